@@ -29,6 +29,7 @@ fn main() -> io::Result<()> {
     write("sources.rs", sources(&[methods.join("verifiers"), methods])?)?;
     write("bindings.rs", bindings::module(&root.join("wit"))?)?;
     write("sdk.toml", bindings::manifest(&fs::read_to_string(sdk.join("rust/Cargo.toml"))?)?)?;
+    write("python.rs", embedded(&python(&sdk.join("python"))?))?;
     write("sdk.rs", embedded(&toolkit(&root, &sdk, &output)?))?;
     write("template.rs", embedded(&below(&sdk.join("template"), "")?))
 }
@@ -90,6 +91,15 @@ fn toolkit(root: &Path, sdk: &Path, output: &Path) -> io::Result<Vec<Named>> {
             _ => {}
         }
     }
+    Ok(files)
+}
+
+/// The package `tunebox` of Python, its stubs and those of the contract, and the page about them, as an editor finds them.
+fn python(sdk: &Path) -> io::Result<Vec<Named>> {
+    let mut files = below(&sdk.join("stubs"), "")?;
+    files.extend(below(&sdk.join("tunebox"), "tunebox/")?);
+    files.retain(|(_, name)| name.ends_with(".py") || name.ends_with(".pyi"));
+    files.push((sdk.join("README.md"), "README.md".to_owned()));
     Ok(files)
 }
 

@@ -7,40 +7,25 @@ mod address;
 mod agent;
 mod connection;
 mod error;
+mod host;
 mod location;
 mod login;
+mod progress;
 mod remote;
 
 use std::path::Path;
 
 use connection::Connection;
 pub use error::RegistryError;
+pub(crate) use host::{canonical, spelt_as_host};
 pub use location::Location;
 use location::{Folder, Kind};
-pub(crate) use location::{canonical, spelt_as_host};
+pub use progress::{Progress, Silent};
 use semver::Version;
 
 use crate::signature::signer_of;
 use crate::store::{Store, Wanted};
 use crate::{Artifact, Error, Manifest, read_manifest};
-
-/// Who is told how far a transfer is.
-pub trait Progress {
-    /// Something of so many bytes begins.
-    fn start(&mut self, what: &str, total: u64);
-    /// So many more bytes of it are through.
-    fn advance(&mut self, bytes: u64);
-}
-
-/// Nobody is told.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
-
-impl Progress for Silent {
-    fn start(&mut self, _what: &str, _total: u64) {}
-
-    fn advance(&mut self, _bytes: u64) {}
-}
 
 /// Puts a package into its place and gives the digest of its manifest. A version that is there with other bytes stays.
 /// Errors: bytes that are no package, a place for another one, and everything that a network and a registry can do.

@@ -5,7 +5,7 @@ use std::fmt;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use ureq::http::Uri;
 
-use super::location::is_loopback;
+use super::host::is_loopback;
 
 /// An address of the web: scheme, host and what follows.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ureq::Agent;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-use super::RegistryError;
+use super::error::RegistryError;
 use crate::Error;
 
 /// How long a connection may take, and how long nothing may come or go.

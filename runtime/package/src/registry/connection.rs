@@ -17,9 +17,10 @@ use ureq::{Agent, AsSendBody, Body, SendBody};
 
 use super::address::Address;
 use super::agent::{PATIENCE, agent};
-use super::location::Remote;
+use super::error::RegistryError;
+use super::location::{Location, Remote};
 use super::login::Login;
-use super::{Location, Progress, RegistryError};
+use super::progress::Progress;
 
 /// How often an answer may lead elsewhere.
 const MOST_REDIRECTS: usize = 8;

@@ -19,18 +19,6 @@ const TRY_AGAIN: &str = "try again; if it repeats, check the connection and the 
 #[derive(Debug, thiserror::Error, Explain)]
 #[explain(category = "registry")]
 pub enum RegistryError {
-    /// A text that is no location.
-    #[error("`{text}` is no place for a package")]
-    #[explain(
-        why = problem.clone(),
-        hint = "a place is like `registry.example/me/calm:0.1.0`, or a folder: `./stick`, `./stick//calm:0.1.0`"
-    )]
-    Location {
-        /// The text.
-        text: String,
-        /// What is wrong with it.
-        problem: String,
-    },
     /// A name without a version.
     #[error("`{place}` names no version")]
     #[explain(hint = highest.as_ref().map_or_else(

@@ -1,24 +1,19 @@
 //! Where a package is: a name in a registry, or a folder.
 
-mod folder;
-mod host;
-mod remote;
-
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::paths::resolve;
 
-use super::RegistryError;
+use super::host::{Host, is_loopback, spelt_as_host};
 use crate::Error;
-
-pub(super) use folder::Folder;
-pub(super) use host::is_loopback;
-pub(crate) use host::{canonical, spelt_as_host};
-pub(super) use remote::Remote;
 
 /// How long a version may be: registries take no more.
 const LONGEST_TAG: usize = 128;
+
+/// How long the part behind the registry may be: registries take no more.
+const LONGEST_REPOSITORY: usize = 255;
 
 /// Where a package is, and how to get there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,30 +42,33 @@ impl Location {
             None if is_path(text) => Folder::parse(text).map(Kind::Folder),
             None => Remote::parse(text).map(Kind::Remote),
         };
-        let kind = kind.map_err(|problem| RegistryError::Location { text: text.to_owned(), problem })?;
+        let kind = kind.map_err(|problem| {
+            Explanation::new("registry", format!("`{text}` is no place for a package")).with_why(problem).with_hint(
+                "a place is like `registry.example/me/calm:0.1.0`, or a folder: `./stick`, `./stick//calm:0.1.0`",
+            )
+        })?;
         Ok(Self { kind, offline: false, plain_http: false, logins: None, certificates: None })
     }
 
-    /// The same place, not to be reached over a network.
+    /// Sets whether the use of a network is an error.
     #[must_use]
     pub fn offline(self, offline: bool) -> Self {
         Self { offline, ..self }
     }
 
-    /// The same place, spoken to without encryption. A registry on this machine always is.
+    /// Sets whether HTTP is used in place of HTTPS. For a registry on this machine it always is.
     #[must_use]
     pub fn plain_http(self, plain_http: bool) -> Self {
         Self { plain_http, ..self }
     }
 
-    /// The same place with another file of logins than the one of `docker login`.
+    /// Sets the file of logins, in place of the one of `docker login`.
     #[must_use]
     pub fn logins(self, file: &Path) -> Self {
         Self { logins: Some(file.to_owned()), ..self }
     }
 
-    /// The same place, whose certificate is issued by one of this file (PEM). Otherwise `SSL_CERT_FILE` names the
-    /// file, or the public authorities count.
+    /// Sets the file of trusted certificates (PEM), in place of the one that `SSL_CERT_FILE` names or the public authorities.
     #[must_use]
     pub fn certificates(self, file: &Path) -> Self {
         Self { certificates: Some(file.to_owned()), ..self }
@@ -121,6 +119,103 @@ impl fmt::Display for Location {
                 folder.version.as_ref().map_or(Ok(()), |version| write!(formatter, ":{version}"))
             }
         }
+    }
+}
+
+/// A name in a registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Remote {
+    /// What the registry is called, however it was written.
+    pub(super) registry: String,
+    /// Where it answers.
+    pub(super) authority: String,
+    /// `namespace/name`.
+    pub(super) repository: String,
+    /// The version.
+    pub(super) version: Option<String>,
+}
+
+impl Remote {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.contains("://") {
+            return Err("a name in a registry stands without `https://`".into());
+        }
+        let missing = "it has no registry, namespace and name";
+        let (registry, rest) = text.split_once('/').ok_or(missing)?;
+        let Some(host) = Host::parse(registry) else {
+            return Err(format!("`{registry}` is no host: one has a dot or a port"));
+        };
+        let last = rest.rfind('/').ok_or("it has no namespace between registry and name")?;
+        let (repository, version) = match rest[last..].split_once([':', '@']) {
+            Some((name, version)) => (&rest[..last + name.len()], Some(version)),
+            None => (rest, None),
+        };
+        if repository.len() > LONGEST_REPOSITORY || !repository.split('/').all(is_component) {
+            return Err(format!("`{repository}` is not made of lower-case words with `/` between them"));
+        }
+        let version = version.map(checked_version).transpose()?;
+        let Host { name, authority } = host;
+        Ok(Self { registry: name, authority, repository: repository.to_owned(), version })
+    }
+
+    /// The package's name.
+    pub(super) fn name(&self) -> &str {
+        self.repository.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Replaces the version.
+    pub(super) fn of_version(&self, version: &str) -> Self {
+        Self { version: Some(version.to_owned()), ..self.clone() }
+    }
+
+    /// The version as registries write it, where a plus is no letter.
+    pub(super) fn tag(&self) -> Option<String> {
+        Some(self.version.as_ref()?.replace('+', "_"))
+    }
+
+    /// The name without the version.
+    pub(super) fn source(&self) -> String {
+        format!("{}/{}", self.registry, self.repository)
+    }
+
+    /// Whether the registry is on this machine.
+    pub(super) fn is_loopback(&self) -> bool {
+        is_loopback(&self.authority)
+    }
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.registry, self.repository)?;
+        self.version.as_ref().map_or(Ok(()), |version| write!(formatter, ":{version}"))
+    }
+}
+
+/// A package in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    pub(super) name: Option<String>,
+    pub(super) version: Option<String>,
+}
+
+impl Folder {
+    fn parse(text: &str) -> Result<Self, String> {
+        let whole = || Self { path: PathBuf::from(text), name: None, version: None };
+        if text.is_empty() {
+            return Err("it names no folder".into());
+        }
+        let Some((path, package)) = text.rsplit_once("//").filter(|_| !Path::new(text).is_dir()) else {
+            return Ok(whole());
+        };
+        let (name, version) = match package.split_once([':', '@']) {
+            Some((name, version)) => (name, Some(checked_version(version)?)),
+            None => (package, None),
+        };
+        if path.is_empty() || !is_component(name) {
+            return Err(format!("`{name}` behind `//` is not the name of a package"));
+        }
+        Ok(Self { path: PathBuf::from(path), name: Some(name.to_owned()), version })
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use ureq::http::HeaderMap;
 use ureq::http::header::WWW_AUTHENTICATE;
 
-use super::canonical;
+use super::host::canonical;
 
 /// The one registry whose logins are kept under other names than its own.
 const DOCKER_HUB: &str = "docker.io";

@@ -7,9 +7,11 @@ use ureq::Body;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use ureq::http::{HeaderName, Method, Response, StatusCode};
 
+use super::check_same;
 use super::connection::{Ask, Connection};
+use super::error::RegistryError;
 use super::location::Remote;
-use super::{Progress, RegistryError, Silent, check_same};
+use super::progress::{Progress, Silent};
 use crate::artifact::document::{Descriptor, digest_of};
 use crate::artifact::{Artifact, ArtifactError, CONFIGURATION, Documents, LARGEST_DOCUMENT, LAYER, MANIFEST, Parts};
 use crate::signature::signer_of;

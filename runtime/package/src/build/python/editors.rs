@@ -9,42 +9,18 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use super::super::{Watch, lock};
-use super::sources::PACKAGE;
+use super::sources::FILES;
 use crate::constants::PYPROJECT;
 use crate::{Error, files, sources};
 
 /// Its folder, in that of [`sources::FOLDER`].
 const PLACE: &str = "python";
 
-/// What the package itself lacks, by its path beside it.
-const STUBS: &[(&str, &str)] = &[
-    ("README.md", include_str!("../../../../../sdk/python/README.md")),
-    ("componentize_py_types.pyi", include_str!("../../../../../sdk/python/stubs/componentize_py_types.pyi")),
-    ("tunebox/__init__.pyi", include_str!("../../../../../sdk/python/tunebox/__init__.pyi")),
-    ("wit_world/__init__.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/__init__.pyi")),
-    ("wit_world/imports/__init__.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/__init__.pyi")),
-    ("wit_world/imports/data.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/data.pyi")),
-    ("wit_world/imports/hidden.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/hidden.pyi")),
-    ("wit_world/imports/learn.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/learn.pyi")),
-    ("wit_world/imports/model.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/model.pyi")),
-    ("wit_world/imports/patch.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/patch.pyi")),
-    ("wit_world/imports/reward.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/reward.pyi")),
-    ("wit_world/imports/run.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/run.pyi")),
-    ("wit_world/imports/sample.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/sample.pyi")),
-    ("wit_world/imports/tensor.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/tensor.pyi")),
-    ("wit_world/imports/text.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/text.pyi")),
-    ("wit_world/imports/types.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/types.pyi")),
-    ("wit_world/imports/weights.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/weights.pyi")),
-];
-
 /// Every file by its path in [`sources::FOLDER`].
 pub(crate) fn files() -> &'static BTreeMap<String, Vec<u8>> {
-    static FILES: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
-        let package = PACKAGE.iter().map(|(name, text)| (format!("{PLACE}/tunebox/{name}"), *text));
-        let stubs = STUBS.iter().map(|(name, text)| (format!("{PLACE}/{name}"), *text));
-        package.chain(stubs).map(|(name, text)| (name, text.as_bytes().to_vec())).collect()
-    });
-    &FILES
+    static EDITOR_FILES: LazyLock<BTreeMap<String, Vec<u8>>> =
+        LazyLock::new(|| FILES.iter().map(|(name, bytes)| (format!("{PLACE}/{name}"), bytes.to_vec())).collect());
+    &EDITOR_FILES
 }
 
 /// Puts this program's own where the folder's `pyproject.toml` looks for it. Errors: a folder that cannot be written.
@@ -89,7 +65,7 @@ mod tests {
         assert!(!found.is_empty());
         for path in found.iter().filter(|path| path.extension().is_some_and(|ending| ending == "pyi")) {
             let name = path.strip_prefix(&folder).unwrap().to_str().unwrap().replace('\\', "/");
-            assert!(STUBS.iter().any(|(stub, _)| *stub == name), "{name}");
+            assert!(FILES.iter().any(|(stub, _)| *stub == name), "{name}");
         }
     }
 

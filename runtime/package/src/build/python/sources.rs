@@ -1,39 +1,22 @@
-//! The contract and the package `tunebox`, as they travel in the program.
+//! The package `tunebox` of Python and the contract, as the program carries them.
 
-/// The files of `wit`, by name.
-pub(super) const CONTRACT: &[(&str, &str)] = &[
-    ("data.wit", include_str!("../../../../../wit/data.wit")),
-    ("hidden.wit", include_str!("../../../../../wit/hidden.wit")),
-    ("learn.wit", include_str!("../../../../../wit/learn.wit")),
-    ("model.wit", include_str!("../../../../../wit/model.wit")),
-    ("patch.wit", include_str!("../../../../../wit/patch.wit")),
-    ("reward.wit", include_str!("../../../../../wit/reward.wit")),
-    ("run.wit", include_str!("../../../../../wit/run.wit")),
-    ("sample.wit", include_str!("../../../../../wit/sample.wit")),
-    ("tensor.wit", include_str!("../../../../../wit/tensor.wit")),
-    ("text.wit", include_str!("../../../../../wit/text.wit")),
-    ("types.wit", include_str!("../../../../../wit/types.wit")),
-    ("weights.wit", include_str!("../../../../../wit/weights.wit")),
-    (WORLD, include_str!("../../../../../wit/world.wit")),
-];
+use crate::sources;
+
+/// The files of `sdk/python` by their paths: the package, the stubs for editors, and the page. Written by the build script.
+pub(super) static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python.rs"));
 
 /// The file of the contract that lists what a method may import.
 pub(super) const WORLD: &str = "world.wit";
 
-/// The files of `sdk/python/tunebox`, by name.
-pub(super) const PACKAGE: &[(&str, &str)] = &[
-    ("__init__.py", include_str!("../../../../../sdk/python/tunebox/__init__.py")),
-    ("component.py", include_str!("../../../../../sdk/python/tunebox/component.py")),
-    ("declaration.py", include_str!("../../../../../sdk/python/tunebox/declaration.py")),
-    ("describe.py", include_str!("../../../../../sdk/python/tunebox/describe.py")),
-    ("errors.py", include_str!("../../../../../sdk/python/tunebox/errors.py")),
-    ("loss.py", include_str!("../../../../../sdk/python/tunebox/loss.py")),
-    ("model.py", include_str!("../../../../../sdk/python/tunebox/model.py")),
-    ("pair.py", include_str!("../../../../../sdk/python/tunebox/pair.py")),
-    ("run.py", include_str!("../../../../../sdk/python/tunebox/run.py")),
-    ("settings.py", include_str!("../../../../../sdk/python/tunebox/settings.py")),
-    ("tensor.py", include_str!("../../../../../sdk/python/tunebox/tensor.py")),
-];
+/// The files of `wit`, by name.
+pub(super) fn contract() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    sources::files().iter().filter_map(|(path, bytes)| Some((path.strip_prefix("wit/")?, bytes.as_slice())))
+}
+
+/// The modules of the package, by their paths.
+pub(super) fn modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    FILES.iter().copied().filter(|(path, _)| path.ends_with(".py"))
+}
 
 #[cfg(test)]
 mod tests {
@@ -43,7 +26,9 @@ mod tests {
 
     #[test]
     fn every_file_of_the_contract_and_of_the_package_travels() {
-        for (folder, ending, list) in [("wit", "wit", CONTRACT), ("sdk/python/tunebox", "py", PACKAGE)] {
+        let contract: Vec<String> = contract().map(|(name, _)| name.to_owned()).collect();
+        let modules: Vec<String> = modules().map(|(name, _)| name.replacen("tunebox/", "", 1)).collect();
+        for (folder, ending, list) in [("wit", "wit", contract), ("sdk/python/tunebox", "py", modules)] {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
             let mut names: Vec<String> = std::fs::read_dir(path)
                 .unwrap()
@@ -52,7 +37,7 @@ mod tests {
                 .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
                 .collect();
             names.sort();
-            assert_eq!(names, list.iter().map(|(name, _)| *name).collect::<Vec<_>>(), "{folder}");
+            assert_eq!(names, list, "{folder}");
         }
     }
 }

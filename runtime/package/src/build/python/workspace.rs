@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 use super::super::BuildError;
-use super::sources::{CONTRACT, PACKAGE, WORLD};
+use super::sources::{WORLD, contract, modules};
 use crate::Error;
 use crate::digest::{COMPILED_PYTHON, is_of_editor};
 use crate::files::{self, create_folder, write};
@@ -59,8 +59,8 @@ impl Workspace {
 
     /// Leaves in the contract's world only the interfaces that the source names.
     pub(super) fn narrow(&self, interfaces: &BTreeSet<String>) -> Result<(), Error> {
-        let text = CONTRACT.iter().find(|(name, _)| *name == WORLD).map_or("", |(_, text)| *text);
-        write(&self.contract().join(WORLD), narrowed(text, interfaces).as_bytes())
+        let text = contract().find(|(name, _)| *name == WORLD).map_or(&b""[..], |(_, text)| text);
+        write(&self.contract().join(WORLD), narrowed(&String::from_utf8_lossy(text), interfaces).as_bytes())
     }
 }
 
@@ -74,11 +74,11 @@ pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace,
         return Err(BuildError::Project { folder: folder.to_owned(), problem }.into());
     }
     copy(&source, &place.source())?;
-    for (name, text) in CONTRACT {
-        write(&place.contract().join(name), text.as_bytes())?;
+    for (name, text) in contract() {
+        write(&place.contract().join(name), text)?;
     }
-    for (name, text) in PACKAGE {
-        write(&place.package().join("tunebox").join(name), text.as_bytes())?;
+    for (name, text) in modules() {
+        write(&place.package().join(name), text)?;
     }
     let entry = format!("from tunebox.component import Training, load\n\nload(\"{module}\")\n");
     write(&place.package().join(ENTRY).with_extension("py"), entry.as_bytes())?;

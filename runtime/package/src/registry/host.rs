@@ -65,7 +65,7 @@ pub(crate) fn spelt_as_host(text: &str) -> bool {
 }
 
 /// Whether a host with or without a port is this machine itself.
-pub(in crate::registry) fn is_loopback(authority: &str) -> bool {
+pub(super) fn is_loopback(authority: &str) -> bool {
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => authority,
