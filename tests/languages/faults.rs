@@ -5,7 +5,7 @@ use std::fs;
 use tempfile::TempDir;
 use tunebox_foundation::explain::Explain;
 use tunebox_package::Error as PackageError;
-use tunebox_package::build::{self, BuildError};
+use tunebox_package::build;
 use tunebox_sandbox::{Engine, Error, Grants, Session, SessionSettings, Value};
 
 use super::python::{limits, require_compiler};
@@ -141,7 +141,7 @@ fn what_a_source_gets_wrong_is_told_before_anything_is_made() {
         let folder = tempfile::tempdir().unwrap();
         write_method(&folder, "wrong", source);
         let error = build::compile(folder.path(), None).unwrap_err();
-        assert!(matches!(&error, PackageError::Build(BuildError::Source { .. })), "{}", message(&error));
+        assert_eq!(error.category(), "build", "{}", message(&error));
         assert!(error.to_string().contains(words), "{}", message(&error));
         let place = error.location();
         assert_eq!(place.is_some(), line.is_some(), "{}", message(&error));

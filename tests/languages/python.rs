@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tunebox_foundation::explain::Explain;
-use tunebox_package::build::python::{self, PythonError};
+use tunebox_package::Error;
+use tunebox_package::build::python;
+use tunebox_package::error::Reason;
 use tunebox_package::{Manifest, read_manifest};
 use tunebox_sandbox::{Engine, Error, Grants, Limits, Method};
 
@@ -27,7 +29,9 @@ pub(crate) fn limits() -> Limits {
 pub(crate) fn require_compiler() {
     match python::find_on_path() {
         Ok(_) => (),
-        Err(error @ PythonError::NoCompiler) => absent("componentize-py", &error.to_string()),
+        Err(error @ Error::Explained { reason: Reason::NoCompiler, .. }) => {
+            absent("componentize-py", &error.to_string())
+        }
         Err(error) => panic!("{error}"),
     }
 }

@@ -16,7 +16,6 @@ pub use error::ArtifactError;
 use serde::Serialize;
 
 use crate::constants::{CONTRACT_PACKAGE, LARGEST, LONGEST_SIGNATURE};
-use crate::manifest::World;
 use crate::{Error, Manifest, component, read_manifest};
 
 /// The media type of the manifest.
@@ -96,10 +95,7 @@ impl Artifact {
 
     fn configuration(&self, about: &Manifest, layer: &str) -> Result<Configuration, Error> {
         let interfaces = component::interfaces(&self.wasm)?;
-        let world = match about.world {
-            World::Method => "method",
-            World::Verifier => "verifier",
-        };
+        let world = about.world.name();
         let component = Component {
             exports: interfaces.exports,
             imports: interfaces.imports,

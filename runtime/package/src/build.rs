@@ -4,7 +4,6 @@
 
 pub mod approval;
 mod cargo;
-mod command;
 mod componentize;
 mod diagnosis;
 mod failure;
@@ -19,14 +18,14 @@ use std::path::{Path, PathBuf};
 
 use tunebox_foundation::paths::simplify;
 
+use self::failure::{build_error, no_package};
 use crate::toolchain::{self, Toolchain};
 use crate::{Error, Manifest, files};
 
-pub use command::cargo_in;
 pub use diagnosis::Warning;
-pub use failure::BuildError;
 pub use folder::expect_method;
 pub(crate) use folder::methods_in;
+pub use messages::cargo_in;
 pub use record::{Record, is_same};
 
 /// How to build.
@@ -104,14 +103,17 @@ pub fn build_watched(folder: &Path, options: &Options, watch: &mut Watch<'_>) ->
 }
 
 /// Where the component goes. Errors: over the module that it is made of.
-fn output_path(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathBuf, BuildError> {
+fn output_path(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathBuf, Error> {
     let path = match output {
         Some(path) => path.to_owned(),
         None if folder.is_file() => folder.with_file_name(format!("{name}.wasm")),
         None => simplify(&folder.join(format!("{name}.wasm"))),
     };
     match (path.canonicalize(), folder.canonicalize()) {
-        (Ok(there), Ok(module)) if there == module => Err(BuildError::Overwrites { path }),
+        (Ok(there), Ok(module)) if there == module => {
+            let what = format!("the component would be written over its own module, `{}`", path.display());
+            Err(build_error(what, "name another file with `--out`"))
+        }
         _ => Ok(path),
     }
 }
@@ -151,13 +153,10 @@ pub fn component_path(folder: &Path) -> Result<PathBuf, Error> {
         return Ok(simplify(&folder.join(python::component_name(folder)?)));
     }
     let text = files::read_text(&folder.join("Cargo.toml"))?;
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| BuildError::Package {
-        folder: folder.to_owned(),
-        problem: error.message().to_owned(),
-    })?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| no_package(folder, error.message()))?;
     match table.get("package").and_then(|package| package.get("name")).and_then(toml::Value::as_str) {
         Some(name) => Ok(simplify(&folder.join(format!("{name}.wasm")))),
-        None => Err(BuildError::Package { folder: folder.to_owned(), problem: "it names no package".into() }.into()),
+        None => Err(no_package(folder, "it names no package")),
     }
 }
 
@@ -165,14 +164,18 @@ pub fn component_path(folder: &Path) -> Result<PathBuf, Error> {
 mod tests {
     use super::*;
 
+    fn is_over_module(path: Result<PathBuf, Error>) -> bool {
+        path.unwrap_err().to_string().starts_with("the component would be written over its own module")
+    }
+
     #[test]
     fn a_module_is_not_overwritten_however_it_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let module = folder.path().join("calm.wasm");
         std::fs::write(&module, "").unwrap();
         let (same, other) = (folder.path().join("./calm.wasm"), folder.path().join("calmer.wasm"));
-        assert!(matches!(output_path(&module, Some(&same), "calm"), Err(BuildError::Overwrites { .. })));
-        assert!(matches!(output_path(&module, None, "calm"), Err(BuildError::Overwrites { .. })));
+        assert!(is_over_module(output_path(&module, Some(&same), "calm")));
+        assert!(is_over_module(output_path(&module, None, "calm")));
         assert_eq!(output_path(&module, None, "calmer").unwrap(), other);
         assert_eq!(output_path(folder.path(), None, "calm").unwrap(), module);
     }

@@ -11,8 +11,6 @@ use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_foundation::paths;
 
 use crate::artifact::ArtifactError;
-use crate::build::BuildError;
-use crate::build::python::PythonError;
 use crate::builtin::{self, Builtin};
 use crate::registry::RegistryError;
 
@@ -81,14 +79,6 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// A method folder that cannot be built.
-    #[error(transparent)]
-    #[explain(source)]
-    Build(#[from] BuildError),
-    /// A method in Python that cannot be built.
-    #[error(transparent)]
-    #[explain(source)]
-    Python(#[from] PythonError),
     /// An OCI artifact that is no package, or not the one that was named.
     #[error(transparent)]
     #[explain(source)]
@@ -103,6 +93,7 @@ pub enum Error {
         category = category(explanation),
         location = explanation.location.clone(),
         snippet = explanation.snippet.clone(),
+        output = explanation.output.clone(),
         why = explanation.why.clone(),
         kept = explanation.kept.clone(),
         hint = explanation.hint.clone(),
@@ -127,6 +118,10 @@ pub enum Reason {
     Untrusted,
     /// The package needs another version of the contract, or is no code for the sandbox.
     Sandbox,
+    /// A dependency of a method cannot be downloaded.
+    NotFetched,
+    /// This machine has no `componentize-py`.
+    NoCompiler,
     /// Anything else.
     Other,
 }
@@ -136,7 +131,7 @@ impl Reason {
         match self {
             Self::UnknownSigner | Self::Untrusted => Exit::Trust,
             Self::Sandbox => Exit::Sandbox,
-            Self::NoPackage | Self::Other => Exit::Usage,
+            Self::NoPackage | Self::NotFetched | Self::NoCompiler | Self::Other => Exit::Usage,
         }
     }
 

@@ -33,6 +33,15 @@ pub(crate) fn create_folder(folder: &Path) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(Error::file("create", folder))
 }
 
+/// Creates a folder and its missing parents; on Unix, only this user can look into those that are created.
+pub(crate) fn create_private_folder(folder: &Path) -> Result<(), Error> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(Error::file("create", folder))
+}
+
 /// Writes a file, and creates the missing folders above it. Not atomic.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     path.parent().map_or(Ok(()), create_folder)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tunebox_foundation::explain::Explanation;
 
-use crate::{Error, store};
+use crate::{Error, files, store};
 
 /// The variable that names the folder.
 pub const VARIABLE: &str = "TUNEBOX_HOME";
@@ -54,11 +54,7 @@ fn place(variable: &dyn Fn(&str) -> Option<OsString>, person: Option<PathBuf>) -
 
 /// Makes a folder for this user alone, with those above it, and refuses one that others may change.
 pub(crate) fn make(path: &Path) -> Result<(), Error> {
-    let mut folders = fs::DirBuilder::new();
-    folders.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut folders, 0o700);
-    folders.create(path).map_err(Error::file("make", path))?;
+    files::create_private_folder(path)?;
     own(path)
 }
 

@@ -67,6 +67,15 @@ pub enum World {
 }
 
 impl World {
+    /// Its name in the contract.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::Verifier => "verifier",
+        }
+    }
+
     /// Whether it trains or edits a model.
     #[must_use]
     pub fn is_method(&self) -> bool {

@@ -172,16 +172,11 @@ impl Package {
         if self.manifest.world == world {
             return Ok(());
         }
-        let (found, wanted, hint) = match world {
-            World::Method => (
-                "verifier",
-                "method",
-                "a verifier is listed in a `[[verifier]]` of the run file; `[method]` names what trains",
-            ),
-            World::Verifier => {
-                ("method", "verifier", "a method is named in `[method]`; `[[verifier]]` names a verifier")
-            }
+        let hint = match world {
+            World::Method => "a verifier is listed in a `[[verifier]]` of the run file; `[method]` names what trains",
+            World::Verifier => "a method is named in `[method]`; `[[verifier]]` names a verifier",
         };
+        let (found, wanted) = (self.manifest.world.name(), world.name());
         let what = format!("`{}` is a {found}, a {wanted} is wanted here", self.manifest.name);
         Err(Explanation::new("package", what).with_hint(hint).into())
     }

@@ -6,10 +6,8 @@
 //! crate into the names of its functions, and cuts the root off first. An SDK that all folders share would have a path
 //! of this machine there, and the same source would give other bytes elsewhere.
 
-mod lines;
-mod metrics;
-mod printing;
 mod standalone;
+mod warnings;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,8 +17,7 @@ use std::sync::LazyLock;
 use toml::{Table, Value};
 
 use crate::{Error, files};
-pub use metrics::undeclared;
-pub use printing::prints;
+pub use warnings::{prints, undeclared};
 
 /// The crate that methods depend on.
 pub const CRATE: &str = "tunebox";

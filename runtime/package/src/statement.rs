@@ -58,7 +58,7 @@ impl Statement {
         Ok(Self {
             name: manifest.name,
             version: manifest.version,
-            world: if manifest.world.is_method() { "method" } else { "verifier" }.into(),
+            world: manifest.world.name().into(),
             interface: manifest.interface,
             sha256: digest::sha256(bytes),
             length: bytes.len() as u64,

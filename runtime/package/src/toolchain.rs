@@ -142,7 +142,12 @@ fn candidates() -> Vec<(PathBuf, PathBuf)> {
 /// A program on the path.
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(executable(name))).find(|file| file.is_file())
+    find_program(name, std::env::split_paths(&path))
+}
+
+/// The first program of a name in these folders.
+pub(crate) fn find_program(name: &str, folders: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
+    folders.into_iter().map(|folder| folder.join(executable(name))).find(|file| file.is_file())
 }
 
 fn executable(name: &str) -> String {
@@ -172,7 +177,7 @@ fn linker_release(linker: &Path) -> String {
 }
 
 /// The first line that a program answers.
-fn answer(program: &Path, arguments: &[&str]) -> Option<String> {
+pub(crate) fn answer(program: &Path, arguments: &[&str]) -> Option<String> {
     let output = command(program).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     (output.status.success()).then(|| text.lines().next().unwrap_or_default().trim().to_owned())

@@ -6,7 +6,6 @@
 
 mod decision;
 mod document;
-mod form;
 mod guard;
 mod lock;
 mod path;

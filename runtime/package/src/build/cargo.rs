@@ -15,12 +15,13 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use super::command::cargo_in;
 use super::diagnosis::{Warning, explain, warnings};
-use super::messages::{compiled, list, messages, run, text};
+use super::failure::{build_error, no_package, outdated_lock};
+use super::messages::{cargo_in, compiled, list, messages, run, text};
 use super::sdk::write_sdk;
-use super::{BuildError, Event, Options, Watch, lock};
+use super::{Event, Options, Watch, lock};
 use crate::constants::TARGET;
+use crate::error::Reason;
 use crate::toolchain::{Library, Toolchain};
 use crate::{Error, files, sources};
 
@@ -98,8 +99,7 @@ impl Job<'_> {
         let manifest = self.folder.join("Cargo.toml");
         let output = self.cargo()?.args(["metadata", "--no-deps", "--format-version", "1"]).output();
         let output = self.succeeded(self.folder, output)?;
-        let problem =
-            |problem: &str| BuildError::Package { folder: self.folder.to_owned(), problem: problem.to_owned() };
+        let problem = |problem: &str| no_package(self.folder, problem);
         let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| problem(&error.to_string()))?;
         let manifest = manifest.canonicalize().map_err(Error::file("find", &manifest))?;
         let here =
@@ -133,8 +133,8 @@ impl Job<'_> {
         }
         let output = self.cargo()?.args(["update", "--workspace", "--offline", "--quiet"]).output();
         match self.succeeded(&package.root, output) {
-            Err(Error::Build(BuildError::Fetch { .. })) if !missing.is_empty() => {
-                Err(BuildError::Lock { folder: self.folder.to_owned(), missing, offline: self.options.offline }.into())
+            Err(Error::Explained { reason: Reason::NotFetched, .. }) if !missing.is_empty() => {
+                Err(outdated_lock(self.folder, &missing, self.options.offline))
             }
             output => output.map(|_| ()),
         }
@@ -170,7 +170,10 @@ impl Job<'_> {
         });
         let output = self.succeeded(&package.root, output)?;
         let module = artifact(&output.stdout, &own);
-        let module = module.ok_or_else(|| BuildError::NoModule { folder: self.folder.to_owned() })?;
+        let module = module.ok_or_else(|| {
+            let what = format!("`{}` compiles, but to no WebAssembly module", self.folder.display());
+            build_error(what, "`Cargo.toml` needs `[lib]` with `crate-type = [\"cdylib\"]`")
+        })?;
         Ok((module, warnings(self.folder, &package.root, &output.stdout)))
     }
 
@@ -181,7 +184,7 @@ impl Job<'_> {
     /// What cargo answered, if it could do what it was asked for. `root` is that of the workspace.
     fn succeeded(&self, root: &Path, output: std::io::Result<Output>) -> Result<Output, Error> {
         let output = output.map_err(Error::file("start", &self.toolchain.cargo))?;
-        if output.status.success() { Ok(output) } else { Err(explain(self.folder, root, &output).into()) }
+        if output.status.success() { Ok(output) } else { Err(explain(self.folder, root, &output)) }
     }
 }
 

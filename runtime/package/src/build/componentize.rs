@@ -2,8 +2,9 @@
 
 use wit_component::ComponentEncoder;
 
+use super::failure::{build_error, build_error_because, unusable_manifest};
 use super::record;
-use super::{BuildError, Compiled, Record};
+use super::{Compiled, Record};
 use crate::component::interfaces;
 use crate::constants::CONTRACT_PACKAGE;
 use crate::{Error, World, manifest, read_manifest, section};
@@ -14,9 +15,12 @@ const EXPORTS: [(World, &str); 2] =
 
 /// Wraps a module. Errors: no `method!` in it, a manifest that breaks a rule, imports beside the contract.
 pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, Error> {
-    let Some(text) = section::find(module, manifest::SECTION)? else { return Err(BuildError::NoMethod.into()) };
+    let Some(text) = section::find(module, manifest::SECTION)? else { return Err(no_method()) };
     let plain = section::without(module, manifest::SECTION)?;
-    let bytes = encode(&plain).map_err(|problem| BuildError::Component { problem })?;
+    let bytes = encode(&plain).map_err(|problem| {
+        let hint = "build it against the SDK of this version of tunebox";
+        build_error_because("the compiled method does not fit the contract", problem, hint)
+    })?;
     seal(bytes, text, record)
 }
 
@@ -28,26 +32,39 @@ pub(super) fn seal(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<C
 
     let (manifest, found) = (read_manifest(&bytes).map_err(declared)?, interfaces(&bytes)?);
     if let Some(import) = found.imports.iter().find(|import| !import.starts_with(CONTRACT_PACKAGE)) {
-        return Err(BuildError::ForeignImport { import: import.clone() }.into());
+        return Err(foreign_import(import));
     }
     if manifest.world == World::Verifier
         && let Some(import) = found.imports.first()
     {
-        return Err(BuildError::ForeignImport { import: import.clone() }.into());
+        return Err(foreign_import(import));
     }
     let offers = |(world, name): &(World, &str)| {
         *world == manifest.world && found.exports.iter().any(|export| export.starts_with(name))
     };
     if !EXPORTS.iter().any(offers) {
-        return Err(BuildError::NoMethod.into());
+        return Err(no_method());
     }
     Ok(Compiled { manifest, imports: found.imports, bytes, warnings: Vec::new() })
+}
+
+/// The error for a module without a method.
+fn no_method() -> Error {
+    let hint = "`src/lib.rs` ends with `method! { Type, shape: \"…\", metrics: […] }`";
+    build_error("the crate compiles, but it declares no method", hint)
+}
+
+/// The error for an import that is not in the contract.
+fn foreign_import(import: &str) -> Error {
+    let why = format!("a method may import `{CONTRACT_PACKAGE}…` and nothing else");
+    let hint = "a dependency brings it in; methods have no files, clock or system randomness";
+    build_error_because(format!("the method asks for `{import}`, which no host gives"), why, hint)
 }
 
 /// What is wrong with a manifest, to whoever wrote it.
 fn declared(error: Error) -> Error {
     match error {
-        Error::Manifest { problem } => BuildError::Manifest { problem }.into(),
+        Error::Manifest { problem } => unusable_manifest(&problem),
         other => other,
     }
 }

@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use serde_json::Value;
+use tunebox_foundation::explain::Explanation;
 
-use super::BuildError;
+use super::failure::{build_error, build_error_because, no_target, outdated_lock};
 use super::messages::{list, messages, text};
+use crate::Error;
+use crate::error::Reason;
 use crate::sources::FOLDER;
 
 pub use warning::Warning;
@@ -37,20 +40,27 @@ const OFFLINE: [&str; 7] = [
 
 /// What cargo's answer for a folder comes to. The compiler names files from the workspace's `root` on, and some by the
 /// names that they have in the bytes; a person is told of them as they lie from the folder on.
-pub(super) fn explain(folder: &Path, root: &Path, output: &Output) -> BuildError {
+pub(super) fn explain(folder: &Path, root: &Path, output: &Output) -> Error {
     let words = String::from_utf8_lossy(&output.stderr);
     let errors: Vec<Value> = messages(&output.stdout).filter_map(of_compiler).collect();
     let has = |texts: &[&str]| texts.iter().any(|text| words.contains(text));
     match errors.first().and_then(|first| text(first, "message")) {
-        Some(message) if is_missing_library(message) => BuildError::NoTarget,
+        Some(message) if is_missing_library(message) => no_target(),
         Some(message) => refused(message, &errors, &Places::of(folder, root)),
-        None if is_missing_library(&words) => BuildError::NoTarget,
+        None if is_missing_library(&words) => no_target(),
         None if has(&["because --locked was passed", "lock file needs to be updated"]) => {
-            BuildError::Lock { folder: folder.to_owned(), missing: Vec::new(), offline: false }
+            outdated_lock(folder, &[], false)
         }
-        None if has(&["believes it's in a workspace"]) => BuildError::Workspace { folder: folder.to_owned() },
-        None if has(&OFFLINE) => BuildError::Fetch { name: dependency(&words), problem: last_words(&words) },
-        None => BuildError::Other { folder: folder.to_owned(), problem: last_words(&words) },
+        None if has(&["believes it's in a workspace"]) => {
+            let hint = "add an empty `[workspace]` table to its `Cargo.toml`, or list it in that workspace";
+            build_error(format!("the workspace around `{}` does not list it", folder.display()), hint)
+        }
+        None if has(&OFFLINE) => not_fetched(dependency(&words), &last_words(&words)),
+        None => {
+            let shown = folder.display();
+            let hint = format!("`cargo check` in `{shown}` shows all of it");
+            build_error_because(format!("cargo cannot build `{shown}`"), last_words(&words), hint)
+        }
     }
 }
 
@@ -68,6 +78,15 @@ fn is_missing_library(text: &str) -> bool {
     library || text.contains("target may not be installed")
 }
 
+/// The error for a dependency that cargo cannot get.
+fn not_fetched(name: Option<String>, problem: &str) -> Error {
+    let name = name.map_or("a dependency of the method".to_owned(), |name| format!("the dependency `{name}`"));
+    let vendor = "or put the dependencies beside the method with `cargo vendor`";
+    let hint = format!("connect once, and leave `--offline` out: a build fetches it from the network; {vendor}");
+    let error = Explanation::new("build", format!("{name} cannot be fetched")).with_why(problem).with_hint(hint);
+    Reason::NotFetched.error(error)
+}
+
 /// The dependency that cargo cannot get.
 fn dependency(words: &str) -> Option<String> {
     let rest = NAMED.iter().find_map(|before| words.split_once(before)).map(|(_, rest)| rest)?;
@@ -76,7 +95,7 @@ fn dependency(words: &str) -> Option<String> {
 }
 
 /// The errors as the compiler shows them, the first of them under its message.
-fn refused(message: &str, errors: &[Value], places: &Places) -> BuildError {
+fn refused(message: &str, errors: &[Value], places: &Places) -> Error {
     let shown = || errors.iter().take(SHOWN);
     let mut output: Vec<String> = shown().map(|error| places.in_text(text(error, "rendered").unwrap_or(""))).collect();
     if let Some(first) = output.first_mut() {
@@ -92,9 +111,11 @@ fn refused(message: &str, errors: &[Value], places: &Places) -> BuildError {
     let mut codes: Vec<String> = shown().filter_map(code).map(str::to_owned).collect();
     codes.sort();
     codes.dedup();
-    let (what, place) =
-        (headline(message, errors.first().and_then(code)), errors.first().and_then(|error| place(error, places)));
-    BuildError::Compiler { message: what, place, output: output.join("\n\n"), codes }
+    let commands: Vec<String> = codes.iter().map(|code| format!("`rustc --explain {code}`")).collect();
+    let hint = (!commands.is_empty()).then(|| format!("{}: what such an error means", commands.join(", ")));
+    let what = headline(message, errors.first().and_then(code));
+    let location = errors.first().and_then(|error| place(error, places));
+    Explanation { location, output: Some(output.join("\n\n")), hint, ..Explanation::new("build", what) }.into()
 }
 
 /// The code of an error, of which the compiler has a longer explanation.

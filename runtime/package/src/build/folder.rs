@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use tunebox_foundation::paths::{most_similar, simplify};
 
-use super::BuildError;
+use super::failure::{build_error_because, quote};
+use crate::Error;
 use crate::constants::PYPROJECT;
 use crate::files;
 
@@ -13,7 +14,7 @@ const NAMED: usize = 5;
 
 /// Lets a folder pass that has what a method is built from. Errors: another, or none of that name, with those that were
 /// probably meant.
-pub fn expect_method(folder: &Path) -> Result<(), BuildError> {
+pub fn expect_method(folder: &Path) -> Result<(), Error> {
     if holds_method(folder) {
         return Ok(());
     }
@@ -24,7 +25,19 @@ pub fn expect_method(folder: &Path) -> Result<(), BuildError> {
     }
     let meant = if is_folder { None } else { most_similar(folder, &others) };
     others.truncate(NAMED);
-    Err(BuildError::NoMethodHere { folder: simplify(folder), is_folder, meant, others })
+    let hint = match meant {
+        Some(meant) => format!("did you mean `{}`?", meant.display()),
+        None if others.is_empty() => "`tunebox new NAME` begins one".to_owned(),
+        None => {
+            let others: Vec<String> = others.iter().map(|path| path.display().to_string()).collect();
+            format!("methods are in {}; `tunebox new NAME` begins another", quote(&others))
+        }
+    };
+    let why = match is_folder {
+        false => "there is no such file or folder",
+        true => "a method's folder has `Cargo.toml`, or `pyproject.toml`, and the folder `src`",
+    };
+    Err(build_error_because(format!("there is no method in `{}`", simplify(folder).display()), why, hint))
 }
 
 /// Whether a folder has what a method is built from, in one of the languages.

@@ -6,7 +6,6 @@
 
 mod describe;
 mod editors;
-mod error;
 mod project;
 mod sources;
 mod tools;
@@ -19,7 +18,6 @@ use crate::Error;
 
 pub use crate::constants::PYPROJECT as PROJECT;
 pub use crate::digest::is_python;
-pub use error::PythonError;
 pub use tools::{Tools, find, find_on_path};
 
 pub(crate) use editors::files as files_for_editors;

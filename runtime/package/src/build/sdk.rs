@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use semver::{Version, VersionReq};
 
-use super::{BuildError, Watch, lock};
+use super::failure::build_error_because;
+use super::{Watch, lock};
 use crate::constants::VERSION;
 use crate::{Error, files, sources};
 
@@ -21,7 +22,12 @@ pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Erro
     let carried = Version::parse(VERSION).ok();
     let fits = VersionReq::parse(wanted).ok().zip(carried).is_none_or(|(wanted, carried)| wanted.matches(&carried));
     if !fits {
-        return Err(BuildError::Sdk { folder: folder.to_owned(), wanted: wanted.to_owned() }.into());
+        let set = format!("set `version = \"{VERSION}\"` for `tunebox` in its `Cargo.toml`");
+        return Err(build_error_because(
+            format!("`{}` asks for version `{wanted}` of the SDK", folder.display()),
+            format!("this program carries {VERSION}, which is another"),
+            format!("{set}, or build it with the tunebox of that version"),
+        ));
     }
     if sources::has_sdk(&root) {
         return Ok(());

@@ -21,6 +21,7 @@ use super::error::RegistryError;
 use super::location::{Location, Remote};
 use super::login::Login;
 use super::progress::Progress;
+use crate::artifact::ArtifactError;
 
 /// How often an answer may lead elsewhere.
 const MOST_REDIRECTS: usize = 8;
@@ -35,7 +36,7 @@ pub(super) struct Connection {
     registry: String,
     repository: String,
     /// What messages call the package.
-    place: String,
+    pub(super) place: String,
     root: Address,
     agent: Agent,
     logins: Option<PathBuf>,
@@ -96,9 +97,9 @@ impl Connection {
         self.root.at(&format!("/v2/{}/{path}", self.repository))
     }
 
-    /// What messages call the package.
-    pub(super) fn place(&self) -> &str {
-        &self.place
+    /// The error for an artifact that is no package, or not the one that was named.
+    pub(super) fn artifact_error(&self, source: ArtifactError) -> RegistryError {
+        RegistryError::Artifact { place: self.place.clone(), source }
     }
 
     /// Asks, logs in where that is demanded, and follows where the answer leads. Whatever else the registry answers is
@@ -121,7 +122,7 @@ impl Connection {
         Err(RegistryError::Redirects { registry: self.registry.clone() })
     }
 
-    /// The same, where only these answers are good. Errors: another one.
+    /// Sends a request. Errors: no answer, or one whose status is not among `good`.
     pub(super) fn expect(
         &mut self,
         ask: &Ask<'_>,

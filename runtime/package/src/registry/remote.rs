@@ -44,14 +44,12 @@ pub(super) fn pull(
         let source = remote.source();
         return Err(RegistryError::NotFound { place: remote.to_string(), source_name: source, there, nearest });
     };
-    let place = remote.to_string();
-    let at = |error| RegistryError::Artifact { place: place.clone(), source: error };
-    let parts = manifest.parts().map_err(at)?;
+    let parts = manifest.parts().map_err(|error| connection.artifact_error(error))?;
 
     let configuration = blob(connection, "configuration", &parts.configuration, &mut Silent)?;
     progress.start(&title(remote), parts.layer.size);
     let wasm = blob(connection, "package", &parts.layer, progress)?;
-    let artifact = parts.assemble(&configuration, wasm).map_err(at)?;
+    let artifact = parts.assemble(&configuration, wasm).map_err(|error| connection.artifact_error(error))?;
     Ok((artifact, digest_of(&manifest.bytes)))
 }
 
@@ -84,8 +82,8 @@ fn name(connection: &mut Connection, remote: &Remote, tag: &str, documents: &Doc
     let ask = Ask { body: Some((documents.manifest.as_slice(), MANIFEST)), ..Ask::plain(Method::PUT, address) };
     let response = connection.expect(&ask, &[StatusCode::CREATED, StatusCode::OK], &mut Silent)?;
     if let Some(found) = header(&response, &MANIFEST_DIGEST).filter(|found| *found != documents.digest) {
-        let error = ArtifactError::altered("manifest", &documents.digest, &found);
-        return Err(RegistryError::Artifact { place: remote.to_string(), source: error });
+        let source = ArtifactError::altered("manifest", &documents.digest, &found);
+        return Err(RegistryError::Artifact { place: remote.to_string(), source });
     }
     Ok(())
 }
@@ -115,14 +113,14 @@ fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Named>, Reg
     let size: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     if let Some(size) = size.filter(|size| *size > LARGEST_DOCUMENT) {
         let error = ArtifactError::TooLarge { what: "manifest", size, limit: LARGEST_DOCUMENT };
-        return Err(RegistryError::Artifact { place: connection.place().to_owned(), source: error });
+        return Err(connection.artifact_error(error));
     }
     let bytes = connection.text(response)?;
     let found = digest_of(&bytes);
     match said.filter(|said| *said != found) {
         Some(said) => {
             let error = ArtifactError::altered("manifest", &said, &found);
-            Err(RegistryError::Artifact { place: connection.place().to_owned(), source: error })
+            Err(connection.artifact_error(error))
         }
         None => Ok(Some(Named { bytes, media_type })),
     }
@@ -135,14 +133,12 @@ fn blob(
     wanted: &Descriptor,
     progress: &mut dyn Progress,
 ) -> Result<Vec<u8>, RegistryError> {
-    let place = connection.place().to_owned();
-    let at = |error| RegistryError::Artifact { place: place.clone(), source: error };
     let address = connection.address(&format!("blobs/{}", wanted.digest));
     let ask = Ask { room: wanted.size, ..Ask::plain(Method::GET, address.clone()) };
     let response = connection.expect(&ask, &[StatusCode::OK], &mut Silent)?;
     let length: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     if let Some(found) = length.filter(|length| *length != wanted.size) {
-        return Err(at(ArtifactError::Size { what, wanted: wanted.size, found }));
+        return Err(connection.artifact_error(ArtifactError::Size { what, wanted: wanted.size, found }));
     }
 
     let mut bytes = Vec::with_capacity(wanted.size as usize);
@@ -160,9 +156,10 @@ fn blob(
     }
     let found = bytes.len() as u64;
     if found < wanted.size {
+        let place = connection.place.clone();
         return Err(RegistryError::Truncated { what, place, wanted: wanted.size, found });
     }
-    wanted.check(what, &bytes).map_err(at)?;
+    wanted.check(what, &bytes).map_err(|error| connection.artifact_error(error))?;
     Ok(bytes)
 }
 

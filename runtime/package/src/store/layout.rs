@@ -109,7 +109,10 @@ impl Layout {
     /// Errors: a folder with the files of something else, or one that the system refuses.
     pub(super) fn create(folder: &Path, access: Access) -> Result<Self, Error> {
         let layout = Self::at(folder, access);
-        create_folder(folder, access)?;
+        match access {
+            Access::Private => files::create_private_folder(folder)?,
+            Access::Shared => files::create_folder(folder)?,
+        }
         if !folder.join(MARK).exists() {
             let lock = layout.lock()?;
             // Another process may have made it meanwhile.
@@ -274,19 +277,6 @@ impl Layout {
     pub(super) fn damaged(&self, part: &str, path: &Path, why: impl Into<String>) -> Error {
         damaged(part, path, why, self.of_others())
     }
-}
-
-/// Creates a folder and its missing parents.
-fn create_folder(folder: &Path, access: Access) -> Result<(), Error> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    if access == Access::Private {
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    }
-    #[cfg(not(unix))]
-    let _ = access;
-    builder.create(folder).map_err(Error::file("create", folder))
 }
 
 fn json(what: &'static str, document: &impl Serialize) -> Result<Vec<u8>, Error> {

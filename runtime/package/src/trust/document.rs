@@ -1,9 +1,11 @@
-//! Reading the two files of trust strictly: what is not understood is refused, with its line and column.
+//! Reads and writes the two files of trust: a comment, a schema, and entries of one kind. Reading is strict: what is not
+//! understood is an error with its line and column.
 
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use tunebox_foundation::bounded;
@@ -13,19 +15,19 @@ use tunebox_foundation::printable::{is_unprintable, printable};
 use crate::Error;
 
 /// The way in which both files are written.
-pub(super) const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 1;
 
 /// Bytes of the longest source and of the longest prefix.
 pub(super) const LONGEST_NAME: usize = 4096;
 
 /// Bytes of the longest file that is read.
-pub(super) const LONGEST: u64 = 1 << 20;
+const LONGEST: u64 = 1 << 20;
 
 /// Bytes of a line that is shown.
 const SHOWN: usize = 160;
 
 /// A file of trust that cannot be used as a whole, and why.
-pub(super) fn unusable(path: &Path, problem: &str, hint: &str) -> Explanation {
+fn unusable(path: &Path, problem: &str, hint: &str) -> Explanation {
     let explanation = Explanation::new("trust", printable(problem, 400)).with_location(show(path));
     explanation.with_kept("nothing was installed and nothing ran").with_hint(hint)
 }
@@ -44,7 +46,7 @@ pub(super) struct Document {
 
 impl Document {
     /// Reads a file; none is there at first. `hint` says what to do about one that is wrong.
-    pub(super) fn read(path: &Path, hint: &'static str) -> Result<Option<Self>, Error> {
+    fn read(path: &Path, hint: &'static str) -> Result<Option<Self>, Error> {
         match bounded::read_text(path, LONGEST) {
             Ok(text) => Ok(Some(Self { path: path.to_owned(), text, hint })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -53,7 +55,7 @@ impl Document {
     }
 
     /// A text that a name is given to.
-    pub(super) fn new(name: &str, text: &str, hint: &'static str) -> Self {
+    fn new(name: &str, text: &str, hint: &'static str) -> Self {
         Self { path: PathBuf::from(name), text: text.to_owned(), hint }
     }
 
@@ -115,6 +117,53 @@ impl Document {
             column: if whole { column } else { 0 },
             width: if whole { width } else { 0 },
             note: None,
+        }
+    }
+}
+
+/// How the entries of one kind of file are read and written.
+pub(super) struct Form<T> {
+    /// The comment that the file begins with.
+    pub(super) head: &'static str,
+    /// The name of an entry's table.
+    pub(super) table: &'static str,
+    /// What to do about a file that is wrong.
+    pub(super) hint: &'static str,
+    /// The entries of a file, every value of them checked.
+    pub(super) entries: fn(&Document) -> Result<Vec<T>, Error>,
+}
+
+impl<T: Serialize> Form<T> {
+    /// The entries of a file; one that is not there has none. Errors: an entry that is not understood, with its place.
+    pub(super) fn read(&self, path: &Path) -> Result<Vec<T>, Error> {
+        match Document::read(path, self.hint)? {
+            Some(document) => Ok((self.entries)(&document)?),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The entries of a text; `name` is what errors call it.
+    pub(super) fn parse(&self, name: &str, text: &str) -> Result<Vec<T>, Error> {
+        (self.entries)(&Document::new(name, text, self.hint))
+    }
+
+    /// The text of a file with these entries. Errors: it could not be read again, and so must not be written.
+    pub(super) fn text(&self, path: &Path, entries: &[T]) -> Result<String, Error> {
+        let wrong = |problem: &str| {
+            let problem = format!("what is to be written into it could not be read again: {problem}");
+            Error::from(unusable(path, &problem, "it stays as it is; name the package by another path or place"))
+        };
+        let mut text = format!("{}schema = {SCHEMA}\n", self.head);
+        for entry in entries {
+            let entry = toml::to_string(entry).map_err(|error| wrong(&error.to_string()))?;
+            text.push_str(&format!("\n[[{}]]\n{entry}", self.table));
+        }
+        if text.len() as u64 > LONGEST {
+            return Err(wrong(&format!("it would have more than {LONGEST} bytes")));
+        }
+        match self.parse(&path.to_string_lossy(), &text) {
+            Ok(_) => Ok(text),
+            Err(error) => Err(wrong(&error.to_string())),
         }
     }
 }

@@ -6,8 +6,7 @@ use semver::Version;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::document::{Document, LONGEST_NAME, plain};
-use super::form::Form;
+use super::document::{Document, Form, LONGEST_NAME, plain};
 use super::publishers::{key, package_name};
 use super::refusal::{GET_AGAIN, refuse, refuse_key, shorten};
 use super::source::Source;

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::document::{Document, LONGEST_NAME, plain};
-use super::form::Form;
+use super::document::{Document, Form, LONGEST_NAME, plain};
 use super::refusal::refuse_key;
 use super::source::LOCAL;
 use crate::Error;

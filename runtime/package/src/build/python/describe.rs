@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tunebox_foundation::explain::Snippet;
+use tunebox_foundation::explain::{Explanation, Snippet};
 
-use super::super::BuildError;
-use super::PythonError;
-use super::tools::Tools;
-use super::workspace::Workspace;
+use super::tools::{Tools, not_made};
+use super::workspace::{SOURCE, Workspace};
 use crate::{Error, files};
 
 /// What the source declares.
@@ -40,29 +38,29 @@ struct Fault {
 
 /// Asks the source. Errors: it cannot be read, or declares no method.
 pub(super) fn describe(tools: &Tools, place: &Workspace, module: &str) -> Result<Described, Error> {
-    let source = place.source();
+    let source = place.part(SOURCE);
     let output = tools.ask(place, &["-m", "tunebox.describe", module, source.to_string_lossy().as_ref()])?;
     // What the source prints stands before the answer.
     let line = output.stdout.rsplit(|byte| *byte == b'\n').find(|line| !line.is_empty());
     match line.and_then(|line| serde_json::from_slice(line).ok()) {
         Some(Answer::Described(described)) => Ok(described),
-        Some(Answer::Fault { fault }) => Err(fault.into_error(place).into()),
+        Some(Answer::Fault { fault }) => Err(fault.into_error(place)),
         None => {
             let problem = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("no answer").to_owned();
-            Err(PythonError::NotMade { problem }.into())
+            Err(not_made(&problem))
         }
     }
 }
 
 impl Fault {
     /// The error with its line.
-    fn into_error(self, place: &Workspace) -> BuildError {
+    fn into_error(self, place: &Workspace) -> Error {
         let Self { message, file, line, column } = self;
-        let inside = file.strip_prefix("src/").map(|inside| place.source().join(inside));
+        let inside = file.strip_prefix("src/").map(|inside| place.part(SOURCE).join(inside));
         let text = inside.and_then(|path| files::read_text(&path).ok());
         let text = text.and_then(|text| text.lines().nth(line.checked_sub(1)?).map(str::to_owned));
-        let snippet = text.map(|text| Box::new(Snippet { line, text, column, width: 1, note: None }));
-        let place = (!file.is_empty()).then(|| format!("{file}:{line}:{column}"));
-        BuildError::Source { message, place, snippet }
+        let snippet = text.map(|text| Snippet { line, text, column, width: 1, note: None });
+        let location = (!file.is_empty()).then(|| format!("{file}:{line}:{column}"));
+        Explanation { location, snippet, ..Explanation::new("build", message) }.into()
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::super::BuildError;
+use super::super::failure::{no_project, unusable_manifest};
 use crate::constants::PYPROJECT;
 use crate::{Error, Manifest, files};
 
@@ -29,7 +29,7 @@ impl Project {
         entries.extend(own.map(|(key, text)| (key.to_owned(), Value::from(text.as_str()))));
         let manifest: Result<Manifest, _> = serde_json::from_value(Value::Object(entries));
         let text = manifest.and_then(|manifest| serde_json::to_vec(&manifest));
-        text.map_err(|error| BuildError::Manifest { problem: error.to_string() }.into())
+        text.map_err(|error| unusable_manifest(&error.to_string()))
     }
 }
 
@@ -37,7 +37,7 @@ impl Project {
 pub(super) fn read(folder: &Path) -> Result<Project, Error> {
     let table = table(folder)?;
     let text = |key: &str| table.get(key).and_then(toml::Value::as_str).map(str::to_owned);
-    let needed = |key: &str| text(key).ok_or_else(|| problem(folder, format!("`[project]` has no `{key}`")));
+    let needed = |key: &str| text(key).ok_or_else(|| no_project(folder, &format!("`[project]` has no `{key}`")));
     let (name, version, description) = (needed("name")?, needed("version")?, needed("description")?);
     Ok(Project { name, version, description, licence: text("license") })
 }
@@ -49,17 +49,11 @@ pub(in super::super) fn component_name(folder: &Path) -> Result<String, Error> {
 
 fn table(folder: &Path) -> Result<toml::Table, Error> {
     let text = files::read_text(&folder.join(PYPROJECT))?;
-    let table: toml::Table =
-        text.parse().map_err(|error: toml::de::Error| problem(folder, error.message().to_owned()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| no_project(folder, error.message()))?;
     match table.get("project") {
         Some(toml::Value::Table(project)) => Ok(project.clone()),
-        _ => Err(problem(folder, "it has no table `[project]`".to_owned())),
+        _ => Err(no_project(folder, "it has no table `[project]`")),
     }
-}
-
-/// A `pyproject.toml` that describes no method.
-fn problem(folder: &Path, problem: String) -> Error {
-    BuildError::Project { folder: folder.to_owned(), problem }.into()
 }
 
 #[cfg(test)]

@@ -3,16 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::PythonError;
-use super::workspace::{ENTRY, Workspace};
+use tunebox_foundation::explain::Explanation;
+
+use super::workspace::{BINDINGS, CONTRACT, EMPTY_ENVIRONMENT, ENTRY, PACKAGE, SOURCE, Workspace};
 use crate::Error;
-use crate::toolchain::command;
+use crate::error::Reason;
+use crate::toolchain::{answer, command, find_program};
 
-/// The version from which the generated bindings can be read.
+/// The lowest version of Python that can read the generated bindings.
 const LEAST: (u32, u32) = (3, 11);
-
-/// The same in words.
-const LEAST_IN_WORDS: &str = "3.11";
 
 /// A method folder's own environment.
 const ENVIRONMENT: &str = ".venv";
@@ -29,31 +28,36 @@ pub struct Tools {
 }
 
 /// Finds the tools for a folder: in its `.venv`, else on the path. Errors: none there, or a Python that is too old.
-pub fn find(folder: &Path) -> Result<Tools, PythonError> {
+pub fn find(folder: &Path) -> Result<Tools, Error> {
     let own = folder.join(ENVIRONMENT);
     let own = own.canonicalize().unwrap_or(own);
     among([own.join("bin"), own.join("Scripts")].into())
 }
 
 /// Finds the tools on the path alone, where no folder is trusted. Errors: as for a folder.
-pub fn find_on_path() -> Result<Tools, PythonError> {
+pub fn find_on_path() -> Result<Tools, Error> {
     among(Vec::new())
 }
 
 /// The tools in these folders, else on the path. What is found is asked for its version, and so is run.
-fn among(mut folders: Vec<PathBuf>) -> Result<Tools, PythonError> {
+fn among(mut folders: Vec<PathBuf>) -> Result<Tools, Error> {
     folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-    let program = |name: &str, folders: &[PathBuf]| {
-        let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
-        folders.iter().map(|folder| folder.join(&file)).find(|file| file.is_file())
-    };
-    let componentize = program("componentize-py", &folders).ok_or(PythonError::NoCompiler)?;
-    let release = first_line(command(&componentize).arg("--version")).ok_or(PythonError::NoCompiler)?;
+    let componentize = find_program("componentize-py", folders.clone()).ok_or_else(no_compiler)?;
+    let release = release(&componentize).ok_or_else(no_compiler)?;
 
     let beside: Vec<PathBuf> = componentize.parent().map(Path::to_owned).into_iter().chain(folders).collect();
-    let none = |found| PythonError::NoPython { least: LEAST_IN_WORDS, found };
-    let python = ["python3", "python"].into_iter().find_map(|name| program(name, &beside)).ok_or_else(|| none(None))?;
-    let found = first_line(command(&python).arg("--version"));
+    let none = |found: Option<String>| {
+        let (needed, found) =
+            (format!("Python {}.{} or later", LEAST.0, LEAST.1), found.map(|found| format!("here is {found}, and ")));
+        let why = format!("{}the method is read by Python", found.unwrap_or_default());
+        let error = Explanation::new("build", format!("no {needed} on this machine")).with_why(why);
+        Error::from(error.with_hint(format!("install {needed}")))
+    };
+    let python = ["python3", "python"]
+        .into_iter()
+        .find_map(|name| find_program(name, beside.clone()))
+        .ok_or_else(|| none(None))?;
+    let found = release(&python);
     if found.as_deref().and_then(version).is_none_or(|version| version < LEAST) {
         return Err(none(found));
     }
@@ -64,26 +68,26 @@ impl Tools {
     /// Writes bindings for the whole contract, to read the source with.
     pub(super) fn bind(&self, place: &Workspace) -> Result<(), Error> {
         let mut command = self.componentizer(place);
-        run(command.arg("bindings").arg(place.bindings()), &self.componentize).map(|_| ())
+        run(command.arg("bindings").arg(place.part(BINDINGS)), &self.componentize).map(|_| ())
     }
 
     /// Makes the component. `folder` may bring packages in an environment of its own.
     pub(super) fn componentize(&self, place: &Workspace, folder: &Path) -> Result<Vec<u8>, Error> {
         let output = place.path().join("method.wasm");
         let mut command = self.componentizer(place);
-        command.arg("componentize").arg("-p").arg(place.source()).arg("-p").arg(place.package());
+        command.arg("componentize").arg("-p").arg(place.part(SOURCE)).arg("-p").arg(place.part(PACKAGE));
         command.arg("--stub-wasi").arg("-o").arg(&output).arg(ENTRY);
         // Without one, every package of this machine would get in.
         let own = folder.join(ENVIRONMENT);
-        command.env("VIRTUAL_ENV", if own.is_dir() { own } else { place.empty_environment() });
+        command.env("VIRTUAL_ENV", if own.is_dir() { own } else { place.part(EMPTY_ENVIRONMENT) });
         run(&mut command, &self.componentize)?;
         std::fs::read(&output).map_err(Error::file("read", output))
     }
 
     /// Asks Python with the bindings and the package on its path.
     pub(super) fn ask(&self, place: &Workspace, arguments: &[&str]) -> Result<Output, Error> {
-        let folders = [place.package(), place.bindings()];
-        let path = std::env::join_paths(folders).map_err(|error| PythonError::NotMade { problem: error.to_string() });
+        let folders = [place.part(PACKAGE), place.part(BINDINGS)];
+        let path = std::env::join_paths(folders).map_err(|error| not_made(&error.to_string()));
         let mut command = command(&self.python);
         command.arg("-B").args(arguments).current_dir(place.path());
         command.env("PYTHONPATH", path?).env("PYTHONUTF8", "1").env_remove("PYTHONHOME");
@@ -92,7 +96,7 @@ impl Tools {
 
     fn componentizer(&self, place: &Workspace) -> Command {
         let mut command = command(&self.componentize);
-        command.arg("-q").arg("-d").arg(place.contract()).args(["-w", "method"]).current_dir(place.path());
+        command.arg("-q").arg("-d").arg(place.part(CONTRACT)).args(["-w", "method"]).current_dir(place.path());
         command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
         command
     }
@@ -104,21 +108,34 @@ fn run(command: &mut Command, program: &Path) -> Result<Output, Error> {
     if output.status.success() {
         return Ok(output);
     }
-    Err(PythonError::NotMade { problem: last_words(&String::from_utf8_lossy(&output.stderr)) }.into())
+    Err(not_made(last_words(&String::from_utf8_lossy(&output.stderr))))
 }
 
 /// The error among a program's words: the last line of a Python traceback, else what it says first.
-fn last_words(words: &str) -> String {
+fn last_words(words: &str) -> &str {
     let lines = || words.lines().map(str::trim).filter(|line| !line.is_empty());
     let named = |line: &&str| line.split_once(": ").is_some_and(|(kind, _)| kind.ends_with("Error"));
-    lines().rfind(named).or_else(|| lines().next()).unwrap_or("it says nothing").to_owned()
+    lines().rfind(named).or_else(|| lines().next()).unwrap_or("it says nothing")
 }
 
-/// The first line that a program answers.
-fn first_line(command: &mut Command) -> Option<String> {
-    let output = command.output().ok().filter(|output| output.status.success())?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
+/// The name and version that a program states.
+fn release(program: &Path) -> Option<String> {
+    answer(program, &["--version"]).filter(|line| !line.is_empty())
+}
+
+/// The error for a machine without `componentize-py`.
+fn no_compiler() -> Error {
+    let error = Explanation::new("build", "no `componentize-py` on this machine")
+        .with_why("it turns a method in Python into a component, and it is not on the path");
+    let own = "`python3 -m venv .venv && .venv/bin/pip install componentize-py` in the method's folder";
+    Reason::NoCompiler.error(error.with_hint(format!("`pip install componentize-py`, or {own}")))
+}
+
+/// The error for a method that `componentize-py` cannot make a component of.
+pub(super) fn not_made(problem: &str) -> Error {
+    let error = Explanation::new("build", "`componentize-py` makes no component of this method").with_why(problem);
+    let hint = "a module that a method imports must be pure Python: one with compiled parts does not load there";
+    error.with_hint(hint).into()
 }
 
 /// The version in a line such as `Python 3.11.2`.

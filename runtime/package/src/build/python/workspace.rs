@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-use super::super::BuildError;
+use super::super::failure::no_project;
 use super::sources::{WORLD, contract, modules};
 use crate::Error;
 use crate::digest::{COMPILED_PYTHON, is_of_editor};
@@ -18,6 +18,17 @@ use crate::files::{self, create_folder, write};
 
 /// The module that the component starts from.
 pub(super) const ENTRY: &str = "tunebox_entry";
+
+/// The folder of the contract.
+pub(super) const CONTRACT: &str = "wit";
+/// The folder of the method's own modules.
+pub(super) const SOURCE: &str = "source";
+/// The folder of the package `tunebox` and of the module that the component starts from.
+pub(super) const PACKAGE: &str = "package";
+/// The folder of bindings that only Python itself reads, to ask the source what it declares.
+pub(super) const BINDINGS: &str = "bindings";
+/// The folder of an environment without packages.
+pub(super) const EMPTY_ENVIRONMENT: &str = "environment";
 
 /// A time that every copy has: the first second of 1980, which every file system can say.
 const STAMP: Duration = Duration::from_secs(315_532_800);
@@ -28,39 +39,20 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
+    /// The path of the folder.
     pub(super) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The contract.
-    pub(super) fn contract(&self) -> PathBuf {
-        self.path().join("wit")
-    }
-
-    /// The method's own modules.
-    pub(super) fn source(&self) -> PathBuf {
-        self.path().join("source")
-    }
-
-    /// The package `tunebox`, and the module that the component starts from.
-    pub(super) fn package(&self) -> PathBuf {
-        self.path().join("package")
-    }
-
-    /// Bindings that only Python itself reads, to ask the source what it declares.
-    pub(super) fn bindings(&self) -> PathBuf {
-        self.path().join("bindings")
-    }
-
-    /// An environment without packages.
-    pub(super) fn empty_environment(&self) -> PathBuf {
-        self.path().join("environment")
+    /// The path of one of its folders, such as [`CONTRACT`].
+    pub(super) fn part(&self, name: &str) -> PathBuf {
+        self.path().join(name)
     }
 
     /// Leaves in the contract's world only the interfaces that the source names.
     pub(super) fn narrow(&self, interfaces: &BTreeSet<String>) -> Result<(), Error> {
         let text = contract().find(|(name, _)| *name == WORLD).map_or(&b""[..], |(_, text)| text);
-        write(&self.contract().join(WORLD), narrowed(&String::from_utf8_lossy(text), interfaces).as_bytes())
+        write(&self.part(CONTRACT).join(WORLD), narrowed(&String::from_utf8_lossy(text), interfaces).as_bytes())
     }
 }
 
@@ -71,19 +63,19 @@ pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace,
     let source = folder.join("src");
     if !source.join(format!("{module}.py")).is_file() && !source.join(module).join("__init__.py").is_file() {
         let problem = format!("`src/{module}.py` is missing, where `@method` stands");
-        return Err(BuildError::Project { folder: folder.to_owned(), problem }.into());
+        return Err(no_project(folder, &problem));
     }
-    copy(&source, &place.source())?;
+    copy(&source, &place.part(SOURCE))?;
     for (name, text) in contract() {
-        write(&place.contract().join(name), text)?;
+        write(&place.part(CONTRACT).join(name), text)?;
     }
     for (name, text) in modules() {
-        write(&place.package().join(name), text)?;
+        write(&place.part(PACKAGE).join(name), text)?;
     }
     let entry = format!("from tunebox.component import Training, load\n\nload(\"{module}\")\n");
-    write(&place.package().join(ENTRY).with_extension("py"), entry.as_bytes())?;
-    create_folder(&place.empty_environment().join("lib").join("site-packages"))?;
-    for tree in [place.source(), place.package()] {
+    write(&place.part(PACKAGE).join(ENTRY).with_extension("py"), entry.as_bytes())?;
+    create_folder(&place.part(EMPTY_ENVIRONMENT).join("lib").join("site-packages"))?;
+    for tree in [place.part(SOURCE), place.part(PACKAGE)] {
         stamp(&tree)?;
     }
     Ok(place)
@@ -154,10 +146,10 @@ mod tests {
         #[cfg(unix)]
         std::os::unix::fs::symlink("somebody@here.1", folder.path().join("src/.#calm.py")).unwrap();
         let place = create_workspace(folder.path(), "calm").unwrap();
-        let time = fs::metadata(place.source().join("calm.py")).unwrap().modified().unwrap();
+        let time = fs::metadata(place.part(SOURCE).join("calm.py")).unwrap().modified().unwrap();
         assert_eq!(time, SystemTime::UNIX_EPOCH + STAMP);
-        assert!(!place.source().join("__pycache__").exists());
-        assert!(place.package().join("tunebox_entry.py").is_file());
+        assert!(!place.part(SOURCE).join("__pycache__").exists());
+        assert!(place.part(PACKAGE).join("tunebox_entry.py").is_file());
         assert!(create_workspace(folder.path(), "storm").is_err());
     }
 }

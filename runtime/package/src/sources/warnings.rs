@@ -1,0 +1,131 @@
+//! Lines in the source of a Rust method that compile and cannot work in a component: prints, which go nowhere, and metrics
+//! that are not declared, which end a run. Only the compiler understands the source; a line tells enough for a warning.
+
+use std::fs;
+use std::path::Path;
+
+use crate::files;
+
+/// What reports a number under a name that stands there, as it is written; `add_` may stand before it.
+const CALL: &str = "metric(\"";
+
+/// The lines below `src` that report a metric of a name that is not among these, as `src/lib.rs:12`, each with the name.
+pub fn undeclared(folder: &Path, declared: &[String]) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    each_line(folder, &mut |place, code| {
+        let names = reported(code).filter(|name| !declared.iter().any(|known| known == name));
+        found.extend(names.map(|name| (place.to_owned(), name.to_owned())));
+    });
+    found
+}
+
+/// The names in the calls of a line.
+fn reported(code: &str) -> impl Iterator<Item = &str> {
+    let calls = code.match_indices(CALL).filter(|(at, _)| {
+        let before = code[..*at].trim_end_matches("add_");
+        !before.ends_with(|letter: char| letter.is_alphanumeric() || "_.".contains(letter))
+    });
+    calls.filter_map(|(at, _)| code[at + CALL.len()..].split_once('"').map(|(name, _)| name))
+}
+
+/// What prints, as it is written.
+const MACROS: [&str; 5] = ["println!", "print!", "eprintln!", "eprint!", "dbg!"];
+
+/// The lines below `src` that print, as `src/lib.rs:12`.
+pub fn prints(folder: &Path) -> Vec<String> {
+    let mut places = Vec::new();
+    each_line(folder, &mut |place, code| {
+        if is_printing(code) {
+            places.push(place.to_owned());
+        }
+    });
+    places
+}
+
+fn is_printing(code: &str) -> bool {
+    let begins_a_word = |at: usize| !code[..at].ends_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+    MACROS.iter().any(|name| code.match_indices(name).any(|(at, _)| begins_a_word(at)))
+}
+
+/// Who sees a line: its place, as `src/lib.rs:12`, and its code.
+type See<'a> = dyn FnMut(&str, &str) + 'a;
+
+/// Shows every line below `src` without its comment. Those of tests are left out: they run natively.
+fn each_line(folder: &Path, see: &mut See<'_>) {
+    search(folder, "src", see);
+}
+
+fn search(folder: &Path, below: &str, see: &mut See<'_>) {
+    let Ok(entries) = fs::read_dir(folder.join(below)) else { return };
+    let entries = entries.flatten().filter_map(|entry| {
+        let is_folder = entry.file_type().ok()?.is_dir();
+        Some((entry.file_name().into_string().ok()?, is_folder))
+    });
+    let mut entries: Vec<(String, bool)> = entries.collect();
+    entries.sort();
+    for (name, is_folder) in entries {
+        let path = format!("{below}/{name}");
+        if is_folder && name != "tests" {
+            search(folder, &path, see);
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            let text = files::read_text(&folder.join(&path)).unwrap_or_default();
+            for (number, code) in code(&text) {
+                see(&format!("{path}:{number}"), code);
+            }
+        }
+    }
+}
+
+/// The lines of a file with their numbers, up to the tests at its end.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let begins_tests = |(line, next): (&str, &str)| line.trim() == "#[cfg(test)]" && next.trim_end().ends_with('{');
+    let end = text.lines().zip(text.lines().skip(1)).position(begins_tests).unwrap_or(usize::MAX);
+    let numbered = text.lines().take(end).enumerate();
+    numbered.map(|(index, line)| (index + 1, line.split("//").next().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_that_is_not_declared_is_found_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = "fn step() {\n    add_metric(\"loss\", loss);\n    run::metric(\"accurcy\", share); add_metric(\"x\", 1.0);\n    \
+                      // metric(\"old\", 1.0)\n    own.metric(\"y\", 1.0);\n    my_metric(\"z\", 1.0);\n    metric(name, 1.0);\n}\n\n\
+                      #[cfg(test)]\nmod tests {\n    fn told() {\n        metric(\"t\", 1.0);\n    }\n}\n";
+        std::fs::create_dir(folder.path().join("src")).unwrap();
+        std::fs::write(folder.path().join("src/lib.rs"), source).unwrap();
+        let found = |declared: &[&str]| {
+            let declared: Vec<String> = declared.iter().map(|name| (*name).to_owned()).collect();
+            let found = undeclared(folder.path(), &declared);
+            found.into_iter().map(|(place, name)| format!("{place} {name}")).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&["loss", "accuracy"]), ["src/lib.rs:3 accurcy", "src/lib.rs:3 x"]);
+        assert!(found(&["loss", "accurcy", "x"]).is_empty());
+    }
+
+    #[test]
+    fn lines_that_print_are_found_outside_of_comments_and_tests() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = "//! Not println!(\"\").\nmod tests;\n\nfn step() {\n    std::println!(\"dbg\");\n    \
+                      reprint!();\n    let x = dbg!(2);\n    eprint!(\"\"); // print!\n}\n\n#[cfg(test)]\nmod tests {\n    \
+                      fn shown() {\n        println!();\n    }\n}\n";
+        for (path, text) in [("lib.rs", source), ("parts/one.rs", "print!(\"\");\n"), ("tests.rs", "println!();\n")] {
+            let path = folder.path().join("src").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        assert_eq!(prints(folder.path()), ["src/lib.rs:5", "src/lib.rs:7", "src/lib.rs:8", "src/parts/one.rs:1"]);
+        assert!(prints(&folder.path().join("nowhere")).is_empty());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_source_that_never_ends_is_not_searched() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("src")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join("src/.x.rs")).unwrap();
+        assert!(prints(folder.path()).is_empty());
+    }
+}
