@@ -10,8 +10,9 @@ use std::path::Path;
 
 use crate::support::fake_registry::{Answer, Asked, FakeRegistry};
 use tunebox_foundation::explain::Explain;
+use tunebox_package::Error;
 use tunebox_package::artifact::MANIFEST;
-use tunebox_package::registry::{Location, Progress, RegistryError, Silent, pull, push};
+use tunebox_package::registry::{Location, Progress, Silent, pull, push};
 use tunebox_package::signature::{SecretKey, sign};
 use tunebox_package::statement::Statement;
 use tunebox_package::{Artifact, Store, builtin, manifest, section};
@@ -56,7 +57,7 @@ fn registry_with_altered_manifest(change: impl FnOnce(&mut serde_json::Value)) -
 }
 
 /// What `tunebox pull` does, and that a failure leaves nothing in the store.
-fn failed_pull(place: &Location) -> RegistryError {
+fn failed_pull(place: &Location) -> Error {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(home.path()).unwrap();
     let error =
@@ -108,7 +109,7 @@ fn a_second_push_sends_no_bytes_again_and_another_package_does_not_take_the_vers
     let mut other = lora();
     section::append(&mut other.wasm, "later", b"bytes");
     let error = push(&location(&registry.host()), &other, &mut Silent).unwrap_err();
-    assert!(matches!(error, RegistryError::Taken { .. }), "{error}");
+    assert!(error.to_string().starts_with("there is another package at "), "{error}");
     assert_eq!(pull(&location(&registry.host()), &mut Silent).unwrap().0, lora());
 }
 
@@ -124,7 +125,7 @@ fn a_second_push_of_the_same_bytes_may_bring_a_signature_and_takes_none_away() {
         push(&place, &mine, &mut Silent).unwrap();
         for other in [&plain, &theirs] {
             let error = push(&place, other, &mut Silent).unwrap_err();
-            assert!(matches!(error, RegistryError::Signed { .. }), "{error}");
+            assert!(error.to_string().ends_with("has a signature that this one has not"), "{error}");
         }
         push(&place, &mine, &mut Silent).unwrap();
         assert_eq!(pull(&place, &mut Silent).unwrap().0, mine);
@@ -145,7 +146,7 @@ fn a_package_does_not_go_where_another_one_belongs() {
     for (name, version) in [("lorra", "0.1.0"), ("lora", "0.2.0")] {
         let place = Location::parse(&format!("{}/me/{name}:{version}", registry.host())).unwrap();
         let error = push(&place, &lora(), &mut Silent).unwrap_err();
-        assert!(matches!(error, RegistryError::Misnamed { .. }), "{error}");
+        assert!(error.to_string().contains("it cannot go to"), "{error}");
     }
     assert!(registry.asked().is_empty());
 }

@@ -3,8 +3,9 @@
 use std::net::TcpListener;
 
 use tunebox_foundation::explain::{Exit, Explain};
+use tunebox_package::Error;
 use tunebox_package::artifact::{ArtifactError, MANIFEST};
-use tunebox_package::registry::{Location, RegistryError, Silent, pull, push};
+use tunebox_package::registry::{Location, Silent, pull, push};
 
 use super::{failed_pull, location, lora, registry_with_altered_manifest, registry_with_package};
 use crate::support::absent::absent;
@@ -14,7 +15,7 @@ use crate::support::fake_registry::{Answer, FakeRegistry};
 fn nobody_listening_is_a_refused_connection() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = failed_pull(&location(&free.to_string()));
-    assert!(matches!(error, RegistryError::Refused { .. }), "{error}");
+    assert!(error.to_string().ends_with("refuses the connection"), "{error}");
     assert_eq!((error.to_string(), error.exit()), (format!("`{free}` refuses the connection"), Exit::Usage));
 }
 
@@ -27,16 +28,16 @@ fn a_name_that_nothing_knows_is_told_as_such() {
         absent("direct network", "this one is behind a proxy");
     }
     let error = failed_pull(&location("nobody.invalid"));
-    assert!(matches!(error, RegistryError::NotResolved { .. }), "{error:?}");
+    assert!(error.to_string().ends_with("to be found"), "{error:?}");
 }
 
 #[test]
 fn offline_nothing_is_asked() {
     let registry = registry_with_package(|_| None);
     let error = failed_pull(&location(&registry.host()).offline(true));
-    assert!(matches!(error, RegistryError::Offline { .. }), "{error}");
+    assert!(error.to_string().ends_with("none is used offline"), "{error}");
     let error = push(&location(&registry.host()).offline(true), &lora(), &mut Silent).unwrap_err();
-    assert!(matches!(error, RegistryError::Offline { .. }), "{error}");
+    assert!(error.to_string().ends_with("none is used offline"), "{error}");
     assert!(registry.asked().is_empty());
 }
 
@@ -46,7 +47,7 @@ fn another_machine_is_spoken_to_without_encryption_only_where_a_person_says_so()
     // This machine under an address that is not its loopback's.
     let elsewhere = location(&format!("0.0.0.0:{}", registry.port()));
     let error = failed_pull(&elsewhere);
-    assert!(matches!(error, RegistryError::Tls { .. }), "{error:?}");
+    assert!(error.to_string().starts_with("no encrypted connection to"), "{error:?}");
     assert!(error.hint().unwrap().contains("--plain-http"), "{:?}", error.hint());
     assert_eq!(pull(&elsewhere.plain_http(true), &mut Silent).unwrap().0, lora());
 }
@@ -55,7 +56,7 @@ fn another_machine_is_spoken_to_without_encryption_only_where_a_person_says_so()
 fn redirects_without_end_end() {
     let registry = FakeRegistry::with(|asked| Some(Answer::of(302, "").with("Location", format!("{}x", asked.path))));
     let error = failed_pull(&location(&registry.host()));
-    assert!(matches!(error, RegistryError::Redirects { .. }), "{error}");
+    assert!(error.to_string().ends_with("without end"), "{error}");
     assert!(registry.asked().len() < 20);
 }
 
@@ -63,7 +64,7 @@ fn redirects_without_end_end() {
 fn a_registry_on_this_machine_leads_to_no_other_without_encryption() {
     let registry = FakeRegistry::with(|_| Some(Answer::of(302, "").with("Location", "http://registry.example/x")));
     let error = failed_pull(&location(&registry.host()));
-    assert!(matches!(&error, RegistryError::Insecure { to, .. } if to == "registry.example"), "{error}");
+    assert!(error.to_string().ends_with("leads to `registry.example`, without encryption"), "{error}");
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn each_refusal_has_its_own_words_and_end() {
         failed_pull(&location(&registry.host()))
     };
     let forbidden = says(403, "not for you\u{1b}[2J");
-    assert!(matches!(forbidden, RegistryError::Forbidden { .. }), "{forbidden}");
+    assert!(forbidden.to_string().ends_with("does not allow it"), "{forbidden}");
     assert_eq!(forbidden.why().unwrap(), "it says: not for you\\u{1b}[2J");
     let often = says(429, "slow down");
     assert_eq!((often.hint().unwrap().as_str(), often.exit()), ("try again in 7 seconds", Exit::No));
@@ -91,7 +92,7 @@ fn a_version_that_is_not_there_is_answered_with_those_that_are() {
     let registry = registry_with_package(|_| None);
     let named = |tag: &str| Location::parse(&format!("{}/me/lora{tag}", registry.host())).unwrap();
     let error = failed_pull(&named(":0.1.1"));
-    assert!(matches!(error, RegistryError::NotFound { .. }), "{error}");
+    assert!(error.to_string().starts_with("there is no `"), "{error}");
     assert_eq!(error.why().unwrap(), "there are: 0.1.0");
     assert_eq!(error.hint().unwrap(), format!("did you mean `{}/me/lora:0.1.0`?", registry.host()));
     let error = failed_pull(&named(""));
@@ -105,7 +106,7 @@ fn a_server_that_fails_in_the_middle_leaves_nothing() {
     let wasm = lora().manifest().unwrap().layer;
     let registry = registry_with_package(move |asked| asked.is("GET", &wasm).then(|| Answer::of(500, "")));
     let error = failed_pull(&location(&registry.host()));
-    assert!(matches!(error, RegistryError::Status { status: 500, .. }), "{error}");
+    assert!(error.to_string().ends_with("answers with status 500"), "{error}");
 }
 
 #[test]
@@ -113,9 +114,9 @@ fn a_server_that_fails_in_the_middle_of_a_push_leaves_no_package_of_that_name() 
     for part in ["/uploads/1", "/manifests/"] {
         let registry = FakeRegistry::with(move |asked| asked.is("PUT", part).then(|| Answer::of(503, "")));
         let error = push(&location(&registry.host()), &lora(), &mut Silent).unwrap_err();
-        assert!(matches!(error, RegistryError::Status { status: 503, .. }), "{error}");
+        assert!(error.to_string().ends_with("answers with status 503"), "{error}");
         let error = failed_pull(&location(&registry.host()));
-        assert!(matches!(error, RegistryError::NotFound { .. }), "{error}");
+        assert!(error.to_string().starts_with("there is no `"), "{error}");
     }
 }
 
@@ -128,7 +129,8 @@ fn a_package_that_ends_early_is_told_with_how_much_came() {
         asked.is("GET", &layer).then_some(torn)
     });
     let error = failed_pull(&location(&registry.host()));
-    assert!(matches!(error, RegistryError::Truncated { found, .. } if found == half as u64), "{error:?}");
+    assert!(error.to_string().ends_with("ended early"), "{error:?}");
+    assert!(error.why().unwrap().starts_with(&format!("{half} of ")), "{error:?}");
     assert_eq!(error.exit(), Exit::No);
 }
 
@@ -140,14 +142,14 @@ fn other_bytes_than_the_manifest_names_are_a_matter_of_trust() {
     let (other, named) = (wasm.clone(), layer.clone());
     let registry = registry_with_package(move |asked| asked.is("GET", &named).then(|| Answer::of(200, other.clone())));
     let error = failed_pull(&location(&registry.host()));
-    let digest = matches!(error, RegistryError::Artifact { source: ArtifactError::Digest { what: "package", .. }, .. });
+    let digest = matches!(error, Error::Artifact { source: ArtifactError::Digest { what: "package", .. }, .. });
     assert!(digest, "{error:?}");
     assert_eq!((error.exit(), error.category()), (Exit::Trust, "trust"));
 
     wasm.push(0);
     let registry = registry_with_package(move |asked| asked.is("GET", &layer).then(|| Answer::of(200, wasm.clone())));
     let error = failed_pull(&location(&registry.host()));
-    assert!(matches!(error, RegistryError::Artifact { source: ArtifactError::Size { .. }, .. }), "{error:?}");
+    assert!(matches!(error, Error::Artifact { source: ArtifactError::Size { .. }, .. }), "{error:?}");
     assert_eq!(error.exit(), Exit::Trust);
 }
 
@@ -160,8 +162,7 @@ fn a_manifest_of_another_digest_than_the_registry_says_is_refused() {
         asked.is("GET", "/manifests/").then(|| answer().with("Docker-Content-Digest", other))
     });
     let error = failed_pull(&location(&registry.host()));
-    let digest =
-        matches!(error, RegistryError::Artifact { source: ArtifactError::Digest { what: "manifest", .. }, .. });
+    let digest = matches!(error, Error::Artifact { source: ArtifactError::Digest { what: "manifest", .. }, .. });
     assert!(digest, "{error:?}");
 }
 
@@ -210,7 +211,7 @@ fn what_is_no_package_is_refused_before_its_bytes_are_fetched() {
     for (name, change, expected) in cases {
         let registry = registry_with_altered_manifest(change);
         let error = failed_pull(&location(&registry.host()));
-        assert!(matches!(&error, RegistryError::Artifact { source, .. } if expected(source)), "{name}: {error:?}");
+        assert!(matches!(&error, Error::Artifact { source, .. } if expected(source)), "{name}: {error:?}");
         assert!(!registry.asked().iter().any(|asked| asked.path.contains("/blobs/")), "{name}");
     }
 }
@@ -222,7 +223,6 @@ fn a_manifest_without_end_is_not_read() {
         asked.is("GET", "/manifests/").then_some(huge)
     });
     let error = failed_pull(&location(&registry.host()));
-    let large =
-        matches!(error, RegistryError::Artifact { source: ArtifactError::TooLarge { what: "manifest", .. }, .. });
+    let large = matches!(error, Error::Artifact { source: ArtifactError::TooLarge { what: "manifest", .. }, .. });
     assert!(large, "{error:?}");
 }

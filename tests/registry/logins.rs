@@ -1,7 +1,7 @@
 //! Who is asking: the login of `docker login` goes to its registry, and nowhere else.
 
 use tunebox_foundation::explain::Explain;
-use tunebox_package::registry::{RegistryError, Silent, pull, push};
+use tunebox_package::registry::{Silent, pull, push};
 
 use super::{failed_pull, location, lora, registry_with_package};
 use crate::support::fake_registry::{Answer, Asked, FakeRegistry};
@@ -25,7 +25,7 @@ pub(crate) fn logged_in(host: &str, login: &str) -> tempfile::TempDir {
 fn a_registry_that_wants_a_login_gets_that_of_docker_login() {
     let registry = registry_with_package(wants_login);
     let error = failed_pull(&location(&registry.host()));
-    assert!(matches!(error, RegistryError::Unauthorised { tried: false, .. }), "{error}");
+    assert!(error.to_string().ends_with("wants a login"), "{error}");
     assert_eq!(error.hint().unwrap(), format!("`docker login {}`", registry.host()));
 
     let right = logged_in(&registry.host(), "bWU6c2VjcmV0");
@@ -34,7 +34,7 @@ fn a_registry_that_wants_a_login_gets_that_of_docker_login() {
 
     let wrong = logged_in(&registry.host(), "bWU6d3Jvbmc=");
     let error = failed_pull(&location(&registry.host()).logins(&wrong.path().join("config.json")));
-    assert!(matches!(error, RegistryError::Unauthorised { tried: true, .. }), "{error}");
+    assert!(error.to_string().ends_with("does not take the login"), "{error}");
     assert!(!format!("{error:?}{:?}", error.explanation()).contains("wrong"), "{error:?}");
 }
 
@@ -51,7 +51,7 @@ fn a_token_is_fetched_with_the_login_where_the_registry_says_and_shown_to_the_re
         (!shown).then(|| Answer::of(401, "").with("WWW-Authenticate", demand.clone()))
     });
     let error = failed_pull(&location(&registry.host()));
-    assert!(matches!(error, RegistryError::Unauthorised { tried: false, .. }), "{error}");
+    assert!(error.to_string().ends_with("wants a login"), "{error}");
 
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
     let with = location(&registry.host()).logins(&login.path().join("config.json"));
@@ -86,7 +86,7 @@ fn a_login_is_not_sent_to_another_machine_without_encryption() {
     let login = logged_in(&host, "bWU6c2VjcmV0");
     let with = location(&host).plain_http(true).logins(&login.path().join("config.json"));
     let error = failed_pull(&with);
-    assert!(matches!(error, RegistryError::LoginInTheOpen { .. }), "{error:?}");
+    assert!(error.to_string().ends_with("none is sent without encryption"), "{error:?}");
     let asked = registry.asked();
     assert!(!asked.is_empty() && asked.iter().all(|asked| !asked.headers.contains_key("authorization")), "{asked:?}");
 }

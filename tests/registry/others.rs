@@ -5,8 +5,9 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use tunebox_foundation::explain::{Exit, Explain};
+use tunebox_package::Error;
 use tunebox_package::artifact::{ArtifactError, MANIFEST};
-use tunebox_package::registry::{Location, RegistryError, Silent, pull, push};
+use tunebox_package::registry::{Location, Silent, pull, push};
 
 use super::logins::logged_in;
 use super::{failed_pull, location, lora, version};
@@ -25,7 +26,7 @@ fn a_real_registry_takes_and_gives_the_same_bytes() {
     let hint = failed_pull(&later).hint().unwrap();
     assert!(hint.contains("lora:0.10.0"), "{hint}");
     let absent = Location::parse(&format!("{}/me/dpo:0.1.0", registry.host())).unwrap();
-    assert!(matches!(failed_pull(&absent), RegistryError::NotFound { .. }));
+    assert!(failed_pull(&absent).to_string().starts_with("there is no `"));
 }
 
 /// Names a manifest at a registry, as any program may that speaks its protocol.
@@ -70,7 +71,7 @@ fn what_was_changed_in_a_real_registry_is_refused() {
     document["layers"].as_array_mut().unwrap().push(layer);
     name(&registry.host(), &document.to_string());
     let error = failed_pull(&place);
-    let layers = matches!(error, RegistryError::Artifact { source: ArtifactError::Layers { count: 2 }, .. });
+    let layers = matches!(error, Error::Artifact { source: ArtifactError::Layers { count: 2 }, .. });
     assert!(layers, "{error:?}");
 }
 
@@ -85,11 +86,11 @@ fn a_real_registry_that_fails_or_is_gone_is_told_as_such() {
     let link = registry.file(&format!("repositories/me/lora/_layers/sha256/{layer}/link"));
     std::fs::write(&link, "no digest").unwrap();
     let error = failed_pull(&place);
-    assert!(matches!(error, RegistryError::Status { status: 500, .. }), "{error:?}");
+    assert!(error.to_string().ends_with("answers with status 500"), "{error:?}");
 
     drop(registry);
     let error = failed_pull(&place);
-    assert!(matches!(error, RegistryError::Refused { .. }), "{error:?}");
+    assert!(error.to_string().ends_with("refuses the connection"), "{error:?}");
 }
 
 #[test]
@@ -97,14 +98,14 @@ fn a_real_registry_that_fails_or_is_gone_is_told_as_such() {
 fn a_real_registry_with_a_login_takes_that_of_docker_login() {
     let registry = real_registry::Registry::with_login();
     let error = failed_pull(&location(&registry.host()));
-    assert!(matches!(error, RegistryError::Unauthorised { tried: false, .. }), "{error}");
+    assert!(error.to_string().ends_with("wants a login"), "{error}");
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
     let with = location(&registry.host()).logins(&login.path().join("config.json"));
     push(&with, &lora(), &mut Silent).unwrap();
     assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
     let wrong = logged_in(&registry.host(), "bWU6d3Jvbmc=");
     let error = failed_pull(&location(&registry.host()).logins(&wrong.path().join("config.json")));
-    assert!(matches!(error, RegistryError::Unauthorised { tried: true, .. }), "{error}");
+    assert!(error.to_string().ends_with("does not take the login"), "{error}");
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn a_real_registry_with_a_certificate_of_its_own_is_believed_only_with_it() {
     // Loopback goes without encryption; this address of the same machine does not.
     let elsewhere = location(&format!("0.0.0.0:{}", registry.port()));
     let error = failed_pull(&elsewhere);
-    assert!(matches!(error, RegistryError::Tls { .. }), "{error:?}");
+    assert!(error.to_string().starts_with("no encrypted connection to"), "{error:?}");
     let trusting = elsewhere.certificates(&certificate);
     push(&trusting, &lora(), &mut Silent).unwrap();
     assert_eq!(pull(&trusting, &mut Silent).unwrap().0, lora());

@@ -12,7 +12,6 @@ use tunebox_foundation::paths;
 
 use crate::artifact::ArtifactError;
 use crate::builtin::{self, Builtin};
-use crate::registry::RegistryError;
 
 const NOT_FOUND: &str = "it is neither built in, nor in the store, nor the path of a folder or a `.wasm` file";
 const BUILD_FOLDER: &str = "`tunebox build FOLDER` makes a component with a manifest";
@@ -80,13 +79,14 @@ pub enum Error {
         problem: String,
     },
     /// An OCI artifact that is no package, or not the one that was named.
-    #[error(transparent)]
-    #[explain(source)]
-    Artifact(#[from] ArtifactError),
-    /// A failed exchange with a registry.
-    #[error(transparent)]
-    #[explain(source)]
-    Registry(#[from] RegistryError),
+    #[error("{source}")]
+    #[explain(source, location = place.clone())]
+    Artifact {
+        /// The package, if it comes from a registry.
+        place: Option<String>,
+        /// What is wrong with it.
+        source: ArtifactError,
+    },
     /// Any other error, ready to show.
     #[error("{}", explanation.what)]
     #[explain(
@@ -118,6 +118,8 @@ pub enum Reason {
     Untrusted,
     /// The package needs another version of the contract, or is no code for the sandbox.
     Sandbox,
+    /// A registry does not answer, or the connection breaks: it may succeed later.
+    Unreachable,
     /// A dependency of a method cannot be downloaded.
     NotFetched,
     /// This machine has no `componentize-py`.
@@ -129,6 +131,7 @@ pub enum Reason {
 impl Reason {
     fn exit(self) -> Exit {
         match self {
+            Self::Unreachable => Exit::No,
             Self::UnknownSigner | Self::Untrusted => Exit::Trust,
             Self::Sandbox => Exit::Sandbox,
             Self::NoPackage | Self::NotFetched | Self::NoCompiler | Self::Other => Exit::Usage,
@@ -138,6 +141,12 @@ impl Reason {
     /// An error of this reason.
     pub(crate) fn error(self, explanation: Explanation) -> Error {
         Error::Explained { explanation: Box::new(explanation), reason: self }
+    }
+}
+
+impl From<ArtifactError> for Error {
+    fn from(source: ArtifactError) -> Self {
+        Self::Artifact { place: None, source }
     }
 }
 

@@ -13,10 +13,9 @@ mod login;
 mod progress;
 mod remote;
 
-use std::path::Path;
-
 use connection::Connection;
-pub use error::RegistryError;
+use error::explain;
+pub(crate) use error::no_version;
 pub(crate) use host::{canonical, spelt_as_host};
 pub use location::Location;
 use location::{Folder, Kind};
@@ -25,19 +24,20 @@ use semver::Version;
 
 use crate::signature::signer_of;
 use crate::store::{Store, Wanted};
-use crate::{Artifact, Error, Manifest, read_manifest};
+use crate::{Artifact, Error, Manifest, files, read_manifest};
 
 /// Puts a package into its place and gives the digest of its manifest. A version that is there with other bytes stays.
 /// Errors: bytes that are no package, a place for another one, and everything that a network and a registry can do.
-pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) -> Result<String, RegistryError> {
+pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) -> Result<String, Error> {
     let about = read_manifest(&artifact.wasm)?;
     if Version::parse(&about.version).is_err() {
-        return Err(Error::manifest(format!("its version `{}` is not like 1.2.3", about.version)).into());
+        return Err(Error::manifest(format!("its version `{}` is not like 1.2.3", about.version)));
     }
     let other = |named: Option<&str>, own: &str| named.is_some_and(|named| named != own);
     if other(place.name(), &about.name) || other(place.version(), &about.version) {
         let title = format!("{} {}", about.name, about.version);
-        return Err(RegistryError::Misnamed { place: place.to_string(), title });
+        let hint = "leave the version out, and end the place with the package's name";
+        return Err(explain(format!("the package is `{title}`, it cannot go to `{place}`"), hint).into());
     }
     match &place.kind {
         Kind::Folder(folder) => put(folder, artifact, &about, progress),
@@ -50,7 +50,7 @@ pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) 
 
 /// Fetches a package, and gives the digest of its manifest with it. Errors: it is not there or not what its manifest
 /// names, and everything that a network and a registry can do.
-pub fn pull(place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), RegistryError> {
+pub fn pull(place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
     match &place.kind {
         Kind::Folder(folder) => take(folder, progress),
         Kind::Remote(remote) => remote::pull(&mut Connection::new(place, remote, false)?, remote, progress),
@@ -58,12 +58,7 @@ pub fn pull(place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, 
 }
 
 /// Puts a package into a folder.
-fn put(
-    folder: &Folder,
-    artifact: &Artifact,
-    about: &Manifest,
-    progress: &mut dyn Progress,
-) -> Result<String, RegistryError> {
+fn put(folder: &Folder, artifact: &Artifact, about: &Manifest, progress: &mut dyn Progress) -> Result<String, Error> {
     let store = Store::make_folder(&folder.path)?;
     let place = format!("{}//{}:{}", folder.path.display(), about.name, about.version);
     let digest = crate::digest::sha256(&artifact.wasm);
@@ -79,21 +74,27 @@ fn put(
 
 /// Whether a package may go where a version of it is already. Errors: that one has other bytes, or a signer whose name
 /// it would lose.
-fn check_same(place: &str, artifact: &Artifact, same: bool, signer: Option<&str>) -> Result<(), RegistryError> {
-    let place = place.to_owned();
+fn check_same(place: &str, artifact: &Artifact, same: bool, signer: Option<&str>) -> Result<(), Error> {
     match signer {
-        _ if !same => Err(RegistryError::Taken { place }),
+        _ if !same => {
+            let hint = "raise `version` in Cargo.toml or pyproject.toml, build and pack again";
+            let error = explain(format!("there is another package at `{place}`"), hint);
+            Err(error.with_why("what others have pinned under a version must not change").into())
+        }
         Some(signer) if signer_of(&artifact.wasm, artifact.signature.as_deref()).as_deref() != Some(signer) => {
-            Err(RegistryError::Signed { place, signer: signer.to_owned() })
+            let hint =
+                "push it with the signature of that key beside it, or as a new version: `tunebox pack --sign KEY`";
+            let error = explain(format!("the package at `{place}` has a signature that this one has not"), hint);
+            Err(error.with_why(format!("{signer} signed it, and who pulls it goes by that")).into())
         }
         _ => Ok(()),
     }
 }
 
 /// Takes a package out of a folder.
-fn take(folder: &Folder, progress: &mut dyn Progress) -> Result<(Artifact, String), RegistryError> {
+fn take(folder: &Folder, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
     let wanted = Wanted { name: folder.name.as_deref(), version: folder.version.as_deref(), source: None };
-    let store = Store::folder(&folder.path).map_err(|error| meant(folder).unwrap_or_else(|| error.into()))?;
+    let store = Store::folder(&folder.path).map_err(|error| meant(folder).unwrap_or(error))?;
     let (stored, artifact) = store.find(wanted)?;
     progress.start(&format!("{}:{}", stored.name, stored.version), stored.size);
     progress.advance(stored.size);
@@ -101,13 +102,17 @@ fn take(folder: &Folder, progress: &mut dyn Progress) -> Result<(Artifact, Strin
 }
 
 /// What is wrong with a path that is no folder of packages, where more can be said than that.
-fn meant(folder: &Folder) -> Option<RegistryError> {
-    let path = folder.path.clone();
+fn meant(folder: &Folder) -> Option<Error> {
+    let path = &folder.path;
+    let shown = path.display();
     if path.is_file() {
-        return Some(RegistryError::NotFolder { path });
+        let hint = format!("`tunebox inspect {shown}` looks at it, `--method` runs it as it is");
+        return Some(explain(format!("`{shown}` is a file, not a folder of packages"), hint).into());
     }
-    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let package = path.file_name()?.to_str()?.to_owned();
+    let above = files::parent(path);
+    let package = path.file_name()?.to_str()?;
     Store::folder(above).ok()?;
-    Some(RegistryError::Slashes { folder: above.to_owned(), package, path })
+    let above = above.display();
+    let error = explain(format!("`{shown}` is no folder of packages"), format!("`tunebox pull {above}//{package}`"));
+    Some(error.with_why(format!("`{above}` is one; two slashes stand between it and a package")).into())
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tunebox_foundation::explain::Explanation;
 
-use crate::registry::{Location, RegistryError, canonical, spelt_as_host};
+use crate::registry::{Location, canonical, no_version, spelt_as_host};
 use crate::store::{self, Store, Stored, Wanted};
 use crate::trust::{Lock, Locked};
 use crate::{Artifact, Error, home};
@@ -48,7 +48,7 @@ impl<'a> Remote<'a> {
         let found = look(Wanted { name: Some(self.name), version: self.version, source: Some(&self.source) });
         let Some(version) = self.version else {
             let highest = found.ok().map(|stored| format!("{}:{}", self.source, stored.version));
-            return Err(RegistryError::NoVersion { place: self.source, highest }.into());
+            return Err(no_version(&self.source, highest));
         };
         found.map_err(|error| match error.is_no_package() {
             true => not_pulled(&format!("{}:{version}", self.source), false),

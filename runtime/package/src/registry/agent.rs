@@ -7,7 +7,7 @@ use std::time::Duration;
 use ureq::Agent;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-use super::error::RegistryError;
+use super::error::explain;
 use crate::Error;
 
 /// How long a connection may take, and how long nothing may come or go.
@@ -18,7 +18,7 @@ const NAME: &str = concat!("tunebox/", env!("CARGO_PKG_VERSION"));
 
 /// A client that follows nothing by itself. Certificates come from a file, the one that `SSL_CERT_FILE` names, or are
 /// those of the public authorities. Errors: a file without certificates.
-pub(super) fn agent(certificates: Option<&Path>, loopback: bool) -> Result<Agent, RegistryError> {
+pub(super) fn agent(certificates: Option<&Path>, loopback: bool) -> Result<Agent, Error> {
     let builder = Agent::config_builder().http_status_as_error(false).max_redirects(0).user_agent(NAME);
     let builder = builder.timeout_connect(Some(PATIENCE)).timeout_recv_response(Some(PATIENCE));
     let mut builder = builder.timeout_per_read(Some(PATIENCE)).timeout_per_write(Some(PATIENCE));
@@ -34,7 +34,7 @@ pub(super) fn agent(certificates: Option<&Path>, loopback: bool) -> Result<Agent
 }
 
 /// The certificates of a file.
-fn roots(file: &Path) -> Result<RootCerts, RegistryError> {
+fn roots(file: &Path) -> Result<RootCerts, Error> {
     let text = fs::read(file).map_err(Error::file("read", file))?;
     let certificates: Vec<_> = parse_pem(&text)
         .filter_map(|item| match item {
@@ -43,7 +43,8 @@ fn roots(file: &Path) -> Result<RootCerts, RegistryError> {
         })
         .collect();
     if certificates.is_empty() {
-        return Err(RegistryError::Certificates { file: file.to_owned() });
+        let what = format!("there is no certificate in `{}`", file.display());
+        return Err(explain(what, "it must hold certificates in the form PEM").into());
     }
     Ok(RootCerts::from(certificates))
 }

@@ -17,10 +17,11 @@ use ureq::{Agent, AsSendBody, Body, SendBody};
 
 use super::address::Address;
 use super::agent::{PATIENCE, agent};
-use super::error::RegistryError;
+use super::error::{bad_status, broken, explain, insecure, no_answer};
 use super::location::{Location, Remote};
 use super::login::Login;
 use super::progress::Progress;
+use crate::Error;
 use crate::artifact::ArtifactError;
 
 /// How often an answer may lead elsewhere.
@@ -72,9 +73,10 @@ impl Ask<'_> {
 impl Connection {
     /// A way to a registry, of which nothing is used yet. Errors: no network is to be used, or certificates that
     /// cannot be read.
-    pub(super) fn new(place: &Location, remote: &Remote, writes: bool) -> Result<Self, RegistryError> {
+    pub(super) fn new(place: &Location, remote: &Remote, writes: bool) -> Result<Self, Error> {
         if place.offline {
-            return Err(RegistryError::Offline { place: place.to_string() });
+            let hint = "leave `--offline` out, or use what was pulled before: `tunebox list`";
+            return Err(explain(format!("`{place}` is on a network, and none is used offline"), hint).into());
         }
         let plain = place.plain_http || remote.is_loopback();
         Ok(Self {
@@ -98,13 +100,13 @@ impl Connection {
     }
 
     /// The error for an artifact that is no package, or not the one that was named.
-    pub(super) fn artifact_error(&self, source: ArtifactError) -> RegistryError {
-        RegistryError::Artifact { place: self.place.clone(), source }
+    pub(super) fn artifact_error(&self, source: ArtifactError) -> Error {
+        Error::Artifact { place: Some(self.place.clone()), source }
     }
 
     /// Asks, logs in where that is demanded, and follows where the answer leads. Whatever else the registry answers is
     /// an answer. Errors: no answer.
-    pub(super) fn send(&mut self, ask: &Ask<'_>, progress: &mut dyn Progress) -> Result<Response<Body>, RegistryError> {
+    pub(super) fn send(&mut self, ask: &Ask<'_>, progress: &mut dyn Progress) -> Result<Response<Body>, Error> {
         let (mut address, mut logged_in) = (ask.address.clone(), false);
         for _ in 0..=MOST_REDIRECTS {
             let own = address.same_host(&self.root);
@@ -119,7 +121,8 @@ impl Connection {
                 None => return Ok(response),
             }
         }
-        Err(RegistryError::Redirects { registry: self.registry.clone() })
+        let hint = "tell whoever runs the registry, or a proxy in front of it";
+        Err(explain(format!("`{}` leads from address to address without end", self.registry), hint).into())
     }
 
     /// Sends a request. Errors: no answer, or one whose status is not among `good`.
@@ -128,49 +131,37 @@ impl Connection {
         ask: &Ask<'_>,
         good: &[StatusCode],
         progress: &mut dyn Progress,
-    ) -> Result<Response<Body>, RegistryError> {
+    ) -> Result<Response<Body>, Error> {
         let response = self.send(ask, progress)?;
         if good.contains(&response.status()) { Ok(response) } else { Err(self.refusal(response)) }
     }
 
     /// An answer of a few bytes. Errors: it breaks off, or is longer than anybody needs.
-    pub(super) fn text(&self, response: Response<Body>) -> Result<Vec<u8>, RegistryError> {
+    pub(super) fn text(&self, response: Response<Body>) -> Result<Vec<u8>, Error> {
         let mut text = Vec::new();
         let mut reader = response.into_body().into_reader().take(LARGEST_ANSWER + 1);
         reader.read_to_end(&mut text).map_err(|error| self.no_answer(&self.root, error.into()))?;
         if text.len() as u64 <= LARGEST_ANSWER {
             return Ok(text);
         }
-        let problem = format!("an answer has more than {LARGEST_ANSWER} bytes");
-        Err(RegistryError::Broken { registry: self.registry.clone(), problem })
+        Err(broken(&self.registry, format!("an answer has more than {LARGEST_ANSWER} bytes")))
     }
 
-    /// Why there is no answer, in words of ours.
-    pub(super) fn no_answer(&self, address: &Address, error: ureq::Error) -> RegistryError {
-        let registry = address.authority.clone();
-        match error {
-            ureq::Error::Io(error) => RegistryError::of_network(registry, address.secure, &error),
-            ureq::Error::Timeout(_) => RegistryError::TimedOut { registry },
-            ureq::Error::HostNotFound => RegistryError::NotResolved { registry },
-            error @ (ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_)) => {
-                RegistryError::Tls { registry, problem: printable(&error.to_string(), 200) }
-            }
-            error => RegistryError::Broken { registry, problem: printable(&error.to_string(), 200) },
-        }
+    /// The error for a request to this address without an answer.
+    pub(super) fn no_answer(&self, address: &Address, error: ureq::Error) -> Error {
+        no_answer(&address.authority, address.secure, error)
     }
 
     /// What an answer that is not the wanted one means.
-    pub(super) fn refusal(&self, response: Response<Body>) -> RegistryError {
-        let (status, registry, place) = (response.status(), self.registry.clone(), self.place.clone());
+    pub(super) fn refusal(&self, response: Response<Body>) -> Error {
+        let status = response.status();
+        if status == StatusCode::UNAUTHORIZED {
+            return self.unauthorised();
+        }
         let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         // An answer that cannot be read says nothing; its number is enough.
         let said = self.text(response).ok().and_then(|text| said(&text));
-        match status {
-            StatusCode::UNAUTHORIZED => self.unauthorised(),
-            StatusCode::FORBIDDEN => RegistryError::Forbidden { place, registry, said },
-            StatusCode::TOO_MANY_REQUESTS => RegistryError::TooMany { registry, wait },
-            status => RegistryError::Status { place, registry, status: status.as_u16(), said },
-        }
+        bad_status(&self.place, &self.registry, status.as_u16(), said, wait)
     }
 
     /// One request to one address, without following anything.
@@ -180,7 +171,7 @@ impl Connection {
         address: &Address,
         own: bool,
         progress: &mut dyn Progress,
-    ) -> Result<Response<Body>, RegistryError> {
+    ) -> Result<Response<Body>, Error> {
         // Compressed bytes would have another digest.
         let request = Request::builder().method(ask.method.clone()).uri(address.to_string());
         let mut request = request.header(ACCEPT_ENCODING, "identity");
@@ -209,12 +200,7 @@ impl Connection {
     }
 
     /// Where an answer leads. None: it is the answer. Errors: out of the encrypted world, or nowhere.
-    fn elsewhere(
-        &self,
-        ask: &Ask<'_>,
-        from: &Address,
-        response: &Response<Body>,
-    ) -> Result<Option<Address>, RegistryError> {
+    fn elsewhere(&self, ask: &Ask<'_>, from: &Address, response: &Response<Body>) -> Result<Option<Address>, Error> {
         let reads = matches!(ask.method, Method::GET | Method::HEAD);
         let leads = match response.status().as_u16() {
             301..=303 => reads,
@@ -226,22 +212,16 @@ impl Connection {
     }
 
     /// The address that a header names. Errors: out of the encrypted world, or nowhere.
-    pub(super) fn follow(&self, from: &Address, location: &str) -> Result<Address, RegistryError> {
-        let broken = || RegistryError::Broken {
-            registry: self.registry.clone(),
-            problem: format!("it leads to `{}`, which is no address", printable(location, 120)),
-        };
-        let next = from.join(location).ok_or_else(broken)?;
-        if self.may_reach(&next) { Ok(next) } else { Err(self.insecure(&next)) }
+    pub(super) fn follow(&self, from: &Address, location: &str) -> Result<Address, Error> {
+        let nowhere =
+            || broken(&self.registry, format!("it leads to `{}`, which is no address", printable(location, 120)));
+        let next = from.join(location).ok_or_else(nowhere)?;
+        if self.may_reach(&next) { Ok(next) } else { Err(insecure(&self.registry, &printable(&next.authority, 120))) }
     }
 
     /// Whether an address is encrypted, or need not be.
     fn may_reach(&self, address: &Address) -> bool {
         address.secure || (!self.root.secure && (address.is_loopback() || self.plain_http))
-    }
-
-    fn insecure(&self, to: &Address) -> RegistryError {
-        RegistryError::Insecure { registry: self.registry.clone(), to: printable(&to.authority, 120) }
     }
 }
 
@@ -303,7 +283,7 @@ mod tests {
         let ask = Ask { room: 0, ..Ask::plain(Method::GET, connection.address("tags/list")) };
         let answer = connection.send(&ask, &mut Silent).unwrap();
         let error = connection.text(answer).unwrap_err();
-        assert!(matches!(error, RegistryError::TimedOut { .. }), "{error:?}");
+        assert!(error.to_string().ends_with("does not answer in time"), "{error:?}");
         dripping.join().unwrap();
     }
 }

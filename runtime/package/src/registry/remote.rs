@@ -9,9 +9,10 @@ use ureq::http::{HeaderName, Method, Response, StatusCode};
 
 use super::check_same;
 use super::connection::{Ask, Connection};
-use super::error::RegistryError;
+use super::error::{no_version, not_found, truncated};
 use super::location::Remote;
 use super::progress::{Progress, Silent};
+use crate::Error;
 use crate::artifact::document::{Descriptor, digest_of};
 use crate::artifact::{Artifact, ArtifactError, CONFIGURATION, Documents, LARGEST_DOCUMENT, LAYER, MANIFEST, Parts};
 use crate::signature::signer_of;
@@ -33,16 +34,15 @@ pub(super) fn pull(
     connection: &mut Connection,
     remote: &Remote,
     progress: &mut dyn Progress,
-) -> Result<(Artifact, String), RegistryError> {
+) -> Result<(Artifact, String), Error> {
     let Some(tag) = remote.tag() else {
         let highest = tags(connection).pop().map(|tag| format!("{}:{tag}", remote.source()));
-        return Err(RegistryError::NoVersion { place: remote.to_string(), highest });
+        return Err(no_version(&remote.to_string(), highest));
     };
     let Some(manifest) = manifest(connection, &tag)? else {
         let there = tags(connection);
-        let nearest = nearest(&tag, there.iter().map(String::as_str)).map(str::to_owned);
-        let source = remote.source();
-        return Err(RegistryError::NotFound { place: remote.to_string(), source_name: source, there, nearest });
+        let nearest = nearest(&tag, there.iter().map(String::as_str));
+        return Err(not_found(&remote.to_string(), &remote.source(), &there, nearest));
     };
     let parts = manifest.parts().map_err(|error| connection.artifact_error(error))?;
 
@@ -59,7 +59,7 @@ pub(super) fn push(
     remote: &Remote,
     artifact: &Artifact,
     progress: &mut dyn Progress,
-) -> Result<String, RegistryError> {
+) -> Result<String, Error> {
     let documents = artifact.manifest()?;
     let tag = remote.tag().unwrap_or_default();
     if let Some(there) = manifest(connection, &tag)? {
@@ -77,13 +77,13 @@ pub(super) fn push(
 }
 
 /// Gives the manifest its name, which makes the package one that can be fetched.
-fn name(connection: &mut Connection, remote: &Remote, tag: &str, documents: &Documents) -> Result<(), RegistryError> {
+fn name(connection: &mut Connection, remote: &Remote, tag: &str, documents: &Documents) -> Result<(), Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let ask = Ask { body: Some((documents.manifest.as_slice(), MANIFEST)), ..Ask::plain(Method::PUT, address) };
     let response = connection.expect(&ask, &[StatusCode::CREATED, StatusCode::OK], &mut Silent)?;
     if let Some(found) = header(&response, &MANIFEST_DIGEST).filter(|found| *found != documents.digest) {
         let source = ArtifactError::altered("manifest", &documents.digest, &found);
-        return Err(RegistryError::Artifact { place: remote.to_string(), source });
+        return Err(Error::Artifact { place: Some(remote.to_string()), source });
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ impl Named {
 }
 
 /// The manifest of a tag. None: there is none.
-fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Named>, RegistryError> {
+fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Named>, Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let ask = Ask { accept: Some(MANIFESTS), ..Ask::plain(Method::GET, address) };
     let response = connection.expect(&ask, &[StatusCode::OK, StatusCode::NOT_FOUND], &mut Silent)?;
@@ -132,7 +132,7 @@ fn blob(
     what: &'static str,
     wanted: &Descriptor,
     progress: &mut dyn Progress,
-) -> Result<Vec<u8>, RegistryError> {
+) -> Result<Vec<u8>, Error> {
     let address = connection.address(&format!("blobs/{}", wanted.digest));
     let ask = Ask { room: wanted.size, ..Ask::plain(Method::GET, address.clone()) };
     let response = connection.expect(&ask, &[StatusCode::OK], &mut Silent)?;
@@ -156,8 +156,7 @@ fn blob(
     }
     let found = bytes.len() as u64;
     if found < wanted.size {
-        let place = connection.place.clone();
-        return Err(RegistryError::Truncated { what, place, wanted: wanted.size, found });
+        return Err(truncated(what, &connection.place, wanted.size, found));
     }
     wanted.check(what, &bytes).map_err(|error| connection.artifact_error(error))?;
     Ok(bytes)
@@ -169,7 +168,7 @@ fn upload(
     blob: &Descriptor,
     bytes: &[u8],
     progress: &mut dyn Progress,
-) -> Result<(), RegistryError> {
+) -> Result<(), Error> {
     let ask = Ask::plain(Method::HEAD, connection.address(&format!("blobs/{}", blob.digest)));
     let there = connection.expect(&ask, &[StatusCode::OK, StatusCode::NOT_FOUND], &mut Silent)?;
     if there.status() == StatusCode::OK {

@@ -5,8 +5,9 @@ use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use ureq::http::{Request, Response, StatusCode};
 
 use super::{Connection, LARGEST_ANSWER};
-use crate::registry::RegistryError;
+use crate::Error;
 use crate::registry::address::{Address, form};
+use crate::registry::error::{broken, login_in_the_open, unauthorised};
 use crate::registry::login::{Challenge, Login, Token, basic};
 
 /// The media type of a form.
@@ -14,7 +15,7 @@ const FORM: &str = "application/x-www-form-urlencoded";
 
 impl Connection {
     /// Gets what shows the registry who is asking. Errors: nobody is logged in, or the login is not taken.
-    pub(super) fn log_in(&mut self, response: &Response<Body>) -> Result<(), RegistryError> {
+    pub(super) fn log_in(&mut self, response: &Response<Body>) -> Result<(), Error> {
         let challenge = Challenge::read(response.headers());
         let realm = match &challenge {
             Some(Challenge::Bearer { realm, .. }) => Some(self.follow(&self.root, realm)?),
@@ -43,7 +44,7 @@ impl Connection {
         service: Option<&str>,
         scope: Option<&str>,
         login: &Login,
-    ) -> Result<Option<String>, RegistryError> {
+    ) -> Result<Option<String>, Error> {
         // Reading is asked for first and writing later, so a token for writing must be good for both.
         let everything = format!("repository:{}:pull,push", self.repository);
         let reading = format!("repository:{}:pull", self.repository);
@@ -71,8 +72,8 @@ impl Connection {
         match answer.status() {
             StatusCode::OK => {
                 let token = serde_json::from_slice::<Token>(&self.text(answer)?).ok().and_then(Token::header);
-                let problem = format!("{} gives no token", realm.authority);
-                token.map(Some).ok_or_else(|| RegistryError::Broken { registry: self.registry.clone(), problem })
+                let problem = || format!("{} gives no token", realm.authority);
+                token.map(Some).ok_or_else(|| broken(&self.registry, problem()))
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST => Ok(None),
             _ => Err(self.refusal(answer)),
@@ -80,14 +81,14 @@ impl Connection {
     }
 
     /// What it means that the registry takes nobody, or not this one.
-    pub(super) fn unauthorised(&self) -> RegistryError {
+    pub(super) fn unauthorised(&self) -> Error {
         let (tried, problem) = match &self.login {
             Some(Login::Password(..) | Login::Identity(_)) => (true, None),
             Some(Login::Unusable(problem)) => (false, Some(problem.clone())),
-            Some(Login::Withheld) => return RegistryError::LoginInTheOpen { registry: self.registry.clone() },
+            Some(Login::Withheld) => return login_in_the_open(&self.registry),
             Some(Login::Nobody) | None => (false, None),
         };
-        RegistryError::Unauthorised { place: self.place.clone(), registry: self.registry.clone(), tried, problem }
+        unauthorised(&self.place, &self.registry, tried, problem)
     }
 }
 
