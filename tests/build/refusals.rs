@@ -1,7 +1,6 @@
 //! What cannot be built says why, and where.
 
 use tunebox_foundation::explain::Explain;
-use tunebox_package::Error;
 use tunebox_package::build::{self, Options};
 
 use super::{METHOD, folder_with_source};

@@ -1,5 +1,7 @@
 //! What cargo is told, and what becomes of a lock file that is behind.
 
+use tunebox_foundation::explain::Explain as _;
+
 use super::*;
 
 #[test]

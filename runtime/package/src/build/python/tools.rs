@@ -43,7 +43,7 @@ pub fn find_on_path() -> Result<Tools, Error> {
 fn among(mut folders: Vec<PathBuf>) -> Result<Tools, Error> {
     folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     let componentize = find_program("componentize-py", folders.clone()).ok_or_else(no_compiler)?;
-    let release = release(&componentize).ok_or_else(no_compiler)?;
+    let release = stated_release(&componentize).ok_or_else(no_compiler)?;
 
     let beside: Vec<PathBuf> = componentize.parent().map(Path::to_owned).into_iter().chain(folders).collect();
     let none = |found: Option<String>| {
@@ -57,7 +57,7 @@ fn among(mut folders: Vec<PathBuf>) -> Result<Tools, Error> {
         .into_iter()
         .find_map(|name| find_program(name, beside.clone()))
         .ok_or_else(|| none(None))?;
-    let found = release(&python);
+    let found = stated_release(&python);
     if found.as_deref().and_then(version).is_none_or(|version| version < LEAST) {
         return Err(none(found));
     }
@@ -119,7 +119,7 @@ fn last_words(words: &str) -> &str {
 }
 
 /// The name and version that a program states.
-fn release(program: &Path) -> Option<String> {
+fn stated_release(program: &Path) -> Option<String> {
     answer(program, &["--version"]).filter(|line| !line.is_empty())
 }
 
