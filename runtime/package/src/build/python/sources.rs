@@ -10,7 +10,7 @@ pub(super) const WORLD: &str = "world.wit";
 
 /// The files of `wit`, by name.
 pub(super) fn contract() -> impl Iterator<Item = (&'static str, &'static [u8])> {
-    sources::files().iter().filter_map(|(path, bytes)| Some((path.strip_prefix("wit/")?, bytes.as_slice())))
+    sources::files().iter().filter_map(|(path, bytes)| Some((path.strip_prefix("sdk/rust/wit/")?, bytes.as_slice())))
 }
 
 /// The modules of the package, by their paths.
