@@ -6,9 +6,7 @@ use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_package::digest::sha256;
 use tunebox_package::settings::SettingError;
-use tunebox_package::{
-    Package, Reference, World, component, manifest, read_manifest, resolve_settings,
-};
+use tunebox_package::{Package, Reference, World, component, manifest, read_manifest, resolve_settings};
 use tunebox_sandbox::native::{Twin, every_interface};
 use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, Value, interface_of};
 

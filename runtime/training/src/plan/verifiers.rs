@@ -53,6 +53,7 @@ fn load_verifier(
     let package = trust::open_package(&found, settings.project())?;
     package.expect_world(World::Verifier)?;
     let values = resolve_settings(&package.manifest, &toml_table(&given.settings))
+        .map_err(|error| setting_error(settings, &key, &given.r#use, &error))?;
     let admitted =
         engine.admit_verifier(&package.bytes, &package.manifest.name, &settings.file.limits.of_verifiers())?;
     Ok(PlannedVerifier {
