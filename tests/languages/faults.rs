@@ -4,7 +4,6 @@ use std::fs;
 
 use tempfile::TempDir;
 use tunebox_foundation::explain::Explain;
-use tunebox_package::Error as PackageError;
 use tunebox_package::build;
 use tunebox_sandbox::{Engine, Error, Grants, Session, SessionSettings, Value};
 

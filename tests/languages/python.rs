@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tunebox_foundation::explain::Explain;
-use tunebox_package::Error;
+use tunebox_package::Error as PackageError;
 use tunebox_package::build::python;
 use tunebox_package::error::Reason;
 use tunebox_package::{Manifest, read_manifest};
@@ -29,7 +29,7 @@ pub(crate) fn limits() -> Limits {
 pub(crate) fn require_compiler() {
     match python::find_on_path() {
         Ok(_) => (),
-        Err(error @ Error::Explained { reason: Reason::NoCompiler, .. }) => {
+        Err(error @ PackageError::Explained { reason: Reason::NoCompiler, .. }) => {
             absent("componentize-py", &error.to_string())
         }
         Err(error) => panic!("{error}"),
