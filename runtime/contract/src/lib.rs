@@ -1,6 +1,6 @@
 //! Reads the contract: the WIT files of `wit/` and the table `functions.txt`, which says what each function costs.
 //!
-//! Build scripts write Rust code from it ([`write`]); tests compare the SDK, the Python stubs and the page of the
+//! Build scripts write Rust code from it ([`mod@write`]); tests compare the SDK, the Python stubs and the page of the
 //! contract with it. A function of the contract has its signature and text in `wit/` and its row in the table, and
 //! nothing else repeats them.
 

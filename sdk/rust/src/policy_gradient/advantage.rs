@@ -180,18 +180,10 @@ fn normalised(rewards: &Rewards) -> Vec<f64> {
             }
         }
     }
-    let judged = rewards.combined();
-    let sums = scores.chunks(columns.max(1)).zip(judged).map(|(row, judged)| {
-        if judged.is_nan() {
-            f64::NAN
-        } else {
-            row.iter()
-                .zip(&rewards.weights)
-                .filter(|(value, _)| !value.is_nan())
-                .map(|(value, weight)| value * weight)
-                .sum()
-        }
-    });
+    let sums = scores
+        .chunks(columns.max(1))
+        .zip(rewards.combined())
+        .map(|(row, judged)| if judged.is_nan() { f64::NAN } else { weighted_sum(row, &rewards.weights) });
     let sums: Vec<f64> = sums.collect();
     let (centre, spread) = (mean(&sums), deviation(&sums) + FLOOR);
     sums.iter().map(|sum| (sum - centre) / spread).collect()
@@ -202,6 +194,11 @@ fn weighted(row: &[f64], weights: &[f64]) -> f64 {
     if row.iter().all(|value| value.is_nan()) {
         return f64::NAN;
     }
+    weighted_sum(row, weights)
+}
+
+/// Σ weight · value over the values that are not NaN; 0 when all are.
+fn weighted_sum(row: &[f64], weights: &[f64]) -> f64 {
     row.iter().zip(weights).filter(|(value, _)| !value.is_nan()).map(|(value, weight)| value * weight).sum()
 }
 
