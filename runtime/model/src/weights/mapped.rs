@@ -44,7 +44,7 @@ impl Files {
             // short ends it by a signal.
             let Ok(mapping) = (unsafe { Mmap::map(&file) }) else { continue };
             // Only a hint: a system that does not take it reads page by page.
-            drop(advise(&mapping));
+            drop(mapping.advise(memmap2::Advice::WillNeed));
             mappings.insert(path.to_path_buf(), Arc::new(Mapping(mapping)));
         }
         Ok(Self { mappings })
@@ -59,36 +59,16 @@ impl Files {
 
     /// Releases the mapped pages of a part of a file that will not be read soon.
     pub(super) fn release(&self, path: &Path, offset: u64, length: usize) {
-        if let (Some(mapping), Ok(start)) = (self.mappings.get(path), usize::try_from(offset)) {
+        let (Some(mapping), Ok(start)) = (self.mappings.get(path), usize::try_from(offset)) else { return };
+        if start.checked_add(length).is_some_and(|end| end <= mapping.0.len()) {
+            // SAFETY: the pages are those of a file that is mapped to be read, and nothing writes it while it is mapped
+            // (see above): reading one again gives the same bytes from the file.
+            let released =
+                unsafe { mapping.0.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, length) };
             // Only a hint as well.
-            drop(release_pages(mapping, start, length));
+            drop(released);
         }
     }
-}
-
-#[cfg(unix)]
-fn advise(mapping: &Mmap) -> std::io::Result<()> {
-    mapping.advise(memmap2::Advice::WillNeed)
-}
-
-#[cfg(not(unix))]
-fn advise(_: &Mmap) -> std::io::Result<()> {
-    Ok(())
-}
-
-#[cfg(unix)]
-fn release_pages(mapping: &Mapping, start: usize, length: usize) -> std::io::Result<()> {
-    if start.checked_add(length).is_none_or(|end| end > mapping.0.len()) {
-        return Ok(());
-    }
-    // SAFETY: the pages are those of a file that is mapped to be read, and nobody writes it while it is mapped (see
-    // above): whoever reads one again gets the same bytes from the file.
-    unsafe { mapping.0.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, length) }
-}
-
-#[cfg(not(unix))]
-fn release_pages(_: &Mapping, _: usize, _: usize) -> std::io::Result<()> {
-    Ok(())
 }
 
 impl std::fmt::Debug for Files {
