@@ -12,7 +12,7 @@ fn a_mistake_in_a_method_is_shown_with_its_line() {
     let line = METHOD.lines().position(|line| line.contains("self.half")).unwrap() + 1;
     assert_eq!(error.to_string(), "no field `halve` on type `&mut Calm` [E0609]");
     assert!(error.location().unwrap().starts_with(&format!("src/lib.rs:{line}:")), "{:?}", error.location());
-    let output = error.output().unwrap();
+    let output = error.explanation().output.unwrap();
     assert!(output.contains("self.halve") && output.contains("half"), "{output}");
 }
 
@@ -30,7 +30,7 @@ fn a_default_outside_its_range_is_one_error_with_its_line_before_anything_is_wri
     assert_eq!(error.to_string(), "the default is 1.5, it must be at most 1.0");
     let line = METHOD.lines().position(|line| line.contains("default = 0.5")).unwrap() + 1;
     assert!(error.location().unwrap().starts_with(&format!("src/lib.rs:{line}:")), "{:?}", error.location());
-    let output = error.output().unwrap();
+    let output = error.explanation().output.unwrap();
     assert!(!output.contains("is not satisfied") && !output.contains("errors"), "{output}");
     assert!(!folder.path().join("calm.wasm").exists());
 }

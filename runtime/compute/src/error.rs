@@ -124,6 +124,9 @@ mod tests {
     fn a_full_device_says_what_was_asked_and_what_is_free() {
         let error = Error::Full { device: "cuda:0".into(), wanted: 3 << 30, free: 1 << 30, total: 16 << 30 };
         assert_eq!(error.to_string(), "`cuda:0` has no memory for 3.0 GiB more");
-        assert_eq!((error.category(), error.why().as_deref()), ("memory", Some("1.0 GiB of 16.0 GiB are free")));
+        assert_eq!(
+            (error.category().as_ref(), error.why().as_deref()),
+            ("memory", Some("1.0 GiB of 16.0 GiB are free"))
+        );
     }
 }

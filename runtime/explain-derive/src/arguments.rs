@@ -2,20 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
 use syn::{Attribute, Expr, ExprLit, Lit, LitStr, Token};
 
-/// The answers that are text.
-pub(crate) const TEXTS: [&str; 5] = ["location", "output", "why", "kept", "hint"];
+/// The arguments with a value: the fields of `Explanation`, and the exit code.
+const NAMES: [&str; 9] = ["category", "snippet", "trace", "exit", "location", "output", "why", "kept", "hint"];
 
-/// The other answers.
-const OTHERS: [&str; 4] = ["category", "snippet", "trace", "exit"];
-
-/// What stands in the `#[explain(...)]` attributes of a type or a variant.
+/// What stands in the `#[explain(...)]` attributes of a type or a variant: expressions by their names.
 #[derive(Clone, Default)]
 pub(crate) struct Arguments {
-    answers: BTreeMap<String, TokenStream>,
+    answers: BTreeMap<Ident, TokenStream>,
     /// Whether answers that are not given come from the error inside this one.
     pub(crate) source: bool,
 }
@@ -26,17 +23,13 @@ impl Arguments {
         let mut found = Self::default();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("explain")) {
             attribute.parse_nested_meta(|meta| {
-                let name = meta.path.require_ident()?.to_string();
+                let name = meta.path.require_ident()?.clone();
                 if name == "source" {
                     found.source = true;
                     return Ok(());
                 }
-                if !TEXTS.contains(&name.as_str()) && !OTHERS.contains(&name.as_str()) {
-                    return Err(meta.error(format!(
-                        "unknown argument; known: source, {}, {}",
-                        OTHERS.join(", "),
-                        TEXTS.join(", ")
-                    )));
+                if !NAMES.iter().any(|known| name == known) {
+                    return Err(meta.error(format!("unknown argument; known: source, {}", NAMES.join(", "))));
                 }
                 meta.input.parse::<Token![=]>()?;
                 let value = answer(&name, meta.input.parse()?);
@@ -61,22 +54,43 @@ impl Arguments {
         self
     }
 
-    /// The expression of an answer, where it is given.
-    pub(crate) fn get(&self, name: &str) -> Option<&TokenStream> {
-        self.answers.get(name)
+    /// Whether the category is given.
+    pub(crate) fn has_category(&self) -> bool {
+        self.answers.keys().any(|name| name == "category")
+    }
+
+    /// The expression of the `Explanation`. `source` is the error inside this one.
+    pub(crate) fn explanation(&self, source: &TokenStream) -> TokenStream {
+        let explain = quote!(::tunebox_foundation::explain);
+        let fields = self.answers.iter().filter(|(name, _)| *name != "exit").map(|(name, value)| quote!(#name: #value));
+        let rest = if self.source { quote!(Explain::explanation(#source)) } else { quote!(Explanation::default()) };
+        quote!(#explain::Explanation { what: ::std::string::ToString::to_string(self), #(#fields,)* ..#explain::#rest })
+    }
+
+    /// The expression of the exit code. `source` is the error inside this one.
+    pub(crate) fn exit(&self, source: &TokenStream) -> TokenStream {
+        match self.answers.iter().find(|(name, _)| *name == "exit") {
+            Some((_, value)) => value.clone(),
+            None if self.source => quote!(::tunebox_foundation::explain::Explain::exit(#source)),
+            None => quote!(::tunebox_foundation::explain::Exit::Usage),
+        }
     }
 }
 
-/// The expression of an answer: `format!` for literal text, a variant of `Exit` for a bare name, and anything else as it is.
-fn answer(name: &str, value: Expr) -> TokenStream {
-    match (name, value) {
-        ("category", value) => value.into_token_stream(),
-        ("exit", Expr::Path(path)) => quote!(::tunebox_foundation::explain::Exit::#path),
-        (_, Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => {
+/// The expression of an answer, of the type that the field of `Explanation` has: literal text is a format string, and a bare
+/// name for `exit` a variant of `Exit`.
+fn answer(name: &Ident, value: Expr) -> TokenStream {
+    let value = match value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if name != "category" => {
             let text = LitStr::new(&name_positions(&text.value()), text.span());
             quote!(::std::format!(#text))
         }
-        (_, value) => value.into_token_stream(),
+        Expr::Path(path) if name == "exit" => quote!(::tunebox_foundation::explain::Exit::#path),
+        value => value.into_token_stream(),
+    };
+    match name.to_string().as_str() {
+        "exit" | "snippet" | "trace" => value,
+        _ => quote!(::core::convert::Into::into(#value)),
     }
 }
 

@@ -5,9 +5,9 @@ mod arguments;
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Fields, Ident, Member, parse_macro_input};
+use syn::{Data, DeriveInput, Error, Fields, parse_macro_input};
 
-use arguments::{Arguments, TEXTS};
+use arguments::Arguments;
 
 /// Implements `Explain` for an enum or struct that implements `std::error::Error` (as by `thiserror`).
 ///
@@ -18,7 +18,7 @@ use arguments::{Arguments, TEXTS};
 ///   variant as in `#[error("…")]`; or an expression of type `String` or `Option<String>` over its fields, which are
 ///   references named as they are declared (`_0`, `_1` in a tuple variant).
 /// - `snippet = …`, `trace = …`: an expression of type `Option<Snippet>` or `Option<Trace>`.
-/// - `exit = Sandbox`: a variant of `Exit`; `Usage` without it. Or an expression in parentheses.
+/// - `exit = Sandbox`: a variant of `Exit`, or an expression of that type; `Usage` without it.
 /// - `source`: every answer that is not given here comes from the variant's field `source`, or from its first field in a
 ///   tuple variant. That field implements `Explain`.
 ///
@@ -29,93 +29,46 @@ pub fn derive_explain(input: proc_macro::TokenStream) -> proc_macro::TokenStream
     expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// One variant of the enum, or the struct itself.
-struct Variant<'a> {
-    /// `Self::Name`, or `Self`.
-    path: TokenStream,
-    fields: &'a Fields,
-    arguments: Arguments,
-}
-
+/// The whole `impl` block.
 fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let shared = Arguments::parse(&input.attrs)?;
-    let of_variant = |variant: &'_ syn::Variant| Arguments::parse(&variant.attrs).map(|own| own.or(&shared));
-    let variants: Vec<Variant<'_>> = match &input.data {
-        Data::Enum(data) => data
-            .variants
-            .iter()
-            .map(|variant| {
-                let name = &variant.ident;
-                Ok(Variant { path: quote!(Self::#name), fields: &variant.fields, arguments: of_variant(variant)? })
-            })
-            .collect::<syn::Result<_>>()?,
-        Data::Struct(data) => vec![Variant { path: quote!(Self), fields: &data.fields, arguments: shared }],
-        Data::Union(_) => return Err(Error::new(input.span(), "an error is an enum or a struct")),
+    let (mut explanations, mut exits) = (Vec::new(), Vec::new());
+    let mut add = |path: &TokenStream, fields: &Fields, arguments: &Arguments| {
+        if !arguments.has_category() && !arguments.source {
+            return Err(Error::new(input.ident.span(), "`#[explain(category = \"…\")]` is missing"));
+        }
+        let (pattern, source) = (pattern(fields), source(fields));
+        let (explanation, exit) = (arguments.explanation(&source), arguments.exit(&source));
+        explanations.push(quote!(#path #pattern => #explanation,));
+        exits.push(quote!(#path #pattern => #exit,));
+        Ok(())
     };
-    if variants.iter().any(|variant| variant.arguments.get("category").is_none() && !variant.arguments.source) {
-        return Err(Error::new(input.ident.span(), "`#[explain(category = \"…\")]` is missing"));
+    match &input.data {
+        Data::Enum(data) => {
+            for variant in &data.variants {
+                let name = &variant.ident;
+                add(&quote!(Self::#name), &variant.fields, &Arguments::parse(&variant.attrs)?.or(&shared))?;
+            }
+        }
+        Data::Struct(data) => add(&quote!(Self), &data.fields, &shared)?,
+        Data::Union(_) => return Err(Error::new(input.span(), "an error is an enum or a struct")),
     }
-    Ok(implementation(input, &variants))
-}
-
-/// The whole `impl` block.
-fn implementation(input: &DeriveInput, variants: &[Variant<'_>]) -> TokenStream {
     let name = &input.ident;
     let (generics, types, bounds) = input.generics.split_for_impl();
     let explain = quote!(::tunebox_foundation::explain);
-    let text = |value: &TokenStream| quote!(::core::option::Option::<::std::string::String>::from(#value));
-    let mut methods = vec![
-        method("category", &quote!(&'static str), variants, &quote!("internal"), &|value| value.clone()),
-        method("snippet", &quote!(Option<#explain::Snippet>), variants, &quote!(None), &|value| value.clone()),
-        method("trace", &quote!(Option<#explain::Trace>), variants, &quote!(None), &|value| value.clone()),
-        method("exit", &quote!(#explain::Exit), variants, &quote!(#explain::Exit::Usage), &|value| value.clone()),
-    ];
-    for name in TEXTS {
-        methods.push(method(name, &quote!(Option<::std::string::String>), variants, &quote!(None), &text));
-    }
-    quote! {
+    Ok(quote! {
         #[automatically_derived]
-        impl #generics #explain::Explain for #name #types #bounds {
-            #(#methods)*
-        }
-    }
-}
-
-/// One method of the trait: a `match` with an arm for each variant that answers it.
-fn method(
-    name: &str,
-    result: &TokenStream,
-    variants: &[Variant<'_>],
-    otherwise: &TokenStream,
-    convert: &dyn Fn(&TokenStream) -> TokenStream,
-) -> TokenStream {
-    let name = format_ident!("{name}");
-    let arms: Vec<TokenStream> = variants.iter().filter_map(|variant| arm(&name, variant, convert)).collect();
-    let rest = if arms.len() < variants.len() || variants.is_empty() { quote!(_ => #otherwise,) } else { quote!() };
-    quote! {
         #[allow(unused_variables)]
-        fn #name(&self) -> #result {
-            match self { #(#arms)* #rest }
-        }
-    }
-}
+        impl #generics #explain::Explain for #name #types #bounds {
+            fn explanation(&self) -> #explain::Explanation {
+                match self { #(#explanations)* }
+            }
 
-/// The arm of a variant, or nothing where it has no answer to this method.
-fn arm(name: &Ident, variant: &Variant<'_>, convert: &dyn Fn(&TokenStream) -> TokenStream) -> Option<TokenStream> {
-    let path = &variant.path;
-    if let Some(value) = variant.arguments.get(&name.to_string()) {
-        let pattern = pattern(variant.fields);
-        let value = convert(value);
-        return Some(quote!(#path #pattern => #value,));
-    }
-    if !variant.arguments.source {
-        return None;
-    }
-    let member = match variant.fields {
-        Fields::Named(_) => Member::Named(format_ident!("source")),
-        _ => Member::Unnamed(0.into()),
-    };
-    Some(quote!(#path { #member: source, .. } => ::tunebox_foundation::explain::Explain::#name(source),))
+            fn exit(&self) -> #explain::Exit {
+                match self { #(#exits)* }
+            }
+        }
+    })
 }
 
 /// A pattern that binds every field of a variant by reference.
@@ -131,4 +84,9 @@ fn pattern(fields: &Fields) -> TokenStream {
         }
         Fields::Unit => quote!(),
     }
+}
+
+/// The name to which [`pattern`] binds the error inside a variant.
+fn source(fields: &Fields) -> TokenStream {
+    if let Fields::Named(_) = fields { quote!(source) } else { quote!(_0) }
 }

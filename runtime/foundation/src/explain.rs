@@ -115,101 +115,42 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-/// The parts of an error message beside its text.
+/// An error that explains itself, mostly by its derive.
 ///
-/// `Display` gives what happened: lower case, no full stop, values in backticks. Every method has a default, so an error
-/// gives only what it knows.
+/// `Display` gives what happened: lower case, no full stop, values in backticks.
 pub trait Explain: std::error::Error {
-    /// The subject, as in `error[model]`.
-    fn category(&self) -> &'static str;
-
-    /// Where it happened.
-    fn location(&self) -> Option<String> {
-        None
-    }
-
-    /// The line that is wrong.
-    fn snippet(&self) -> Option<Snippet> {
-        None
-    }
-
-    /// The output of a compiler.
-    fn output(&self) -> Option<String> {
-        None
-    }
-
-    /// The cause, in one sentence.
-    fn why(&self) -> Option<String> {
-        None
-    }
-
-    /// What was saved before the error.
-    fn kept(&self) -> Option<String> {
-        None
-    }
-
-    /// What to do about it.
-    fn hint(&self) -> Option<String> {
-        None
-    }
-
-    /// The call stack inside the method.
-    fn trace(&self) -> Option<Trace> {
-        None
-    }
+    /// All parts of the message; those that the error does not know are empty.
+    fn explanation(&self) -> Explanation;
 
     /// The exit code of the program if it ends with this error.
     fn exit(&self) -> Exit {
         Exit::Usage
     }
 
-    /// Collects all parts.
-    fn explanation(&self) -> Explanation {
-        Explanation {
-            category: self.category().into(),
-            what: self.to_string(),
-            location: self.location(),
-            snippet: self.snippet(),
-            output: self.output(),
-            why: self.why(),
-            kept: self.kept(),
-            hint: self.hint(),
-            trace: self.trace(),
-        }
+    /// The subject, as in `error[model]`.
+    fn category(&self) -> Cow<'static, str> {
+        self.explanation().category
+    }
+
+    /// Where it happened.
+    fn location(&self) -> Option<String> {
+        self.explanation().location
+    }
+
+    /// The cause, in one sentence.
+    fn why(&self) -> Option<String> {
+        self.explanation().why
+    }
+
+    /// What to do about it.
+    fn hint(&self) -> Option<String> {
+        self.explanation().hint
     }
 }
 
 impl<E: Explain> Explain for Box<E> {
-    fn category(&self) -> &'static str {
-        (**self).category()
-    }
-
-    fn location(&self) -> Option<String> {
-        (**self).location()
-    }
-
-    fn snippet(&self) -> Option<Snippet> {
-        (**self).snippet()
-    }
-
-    fn output(&self) -> Option<String> {
-        (**self).output()
-    }
-
-    fn why(&self) -> Option<String> {
-        (**self).why()
-    }
-
-    fn kept(&self) -> Option<String> {
-        (**self).kept()
-    }
-
-    fn hint(&self) -> Option<String> {
-        (**self).hint()
-    }
-
-    fn trace(&self) -> Option<Trace> {
-        (**self).trace()
+    fn explanation(&self) -> Explanation {
+        (**self).explanation()
     }
 
     fn exit(&self) -> Exit {
@@ -251,14 +192,17 @@ mod tests {
         assert_eq!(Failure::Large { name: "a".into(), line: 1 }.why(), None);
 
         let pair = Failure::Pair(1, "b".into());
-        assert_eq!((pair.category(), pair.hint().as_deref(), pair.exit()), ("pair", Some("not 1 but \"b\""), Exit::No));
+        assert_eq!(
+            (pair.category().as_ref(), pair.hint().as_deref(), pair.exit()),
+            ("pair", Some("not 1 but \"b\""), Exit::No)
+        );
         assert_eq!((Failure::Bare.hint(), Failure::Bare.exit()), (None, Exit::Sandbox));
     }
 
     #[test]
     fn an_error_with_a_source_answers_as_the_source_does_except_where_it_says_more() {
         let inner = Failure::Inner(Box::new(Wrapped));
-        assert_eq!((inner.category(), inner.exit()), ("inner", Exit::Trust));
+        assert_eq!((inner.category().as_ref(), inner.exit()), ("inner", Exit::Trust));
         assert_eq!((inner.why().as_deref(), inner.hint().as_deref()), (Some("the cause"), Some("from outside")));
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Which call it was and where in the method's source, `fault` adds.
 
+use std::borrow::Cow;
+
 use tunebox_compute::error::Error as ComputeError;
 use tunebox_foundation::explain::Explain;
 use wasmtime::Trap;
@@ -110,7 +112,7 @@ pub(crate) enum Cause {
     Host(String),
     #[error("{what}")]
     #[explain(why = why.clone(), hint = hint.clone())]
-    Device { area: &'static str, what: String, why: Option<String>, hint: Option<String> },
+    Device { area: Cow<'static, str>, what: String, why: Option<String>, hint: Option<String> },
 }
 
 /// Bytes used of a limit.

@@ -2,6 +2,8 @@
 //!
 //! Imports end a method with a [`Cause`]; [`Stop`] adds the rest. Who prints it is elsewhere.
 
+use std::borrow::Cow;
+
 use tunebox_foundation::explain::{Exit, Explain};
 use wasmtime::WasmBacktrace;
 
@@ -131,8 +133,8 @@ impl Stop {
     }
 
     /// The subject of an explanation: a device that failed is none of the sandbox's.
-    fn category(&self) -> &'static str {
-        if let Cause::Device { area, .. } = &self.cause { area } else { "sandbox" }
+    fn category(&self) -> Cow<'static, str> {
+        if let Cause::Device { area, .. } = &self.cause { area.clone() } else { "sandbox".into() }
     }
 
     fn moment(&self) -> String {

@@ -150,7 +150,7 @@ mod tests {
             let Refusal::Trap(trap) = Refusal::from(error) else { panic!("a method may go on after `{what}`") };
             let cause = Cause::of(&trap, 0);
             let Cause::Device { area, .. } = &cause else { panic!("{cause:?}") };
-            assert_eq!((*area, cause.to_string()), (found, what));
+            assert_eq!((area.as_ref(), cause.to_string()), (found, what));
             assert_eq!((cause.why(), cause.hint()), (why, hint));
         }
     }

@@ -3,10 +3,9 @@
 //! Errors of the crates below keep their types. An error that no caller tells apart is an [`Error::Explained`]: the
 //! finished [`Explanation`], written where it happens.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use tunebox_foundation::explain::{Exit, Explain, Explanation, Snippet, Trace};
+use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_foundation::files::FileError;
 
 /// What can end a run.
@@ -110,41 +109,6 @@ impl Error {
 }
 
 impl Explain for Error {
-    fn category(&self) -> &'static str {
-        match self.explanation().category {
-            Cow::Borrowed(category) => category,
-            Cow::Owned(_) => "worker",
-        }
-    }
-
-    fn location(&self) -> Option<String> {
-        self.explanation().location
-    }
-
-    fn snippet(&self) -> Option<Snippet> {
-        self.explanation().snippet
-    }
-
-    fn output(&self) -> Option<String> {
-        self.explanation().output
-    }
-
-    fn why(&self) -> Option<String> {
-        self.explanation().why
-    }
-
-    fn kept(&self) -> Option<String> {
-        self.explanation().kept
-    }
-
-    fn hint(&self) -> Option<String> {
-        self.explanation().hint
-    }
-
-    fn trace(&self) -> Option<Trace> {
-        self.explanation().trace
-    }
-
     fn exit(&self) -> Exit {
         match self {
             Self::NonFinite { .. } => Exit::No,

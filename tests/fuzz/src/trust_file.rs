@@ -20,7 +20,7 @@ pub(crate) fn reads_what_it_writes<File: PartialEq + Debug>(
         }
         Err(error) => {
             let lines = text.split('\n').count();
-            assert!(error.snippet().is_none_or(|line| (1..=lines).contains(&line.line)), "{error:?}");
+            assert!(error.explanation().snippet.is_none_or(|line| (1..=lines).contains(&line.line)), "{error:?}");
             assert!(!error.to_string().chars().any(char::is_control), "{error:?}");
         }
     }

@@ -214,7 +214,7 @@ fn a_refusal_of_the_template_is_told_in_its_own_words() {
 fn a_broken_template_is_told_with_its_line() {
     let chats = Chats::open();
     let error = ChatTemplate::parse("fine\n{{ oops | }}\n", &chats.tokenizer).unwrap_err();
-    let snippet = error.snippet().unwrap();
+    let snippet = error.explanation().snippet.unwrap();
     assert_eq!((snippet.line, snippet.text.as_str()), (2, "{{ oops | }}"));
     assert_eq!(error.location().unwrap(), "chat template:2");
 }

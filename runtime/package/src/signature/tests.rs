@@ -56,7 +56,7 @@ fn a_changed_package_is_not_what_was_signed() {
     let wanted = format!("sha256 is {}…, the signature of {} covers something else", &digest[..12], key.signer());
     assert_eq!(error.why().unwrap(), wanted);
     assert_eq!(error.location().unwrap(), "calm-dpo@0.1.0");
-    assert_eq!(error.kept().unwrap(), "nothing was installed and nothing ran");
+    assert_eq!(error.explanation().kept.unwrap(), "nothing was installed and nothing ran");
     assert_eq!(error.exit(), Exit::Trust);
 }
 

@@ -218,7 +218,7 @@ fn a_folder_of_others_that_changed_is_not_told_to_be_pulled_again() {
     fs::write(&path, "something else").unwrap();
     let error = store.get("lora", None).unwrap_err();
     assert_eq!(error.exit(), Exit::Trust);
-    assert_eq!(error.kept().unwrap(), "nothing was installed and nothing ran");
+    assert_eq!(error.explanation().kept.unwrap(), "nothing was installed and nothing ran");
     let [what, _, hint] = told(error);
     assert_eq!(what, "the package is not what its folder names");
     assert!(hint.contains("get the folder again"), "{hint}");

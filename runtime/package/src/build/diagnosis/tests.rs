@@ -34,7 +34,7 @@ fn every_error_of_the_compiler_is_shown_as_it_shows_it() {
     let error = explained(&format!("{first}\n{second}\n{last}"), "error: could not compile");
     assert_eq!(error.to_string(), "no `lose` [E0425]");
     assert_eq!(error.location().unwrap(), "src/lib.rs:4:9");
-    let output = error.output().unwrap();
+    let output = error.explanation().output.unwrap();
     assert!(output.starts_with(" --> src/lib.rs:4:9\n  |\n4 |         lose\n"), "{output}");
     assert!(output.ends_with("\n\n2 errors"), "{output}");
     assert!(output.contains("\n\nerror: no type\n --> src/other.rs:4:9\n"), "{output}");
@@ -46,7 +46,7 @@ fn every_error_of_the_compiler_is_shown_as_it_shows_it() {
 fn errors_are_counted_and_those_beyond_a_few_only_counted() {
     let many = |count: usize| {
         let lines: Vec<String> = (0..count).map(|index| error(&format!("no {index}"), None, "a").to_string()).collect();
-        explained(&lines.join("\n"), "").output().unwrap()
+        explained(&lines.join("\n"), "").explanation().output.unwrap()
     };
     assert!(many(1).ends_with("a:1:1"), "{}", many(1));
     assert!(many(SHOWN).ends_with("a:1:1\n\n5 errors") && many(SHOWN).contains("no 4"), "{}", many(SHOWN));
@@ -67,7 +67,7 @@ fn a_file_is_named_from_the_folder_on_wherever_its_workspace_begins() {
     let told = error("no `lose`", None, "methods/calm/src/lib.rs").to_string();
     let error = explained_in(&folder, root.path(), &told, "");
     assert_eq!(error.location().unwrap(), "src/lib.rs:4:9");
-    let output = error.output().unwrap();
+    let output = error.explanation().output.unwrap();
     assert!(output.contains("--> src/lib.rs:4:9") && output.contains("::: src/lib.rs:1:1"), "{output}");
 }
 
@@ -84,7 +84,7 @@ fn a_file_of_the_sdk_is_named_where_it_lies() {
     {
         let error = explained_in(folder, root.path(), &told, "");
         assert_eq!(error.location().unwrap(), format!("{named}:4:9"));
-        let output = error.output().unwrap();
+        let output = error.explanation().output.unwrap();
         assert!(
             output.contains(&format!("--> {named}:4:9")) && output.contains(&format!("::: {named}:1:1")),
             "{output}"

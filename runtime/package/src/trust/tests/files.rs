@@ -81,7 +81,7 @@ fn a_lock_that_was_edited_wrongly_is_refused_with_its_line_and_column() {
         fs::write(world.lock(), good.replacen(from, to, 1)).unwrap();
         let error = Trust::with_keyring(world.home.path(), world.project.path(), None).unwrap_err();
         assert_eq!(complaint(&error), wanted);
-        assert_eq!((error.category(), error.exit()), ("trust", Exit::Usage));
+        assert_eq!((error.category().as_ref(), error.exit()), ("trust", Exit::Usage));
     }
     fs::write(world.lock(), format!("{good}\n{}", &good[good.find("[[").unwrap()..])).unwrap();
     let error = Trust::with_keyring(world.home.path(), world.project.path(), None).unwrap_err();
