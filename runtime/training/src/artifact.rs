@@ -7,7 +7,7 @@ use tunebox_model::merge::merge;
 
 use crate::card::{self, ArtifactKind};
 use crate::error::Error;
-use crate::learner::{TrainState, published};
+use crate::learner::{TrainState, directions};
 use crate::lock;
 use crate::lock::write::Written;
 use crate::metrics::MetricsFile;
@@ -52,7 +52,7 @@ pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &Metri
         }
         ArtifactKind::Directions | ArtifactKind::Nothing => Vec::new(),
     };
-    names.extend(directions(plan, train_state, folder)?);
+    names.extend(write_directions(plan, train_state, folder)?);
     files::write(&folder.join(card::FILE), card::card(plan, kind, &metrics.rows()?).as_bytes())?;
     let mut written: Vec<Written> = names.into_iter().map(|name| written_file(folder, name)).collect();
     lock::write::write(plan, Some(&written))?;
@@ -68,19 +68,19 @@ fn written_file(folder: &Path, name: &str) -> Written {
 }
 
 /// Writes the published directions, as safetensors and as a control vector in GGUF. Returns the names of the files.
-fn directions(plan: &PlannedRun, train_state: &TrainState, folder: &Path) -> Result<Vec<&'static str>, Error> {
+fn write_directions(plan: &PlannedRun, train_state: &TrainState, folder: &Path) -> Result<Vec<&'static str>, Error> {
     if train_state.published.is_empty() {
         return Ok(Vec::new());
     }
     let facts = [("method", plan.summary.method.as_str()), ("model", plan.summary.model.as_str())];
-    let vectors = published::vectors(&train_state.published, &facts);
-    crate::error::from_model(vectors.save(&folder.join(published::FILE)))?;
-    let mut names = vec![published::FILE];
+    let vectors = directions::vectors(&train_state.published, &facts);
+    crate::error::from_model(vectors.save(&folder.join(directions::FILE)))?;
+    let mut names = vec![directions::FILE];
     // A control vector cannot hold layer 0.
     if vectors.layers.keys().any(|layer| *layer > 0) {
         let family = &train_state.policy.model().configuration.family;
-        crate::error::from_model(vectors.save_gguf(&folder.join(published::CONTROL_VECTOR), family))?;
-        names.push(published::CONTROL_VECTOR);
+        crate::error::from_model(vectors.save_gguf(&folder.join(directions::CONTROL_VECTOR), family))?;
+        names.push(directions::CONTROL_VECTOR);
     }
     Ok(names)
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use tunebox_compute::precision::Base;
 
 use crate::configuration::BasePrecision;
-use crate::learner::published;
+use crate::learner::directions;
 use crate::plan::PlannedRun;
 
 /// The file's name in a run's folder.
@@ -87,7 +87,7 @@ fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> KindText {
             ("transformers", weights.to_owned(), format!("{chat}\n```python\n{python}\n```\n"))
         }
         ArtifactKind::Directions => {
-            let file = plan.folder.join(published::FILE);
+            let file = plan.folder.join(directions::FILE);
             let precision = if is_nf4(plan) { " --base-precision nf4" } else { "" };
             let steer = format!("--steer {} --coefficient 1{precision}", file.display());
             let usage = format!("```sh\ntunebox generate {model} {steer} 'Hello'\n```\n");

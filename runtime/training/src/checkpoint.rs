@@ -16,7 +16,7 @@ pub(crate) use identity::{Identity, settings_that_matter};
 
 use crate::data::Cursor;
 use crate::error::{self, Error, damaged};
-use crate::learner::{TrainState, published};
+use crate::learner::{TrainState, directions};
 use tunebox_foundation::files::{self, Draft};
 use tunebox_foundation::hexadecimal::from_hexadecimal;
 
@@ -146,7 +146,7 @@ pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: us
         let path = draft.path().join(edits_of(number));
         error::from_model(train_state.policy.save_snapshot_edits(name, &path))?;
     }
-    published::save(&train_state.published, draft.path())?;
+    directions::save(&train_state.published, draft.path())?;
     let (first, second, _) = train_state.hooks.optimizer.state(train_state.policy.parameters())?;
     let moments = safetensors::serialize([("first", &first), ("second", &second)], None);
     draft.write(OPTIMIZER, &moments.map_err(unwritable)?)?;
@@ -171,7 +171,7 @@ pub(crate) fn restore(folder: &Path, state: &State, train_state: &mut TrainState
     }
     train_state.policy.restore(folder)?;
     train_state.policy.restore_edits(folder)?;
-    train_state.published.extend(published::restore(folder)?);
+    train_state.published.extend(directions::restore(folder)?);
     train_state.policy.resume_at(state.generation);
     let names = ["first".to_owned(), "second".to_owned()];
     let mut moments = read_tensors(&folder.join(OPTIMIZER), &names, train_state)?.into_iter();

@@ -3,8 +3,8 @@
 //! Clipping, the learning rate of an update and the guard against numbers that are not finite are here; when an update is
 //! due is decided by the loop, or by a method that asks for one.
 
+pub(crate) mod directions;
 pub(crate) mod initial_state;
-pub(crate) mod published;
 pub(crate) mod reference;
 mod rewards;
 

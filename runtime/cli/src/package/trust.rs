@@ -7,7 +7,7 @@ use tunebox_package::home::home;
 use tunebox_package::trust::{Admitted, Mode, Question, Trust};
 use tunebox_package::{Artifact, Reference};
 use tunebox_training::RunSettings;
-use tunebox_training::plan::{settle, settle_one};
+use tunebox_training::plan::admit_packages;
 
 use super::describe::import_names;
 use crate::terminal::{Failure, Terminal};
@@ -44,13 +44,16 @@ impl TrustOptions {
     /// Checks every package from the store that a run uses, and saves the decisions.
     pub(crate) fn check_run(self, terminal: Terminal, settings: &RunSettings) -> Result<(), Failure> {
         let mut ask = |question: &Question| self.accepts(terminal, question);
-        Ok(settle(settings, if self.locked { None } else { Some(&mut ask) })?)
+        // The plan reports references that are not found, with their location in the run file.
+        let found: Vec<Reference> = settings.references().into_iter().flatten().collect();
+        Ok(admit_packages(&found, settings.project(), if self.locked { None } else { Some(&mut ask) })?)
     }
 
     /// Checks one package that the user named, and saves the decision.
     pub(crate) fn check_package(self, terminal: Terminal, package: &Reference) -> Result<(), Failure> {
         let mut ask = |question: &Question| self.accepts(terminal, question);
-        Ok(settle_one(package, if self.locked { None } else { Some(&mut ask) })?)
+        let found = std::slice::from_ref(package);
+        Ok(admit_packages(found, Path::new("."), if self.locked { None } else { Some(&mut ask) })?)
     }
 
     /// Answers the question about a signer: by `--yes` if there are no doubts, else by asking on the terminal.

@@ -17,7 +17,8 @@ impl RunSettings {
     }
 
     /// The method, then the verifiers, each found or not.
-    pub(crate) fn references(&self) -> Vec<Result<Reference, Error>> {
+    #[must_use]
+    pub fn references(&self) -> Vec<Result<Reference, Error>> {
         let method = self.method_reference();
         let verifiers = self.file.verifier.iter().enumerate();
         let verifiers = verifiers.map(|(number, table)| self.verifier_reference(number, &table.r#use));

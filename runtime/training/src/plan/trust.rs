@@ -1,6 +1,6 @@
 //! Checks the packages of a run against the lock of its project, before they are compiled.
 //!
-//! The rules of signers and locks are in `tunebox_package::trust`. A plan never asks the user: [`settle`] does so before.
+//! The rules of signers and locks are in `tunebox_package::trust`. A plan never asks the user: [`admit_packages`] does so before.
 
 use std::path::Path;
 
@@ -9,7 +9,6 @@ use tunebox_package::home::home;
 use tunebox_package::trust::{Mode, Question, Trust, hold_path};
 use tunebox_package::{Package, Reference};
 
-use crate::configuration::RunSettings;
 use crate::error::Error;
 use tunebox_foundation::files;
 
@@ -19,28 +18,13 @@ const LOCK: &str = "tunebox.lock";
 /// Asks the user about a signer that is not known yet; true accepts it.
 pub type Ask<'a> = dyn FnMut(&Question) -> bool + 'a;
 
-/// Decides about every package of the store that a run uses, and writes the decisions into the lock of its project. Without
-/// `ask`, accepts only what is built in or listed in the lock, including components given by a path, and writes nothing.
+/// Decides about packages of the store, and writes the decisions into the lock of a project. Without `ask`, accepts only what is
+/// built in or listed in the lock, including components given by a path, and writes nothing.
 ///
 /// # Errors
 /// A package that does not match its signature or the lock, or that the user rejects; a store or lock that cannot be read
 /// or written.
-pub fn settle(settings: &RunSettings, ask: Option<&mut Ask<'_>>) -> Result<(), Error> {
-    // The plan reports references that are not found, with their location in the run file.
-    let found: Vec<Reference> = settings.references().into_iter().flatten().collect();
-    settle_all(&found, settings.project(), ask)
-}
-
-/// Decides about one reference like [`settle`], with the lock of the current folder.
-///
-/// # Errors
-/// Those of [`settle`].
-pub fn settle_one(found: &Reference, ask: Option<&mut Ask<'_>>) -> Result<(), Error> {
-    settle_all(std::slice::from_ref(found), Path::new("."), ask)
-}
-
-/// Decides about packages by the lock of a project; see [`settle`].
-fn settle_all(found: &[Reference], project: &Path, ask: Option<&mut Ask<'_>>) -> Result<(), Error> {
+pub fn admit_packages(found: &[Reference], project: &Path, ask: Option<&mut Ask<'_>>) -> Result<(), Error> {
     let Some(ask) = ask else {
         return found.iter().try_for_each(|found| check_lock(found, &found.open()?, project, true));
     };
@@ -142,12 +126,12 @@ mod tests {
     #[test]
     fn only_the_lock_takes_a_path_where_nobody_is_asked() {
         let (folder, found) = project(sha256);
-        assert!(settle_all(std::slice::from_ref(&found), folder.path(), None).is_ok());
+        assert!(admit_packages(std::slice::from_ref(&found), folder.path(), None).is_ok());
         std::fs::remove_file(folder.path().join(LOCK)).unwrap();
-        let error = settle_all(std::slice::from_ref(&found), folder.path(), None).unwrap_err();
+        let error = admit_packages(std::slice::from_ref(&found), folder.path(), None).unwrap_err();
         assert_eq!((error.to_string().as_str(), error.exit()), ("it is not in the lock", Exit::Trust));
-        assert!(settle_all(&[found], folder.path(), Some(&mut |_| true)).is_ok());
+        assert!(admit_packages(&[found], folder.path(), Some(&mut |_| true)).is_ok());
         let built_in = Reference::Builtin(builtin::find("lora").unwrap());
-        assert!(settle_all(&[built_in], folder.path(), None).is_ok());
+        assert!(admit_packages(&[built_in], folder.path(), None).is_ok());
     }
 }

@@ -9,7 +9,7 @@ use tunebox_sandbox::{RunHooks as _, StepReport};
 
 use crate::data::BatchSampler;
 use crate::error::Error;
-use crate::learner::published;
+use crate::learner::directions;
 use crate::plan::{Plan, PlannedRun};
 use crate::run::start::{Session, start_session, train_state};
 use crate::run::update::{explained, update};
@@ -87,7 +87,7 @@ impl Runner {
         let train_state = self.session.train_state();
         files::create_folder(folder)?;
         crate::error::from_model(train_state.policy.save_edits(folder))?;
-        published::save(&train_state.published, folder)
+        directions::save(&train_state.published, folder)
     }
 }
 
