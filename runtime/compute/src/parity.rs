@@ -2,6 +2,7 @@
 //!
 //! Tests of other devices are ignored by their own program; `tests/optional` runs them where the device is.
 
+use bytemuck::Pod;
 use candle_core::{DType, Device, Tensor, Var, WithDType};
 
 use crate::accelerator::Accelerator;
@@ -84,11 +85,11 @@ impl TestDevice {
     }
 }
 
-fn up<T: WithDType>(accelerator: &Accelerator, flat: &Tensor, shape: &[usize]) -> Tensor {
+fn up<T: WithDType + Pod>(accelerator: &Accelerator, flat: &Tensor, shape: &[usize]) -> Tensor {
     accelerator.upload(&flat.to_vec1::<T>().unwrap(), shape).unwrap()
 }
 
-fn down<T: WithDType>(accelerator: &Accelerator, tensor: &Tensor) -> Tensor {
+fn down<T: WithDType + Pod>(accelerator: &Accelerator, tensor: &Tensor) -> Tensor {
     Tensor::from_vec(accelerator.download::<T>(tensor).unwrap(), tensor.dims(), &Device::Cpu).unwrap()
 }
 

@@ -4,17 +4,21 @@
 //! is that stream. Memory goes back to the pool in its order and stays there.
 
 mod compile;
+mod context;
 mod launch;
+mod library;
 mod loader;
-mod memory;
 mod opening;
-mod probe;
 mod product;
+mod sys;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::cuda::cudarc::driver::{CudaSlice, CudaStream, DriverError, sys};
-use candle_core::{CpuStorageRef, CudaDevice, DType, Device, Tensor};
+use candle_core::cuda::CudaDType;
+use candle_core::cuda::cudarc::driver::{CudaSlice, DeviceRepr};
+use candle_core::op::BackpropOp;
+use candle_core::{CudaDevice, CudaStorage, DType, Device, Storage, Tensor};
+use half::{bf16, f16};
 
 use super::argument::{Argument, Build, Grid};
 use super::driver::{Driver, Registry};
@@ -22,21 +26,26 @@ use super::info::DeviceInfo;
 use super::kernel::Kernel;
 use super::view::MatrixView;
 use crate::error::{Error, Result};
+use context::{Context, Memory};
+use library::CallError;
 use loader::Loader;
+
+/// The bytes of the fault word while nothing is wrong.
+const FAULT_FREE: [u8; 8] = [u8::MAX; 8];
 
 static OPEN: Registry<Cuda> = Registry::new("cuda");
 
 /// A device that is open.
 struct Cuda {
+    /// The device as the tensor library knows it: it allocates and copies, and computes nothing.
     device: CudaDevice,
-    stream: Arc<CudaStream>,
+    context: Arc<Context>,
     loader: Loader,
     processors: u32,
-    /// Keeps products of several threads one after another: they share a workspace.
-    products: Mutex<()>,
-    /// The word of `kernels/cuda/prelude.cuh`: all ones while nothing is wrong.
-    fault: Mutex<CudaSlice<u64>>,
-    /// Where that word is.
+    /// The handle of cuBLAS.
+    blas: Mutex<sys::Handle>,
+    /// The word of `kernels/cuda/prelude.cuh`.
+    fault: Mutex<Memory>,
     fault_address: u64,
     /// The versions of driver, compiler and products, as a person reads them.
     software: String,
@@ -58,7 +67,7 @@ pub(super) fn open(ordinal: usize) -> Result<Device> {
 
 /// Whether the driver's library is there, so that a person would expect a device.
 pub(super) fn is_expected() -> bool {
-    probe::driver().is_ok()
+    sys::DRIVER.open(&library::folders()).is_ok()
 }
 
 /// The driver of a device of the tensor library.
@@ -71,48 +80,101 @@ pub(super) fn of(device: &CudaDevice) -> Result<Arc<dyn Driver>> {
 }
 
 impl Cuda {
-    /// An error of the driver, with the device that it is of.
-    fn stopped(&self, error: &DriverError) -> Error {
-        Error::Stopped { device: self.name(), why: error.words() }
+    /// [`Error::Stopped`] of this device.
+    fn stopped(&self, why: impl std::fmt::Display) -> Error {
+        Error::Stopped { device: self.name(), why: why.to_string() }
     }
 
     /// The device as a person names it.
     fn name(&self) -> String {
-        format!("cuda:{}", self.stream.context().ordinal())
+        format!("cuda:{}", self.context.ordinal)
     }
+
+    /// Allocates memory and lets `fill` write it.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the device has no memory for it.
+    fn allocate(&self, bytes: usize, fill: impl Fn(&Memory) -> std::result::Result<(), CallError>) -> Result<Memory> {
+        let memory = self.context.allocate(bytes).and_then(|memory| fill(&memory).map(|()| memory));
+        memory.map_err(|error| {
+            if error.code != sys::OUT_OF_MEMORY {
+                return self.stopped(error);
+            }
+            let (free, total) = self.context.free_and_total().unwrap_or_default();
+            Error::Full { device: self.name(), wanted: bytes as u64, free, total }
+        })
+    }
+
+    /// A new tensor, outside any autograd graph, whose memory `fill` writes.
+    fn tensor(
+        &self,
+        shape: &[usize],
+        dtype: DType,
+        fill: impl Fn(&Memory) -> std::result::Result<(), CallError>,
+    ) -> Result<Tensor> {
+        let wrap = match dtype {
+            DType::F32 => wrap::<f32>,
+            DType::BF16 => wrap::<bf16>,
+            DType::F16 => wrap::<f16>,
+            DType::F64 => wrap::<f64>,
+            DType::I64 => wrap::<i64>,
+            DType::U32 => wrap::<u32>,
+            DType::U8 => wrap::<u8>,
+            other => return Err(Error::dtype(format!("`{}` is not kept on a CUDA device", other.as_str()))),
+        };
+        let count = shape.iter().product::<usize>();
+        let memory = self.allocate(count * dtype.size_in_bytes(), fill)?;
+        let storage = Storage::Cuda(wrap(&self.device, memory, count));
+        Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
+    }
+
+    /// Refuses what was computed after an index that was out of range, and clears the fault word for what comes next.
+    fn expect_no_fault(&self, fault: &Memory, word: [u8; 8]) -> Result<()> {
+        if word == FAULT_FREE {
+            return Ok(());
+        }
+        fault.write(0, &FAULT_FREE).map_err(|error| self.stopped(error))?;
+        let index = !(u64::from_le_bytes(word) as u32);
+        Err(Error::argument(format!("a kernel on `{}` met the index {index}, which is out of range", self.name())))
+    }
+}
+
+/// Memory that holds `count` numbers, as the tensor library owns it.
+fn wrap<T: CudaDType + DeviceRepr>(device: &CudaDevice, memory: Memory, count: usize) -> CudaStorage {
+    let slice = CudaSlice::<T>::new(Arc::new(memory), count, device.cuda_stream());
+    CudaStorage::wrap_cuda_slice(slice, device.clone())
 }
 
 impl Driver for Cuda {
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        memory::empty(self, shape, dtype)
+        self.tensor(shape, dtype, |_| Ok(()))
     }
 
     fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        memory::zeros(self, shape, dtype)
+        self.tensor(shape, dtype, Memory::clear)
     }
 
-    fn upload(&self, numbers: CpuStorageRef<'_>, shape: &[usize]) -> Result<Tensor> {
-        memory::upload(self, numbers, shape)
+    fn upload(&self, numbers: &[u8], dtype: DType, shape: &[usize]) -> Result<Tensor> {
+        self.tensor(shape, dtype, |memory| memory.write(0, numbers))
     }
 
     fn launch(&self, kernel: &Kernel, build: Build, grid: Grid, arguments: &[Argument<'_>]) -> Result<()> {
         launch::launch(self, kernel, build, grid, arguments)
     }
 
-    fn multiply(
-        &self,
-        into: MatrixView<'_>,
-        left: MatrixView<'_>,
-        right: MatrixView<'_>,
-        dims: [usize; 3],
-        factor: f32,
-        add: bool,
-    ) -> Result<()> {
-        product::multiply(self, [into, left, right], dims, factor, add)
+    fn multiply(&self, views: [MatrixView<'_>; 3], dims: [usize; 3], factor: f32, add: bool) -> Result<()> {
+        product::multiply(self, views, dims, factor, add)
     }
 
-    fn read(&self, tensor: &Tensor) -> Result<Tensor> {
-        memory::read(self, tensor)
+    fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()> {
+        let (memory, start) = launch::memory(self, tensor, "a read")?;
+        // Held through the clearing, so that no fault but the reported one is erased. The word does not say which thread's
+        // launch it is of: one thread at a time computes on a device and reads what came of it.
+        let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut word = FAULT_FREE;
+        let parts = [(&memory, start, into), (&*fault, 0, &mut word)];
+        self.context.read(parts).map_err(|error| self.stopped(error))?;
+        self.expect_no_fault(&fault, word)
     }
 
     fn processors(&self) -> u32 {
@@ -120,15 +182,23 @@ impl Driver for Cuda {
     }
 
     fn info(&self) -> Result<DeviceInfo> {
-        memory::info(self)
+        let stopped = |error: CallError| self.stopped(error);
+        let pool = |which| self.context.pool_attribute(which).map_err(stopped);
+        let (free, total) = self.context.free_and_total().map_err(stopped)?;
+        let (major, minor) = self.context.capability().map_err(stopped)?;
+        Ok(DeviceInfo {
+            name: self.context.name().map_err(stopped)?,
+            architecture: format!("sm_{major}{minor}"),
+            software: self.software.clone(),
+            total,
+            // Unused memory of the pool is free for the next allocation.
+            free: free + pool(sys::POOL_RESERVED_CURRENT)?.saturating_sub(pool(sys::POOL_USED_CURRENT)?),
+            peak: pool(sys::POOL_USED_HIGH)?,
+        })
     }
 
     fn reset_peak(&self) -> Result<()> {
-        memory::reset_peak(self)
+        // The driver takes a zero here and nothing else; the count begins again at what is used now.
+        self.context.set_pool_attribute(sys::POOL_USED_HIGH, 0).map_err(|error| self.stopped(error))
     }
-}
-
-/// Whether the driver has no memory left.
-fn is_full(error: &DriverError) -> bool {
-    error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::{CpuStorageRef, DType, Tensor};
+use candle_core::{DType, Tensor};
 
 use super::argument::{Argument, Build, Grid};
 use super::info::DeviceInfo;
@@ -10,7 +10,7 @@ use super::kernel::Kernel;
 use super::view::MatrixView;
 use crate::error::{Error, Result};
 
-/// What an accelerator can do. Shapes and kinds of arguments are checked before any of this is called.
+/// What an accelerator can do. [`Accelerator`](super::Accelerator) has checked shapes, types and gaps before it calls this.
 pub(super) trait Driver: std::fmt::Debug + Send + Sync {
     /// Memory for a tensor; what it holds is left over from an earlier use.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
@@ -18,29 +18,24 @@ pub(super) trait Driver: std::fmt::Debug + Send + Sync {
     /// A tensor of zeros, with at least one number.
     fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 
-    /// Copies numbers of the host into a new tensor. There are as many as the shape has, at least one.
-    fn upload(&self, numbers: CpuStorageRef<'_>, shape: &[usize]) -> Result<Tensor>;
+    /// Copies numbers of the host, given as bytes, into a new tensor. There are as many as the shape has, at least one.
+    fn upload(&self, numbers: &[u8], dtype: DType, shape: &[usize]) -> Result<Tensor>;
 
-    /// Queues a kernel; returns before it runs.
-    fn launch(&self, kernel: &Kernel, build: Build, grid: Grid, arguments: &[Argument<'_>]) -> Result<()>;
-
-    /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` where `add` is set. `dims` are the
-    /// rows and columns of the result, and the numbers of each sum.
-    fn multiply(
-        &self,
-        into: MatrixView<'_>,
-        left: MatrixView<'_>,
-        right: MatrixView<'_>,
-        dims: [usize; 3],
-        factor: f32,
-        add: bool,
-    ) -> Result<()>;
-
-    /// Waits for the queue, and copies the numbers of a contiguous view to a tensor of the CPU.
+    /// Queues a kernel with contiguous tensors; returns before it runs.
     ///
     /// # Errors
-    /// When the view has gaps, or a kernel met an index out of range since the last read.
-    fn read(&self, tensor: &Tensor) -> Result<Tensor>;
+    /// When a tensor is on another device, the kernel does not compile, or the device refuses the launch.
+    fn launch(&self, kernel: &Kernel, build: Build, grid: Grid, arguments: &[Argument<'_>]) -> Result<()>;
+
+    /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` where `add` is set. `views` are
+    /// `into`, `left` and `right`; `dims` are the rows and columns of the result, and the numbers of each sum.
+    fn multiply(&self, views: [MatrixView<'_>; 3], dims: [usize; 3], factor: f32, add: bool) -> Result<()>;
+
+    /// Waits for the queue, and copies the numbers of a contiguous view into bytes of the host, as many as they have.
+    ///
+    /// # Errors
+    /// When the tensor is on another device, or a kernel met an index out of range since the last read.
+    fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()>;
 
     /// The number of multiprocessors.
     fn processors(&self) -> u32;
@@ -50,6 +45,11 @@ pub(super) trait Driver: std::fmt::Debug + Send + Sync {
 
     /// Sets the peak of allocated memory to what is allocated now.
     fn reset_peak(&self) -> Result<()>;
+}
+
+/// The error of a tensor that is not on the device where `caller`, a kernel or a kind of work, runs.
+pub(super) fn elsewhere(caller: &str, device: &str) -> Error {
+    Error::argument(format!("`{caller}` on `{device}` was given a tensor of another device"))
 }
 
 /// The open devices of one kind, by their number. The tensor library tells devices apart by when they were opened, so

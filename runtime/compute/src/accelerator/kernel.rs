@@ -124,7 +124,18 @@ kernels! {
 }
 
 impl Kernel {
-    /// Refuses arguments that do not match the signature. Only a bug of this crate can cause that.
+    /// The type of the tensor that the first argument points to.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the first argument is no tensor.
+    pub(super) fn result_dtype(&self, build: Build) -> Result<DType> {
+        let dtype = self.signature.chars().next().and_then(|letter| pointee(letter, build.act));
+        dtype.ok_or_else(|| {
+            Error::argument(format!("kernel `{}` takes `{}`: it has no result", self.name, self.signature))
+        })
+    }
+
+    /// Refuses arguments that do not match the signature, such as tensors of another type.
     ///
     /// # Errors
     /// [`Error::Argument`] with what the kernel takes and what it was given.

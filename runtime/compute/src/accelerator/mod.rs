@@ -22,6 +22,7 @@ mod view;
 
 use std::sync::Arc;
 
+use bytemuck::Pod;
 use candle_core::{DType, Device, Tensor, WithDType};
 
 use crate::error::{Error, Result};
@@ -107,26 +108,35 @@ impl Accelerator {
         self.driver.zeros(shape, dtype)
     }
 
-    /// Numbers of the host as a tensor: f32, u32, u8 and the others that the tensor library has.
-    pub(crate) fn upload<T: WithDType>(&self, numbers: &[T], shape: &[usize]) -> Result<Tensor> {
+    /// Numbers of the host as a tensor.
+    ///
+    /// # Errors
+    /// [`Error::Dtype`] for a type that no kernel has, [`Error::Full`] when the device has no memory for them.
+    pub(crate) fn upload<T: WithDType + Pod>(&self, numbers: &[T], shape: &[usize]) -> Result<Tensor> {
         if shape.iter().product::<usize>() != numbers.len() {
             return Err(Error::shape(format!("{} numbers are no tensor of shape {shape:?}", numbers.len())));
         }
         if numbers.is_empty() {
             return self.empty(shape, T::DTYPE);
         }
-        self.driver.upload(T::cpu_storage_ref(numbers), shape)
+        self.driver.upload(bytemuck::cast_slice(numbers), T::DTYPE, shape)
     }
 
     /// The numbers of a contiguous view, and no others of its storage. This waits until they are there.
     ///
     /// # Errors
     /// When the view has gaps or numbers of another type, or a kernel met an index that was out of range.
-    pub(crate) fn download<T: WithDType>(&self, tensor: &Tensor) -> Result<Vec<T>> {
-        if tensor.elem_count() == 0 {
-            return Ok(Vec::new());
+    pub(crate) fn download<T: WithDType + Pod>(&self, tensor: &Tensor) -> Result<Vec<T>> {
+        if tensor.dtype() != T::DTYPE {
+            let [found, wanted] = [tensor.dtype(), T::DTYPE].map(|dtype| dtype.as_str());
+            return Err(Error::dtype(format!("a tensor of `{found}` is not read as `{wanted}`")));
         }
-        Ok(self.driver.read(tensor)?.flatten_all()?.to_vec1()?)
+        expect_contiguous(tensor, "a read")?;
+        let mut numbers = vec![T::zeroed(); tensor.elem_count()];
+        if !numbers.is_empty() {
+            self.driver.read(tensor, bytemuck::cast_slice_mut(&mut numbers))?;
+        }
+        Ok(numbers)
     }
 
     /// Sets every number of an f32 tensor.
@@ -137,6 +147,9 @@ impl Accelerator {
 
     /// Queues a kernel, compiled for `build`. Checks the arguments against the signature of the kernel; does nothing else if
     /// the grid has no blocks.
+    ///
+    /// # Errors
+    /// When a tensor is on another device or has gaps, the kernel does not compile, or the device refuses the launch.
     pub(crate) fn launch(
         &self,
         kernel: &Kernel,
@@ -149,7 +162,31 @@ impl Accelerator {
         if grid.is_empty() {
             return Ok(());
         }
+        for argument in arguments {
+            if let Argument::Tensor(tensor) = argument {
+                expect_contiguous(tensor, kernel.name)?;
+            }
+        }
         self.driver.launch(kernel, build, grid, arguments)
+    }
+
+    /// Launches a kernel whose first argument is its result: a new tensor of `shape`, in the type that the kernel's signature
+    /// begins with. `arguments` are the others. Returns the result.
+    ///
+    /// # Errors
+    /// As of [`Self::launch`], and [`Error::Full`] when the device has no memory for the result.
+    pub(crate) fn compute(
+        &self,
+        kernel: &Kernel,
+        build: impl Into<Build>,
+        grid: Grid,
+        shape: &[usize],
+        arguments: &[Argument<'_>],
+    ) -> Result<Tensor> {
+        let build = build.into();
+        let result = self.empty(shape, kernel.result_dtype(build)?)?;
+        self.launch(kernel, build, grid, &[&[Argument::Tensor(&result)], arguments].concat())?;
+        Ok(result)
     }
 
     /// `into ← factor · left · right`, or `into ← into + …`. Sums are in f32; both sides have one type, `into` has it
@@ -167,7 +204,7 @@ impl Accelerator {
         if sides[0] == 0 || sides[1] == 0 {
             return Ok(());
         }
-        self.driver.multiply(into, left, right, sides, factor, add)
+        self.driver.multiply([into, left, right], sides, factor, add)
     }
 
     /// The number of multiprocessors.
@@ -203,8 +240,17 @@ impl Accelerator {
 
     /// Converts a tensor to another float type. Returns the tensor itself if it has that type.
     pub(crate) fn cast(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
-        let kernel = match (x.dtype(), dtype) {
-            (from, to) if from == to => return Ok(x.clone()),
+        if x.dtype() == dtype {
+            return Ok(x.clone());
+        }
+        let y = self.empty(x.dims(), dtype)?;
+        self.cast_into(&y, x)?;
+        Ok(y)
+    }
+
+    /// Writes the numbers of a tensor into one of another float type that has as many.
+    pub(crate) fn cast_into(&self, y: &Tensor, x: &Tensor) -> Result<()> {
+        let kernel = match (x.dtype(), y.dtype()) {
             (DType::F32, DType::BF16) => &kernel::F32_TO_BF16,
             (DType::F32, DType::F16) => &kernel::F32_TO_F16,
             (DType::BF16, DType::F32) => &kernel::BF16_TO_F32,
@@ -215,12 +261,19 @@ impl Accelerator {
                 return Err(Error::dtype(format!("no kernel makes `{}` of `{}`", to.as_str(), from.as_str())));
             }
         };
-        let (y, count) = (self.empty(x.dims(), dtype)?, x.elem_count());
-        let arguments = arguments![&y, x, 1f32, count as u64];
+        let count = x.elem_count();
         // Types are in the names of these; the module is one that a step has anyway.
-        self.launch(kernel, DType::F32, self.flat(count), &arguments)?;
-        Ok(y)
+        self.launch(kernel, DType::F32, self.flat(count), &arguments![y, x, 1f32, count as u64])
     }
+}
+
+/// Refuses a tensor with gaps between its numbers.
+fn expect_contiguous(tensor: &Tensor, caller: &str) -> Result<()> {
+    if tensor.is_contiguous() {
+        return Ok(());
+    }
+    let (shape, strides) = (tensor.dims(), tensor.stride());
+    Err(Error::shape(format!("`{caller}` was given a tensor {shape:?} with gaps: its strides are {strides:?}")))
 }
 
 /// Whether a contiguous tensor begins on a boundary of 16 bytes, as vector loads want it. Allocations do; views may not.

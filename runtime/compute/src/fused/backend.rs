@@ -33,12 +33,13 @@ pub(super) fn accelerator_with<const N: usize>(
     operands: [(&Tensor, &str); N],
     weight: WeightRef<'_>,
 ) -> Result<Option<Accelerator>> {
-    let (accelerator, there) = (accelerator_of(operands)?, weight.device());
+    accelerator_of(operands)?;
+    let there = weight.device();
     match operands.first() {
         Some((first, name)) if !first.device().same_device(there) => {
             let (here, there) = (describe(first.device()), describe(there));
             Err(Error::argument(format!("`{name}` is on `{here}` and the weight on `{there}`")))
         }
-        _ => Ok(accelerator),
+        _ => Accelerator::of(there),
     }
 }

@@ -26,15 +26,6 @@ pub(super) fn expect_type(tensor: &Tensor, name: &str) -> Result<DType> {
     }
 }
 
-/// Refuses numbers of another type: a kernel reads bytes as what it was told.
-pub(super) fn expect_dtype(tensor: &Tensor, name: &str, dtype: DType) -> Result<()> {
-    if tensor.dtype() == dtype {
-        return Ok(());
-    }
-    let (found, wanted) = (tensor.dtype().as_str(), dtype.as_str());
-    Err(Error::dtype(format!("`{name}` is {found}, {wanted} is needed")))
-}
-
 /// Blocks for rows that a kernel walks over with a stride.
 pub(super) fn over_rows(device: &Accelerator, rows: usize) -> Grid {
     device.over_rows(rows, THREADS)
@@ -89,8 +80,6 @@ pub(super) fn rows(
         other => return Err(Error::dtype(format!("`weight` is {}; f32, bf16 or f16 is needed", other.as_str()))),
     };
     let number = ids.elem_count();
-    let y = device.empty(&[number, width], dtype)?;
-    let arguments = arguments![&y, table, ids, number, width, known, scale, Argument::FaultWord, 0u32];
-    device.launch(kernel, dtype, device.over_rows(number, ROW_THREADS), &arguments)?;
-    Ok(y)
+    let arguments = arguments![table, ids, number, width, known, scale, Argument::FaultWord, 0u32];
+    device.compute(kernel, dtype, device.over_rows(number, ROW_THREADS), &[number, width], &arguments)
 }

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::backend::{accelerator_of, accelerator_with};
 use super::host;
 use super::linear::{linear, linear_input_gradient, linear_weight_gradient};
-use super::low_rank::{AdaptedGradient, LowRank};
+use super::low_rank::{self, AdaptedGradient, LowRank};
 use super::residual::add;
 use crate::error::Result;
 use crate::random::Stream;
@@ -58,7 +58,7 @@ pub fn dropout_linear<'w>(
 ) -> Result<(Tensor, Tensor)> {
     let weight = weight.into();
     if let Some(device) = accelerator_with([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
-        return device::dropout_linear(&device, x, weight, bias, low, dropout);
+        return low_rank::device::adapted_linear(&device, x, weight, bias, low, Some(dropout));
     }
     let output = linear(x, weight, bias)?;
     let reduced = linear(&dropout.apply(x)?, &low.a, None)?;
@@ -82,7 +82,8 @@ pub fn dropout_linear_backward<'w>(
         let ((tokens, _), (outputs, rank)) = (host::matrix(dy, "dy")?, host::matrix(&low.b, "b")?);
         host::expect(dy, "dy", &[tokens, outputs])?;
         host::expect(reduced, "reduced", &[tokens, rank])?;
-        return device::dropout_linear_backward(&device, dy, x, reduced, weight, low, dropout, want_input);
+        let dropout = Some(dropout);
+        return low_rank::device::adapted_linear_backward(&device, dy, x, reduced, weight, low, dropout, want_input);
     }
     let thin = linear_input_gradient(dy, &scaled_up(low)?)?;
     let up = linear_weight_gradient(dy, reduced)?;

@@ -49,7 +49,7 @@ pub fn adapted_linear<'w>(
 ) -> Result<(Tensor, Tensor)> {
     let weight = weight.into();
     if let Some(device) = accelerator_with([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
-        return device::adapted_linear(&device, x, weight, bias, low);
+        return device::adapted_linear(&device, x, weight, bias, low, None);
     }
     let ((tokens, inputs), (rank, _)) = (host::matrix(x, "x")?, host::matrix(&low.a, "a")?);
     host::expect(&low.a, "a", &[rank, inputs])?;
@@ -87,7 +87,7 @@ pub fn adapted_linear_backward<'w>(
     host::expect(&low.b, "b", &[outputs, rank])?;
     let operands = [(dy, "dy"), (x, "x"), (xa, "xa"), (&low.a, "a"), (&low.b, "b")];
     if let Some(device) = accelerator_with(operands, weight)? {
-        return device::adapted_linear_backward(&device, dy, x, xa, weight, low, want_input);
+        return device::adapted_linear_backward(&device, dy, x, xa, weight, low, None, want_input);
     }
     let (a, b) = (&*Floats::of(&low.a, "a")?, &*Floats::of(&low.b, "b")?);
     let (floats, x, xa) = (&*Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(xa, "xa")?);

@@ -1,10 +1,11 @@
 //! Weights on an accelerator: blocks as the bytes that they are, plain numbers in the one type that its products take.
 
+use bytemuck::Pod;
 use candle_core::{CpuStorage, DType, Device, Storage, Tensor, WithDType};
 use half::{bf16, f16};
 
 use super::{Format, Numbers, Packed, Scales, Weight, nf4};
-use crate::accelerator::{Accelerator, arguments, kernel};
+use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 
 /// Numbers that go to the device at once where they get another type there.
@@ -149,7 +150,7 @@ fn upload_tensor(accelerator: &Accelerator, tensor: &Tensor, plain: DType) -> Re
 }
 
 /// Uploads numbers and rounds them to `dtype` on the accelerator, [`PIECE`] numbers at a time.
-fn upload_numbers<N: WithDType>(
+fn upload_numbers<N: WithDType + Pod>(
     accelerator: &Accelerator,
     numbers: &[N],
     sides: &[usize],
@@ -158,22 +159,10 @@ fn upload_numbers<N: WithDType>(
     if N::DTYPE == dtype {
         return accelerator.upload(numbers, sides);
     }
-    // A kernel is built for a type of activations, of which f32 is one side here.
-    let (kernel, act) = match (N::DTYPE, dtype) {
-        (DType::F32, to) => (&kernel::NARROW_TO_ACT, to),
-        (from, DType::F32) => (&kernel::WIDEN, from),
-        (DType::F16, DType::BF16) => (&kernel::F16_TO_BF16, DType::F32),
-        (DType::BF16, DType::F16) => (&kernel::BF16_TO_F16, DType::F32),
-        (from, to) => {
-            return Err(Error::dtype(format!("no kernel makes `{}` of `{}`", to.as_str(), from.as_str())));
-        }
-    };
     let to = accelerator.empty(&[numbers.len()], dtype)?;
     for (number, piece) in numbers.chunks(PIECE).enumerate() {
-        let (from, count) = (accelerator.upload(piece, &[piece.len()])?, piece.len());
-        let to = to.narrow(0, number * PIECE, count)?;
-        let arguments = arguments![&to, &from, 1f32, count as u64];
-        accelerator.launch(kernel, act, accelerator.flat(count), &arguments)?;
+        let from = accelerator.upload(piece, &[piece.len()])?;
+        accelerator.cast_into(&to.narrow(0, number * PIECE, piece.len())?, &from)?;
     }
     Ok(to.reshape(sides)?)
 }

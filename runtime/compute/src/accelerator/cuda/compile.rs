@@ -1,9 +1,13 @@
 //! From the text of kernels to machine code, by NVRTC: no toolkit, no headers, no compiler of C++ beside it.
+#![expect(unsafe_code, reason = "NVRTC takes addresses")]
 
-use candle_core::cuda::cudarc::nvrtc::{self, CompileError};
+use std::ffi::{CStr, CString, c_char, c_int};
 
-/// The name under which errors of a text are told.
-const NAME: &str = "tunebox.cu";
+use super::library::CallError;
+use super::sys::{self, Handle};
+
+/// The name of a text in the errors of the compiler.
+const NAME: &CStr = c"tunebox.cu";
 
 /// What NVRTC is told, for a capability of 80, 90, …: machine code and not PTX, which a driver older than NVRTC refuses.
 /// Lambdas have no execution space of their own; in these texts all are the device's.
@@ -12,12 +16,73 @@ pub(super) fn options(capability: u32) -> [String; 3] {
     [architecture, "--std=c++17".into(), "--device-as-default-execution-space".into()]
 }
 
-/// Machine code of a text.
+/// The version of NVRTC.
+pub(super) fn version() -> Result<(i32, i32), CallError> {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: room for two numbers.
+    unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }?;
+    Ok((major, minor))
+}
+
+/// The architectures that NVRTC compiles for, as 90 for `sm_90`.
+pub(super) fn architectures() -> Result<Vec<u32>, CallError> {
+    let mut count = 0;
+    // SAFETY: room for one number.
+    unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) }?;
+    let mut found = vec![0; usize::try_from(count).unwrap_or(0)];
+    // SAFETY: room for as many numbers as NVRTC says that there are.
+    unsafe { sys::nvrtcGetSupportedArchs(found.as_mut_ptr()) }?;
+    Ok(found.into_iter().map(c_int::unsigned_abs).collect())
+}
+
+/// Compiles a text to machine code.
 ///
 /// # Errors
 /// What NVRTC says, with its log.
-pub(super) fn compile(source: &str, options: &[String]) -> Result<Vec<u8>, CompileError> {
-    nvrtc::compile(source, NAME, options)
+pub(super) fn compile(source: &str, options: &[String]) -> Result<Vec<u8>, String> {
+    let terminated = |text: &str| CString::new(text).map_err(|_| "a text of kernels holds a zero byte".to_owned());
+    let text = terminated(source)?;
+    let options: Vec<CString> = options.iter().map(|option| terminated(option)).collect::<Result<_, _>>()?;
+    let pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
+    let (mut handle, none) = (0, std::ptr::null::<*const c_char>());
+    // SAFETY: room for one handle, and two texts that end and live longer than the program.
+    unsafe { sys::nvrtcCreateProgram(&raw mut handle, text.as_ptr(), NAME.as_ptr(), 0, none, none) }
+        .map_err(|error| error.to_string())?;
+    let program = Program(handle);
+    // SAFETY: as many options as are named, which end and live until the call returns.
+    let compiled = unsafe { sys::nvrtcCompileProgram(handle, pointers.len() as c_int, pointers.as_ptr()) };
+    if let Err(error) = compiled {
+        let log = program.output(sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog).unwrap_or_default();
+        return Err(format!("{error}: {}", String::from_utf8_lossy(&log).trim_end_matches('\0').trim()));
+    }
+    program.output(sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN).map_err(|error| error.to_string())
+}
+
+/// A program of NVRTC, destroyed at its end.
+struct Program(Handle);
+
+impl Program {
+    /// Bytes that NVRTC made of the program, by the function that tells their number and the one that writes them.
+    fn output(
+        &self,
+        size: unsafe fn(Handle, *mut usize) -> Result<(), CallError>,
+        write: unsafe fn(Handle, *mut c_char) -> Result<(), CallError>,
+    ) -> Result<Vec<u8>, CallError> {
+        let mut length = 0;
+        // SAFETY: room for one number, of a program that is there.
+        unsafe { size(self.0, &raw mut length) }?;
+        let mut bytes = vec![0_u8; length];
+        // SAFETY: room for as many bytes as NVRTC asked for.
+        unsafe { write(self.0, bytes.as_mut_ptr().cast()) }?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: the only end of a program that was created.
+        let _ = unsafe { sys::nvrtcDestroyProgram(&raw mut self.0) };
+    }
 }
 
 #[cfg(test)]
@@ -26,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::accelerator::argument::Build;
-    use crate::accelerator::cuda::probe;
+    use crate::accelerator::cuda::library::folders;
     use crate::accelerator::kernel::Module;
     use crate::accelerator::sources::Language;
 
@@ -47,7 +112,7 @@ mod tests {
     #[test]
     #[ignore = "needs nvrtc"]
     fn every_text_compiles_for_every_architecture_and_type() {
-        assert!(probe::compiler(), "absent `nvrtc`: it is not found");
+        sys::COMPILER.open(&folders()).expect("absent `nvrtc`");
         for text in Module::ALL {
             for (act, head, group) in builds(text) {
                 let source = Language::Cuda.text(text, Build { act, head, group }).unwrap();
@@ -62,8 +127,8 @@ mod tests {
     #[test]
     #[ignore = "needs nvrtc"]
     fn what_does_not_compile_comes_with_the_log() {
-        assert!(probe::compiler(), "absent `nvrtc`: it is not found");
-        let why = compile("__global__ void broken( {", &options(80)).unwrap_err().to_string();
+        sys::COMPILER.open(&folders()).expect("absent `nvrtc`");
+        let why = compile("__global__ void broken( {", &options(80)).unwrap_err();
         assert!(why.contains("tunebox.cu(1)"), "{why}");
     }
 }

@@ -6,11 +6,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::cuda::cudarc::driver::{CudaContext, CudaFunction, CudaModule, DriverError};
-use candle_core::cuda::cudarc::nvrtc::Ptx;
 use sha2::{Digest, Sha256};
 
 use super::compile;
+use super::context::Context;
+use super::library::CallError;
+use super::sys::Handle;
 use crate::accelerator::argument::Build;
 use crate::accelerator::kernel::{Kernel, Module};
 use crate::accelerator::sources::Language;
@@ -28,7 +29,7 @@ const SHARED: u32 = 48 << 10;
 
 /// The functions of one device.
 pub(super) struct Loader {
-    context: Arc<CudaContext>,
+    context: Arc<Context>,
     /// 80, 90, …
     capability: u32,
     /// The version of NVRTC.
@@ -43,20 +44,14 @@ type Variant = (Module, Build);
 
 #[derive(Default)]
 struct Loaded {
-    modules: HashMap<Variant, Arc<CudaModule>>,
-    functions: HashMap<(Variant, &'static str), Found>,
-}
-
-/// A function, and the shared memory that its blocks may have.
-#[derive(Clone)]
-struct Found {
-    function: CudaFunction,
-    shared: u32,
+    modules: HashMap<Variant, Handle>,
+    /// Functions, each with the bytes of shared memory that its blocks may have.
+    functions: HashMap<(Variant, &'static str), (Handle, u32)>,
 }
 
 impl Loader {
     /// A loader with no module yet. `most` is the largest shared memory of a block, in bytes.
-    pub(super) fn new(context: Arc<CudaContext>, capability: u32, compiler: (i32, i32), most: u32) -> Self {
+    pub(super) fn new(context: Arc<Context>, capability: u32, compiler: (i32, i32), most: u32) -> Self {
         Self { context, capability, compiler, most, loaded: Mutex::default() }
     }
 
@@ -64,40 +59,38 @@ impl Loader {
     ///
     /// # Errors
     /// [`Error::Stopped`] when the text does not compile, the driver does not take it, or the device has less shared memory.
-    pub(super) fn function(&self, kernel: &Kernel, build: Build, shared: u32) -> Result<CudaFunction> {
+    pub(super) fn function(&self, kernel: &Kernel, build: Build, shared: u32) -> Result<Handle> {
         if shared > self.most {
             return Err(self.stopped(too_narrow(kernel.name, shared, self.most)));
         }
         let variant = (kernel.module, build);
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (variant, kernel.name);
-        if let Some(found) = loaded.functions.get(&key).filter(|found| found.shared >= shared) {
-            return Ok(found.function.clone());
+        if let Some((function, _)) = loaded.functions.get(&key).filter(|(_, allowed)| *allowed >= shared) {
+            return Ok(*function);
         }
         let module = match loaded.modules.get(&variant) {
-            Some(module) => Arc::clone(module),
+            Some(module) => *module,
             None => {
                 let module = self.module(variant)?;
-                loaded.modules.insert(variant, Arc::clone(&module));
+                loaded.modules.insert(variant, module);
                 module
             }
         };
-        let refused = |error: DriverError| self.stopped(format!("kernel `{}`: {}", kernel.name, error.words()));
-        let function = module.load_function(kernel.name).map_err(refused)?;
-        if shared > SHARED {
-            function.allow_shared(shared).map_err(refused)?;
-        }
-        loaded.functions.insert(key, Found { function: function.clone(), shared: shared.max(SHARED) });
+        let refused = |error: CallError| self.stopped(format!("kernel `{}`: {error}", kernel.name));
+        let more = (shared > SHARED).then_some(shared);
+        let function = self.context.function(module, kernel.name, more).map_err(refused)?;
+        loaded.functions.insert(key, (function, shared.max(SHARED)));
         Ok(function)
     }
 
     /// The machine code of a variant on the device, from disk or from the compiler.
-    fn module(&self, variant: Variant) -> Result<Arc<CudaModule>> {
+    fn module(&self, variant: Variant) -> Result<Handle> {
         let source = Language::Cuda.text(variant.0, variant.1)?;
         let options = compile::options(self.capability);
         let (kept, name) = (kernels(), self.name(&source, &options));
         // What the driver does not take is compiled again: another driver may have been there when it was kept.
-        let found = kept.as_ref().and_then(|kept| kept.get(&name)).and_then(|code| self.load(code).ok());
+        let found = kept.as_ref().and_then(|kept| kept.get(&name)).and_then(|code| self.context.load(&code).ok());
         if let Some(module) = found {
             return Ok(module);
         }
@@ -107,17 +100,12 @@ impl Loader {
         if let Some(kept) = &kept {
             kept.put(&name, &code);
         }
-        self.load(code).map_err(|error| self.stopped(format!("the driver refuses its kernels: {}", error.words())))
-    }
-
-    /// Loads machine code into the context of the device.
-    fn load(&self, code: Vec<u8>) -> std::result::Result<Arc<CudaModule>, DriverError> {
-        self.context.load_module(Ptx::from_binary(code))
+        self.context.load(&code).map_err(|error| self.stopped(format!("the driver refuses its kernels: {error}")))
     }
 
     /// [`Error::Stopped`] of this device.
     fn stopped(&self, why: String) -> Error {
-        Error::Stopped { device: format!("cuda:{}", self.context.ordinal()), why }
+        Error::Stopped { device: format!("cuda:{}", self.context.ordinal), why }
     }
 
     /// The name of a file of machine code: the digest of all that went into it.

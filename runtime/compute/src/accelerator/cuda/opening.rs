@@ -3,12 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use candle_core::CudaDevice;
-use candle_core::cuda::cudarc::driver::sys::CUdevice_attribute as Attribute;
-use candle_core::cuda::cudarc::driver::{CudaContext, DevicePtr, DriverError, sys};
-use candle_core::cuda::cudarc::nvrtc;
 
+use super::context::{Allocator, Context};
+use super::library::{CallError, folders};
 use super::loader::Loader;
-use super::{Cuda, probe};
+use super::{Cuda, FAULT_FREE, compile, product, sys};
 
 /// Capabilities below this have no products in bf16.
 const LEAST: (i32, i32) = (8, 0);
@@ -24,23 +23,22 @@ type Version = (i32, i32);
 /// # Errors
 /// Why it cannot be used, and what to do about it.
 pub(super) fn open(ordinal: usize) -> Result<Cuda, String> {
-    probe::driver()?;
+    let folders = folders();
+    sys::DRIVER.open(&folders)?;
     expect_device(ordinal)?;
-    let context = CudaContext::new(ordinal).map_err(|error| unusable(&error))?;
-    let capability = expect_capability(context.compute_capability().map_err(to_text)?)?;
-    probe::libraries()?;
-    let driver = CudaContext::driver_version().map_err(|error| unusable(&error))?;
-    let (driver, compiler) = ((driver / 1000, driver % 1000 / 10), nvrtc::version().map_err(to_text)?);
+    let context = Context::open(ordinal).map_err(unusable)?;
+    let capability = expect_capability(context.capability().map_err(to_text)?)?;
+    sys::COMPILER.open(&folders)?;
+    sys::PRODUCTS.open(&folders)?;
+    let (driver, compiler) = (Context::driver_version().map_err(unusable)?, compile::version().map_err(to_text)?);
     expect_driver(driver, compiler)?;
-    expect_architecture(capability, &nvrtc::architectures())?;
-    let device = CudaDevice::new_with_stream(ordinal).map_err(|error| first_line(&error.to_string()))?;
-    set_up(device, capability, driver, compiler)
+    expect_architecture(capability, &compile::architectures().unwrap_or_default())?;
+    set_up(context, capability, driver, compiler)
 }
 
 /// Refuses a number that no device has.
 fn expect_device(ordinal: usize) -> Result<(), String> {
-    let count = CudaContext::device_count().map_err(|error| unusable(&error))?;
-    let found = usize::try_from(count).unwrap_or(0);
+    let found = Context::count_devices().map_err(unusable)?;
     if ordinal < found {
         return Ok(());
     }
@@ -55,17 +53,16 @@ const NO_DEVICE: &str = "the driver is there and finds no GPU; `nvidia-smi` list
     `CUDA_VISIBLE_DEVICES` may hide them";
 
 /// Why the driver does not start.
-fn unusable(error: &DriverError) -> String {
-    use sys::CUresult;
-    match error.0 {
-        CUresult::CUDA_ERROR_NO_DEVICE => NO_DEVICE.into(),
-        CUresult::CUDA_ERROR_STUB_LIBRARY => "the `libcuda` that is found is the toolkit's for building, not the \
-            driver's; take its folder `stubs` out of `LD_LIBRARY_PATH`"
+fn unusable(error: CallError) -> String {
+    match error.code {
+        sys::NO_DEVICE => NO_DEVICE.into(),
+        sys::STUB_LIBRARY => "the `libcuda` that is found is the toolkit's for building, not the driver's; take its \
+            folder `stubs` out of `LD_LIBRARY_PATH`"
             .into(),
-        CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => "the driver's library and its kernel module are of different \
-            versions; a restart of the machine loads the new one"
+        sys::SYSTEM_DRIVER_MISMATCH => "the driver's library and its kernel module are of different versions; a \
+            restart of the machine loads the new one"
             .into(),
-        _ => format!("the driver does not start: {}", error.words()),
+        _ => format!("the driver does not start: {error}"),
     }
 }
 
@@ -107,46 +104,40 @@ fn expect_architecture(capability: u32, compiled_for: &[u32]) -> Result<(), Stri
     ))
 }
 
-/// Keeps the pool, sets cuBLAS to sums in f32, and allocates the fault word of an open device.
-fn set_up(device: CudaDevice, capability: u32, driver: Version, compiler: Version) -> Result<Cuda, String> {
-    let stream = device.cuda_stream();
-    let context = Arc::clone(stream.context());
+/// Keeps the pool, opens cuBLAS, and allocates the fault word of an open device.
+fn set_up(context: Arc<Context>, capability: u32, driver: Version, compiler: Version) -> Result<Cuda, String> {
     let number = |which| context.attribute(which).map_err(to_text);
-    let processors = number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.unsigned_abs();
-    let shared = number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.unsigned_abs();
-    if number(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
+    let processors = number(sys::MULTIPROCESSOR_COUNT)?.unsigned_abs();
+    let shared = number(sys::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.unsigned_abs();
+    if number(sys::MEMORY_POOLS_SUPPORTED)? == 0 {
         return Err(
             "its driver has no pools of memory; those for physical machines have had them since CUDA 11.2".into()
         );
     }
-    context.keep_pool().map_err(to_text)?;
-    let blas = device.cublas_handle();
-    blas.sum_in_single().map_err(to_text)?;
-    let version = blas.version().map_err(to_text)?;
-    let fault = stream.clone_htod(&[u64::MAX]).map_err(to_text)?;
-    let fault_address = fault.device_ptr(&stream).0;
+    // Memory that the pool gave back at every wait would have to be asked for again.
+    context.set_pool_attribute(sys::POOL_RELEASE_THRESHOLD, u64::MAX).map_err(to_text)?;
+    let (blas, version) = product::open(&context).map_err(to_text)?;
+    let fault = context.allocate(size_of::<u64>()).map_err(to_text)?;
+    fault.write(0, &FAULT_FREE).map_err(to_text)?;
     let versions =
         [("driver for CUDA", driver), ("NVRTC", compiler), ("cuBLAS", (version / 10_000, version % 10_000 / 100))];
+    let device = CudaDevice::new_with_stream(context.ordinal).map_err(to_text)?;
+    device.cuda_stream().set_allocator(Arc::new(Allocator(Arc::clone(&context))));
     Ok(Cuda {
-        loader: Loader::new(context, capability, compiler, shared),
         device,
-        stream,
+        loader: Loader::new(Arc::clone(&context), capability, compiler, shared),
         processors,
-        products: Mutex::default(),
+        blas: Mutex::new(blas),
+        fault_address: fault.address(),
         fault: Mutex::new(fault),
-        fault_address,
         software: versions.map(|(name, (major, minor))| format!("{name} {major}.{minor}")).join(", "),
+        context,
     })
 }
 
 /// The message of an error.
 fn to_text(error: impl std::fmt::Display) -> String {
     error.to_string()
-}
-
-/// The first line of a message of the tensor library, whose other lines are a backtrace.
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -184,9 +175,9 @@ mod tests {
 
     #[test]
     fn what_the_driver_finds_at_its_start_is_said_in_words() {
-        let why = unusable(&DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE));
+        let why = unusable(CallError { library: &sys::DRIVER, code: sys::NO_DEVICE });
         assert!(why.contains("finds no GPU"), "{why}");
-        let why = unusable(&DriverError(sys::CUresult::CUDA_ERROR_STUB_LIBRARY));
+        let why = unusable(CallError { library: &sys::DRIVER, code: sys::STUB_LIBRARY });
         assert!(why.contains("LD_LIBRARY_PATH"), "{why}");
     }
 }

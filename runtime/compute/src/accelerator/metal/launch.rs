@@ -1,18 +1,18 @@
 //! Arguments into one launch, in the tensor library's own encoder.
 
 use candle_core::backend::BackendStorage as _;
-use candle_core::{Layout, Storage, Tensor};
+use candle_core::{Storage, Tensor};
 use candle_metal_kernels::metal::{Buffer, ComputeCommandEncoder};
 use objc2_metal::MTLSize;
 
 use super::Metal;
-use super::loader::Function;
 use crate::accelerator::argument::{Argument, Build, Grid, extent};
-use crate::accelerator::kernel::Kernel;
-use crate::error::{Error, Result};
+use crate::accelerator::driver::elsewhere;
+use crate::accelerator::kernel::Module;
+use crate::error::Result;
 
 /// What goes to the encoder.
-pub(super) enum Value {
+enum Value {
     /// A buffer, and where a tensor begins in it, in bytes.
     Buffer(Buffer, usize),
     Nothing,
@@ -21,27 +21,13 @@ pub(super) enum Value {
     Number(f32),
 }
 
-/// Puts a kernel into the queue. Its arguments are of the right kinds: `Accelerator::launch` has looked.
-///
-/// # Errors
-/// When a tensor is elsewhere or has gaps, the kernel does not compile, or a group of it would have too many threads.
-pub(super) fn launch(
-    metal: &Metal,
-    kernel: &Kernel,
-    build: Build,
-    grid: Grid,
-    arguments: &[Argument<'_>],
-) -> Result<()> {
-    let function = metal.loader.function(kernel.module, kernel.name, build)?;
-    let values = arguments.iter().map(|argument| value(metal, kernel.name, argument));
-    let values: Vec<Value> = values.collect::<Result<_>>()?;
-    dispatch(metal, kernel.name, &function, grid, &values)
-}
-
-/// Converts an argument into what the encoder takes. Refuses a tensor of another device or with gaps.
+/// Converts an argument into what the encoder takes. Refuses a tensor of another device.
 fn value(metal: &Metal, kernel: &str, argument: &Argument<'_>) -> Result<Value> {
     Ok(match argument {
-        Argument::Tensor(tensor) => tensor_buffer(metal, tensor, kernel, Layout::is_contiguous)?,
+        Argument::Tensor(tensor) => {
+            let (buffer, start) = buffer(metal, tensor, kernel)?;
+            Value::Buffer(buffer, start)
+        }
         Argument::FaultWord => Value::Buffer(metal.fault.clone(), 0),
         Argument::Nothing => Value::Nothing,
         Argument::Count(number) => Value::Count(*number),
@@ -51,40 +37,35 @@ fn value(metal: &Metal, kernel: &str, argument: &Argument<'_>) -> Result<Value> 
     })
 }
 
-/// The buffer of a tensor, and where its first number is; `accepts` says how it must lie.
+/// The buffer of a tensor, and the byte at which its first number is, however the others lie; `caller` is named in errors.
 ///
 /// # Errors
-/// When the tensor is of another device, or has other gaps.
-pub(super) fn tensor_buffer(
-    metal: &Metal,
-    tensor: &Tensor,
-    caller: &str,
-    accepts: impl Fn(&Layout) -> bool,
-) -> Result<Value> {
+/// When the tensor is of another device.
+pub(super) fn buffer(metal: &Metal, tensor: &Tensor, caller: &str) -> Result<(Buffer, usize)> {
     let (storage, layout) = tensor.storage_and_layout();
-    let storage = match &*storage {
-        Storage::Metal(storage) if storage.device().id() == metal.device.id() => storage,
-        _ => {
-            return Err(Error::argument(format!(
-                "`{caller}` on `{}` was given a tensor of another device",
-                metal.name()
-            )));
+    match &*storage {
+        Storage::Metal(storage) if storage.device().id() == metal.device.id() => {
+            Ok((storage.buffer().clone(), layout.start_offset() * tensor.dtype().size_in_bytes()))
         }
-    };
-    if !accepts(layout) {
-        let (shape, strides) = (layout.dims(), layout.stride());
-        return Err(Error::shape(format!(
-            "`{caller}` was given a tensor {shape:?} with gaps: its strides are {strides:?}"
-        )));
+        _ => Err(elsewhere(caller, &metal.name())),
     }
-    Ok(Value::Buffer(storage.buffer().clone(), layout.start_offset() * tensor.dtype().size_in_bytes()))
 }
 
-/// Puts a function into the queue.
+/// Puts the kernel `name` of a module into the queue. The caller has checked the kinds of the arguments.
 ///
 /// # Errors
-/// When a group of it would have too many threads, or the tensor library has no encoder.
-pub(super) fn dispatch(metal: &Metal, name: &str, function: &Function, grid: Grid, values: &[Value]) -> Result<()> {
+/// When a tensor is elsewhere, the kernel does not compile, a group of it would have too many threads, or the tensor
+/// library has no encoder.
+pub(super) fn launch(
+    metal: &Metal,
+    module: Module,
+    name: &'static str,
+    build: Build,
+    grid: Grid,
+    arguments: &[Argument<'_>],
+) -> Result<()> {
+    let function = metal.loader.function(module, name, build)?;
+    let values: Vec<Value> = arguments.iter().map(|argument| value(metal, name, argument)).collect::<Result<_>>()?;
     let threads = grid.threads as usize;
     if threads > function.threads {
         let most = function.threads;

@@ -4,10 +4,9 @@ use candle_core::Device;
 use candle_metal_kernels::metal::{Device as Found, MetalDeviceType};
 use objc2_metal::{MTLDevice as _, MTLGPUFamily};
 
-use super::Metal;
 use super::loader::Loader;
-use super::memory;
 use super::pool::{Pool, SHARED};
+use super::{Metal, clear_fault};
 
 /// Opens a device.
 ///
@@ -36,7 +35,7 @@ pub(super) fn open(ordinal: usize) -> Result<Metal, String> {
     };
     let (fault, nothing) = (small(8)?, small(16)?);
     device.register_buffers([&fault, &nothing]);
-    memory::clear_fault(&fault);
+    clear_fault(&fault);
     Ok(Metal {
         loader: Loader::new(device.metal_device().clone(), ordinal),
         pool: Pool::default(),

@@ -8,7 +8,7 @@ use super::AttentionShape;
 use crate::accelerator::kernel::{self, Kernel};
 use crate::accelerator::{Accelerator, Argument, Build, Grid, arguments, extent, is_aligned};
 use crate::error::{Error, Result};
-use crate::fused::device::{expect_dtype, expect_type};
+use crate::fused::device::expect_type;
 use crate::fused::segments::Segments;
 use crate::fused::segments::device::Tiling;
 
@@ -74,9 +74,6 @@ pub(super) fn attention_backward(
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let layer = Layer::of(device, inputs, segments, shape)?;
     let act = layer.build.act;
-    expect_dtype(dout, "dout", act)?;
-    expect_dtype(out, "out", act)?;
-    expect_dtype(lse, "lse", DType::F32)?;
     let [q, k, v] = inputs;
     let gradients = (device.empty(q.dims(), act)?, device.empty(k.dims(), act)?, device.empty(v.dims(), act)?);
     let (dq, dk, dv) = &gradients;
@@ -115,17 +112,14 @@ struct Tiles {
 }
 
 impl<'a> Layer<'a> {
-    /// Checks the types of q, k and v.
+    /// Checks the type of q, which the others must have too.
     fn of(
         device: &'a Accelerator,
         inputs: [&'a Tensor; 3],
         segments: &'a Segments,
         shape: &'a AttentionShape,
     ) -> Result<Self> {
-        let [q, k, v] = inputs;
-        let act = expect_type(q, "q")?;
-        expect_dtype(k, "k", act)?;
-        expect_dtype(v, "v", act)?;
+        let act = expect_type(inputs[0], "q")?;
         Ok(Self { device, inputs, segments, shape, build: build(act, shape, 0)? })
     }
 
@@ -189,11 +183,9 @@ impl<'a> Layer<'a> {
     /// Computes Σ dout·out of every token and head, `[tokens, heads]` f32.
     fn delta(&self, dout: &Tensor, out: &Tensor) -> Result<Tensor> {
         let (tokens, heads) = (self.segments.tokens(), self.shape.heads);
-        let delta = self.device.empty(&[tokens, heads], DType::F32)?;
-        let arguments = arguments![&delta, dout, out, tokens, heads, self.shape.head_dim];
+        let arguments = arguments![dout, out, tokens, heads, self.shape.head_dim];
         let grid = Grid::of(extent((tokens * heads).div_ceil(DELTAS))?, 256);
-        self.device.launch(&kernel::ATTENTION_DELTA, self.build, grid, &arguments)?;
-        Ok(delta)
+        self.device.compute(&kernel::ATTENTION_DELTA, self.build, grid, &[tokens, heads], &arguments)
     }
 
     /// Launches a kernel whose arguments begin with `first` and end with what all have in common.

@@ -9,7 +9,8 @@ use crate::accelerator::{Accelerator, Argument, Build, Grid, arguments, extent, 
 use crate::error::{Error, Result};
 use crate::fused::attention::AttentionShape;
 use crate::fused::attention::device::{build, window};
-use crate::fused::device::{expect_dtype, expect_type};
+use crate::fused::columns::device::copy;
+use crate::fused::device::expect_type;
 
 /// Tokens that one block of `attention_cached` reads.
 const CHUNK: usize = 256;
@@ -117,7 +118,6 @@ impl Paged {
         shape: &AttentionShape,
     ) -> Result<()> {
         let act = expect_type(keys, "keys")?;
-        expect_dtype(values, "values", act)?;
         let width = shape.kv_heads * shape.head_dim;
         self.grow(layer, width, act)?;
         let Some(Some(pool)) = self.layers.get(layer) else { return Err(no_layer(layer)) };
@@ -160,7 +160,7 @@ impl Paged {
             }
             if held < shape[0] {
                 let larger = device.empty(&shape, act)?;
-                copy(device, &larger.narrow(0, 0, held)?, side)?;
+                copy(device, (&larger.narrow(0, 0, held)?, row), (side, row), [held, row])?;
                 *side = larger;
             }
         }
@@ -195,30 +195,10 @@ impl Paged {
         ];
         let blocks = (extent(chunks)?, extent(shape.heads / together(shape.group()))?, extent(batch)?);
         self.device.launch(&kernel::ATTENTION_CACHED, text(act, shape)?, Grid::cube(blocks, THREADS, 0), &arguments)?;
-        self.merged(placed, q, [&mixes, &levels], shape)
-    }
-
-    /// The results of sequences from those of their chunks.
-    fn merged(
-        &self,
-        placed: &Placed,
-        q: &Tensor,
-        [mixes, levels]: [&Tensor; 2],
-        shape: &AttentionShape,
-    ) -> Result<Tensor> {
-        let out = self.device.empty(q.dims(), q.dtype())?;
-        let arguments = arguments![
-            &out,
-            mixes,
-            levels,
-            &placed.lengths,
-            shape.head_dim,
-            mixes.dim(2)?,
-            window(shape, placed.longest)?
-        ];
-        let grid = Grid::square(extent(shape.heads)?, extent(q.dim(0)?)?, THREADS);
-        self.device.launch(&kernel::ATTENTION_CACHED_MERGE, text(q.dtype(), shape)?, grid, &arguments)?;
-        Ok(out)
+        let window = window(shape, placed.longest)?;
+        let arguments = arguments![&mixes, &levels, &placed.lengths, shape.head_dim, chunks, window];
+        let grid = Grid::square(extent(shape.heads)?, extent(batch)?, THREADS);
+        self.device.compute(&kernel::ATTENTION_CACHED_MERGE, text(act, shape)?, grid, q.dims(), &arguments)
     }
 
     /// Makes slot `to` continue the sequence of slot `from`. The caller has checked both slots.
@@ -233,11 +213,11 @@ impl Paged {
     fn copy_page(&mut self, from: usize, to: usize) -> Result<()> {
         for layer in 0..self.layers.len() {
             let Some(pool) = &self.layers[layer] else { continue };
-            let (width, act) = (pool.keys.dim(1)? / PAGE, pool.keys.dtype());
-            self.grow(layer, width, act)?;
+            let (row, act) = (pool.keys.dim(1)?, pool.keys.dtype());
+            self.grow(layer, row / PAGE, act)?;
             if let Some(pool) = &self.layers[layer] {
                 for side in [&pool.keys, &pool.values] {
-                    copy(&self.device, &side.narrow(0, to, 1)?, &side.narrow(0, from, 1)?)?;
+                    copy(&self.device, (&side.narrow(0, to, 1)?, row), (&side.narrow(0, from, 1)?, row), [1, row])?;
                 }
             }
         }
@@ -258,14 +238,6 @@ fn text(act: DType, shape: &AttentionShape) -> Result<Build> {
 /// Query heads of a block: the largest divisor of a group that is at most `TOGETHER`.
 fn together(group: usize) -> usize {
     (1..=group.min(TOGETHER)).rev().find(|size| group.is_multiple_of(*size)).unwrap_or(1)
-}
-
-/// Copies a matrix into one of the same shape and type.
-fn copy(device: &Accelerator, to: &Tensor, from: &Tensor) -> Result<()> {
-    let (rows, columns) = from.dims2()?;
-    let stride = Argument::Long(columns as u64);
-    let arguments = arguments![to, from, rows, columns, stride, stride];
-    device.launch(&kernel::COPY_COLUMNS, from.dtype(), device.over_rows(rows, 256), &arguments)
 }
 
 #[cfg(test)]

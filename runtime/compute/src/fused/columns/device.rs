@@ -4,7 +4,7 @@ use candle_core::{DType, Tensor};
 
 use crate::accelerator::{Accelerator, Argument, arguments, kernel};
 use crate::error::Result;
-use crate::fused::device::{expect_dtype, expect_type, over_rows};
+use crate::fused::device::{expect_type, over_rows};
 use crate::fused::linear::device::add_bias;
 use crate::fused::{host, norm};
 
@@ -32,7 +32,6 @@ pub(super) fn join(device: &Accelerator, parts: &[Tensor], rows: usize) -> Resul
     let joined = device.empty(&[rows, columns], act)?;
     let mut start = 0;
     for part in parts {
-        expect_dtype(part, "columns", act)?;
         let (_, width) = host::matrix(part, "columns")?;
         if part.elem_count() > 0 {
             copy(device, (&from(&joined, start)?, columns), (part, width), [rows, width])?;
@@ -63,11 +62,9 @@ pub(in crate::fused) fn copy(
 /// [`scale_columns`](super::scale_columns) on a device.
 pub(super) fn scale(device: &Accelerator, x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let act = expect_type(x, "x")?;
-    expect_dtype(factors, "factors", DType::F32)?;
     let (rows, columns) = host::matrix(x, "x")?;
-    let y = device.empty(&[rows, columns], act)?;
-    let arguments = arguments![&y, x, factors, rows, columns];
-    device.launch(&kernel::SCALE_COLUMNS, act, over_rows(device, rows), &arguments)?;
+    let arguments = arguments![x, factors, rows, columns];
+    let y = device.compute(&kernel::SCALE_COLUMNS, act, over_rows(device, rows), x.dims(), &arguments)?;
     if let Some(bias) = bias {
         add_bias(device, &y, bias)?;
     }

@@ -3,20 +3,16 @@
 use candle_core::Tensor;
 
 use super::Activation;
-use crate::accelerator::{Accelerator, Argument, arguments, kernel};
+use crate::accelerator::{Accelerator, arguments, kernel};
 use crate::error::Result;
-use crate::fused::device::{expect_dtype, expect_type, over_rows};
+use crate::fused::device::{expect_type, over_rows};
 
 /// [`gated`](super::gated) on a device.
 pub(super) fn gated(device: &Accelerator, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     let act = expect_type(gate, "gate")?;
-    expect_dtype(up, "up", act)?;
     let (rows, columns) = sides(gate);
-    let y = device.empty(gate.dims(), act)?;
-    let stride = Argument::Long(columns as u64);
-    let arguments = arguments![&y, gate, up, rows, columns, stride, number(activation)];
-    device.launch(&kernel::GATED, act, over_rows(device, rows), &arguments)?;
-    Ok(y)
+    let arguments = arguments![gate, up, rows, columns, columns as u64, number(activation)];
+    device.compute(&kernel::GATED, act, over_rows(device, rows), gate.dims(), &arguments)
 }
 
 /// [`gated_backward`](super::gated_backward) on a device.
@@ -28,8 +24,6 @@ pub(super) fn gated_backward(
     activation: Activation,
 ) -> Result<(Tensor, Tensor)> {
     let act = expect_type(gate, "gate")?;
-    expect_dtype(up, "up", act)?;
-    expect_dtype(dy, "dy", act)?;
     let (rows, columns) = sides(gate);
     let (dgate, dup) = (device.empty(gate.dims(), act)?, device.empty(gate.dims(), act)?);
     let arguments = arguments![&dgate, &dup, dy, gate, up, rows, columns, columns as u64, number(activation)];
@@ -44,9 +38,9 @@ fn sides(tensor: &Tensor) -> (usize, usize) {
 }
 
 /// The number by which the kernel knows an activation.
-fn number(activation: Activation) -> Argument<'static> {
-    Argument::Count(match activation {
+fn number(activation: Activation) -> u32 {
+    match activation {
         Activation::Silu => 0,
         Activation::GeluTanh => 1,
-    })
+    }
 }

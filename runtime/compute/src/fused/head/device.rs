@@ -36,32 +36,7 @@ const THREADS: u32 = 512;
 pub(super) fn taps(device: &Accelerator, inputs: Inputs<'_>) -> Result<HeadTaps> {
     let head = Head::of(device, inputs)?;
     let sums = Sums::new(&head)?;
-    head.for_each_tile(false, |tile| {
-        let [largest, target, sum, square, weighted, plain] = &sums.of(&tile.block)?;
-        let targets = head.targets.narrow(0, tile.block.start, tile.block.len())?;
-        let arguments = arguments![
-            &tile.products,
-            &targets,
-            largest,
-            target,
-            sum,
-            square,
-            weighted,
-            plain,
-            tile.block.len(),
-            tile.words.len(),
-            tile.words.len(),
-            tile.words.start,
-            head.words,
-            head.options.factor(),
-            head.options.height(),
-            sums::wanted(head.options.taps),
-            u32::from(tile.words.start == 0),
-            Argument::FaultWord,
-            0u32
-        ];
-        device.launch(&kernel::HEAD_STATISTICS, head.act, tile.grid()?, &arguments)
-    })?;
+    head.for_each_tile(false, |tile| head.accumulate(tile, &sums, None))?;
     sums.taps(&head)
 }
 
@@ -130,6 +105,12 @@ struct Tile<'a> {
 }
 
 impl Tile<'_> {
+    /// Rows, words, words from a row to the next, the first word, and all words of the vocabulary, as kernels take them.
+    fn sizes(&self, head: &Head<'_>) -> [Argument<'static>; 5] {
+        let words = self.words.len();
+        [self.block.len(), words, words, self.words.start, head.words].map(Argument::Size)
+    }
+
     /// A block of threads a row.
     fn grid(&self) -> Result<Grid> {
         Ok(Grid::of(extent(self.block.len())?, THREADS))
@@ -151,6 +132,24 @@ impl<'a> Head<'a> {
     fn tiles(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let whole = self.words / EIGHT * EIGHT;
         steps(0..whole, WORDS).chain(steps(whole..self.words, EIGHT))
+    }
+
+    /// Takes a tile into the sums of its rows. `slopes` are the running gradients of these rows, if they are wanted: the kernel
+    /// then also leaves the weights of the tile's words in `tile.made`, and scales `slopes` to the new largest logits.
+    fn accumulate(&self, tile: &Tile<'_>, sums: &Sums, slopes: Option<&Tensor>) -> Result<()> {
+        let kernel = if slopes.is_some() { &kernel::HEAD_ACCUMULATE } else { &kernel::HEAD_STATISTICS };
+        let targets = self.targets.narrow(0, tile.block.start, tile.block.len())?;
+        let of_block = sums.of(&tile.block)?;
+        let mut arguments: Vec<Argument<'_>> = slopes.iter().map(|_| Argument::from(&tile.made)).collect();
+        arguments.extend(arguments![&tile.products, &targets]);
+        arguments.extend(slopes.map(Argument::from));
+        arguments.extend(of_block.iter().map(Argument::from));
+        arguments.extend(tile.sizes(self));
+        arguments.extend(slopes.map(|_| Argument::Size(self.width)));
+        let (wanted, first) = (sums::wanted(self.options.taps), u32::from(tile.words.start == 0));
+        let (factor, height) = (self.options.factor(), self.options.height());
+        arguments.extend(arguments![factor, height, wanted, first, Argument::FaultWord, 0u32]);
+        self.device.launch(kernel, self.act, tile.grid()?, &arguments)
     }
 
     /// Hands every tile with every block of rows to `work`, tile by tile; `makes` says whether it makes something of the

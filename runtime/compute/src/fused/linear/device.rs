@@ -5,7 +5,7 @@ use candle_core::{DType, Tensor};
 use super::expect_inner_dim;
 use crate::accelerator::{Accelerator, MatrixView, arguments, kernel};
 use crate::error::{Error, Result};
-use crate::fused::device::{expect_dtype, expect_type, matrix, over_rows, parts};
+use crate::fused::device::{expect_type, matrix, over_rows, parts};
 use crate::fused::host;
 use crate::weight::WeightRef;
 
@@ -33,7 +33,6 @@ pub(in crate::fused) fn linear(
 
 /// `y ← y + b`, every row alike; `y` is `[rows, columns]`, `bias` is `[columns]` f32.
 pub(in crate::fused) fn add_bias(device: &Accelerator, y: &Tensor, bias: &Tensor) -> Result<()> {
-    expect_dtype(bias, "bias", DType::F32)?;
     let (rows, columns) = host::matrix(y, "y")?;
     let arguments = arguments![y, bias, rows, columns, columns as u64];
     device.launch(&kernel::ADD_BIAS, y.dtype(), over_rows(device, rows), &arguments)
@@ -51,7 +50,7 @@ pub(in crate::fused) fn input_gradient(device: &Accelerator, dy: &Tensor, weight
 
 /// `factor · dyᵀ·x` in f32: the shape of every weight gradient.
 pub(in crate::fused) fn weight_gradient(device: &Accelerator, dy: &Tensor, x: &Tensor, factor: f32) -> Result<Tensor> {
-    expect_dtype(x, "x", expect_type(dy, "dy")?)?;
+    expect_type(dy, "dy")?;
     product(device, MatrixView::transposed(dy), MatrixView::plain(x), DType::F32, factor)
 }
 

@@ -5,7 +5,7 @@ use candle_core::{DType, Tensor};
 use crate::accelerator::kernel::{self, Kernel};
 use crate::accelerator::{Accelerator, Grid, arguments, extent};
 use crate::error::Result;
-use crate::fused::device::{expect_dtype, expect_type, parts};
+use crate::fused::device::{expect_type, parts};
 
 /// Rows up to this width have a warp, wider ones a block.
 const NARROW: usize = 512;
@@ -23,7 +23,6 @@ pub(super) fn forward(
     offset: f32,
 ) -> Result<(Tensor, Tensor)> {
     let act = expect_type(x, "x")?;
-    expect_dtype(weight, "weight", DType::F32)?;
     let rows = x.elem_count() / width;
     let (y, rates) = (device.empty(x.dims(), act)?, device.empty(&[rows], DType::F32)?);
     let (kernel, grid) = choose(width, rows, [&kernel::RMS_NORM_NARROW, &kernel::RMS_NORM])?;
@@ -43,15 +42,9 @@ pub(super) fn backward(
     offset: f32,
 ) -> Result<Tensor> {
     let act = expect_type(x, "x")?;
-    expect_dtype(dy, "dy", act)?;
-    expect_dtype(weight, "weight", DType::F32)?;
-    expect_dtype(rates, "rstd", DType::F32)?;
     let rows = x.elem_count() / width;
-    let dx = device.empty(x.dims(), act)?;
     let (kernel, grid) = choose(width, rows, [&kernel::RMS_NORM_BACKWARD_NARROW, &kernel::RMS_NORM_BACKWARD])?;
-    let arguments = arguments![&dx, dy, x, weight, rates, rows, width, offset];
-    device.launch(kernel, act, grid, &arguments)?;
-    Ok(dx)
+    device.compute(kernel, act, grid, x.dims(), &arguments![dy, x, weight, rates, rows, width, offset])
 }
 
 /// `Σ dy·x·r` over the rows, r = 1 where there is none: the lengths of DoRA ask for that.
@@ -63,10 +56,6 @@ pub(in crate::fused) fn weight_gradient(
     width: usize,
 ) -> Result<Tensor> {
     let act = expect_type(x, "x")?;
-    expect_dtype(dy, "dy", act)?;
-    if let Some(rates) = rates {
-        expect_dtype(rates, "rstd", DType::F32)?;
-    }
     let rows = x.elem_count() / width;
     parts(device, rows, width, |sums, of_part, grid| {
         let arguments = arguments![sums, dy, x, rates, rows, width, of_part];

@@ -28,13 +28,12 @@ pub(super) fn turned(
         return Ok(x.clone());
     }
     let (half, head) = (table.half, features / heads);
-    let (y, places, (cos, sin)) = (device.empty(x.dims(), act)?, positions.on(x.device())?, table.on(x.device())?);
+    let (places, (cos, sin)) = (positions.on(x.device())?, table.on(x.device())?);
     let eights = [half, head].iter().all(|side| side.is_multiple_of(EIGHT)) && is_aligned(x);
     let (kernel, pieces) = if eights { (&kernel::ROPE_EIGHTS, half / EIGHT) } else { (&kernel::ROPE, half) };
     let blocks = extent(tokens * heads * pieces)?.div_ceil(THREADS);
     let stride = Argument::Long(features as u64);
     let arguments = arguments![
-        &y,
         x,
         &places,
         &cos,
@@ -50,6 +49,5 @@ pub(super) fn turned(
         Argument::FaultWord,
         0u32
     ];
-    device.launch(kernel, act, Grid::of(blocks, THREADS), &arguments)?;
-    Ok(y)
+    device.compute(kernel, act, Grid::of(blocks, THREADS), x.dims(), &arguments)
 }

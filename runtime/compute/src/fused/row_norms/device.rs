@@ -5,7 +5,7 @@ use candle_core::{DType, Tensor};
 use crate::accelerator::kernel::{self, Kernel};
 use crate::accelerator::{Accelerator, Grid, MatrixView, arguments, extent};
 use crate::error::Result;
-use crate::fused::device::{expect_dtype, matrix};
+use crate::fused::device::matrix;
 use crate::fused::host;
 use crate::fused::linear::device::product;
 use crate::fused::low_rank::LowRank;
@@ -23,9 +23,6 @@ pub(super) fn adapted_row_norms(
     dtype: DType,
 ) -> Result<Tensor> {
     let LowRank { a, b, scale } = low;
-    for (tensor, name) in [(a, "a"), (b, "b"), (base_squares, "base squares")] {
-        expect_dtype(tensor, name, DType::F32)?;
-    }
     let crossed = {
         let (weight, a) = (matrix(device, weight, dtype)?, device.cast(a, dtype)?);
         product(device, MatrixView::plain(&weight), MatrixView::transposed(&a), DType::F32, 1.0)?
@@ -47,15 +44,11 @@ fn row_dots(device: &Accelerator, sums: &Tensor, a: &Tensor, b: &Tensor, [keep, 
 
 /// `a / b` on a device.
 pub(super) fn divide(device: &Accelerator, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    expect_dtype(a, "a", DType::F32)?;
-    expect_dtype(b, "b", DType::F32)?;
     pairwise(device, &kernel::QUOTIENTS, a, b)
 }
 
 /// One number out of each pair.
 fn pairwise(device: &Accelerator, kernel: &'static Kernel, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    let (y, numbers) = (device.empty(a.dims(), DType::F32)?, a.elem_count());
-    let arguments = arguments![&y, a, b, numbers as u64];
-    device.launch(kernel, DType::F32, device.flat(numbers), &arguments)?;
-    Ok(y)
+    let numbers = a.elem_count();
+    device.compute(kernel, DType::F32, device.flat(numbers), a.dims(), &arguments![a, b, numbers as u64])
 }

@@ -5,7 +5,6 @@ use candle_core::{DType, Tensor};
 use super::{SampledToken, SamplingOptions, no_logits, not_finite};
 use crate::accelerator::{Accelerator, Grid, arguments, extent, kernel};
 use crate::error::{Error, Result};
-use crate::fused::device::expect_dtype;
 use crate::fused::host;
 use crate::random::Stream;
 
@@ -22,7 +21,6 @@ pub(super) fn sample_tokens<'a>(
     streams: impl Iterator<Item = &'a Stream>,
     choosing: &SamplingOptions,
 ) -> Result<Option<Vec<SampledToken>>> {
-    expect_dtype(logits, "logits", DType::F32)?;
     let (rows, words) = host::matrix(logits, "logits")?;
     if words == 0 {
         return Err(no_logits());
@@ -35,9 +33,7 @@ pub(super) fn sample_tokens<'a>(
         return Err(Error::shape(format!("{} streams for {rows} rows of logits", streams.len() / STREAM)));
     }
     let streams = device.upload(&streams, &[rows, STREAM])?;
-    let choices = device.empty(&[rows, 2], DType::U32)?;
     let arguments = arguments![
-        &choices,
         logits,
         &streams,
         words, // More than there are words is all of them.
@@ -46,7 +42,8 @@ pub(super) fn sample_tokens<'a>(
         choosing.min_p,
         u32::from(choosing.greedy)
     ];
-    device.launch(&kernel::CHOOSE, DType::F32, Grid::of(extent(rows)?, THREADS), &arguments)?;
+    let grid = Grid::of(extent(rows)?, THREADS);
+    let choices = device.compute(&kernel::CHOOSE, DType::F32, grid, &[rows, 2], &arguments)?;
     let found = device.download::<u32>(&choices)?;
     let chosen = found.as_chunks::<2>().0.iter().map(|[id, bits]| {
         let logprob = f32::from_bits(*bits);

@@ -37,9 +37,7 @@ pub(in crate::fused) fn unpacked(
         }
         Rows::Numbered(ids) => (Some(ids), 0, ids.elem_count()),
     };
-    let to = device.empty(&[number, columns], act)?;
     let arguments = arguments![
-        &to,
         &placed.blocks,
         ids,
         number,
@@ -53,8 +51,7 @@ pub(in crate::fused) fn unpacked(
         Argument::FaultWord,
         0u32
     ];
-    device.launch(kernel(packed.format())?, act, device.flat(number * columns), &arguments)?;
-    Ok(to)
+    device.compute(kernel(packed.format())?, act, device.flat(number * columns), &[number, columns], &arguments)
 }
 
 /// Rows that follow one another in f32, where the matrix is.

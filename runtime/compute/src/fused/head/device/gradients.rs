@@ -2,11 +2,11 @@
 
 use candle_core::{DType, Tensor};
 
-use super::sums::{Sums, wanted};
+use super::sums::Sums;
 use super::{Head, Tile};
 use crate::accelerator::{Accelerator, Argument, Grid, MatrixView, arguments, extent, kernel};
 use crate::error::Result;
-use crate::fused::device::{expect_dtype, rows};
+use crate::fused::device::rows;
 use crate::fused::head::{HeadTaps, Inputs, TapGradients};
 use crate::fused::host;
 use crate::fused::taps::Tap;
@@ -18,7 +18,7 @@ pub(in crate::fused::head) fn taps_and_slopes(device: &Accelerator, inputs: Inpu
     let slopes = device.empty(&[head.rows, head.width], DType::F32)?;
     head.for_each_tile(true, |tile| {
         let weighted_sums = slopes.narrow(0, tile.block.start, tile.block.len())?;
-        accumulate_tile(&head, tile, &sums, &weighted_sums)?;
+        head.accumulate(tile, &sums, Some(&weighted_sums))?;
         device.multiply(&weighted_sums, MatrixView::plain(&tile.made), MatrixView::plain(tile.matrix), 1.0, true)
     })?;
     if head.rows > 0 {
@@ -40,37 +40,6 @@ pub(in crate::fused::head) fn taps_and_slopes(device: &Accelerator, inputs: Inpu
     Ok((sums.taps(&head)?, slopes))
 }
 
-/// Takes a tile into the sums, leaves the weights of its words, and brings what was pulled so far to their measure.
-fn accumulate_tile(head: &Head<'_>, tile: &Tile<'_>, sums: &Sums, weighted_sums: &Tensor) -> Result<()> {
-    let [largest, target, sum, square, weighted, plain] = &sums.of(&tile.block)?;
-    let targets = head.targets.narrow(0, tile.block.start, tile.block.len())?;
-    let arguments = arguments![
-        &tile.made,
-        &tile.products,
-        &targets,
-        weighted_sums,
-        largest,
-        target,
-        sum,
-        square,
-        weighted,
-        plain,
-        tile.block.len(),
-        tile.words.len(),
-        tile.words.len(),
-        tile.words.start,
-        head.words,
-        head.width,
-        head.options.factor(),
-        head.options.height(),
-        wanted(head.options.taps),
-        u32::from(tile.words.start == 0),
-        Argument::FaultWord,
-        0u32
-    ];
-    head.device.launch(&kernel::HEAD_ACCUMULATE, head.act, tile.grid()?, &arguments)
-}
-
 /// Each row of `slopes` times its seed.
 pub(in crate::fused::head) fn scaled(
     device: &Accelerator,
@@ -78,12 +47,10 @@ pub(in crate::fused::head) fn scaled(
     seeds: &[f32],
     dtype: DType,
 ) -> Result<Tensor> {
-    expect_dtype(slopes, "slopes", DType::F32)?;
     let (rows, width) = host::matrix(slopes, "slopes")?;
-    let (result, seeds) = (device.empty(&[rows, width], dtype)?, device.upload(seeds, &[rows])?);
-    let arguments = arguments![&result, slopes, &seeds, rows, width];
-    device.launch(&kernel::SCALE_ROWS, dtype, device.over_rows(rows, 256), &arguments)?;
-    Ok(result)
+    let seeds = device.upload(seeds, &[rows])?;
+    let arguments = arguments![slopes, &seeds, rows, width];
+    device.compute(&kernel::SCALE_ROWS, dtype, device.over_rows(rows, 256), &[rows, width], &arguments)
 }
 
 /// Computes the gradients by the hidden states and, if wanted, by the head. The caller has checked seeds and taps.
@@ -101,22 +68,12 @@ pub(in crate::fused::head) fn taps_backward(
     head.for_each_tile(true, |tile| {
         gradient(&head, tile, &given)?;
         let here = dhidden.narrow(0, tile.block.start, tile.block.len())?;
-        device.multiply(
-            &here,
-            MatrixView::plain(&tile.made),
-            MatrixView::plain(tile.matrix),
-            1.0,
-            tile.words.start > 0,
-        )?;
+        let (made, more) = (MatrixView::plain(&tile.made), tile.words.start > 0);
+        device.multiply(&here, made, MatrixView::plain(tile.matrix), 1.0, more)?;
         let Some(dweight) = &dweight else { return Ok(()) };
         let here = dweight.narrow(0, tile.words.start, tile.words.len())?;
-        device.multiply(
-            &here,
-            MatrixView::transposed(&tile.made),
-            MatrixView::plain(&tile.hidden),
-            1.0,
-            tile.block.start > 0,
-        )
+        let (made, more) = (MatrixView::transposed(&tile.made), tile.block.start > 0);
+        device.multiply(&here, made, MatrixView::plain(&tile.hidden), 1.0, more)
     })?;
     Ok((device.cast(&dhidden, head.act)?, dweight))
 }
@@ -153,9 +110,8 @@ impl RowInputs {
     fn of_block(&self, tile: &Tile<'_>) -> Result<[Option<Tensor>; 5]> {
         let mut found = [const { None }; 5];
         for (found, start) in found.iter_mut().zip(self.starts) {
-            if let Some(start) = start {
-                *found = Some(self.all.narrow(0, start + tile.block.start, tile.block.len())?);
-            }
+            let cut = |start: usize| self.all.narrow(0, start + tile.block.start, tile.block.len());
+            *found = start.map(cut).transpose()?;
         }
         Ok(found)
     }
@@ -165,17 +121,9 @@ impl RowInputs {
 fn gradient(head: &Head<'_>, tile: &Tile<'_>, given: &RowInputs) -> Result<()> {
     let given = given.of_block(tile)?;
     let targets = head.targets.narrow(0, tile.block.start, tile.block.len())?;
-    let mut arguments: Vec<Argument<'_>> = vec![(&tile.made).into(), (&tile.products).into(), (&targets).into()];
+    let mut arguments = arguments![&tile.made, &tile.products, &targets].to_vec();
     arguments.extend(given.iter().map(|numbers| Argument::from(numbers.as_ref())));
-    arguments.extend([
-        Argument::Size(tile.block.len()),
-        Argument::Size(tile.words.len()),
-        Argument::Size(tile.words.len()),
-        Argument::Size(tile.words.start),
-        Argument::Size(head.words),
-        head.options.factor().into(),
-        head.options.height().into(),
-        head.options.logit_slope().into(),
-    ]);
+    arguments.extend(tile.sizes(head));
+    arguments.extend(arguments![head.options.factor(), head.options.height(), head.options.logit_slope()]);
     head.device.launch(&kernel::HEAD_GRADIENT, head.act, tile.grid()?, &arguments)
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use candle_core::{DType, Tensor};
 
 use super::Head;
-use crate::accelerator::{Accelerator, Argument, Grid, extent, kernel};
+use crate::accelerator::{Argument, Grid, extent, kernel};
 use crate::error::Result;
 use crate::fused::head::HeadTaps;
 use crate::fused::taps::{Tap, TapSet};
@@ -25,16 +25,9 @@ pub(super) struct Sums([Tensor; 6]);
 impl Sums {
     /// Allocates the sums of all rows, unwritten.
     pub(super) fn new(head: &Head<'_>) -> Result<Self> {
+        let new = |dtype| head.device.empty(&[head.rows], dtype);
         let (single, double) = (DType::F32, DType::F64);
-        let [first, second] = Self::empty(head.device, head.rows, single)?;
-        let ([third, fourth], [fifth, sixth]) =
-            (Self::empty(head.device, head.rows, double)?, Self::empty(head.device, head.rows, double)?);
-        Ok(Self([first, second, third, fourth, fifth, sixth]))
-    }
-
-    /// Two unwritten tensors of a number for each row.
-    fn empty(device: &Accelerator, rows: usize, dtype: DType) -> Result<[Tensor; 2]> {
-        Ok([device.empty(&[rows], dtype)?, device.empty(&[rows], dtype)?])
+        Ok(Self([new(single)?, new(single)?, new(double)?, new(double)?, new(double)?, new(double)?]))
     }
 
     /// The running sums of a block of rows, in the order of the type.

@@ -1,0 +1,275 @@
+//! A device through the driver: its context, the one stream of all its work, its memory and its code.
+#![expect(unsafe_code, reason = "the driver is called with addresses")]
+
+use std::any::Any;
+use std::ffi::{CStr, CString, c_int};
+use std::sync::Arc;
+
+use candle_core::cuda::cudarc::driver;
+
+use super::library::CallError;
+use super::sys::{self, Handle};
+
+/// The context that all of a process share on one device, and a stream of it.
+#[derive(Debug)]
+pub(super) struct Context {
+    device: c_int,
+    context: Handle,
+    pub(super) stream: Handle,
+    pub(super) ordinal: usize,
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: the context was retained once, and goes with its stream; whatever uses it holds this.
+        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}
+
+impl Context {
+    /// The number of devices.
+    pub(super) fn count_devices() -> Result<usize, CallError> {
+        let mut count = 0;
+        // SAFETY: room for one number, after the driver's start.
+        unsafe {
+            sys::cuInit(0)?;
+            sys::cuDeviceGetCount(&raw mut count)?;
+        }
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+
+    /// The newest version of CUDA that the driver is made for.
+    pub(super) fn driver_version() -> Result<(i32, i32), CallError> {
+        let mut version = 0;
+        // SAFETY: room for one number.
+        unsafe { sys::cuDriverGetVersion(&raw mut version) }?;
+        Ok((version / 1000, version % 1000 / 10))
+    }
+
+    /// Opens a device by its number.
+    pub(super) fn open(ordinal: usize) -> Result<Arc<Self>, CallError> {
+        let mut opened = Self { device: 0, context: 0, stream: 0, ordinal };
+        let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
+        // SAFETY: room for a number and a handle, after the driver's start.
+        let retained = unsafe {
+            sys::cuInit(0)
+                .and_then(|()| sys::cuDeviceGet(&raw mut opened.device, number))
+                .and_then(|()| sys::cuDevicePrimaryCtxRetain(&raw mut opened.context, opened.device))
+        };
+        if let Err(error) = retained {
+            // There is no context to release.
+            std::mem::forget(opened);
+            return Err(error);
+        }
+        opened.bind()?;
+        // SAFETY: room for one handle, in the context of this thread.
+        unsafe { sys::cuStreamCreate(&raw mut opened.stream, sys::NON_BLOCKING) }?;
+        Ok(Arc::new(opened))
+    }
+
+    /// Makes the context that of this thread, as most calls need it.
+    pub(super) fn bind(&self) -> Result<(), CallError> {
+        // SAFETY: a context that is open.
+        unsafe { sys::cuCtxSetCurrent(self.context) }
+    }
+
+    /// An attribute of the device.
+    pub(super) fn attribute(&self, which: c_int) -> Result<i32, CallError> {
+        let mut value = 0;
+        // SAFETY: room for one number, and a device that is open.
+        unsafe { sys::cuDeviceGetAttribute(&raw mut value, which, self.device) }?;
+        Ok(value)
+    }
+
+    /// The compute capability of the device.
+    pub(super) fn capability(&self) -> Result<(i32, i32), CallError> {
+        Ok((self.attribute(sys::CAPABILITY_MAJOR)?, self.attribute(sys::CAPABILITY_MINOR)?))
+    }
+
+    /// The name of the device.
+    pub(super) fn name(&self) -> Result<String, CallError> {
+        let mut name = [0_u8; 256];
+        // SAFETY: as many bytes as the length says.
+        unsafe { sys::cuDeviceGetName(name.as_mut_ptr().cast(), 256, self.device) }?;
+        Ok(CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned())
+    }
+
+    /// Bytes of the device that are free, and all.
+    pub(super) fn free_and_total(&self) -> Result<(u64, u64), CallError> {
+        let (mut free, mut total) = (0, 0);
+        self.bind()?;
+        // SAFETY: room for two numbers.
+        unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) }?;
+        Ok((free as u64, total as u64))
+    }
+
+    /// The pool that the memory of the device comes from.
+    fn pool(&self) -> Result<Handle, CallError> {
+        let mut pool = 0;
+        // SAFETY: room for one handle, and a device that is open.
+        unsafe { sys::cuDeviceGetDefaultMemPool(&raw mut pool, self.device) }?;
+        Ok(pool)
+    }
+
+    /// An attribute of the pool.
+    pub(super) fn pool_attribute(&self, which: c_int) -> Result<u64, CallError> {
+        let mut bytes = 0_u64;
+        // SAFETY: the attributes that `sys` names have 64 bits.
+        unsafe { sys::cuMemPoolGetAttribute(self.pool()?, which, (&raw mut bytes).cast()) }?;
+        Ok(bytes)
+    }
+
+    /// Sets an attribute of the pool.
+    pub(super) fn set_pool_attribute(&self, which: c_int, mut number: u64) -> Result<(), CallError> {
+        // SAFETY: the attributes that `sys` names have 64 bits.
+        unsafe { sys::cuMemPoolSetAttribute(self.pool()?, which, (&raw mut number).cast()) }
+    }
+
+    /// Waits for all work of the device.
+    fn synchronize(&self) -> Result<(), CallError> {
+        self.bind()?;
+        // SAFETY: a stream that is open.
+        unsafe { sys::cuStreamSynchronize(self.stream) }
+    }
+
+    /// Allocates memory, which holds what was there before. If there is none, waits for all work, returns unused memory of
+    /// the pool to the driver so that it can be had in other sizes, and tries once more.
+    pub(super) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Memory, CallError> {
+        let mut address = 0;
+        self.bind()?;
+        // SAFETY: room for one address, and a stream that is open. The driver refuses a request for no bytes.
+        let mut take = || unsafe { sys::cuMemAllocAsync(&raw mut address, bytes.max(1), self.stream) };
+        take().or_else(|error| {
+            if error.code != sys::OUT_OF_MEMORY {
+                return Err(error);
+            }
+            self.synchronize()?;
+            // SAFETY: the pool of a device that is open.
+            unsafe { sys::cuMemPoolTrimTo(self.pool()?, 0) }?;
+            take()
+        })?;
+        Ok(Memory(Arc::new(Allocation { context: Arc::clone(self), address, bytes })))
+    }
+
+    /// Copies bytes of the device, each part from a byte of a memory on, and waits until they are there.
+    pub(super) fn read<const N: usize>(&self, parts: [(&Memory, usize, &mut [u8]); N]) -> Result<(), CallError> {
+        self.bind()?;
+        for (memory, start, into) in parts {
+            let from = memory.part(start, into.len())?;
+            // SAFETY: as many bytes as there are on both sides; nothing reads them before the wait below.
+            unsafe { sys::cuMemcpyDtoHAsync_v2(into.as_mut_ptr().cast(), from, into.len(), self.stream) }?;
+        }
+        self.synchronize()
+    }
+
+    /// Loads machine code, which stays loaded.
+    pub(super) fn load(&self, code: &[u8]) -> Result<Handle, CallError> {
+        let mut module = 0;
+        self.bind()?;
+        // SAFETY: room for one handle, and machine code, whose head says where it ends.
+        unsafe { sys::cuModuleLoadData(&raw mut module, code.as_ptr().cast()) }?;
+        Ok(module)
+    }
+
+    /// A kernel of a module by its name, whose blocks may have `shared` bytes of shared memory where it is given.
+    pub(super) fn function(&self, module: Handle, name: &str, shared: Option<u32>) -> Result<Handle, CallError> {
+        let mut function = 0;
+        // A name with a zero byte is that of no kernel, and neither is the empty one.
+        let name = CString::new(name).unwrap_or_default();
+        self.bind()?;
+        // SAFETY: room for one handle, a module that is loaded, and a name that ends.
+        unsafe { sys::cuModuleGetFunction(&raw mut function, module, name.as_ptr()) }?;
+        if let Some(bytes) = shared {
+            let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+            // SAFETY: a function of a module that is loaded.
+            unsafe { sys::cuFuncSetAttribute(function, sys::MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) }?;
+        }
+        Ok(function)
+    }
+}
+
+/// Bytes of a device. They are released with the last clone, in the order of the stream.
+#[derive(Debug, Clone)]
+pub(super) struct Memory(Arc<Allocation>);
+
+#[derive(Debug)]
+struct Allocation {
+    context: Arc<Context>,
+    address: u64,
+    bytes: usize,
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // The last to hold it may be a thread that never used the device.
+        let _ = self.context.bind();
+        // SAFETY: the only end of memory that was allocated in this stream.
+        let _ = unsafe { sys::cuMemFreeAsync(self.address, self.context.stream) };
+    }
+}
+
+impl Memory {
+    /// The address of the first byte.
+    pub(super) fn address(&self) -> u64 {
+        self.0.address
+    }
+
+    /// The address of a part.
+    fn part(&self, start: usize, count: usize) -> Result<u64, CallError> {
+        match start.checked_add(count) {
+            Some(end) if end <= self.0.bytes => Ok(self.0.address + start as u64),
+            _ => Err(CallError { library: &sys::DRIVER, code: sys::INVALID_VALUE }),
+        }
+    }
+
+    /// Sets all bytes to zero.
+    pub(super) fn clear(&self) -> Result<(), CallError> {
+        self.0.context.bind()?;
+        // SAFETY: as many bytes as were allocated.
+        unsafe { sys::cuMemsetD8Async(self.0.address, 0, self.0.bytes, self.0.context.stream) }
+    }
+
+    /// Copies bytes of the host to the memory, from its byte `start` on.
+    pub(super) fn write(&self, start: usize, from: &[u8]) -> Result<(), CallError> {
+        let to = self.part(start, from.len())?;
+        self.0.context.bind()?;
+        // SAFETY: as many bytes as there are on both sides; the driver has read pageable memory when the call returns.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.0.context.stream) }
+    }
+
+    /// Copies `count` bytes of another memory of the device, from its byte `other_start` on.
+    fn copy(&self, start: usize, other: &Self, other_start: usize, count: usize) -> Result<(), CallError> {
+        let (to, from) = (self.part(start, count)?, other.part(other_start, count)?);
+        self.0.context.bind()?;
+        // SAFETY: as many bytes as there are on both sides.
+        unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, count, self.0.context.stream) }
+    }
+}
+
+impl driver::Memory for Memory {
+    fn write(&self, start: usize, from: &[u8]) -> Result<(), String> {
+        Self::write(self, start, from).map_err(|error| error.to_string())
+    }
+
+    fn read(&self, start: usize, into: &mut [u8]) -> Result<(), String> {
+        self.0.context.read([(self, start, into)]).map_err(|error| error.to_string())
+    }
+
+    fn copy(&self, start: usize, other: &dyn driver::Memory, other_start: usize, count: usize) -> Result<(), String> {
+        let other: &dyn Any = other;
+        let other = other.downcast_ref().ok_or("memory of another kind")?;
+        Self::copy(self, start, other, other_start, count).map_err(|error| error.to_string())
+    }
+}
+
+/// The allocator that the tensor library uses.
+#[derive(Debug)]
+pub(super) struct Allocator(pub(super) Arc<Context>);
+
+impl driver::Allocator for Allocator {
+    fn allocate(&self, bytes: usize, cleared: bool) -> Result<Arc<dyn driver::Memory>, String> {
+        let fill = |memory: Memory| if cleared { memory.clear().map(|()| memory) } else { Ok(memory) };
+        let memory = self.0.allocate(bytes).and_then(fill).map_err(|error| error.to_string())?;
+        Ok(Arc::new(memory))
+    }
+}

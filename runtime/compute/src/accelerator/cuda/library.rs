@@ -1,0 +1,179 @@
+//! Libraries that are opened when a run asks for a device, since none is linked, and the functions that are found in them.
+//!
+//! A library is looked for where the system's loader looks first, then in a toolkit, then among the packages of an active
+//! Python environment.
+#![expect(
+    unsafe_code,
+    reason = "opening a library runs its start-up code, and a function has the type that is written here"
+)]
+
+use std::ffi::{OsStr, c_int};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use libloading::Library as Opened;
+
+/// A library by the names that it has had, newest first, and what brings it.
+pub(super) struct Library {
+    pub(super) what: &'static str,
+    pub(super) names: &'static [&'static str],
+    /// Beginnings of the names of those that it looks for by name alone; they lie in its folder.
+    pub(super) beside: &'static [&'static str],
+    pub(super) hint: &'static str,
+    /// The words of an error code; none where the library has no words for it.
+    pub(super) words: fn(c_int) -> Option<String>,
+    pub(super) opened: OnceLock<Opened>,
+}
+
+/// The code of a call of a function that the library does not have.
+pub(super) const ABSENT: c_int = -1;
+
+/// An error code that a function of a library returned, or [`ABSENT`].
+#[derive(Clone, Copy)]
+pub(super) struct CallError {
+    pub(super) library: &'static Library,
+    pub(super) code: c_int,
+}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { library, code } = self;
+        match (library.words)(*code) {
+            _ if *code == ABSENT => {
+                write!(formatter, "{} lacks a function that is called; a newer one has it", library.what)
+            }
+            Some(words) => write!(formatter, "{words} ({code})"),
+            None => write!(formatter, "error {code} of {}", library.what),
+        }
+    }
+}
+
+impl Library {
+    /// Opens the library unless it is open. It stays open to the end of the process.
+    ///
+    /// # Errors
+    /// That it is not found, and what installs it.
+    pub(super) fn open(&self, folders: &[PathBuf]) -> Result<(), String> {
+        if self.opened.get().is_none() {
+            let found = self.find(folders).ok_or_else(|| format!("{} is not found; {}", self.what, self.hint))?;
+            self.opened.get_or_init(|| found);
+        }
+        Ok(())
+    }
+
+    /// Tries every name where the system's loader looks, then in `folders`.
+    fn find(&self, folders: &[PathBuf]) -> Option<Opened> {
+        let known = self.names.iter().find_map(|name| open(OsStr::new(name)));
+        let files = folders.iter().flat_map(|folder| self.names.iter().map(move |name| (folder, folder.join(name))));
+        known.or_else(|| {
+            files.filter(|(_, path)| path.exists()).find_map(|(folder, path)| {
+                // Forgotten, so that they stay open: the library looks for them by name.
+                neighbours(folder, self.beside)
+                    .iter()
+                    .filter_map(|path| open(path.as_os_str()))
+                    .for_each(std::mem::forget);
+                open(path.as_os_str())
+            })
+        })
+    }
+
+    /// A function by its name; none if the library is not open or lacks it.
+    ///
+    /// # Safety
+    /// `F` is a pointer to a function, and of the type that the function has.
+    pub(super) unsafe fn function<F: Copy>(&self, name: &str) -> Option<F> {
+        // SAFETY: the type is what the caller says. The library is never closed, so the function stays there.
+        unsafe { self.opened.get()?.get::<F>(name.as_bytes()) }.ok().map(|found| *found)
+    }
+}
+
+/// Functions of a library under their own names, which return an error code or 0 for success.
+macro_rules! functions {
+    ($library:ident; $($(#[$attribute:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?);)*) => {$(
+        $(#[$attribute])*
+        ///
+        /// # Safety
+        /// The library's manual says what the arguments must be.
+        pub(super) unsafe fn $name($($argument: $kind),*) -> Result<(), CallError> {
+            type Function = unsafe extern "C" fn($($kind),*) -> c_int;
+            static FOUND: OnceLock<Option<Function>> = OnceLock::new();
+            // SAFETY: the type is that of the manual.
+            let found = FOUND.get_or_init(|| unsafe { $library.function(stringify!($name)) });
+            // SAFETY: the arguments are what the caller says.
+            let code = found.map_or(ABSENT, |function| unsafe { function($($argument),*) });
+            if code == 0 { Ok(()) } else { Err(CallError { library: &$library, code }) }
+        }
+    )*};
+}
+pub(super) use functions;
+
+/// The files of a folder whose names begin with one of these.
+fn neighbours(folder: &Path, beginnings: &[&str]) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let of = |name: &str| beginnings.iter().any(|beginning| name.starts_with(beginning));
+    files.filter(|file| file.file_name().to_str().is_some_and(of)).map(|file| file.path()).collect()
+}
+
+/// Where toolkits and Python's packages put libraries, beside where the loader looks.
+pub(super) fn folders() -> Vec<PathBuf> {
+    let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty());
+    let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(of).map(|home| home.join("lib64"));
+    let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(of);
+    let packages = environments.flat_map(|environment| packages(&environment));
+    toolkits.chain(["/usr/local/cuda/lib64".into()]).chain(packages).collect()
+}
+
+/// The folders of libraries in a Python environment: `lib` itself, where Conda has them, and those of NVIDIA's packages,
+/// `lib/python3.x/site-packages/nvidia/{cu13,cublas,cuda_nvrtc}/lib`.
+fn packages(environment: &Path) -> Vec<PathBuf> {
+    let listed = |folder: PathBuf| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        paths.sort();
+        paths
+    };
+    let pythons = listed(environment.join("lib")).into_iter();
+    let packages = pythons.flat_map(|python| listed(python.join("site-packages").join("nvidia")));
+    [environment.join("lib")].into_iter().chain(packages.map(|package| package.join("lib"))).collect()
+}
+
+/// Opens a library.
+fn open(name: &OsStr) -> Option<Opened> {
+    // SAFETY: what runs is the library's own start-up code, as it would for a program that links it.
+    unsafe { Opened::new(name) }.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_what_brings_it() {
+        let missing = Library {
+            what: "x",
+            names: &["libtunebox-is-not-there.so"],
+            beside: &[],
+            hint: "y",
+            words: |_| None,
+            opened: OnceLock::new(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(missing.open(&[folder.path().to_path_buf()]), Err("x is not found; y".into()));
+        // A file of the name that is no library is not taken for one.
+        std::fs::write(folder.path().join("libtunebox-is-not-there.so"), "no library").unwrap();
+        assert!(missing.find(&[folder.path().to_path_buf()]).is_none());
+    }
+
+    #[test]
+    fn the_packages_of_an_environment_are_looked_through() {
+        let environment = tempfile::tempdir().unwrap();
+        let package = environment.path().join("lib/python3.12/site-packages/nvidia/cu13");
+        std::fs::create_dir_all(package.join("lib")).unwrap();
+        let found = packages(environment.path());
+        assert!(found.contains(&package.join("lib")), "{found:?}");
+        std::fs::write(package.join("lib/libnvrtc-builtins.so.13.0"), "").unwrap();
+        std::fs::write(package.join("lib/libnvrtc.so.13"), "").unwrap();
+        let beside = neighbours(&package.join("lib"), &["libnvrtc-builtins.so"]);
+        assert_eq!(beside, [package.join("lib/libnvrtc-builtins.so.13.0")]);
+    }
+}

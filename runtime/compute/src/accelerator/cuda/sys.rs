@@ -1,0 +1,231 @@
+//! The functions of CUDA's driver, of NVRTC and of cuBLAS that are called, under the names that their manuals have.
+#![allow(non_snake_case, reason = "names of the libraries")]
+#![expect(unsafe_code, reason = "functions of C")]
+
+use std::ffi::{CStr, c_char, c_int, c_longlong, c_uint, c_void};
+use std::sync::OnceLock;
+
+use super::library::{ABSENT, CallError, Library, functions};
+
+/// A pointer that only its library follows: a context, a stream, a module, a program.
+pub(super) type Handle = usize;
+
+pub(super) static DRIVER: Library = Library {
+    what: "the NVIDIA driver's `libcuda.so.1`",
+    names: &["libcuda.so.1", "libcuda.so"],
+    beside: &[],
+    hint: "a machine with an NVIDIA GPU has it once NVIDIA's driver is installed",
+    words: driver_words,
+    opened: OnceLock::new(),
+};
+
+pub(super) static COMPILER: Library = Library {
+    what: "the compiler of kernels, `libnvrtc.so.13` or `libnvrtc.so.12`,",
+    names: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+    beside: &["libnvrtc-builtins.so"],
+    hint: "`pip install nvidia-cuda-nvrtc nvidia-cublas` in an active environment or the CUDA toolkit brings it",
+    words: |_| None,
+    opened: OnceLock::new(),
+};
+
+pub(super) static PRODUCTS: Library = Library {
+    what: "the library of products, `libcublas.so.13` or `libcublas.so.12`,",
+    names: &["libcublas.so.13", "libcublas.so.12", "libcublas.so"],
+    beside: &["libcublasLt.so"],
+    hint: "`pip install nvidia-cublas nvidia-cuda-nvrtc` in an active environment or the CUDA toolkit brings it",
+    words: product_words,
+    opened: OnceLock::new(),
+};
+
+/// Codes of the driver.
+pub(super) const INVALID_VALUE: c_int = 1;
+pub(super) const OUT_OF_MEMORY: c_int = 2;
+pub(super) const STUB_LIBRARY: c_int = 34;
+pub(super) const NO_DEVICE: c_int = 100;
+pub(super) const SYSTEM_DRIVER_MISMATCH: c_int = 803;
+
+/// Attributes of a device.
+pub(super) const MULTIPROCESSOR_COUNT: c_int = 16;
+pub(super) const CAPABILITY_MAJOR: c_int = 75;
+pub(super) const CAPABILITY_MINOR: c_int = 76;
+pub(super) const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_int = 97;
+pub(super) const MEMORY_POOLS_SUPPORTED: c_int = 115;
+
+/// The attribute of a kernel: bytes of shared memory that a block may ask for.
+pub(super) const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
+
+/// Attributes of a pool of memory, all of 64 bits.
+pub(super) const POOL_RELEASE_THRESHOLD: c_int = 4;
+pub(super) const POOL_RESERVED_CURRENT: c_int = 5;
+pub(super) const POOL_USED_CURRENT: c_int = 7;
+pub(super) const POOL_USED_HIGH: c_int = 8;
+
+/// The flag of a stream that does not wait for the default one.
+pub(super) const NON_BLOCKING: c_uint = 1;
+
+/// Numbers of cuBLAS: types, the type of sums, the algorithm, the mode.
+pub(super) const R_32F: c_int = 0;
+pub(super) const R_16F: c_int = 2;
+pub(super) const R_16BF: c_int = 14;
+pub(super) const COMPUTE_32F: c_int = 68;
+pub(super) const GEMM_DEFAULT_TENSOR_OP: c_int = 99;
+pub(super) const DISALLOW_REDUCED_PRECISION_REDUCTION: c_int = 16;
+
+functions! { DRIVER;
+    /// Starts the driver.
+    fn cuInit(flags: c_uint);
+    /// The newest version of CUDA that the driver is made for: 13000 for 13.0.
+    fn cuDriverGetVersion(version: *mut c_int);
+    /// The words of an error.
+    fn cuGetErrorString(error: c_int, words: *mut *const c_char);
+    /// The number of devices.
+    fn cuDeviceGetCount(count: *mut c_int);
+    /// A device by its number.
+    fn cuDeviceGet(device: *mut c_int, ordinal: c_int);
+    /// The name of a device.
+    fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int);
+    /// An attribute of a device.
+    fn cuDeviceGetAttribute(value: *mut c_int, which: c_int, device: c_int);
+    /// The context that all of a process share.
+    fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int);
+    /// Gives the shared context back.
+    fn cuDevicePrimaryCtxRelease_v2(device: c_int);
+    /// Makes a context that of this thread.
+    fn cuCtxSetCurrent(context: Handle);
+    /// Creates a stream.
+    fn cuStreamCreate(stream: *mut Handle, flags: c_uint);
+    /// Waits for all that is in a stream.
+    fn cuStreamSynchronize(stream: Handle);
+    /// The pool that allocations of a device come from.
+    fn cuDeviceGetDefaultMemPool(pool: *mut Handle, device: c_int);
+    /// Reads an attribute of a pool.
+    fn cuMemPoolGetAttribute(pool: Handle, which: c_int, value: *mut c_void);
+    /// Sets an attribute of a pool.
+    fn cuMemPoolSetAttribute(pool: Handle, which: c_int, value: *mut c_void);
+    /// Returns unused memory of a pool to the driver.
+    fn cuMemPoolTrimTo(pool: Handle, keep: usize);
+    /// Bytes that are free, and all.
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+    /// Allocates memory in the order of a stream.
+    fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: Handle);
+    /// Releases memory in the order of a stream.
+    fn cuMemFreeAsync(address: u64, stream: Handle);
+    /// Writes one byte into many.
+    fn cuMemsetD8Async(address: u64, byte: u8, bytes: usize, stream: Handle);
+    /// Copies from the host.
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: Handle);
+    /// Copies to the host.
+    fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: Handle);
+    /// Copies within a device.
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Handle);
+    /// Loads machine code.
+    fn cuModuleLoadData(module: *mut Handle, image: *const c_void);
+    /// A kernel by its name.
+    fn cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char);
+    /// Sets an attribute of a kernel.
+    fn cuFuncSetAttribute(function: Handle, which: c_int, value: c_int);
+    /// Puts a kernel into a stream.
+    fn cuLaunchKernel(
+        function: Handle,
+        blocks_x: c_uint,
+        blocks_y: c_uint,
+        blocks_z: c_uint,
+        threads_x: c_uint,
+        threads_y: c_uint,
+        threads_z: c_uint,
+        shared: c_uint,
+        stream: Handle,
+        arguments: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    );
+}
+
+functions! { COMPILER;
+    /// The version of NVRTC.
+    fn nvrtcVersion(major: *mut c_int, minor: *mut c_int);
+    /// The number of architectures that NVRTC compiles for.
+    fn nvrtcGetNumSupportedArchs(count: *mut c_int);
+    /// Those architectures, as 90 for `sm_90`.
+    fn nvrtcGetSupportedArchs(architectures: *mut c_int);
+    /// Creates a program of a text, which NVRTC may read until the program is destroyed.
+    fn nvrtcCreateProgram(
+        program: *mut Handle,
+        text: *const c_char,
+        name: *const c_char,
+        headers: c_int,
+        header_texts: *const *const c_char,
+        header_names: *const *const c_char,
+    );
+    /// Destroys a program.
+    fn nvrtcDestroyProgram(program: *mut Handle);
+    /// Compiles a program.
+    fn nvrtcCompileProgram(program: Handle, count: c_int, options: *const *const c_char);
+    /// Bytes of the log of a program.
+    fn nvrtcGetProgramLogSize(program: Handle, size: *mut usize);
+    /// The log of a program.
+    fn nvrtcGetProgramLog(program: Handle, log: *mut c_char);
+    /// Bytes of the machine code of a program.
+    fn nvrtcGetCUBINSize(program: Handle, size: *mut usize);
+    /// The machine code of a program.
+    fn nvrtcGetCUBIN(program: Handle, code: *mut c_char);
+}
+
+functions! { PRODUCTS;
+    /// Creates a handle of cuBLAS in the context of this thread.
+    fn cublasCreate_v2(blas: *mut Handle);
+    /// Sets the stream that products go to.
+    fn cublasSetStream_v2(blas: Handle, stream: Handle);
+    /// Sets what sums of products may be in.
+    fn cublasSetMathMode(blas: Handle, mode: c_int);
+    /// The version of cuBLAS: 130100 for 13.1.
+    fn cublasGetVersion_v2(blas: Handle, version: *mut c_int);
+    /// Multiplies matrices, column by column.
+    fn cublasGemmStridedBatchedEx(
+        blas: Handle,
+        transa: c_int,
+        transb: c_int,
+        m: c_int,
+        n: c_int,
+        k: c_int,
+        alpha: *const c_void,
+        a: u64,
+        a_type: c_int,
+        lda: c_int,
+        stride_a: c_longlong,
+        b: u64,
+        b_type: c_int,
+        ldb: c_int,
+        stride_b: c_longlong,
+        beta: *const c_void,
+        c: u64,
+        c_type: c_int,
+        ldc: c_int,
+        stride_c: c_longlong,
+        batch_count: c_int,
+        compute_type: c_int,
+        algorithm: c_int,
+    );
+}
+
+/// The driver's words for an error code.
+fn driver_words(code: c_int) -> Option<String> {
+    let mut words = std::ptr::null();
+    // SAFETY: room for one pointer.
+    unsafe { cuGetErrorString(code, &raw mut words) }.ok()?;
+    // SAFETY: the driver's words end with a zero byte and stay where they are.
+    (!words.is_null()).then(|| unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned())
+}
+
+/// Words for an error code of cuBLAS, whose own are the names of its constants.
+fn product_words(code: c_int) -> Option<String> {
+    let words = match code {
+        1 => "it does not start",
+        3 => "there is no memory for it",
+        7 => "an argument is not allowed",
+        8 => "the GPU does not have it",
+        13 => "it broke off",
+        15 => "these types are not supported",
+        _ => return None,
+    };
+    Some(format!("cuBLAS: {words}"))
+}
