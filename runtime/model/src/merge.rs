@@ -146,5 +146,5 @@ fn write_companions(model: &Model, out: &Path) -> Result<()> {
         return Ok(());
     }
     let generation = serde_json::json!({ "eos_token_id": model.configuration.eos });
-    files::write(&out.join("generation_config.json"), &format!("{generation:#}\n"))
+    files::write(&out.join("generation_config.json"), format!("{generation:#}\n"))
 }

@@ -88,7 +88,7 @@ impl Adapter {
         if std::fs::metadata(&path).map_err(failed)?.len() > most {
             return Err(failed(ErrorKind::FileTooLarge.into()));
         }
-        let mut found = safetensors::locate(&[path.clone()])?;
+        let mut found = safetensors::locate(std::slice::from_ref(&path))?;
         let slots = self.parameters.slots();
         let wanted: Vec<String> = slots.iter().map(|slot| self.key(&slot.name)).collect();
         if let Some(key) = found.keys().find(|key| !wanted.contains(key)) {

@@ -22,7 +22,7 @@ impl Tokenizer {
             let all: Vec<Value> = inner.into_iter().chain([around]).collect();
             whole.insert("post_processor".into(), json!({ "type": "Sequence", "processors": all }));
         }
-        files::write(&folder.join("tokenizer.json"), &Value::Object(whole).to_string())?;
+        files::write(&folder.join("tokenizer.json"), Value::Object(whole).to_string())?;
         let settings = serde_json::to_string_pretty(&self.settings()).map_err(|error| unwritable(&error))?;
         files::write(&folder.join("tokenizer_config.json"), &(settings + "\n"))
     }

@@ -22,8 +22,11 @@ const BOUNDS: [(&str, &str, IsWithin); 4] = [
     ("exclusiveMaximum", "below", |number, bound| number < bound),
 ];
 
+/// Whether a value has a type.
+type IsOfType = fn(&Value) -> bool;
+
 /// The types of values: name in the schema, words, and the test of a value.
-const TYPES: [(&str, &str, fn(&Value) -> bool); 6] = [
+const TYPES: [(&str, &str, IsOfType); 6] = [
     ("string", "text in quotes", Value::is_string),
     ("integer", "a whole number", |value| value.is_i64() || value.is_u64()),
     ("number", "a number", Value::is_number),

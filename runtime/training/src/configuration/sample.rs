@@ -23,11 +23,10 @@ impl RunSettings {
             plain.set(assignment)?;
         }
         let method = plain.tree["method"]["use"].as_str();
-        let document = match method.and_then(|method| sample::run_file_of(method)) {
+        let document = match method.and_then(sample::run_file_of) {
             Some(text) => parse(text)?,
             None => {
-                let mut document =
-                    parse(method.and_then(|method| run_file_of_shape(method)).unwrap_or(sample::RUN_FILE))?;
+                let mut document = parse(method.and_then(run_file_of_shape).unwrap_or(sample::RUN_FILE))?;
                 // The settings in that run file belong to the built-in method.
                 if let Some(Value::Object(table)) = document.tree.get_mut("method") {
                     table.retain(|key, _| key == "use");

@@ -10,6 +10,7 @@ use tunebox_model::chat::{
 use tunebox_model::tokenizer::Tokenizer;
 use tunebox_sandbox::Question;
 
+use super::fault::Fault;
 use super::record::{Content, Record, Turns};
 
 /// A tokenized record: a row for each side, and its numbers.
@@ -66,7 +67,7 @@ pub struct Encoder<'a> {
 
 impl Encoder<'_> {
     /// Tokenizes a record.
-    pub(super) fn encode(&self, record: Record, line: u64) -> Result<Example, Explanation> {
+    pub(super) fn encode(&self, record: Record, line: u64) -> Result<Example, Fault> {
         let sides = match &record.content {
             Content::Text(text) => vec![encode_text(self.tokenizer, text).map_err(line_fault)?],
             Content::Messages(messages) => {
@@ -103,7 +104,7 @@ impl Encoder<'_> {
     }
 
     /// Tokenizes an instruction; a text becomes a user message if the model has a chat template.
-    fn instruction(&self, record: &Record, turns: &Turns) -> Result<Encoded, Explanation> {
+    fn instruction(&self, record: &Record, turns: &Turns) -> Result<Encoded, Fault> {
         match (turns, self.template) {
             (Turns::Text(text), Some(_)) => {
                 self.prompt(record, &Turns::Messages(vec![Message::new("user", text.as_str())]))
@@ -113,7 +114,7 @@ impl Encoder<'_> {
     }
 
     /// Tokenizes one text of a contrast. The targets are the answers of a conversation, or every token of a plain text.
-    fn contrast(&self, record: &Record, turns: &Turns) -> Result<Encoded, Explanation> {
+    fn contrast(&self, record: &Record, turns: &Turns) -> Result<Encoded, Fault> {
         match turns {
             Turns::Messages(messages) if messages.iter().any(|message| message.role == "assistant") => {
                 let conversation = conversation(record, messages);
@@ -130,7 +131,7 @@ impl Encoder<'_> {
     }
 
     /// Tokenizes a prompt, without a target.
-    fn prompt(&self, record: &Record, prompt: &Turns) -> Result<Encoded, Explanation> {
+    fn prompt(&self, record: &Record, prompt: &Turns) -> Result<Encoded, Fault> {
         let ids = match prompt {
             Turns::Text(text) => self.tokenizer.encode_opening(text).map_err(|error| line_fault(error.into()))?,
             Turns::Messages(messages) => {
@@ -141,27 +142,24 @@ impl Encoder<'_> {
     }
 
     /// The prompt and answer of a record; both must be text, or both messages.
-    fn pair<'a>(
-        &'a self,
-        record: &'a Record,
-        prompt: &'a Turns,
-        completion: &'a Turns,
-    ) -> Result<Pair<'a>, Explanation> {
+    fn pair<'a>(&'a self, record: &'a Record, prompt: &'a Turns, completion: &'a Turns) -> Result<Pair<'a>, Fault> {
         match (prompt, completion) {
             (Turns::Text(prompt), Turns::Text(completion)) => Ok(Pair::Text { prompt, completion }),
             (Turns::Messages(prompt), Turns::Messages(completion)) => {
                 Ok(Pair::Messages { template: self.template()?, prompt: conversation(record, prompt), completion })
             }
             _ => Err(Explanation::new("data", "the prompt is text and the answer is messages, or the other way round")
-                .with_hint("write both as text, or both as lists of messages")),
+                .with_hint("write both as text, or both as lists of messages")
+                .into()),
         }
     }
 
     /// The chat template; a fault if the model has none.
-    fn template(&self) -> Result<&ChatTemplate, Explanation> {
+    fn template(&self) -> Result<&ChatTemplate, Fault> {
         self.template.ok_or_else(|| {
             Explanation::new("data", "the record has messages and the model has no chat template")
                 .with_hint("write `prompt` and `completion` as text, or take an instruct model")
+                .into()
         })
     }
 }
@@ -185,10 +183,11 @@ fn prompt_text(prompt: &Turns) -> String {
 }
 
 /// An error of the tokenizer or the template, as a fault of the line.
-fn line_fault(error: ChatError) -> Explanation {
+fn line_fault(error: ChatError) -> Fault {
     let explanation = error.explanation();
-    match explanation.why {
+    let explained = match explanation.why {
         Some(why) => Explanation { what: format!("{}: {why}", explanation.what), why: None, ..explanation },
         None => explanation,
-    }
+    };
+    explained.into()
 }

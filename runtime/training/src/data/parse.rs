@@ -20,7 +20,7 @@ impl Record {
     ///
     /// # Errors
     /// What is wrong with the line, and its column in characters, from 1.
-    pub fn parse(line: &[u8], wanted: &[Shape]) -> Result<Self, (Explanation, usize)> {
+    pub fn parse(line: &[u8], wanted: &[Shape]) -> Result<Self, (Box<Explanation>, usize)> {
         let (text, object) = parse_object(line, wanted)?;
         let shape = find_shape(text, &object, wanted)?;
         read_record(text, object, shape)
@@ -38,13 +38,13 @@ fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<S
     let characters = |end: usize| String::from_utf8_lossy(&bytes[..end.min(bytes.len())]).chars().count();
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let fault = Explanation::new("data", "the line is not UTF-8 text").with_why("JSONL is UTF-8");
-        (fault.with_hint("save the file as UTF-8"), characters(error.valid_up_to()) + 1)
+        (fault.with_hint("save the file as UTF-8").into(), characters(error.valid_up_to()) + 1)
     })?;
     match serde_json::from_str(text) {
         Ok(Value::Object(object)) => Ok((text, object)),
         Ok(other) => {
             let what = format!("the line is {}, a JSON object is wanted", describe(&other));
-            Err((Explanation::new("data", what).with_hint(example_line(wanted)), column(text, &[])))
+            Err((Explanation::new("data", what).with_hint(example_line(wanted)).into(), column(text, &[])))
         }
         Err(error) => {
             let message = error.to_string();
@@ -53,7 +53,7 @@ fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<S
             let what = message[..end].replace("EOF while parsing", "it ends inside");
             let fault =
                 Explanation::new("data", format!("the line is not JSON: {what}")).with_hint(example_line(wanted));
-            Err((fault, characters(error.column().saturating_sub(1)) + 1))
+            Err((fault.into(), characters(error.column().saturating_sub(1)) + 1))
         }
     }
 }
@@ -95,7 +95,7 @@ fn read_record(text: &str, mut object: Map<String, Value>, shape: Shape) -> Resu
             if !messages.iter().any(|message| message.role == "assistant") {
                 let fault = Explanation::new("data", "no message has the role `assistant`");
                 let fault = fault.with_why("the answers of the assistant are what is learned");
-                return Err((fault, fields.column("messages")));
+                return Err((fault.into(), fields.column("messages")));
             }
             Content::Messages(messages)
         }

@@ -94,6 +94,7 @@ macro_rules! functions {
         ///
         /// # Safety
         /// The library's manual says what the arguments must be.
+        #[allow(clippy::too_many_arguments, reason = "the library decides")]
         pub(super) unsafe fn $name($($argument: $kind),*) -> Result<(), CallError> {
             type Function = unsafe extern "C" fn($($kind),*) -> c_int;
             static FOUND: OnceLock<Option<Function>> = OnceLock::new();
