@@ -25,3 +25,6 @@ pub(crate) const NO_TARGET: &str = "no WebAssembly target for this Rust";
 
 /// The file that makes a folder one of a method in Python.
 pub const PYPROJECT: &str = "pyproject.toml";
+
+/// The folder of the store in the home folder of this program.
+pub(crate) const STORE_FOLDER: &str = "store";

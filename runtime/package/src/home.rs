@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use tunebox_foundation::explain::Explanation;
 
-use crate::{Error, files, store};
+use crate::constants::STORE_FOLDER;
+use crate::{Error, files};
 
 /// The variable that names the folder.
 pub const VARIABLE: &str = "TUNEBOX_HOME";
@@ -25,7 +26,7 @@ pub fn home() -> Result<PathBuf, Error> {
     })?;
     let path = std::path::absolute(&path).map_err(Error::file("find", &path))?;
     make(&path)?;
-    own(&path.join(store::FOLDER))?;
+    own(&path.join(STORE_FOLDER))?;
     Ok(path)
 }
 

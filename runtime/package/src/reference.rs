@@ -17,7 +17,7 @@ use crate::builtin::{self, Builtin};
 use crate::constants::LONGEST_SIGNATURE;
 use crate::signature::{Signed, Signer};
 use crate::store::Stored;
-use crate::trust::locate;
+use crate::trust::refusal::locate;
 use crate::{Error, Manifest, World, build, component, digest, files, manifest, read_manifest};
 use stored::Remote;
 use suggestion::{ambiguous, suggest};

@@ -12,7 +12,7 @@ use tunebox_foundation::printable::{is_unprintable, printable};
 
 use crate::Error;
 use crate::statement::Statement;
-use crate::trust::{GET_AGAIN, locate, refuse, refuse_unreadable, shorten};
+use crate::trust::refusal::{GET_AGAIN, locate, refuse, refuse_unreadable, shorten};
 
 pub use key::{PublicKey, SecretKey, Signer};
 

@@ -19,12 +19,9 @@ use serde::Serialize;
 
 use crate::artifact::document::Descriptor;
 use crate::artifact::{ArtifactError, LARGEST_DOCUMENT, MANIFEST, Parts};
-use crate::constants::LARGEST;
+use crate::constants::{LARGEST, STORE_FOLDER};
 use crate::signature::signer_of;
 use crate::{Artifact, Error, digest, read_manifest};
-
-/// The folder of the store in the home folder.
-pub(crate) const FOLDER: &str = "store";
 
 /// How many bytes of a folder are read to learn what the packages are that other tools have put there.
 const MOST_UNLABELLED: u64 = 1 << 30;
@@ -69,7 +66,7 @@ impl Store {
     /// The store of a home folder, made where there is none.
     /// Errors: the folder cannot be made, or holds something else.
     pub fn open(home: &Path) -> Result<Self, Error> {
-        Ok(Self { layout: Layout::create(&home.join(FOLDER), Access::Private)? })
+        Ok(Self { layout: Layout::create(&home.join(STORE_FOLDER), Access::Private)? })
     }
 
     /// A folder of packages to take from. Errors: it is no image layout.

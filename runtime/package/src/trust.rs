@@ -11,7 +11,7 @@ mod lock;
 mod path;
 mod publishers;
 mod question;
-mod refusal;
+pub(crate) mod refusal;
 mod resemblance;
 mod source;
 
@@ -28,7 +28,7 @@ pub use lock::{Lock, Locked};
 pub use path::hold_path;
 pub use publishers::{Publisher, Publishers};
 pub use question::Question;
-pub(crate) use refusal::{GET_AGAIN, locate, refuse, refuse_unreadable, shorten};
+use refusal::{locate, refuse_unreadable};
 
 use source::Source;
 
