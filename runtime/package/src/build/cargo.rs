@@ -158,7 +158,9 @@ impl Job<'_> {
             cargo.arg("--locked");
         }
         cargo.env("CARGO_TARGET_DIR", target);
-        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(self.toolchain, package)).env("CARGO_INCREMENTAL", "0");
+        cargo
+            .env("CARGO_ENCODED_RUSTFLAGS", flags(self.toolchain, package, self.options.debug))
+            .env("CARGO_INCREMENTAL", "0");
         if let Some(linker) = &self.toolchain.linker {
             cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
         }
@@ -204,8 +206,14 @@ fn behind(entries: &[toml::Value], package: &Package) -> (bool, Vec<String>) {
 }
 
 /// Compiler flags that replace every folder of this machine by a name, in cargo's encoding.
-fn flags(toolchain: &Toolchain, package: &Package) -> OsString {
-    let mut names: Vec<(PathBuf, &str)> = vec![(package.root.clone(), ".")];
+///
+/// The method's own folder is only in debug information: cargo names its files from there on. Without debug information
+/// the flags are therefore those of every other method, for which cargo then has the standard library and the SDK already.
+fn flags(toolchain: &Toolchain, package: &Package, debug: bool) -> OsString {
+    let mut names: Vec<(PathBuf, &str)> = Vec::new();
+    if debug {
+        names.push((package.root.clone(), "."));
+    }
     names.extend(package.paths.iter().map(|path| (path.clone(), "tunebox")));
     // Cargo names it from the workspace's root on, as it names the SDK in its own repository.
     names.push((Path::new(sources::FOLDER).join("sdk"), "sdk"));
