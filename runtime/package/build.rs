@@ -34,7 +34,8 @@ fn main() -> io::Result<()> {
     write("template.rs", embedded(&below(&sdk.join("template"), "")?))
 }
 
-/// The components in the folders of a folder, as the source of a list.
+/// Returns Rust source for a slice of `Builtin`: one for each folder `<name>` in `parent` that holds `<name>.wasm`, by
+/// name. Folders without that file are left out.
 fn list(parent: &Path) -> io::Result<String> {
     let mut list = String::from("&[\n");
     for name in folders(parent)? {
@@ -50,7 +51,8 @@ fn list(parent: &Path) -> io::Result<String> {
     Ok(list)
 }
 
-/// What the methods and verifiers are made of, as the source of a list.
+/// Returns Rust source for a slice of `Source`: one for each folder in `parents` with a `Cargo.toml`, by name. Each
+/// lists the files below `src`, `Cargo.toml`, and `README.md` where there is one.
 fn sources(parents: &[PathBuf]) -> io::Result<String> {
     let mut list = String::from("&[\n");
     for parent in parents {
@@ -69,8 +71,9 @@ fn sources(parents: &[PathBuf]) -> io::Result<String> {
     Ok(list)
 }
 
-/// The crates of the SDK, the contract that they are generated from, and the manifest that they share. The bindings of a
-/// component are written out, in the output.
+/// Lists the files to embed as the SDK: the workspace's `Cargo.toml`, the contract's WIT files as `sdk/rust/wit/…`, and
+/// every folder of `sdk` with a `Cargo.toml`, without its tests. The contents of `sdk/rust/src/bindings.rs` and
+/// `sdk/rust/Cargo.toml` come from `output`, where this script has written the generated ones.
 fn toolkit(root: &Path, sdk: &Path, output: &Path) -> io::Result<Vec<Named>> {
     let mut files = vec![(root.join("Cargo.toml"), "Cargo.toml".to_owned())];
     // The folder of the contract in the SDK is a link.
@@ -94,7 +97,8 @@ fn toolkit(root: &Path, sdk: &Path, output: &Path) -> io::Result<Vec<Named>> {
     Ok(files)
 }
 
-/// The package `tunebox` of Python, its stubs and those of the contract, and the page about them, as an editor finds them.
+/// Lists the files of the Python SDK to embed: the `.py` and `.pyi` files of `stubs` (named by their paths in it) and
+/// of `tunebox` (below `tunebox/`), and `README.md`.
 fn python(sdk: &Path) -> io::Result<Vec<Named>> {
     let mut files = below(&sdk.join("stubs"), "")?;
     files.extend(below(&sdk.join("tunebox"), "tunebox/")?);
@@ -103,12 +107,13 @@ fn python(sdk: &Path) -> io::Result<Vec<Named>> {
     Ok(files)
 }
 
-/// Not the copies of earlier versions, nor the page about it.
+/// Whether a name is that of a `.wit` file directly in `sdk/rust/wit/`. False for earlier versions of the contract,
+/// which are in subfolders, and for its README.
 fn is_of_the_contract(name: &str) -> bool {
     name.ends_with(".wit") && name.matches('/').count() == 3
 }
 
-/// Files as the source of a list of names and contents.
+/// Returns Rust source for a slice of `(name, include_bytes!(path))` pairs, in the given order.
 fn embedded(files: &[Named]) -> String {
     let mut list = String::from("&[\n");
     for (path, name) in files {
@@ -118,7 +123,8 @@ fn embedded(files: &[Named]) -> String {
     list
 }
 
-/// Every file below a folder, in order, without what a build or an editor leaves.
+/// Lists every file below `folder`, recursively and sorted by name: its path, and `prefix` plus its path in the folder.
+/// Skips `target`, names that begin with a dot, symbolic links and names that are not UTF-8.
 fn below(folder: &Path, prefix: &str) -> io::Result<Vec<Named>> {
     let mut files = Vec::new();
     let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
@@ -137,7 +143,7 @@ fn below(folder: &Path, prefix: &str) -> io::Result<Vec<Named>> {
     Ok(files)
 }
 
-/// The names of the folders in a folder, in order.
+/// Returns the sorted names of the folders directly in `parent`, without names that are not UTF-8.
 fn folders(parent: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(parent)? {

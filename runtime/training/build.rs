@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
+/// Writes `sample.rs` into `OUT_DIR`: a list of (path, bytes) of every file of the `sample` folder, sorted by path.
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("sample");
     let mut list = String::from("&[\n");
@@ -21,6 +22,7 @@ fn main() -> io::Result<()> {
     fs::write(out.join("sample.rs"), list)
 }
 
+/// Adds the paths of all files in a folder and its subfolders to `paths`.
 fn walk(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

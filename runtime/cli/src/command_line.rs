@@ -14,7 +14,8 @@ use crate::terminal::{Terminal, escape};
 /// Commands that take keys of a run file by `--set`.
 const COMMANDS_WITH_SET: [&str; 4] = ["train", "run", "dev", "check"];
 
-/// Parses the arguments of the process. Ends the process after `--help`, `--version` and errors.
+/// Parses the arguments of the process. Prints and exits the process for `--help`, `--version` and wrong arguments.
+/// Help with `--method` also lists the settings of that method.
 pub(crate) fn parse() -> CommandLine {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     CommandLine::try_parse().unwrap_or_else(|error| {
@@ -29,7 +30,8 @@ pub(crate) fn parse() -> CommandLine {
     })
 }
 
-/// Lists the settings of the method that a command line names with `--method`. `None` if it names none.
+/// Describes the settings of the method that a command line names with `--method`, for its help. Returns a message if
+/// the method has no settings or cannot be read, and `None` without `--method`.
 fn settings_help(words: &[String]) -> Option<String> {
     let after = |flag: &str| words.iter().skip_while(|word| *word != flag).nth(1).map(String::as_str);
     let joined = words.iter().find_map(|word| word.strip_prefix("--method="));
@@ -46,7 +48,8 @@ fn settings_help(words: &[String]) -> Option<String> {
     })
 }
 
-/// Adds a tip to the error of an unknown flag that is a key of the run file: how `--set` sets that key.
+/// Replaces clap's suggestion in the error of an unknown flag by how `--set` sets the run file key of that name.
+/// Returns any other error unchanged, and the errors of commands without `--set`.
 fn with_set_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
     let flag = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag.clone(),

@@ -7,7 +7,7 @@ use tunebox_training::Evaluation;
 
 use crate::terminal::Terminal;
 
-/// Writes the results as an `evaluated` event with `--json`.
+/// Writes the results of an evaluation as an `evaluated` event to stdout. Does nothing without `--json`.
 pub(crate) fn emit_evaluation(terminal: Terminal, data: &Path, result: &Evaluation) {
     terminal.event(json!({
         "event": "evaluated", "data": data, "shape": result.shape, "records": result.records,
@@ -15,7 +15,8 @@ pub(crate) fn emit_evaluation(terminal: Terminal, data: &Path, result: &Evaluati
     }));
 }
 
-/// Formats one row for each figure: its name, the base's value and the adapted model's value.
+/// Formats the results of an evaluation as lines: a heading, then for each figure its name, the base model's value and
+/// the adapted model's value. A value that is absent leaves its column empty.
 pub(crate) fn evaluation_table(result: &Evaluation, is_adapted: bool) -> Vec<String> {
     let heading = format!("{:17}{:>10}{:>10}", "", "base", if is_adapted { "adapted" } else { "" });
     let cell = |value: Option<f64>| value.map_or_else(String::new, format_figure);
@@ -26,7 +27,7 @@ pub(crate) fn evaluation_table(result: &Evaluation, is_adapted: bool) -> Vec<Str
     std::iter::once(heading).chain(rows).map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Formats a value with four decimals, or none from 1000 on.
+/// Formats a value with four decimals, or without decimals if its magnitude is at least 1000.
 pub(crate) fn format_figure(value: f64) -> String {
     if value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.4}") }
 }

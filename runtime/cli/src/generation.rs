@@ -8,7 +8,8 @@ use tunebox_model::{Policy, View};
 use crate::arguments::SamplingOptions;
 use crate::terminal::Failure;
 
-/// Encodes a conversation with the chat template, up to where the assistant's turn begins.
+/// Encodes a conversation to token ids with the model's chat template, ending where the assistant's answer begins.
+/// Fails if the model has no chat template or no tokenizer.
 pub(crate) fn encode_chat(policy: &Policy, messages: &[Message]) -> Result<Vec<u32>, Failure> {
     let model = policy.model();
     let text = model.template()?.render(messages, true, None)?;
@@ -29,8 +30,8 @@ pub(crate) fn sampling(options: &SamplingOptions) -> Sampling {
     }
 }
 
-/// Generates one completion and decodes it. Calls `on_text` with each piece of text as soon as its characters are
-/// complete.
+/// Generates one completion of a prompt (token ids) and returns it with its decoded text. Calls `on_text` during the
+/// generation with each piece of text as soon as its characters are complete. Fails if nothing was generated.
 pub(crate) fn complete(
     policy: &Policy,
     prompt: &[u32],

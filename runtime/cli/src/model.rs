@@ -42,6 +42,7 @@ pub(crate) struct ModelOptions {
     device: String,
 }
 
+/// Parser of the values of `--base-precision`: `stored` and `nf4`.
 fn base_precision_values() -> impl TypedValueParser<Value = Base> {
     PossibleValuesParser::new(["stored", "nf4"]).map(|word| if word == "nf4" { Base::Nf4 } else { Base::Stored })
 }
@@ -54,20 +55,20 @@ pub(crate) struct LoadedModel {
 }
 
 impl LoadedModel {
-    /// Opens the same model without the adapter; the weights are shared.
+    /// Opens the same model as a policy without the adapter. Both policies share the base weights in memory.
     pub(crate) fn base_policy(&self) -> Result<Policy, Failure> {
         Ok(Policy::open(Arc::clone(&self.model), None, PolicySettings::default())?)
     }
 }
 
 impl ModelOptions {
-    /// The argument, if it is a folder.
+    /// The MODEL argument as a path if it is an existing folder, else `None`.
     pub(crate) fn folder(&self) -> Option<&Path> {
         Some(Path::new(&self.path)).filter(|path| path.is_dir())
     }
 
-    /// Loads the model and applies the adapter, and the edits of a checkpoint. Reports which base precision and which
-    /// checkpoint are used where the user did not name them.
+    /// Loads the base model and applies the adapter, unless `--base` is given, and the weight edits of a checkpoint.
+    /// Reports the base precision and the checkpoint in use where the user did not name them.
     pub(crate) fn load(&self, terminal: Terminal, global: &Global) -> Result<LoadedModel, Failure> {
         let (base, adapter) = self.resolve(terminal)?;
         let device = device::parse(&self.device)?;
@@ -90,7 +91,8 @@ impl ModelOptions {
         Ok(LoadedModel { policy, model, has_adapter: adapter.is_some() })
     }
 
-    /// Finds the base model's name and the adapter's folder.
+    /// Returns the base model's name and the adapter's folder, `None` without an adapter. The MODEL argument may be an
+    /// adapter or a run: it then takes precedence over `--adapter`, and its `adapter_config.json` names the base.
     fn resolve(&self, terminal: Terminal) -> Result<(String, Option<PathBuf>), Failure> {
         let Some(adapter) = find_adapter(terminal, Path::new(&self.path))? else {
             let base = self.base_model.clone().unwrap_or_else(|| self.path.clone());
@@ -103,7 +105,8 @@ impl ModelOptions {
         Ok((base, Some(adapter)))
     }
 
-    /// The precision of the base: from `--base-precision`, else from the run that trained the adapter, else as stored.
+    /// The precision to load the base model in: `--base-precision`, else that of the run that trained the adapter, else
+    /// as stored. Reports when nf4 comes from the run.
     fn precision(&self, terminal: Terminal, adapter: Option<&Path>) -> Result<Base, Failure> {
         if let Some(base) = self.base_precision {
             return Ok(base);
@@ -117,7 +120,8 @@ impl ModelOptions {
     }
 }
 
-/// Finds the adapter in a folder: the folder itself, or the newest checkpoint of an unfinished run.
+/// Finds the folder of the adapter: `folder` itself if it has an `adapter_config.json`, else its newest checkpoint,
+/// which is reported to the user. Returns `None` if there is neither.
 fn find_adapter(terminal: Terminal, folder: &Path) -> Result<Option<PathBuf>, Failure> {
     if folder.join("adapter_config.json").is_file() {
         return Ok(Some(folder.to_owned()));
@@ -127,7 +131,8 @@ fn find_adapter(terminal: Terminal, folder: &Path) -> Result<Option<PathBuf>, Fa
     Ok(Some(checkpoint))
 }
 
-/// Reads the base model's name from an adapter's `adapter_config.json`.
+/// Reads the base model's name from an adapter's `adapter_config.json`. Fails if the file is missing, is larger than 1
+/// MiB, is not JSON, or names no base model.
 fn base_model_of(adapter: &Path) -> Result<String, Failure> {
     let path = adapter.join("adapter_config.json");
     let text = bounded::read_text(&path, MAX_CONFIG_BYTES).map_err(|error| Failure::file(&path, &error))?;

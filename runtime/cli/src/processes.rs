@@ -10,22 +10,24 @@ use tunebox_sandbox::child::Program;
 
 use crate::terminal::Failure;
 
-/// The program to start as a run's worker. `None` with `--in-process`.
+/// The program to start as a run's worker process: this one with the command `worker`. `None` if `in_process` is true.
 pub(crate) fn worker_program(in_process: bool) -> Result<Option<Program>, Failure> {
     if in_process { Ok(None) } else { this_program("worker").map(Some) }
 }
 
-/// Compiles methods that are not built in by a child process, and caches compiled code in the user's cache folder.
+/// Returns the configuration under which a child process compiles methods that are not built in, and compiled code is
+/// cached in the user's cache folder.
 pub(crate) fn compiling() -> Result<Compiling, Failure> {
     Ok(Compiling { program: Some(this_program("compile-component")?), ..compiling_in_process() })
 }
 
-/// Compiles every method in this process, with the same cache.
+/// Returns the configuration under which this process compiles every method, and compiled code is cached in the user's
+/// cache folder.
 pub(crate) fn compiling_in_process() -> Compiling {
     Compiling { cache: code_cache::folder("compiled"), ..Compiling::default() }
 }
 
-/// This program with a command as its argument.
+/// The executable of this process with `command` as its argument. Fails if the path of the executable is unknown.
 fn this_program(command: &str) -> Result<Program, Failure> {
     let program = Program::this().map_err(|error| {
         Failure::usage(format!("the path of this program is unknown: {error}"), "start it by its full path")
@@ -33,7 +35,8 @@ fn this_program(command: &str) -> Result<Program, Failure> {
     Ok(program.with(command))
 }
 
-/// A flag that the first Ctrl-C sets. The second Ctrl-C ends the process.
+/// Installs the handler of Ctrl-C and returns the flag that the first Ctrl-C sets to true. The second Ctrl-C ends the
+/// process with exit code 130. Fails if the process has another handler.
 pub(crate) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);

@@ -31,7 +31,8 @@ impl SteeringOptions {
         self.steer.is_some()
     }
 
-    /// Adds the vectors to a policy. Does nothing without `--steer`.
+    /// Adds the vectors of `--steer` to the policy, scaled by the coefficient, at the selected layers. Warns if the
+    /// vectors were trained on another base precision. Does nothing without `--steer`.
     pub(crate) fn apply(&self, terminal: Terminal, policy: &mut Policy) -> Result<(), Failure> {
         let Some(path) = &self.steer else { return Ok(()) };
         let vectors = Vectors::load(path)?;
@@ -48,13 +49,13 @@ impl SteeringOptions {
     }
 }
 
-/// The scale that a vector file recommends, else 1.
+/// The `scale` in the metadata of a vector file, or 1 if the file has none or it is not a number.
 pub(crate) fn default_coefficient(vectors: &Vectors) -> f32 {
     vectors.facts.get("scale").and_then(|scale| scale.parse().ok()).unwrap_or(1.0)
 }
 
-/// A warning if the run that wrote the vectors had its base in another precision. `None` if it had not, or if the file
-/// is not in a run's folder.
+/// Compares the base precision of the run that wrote a vector file with the precision `now`. Returns a warning if they
+/// differ, and `None` if they agree or the file is not in a run's folder.
 fn precision_warning(vectors: &Path, now: Base) -> Result<Option<String>, Failure> {
     let Some(folder) = vectors.parent() else { return Ok(None) };
     let flag = |base| if base == Base::Nf4 { "nf4" } else { "stored" };
@@ -65,7 +66,7 @@ fn precision_warning(vectors: &Path, now: Base) -> Result<Option<String>, Failur
     }))
 }
 
-/// Parses `3` or `3..6`.
+/// Parses one layer, `3`, or a range with both ends included, `3..6` or `3..=6`. Fails if the first is the larger.
 fn parse_layers(text: &str) -> Result<RangeInclusive<usize>, String> {
     let error = || "layers are written as `3` or `3..6`, the smaller number first".to_owned();
     let number = |text: &str| text.trim().parse::<usize>().map_err(|_| error());

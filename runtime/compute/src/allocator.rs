@@ -8,8 +8,9 @@
     expect(unsafe_code, reason = "the allocator's settings are a call into the C library")
 )]
 
-/// Keeps freed memory for the next step instead of handing it back, for the whole process. Call it once, at the start
-/// of a program. Does something only where the C library is glibc; elsewhere allocators keep pages by themselves.
+/// Makes the C allocator keep freed memory for later allocations instead of returning it to the system, for the whole
+/// process. Call it once, at the start of a program. Does nothing unless the C library is glibc; other allocators keep
+/// pages by themselves.
 pub fn keep_freed_pages() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

@@ -21,12 +21,12 @@ struct Counts {
 }
 
 impl Budget {
-    /// A budget of `limit` bytes, of which none are reserved.
+    /// Creates a budget of `limit` bytes, of which none are reserved.
     pub fn new(limit: u64) -> Self {
         Self { counts: Arc::new(Counts { limit, held: AtomicU64::new(0), peak: AtomicU64::new(0) }) }
     }
 
-    /// Reserves `bytes` until the reservation is dropped.
+    /// Reserves `bytes` bytes until the returned reservation is dropped.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if they do not fit; then nothing is reserved.
@@ -71,7 +71,8 @@ impl Reservation {
         self.bytes
     }
 
-    /// Releases all but `bytes`. Does nothing if the reservation is smaller: it never grows.
+    /// Releases all but `bytes` bytes and returns the reservation. Does nothing if it holds no more than that: it never
+    /// grows.
     #[must_use]
     pub fn shrunk_to(mut self, bytes: u64) -> Self {
         let spare = self.bytes.saturating_sub(bytes);

@@ -30,18 +30,19 @@ pub struct CodeCache {
     folder: OwnedFd,
     /// What the entries are: bytes of one kind are never taken for another.
     kind: &'static str,
-    /// Bytes of the max_entry entry.
+    /// The most bytes of one entry.
     max_entry: u64,
-    /// Bytes of all entries together.
+    /// The most bytes of all entries together.
     max_total: u64,
 }
 
 impl CodeCache {
-    /// Opens a folder for entries of a kind, and makes it if need be, with those above it: all of them ours alone. No
-    /// entry is larger than `max_entry` bytes, and all together not than `max_total`.
+    /// Opens a folder for cache entries of one kind. Creates it and its missing parents with mode 700. `max_entry`
+    /// limits the bytes of one entry and `max_total` those of all entries together.
     ///
     /// # Errors
-    /// Why the folder cannot be trusted or used, in words.
+    /// A text that says why the folder cannot be used or trusted: it is a link, belongs to another user, or is open to
+    /// others.
     pub fn open(path: &Path, kind: &'static str, max_entry: u64, max_total: u64) -> Result<Self, String> {
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => "it is a link or no folder".to_owned(),
@@ -62,7 +63,8 @@ impl CodeCache {
         Ok(Self { folder, kind, max_entry, max_total })
     }
 
-    /// The bytes under a name; what is not an entry that this program wrote there is removed.
+    /// Returns the bytes stored under `name`, and marks the entry as recently used. `None` if there is no valid entry;
+    /// whatever else lies under that name is removed.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Vec<u8>> {
         let bytes = self.entry(name).and_then(|file| self.read(name, file));
@@ -72,7 +74,8 @@ impl CodeCache {
         bytes
     }
 
-    /// Keeps bytes under a name. Whatever goes wrong, the next run compiles again.
+    /// Stores bytes under `name`, atomically, then removes the oldest entries if the cache has grown too large. Does
+    /// nothing if the entry is too large; errors are ignored, since a lost entry only means compiling again.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         // Several threads of one process may compile the same at one time.
         static DRAFTS: AtomicU64 = AtomicU64::new(0);
@@ -88,12 +91,13 @@ impl CodeCache {
         self.sweep();
     }
 
-    /// Removes an entry or a draft, if it is there.
+    /// Removes an entry or a draft; does nothing if it does not exist. Errors are ignored.
     pub fn remove(&self, name: &str) {
         let _ = unlinkat(&self.folder, name, AtFlags::empty());
     }
 
-    /// The open file of a name, if it is a plain file of ours that nobody else may write.
+    /// Opens the file of an entry. `None` if it does not exist, is not an ordinary file, belongs to another user, or is
+    /// writable by others.
     fn entry(&self, name: &str) -> Option<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.folder, name, flags, Mode::empty()).ok()?;
@@ -103,7 +107,8 @@ impl CodeCache {
         (plain && ours).then(|| File::from(file))
     }
 
-    /// What an entry holds, if it is whole.
+    /// Reads an entry from its file and checks its digest and size. Sets its modification time to now, so that unused
+    /// entries are removed first. `None` if the entry is damaged or too large.
     fn read(&self, name: &str, file: File) -> Option<Vec<u8>> {
         let mut entry = Vec::new();
         (&file).take(self.max_entry + 1).read_to_end(&mut entry).ok()?;
@@ -116,7 +121,8 @@ impl CodeCache {
         Some(entry.split_off(DIGEST))
     }
 
-    /// Writes a draft with its digest in front, and syncs it. None if that fails.
+    /// Creates the file `draft`, writes the digest of the entry `name` and then the bytes, and syncs it. `None` if that
+    /// fails; then a part may be left.
     fn write(&self, draft: &str, name: &str, bytes: &[u8]) -> Option<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(&self.folder, draft, flags, Mode::RUSR | Mode::WUSR).ok()?);
@@ -124,13 +130,15 @@ impl CodeCache {
         file.write_all(&entry_digest).and_then(|()| file.write_all(bytes)).and_then(|()| file.sync_all()).ok()
     }
 
-    /// The digest of an entry: of its bytes, of what they are, and of the name that they are found by.
+    /// The SHA-256 of an entry, over the cache's kind, the entry's name and its bytes, so that an entry is valid only
+    /// under its own name.
     fn entry_digest(&self, name: &str, bytes: &[u8]) -> [u8; DIGEST] {
         let digest = Sha256::new().chain_update(self.kind).chain_update([0]).chain_update(name).chain_update([0]);
         digest.chain_update(bytes).finalize().into()
     }
 
-    /// Removes the oldest entries until the rest is within the bound, and what a crash left.
+    /// Removes the entries that were not used for longest until the rest fits into `max_total`, and drafts older than
+    /// an hour.
     fn sweep(&self) {
         let Ok(folder) = Dir::read_from(&self.folder) else { return };
         let mut entries: Vec<(i64, u64, CString)> = Vec::new();
@@ -158,7 +166,8 @@ impl CodeCache {
     }
 }
 
-/// The folder for entries of a kind, by default in this person's caches; none where nothing is to be kept.
+/// The folder of cache entries of a kind: `kind` below `TUNEBOX_CACHE`, else `tunebox/kind` below the user's cache
+/// folder. `None` if `TUNEBOX_CACHE` is empty (nothing is to be cached), or no home folder is known.
 #[must_use]
 pub fn folder(kind: &str) -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(FOLDER) {
@@ -170,7 +179,7 @@ pub fn folder(kind: &str) -> Option<PathBuf> {
     Some(caches.join("tunebox").join(kind))
 }
 
-/// Seconds since a file changed.
+/// Seconds since a file was last modified; negative if that lies in the future.
 fn seconds_since(about: &Stat) -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX).saturating_sub(about.st_mtime)

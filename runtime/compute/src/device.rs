@@ -7,8 +7,8 @@ use crate::accelerator::{self, Accelerator};
 use crate::error::{Error, Result};
 use tunebox_foundation::explain::Explain as _;
 
-/// Finds a device by name: `cpu`, `cuda`, `cuda:1`, `metal`, `metal:0`, or `auto` for the best there is. A device is
-/// opened once a process.
+/// Opens a device by name: `cpu`, `cuda`, `cuda:1`, `metal`, `metal:0`, or `auto` for the first that works of CUDA,
+/// Metal and CPU. A number left out is 0. Each device is opened once a process.
 ///
 /// # Errors
 /// [`Error::Argument`] for any other word, [`Error::Unavailable`] if this build or machine does not have it.
@@ -25,8 +25,9 @@ pub fn parse(text: &str) -> Result<Device> {
     }
 }
 
-/// Why `auto` is the CPU though something of an accelerator is there: a driver without its libraries, a GPU that is too
-/// old. Nothing for another word, where an accelerator was found, and where there is none.
+/// Explains why `auto` fell back to the CPU although an accelerator seems to be there, such as a driver without its
+/// libraries or a GPU that is too old. `None` if `text` is not `auto`, an accelerator was opened, or none was to be
+/// expected.
 #[must_use]
 pub fn auto_fallback_reason(text: &str) -> Option<String> {
     if text != "auto" {
@@ -42,35 +43,36 @@ pub fn auto_fallback_reason(text: &str) -> Option<String> {
     reasons.into_iter().next()
 }
 
-/// Why a device that is expected was passed over.
+/// The message that `auto` passed over a device of `kind`, with the reason in `refused`. `None` unless the device was
+/// to be expected.
 fn reason(kind: &str, refused: &Error, is_expected: bool) -> Option<String> {
     let why = refused.why().unwrap_or_else(|| refused.to_string());
     is_expected.then(|| format!("`auto` is the CPU here, since `{kind}` cannot be used: {why}"))
 }
 
-/// Lets the count of the most that tensors have taken of an accelerator begin again at what they take now; nothing is
-/// done for the CPU, whose count the system keeps.
+/// Resets the peak of an accelerator's allocated memory to what is allocated now. Does nothing for the CPU, whose peak
+/// the system keeps.
 ///
 /// # Errors
-/// As of [`info`].
+/// [`Error::Unavailable`] if [`parse`] did not open the device, [`Error::Stopped`] if it does not answer.
 pub fn reset_peak(device: &Device) -> Result<()> {
     Accelerator::of(device)?.map_or(Ok(()), |accelerator| accelerator.reset_peak())
 }
 
-/// What an accelerator is; nothing for the CPU.
+/// Returns name, software and memory of an accelerator. `None` for the CPU.
 ///
 /// # Errors
-/// [`Error::Unavailable`] if [`parse`] did not open it, [`Error::Stopped`] if it does not answer.
+/// [`Error::Unavailable`] if [`parse`] did not open the device, [`Error::Stopped`] if it does not answer.
 pub fn info(device: &Device) -> Result<Option<DeviceInfo>> {
     Accelerator::of(device)?.map(|accelerator| accelerator.info()).transpose()
 }
 
-/// The first of CUDA, Metal, CPU that is there.
+/// Opens the first device that works of `cuda:0`, `metal:0` and the CPU.
 fn best() -> Device {
     accelerator::open("cuda", 0).or_else(|_| accelerator::open("metal", 0)).unwrap_or(Device::Cpu)
 }
 
-/// The error with the device as the person wrote it.
+/// Replaces the device name in [`Error::Unavailable`] by the user's text. Returns other errors as they are.
 fn named(text: &str, error: Error) -> Error {
     match error {
         Error::Unavailable { why, .. } => Error::Unavailable { device: text.into(), why },
@@ -78,7 +80,7 @@ fn named(text: &str, error: Error) -> Error {
     }
 }
 
-/// The error of a word that names no device.
+/// The error for a text that names no device.
 fn unknown(text: &str) -> Error {
     Error::argument(format!("`{text}` is no device; `cpu`, `cuda:0`, `metal:0` and `auto` are"))
 }

@@ -93,17 +93,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// An argument outside what is allowed.
+    /// Creates [`Error::Argument`], for an argument outside what the operation allows.
     pub fn argument(what: impl Into<String>) -> Self {
         Self::Argument(what.into())
     }
 
-    /// Shapes that do not fit.
+    /// Creates [`Error::Shape`], for shapes that are not allowed or do not fit together.
     pub fn shape(what: impl Into<String>) -> Self {
         Self::Shape(what.into())
     }
 
-    /// An element type that the operation does not take.
+    /// Creates [`Error::Dtype`], for an element type that the operation does not take.
     pub fn dtype(what: impl Into<String>) -> Self {
         Self::Dtype(what.into())
     }

@@ -41,7 +41,8 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// An optimizer for some parameters before its first step. Its moments are on their device, in their layout.
+    /// Creates an optimizer with moments of zero, on the device and in the layout of `parameters`, before its first
+    /// step.
     ///
     /// # Errors
     /// [`Error::Argument`] for a constant outside its range.
@@ -55,17 +56,18 @@ impl AdamW {
         Ok(Self { settings, first: zeros()?, second: zeros()?, step: 0 })
     }
 
-    /// The constants.
+    /// The constants of AdamW that the optimizer was created with.
     #[must_use]
     pub fn settings(&self) -> &AdamWSettings {
         &self.settings
     }
 
-    /// One step down the gradients that `parameters` holds, clipped to the length `limit`, or not at all if that is 0; gives
-    /// the norm before. The gradients are for nothing else afterwards.
+    /// Clips the gradients that `parameters` holds to the norm `limit` (0 clips nothing), updates the values with the
+    /// learning rate `rate`, and returns the norm before clipping. Afterwards the gradients are unspecified: the CPU
+    /// clips them in place, an accelerator does not.
     ///
-    /// A norm that is not finite leaves the values and the moments as they are, and counts no step: the caller decides what
-    /// a broken step means. On an accelerator this waits once, for the norm, with the whole step under way.
+    /// If the norm is not finite, values and moments stay as they are and no step is counted: the caller decides what
+    /// to do. On an accelerator this waits once, for the norm, after the whole step is queued.
     pub fn step(&mut self, parameters: &Parameters, rate: f64, limit: f64) -> Result<f64> {
         let Some(accelerator) = parameters.accelerator() else {
             let norm = if limit > 0.0 { clip_gradients(parameters, limit)? } else { parameters.gradient_norm()? };
@@ -81,7 +83,8 @@ impl AdamW {
         Ok(norm)
     }
 
-    /// One step down the gradients that `parameters` holds; they stay as they are.
+    /// Updates the values by one step of AdamW with the learning rate `rate`, without clipping, and counts the step.
+    /// The gradients that `parameters` holds stay as they are.
     ///
     /// m ← β₁m + (1−β₁)g; v ← β₂v + (1−β₂)g²; w ← w − rate·λ·w; w ← w − rate·m̂ / (√v̂ + ε).
     pub fn update(&mut self, parameters: &Parameters, rate: f64) -> Result<()> {
@@ -102,8 +105,8 @@ impl AdamW {
         Ok(())
     }
 
-    /// The first and second moments on the CPU, `[len]` each, and the number of steps so far: all that a checkpoint needs.
-    /// On the CPU the moments are views that see later updates.
+    /// Returns what a checkpoint needs: (first moments, second moments, number of steps so far). The moments are f32
+    /// tensors `[len]` on the CPU. On the CPU they share the optimizer's memory, so later steps change them.
     ///
     /// # Errors
     /// When the device fails.
@@ -115,16 +118,16 @@ impl AdamW {
         Ok((moment(&self.first)?, moment(&self.second)?, self.step))
     }
 
-    /// The number of steps so far.
+    /// The number of steps counted so far.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.step
     }
 
-    /// Goes on from a state that [`state`](Self::state) gave, on whatever device.
+    /// Replaces moments and step count by a state that [`state`](Self::state) returned, on any device.
     ///
     /// # Errors
-    /// When it is that of other parameters.
+    /// [`Error::Shape`] when a moment does not have as many numbers as `parameters`.
     pub fn restore(&mut self, parameters: &Parameters, first: &Tensor, second: &Tensor, step: u64) -> Result<()> {
         let fitted = |moment: &Tensor| -> Result<Tensor> {
             if moment.dims() != [parameters.len()] {
@@ -140,7 +143,7 @@ impl AdamW {
         Ok(())
     }
 
-    /// Refuses parameters that it has no moments for.
+    /// Checks that the optimizer's moments have the size of the gradients of `parameters`.
     fn fits(&self, parameters: &Parameters) -> Result<()> {
         if parameters.gradients().dims() == self.first.dims() {
             return Ok(());
@@ -150,9 +153,11 @@ impl AdamW {
     }
 }
 
-/// Multiplies the gradients with min(1, limit / (norm + 10⁻⁶)) and returns the norm before.
+/// Multiplies the gradients by min(1, limit / (norm + 10⁻⁶)), for a positive `limit`, and returns their Euclidean norm
+/// before.
 ///
-/// A norm that is not finite leaves them as they are: the caller decides what a broken step means.
+/// If the norm is not finite, the gradients stay as they are: the caller decides what to do. On an accelerator this
+/// waits.
 pub fn clip_gradients(parameters: &Parameters, limit: f64) -> Result<f64> {
     if let Some(accelerator) = parameters.accelerator() {
         let norm = Norm::of(accelerator, parameters.gradients(), limit)?;
@@ -180,7 +185,7 @@ struct Constants {
 }
 
 impl Constants {
-    /// The constants of step `step`, counted from 1.
+    /// Computes the constants of the step number `step`, counted from 1, for the learning rate `rate`.
     fn of(settings: &AdamWSettings, step: u64, rate: f64) -> Self {
         let corrected = |beta: f64| if settings.bias_correction { 1.0 - beta.powf(step as f64) } else { 1.0 };
         let shares = |beta: f64| [beta as f32, (1.0 - beta) as f32];
@@ -200,6 +205,8 @@ impl InplaceOp3 for Constants {
         "descent"
     }
 
+    /// Updates every value by w ← keep·w − rate·m / (√v / root + ε), in parallel. `values` is w, `first` is m, `second`
+    /// is v.
     fn cpu_fwd(
         &self,
         values: &mut CpuStorage,

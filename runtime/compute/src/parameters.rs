@@ -36,7 +36,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Zeros for every name and shape in the list, in its order.
+    /// Creates parameters of zero, with a slot for every name and shape, in the order of the list.
     ///
     /// # Errors
     /// [`Error::Argument`] if a name comes twice.
@@ -48,8 +48,8 @@ impl Parameters {
         Ok(Self { layout, values, gradients, shadow: None, accelerator })
     }
 
-    /// Keeps a copy of all values in the type of activations beside them, since products of an accelerator take both
-    /// operands in one type. Does nothing on the CPU, or if `activations` is f32.
+    /// Adds a copy of all values in the type `activations`, which later updates keep in step, since products of an
+    /// accelerator take both operands in one type. Does nothing on the CPU, or if `activations` is f32.
     ///
     /// # Errors
     /// When the device has no memory for it.
@@ -62,49 +62,51 @@ impl Parameters {
         Ok(self)
     }
 
-    /// The places of all tensors, in order.
+    /// The name, shape and offset of every tensor, in order.
     #[must_use]
     pub fn slots(&self) -> &[Slot] {
         &self.layout.slots
     }
 
-    /// How many numbers train.
+    /// The number of trained numbers in all slots, gaps not counted.
     #[must_use]
     pub fn len(&self) -> usize {
         self.layout.len
     }
 
-    /// Whether nothing trains.
+    /// Whether there are no trained numbers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The index of a slot by its name.
+    /// The index of the slot called `name`. `None` if there is none.
     #[must_use]
     pub fn index(&self, name: &str) -> Option<usize> {
         self.layout.names.get(name).copied()
     }
 
-    /// Where the buffers are.
+    /// The device that holds the buffers.
     #[must_use]
     pub fn device(&self) -> &Device {
         self.values.device()
     }
 
-    /// All values; on an accelerator with gaps between the slots. Updates are in place, so the tensor sees them.
+    /// The flat buffer of all values; on an accelerator with gaps between the slots. Updates are in place, so the
+    /// tensor changes with them.
     #[must_use]
     pub fn values(&self) -> &Tensor {
         &self.values
     }
 
-    /// All gradients, laid out as the values. They are accumulated in place.
+    /// The flat buffer of all gradients, laid out as the values. They are accumulated in place, so the tensor changes
+    /// with them.
     #[must_use]
     pub fn gradients(&self) -> &Tensor {
         &self.gradients
     }
 
-    /// All values on the CPU as they are now, `[len]`, without gaps: a copy. On an accelerator this waits.
+    /// Copies all values to the CPU as `[len]` f32, without gaps. On an accelerator this waits.
     ///
     /// # Errors
     /// When the device fails.
@@ -115,17 +117,19 @@ impl Parameters {
         }
     }
 
-    /// A view of one value in its shape; it sees later updates.
+    /// Returns a view of a slot's value in the slot's shape. It changes with later updates.
     pub fn value(&self, index: usize) -> Result<Tensor> {
         self.view(&self.values, index)
     }
 
-    /// A view of one value in the type in which a product takes it; it sees later updates.
+    /// Returns a view of a slot's value in the type in which products take it: of the operand copy if there is one,
+    /// else of the f32 value. It changes with later updates.
     pub fn operand(&self, index: usize) -> Result<Tensor> {
         self.view(self.shadow.as_ref().unwrap_or(&self.values), index)
     }
 
-    /// One value on the CPU: a view there, and a copy of exactly its numbers elsewhere, for which this waits.
+    /// Returns a slot's value on the CPU: a view that changes with later updates if the buffers are there, else a copy,
+    /// for which this waits.
     pub fn value_on_cpu(&self, index: usize) -> Result<Tensor> {
         let value = self.value(index)?;
         match &self.accelerator {
@@ -136,18 +140,20 @@ impl Parameters {
         }
     }
 
-    /// A view of one gradient in its shape; it sees what is accumulated later.
+    /// Returns a view of a slot's gradient in the slot's shape. It changes as gradients are accumulated.
     pub fn gradient(&self, index: usize) -> Result<Tensor> {
         self.view(&self.gradients, index)
     }
 
-    /// Overwrites one value with a tensor of its shape, of any float type, of the CPU or of the same device.
+    /// Overwrites a slot's value, and its operand copy, with a tensor of the slot's shape, of any float type, on the
+    /// CPU or the same device.
     pub fn set(&self, index: usize, value: &Tensor) -> Result<()> {
         let shadow = self.shadow.as_ref().map(|shadow| self.view(shadow, index)).transpose()?;
         self.overwrite(&self.value(index)?, shadow.as_ref(), &self.fitted(index, value)?)
     }
 
-    /// Overwrites some of the values, and `shadow`, which holds them once more in the type of activations.
+    /// Copies `from` (as many numbers, of any float type) over `values`, a part of the value buffer, and over `shadow`,
+    /// the part of the operand copy that belongs to it.
     fn overwrite(&self, values: &Tensor, shadow: Option<&Tensor>, from: &Tensor) -> Result<()> {
         let Some(accelerator) = &self.accelerator else {
             return Ok(values.inplace_op2(from, &EachPair(|to: &mut f32, from| *to = from))?);
@@ -156,7 +162,8 @@ impl Parameters {
         shadow.map_or(Ok(()), |shadow| device::narrow(accelerator, shadow, values))
     }
 
-    /// Adds to one gradient a tensor of its shape, of any float type, of the CPU or of the same device.
+    /// Adds a tensor to a slot's gradient. The tensor has the slot's shape and any float type, and is on the CPU or the
+    /// same device.
     pub fn accumulate(&self, index: usize, gradient: &Tensor) -> Result<()> {
         let place = self.gradient(index)?;
         let gradient = self.fitted(index, gradient)?;
@@ -174,7 +181,7 @@ impl Parameters {
         }
     }
 
-    /// Multiplies every gradient with a factor.
+    /// Multiplies every gradient by `factor`.
     pub fn scale_gradients(&self, factor: f32) -> Result<()> {
         match &self.accelerator {
             None => Ok(self.gradients.inplace_op1(&EachNumber(|number: &mut f32| *number *= factor))?),
@@ -182,7 +189,8 @@ impl Parameters {
         }
     }
 
-    /// The Euclidean norm of all gradients together, summed in f64 in fixed chunks. On an accelerator this waits.
+    /// Returns the Euclidean norm of all gradients together, summed in f64 in fixed chunks. On an accelerator this
+    /// waits.
     pub fn gradient_norm(&self) -> Result<f64> {
         match &self.accelerator {
             None => {
@@ -195,7 +203,7 @@ impl Parameters {
         }
     }
 
-    /// Copies the parameters: the same slots and values, with gradients of zero.
+    /// Copies slots and values to new parameters on the same device, with gradients of zero.
     pub fn detached_copy(&self) -> Result<Self> {
         let gradients = zeros(self.layout.size, self.device())?;
         let shadow = self.shadow.as_ref().map(Tensor::copy).transpose()?;
@@ -203,7 +211,8 @@ impl Parameters {
         Ok(Self { layout, values: self.values.copy()?, gradients, shadow, accelerator })
     }
 
-    /// Overwrites all values with those of other parameters of the same layout.
+    /// Overwrites all values, and the operand copy, with those of other parameters with the same slots on the same
+    /// device. Gradients stay as they are.
     pub fn copy_from(&self, other: &Self) -> Result<()> {
         if self.slots() != other.slots() {
             return Err(Error::shape("the two sets of parameters differ in their slots"));
@@ -216,29 +225,30 @@ impl Parameters {
         self.overwrite(&self.values, self.shadow.as_ref(), &from)
     }
 
-    /// The values in the type of activations, laid out as they are, where there is an accelerator that wants them.
+    /// The copy of the values in the type of activations, laid out as the values. `None` on the CPU, and if activations
+    /// are f32.
     pub(crate) fn shadow(&self) -> Option<&Tensor> {
         self.shadow.as_ref()
     }
 
-    /// Where slots lie in the buffers.
+    /// The positions of the slots in the buffers.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The accelerator that the buffers are on; none for the CPU.
+    /// The accelerator that holds the buffers. `None` for the CPU.
     pub(crate) fn accelerator(&self) -> Option<&Accelerator> {
         self.accelerator.as_ref()
     }
 
-    /// A view of one slot of a buffer, in the slot's shape.
+    /// Returns a view of one slot of a flat buffer, in the slot's shape.
     fn view(&self, flat: &Tensor, index: usize) -> Result<Tensor> {
         let (slot, place) = self.layout.slot(index)?;
         Ok(flat.narrow(0, place, slot.count())?.reshape(slot.shape.as_slice())?)
     }
 
-    /// The tensor as contiguous numbers of the slot's shape where the buffers are: f32 on the CPU, of any float type on an
-    /// accelerator.
+    /// Checks that a tensor has the slot's shape and brings it to the device of the buffers, outside the autograd
+    /// graph: on the CPU as contiguous f32; on an accelerator as it is if it is there, else uploaded as f32.
     fn fitted(&self, index: usize, tensor: &Tensor) -> Result<Tensor> {
         let (slot, _) = self.layout.slot(index)?;
         if tensor.dims() != slot.shape {

@@ -17,29 +17,30 @@ pub(crate) struct TestDevice {
 }
 
 impl TestDevice {
-    /// Opens a device by name; panics with "absent" if this machine has none.
+    /// Opens the device `name` for a test in type `dtype`. Panics with "absent" if this machine has no such device.
     pub(crate) fn at(name: &str, dtype: DType, tolerance: f64) -> Self {
         let absent = |error: crate::Error| panic!("absent `{name}`: {}", error.why().unwrap_or_default());
         Self { device: crate::device::parse(name).unwrap_or_else(absent), dtype, tolerance }
     }
 
-    /// Independent normal numbers, rounded to the type of this place: the reference sees what the device sees.
+    /// Creates independent normal numbers, seeded by `name`, on the device, rounded to the test's type so that the
+    /// reference sees what the device sees.
     pub(crate) fn normal(&self, name: &str, shape: &[usize]) -> Tensor {
         self.place(&reference::normal(name, shape))
     }
 
-    /// Independent normal numbers in f32 on every device: weights of norms, seeds, adapters.
+    /// Creates independent normal numbers, seeded by `name`, on the device, in f32 whatever the test's type.
     pub(crate) fn single(&self, name: &str, shape: &[usize]) -> Tensor {
         self.put(&reference::normal(name, shape))
     }
 
-    /// A tensor of the CPU here, in the type of activations.
+    /// Copies a tensor of the CPU to the device, rounded to the test's type.
     pub(crate) fn place(&self, tensor: &Tensor) -> Tensor {
         // Rounded on the CPU: on a device the tensor library has no casts.
         self.put(&tensor.to_dtype(self.dtype).unwrap())
     }
 
-    /// A tensor of the CPU here, in its own type.
+    /// Copies a tensor of the CPU to the device in its own type: f32, bf16, f16 or u32.
     pub(crate) fn put(&self, tensor: &Tensor) -> Tensor {
         let Some(accelerator) = Accelerator::of(&self.device).unwrap() else { return tensor.clone() };
         let flat = tensor.flatten_all().unwrap();
@@ -57,7 +58,7 @@ impl TestDevice {
         reference::leaf(&self.back(tensor))
     }
 
-    /// Copies a tensor to the CPU in its own type.
+    /// Copies a tensor (f32, bf16, f16 or u32) to the CPU in its own type.
     pub(crate) fn back(&self, tensor: &Tensor) -> Tensor {
         let Some(accelerator) = Accelerator::of(tensor.device()).unwrap() else { return tensor.clone() };
         match tensor.dtype() {
@@ -69,26 +70,30 @@ impl TestDevice {
         }
     }
 
-    /// Asserts that a result is not further from its reference than this place allows.
+    /// Asserts that a result agrees with its reference within the tolerance of the test. `what` is named on failure.
     pub(crate) fn close(&self, what: &str, found: &Tensor, reference: &Tensor) {
         self.nearly(what, found, reference, 1.0);
     }
 
-    /// Asserts that a result agrees with its reference within `tolerance`: for results that are f32 on every device.
+    /// Asserts that a result agrees with its reference within `tolerance`, for results that are f32 on every device.
+    /// `what` is named on failure.
     pub(crate) fn within(&self, what: &str, found: &Tensor, reference: &Tensor, tolerance: f64) {
         reference::close(what, &self.back(found), reference, tolerance);
     }
 
-    /// Asserts that a result agrees with its reference within `times` the tolerance of the device: sums over many rows.
+    /// Asserts that a result agrees with its reference within `times` the tolerance of the test, for sums over many
+    /// rows.
     pub(crate) fn nearly(&self, what: &str, found: &Tensor, reference: &Tensor, times: f64) {
         reference::close(what, &self.back(found), reference, times * self.tolerance);
     }
 }
 
+/// Uploads a flat CPU tensor of type `T` in the given shape.
 fn up<T: WithDType + Pod>(accelerator: &Accelerator, flat: &Tensor, shape: &[usize]) -> Tensor {
     accelerator.upload(&flat.to_vec1::<T>().unwrap(), shape).unwrap()
 }
 
+/// Downloads a tensor of type `T` to the CPU.
 fn down<T: WithDType + Pod>(accelerator: &Accelerator, tensor: &Tensor) -> Tensor {
     Tensor::from_vec(accelerator.download::<T>(tensor).unwrap(), tensor.dims(), &Device::Cpu).unwrap()
 }

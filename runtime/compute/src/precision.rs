@@ -74,7 +74,8 @@ impl Precision {
     pub const CPU_DEFAULT: Self =
         Self { asked: PrecisionRequest { base: Base::Stored, compute: Compute::Auto }, plain: None };
 
-    /// Products of an accelerator take both sides in one type, and its tensor cores take bf16.
+    /// The precision of an accelerator for a request. Activations and plain matrices share one type, since products
+    /// take both operands in one: bf16 unless f32 is asked for.
     const fn of_accelerator(asked: PrecisionRequest) -> Self {
         let activations = match asked.compute {
             Compute::Auto | Compute::Bf16 => DType::BF16,
@@ -83,16 +84,16 @@ impl Precision {
         Self { asked, plain: Some(activations) }
     }
 
-    /// What a device keeps where nothing is asked for.
+    /// The precision of a device for the default request.
     #[must_use]
     pub fn default_for(device: &Device) -> Self {
         if device.is_cpu() { Self::CPU_DEFAULT } else { Self::of_accelerator(PrecisionRequest::default()) }
     }
 
-    /// What a device keeps of a run.
+    /// The precision of a device for the request `asked`.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the device does not compute in what is asked for.
+    /// [`Error::Argument`] if bf16 is asked for on the CPU, which computes in f32.
     pub fn new(asked: impl Into<PrecisionRequest>, device: &Device) -> Result<Self> {
         let asked = asked.into();
         match (device.is_cpu(), asked.compute) {
@@ -104,19 +105,19 @@ impl Precision {
         }
     }
 
-    /// What was asked for.
+    /// The request that this precision was made from.
     #[must_use]
     pub fn request(self) -> PrecisionRequest {
         self.asked
     }
 
-    /// How the base was asked for.
+    /// The storage that was asked for the frozen linear weights.
     #[must_use]
     pub fn base(self) -> Base {
         self.asked.base
     }
 
-    /// What numbers of some kind are kept in.
+    /// Returns how numbers of some purpose are stored.
     #[must_use]
     pub const fn storage(self, purpose: Purpose) -> Storage {
         match (purpose, self.asked.base, self.plain) {
@@ -130,7 +131,7 @@ impl Precision {
         }
     }
 
-    /// The type of plain numbers of some kind; f32 where they may stay as they are stored.
+    /// The element type of plain numbers of some purpose; f32 where they are stored as in the model's files or in NF4.
     #[must_use]
     pub const fn dtype(self, purpose: Purpose) -> DType {
         match self.storage(purpose) {
@@ -139,29 +140,30 @@ impl Precision {
         }
     }
 
-    /// What the plain numbers of a matrix are turned into when it is placed on the device; none leaves them as they are.
+    /// The type to which a matrix of plain numbers is converted when it is placed on the device. `None` on the CPU,
+    /// which leaves matrices as they are stored.
     #[must_use]
     pub const fn plain(self) -> Option<DType> {
         self.plain
     }
 
-    /// Bytes of some numbers that are no matrices of the model.
+    /// Bytes of `numbers` numbers of some purpose. Not for matrices of the model, whose storage may be quantized.
     #[must_use]
     pub fn bytes(self, purpose: Purpose, numbers: u64) -> u64 {
         numbers.saturating_mul(self.dtype(purpose).size_in_bytes() as u64)
     }
 
-    /// Whether a matrix of so many columns is quantized when it is read. One that NF4 cannot hold, its rows being no whole
-    /// blocks, stays as it is stored.
+    /// Whether a matrix of this purpose is quantized to NF4 when the model is read. False for `columns` that are not
+    /// whole blocks of 64: such a matrix stays as it is stored.
     #[must_use]
     pub fn quantizes(self, purpose: Purpose, columns: usize) -> bool {
         self.storage(purpose) == Storage::Format(Format::NF4) && Format::NF4.bytes(1, columns).is_some()
     }
 
-    /// A frozen matrix of a model as it is kept.
+    /// Quantizes a frozen matrix to NF4 if this precision asks for it, else returns it as it is.
     ///
     /// # Errors
-    /// When it is to be quantized and is already, in its file, or a number of it is not finite.
+    /// [`Error::Argument`] when it is to be quantized and is quantized already, or a number of it is not finite.
     pub fn convert(self, weight: Weight, purpose: Purpose) -> Result<Weight> {
         let columns = match &weight {
             Weight::Tensor(tensor) => tensor.dims().last().copied().unwrap_or(0),
@@ -178,7 +180,7 @@ impl Precision {
         }
     }
 
-    /// Each kind of number with what it is kept in, in words, for people.
+    /// Returns (name, storage) for each purpose, for display.
     #[must_use]
     pub fn lines(self) -> Vec<(&'static str, Storage)> {
         [
@@ -195,7 +197,7 @@ impl Precision {
     }
 }
 
-/// The error of a base that is quantized in its file already and is to be quantized again.
+/// The error of quantizing to NF4 a matrix that is already quantized, in `format`.
 #[must_use]
 pub fn already_quantized(format: &str) -> Error {
     Error::argument(format!(
@@ -204,7 +206,7 @@ pub fn already_quantized(format: &str) -> Error {
     ))
 }
 
-/// Bytes that the numbers of a tensor take.
+/// Bytes that the elements of a tensor take.
 #[must_use]
 pub fn bytes(tensor: &Tensor) -> usize {
     tensor.elem_count() * tensor.dtype().size_in_bytes()

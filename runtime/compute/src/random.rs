@@ -16,7 +16,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream of this seed and name, from its beginning.
+    /// Creates the stream of this seed and name, at position 0.
     #[must_use]
     pub fn new(seed: u64, name: &str) -> Self {
         let mut digest = Sha256::new();
@@ -26,7 +26,7 @@ impl Stream {
         Self { words: ChaCha12Rng::from_seed(digest.finalize().into()) }
     }
 
-    /// Opens a stream at a position that [`position`](Self::position) gave.
+    /// Creates the stream of this seed and name, at a position that [`position`](Self::position) returned.
     #[must_use]
     pub fn at(seed: u64, name: &str, position: u64) -> Self {
         let mut stream = Self::new(seed, name);
@@ -34,42 +34,42 @@ impl Stream {
         stream
     }
 
-    /// The key of the stream, from which a kernel makes the words on a device: words 16·n … 16·n + 15 are block n of ChaCha12 under
-    /// it, with a nonce of 0.
+    /// The ChaCha12 key of the stream, with which a kernel computes the stream's words on a device: words 16·n … 16·n +
+    /// 15 are block n, with a nonce of 0. Draws nothing.
     #[must_use]
     pub fn key(&self) -> [u32; 8] {
         let bytes = self.words.get_seed();
         std::array::from_fn(|word| u32::from_le_bytes(std::array::from_fn(|byte| bytes[4 * word + byte])))
     }
 
-    /// How many 32-bit words were drawn. After 2⁶⁴ words it starts again.
+    /// The number of 32-bit words drawn so far, modulo 2⁶⁴.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.words.get_word_pos() as u64
     }
 
-    /// The next 32 bits.
+    /// Draws the next 32-bit word.
     pub fn next_u32(&mut self) -> u32 {
         self.words.next_u32()
     }
 
-    /// The next 64 bits, low word first.
+    /// Draws two 32-bit words, the low one first.
     pub fn next_u64(&mut self) -> u64 {
         let low = u64::from(self.next_u32());
         low | u64::from(self.next_u32()) << 32
     }
 
-    /// A number in [0, 1), one of 2²⁴ equally likely ones. Takes one word.
+    /// Draws a number in [0, 1), a multiple of 2⁻²⁴, all equally likely. Takes one word.
     pub fn uniform(&mut self) -> f32 {
         (self.next_u32() >> 8) as f32 / (1u32 << 24) as f32
     }
 
-    /// `count` numbers in [0, 1).
+    /// Draws `count` numbers in [0, 1), one word each.
     pub fn uniforms(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| self.uniform()).collect()
     }
 
-    /// A standard normal number (Box & Muller 1958). Takes two words, so that positions stay simple.
+    /// Draws a standard normal number (Box & Muller 1958). Always takes two words, so that positions can be computed.
     pub fn normal(&mut self) -> f32 {
         let step = f64::from(u32::MAX) + 1.0;
         let radius = (-2.0 * ((f64::from(self.next_u32()) + 0.5) / step).ln()).sqrt();
@@ -77,15 +77,16 @@ impl Stream {
         (radius * angle.cos()) as f32
     }
 
-    /// `count` standard normal numbers.
+    /// Draws `count` standard normal numbers, two words each.
     pub fn normals(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| self.normal()).collect()
     }
 
-    /// A whole number below `count`, all equally likely; 0 for a count of 0. Takes two words, seldom more.
+    /// Draws a whole number in 0 … `count` − 1, all equally likely; returns 0 and draws nothing for a count of 0. Takes
+    /// two words, rarely more.
     ///
-    /// A 64-bit word times the count, high half; low halves that would favour some numbers are thrown again
-    /// (Lemire 2019).
+    /// Takes the high half of a 64-bit word times the count, and draws again where the low half would favour some
+    /// numbers (Lemire 2019).
     pub fn below(&mut self, count: u64) -> u64 {
         if count == 0 {
             return 0;
@@ -99,7 +100,8 @@ impl Stream {
         }
     }
 
-    /// 0 … `count` − 1 in random order (Fisher & Yates).
+    /// Draws 0 … `count` − 1 in random order (Fisher & Yates). Takes two words, rarely more, for each number but the
+    /// first.
     pub fn permutation(&mut self, count: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count).map(|index| index as u32).collect();
         for last in (1..count).rev() {

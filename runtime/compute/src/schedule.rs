@@ -65,13 +65,14 @@ impl Schedule {
     /// The peak rate at every step.
     pub const CONSTANT: Self = Self { shape: Shape::Constant, number: 0.0 };
 
-    /// The names that [`from_str`](Self::from_str) takes.
+    /// The names of all schedules, as [`from_str`](Self::from_str) takes them, without a number.
     pub fn names() -> impl Iterator<Item = &'static str> {
         SHAPES.iter().map(|(_, name, _)| *name)
     }
 
-    /// What the learning rate is multiplied with at `step`, counted from 0, of a run of `total` steps with `warmup`
-    /// steps of rising. With a warm-up, step 0 has factor 0 (`cosine-warmup-with-min-rate` excepted).
+    /// The factor by which the peak learning rate is multiplied at `step`, counted from 0, of a run of `total` steps of
+    /// which the first `warmup` rise from 0. With a warm-up, step 0 has factor 0, except for `constant` and
+    /// `cosine-warmup-with-min-rate`.
     #[must_use]
     pub fn factor(&self, step: u64, warmup: u64, total: u64) -> f64 {
         let (now, rise, end) = (step as f64, warmup as f64, total as f64);
@@ -102,17 +103,18 @@ impl Schedule {
     }
 }
 
-/// ½·(1 + cos πp): from 1 at 0 to 0 at 1, where it stays.
+/// Half a cosine, ½·(1 + cos πp): from 1 at progress 0 to 0 at progress 1 and beyond.
 fn half_cosine(progress: f64) -> f64 {
     0.5 * (1.0 + (PI * progress.min(1.0)).cos())
 }
 
-/// A factor of [0, 1] brought to [floor, 1].
+/// Maps a factor from [0, 1] linearly to [floor, 1].
 fn above(floor: f64, factor: f64) -> f64 {
     factor * (1.0 - floor) + floor
 }
 
-/// √(scale / (step + scale − warm-up)); `scale` is the warm-up, or [`TIMESCALE`] without one.
+/// Returns √(s / (now + s − rise)) with the time scale s: the warm-up `rise` in steps, or [`TIMESCALE`] without one.
+/// `now` is the step.
 fn inverse_square_root(now: f64, rise: f64) -> f64 {
     let scale = if rise > 0.0 { rise } else { TIMESCALE };
     (scale / (now + scale - rise)).sqrt()
@@ -131,7 +133,11 @@ impl fmt::Display for Schedule {
 impl FromStr for Schedule {
     type Err = Error;
 
-    /// Reads a name, with a number after a colon where the schedule has one: `cosine`, `polynomial:2`.
+    /// Parses the name of a schedule, with a number after a colon where the schedule takes one: `cosine`,
+    /// `polynomial:2`. A number left out is the schedule's default.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an unknown name, a number where none is taken, and a number out of range.
     fn from_str(text: &str) -> Result<Self, Error> {
         let (name, number) = text.split_once(':').map_or((text, None), |(name, number)| (name, Some(number)));
         let Some(&(shape, _, range)) = SHAPES.iter().find(|(_, known, _)| *known == name) else {

@@ -19,8 +19,9 @@ const TOGETHER: usize = 10;
 /// Seconds above which a product of [`SIDE`] is answer enough.
 const SLOW: f64 = 0.01;
 
-/// Floating-point operations a second of the fastest of some products of square matrices, 2n³ operations each: of `f32` on
-/// all the cores that this program uses, of the type asked for on an accelerator. With it the type that was multiplied.
+/// Measures the matrix-product throughput of a device: returns (floating-point operations per second of the fastest
+/// product of square matrices, the type that was multiplied). The CPU multiplies in f32 on all cores that this program
+/// uses, an accelerator in `dtype`.
 ///
 /// # Errors
 /// When the device has no room, or no products of that type.
@@ -31,7 +32,7 @@ pub fn matmul_flops(device: &Device, dtype: DType) -> Result<(f64, DType)> {
     }
 }
 
-/// Operations a second of the CPU, in f32.
+/// Measures the CPU: operations per second of the fastest of some products in f32.
 fn on_cpu() -> Result<f64> {
     let square = |name| Tensor::from_vec(numbers(name), (SIDE, SIDE), &Device::Cpu);
     let (a, b) = (square("pace/a")?, square("pace/b")?);
@@ -42,7 +43,8 @@ fn on_cpu() -> Result<f64> {
     Ok(operations(SIDE) / least)
 }
 
-/// Operations a second of an accelerator. Stops after one small product if that is slow.
+/// Measures an accelerator: operations per second of the fastest of some batches of products in `dtype`. Returns after
+/// one small product if that takes more than [`SLOW`] seconds.
 fn on_accelerator(accelerator: &Accelerator, dtype: DType) -> Result<f64> {
     // The first products of a process load their library.
     let small = on_device(accelerator, dtype, [1, 1, 2])?;
@@ -53,7 +55,8 @@ fn on_accelerator(accelerator: &Accelerator, dtype: DType) -> Result<f64> {
     Ok(operations(TIMES * SIDE) * TOGETHER as f64 / together)
 }
 
-/// The seconds of so many products together, of matrices with the side `times` · [`SIDE`]; the fastest of some rounds.
+/// Measures batches of products of square matrices with the side `times` · [`SIDE`]: returns the seconds of the fastest
+/// of `rounds` batches of `together` products each.
 fn on_device(accelerator: &Accelerator, dtype: DType, [times, together, rounds]: [usize; 3]) -> Result<f64> {
     let side = times * SIDE;
     let square = |name| {
@@ -71,17 +74,17 @@ fn on_device(accelerator: &Accelerator, dtype: DType, [times, together, rounds]:
     })
 }
 
-/// Floating-point operations of a product of square matrices.
+/// The number of floating-point operations of a product of square matrices, 2 · side³.
 fn operations(side: usize) -> f64 {
     2.0 * (side as f64).powi(3)
 }
 
-/// Normal numbers for one matrix with the side [`SIDE`].
+/// Normal numbers for one matrix with the side [`SIDE`], seeded by `name`.
 fn numbers(name: &str) -> Vec<f32> {
     Stream::new(0, name).normals(SIDE * SIDE)
 }
 
-/// The seconds of the fastest of some calls.
+/// Runs `work` `rounds` times and returns the seconds of the fastest run.
 fn least(rounds: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut least = f64::INFINITY;
     for _ in 0..rounds {

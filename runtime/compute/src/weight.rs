@@ -41,11 +41,11 @@ enum Numbers {
 }
 
 impl Packed {
-    /// A matrix of `rows × columns` numbers.
+    /// Creates a packed matrix of `rows × columns` numbers on the CPU from its bytes, row by row.
     ///
     /// # Errors
-    /// When a row is not whole blocks, the bytes are not exactly those of the matrix, or plain numbers do not lie
-    /// where the processor can read them.
+    /// When a row is not whole blocks, the bytes are not exactly those of the matrix, plain numbers are not aligned,
+    /// the format is `NF4` (made by [`Weight::to_nf4`] alone), or the processor is big-endian.
     pub fn new(bytes: Bytes, format: Format, rows: usize, columns: usize) -> Result<Self> {
         let found = bytes.slice();
         if format.bytes(rows, columns) != Some(found.len()) {
@@ -67,12 +67,12 @@ impl Packed {
         Ok(packed)
     }
 
-    /// Plain numbers as what they are; none if the bytes do not lie on their boundaries.
+    /// The bytes as plain numbers of type `N`. `None` if they are not aligned for `N` or not a whole number of them.
     pub(crate) fn plain<N: bytemuck::Pod>(&self) -> Option<&[N]> {
         bytemuck::try_cast_slice(self.raw()).ok()
     }
 
-    /// The bytes as they are; none of what is on an accelerator.
+    /// The bytes of the matrix on the CPU. Empty if the matrix is on an accelerator.
     pub(crate) fn raw(&self) -> &[u8] {
         match &self.numbers {
             Numbers::Host { bytes, .. } => bytes.slice(),
@@ -80,23 +80,23 @@ impl Packed {
         }
     }
 
-    /// Numbers of a row.
+    /// The number of columns, which is the length of a row in numbers.
     pub(crate) fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Rows and columns.
+    /// `[rows, columns]`.
     pub(crate) fn sides(&self) -> [usize; 2] {
         [self.rows, self.columns]
     }
 
-    /// How the numbers lie.
+    /// The format of the bytes.
     #[must_use]
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// What the blocks of `NF4` share; none of them has it in another format.
+    /// The scales that the blocks of an `NF4` matrix share. `None` for other formats, and on an accelerator.
     pub(crate) fn scales(&self) -> Option<&Scales> {
         match &self.numbers {
             Numbers::Host { scales, .. } => scales.as_ref(),
@@ -104,7 +104,8 @@ impl Packed {
         }
     }
 
-    /// Copies the matrix with its rows in another order: row `i` of the result is row `order[i]`.
+    /// Copies rows of the matrix in another order: row `i` of the result is row `order[i]`. Rows may repeat or be left
+    /// out.
     ///
     /// # Errors
     /// When the order names a row that is not there, the format is `NF4`, whose blocks share scales across rows, or the
@@ -133,7 +134,7 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// Where it is.
+    /// The device that holds the weight.
     #[must_use]
     pub fn device(&self) -> &Device {
         match self {
@@ -142,8 +143,8 @@ impl Weight {
         }
     }
 
-    /// Its numbers as a tensor of the CPU, exactly: f32 where the format is none of the tensor library's. What is on an
-    /// accelerator is copied, for which this waits.
+    /// Returns the numbers exactly, as a tensor of the CPU: in f16 or bf16 if they are stored so, else in f32. A tensor
+    /// of the CPU is returned as it is. What is on an accelerator is copied, for which this waits.
     ///
     /// # Errors
     /// When the tensor library has no memory for them.
@@ -163,10 +164,11 @@ impl Weight {
         })
     }
 
-    /// Some of its rows as a tensor of the CPU in f32, `[count, columns]`; the others are not touched.
+    /// Returns rows `first` … `first + count − 1` as a CPU tensor in f32, `[count, columns]`. The other rows are not
+    /// read.
     ///
     /// # Errors
-    /// When it is no matrix or has no such rows.
+    /// When the weight has no such rows.
     pub fn rows(&self, first: usize, count: usize) -> Result<Tensor> {
         match self {
             Self::Tensor(tensor) => {
@@ -183,8 +185,9 @@ impl Weight {
         }
     }
 
-    /// Quantizes the matrix to NF4 with double quantization (arXiv:2305.14314): 4 bits for each number, 8 for the scale of
-    /// 64 numbers, 32 for the scale of 256 such scales. Read some rows at a time, never widened as a whole.
+    /// Quantizes the matrix to NF4 with double quantization (arXiv:2305.14314): 4 bits for each number, 8 for the scale
+    /// of 64 numbers, 32 for the scale of 256 such scales. Reads some rows at a time, so the matrix is never widened as
+    /// a whole.
     ///
     /// # Errors
     /// When it is no matrix, its rows are not whole blocks of 64, or a number is not finite.
@@ -198,13 +201,14 @@ impl Weight {
         Ok(Self::Packed(Arc::new(Packed { numbers, format: Format::NF4, rows, columns })))
     }
 
-    /// Bytes that a matrix takes in NF4, with what its blocks share; none where its rows are not whole blocks.
+    /// Bytes that a `rows × columns` matrix takes in NF4, the shared scales included. `None` if a row is not whole
+    /// blocks of 64.
     #[must_use]
     pub fn nf4_bytes(rows: usize, columns: usize) -> Option<usize> {
         Some(Format::NF4.bytes(rows, columns)? + Scales::bytes_of(rows * (columns / Format::NF4.block())))
     }
 
-    /// Bytes that it takes.
+    /// Bytes that the weight takes, shared scales included.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -233,7 +237,7 @@ pub enum WeightRef<'a> {
 }
 
 impl<'a> WeightRef<'a> {
-    /// Its sides, however many a tensor has.
+    /// The shape of the weight: of a tensor all its dimensions, else `[rows, columns]`.
     #[must_use]
     pub fn sides(&self) -> Vec<usize> {
         match self {
@@ -242,7 +246,7 @@ impl<'a> WeightRef<'a> {
         }
     }
 
-    /// Where its numbers are.
+    /// The device that holds the numbers.
     pub(crate) fn device(&self) -> &'a Device {
         match self {
             Self::Tensor(tensor) => tensor.device(),

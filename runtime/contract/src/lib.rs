@@ -53,7 +53,7 @@ pub struct Function<'a> {
 }
 
 impl Contract {
-    /// Reads a folder of WIT files and the table.
+    /// Reads a folder of WIT files and the cost table, and checks each against the other.
     ///
     /// # Errors
     /// Text that is not WIT, a world that has more than interfaces, a function without a row, a row without a function,
@@ -72,21 +72,23 @@ impl Contract {
         Ok(contract)
     }
 
-    /// The interfaces that a method may import.
+    /// The interfaces that a method may import, in the order of the world.
     pub fn interfaces(&self) -> impl Iterator<Item = Interface<'_>> {
         self.interfaces.iter().map(|id| Interface { contract: self, id: *id })
     }
 
-    /// Every function of these interfaces that has a row.
+    /// Every function of every interface, in the order of the files.
     pub fn functions(&self) -> impl Iterator<Item = Function<'_>> {
         self.interfaces().flat_map(Interface::functions)
     }
 
-    /// The rows of the table in alphabetical order.
+    /// The rows of the cost table, sorted by path.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
+    /// Checks that functions and rows of the table correspond one to one, and that row and text of each operation agree
+    /// on whether it has a gradient.
     fn check_rows(&self) -> Outcome<()> {
         let mut named = 0;
         for interface in self.interfaces() {
@@ -107,18 +109,19 @@ impl Contract {
         }
     }
 
+    /// Looks the row of a function up by its path, such as `tensor.tensor.exp`. `None` if there is none.
     fn row(&self, path: &str) -> Option<&Row> {
         self.rows.binary_search_by(|row| row.path.as_str().cmp(path)).ok().and_then(|index| self.rows.get(index))
     }
 }
 
 impl<'a> Interface<'a> {
-    /// Its name, such as `tensor`.
+    /// The name of the interface, such as `tensor`.
     pub fn name(self) -> &'a str {
         self.contract.resolve.interfaces[self.id].name.as_deref().unwrap_or_default()
     }
 
-    /// Its functions in the order of the file.
+    /// The functions of the interface in the order of its file. Leaves out a function without a row.
     pub fn functions(self) -> impl Iterator<Item = Function<'a>> {
         let contract = self.contract;
         contract.resolve.interfaces[self.id].functions.iter().filter_map(move |(key, signature)| {
@@ -129,7 +132,7 @@ impl<'a> Interface<'a> {
 }
 
 impl<'a> Function<'a> {
-    /// The name of the Rust function in the generated bindings: `new` for a constructor.
+    /// The name of the function in generated Rust bindings; `new` for a constructor.
     pub fn rust_name(&self) -> String {
         match self.signature.kind {
             FunctionKind::Constructor(_) => "new".to_owned(),
@@ -137,12 +140,13 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// Its text, without the line breaks of the file.
+    /// The doc text of the function in one line.
     pub fn text(&self) -> String {
         self.signature.docs.contents.as_deref().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// The name of the resource that it belongs to, if it belongs to one.
+    /// The name of the resource whose method, static function or constructor this is. `None` for a function of the
+    /// interface itself.
     pub fn resource(&self) -> Option<&'a str> {
         match self.signature.kind {
             FunctionKind::Method(id) | FunctionKind::Static(id) | FunctionKind::Constructor(id) => {
@@ -152,20 +156,20 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// The parameters with their types in Rust, as an owner holds them; of a method, the first is the resource.
+    /// The parameters as (name, owned Rust type), in order; for a method, the first is the resource.
     pub fn parameters(&self) -> impl Iterator<Item = (String, String)> {
         self.signature.params.iter().map(|parameter| (snake(&parameter.name), self.contract.rust_type(&parameter.ty)))
     }
 
-    /// The type in Rust of what it returns, apart from an error; empty if it returns nothing.
+    /// The Rust type of the result, without the error. Empty if the function returns nothing.
     pub fn result(&self) -> String {
         self.signature.result.as_ref().map_or_else(String::new, |ty| self.contract.rust_type(ty))
     }
 }
 
 impl Contract {
-    /// A type in Rust, such as `Vec<u32>`; of a result, the type of its success. A resource is named without its handle.
-    /// Empty for a type that no tensor operation has.
+    /// Converts a WIT type to a Rust type, such as `Vec<u32>`. A `result` becomes the type of its success, a handle the
+    /// bare name of its resource. Empty for a type that no tensor operation uses.
     fn rust_type(&self, ty: &Type) -> String {
         let id = match ty {
             Type::Bool => return "bool".to_owned(),

@@ -1,11 +1,11 @@
 //! Names of the contract as names in Rust.
 
-/// `log-ratio` as `log_ratio`: a function, a parameter, a module.
+/// Converts a WIT name to snake case, for a function, parameter or module: `log-ratio` to `log_ratio`.
 pub fn snake(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// `log-ratio` as `LogRatio`: a type or a case.
+/// Converts a WIT name to camel case, for a type or case: `log-ratio` to `LogRatio`.
 pub fn camel(name: &str) -> String {
     let capitalize = |word: &str| {
         let mut letters = word.chars();
@@ -14,8 +14,8 @@ pub fn camel(name: &str) -> String {
     name.split('-').map(capitalize).collect()
 }
 
-/// The name of a function in the table, in reports and in errors: `[method]tensor.exp` of the interface `tensor` is
-/// `tensor.tensor.exp`.
+/// Returns the path of a function in the table, in reports and in errors: `tensor.tensor.exp` for `[method]tensor.exp`
+/// of the interface `tensor`.
 pub(crate) fn path(interface: &str, key: &str) -> String {
     match key.strip_prefix("[constructor]") {
         Some(resource) => format!("{interface}.{resource}.constructor"),

@@ -14,7 +14,8 @@ pub enum Cost {
 }
 
 impl Cost {
-    /// Whether operations of this class can have a gradient. New tensors have none, whatever their text says.
+    /// Whether this is the cost of a tensor operation that has operands, and so can have a gradient: every class but
+    /// `Create`.
     pub(crate) fn is_differentiable_kind(&self) -> bool {
         matches!(self, Self::Operation(class) if class != "Create")
     }
@@ -33,7 +34,7 @@ pub struct Row {
     pub limit: Option<String>,
 }
 
-/// Parses the table and sorts it by path.
+/// Parses `functions.txt`, without comments and blank lines, and sorts its rows by path.
 pub(crate) fn rows() -> Outcome<Vec<Row>> {
     let lines = include_str!("../functions.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let mut rows = lines.map(row).collect::<Outcome<Vec<_>>>()?;
@@ -41,6 +42,8 @@ pub(crate) fn rows() -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
+/// Parses one line, such as `path: call`, `path: 10 × bytes` or `path: Elementwise, gradient, at most MAX_PARTS`. Fails
+/// for a line without a colon and for unknown words.
 fn row(line: &str) -> Outcome<Row> {
     let (path, rest) = line.split_once(':').ok_or_else(|| format!("`{line}` in `functions.txt` has no colon"))?;
     let (path, rest) = (path.to_owned(), rest.trim());

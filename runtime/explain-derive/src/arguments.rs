@@ -18,7 +18,8 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Reads all `#[explain(...)]` among the attributes. Fails at the first unknown or repeated argument.
+    /// Parses all `#[explain(...)]` among the attributes of a type or variant. Fails at the first unknown or repeated
+    /// argument.
     pub(crate) fn parse(attributes: &[Attribute]) -> syn::Result<Self> {
         let mut found = Self::default();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("explain")) {
@@ -42,8 +43,8 @@ impl Arguments {
         Ok(found)
     }
 
-    /// These arguments, and those of the whole type where these give no answer. A variant with a source takes nothing from
-    /// the type: its source answers.
+    /// Adds the arguments of the whole type (`shared`) for which this variant gives no answer. Adds none if the variant
+    /// has `source`, since then its inner error answers.
     pub(crate) fn or(mut self, shared: &Self) -> Self {
         if !self.source {
             for (name, value) in &shared.answers {
@@ -54,12 +55,13 @@ impl Arguments {
         self
     }
 
-    /// Whether the category is given.
+    /// Whether `category` is given.
     pub(crate) fn has_category(&self) -> bool {
         self.answers.keys().any(|name| name == "category")
     }
 
-    /// The expression of the `Explanation`. `source` is the error inside this one.
+    /// Generates the expression of the `Explanation`: the given arguments, and for the others those of `source` (the
+    /// expression of the inner error) if `#[explain(source)]` is set, else none.
     pub(crate) fn explanation(&self, source: &TokenStream) -> TokenStream {
         let explain = quote!(::tunebox_foundation::explain);
         let fields = self.answers.iter().filter(|(name, _)| *name != "exit").map(|(name, value)| quote!(#name: #value));
@@ -67,7 +69,8 @@ impl Arguments {
         quote!(#explain::Explanation { what: ::std::string::ToString::to_string(self), #(#fields,)* ..#explain::#rest })
     }
 
-    /// The expression of the exit code. `source` is the error inside this one.
+    /// Generates the expression of the exit code: the given one, else that of `source` (the expression of the inner
+    /// error) if `#[explain(source)]` is set, else `Exit::Usage`.
     pub(crate) fn exit(&self, source: &TokenStream) -> TokenStream {
         match self.answers.iter().find(|(name, _)| *name == "exit") {
             Some((_, value)) => value.clone(),
@@ -77,8 +80,8 @@ impl Arguments {
     }
 }
 
-/// The expression of an answer, of the type that the field of `Explanation` has: literal text is a format string, and a bare
-/// name for `exit` a variant of `Exit`.
+/// Converts the value of the argument `name` to an expression of the field's type: a string literal becomes `format!`,
+/// and a bare name for `exit` a variant of `Exit`.
 fn answer(name: &Ident, value: Expr) -> TokenStream {
     let value = match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if name != "category" => {
@@ -94,7 +97,7 @@ fn answer(name: &Ident, value: Expr) -> TokenStream {
     }
 }
 
-/// Replaces `{0}` and `{0:…}` by `{_0}` and `{_0:…}`: format strings capture names only.
+/// Replaces `{0}` and `{0:…}` by `{_0}` and `{_0:…}`, since `format!` captures names only. Leaves `{{` as it is.
 fn name_positions(text: &str) -> String {
     let mut named = String::with_capacity(text.len());
     let mut rest = text;

@@ -29,7 +29,7 @@ pub fn derive_explain(input: proc_macro::TokenStream) -> proc_macro::TokenStream
     expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// The whole `impl` block.
+/// Generates the `impl Explain` block. Fails for an unknown argument, a missing category and a union.
 fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let shared = Arguments::parse(&input.attrs)?;
     let (mut explanations, mut exits) = (Vec::new(), Vec::new());
@@ -71,7 +71,7 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     })
 }
 
-/// A pattern that binds every field of a variant by reference.
+/// Generates a pattern that binds every field of a variant, tuple fields as `_0`, `_1`, …
 fn pattern(fields: &Fields) -> TokenStream {
     match fields {
         Fields::Named(fields) => {
@@ -86,7 +86,7 @@ fn pattern(fields: &Fields) -> TokenStream {
     }
 }
 
-/// The name to which [`pattern`] binds the error inside a variant.
+/// The name to which [`pattern`] binds the inner error: `source` for named fields, else `_0`.
 fn source(fields: &Fields) -> TokenStream {
     if let Fields::Named(_) = fields { quote!(source) } else { quote!(_0) }
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-/// Opens an ordinary file for reading. Errors: the file is missing, or it is a folder, a device or a pipe.
+/// Opens an ordinary file for reading. Fails if it is missing, or is a folder, a device or a pipe.
 pub fn open(path: &Path) -> Result<File> {
     let about = fs::metadata(path)?;
     // Checked before opening: opening a pipe blocks until another process writes to it.
@@ -14,8 +14,8 @@ pub fn open(path: &Path) -> Result<File> {
     if about.is_file() { File::open(path) } else { Err(Error::other("it is no ordinary file")) }
 }
 
-/// Reads a whole ordinary file of at most `limit` bytes. Errors: those of [`open`], and `FileTooLarge` for a longer file,
-/// after at most `limit + 1` bytes were read.
+/// Reads a whole ordinary file of at most `limit` bytes. Fails as [`open`] does, and with `FileTooLarge` for a longer
+/// file, of which at most `limit + 1` bytes are read.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let file = open(path)?;
     let size = file.metadata()?.len();
@@ -30,7 +30,8 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     if bytes.len() as u64 > limit { Err(too_large(format!("more than {limit}"))) } else { Ok(bytes) }
 }
 
-/// Reads a whole ordinary UTF-8 file of at most `limit` bytes. Errors: those of [`read`], and `InvalidData` for other bytes.
+/// Reads a whole ordinary UTF-8 file of at most `limit` bytes. Fails as [`read`] does, and with `InvalidData` for bytes
+/// that are not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|error| Error::new(ErrorKind::InvalidData, error))
 }

@@ -48,35 +48,35 @@ impl Explanation {
         Self { category: category.into(), what: what.into(), ..Self::default() }
     }
 
-    /// Sets where it happened.
+    /// Sets the location of the error: `path:line:column`, or the step or operation.
     #[must_use]
     pub fn with_location(mut self, location: impl Into<String>) -> Self {
         self.location = Some(location.into());
         self
     }
 
-    /// Sets the line of a file that is wrong.
+    /// Sets the wrong line of a file that the message shows.
     #[must_use]
     pub fn with_snippet(mut self, snippet: Snippet) -> Self {
         self.snippet = Some(snippet);
         self
     }
 
-    /// Sets the cause.
+    /// Sets the cause, one sentence.
     #[must_use]
     pub fn with_why(mut self, why: impl Into<String>) -> Self {
         self.why = Some(why.into());
         self
     }
 
-    /// Sets what was saved before the error.
+    /// Sets what was saved before the error, such as the last checkpoint.
     #[must_use]
     pub fn with_kept(mut self, kept: impl Into<String>) -> Self {
         self.kept = Some(kept.into());
         self
     }
 
-    /// Sets what to do about it.
+    /// Sets the hint: what the user should do.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -132,17 +132,17 @@ pub trait Explain: std::error::Error {
         self.explanation().category
     }
 
-    /// Where it happened.
+    /// The location of the error, if it knows one.
     fn location(&self) -> Option<String> {
         self.explanation().location
     }
 
-    /// The cause, in one sentence.
+    /// The cause, in one sentence, if the error knows it.
     fn why(&self) -> Option<String> {
         self.explanation().why
     }
 
-    /// What to do about it.
+    /// What the user should do about it, if the error knows.
     fn hint(&self) -> Option<String> {
         self.explanation().hint
     }

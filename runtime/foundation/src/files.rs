@@ -34,13 +34,15 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// Adds what was tried and the path to an error of the system, for `map_err`.
+    /// Returns a closure for `map_err` that turns an error of the system into a [`FileError`] with the failed action (a
+    /// participle, such as `read`) and the path.
     pub fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self { action, path, source }
     }
 
-    /// Whether the disk, or this user's share of it, is full.
+    /// Whether the operation failed because the disk, or this user's quota of it, is full, or because the system limits
+    /// the size of files.
     #[must_use]
     pub fn disk_full(&self) -> bool {
         match self.source.kind() {
@@ -53,6 +55,8 @@ impl FileError {
 }
 
 impl FileError {
+    /// Suggests a similar path or to check the path if the file does not exist, and to free space if the disk is full.
+    /// `None` for other errors.
     fn hint(&self) -> Option<String> {
         match self.source.kind() {
             ErrorKind::NotFound => Some(
@@ -67,7 +71,7 @@ impl FileError {
     }
 }
 
-/// Reads a whole ordinary file of at most `limit` bytes: the folder of a run may be downloaded.
+/// Reads a whole ordinary file of at most `limit` bytes.
 ///
 /// # Errors
 /// When it cannot be read, is no ordinary file, or is larger.
@@ -83,7 +87,7 @@ pub fn read_text(path: &Path) -> Result<String, FileError> {
     bounded::read_text(path, LONGEST_TEXT).map_err(FileError::at("read", path))
 }
 
-/// Opens a file, or a pipe, for streaming reads.
+/// Opens a file or a pipe for streaming reads.
 ///
 /// # Errors
 /// When it is a folder, or cannot be opened.
@@ -118,7 +122,8 @@ pub fn create_new_folder(path: &Path) -> Result<bool, FileError> {
     }
 }
 
-/// Creates a folder with a new name in `above`; dropping the value removes the folder with its content.
+/// Creates a folder with a new, unique name in `above`, beginning with `prefix`. Dropping the returned value removes
+/// the folder with its content.
 ///
 /// # Errors
 /// When the system refuses.
@@ -137,7 +142,8 @@ pub fn remove_folder(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// The names in a folder, sorted; empty if the folder does not exist.
+/// The names of all entries of a folder, sorted; empty if the folder does not exist. Bytes that are not UTF-8 are
+/// replaced.
 ///
 /// # Errors
 /// When it cannot be listed.
@@ -155,7 +161,8 @@ pub fn names(folder: &Path) -> Result<Vec<String>, FileError> {
     Ok(names)
 }
 
-/// Replaces a file atomically: writes a temporary file beside it, syncs, renames, and makes it readable for all users.
+/// Replaces a file atomically: writes a temporary file beside it, makes it readable for all users, syncs and renames
+/// it.
 ///
 /// # Errors
 /// When the system refuses, as on a full disk; the old content then still stands.
@@ -163,7 +170,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     write_with(path, |file| file.write_all(bytes).map_err(FileError::at("written", path)))
 }
 
-/// Replaces a file atomically, as [`write`] does, with what `fill` writes piece by piece.
+/// Replaces a file atomically, as [`write`] does, with the bytes that `fill` writes to a buffered writer.
 ///
 /// # Errors
 /// Those of `fill`, and when the system refuses; the old content then still stands.
@@ -190,7 +197,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Syncs a folder, which makes a rename in it durable.
+/// Syncs a folder to disk, which makes a rename in it durable.
 fn sync_folder(folder: &Path) -> Result<(), FileError> {
     File::open(folder).and_then(|file| file.sync_all()).map_err(FileError::at("written", folder))
 }

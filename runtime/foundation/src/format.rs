@@ -13,7 +13,8 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Formats a number with `decimals` decimals, or as `1.00e4` if that would take more than `room` characters.
+/// Formats a number with `decimals` decimals, or in scientific notation, as `1.00e4`, if that would take more than
+/// `room` bytes.
 pub fn number(value: f64, decimals: usize, room: usize) -> String {
     let plain = format!("{value:.decimals$}");
     if plain.len() <= room { plain } else { format!("{value:.2e}") }
@@ -24,7 +25,8 @@ pub fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// Formats a size in the largest fitting binary unit: `5.8 GiB`, `91 KiB`, `12 B`.
+/// Formats a number of bytes in the largest fitting unit of B, KiB, MiB and GiB, with one decimal below 10 and for GiB:
+/// `5.8 GiB`, `91 KiB`, `12 B`.
 pub fn bytes(count: u64) -> String {
     let mut size = count as f64;
     for unit in ["B", "KiB", "MiB"] {
@@ -36,7 +38,8 @@ pub fn bytes(count: u64) -> String {
     format!("{size:.1} GiB")
 }
 
-/// Formats seconds with at most two units: `1.2 s`, `6 min 12 s`, `1 h 2 min`.
+/// Formats seconds in at most two units, parts of the smaller one cut off from a minute on: `1.2 s`, `42 s`, `6 min 12
+/// s`, `1 h 2 min`.
 pub fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 10.0 => format!("{s:.1} s"),

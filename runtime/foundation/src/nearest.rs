@@ -2,8 +2,8 @@
 
 use strsim::osa_distance;
 
-/// The candidate with the smallest optimal string alignment distance to `name`, if that is at most 1 + a quarter of its length; the first of
-/// equals.
+/// Finds the candidate most similar to `name`: the one with the smallest optimal string alignment distance, the first
+/// of equals. `None` if no distance is at most 1 + a quarter of the name's length in characters.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let close = |candidate: &&str| osa_distance(name, candidate) <= 1 + name.chars().count() / 4;
     candidates.into_iter().filter(close).min_by_key(|candidate| osa_distance(name, candidate))

@@ -38,7 +38,8 @@ pub fn similar_entry(path: &Path) -> Option<PathBuf> {
     most_similar(path, &others)
 }
 
-/// The path among `others` whose last component differs from that of `path` by a typing error; never an equal name.
+/// Finds the path among `others` whose last component differs from that of `path` by a typing error. Never returns an
+/// equal name. `None` if there is none.
 #[must_use]
 pub fn most_similar(path: &Path, others: &[PathBuf]) -> Option<PathBuf> {
     let last = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
@@ -48,7 +49,7 @@ pub fn most_similar(path: &Path, others: &[PathBuf]) -> Option<PathBuf> {
     others.iter().find(|other| last(other).as_deref() == Some(found)).cloned()
 }
 
-/// The hint "did you mean `…`?" with the entry that [`similar_entry`] finds.
+/// Returns the hint "did you mean `…`?" with the entry that [`similar_entry`] finds. `None` if it finds none.
 #[must_use]
 pub fn did_you_mean(path: &Path) -> Option<String> {
     similar_entry(path).map(|meant| format!("did you mean `{}`?", meant.display()))

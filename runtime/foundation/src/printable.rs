@@ -22,7 +22,7 @@ pub fn printable(text: &str, limit: usize) -> String {
     shown
 }
 
-/// Whether a character has another effect than being shown: controls, marks of writing direction, invisible characters.
+/// Whether a character is unsafe to show: a control character, a mark of writing direction, or an invisible character.
 #[must_use]
 pub fn is_unprintable(character: char) -> bool {
     character.is_control()

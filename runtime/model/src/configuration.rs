@@ -91,8 +91,8 @@ impl LayerKind {
 }
 
 impl Configuration {
-    /// A plain decoder: root-mean-square norms before each half, gated SiLU, no biases, a head of its own, attention over
-    /// everything, no rotation set yet. Sizes that are not given are 0, or those of the query heads.
+    /// A plain decoder: RMS norms before attention and feed-forward, gated SiLU, no biases, untied head, full
+    /// attention, and no rotation set yet. As many key heads as query heads; sizes that are not given are 0.
     pub(crate) fn plain(family: &str, hidden: usize, layers: usize, heads: usize, head_dim: usize) -> Self {
         Self {
             family: family.into(),
@@ -112,12 +112,12 @@ impl Configuration {
         }
     }
 
-    /// Gives every layer the same window; none: each sees everything.
+    /// Sets the same attention window, in tokens, for every layer; `None` is full attention.
     pub(crate) fn set_window(&mut self, window: Option<usize>) {
         self.layers_kind.iter_mut().for_each(|kind| kind.window = window);
     }
 
-    /// Refuses the number of a layer that the model does not have.
+    /// Checks that the model has a layer of this index. Errors: it has not.
     pub(crate) fn check_layer(&self, layer: usize) -> Result<()> {
         if layer < self.layers {
             return Ok(());
@@ -126,14 +126,15 @@ impl Configuration {
         Err(Error::Argument(format!("layer `{layer}` is not there, the model's layers are 0 to {last}")))
     }
 
-    /// Refuses a token past the vocabulary; `holder` is what holds it, as in "row `3`".
+    /// Checks that all token ids are below the vocabulary size. `holder` names their source in the error, such as "row
+    /// `3`".
     pub(crate) fn check_tokens(&self, holder: &str, ids: &[u32]) -> Result<()> {
         let Some(id) = ids.iter().find(|id| **id as usize >= self.vocabulary) else { return Ok(()) };
         let last = self.vocabulary.saturating_sub(1);
         Err(Error::Argument(format!("{holder} holds token `{id}`, the model's vocabulary ends at `{last}`")))
     }
 
-    /// The longest sequence that the factors of short texts serve, where rotations have such.
+    /// The longest sequence, in tokens, that uses LongRoPE's short factors; `None` if no rotation is LongRoPE.
     #[must_use]
     pub fn short_context(&self) -> Option<usize> {
         self.ropes.iter().find_map(RopeSetting::short_context)

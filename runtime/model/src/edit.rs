@@ -54,7 +54,8 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// The matrix of a role. `layer` is ignored for the embedding and the head.
+    /// Finds the matrix of a role: the stored weight's name and the rows that belong to it. `layer` is ignored for the
+    /// embedding and the head.
     ///
     /// # Errors
     /// When the model has no such layer.
@@ -77,7 +78,8 @@ impl Matrix {
         Ok(Self { name, bias, place: Some((layer, stored)), first, rows, columns })
     }
 
-    /// The stored linear map that holds a site, and the site's first row there.
+    /// The stored linear map that holds a site, which differs only for fused projections, and the site's first row
+    /// there.
     fn part(configuration: &Configuration, site: Site) -> (Site, usize) {
         let rows = |site: Site| site.shape(configuration).0;
         match site {
@@ -106,22 +108,22 @@ pub(crate) struct Edits {
 }
 
 impl Edits {
-    /// The weight as it is now, on the CPU, if it was edited.
+    /// The edited weight of this name, on the CPU; `None` if it was not edited.
     pub(crate) fn get(&self, name: &str) -> Option<Tensor> {
         self.changed.get(name).map(|(weight, _)| weight.clone())
     }
 
-    /// The edited weight on the device that computes, if it was edited.
+    /// The edited weight of this name, on the device that computes; `None` if it was not edited.
     pub(crate) fn on_device(&self, name: &str) -> Option<Weight> {
         self.changed.get(name).map(|(_, placed)| placed.clone())
     }
 
-    /// Whether nothing was edited.
+    /// Whether no weight was edited.
     pub(crate) fn is_empty(&self) -> bool {
         self.changed.is_empty()
     }
 
-    /// Appends the outer product of an edit, for the adapter that will hold it. Errors: too many for one matrix.
+    /// Appends the outer product of an edit to those of its linear map. Errors: more than [`MOST_FACTORS`] for one map.
     pub(crate) fn record_factor(&mut self, place: (usize, Site), factor: Factor) -> Result<()> {
         let list = self.factors.entry(place).or_default();
         if list.len() >= MOST_FACTORS {
@@ -132,7 +134,8 @@ impl Edits {
     }
 }
 
-/// W + left·rightᵀ on some rows: `left` is `[rows, 1]`, `right` `[1, in]`, both `f32`; stored as `dtype`.
+/// Returns a copy of `weight` in which left·rightᵀ is added to the rows of `matrix`: `left` is `[rows, 1]`, `right`
+/// `[1, in]`, both `f32`. The copy is stored as `dtype`.
 pub(crate) fn add_outer(
     weight: &Tensor,
     matrix: &Matrix,
@@ -146,7 +149,7 @@ pub(crate) fn add_outer(
     })
 }
 
-/// rᵀ W over some rows, `[1, in]`, for `direction` `[1, rows]` of length 1.
+/// rᵀ·W over the rows of `matrix`: `[1, in]`, `f32`, for `direction` r, `[1, rows]`.
 pub(crate) fn component_along(weight: &Tensor, matrix: &Matrix, direction: &Tensor) -> Result<Tensor> {
     let mut total = Tensor::zeros((1, matrix.columns), DType::F32, weight.device())?;
     for at in (0..matrix.rows).step_by(BLOCK) {
@@ -157,7 +160,8 @@ pub(crate) fn component_along(weight: &Tensor, matrix: &Matrix, direction: &Tens
     Ok(total)
 }
 
-/// W − strength · r rᵀ W on some rows, each row at its old length again with `keep_norms`.
+/// Returns a copy of `weight` with W − strength · r·rᵀ·W on the rows of `matrix`: what they write along `direction` r,
+/// `[1, rows]` of length 1, is reduced. `keep_norms` then rescales each row to its old length.
 pub(crate) fn project_columns(
     weight: &Tensor,
     matrix: &Matrix,
@@ -174,7 +178,8 @@ pub(crate) fn project_columns(
     })
 }
 
-/// E − strength · (E r) rᵀ: every row loses its component, for `direction` `[1, in]` of length 1.
+/// Returns a copy of `weight` with W − strength · (W·r)·rᵀ on the rows of `matrix`: each row's component along
+/// `direction` r, `[1, in]` of length 1, is reduced. `keep_norms` then rescales each row to its old length.
 pub(crate) fn project_rows(
     weight: &Tensor,
     matrix: &Matrix,
@@ -189,7 +194,7 @@ pub(crate) fn project_rows(
     })
 }
 
-/// Scales each row of `changed` to the length that the row has in `before`; a row of length 0 stays.
+/// Scales each row of `changed` to the length of the same row of `before`; rows of length 0 stay 0.
 fn restore_row_norms(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
     let squares = |rows: &Tensor| rows.sqr()?.sum_keepdim(1);
     let (now, then) = (squares(changed)?, squares(before)?);
@@ -197,8 +202,8 @@ fn restore_row_norms(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
     Ok(changed.broadcast_mul(&factor)?)
 }
 
-/// Copies a weight with the rows of `matrix` changed, block by block in `f32`. `change` gets the number of the first row
-/// of a block, counted within the matrix, and the block.
+/// Copies a weight as `dtype` with the rows of `matrix` replaced by `change`, block by block in `f32`. `change` gets
+/// the index within the matrix of a block's first row, and the block.
 fn change_rows(
     weight: &Tensor,
     matrix: &Matrix,

@@ -189,22 +189,22 @@ pub enum Error {
 }
 
 impl Error {
-    /// A path or name that is not a model.
+    /// An [`Error::NotAModel`] for a path or name.
     pub(crate) fn not_a_model(name: impl ToString, why: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::NotAModel { name: name.to_string(), why: why.into(), hint: hint.into() }
     }
 
-    /// A file that cannot be used.
+    /// An [`Error::File`] for a file that cannot be read or written.
     pub(crate) fn file(path: &std::path::Path, source: std::io::Error) -> Self {
         Self::File { path: path.display().to_string(), source }
     }
 
-    /// A file that is not what its name says.
+    /// An [`Error::Broken`] for a file whose contents are wrong: `what` is the whole message.
     pub(crate) fn broken(path: &std::path::Path, what: impl Into<String>) -> Self {
         Self::Broken { what: what.into(), place: path.display().to_string() }
     }
 
-    /// An adapter that cannot be used.
+    /// An [`Error::Adapter`] for an adapter's file: `what` is the whole message.
     pub(crate) fn adapter(path: &std::path::Path, what: impl Into<String>) -> Self {
         Self::Adapter { what: what.into(), place: path.display().to_string() }
     }
@@ -216,7 +216,7 @@ impl From<FileError> for Error {
     }
 }
 
-/// The linear maps that can be named, and the one that a name probably means.
+/// The hint for an unknown module name: the known maps, and the most similar one if there is one.
 fn suggest_module(name: &str, known: &[&str]) -> String {
     let list = known.join(", ");
     match nearest(name, known.iter().copied()) {

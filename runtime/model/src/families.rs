@@ -60,7 +60,8 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// Adds the tokens that end an answer from `generation_config.json`, which knows the ends of turns as well.
+    /// Adds the `eos_token_id` values of `generation_config.json`, such as end-of-turn tokens, unless they are known
+    /// already. `file` names the file in errors.
     ///
     /// # Errors
     /// When they are not token ids.
@@ -73,7 +74,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Reads the metadata of a GGUF file, and what only its tensors tell.
+    /// Reads the configuration from the metadata of a GGUF file, and from `facts` found in its tensors.
     ///
     /// # Errors
     /// When the architecture is not known, a setting is missing or has a value that cannot be run.
@@ -91,7 +92,7 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// The configuration as a `config.json`, for models that came without one.
+    /// Converts the configuration to a `config.json`, for models that came without one.
     #[must_use]
     pub fn to_hugging_face(&self) -> Value {
         let mut map = hugging_face::write(self);
@@ -101,18 +102,19 @@ impl Configuration {
         Value::Object(map)
     }
 
-    /// The number of weights of the model by value, the tied head once.
+    /// The total number of values in the model's weights; a tied head counts once, with the embedding.
     #[must_use]
     pub fn weights(&self) -> u64 {
         expected(self).iter().map(|(_, shape)| shape.iter().map(|side| *side as u64).product::<u64>()).sum()
     }
 }
 
+/// The family of a configuration, by name; `None` if unknown.
 fn family_of(configuration: &Configuration) -> Option<&'static Family> {
     FAMILIES.into_iter().find(|family| family.name == configuration.family)
 }
 
-/// How GGUF files store the weights of a configuration's family.
+/// How GGUF files store the weights of a configuration's family; Llama's layout for an unknown family.
 pub(crate) fn gguf_layout(configuration: &Configuration) -> GgufLayout {
     family_of(configuration).unwrap_or(FAMILIES[0]).gguf_layout
 }

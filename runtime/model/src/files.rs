@@ -21,6 +21,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
+    /// The bytes of the tensor's data in the file.
     fn bytes(&self) -> usize {
         self.shape.iter().product::<usize>() * self.dtype.size_in_bytes()
     }
@@ -29,17 +30,18 @@ impl Stored {
 /// The most bytes of a text that is read whole. Vocabularies are the longest.
 const LONGEST_TEXT: u64 = 256 << 20;
 
-/// The bytes of a text. A folder of a model may be a stranger's: only an ordinary file is read, up to a limit.
+/// Reads a whole file of at most [`LONGEST_TEXT`] bytes. Errors: also if it is longer, or not a regular file, since a
+/// model's folder is not trusted.
 pub(crate) fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     bounded::read(path, LONGEST_TEXT)
 }
 
-/// The text itself.
+/// Reads a whole UTF-8 file of at most [`LONGEST_TEXT`] bytes. Errors: also if it is longer, or not a regular file.
 pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
     bounded::read_text(path, LONGEST_TEXT)
 }
 
-/// The value in a JSON file.
+/// Reads and parses a JSON file.
 ///
 /// # Errors
 /// When the file cannot be read, or is not JSON.
@@ -48,23 +50,25 @@ pub(crate) fn read_json(path: &Path) -> Result<Value> {
     serde_json::from_str(&text).map_err(|error| Error::broken(path, format!("this is not JSON: {error}")))
 }
 
-/// Makes a folder and those above it.
+/// Creates a folder and its parents. Does nothing if it exists.
 pub(crate) fn make_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).map_err(|source| Error::file(path, source))
 }
 
-/// Writes bytes or a text.
+/// Writes a file, which appears whole or not at all and replaces an existing one.
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
     Ok(foundation::write(path, bytes.as_ref())?)
 }
 
-/// Writes a safetensors file; `tensor` makes the tensor of each number when its turn comes.
+/// Writes a safetensors file with the metadata `format: pt`. Calls `tensor` with the index in `list` of each tensor
+/// when its bytes are due, in the order of names.
 pub(crate) fn write_tensors(path: &Path, list: &[Stored], tensor: impl FnMut(usize) -> Result<Tensor>) -> Result<()> {
     write_tensors_with(path, list, &BTreeMap::from([("format".to_owned(), "pt".to_owned())]), tensor)
 }
 
-/// Writes a safetensors file with these facts as its metadata, in the order of their names; `tensor` is called with the
-/// number of each tensor when its bytes are due.
+/// Writes a safetensors file with `facts` as its metadata; it appears whole or not at all. Calls `tensor` with the
+/// index in `list` of each tensor when its bytes are due, in the order of names. Errors: also a tensor of another shape
+/// than listed.
 pub(crate) fn write_tensors_with(
     path: &Path,
     list: &[Stored],
@@ -87,6 +91,8 @@ pub(crate) fn write_tensors_with(
     })
 }
 
+/// The JSON header of a safetensors file, padded with spaces to a multiple of 8 bytes. `order` is the order of the
+/// data, as indices into `list`.
 fn header(list: &[Stored], order: &[usize], facts: &BTreeMap<String, String>) -> Result<Vec<u8>> {
     let mut table = Map::new();
     table.insert("__metadata__".into(), json!(facts));
@@ -104,6 +110,7 @@ fn header(list: &[Stored], order: &[usize], facts: &BTreeMap<String, String>) ->
     Ok(text)
 }
 
+/// The type's name in safetensors. Errors: not f32, bf16 or f16.
 fn dtype_name(stored: &Stored) -> Result<&'static str> {
     match stored.dtype {
         DType::F32 => Ok("F32"),
@@ -113,6 +120,7 @@ fn dtype_name(stored: &Stored) -> Result<&'static str> {
     }
 }
 
+/// The values of a tensor as `f32`, in row-major order. Errors: another shape than announced.
 fn values(tensor: &Tensor, stored: &Stored) -> Result<Vec<f32>> {
     if tensor.dims() != stored.shape.as_slice() {
         return Err(Error::Argument(format!(
@@ -125,7 +133,7 @@ fn values(tensor: &Tensor, stored: &Stored) -> Result<Vec<f32>> {
     Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?)
 }
 
-/// Values in little-endian order, a part at a time.
+/// Converts values to `dtype` (bf16, f16, else f32) and writes them in little-endian order, 65,536 at a time.
 fn write_values(file: &mut impl Write, values: &[f32], dtype: DType) -> std::io::Result<()> {
     for part in values.chunks(1 << 16) {
         let bytes: Vec<u8> = match dtype {

@@ -61,6 +61,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
+    /// Checks that temperature, top-p and min-p are in their ranges.
     fn check(&self) -> Result<()> {
         let refuse = |what: &str, found: String, allowed: &str| {
             Err(Error::Argument(format!("sampling `{what}` is `{found}`; it must be {allowed}")))
@@ -90,12 +91,12 @@ pub struct Completion {
     pub finished: bool,
 }
 
-/// Writes completions, those of one prompt side by side in the result. `on_token` hears of every
-/// token as it comes, with the number of its completion; false ends that completion.
+/// Generates completions of prompts, given as token ids; those of one prompt are adjacent in the result. Calls
+/// `on_token` with the index of the completion and each new token; returning false ends that completion.
 ///
 /// # Errors
-/// When a setting is outside its range, a prompt is empty or holds unknown tokens, stop texts are
-/// given but the model has no tokenizer, or the model gives no finite logits.
+/// When a setting is outside its range, a prompt is empty, too long or holds unknown tokens, stop texts are given but
+/// the model has no tokenizer, or the model gives no finite logits.
 pub fn generate(
     policy: &Policy,
     view: &View,
@@ -116,6 +117,8 @@ pub fn generate(
     Ok(sequences.into_iter().map(Sequence::into_completion).collect())
 }
 
+/// Generates the completions of one batch to their ends: runs the prompts, then one token per unfinished sequence and
+/// step.
 fn generate_batch(
     policy: &Policy,
     view: &View,
@@ -153,6 +156,7 @@ fn generate_batch(
     }
 }
 
+/// Checks that every prompt has a token, leaves room for one more, and holds only tokens of the vocabulary.
 fn check_prompts(policy: &Policy, prompts: &[Vec<u32>]) -> Result<()> {
     let configuration = &policy.model().configuration;
     let room = configuration.max_positions;

@@ -36,7 +36,8 @@ pub struct Name {
 }
 
 impl Name {
-    /// Reads a name; none if it cannot be one. `revision` counts if the name holds none.
+    /// Parses `owner/model`, `owner/model@revision` or `owner/model/file.gguf`; `None` for anything else. A revision in
+    /// the name wins over `revision`; the default is `main`.
     #[must_use]
     pub fn parse(name: &str, revision: Option<&str>) -> Option<Self> {
         let (path, own) = match name.split_once('@') {
@@ -80,19 +81,22 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// The hub that the environment names.
+    /// A hub configured by `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE`; either that or
+    /// `offline` makes it offline.
     #[must_use]
     pub fn from_environment(offline: bool) -> Self {
         Self::from_variables(offline, |name| std::env::var(name).ok(), std::env::home_dir())
     }
 
-    /// A hub at an address, with its own cache.
+    /// A hub at this address with this cache folder, without a token.
     #[must_use]
     pub fn at(endpoint: &str, cache: &Path, offline: bool) -> Self {
         let endpoint = endpoint.trim_end_matches('/').to_owned();
         Self { endpoint, cache: Some(cache.to_path_buf()), token: None, offline }
     }
 
+    /// A hub configured by environment variables that `look_up` reads; empty ones count as missing. `home` is the
+    /// user's home folder, for the default cache.
     fn from_variables(offline: bool, look_up: impl Fn(&str) -> Option<String>, home: Option<PathBuf>) -> Self {
         let variable = |name| look_up(name).filter(|value| !value.is_empty());
         let root = variable("HF_HOME").map(PathBuf::from).or(home.map(|home| home.join(".cache/huggingface")));
@@ -104,7 +108,8 @@ impl Hub {
         Self { endpoint: endpoint.trim_end_matches('/').into(), cache, token, offline: offline || offline_by_variable }
     }
 
-    /// The folder or GGUF file of a model, fetched if it is not here.
+    /// Downloads the files of a model that the cache lacks, all from one commit, and returns its folder or GGUF file in
+    /// the cache. Offline, only looks in the cache. Calls `watch` with the progress of downloads.
     ///
     /// # Errors
     /// When the hub has no such model or cannot be reached, or when offline and the model is not in the cache.
@@ -138,6 +143,7 @@ impl Hub {
         Ok(result)
     }
 
+    /// Returns the cached path of a file of a commit; downloads the file first if it is missing.
     fn fetch_file(
         &self,
         name: &Name,
@@ -153,6 +159,8 @@ impl Hub {
         commit.download_with_progress(file, watcher).map_err(|error| self.failure(name, &error))
     }
 
+    /// The folder or GGUF file of a model in the cache, without network. Errors: a file, or one of the weight files, is
+    /// missing.
     fn cached(&self, name: &Name, named: &CacheRepo) -> Result<PathBuf> {
         let wanted = name.file.as_deref().unwrap_or("config.json");
         let found = named.get(wanted).and_then(|path| match name.file {
@@ -166,6 +174,7 @@ impl Hub {
         whole.ok_or_else(|| self.error(name, why, "run once without `--offline`, or give a folder or a GGUF file"))
     }
 
+    /// A client for this endpoint, cache and token.
     fn api(&self, cache: Cache) -> std::result::Result<Api, ApiError> {
         let mut builder = ApiBuilder::from_cache(cache)
             .with_endpoint(self.endpoint.clone())
@@ -178,6 +187,8 @@ impl Hub {
         builder.build()
     }
 
+    /// The error for a repository without `config.json` and safetensors weights; names one of its GGUF files, if it has
+    /// any.
     fn no_weights(&self, name: &Name, there: &[&str]) -> Error {
         let gguf: Vec<&str> = there.iter().copied().filter(|file| file.ends_with(".gguf")).take(3).collect();
         let hint = match gguf.first() {
@@ -187,7 +198,8 @@ impl Hub {
         self.error(name, "it has no `config.json` with safetensors weights", &hint)
     }
 
-    /// The client keeps its own errors as text; the status is in it.
+    /// Converts an error of the client. The hint depends on the HTTP status, which the client gives only within the
+    /// text.
     fn failure(&self, name: &Name, error: &ApiError) -> Error {
         let why = error.to_string();
         let hint = if why.contains("401") || why.contains("403") {
@@ -200,13 +212,15 @@ impl Hub {
         self.error(name, &why, hint)
     }
 
+    /// An [`Error::Hub`] about this model.
     fn error(&self, name: &Name, why: &str, hint: &str) -> Error {
         let name = format!("{}@{}", name.owner_and_model, name.revision);
         Error::Hub { name, endpoint: self.endpoint.clone(), why: why.into(), hint: hint.into() }
     }
 }
 
-/// Fetches companions and weights; none if there is no configuration or there are no weights.
+/// Fetches `config.json`, the other files beside the weights, and all weight files. Returns their folder; `None`, and
+/// fetches nothing, if the repository (`there` are its files) lacks `config.json` or weights.
 fn fetch_folder(there: &[&str], fetch: &mut dyn FnMut(&str) -> Result<PathBuf>) -> Result<Option<PathBuf>> {
     let has = |file: &str| there.contains(&file);
     if !has("config.json") || !(has(SINGLE) || has(INDEX)) {

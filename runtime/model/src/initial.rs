@@ -42,6 +42,8 @@ impl Model {
     }
 }
 
+/// The initial values of a weight: biases 0, norms 1 (0 for norms by 1 + weight), matrices normal with this deviation,
+/// from a stream named after the weight.
 fn values(name: &str, shape: &[usize], deviation: f32, seed: u64, configuration: &Configuration) -> Vec<f32> {
     let count = shape.iter().product();
     if name.ends_with(".bias") {
@@ -54,6 +56,7 @@ fn values(name: &str, shape: &[usize], deviation: f32, seed: u64, configuration:
     (0..count).map(|_| stream.normal() * deviation).collect()
 }
 
+/// The `initializer_range` of a `config.json`; 0.02 if it is missing.
 fn deviation(path: &Path) -> Result<f32> {
     let json = files::read_json(path)?;
     Ok(json.get("initializer_range").and_then(serde_json::Value::as_f64).unwrap_or(RANGE) as f32)

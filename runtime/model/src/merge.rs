@@ -31,9 +31,9 @@ const COMPANIONS: [&str; 10] = [
     "vocab.json",
 ];
 
-/// Writes a policy's model with its adapter worked in (or its trained weights) into a folder:
-/// `model.safetensors`, `config.json` and the tokenizer's files. `dtype` is that of the weights:
-/// `F32`, `BF16` or `F16`; the sums are in `f32` either way.
+/// Writes a model folder with the policy's adapter or trained weights and its edits merged into the weights:
+/// `model.safetensors`, `config.json` and the tokenizer's files. `dtype` is that of the weights: `F32`, `BF16` or
+/// `F16`; sums are in `f32` either way.
 ///
 /// # Errors
 /// When a file cannot be read or written.
@@ -53,7 +53,8 @@ pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     add_companions(model, out)
 }
 
-/// One weight of the merged model, in `f32`, made on the CPU.
+/// Computes one weight of the merged model, in `f32`, on the CPU: the trained one, else the base or edited weight with
+/// the adapter's part.
 pub(crate) fn merged(model: &Model, adapter: &Adapter, edits: &Edits, name: &str) -> Result<Tensor> {
     let parameters = adapter.parameters();
     if adapter.is_full()
@@ -81,7 +82,8 @@ pub(crate) fn merged(model: &Model, adapter: &Adapter, edits: &Edits, name: &str
     effective(&weight, &low, lengths.as_ref())
 }
 
-/// W + s·B·A, and for DoRA each row at its learned length: m/‖W + s·B·A‖ times that.
+/// W + s·B·A in `f32`. `lengths` are DoRA's magnitude m and ‖W‖² of every row; with them, each row is scaled to m/‖W +
+/// s·B·A‖ times itself.
 pub(crate) fn effective(weight: &Tensor, low: &LowRank, lengths: Option<&(Tensor, Tensor)>) -> Result<Tensor> {
     let added = (low.b.matmul(&low.a)? * f64::from(low.scale))?;
     let sum = (weight.to_dtype(DType::F32)? + added)?;
@@ -94,6 +96,7 @@ pub(crate) fn effective(weight: &Tensor, low: &LowRank, lengths: Option<&(Tensor
     }
 }
 
+/// The adapter module on the weight of this name; `None` if there is none.
 fn module_of<'a>(adapter: &'a Adapter, name: &str) -> Option<&'a Module> {
     let path = name.strip_suffix(".weight")?;
     let (layer, module) = path.strip_prefix("model.layers.")?.split_once('.')?;
@@ -102,7 +105,8 @@ fn module_of<'a>(adapter: &'a Adapter, name: &str) -> Option<&'a Module> {
     adapter.module(layer, site)
 }
 
-/// The model's own `config.json` with the new number format, or one made from its configuration.
+/// The model's own `config.json`, or, for a model without one, a new one made from its configuration; with `dtype` set
+/// to the number format and quantization settings removed.
 fn configuration(model: &Model, dtype: DType) -> Result<Value> {
     let mut value = match model.source().map(Source::form) {
         Some(Form::Folder { path, .. }) => files::read_json(&path.join("config.json"))?,
@@ -121,7 +125,8 @@ fn configuration(model: &Model, dtype: DType) -> Result<Value> {
     Ok(value)
 }
 
-/// Tokenizer, chat template and generation settings: copied from a folder, written anew otherwise.
+/// Adds tokenizer, chat template and generation settings to a folder: copies of the model's own files, or, for a model
+/// that is not a folder, newly written ones.
 fn add_companions(model: &Model, out: &Path) -> Result<()> {
     let Some(Form::Folder { path, .. }) = model.source().map(Source::form) else {
         return write_companions(model, out);
@@ -135,6 +140,7 @@ fn add_companions(model: &Model, out: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Writes the tokenizer, chat template and end tokens of a model that came without such files.
 fn write_companions(model: &Model, out: &Path) -> Result<()> {
     if let Some(tokenizer) = &model.tokenizer {
         tokenizer.write(out)?;

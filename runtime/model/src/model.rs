@@ -33,7 +33,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Opens a model and reads its weights onto a device.
+    /// Opens a model and reads its weights onto a device, in the default precision.
     ///
     /// # Errors
     /// When its family is not known, a file is missing or broken, or weights and configuration do not fit together.
@@ -55,7 +55,8 @@ impl Model {
         Ok(model.with(text?))
     }
 
-    /// Opens a model without reading weights: each is read when it is first asked for.
+    /// Opens a model without reading its weights: each is read when it is first asked for. Reads tokenizer and
+    /// template.
     ///
     /// # Errors
     /// When [`Model::open`] fails.
@@ -64,19 +65,20 @@ impl Model {
         Ok(model.with(text.read()?))
     }
 
-    /// A model from its parts, without tokenizer and template.
+    /// A model from its parts, without tokenizer, template and source files.
     #[must_use]
     pub fn from_parts(name: &str, configuration: Configuration, weights: Weights) -> Self {
         Self { configuration, weights, tokenizer: None, template: None, name: name.into(), source: None }
     }
 
-    /// The files it was opened from; none for a model made of parts.
+    /// The files that the model was opened from; `None` for a model made from parts.
     #[must_use]
     pub fn source(&self) -> Option<&Source> {
         self.source.as_ref()
     }
 
-    /// sha256 over its weight files; none for a model made of parts. Reads them all the first time.
+    /// The sha256 over the model's weight files, in hexadecimal; `None` for a model made from parts. Reads all files
+    /// the first time.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -84,38 +86,40 @@ impl Model {
         self.source.as_ref().map(Source::digest).transpose()
     }
 
-    /// Its tokenizer.
+    /// The model's tokenizer.
     ///
     /// # Errors
-    /// When its files have none.
+    /// When the model's files have none.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
         let why = "it has no tokenizer: `tokenizer.json` is missing";
         let hint = "put the `tokenizer.json` that belongs to the model into its folder";
         self.tokenizer.as_ref().ok_or_else(|| Error::not_a_model(&self.name, why, hint))
     }
 
-    /// Its chat template.
+    /// The model's chat template.
     ///
     /// # Errors
-    /// When its files have none.
+    /// When the model's files have none.
     pub fn template(&self) -> Result<&ChatTemplate> {
         let why = "it has no chat template: it was made to continue texts, not to answer";
         let hint = "use the instruct version of the model, or data with `prompt` and `completion`";
         self.template.as_ref().ok_or_else(|| Error::not_a_model(&self.name, why, hint))
     }
 
-    /// With the tokenizer and chat template of a folder.
+    /// Sets the model's source, and reads tokenizer and chat template from a folder.
     pub(crate) fn with_text(mut self, source: Source, folder: &Path) -> Result<Self> {
         self.source = Some(source);
         Ok(self.with(TextFiles::Folder(folder.to_path_buf()).read()?))
     }
 
+    /// Sets tokenizer and chat template.
     fn with(mut self, (tokenizer, template): Text) -> Self {
         (self.tokenizer, self.template) = (tokenizer, template);
         self
     }
 
-    /// The configuration in a folder.
+    /// Reads the configuration of a model folder: `config.json`, and the end tokens of `generation_config.json` if
+    /// there is one.
     pub(crate) fn read_configuration(folder: &Path) -> Result<Configuration> {
         let path = folder.join("config.json");
         let mut configuration = Configuration::from_hugging_face(&files::read_json(&path)?, &path)?;
@@ -126,7 +130,8 @@ impl Model {
         Ok(configuration)
     }
 
-    /// A model whose weights and text are not read yet.
+    /// Opens a model's configuration and weight files. Returns the model, whose weights are not read yet, and where its
+    /// tokenizer and template are.
     fn shape(source: &Source, device: &Device) -> Result<(Self, TextFiles)> {
         let (configuration, weights, text) = match source.form() {
             Form::Folder { path, weights } => {
@@ -158,6 +163,7 @@ enum TextFiles {
 }
 
 impl TextFiles {
+    /// Reads tokenizer and chat template; both are `None` if the model has no tokenizer.
     fn read(&self) -> Result<Text> {
         match self {
             Self::Folder(folder) if folder.join("tokenizer.json").is_file() => {
@@ -179,7 +185,7 @@ impl TextFiles {
 const SHORT_FACTORS: &str = "rope_factors_short.weight";
 const LONG_FACTORS: &str = "rope_factors_long.weight";
 
-/// What only the tensors of a GGUF file tell.
+/// Collects what a GGUF file tells only by its tensors: vocabulary size, tied head, biases, and rotation factors.
 fn facts(header: &Header) -> Result<TensorFacts> {
     let path = header.metadata.path();
     let rows = header.tensors.get("token_embd.weight").and_then(|location| location.shape.first());
@@ -198,7 +204,7 @@ fn facts(header: &Header) -> Result<TensorFacts> {
     })
 }
 
-/// Factors for short texts and for long ones, or neither.
+/// The short and the long rotation factors, or `None` without either. Errors: only one of the two is there.
 fn both(path: &Path, short: Option<Vec<f64>>, long: Option<Vec<f64>>) -> Result<Option<[Vec<f64>; 2]>> {
     let missing = |name: &str| Err(Error::TensorMissing { name: name.into(), place: path.display().to_string() });
     match (short, long) {

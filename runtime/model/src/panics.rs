@@ -14,10 +14,11 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Runs `work`. It must leave no state behind that would be inconsistent after a panic.
+/// Runs `work` and catches a panic, which is not printed. `work` must leave no state behind that a panic makes
+/// inconsistent.
 ///
 /// # Errors
-/// What the panic said.
+/// The panic's message.
 pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let loud = panic::take_hook();
@@ -33,6 +34,7 @@ pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     outcome.map_err(|panic| panic_message(&*panic))
 }
 
+/// The text of a panic, or a fixed text if it has none.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("the library that reads it gave up").to_owned()

@@ -83,7 +83,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A policy with a fresh adapter. Its reference is the base.
+    /// A policy with a newly created adapter. Its reference is the base model.
     ///
     /// # Errors
     /// When the settings do not fit the model.
@@ -92,8 +92,8 @@ impl Policy {
         Ok(Self::assemble(model, adapter, None, settings))
     }
 
-    /// A policy that continues the adapter in a folder; its reference is a frozen copy of that.
-    /// Without a folder nothing is trained and every view is the base.
+    /// A policy that continues the adapter in a folder; its reference is a frozen copy of that adapter. Without a
+    /// folder it trains nothing, and policy and reference are the base model.
     ///
     /// # Errors
     /// When the adapter cannot be read or does not fit the model.
@@ -107,6 +107,7 @@ impl Policy {
         Ok(Self::assemble(model, adapter, Some(reference), settings))
     }
 
+    /// A policy at generation 0, without snapshots, edits and patches.
     fn assemble(model: Arc<Model>, adapter: Adapter, reference: Option<Adapter>, settings: PolicySettings) -> Self {
         Self {
             model,
@@ -124,49 +125,50 @@ impl Policy {
         }
     }
 
-    /// The base model.
+    /// The base model that the policy was made from.
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// What is trained.
+    /// The adapter that is trained.
     #[must_use]
     pub fn adapter(&self) -> &Adapter {
         &self.adapter
     }
 
-    /// What its numbers are kept in.
+    /// The number formats in which the model's weights and activations are kept.
     #[must_use]
     pub fn precision(&self) -> Precision {
         self.model.weights.precision()
     }
 
-    /// The flat buffer of what is trained, and its gradient.
+    /// The flat buffer of trained values, with its gradient.
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
         self.adapter.parameters()
     }
 
-    /// How many updates the weights have had.
+    /// The update count: how often the weights have changed, by optimizer steps or edits.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Notes that the weights have changed: what was scored before cannot be learned from.
+    /// Adds 1 to the update count and restarts the numbering of dropout passes. Rows scored before can no longer be
+    /// learned from.
     pub fn note_update(&mut self) {
         self.resume_at(self.generation + 1);
     }
 
-    /// Goes on at the generation of a checkpoint, so that dropout masks are those of an
-    /// uninterrupted run.
+    /// Sets the update count to that of a checkpoint and restarts the numbering of dropout passes, so that dropout
+    /// masks are those of an uninterrupted run.
     pub fn resume_at(&mut self, generation: u64) {
         self.generation = generation;
         *self.passes.get_mut() = 0;
     }
 
-    /// Takes a frozen copy of the trained weights under a name; taking it again replaces it.
+    /// Stores a frozen copy of the adapter and the edits under a name, replacing an earlier one of that name.
     ///
     /// # Errors
     /// With full fine-tuning, where a copy would be another model.
@@ -179,13 +181,14 @@ impl Policy {
         self.keep_snapshot(name, self.edits.clone())
     }
 
+    /// Stores a frozen copy of the adapter with these edits under a name, replacing an earlier one of that name.
     fn keep_snapshot(&mut self, name: &str, edits: Edits) -> Result<()> {
         let copy = self.adapter.frozen_copy()?;
         self.snapshots.insert(name.to_owned(), Arc::new((copy, edits)));
         Ok(())
     }
 
-    /// Writes the adapter (or all weights, in `f32`) into a folder.
+    /// Writes the adapter (or all weights, in `f32`, under full fine-tuning) into a folder. Does not write edits.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -193,7 +196,7 @@ impl Policy {
         self.adapter.save(&self.model, folder)
     }
 
-    /// Reads the values of a checkpoint into the adapter. The reference stays as it is.
+    /// Reads the values of a checkpoint into the adapter. Changes neither the reference nor the update count.
     ///
     /// # Errors
     /// When the files hold other modules or shapes.
@@ -201,7 +204,8 @@ impl Policy {
         self.adapter.read_values(folder)
     }
 
-    /// The model through a view, without dropout. Edits and patches are the policy's own.
+    /// The network of a view, without dropout: a snapshot has its own edits, the reference none; patches act on the
+    /// policy alone. Errors: no snapshot of this name.
     pub(crate) fn network(&self, view: &View) -> Result<Network<'_>> {
         let (adapter, edits, patches) = match view {
             View::Policy => (Some(&self.adapter), Some(&self.edits), &self.patches),
@@ -215,6 +219,7 @@ impl Policy {
         Ok(Network { model, adapter, tables, dropout: None, edits, patches, readers: None, decoding: false })
     }
 
+    /// The error for an unknown snapshot name; lists the known ones.
     fn no_snapshot(&self, name: &str) -> Error {
         let known: Vec<String> = self.snapshots.keys().map(|name| format!("`{name}`")).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };

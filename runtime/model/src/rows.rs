@@ -15,7 +15,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Joins ids and marks. The mark of a row's first token is taken off: nothing predicts it.
+    /// Joins ids and target marks. Clears the mark of each row's first token: nothing predicts it.
     ///
     /// # Errors
     /// When the two lists differ in shape.
@@ -42,14 +42,14 @@ impl Rows {
         Ok(Self { ids, targets })
     }
 
-    /// The rows with every token but the first of each as a target.
+    /// A copy of the rows in which every token but the first of each row is a target.
     #[must_use]
     pub fn whole(&self) -> Self {
         let targets = self.ids.iter().map(|ids| (0..ids.len()).map(|at| at > 0).collect()).collect();
         Self { ids: self.ids.clone(), targets }
     }
 
-    /// Some of the rows, in the order of `numbers`; `None` when a number is past the last row.
+    /// A copy of some rows, in the order of `numbers` (row indices); `None` if an index is past the last row.
     #[must_use]
     pub fn select(&self, numbers: &[u32]) -> Option<Self> {
         let row = |number: &u32| {
@@ -60,7 +60,7 @@ impl Rows {
         Some(Self { ids, targets })
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     #[must_use]
     pub fn count(&self) -> usize {
         self.ids.len()
@@ -72,13 +72,13 @@ impl Rows {
         self.ids.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// Target tokens of all rows together.
+    /// The number of target tokens in all rows.
     #[must_use]
     pub fn targets(&self) -> usize {
         self.targets.iter().map(|row| marked(row)).sum()
     }
 
-    /// Tokens of all rows together, without padding.
+    /// The number of tokens in all rows, without padding.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.ids.iter().map(Vec::len).sum()
@@ -111,7 +111,7 @@ impl Rows {
         self.tensor(padded, device)
     }
 
-    /// Target tokens of each row: `[rows]`, `f32`.
+    /// The number of target tokens of each row: `[rows]`, `f32`.
     ///
     /// # Errors
     /// When the device has no room.
@@ -120,6 +120,7 @@ impl Rows {
         Ok(Tensor::from_vec(lengths, self.count(), device)?)
     }
 
+    /// Fills a row-major `[rows, width]` array with `value(row, token)`, and with `padding` after the end of each row.
     fn padded<T: Copy>(&self, value: impl Fn(usize, usize) -> T, padding: T) -> Vec<T> {
         let width = self.width();
         let mut padded = vec![padding; self.count() * width];
@@ -131,12 +132,14 @@ impl Rows {
         padded
     }
 
+    /// Creates a `[rows, width]` tensor on a device from row-major values.
     fn tensor<T: candle_core::WithDType>(&self, values: Vec<T>, device: &Device) -> Result<Tensor> {
         let shape = (self.count(), self.width());
         Ok(Tensor::from_vec(values, shape, device)?)
     }
 }
 
+/// The number of marks that are set.
 fn marked(marks: &[bool]) -> usize {
     marks.iter().filter(|mark| **mark).count()
 }

@@ -45,7 +45,8 @@ impl Source {
         Self::find(name, None, &Hub::from_environment(offline), &mut |_| {})
     }
 
-    /// Finds a model as [`Source::open`] does, at a revision of a hub; `watch` is called with the progress of downloads.
+    /// Finds a model by its folder, its GGUF file or its name on the hub, from which missing files are downloaded.
+    /// `revision` counts if the name holds none. Calls `watch` with the progress of downloads.
     ///
     /// # Errors
     /// When there is no such model, or it cannot be fetched.
@@ -66,7 +67,8 @@ impl Source {
         Ok(Self { name: name.into(), form, digest: Arc::new(OnceLock::new()) })
     }
 
-    /// A folder that holds the shape of a model and no weights.
+    /// A source for a folder with a model's `config.json` and tokenizer but no weights; `config.json` stands in for the
+    /// weight files.
     ///
     /// # Errors
     /// When it has no `config.json`.
@@ -89,7 +91,7 @@ impl Source {
         &self.form
     }
 
-    /// The folder or GGUF file.
+    /// The model's folder or GGUF file.
     #[must_use]
     pub fn path(&self) -> &Path {
         match &self.form {
@@ -97,7 +99,7 @@ impl Source {
         }
     }
 
-    /// The files that hold weights.
+    /// The files that hold weights: safetensors sorted by name, or the one GGUF file.
     #[must_use]
     pub fn weight_files(&self) -> &[PathBuf] {
         match &self.form {
@@ -106,7 +108,7 @@ impl Source {
         }
     }
 
-    /// sha256 over the weight files, in hexadecimal. Reads them all the first time, and remembers.
+    /// The sha256 over the weight files, in hexadecimal. Reads all files the first time, and caches the result.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -119,6 +121,7 @@ impl Source {
     }
 }
 
+/// The form of a model in one file. Errors: the file is not a GGUF file by its extension.
 fn form_of_file(path: &Path) -> Result<Form> {
     if has_extension(path, "gguf") {
         return Ok(Form::Gguf { path: path.to_path_buf() });
@@ -131,6 +134,8 @@ fn form_of_file(path: &Path) -> Result<Form> {
     Err(Error::not_a_model(path.display(), "one file holds a whole model only if it is GGUF", hint))
 }
 
+/// The form of a folder: a Hugging Face folder if it has `config.json`, else its only GGUF file. Errors: neither, or
+/// several GGUF files.
 fn form_of_folder(folder: &Path) -> Result<Form> {
     if folder.join("config.json").is_file() {
         let weights = safetensors::files(folder)?;
@@ -153,6 +158,7 @@ fn form_of_folder(folder: &Path) -> Result<Form> {
     }
 }
 
+/// Whether a path has this extension, in any case.
 fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
 }

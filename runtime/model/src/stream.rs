@@ -34,7 +34,7 @@ impl Site {
         }
     }
 
-    /// The site of a name.
+    /// The site with this name; `None` for an unknown name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let all = [Self::ResidualBefore, Self::AttentionOutput, Self::MlpOutput, Self::ResidualAfter];
@@ -61,7 +61,7 @@ impl Token {
         }
     }
 
-    /// The token of a name.
+    /// Parses a name such as `from-end-0` or `target-mean`; `None` for anything else.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name.strip_prefix("from-end-") {
@@ -92,10 +92,10 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// Adds `coefficient` · `vector` at some layers; with `answers_only` at the tokens of answers alone.
+    /// A patch that adds `coefficient` · `vector` at some layers; with `answers_only`, only at tokens of answers.
     ///
     /// # Errors
-    /// When the sum could not be a number, or a layer is named twice.
+    /// When the product is not finite, no layer is named, or a layer is named twice.
     pub fn add(layers: Vec<usize>, site: Site, vector: &[f32], coefficient: f32, answers_only: bool) -> Result<Self> {
         let scaled: Vec<f32> = vector.iter().map(|value| value * coefficient).collect();
         if !scaled.iter().all(|value| value.is_finite()) {
@@ -104,18 +104,18 @@ impl Patch {
         Self::new(layers, site, PatchOperation::Add(row(scaled)?), answers_only)
     }
 
-    /// Removes the component along a direction at some layers.
+    /// A patch that removes the component along a direction at some layers, for all tokens.
     ///
     /// # Errors
-    /// When the direction has no length, or a layer is named twice.
+    /// When the direction has no length, no layer is named, or a layer is named twice.
     pub fn ablate(layers: Vec<usize>, site: Site, direction: &[f32]) -> Result<Self> {
         Self::new(layers, site, PatchOperation::Remove(row(unit(direction)?)?), false)
     }
 
-    /// Sets the component along a direction at some layers to a value.
+    /// A patch that sets the component along a direction to `value` at some layers, for all tokens.
     ///
     /// # Errors
-    /// When the direction has no length, the value is not finite, or a layer is named twice.
+    /// When the direction has no length, the value is not finite, no layer is named, or a layer is named twice.
     pub fn project(layers: Vec<usize>, site: Site, direction: &[f32], value: f32) -> Result<Self> {
         if !value.is_finite() {
             return Err(Error::Argument(format!("a component is set to a finite number, this is `{value}`")));
@@ -123,6 +123,7 @@ impl Patch {
         Self::new(layers, site, PatchOperation::Set(row(unit(direction)?)?, f64::from(value)), false)
     }
 
+    /// A patch from its parts. Errors: no layer, or a layer named twice.
     fn new(layers: Vec<usize>, site: Site, operation: PatchOperation, answers_only: bool) -> Result<Self> {
         let mut seen = layers.clone();
         seen.sort_unstable();
@@ -133,7 +134,7 @@ impl Patch {
         Ok(Self { layers, site, operation, answers_only })
     }
 
-    /// Copies the vector of the patch, which is made on the CPU, to a device.
+    /// Moves the patch's vector from the CPU to a device.
     pub(crate) fn on(mut self, device: &Device) -> Result<Self> {
         let (PatchOperation::Add(vector) | PatchOperation::Remove(vector) | PatchOperation::Set(vector, _)) =
             &mut self.operation;
@@ -141,7 +142,7 @@ impl Patch {
         Ok(self)
     }
 
-    /// The numbers of its vector.
+    /// The number of values in the patch's vector.
     pub(crate) fn width(&self) -> usize {
         match &self.operation {
             PatchOperation::Add(vector) | PatchOperation::Remove(vector) | PatchOperation::Set(vector, _) => {
@@ -151,10 +152,10 @@ impl Patch {
     }
 }
 
-/// The direction at length 1, computed in `f64`.
+/// Scales a direction to length 1, computed in `f64`.
 ///
 /// # Errors
-/// When it has no length, or holds a number that is not finite.
+/// When its length is 0 or not finite.
 pub fn unit(direction: &[f32]) -> Result<Vec<f32>> {
     let length = direction.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
     if !(length.is_finite() && length > 0.0) {
@@ -163,6 +164,7 @@ pub fn unit(direction: &[f32]) -> Result<Vec<f32>> {
     Ok(direction.iter().map(|value| (f64::from(*value) / length) as f32).collect())
 }
 
+/// A CPU tensor `[1, width]` of these values.
 fn row(values: Vec<f32>) -> Result<Tensor> {
     let width = values.len();
     Ok(Tensor::from_vec(values, (1, width), &Device::Cpu)?)
@@ -176,7 +178,7 @@ pub(crate) struct Patches {
 }
 
 impl Patches {
-    /// Activates a patch and returns its number.
+    /// Activates a patch and returns its number, for [`Patches::remove`].
     pub(crate) fn add(&mut self, patch: Patch) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -189,18 +191,18 @@ impl Patches {
         Arc::make_mut(&mut self.list).retain(|(known, _)| *known != number);
     }
 
-    /// How many there are.
+    /// The number of active patches.
     pub(crate) fn count(&self) -> usize {
         self.list.len()
     }
 
-    /// The patches of a layer and site.
+    /// The active patches at a layer and site, oldest first.
     pub(crate) fn at(&self, layer: usize, site: Site) -> impl Iterator<Item = &Patch> {
         let here = move |patch: &&Patch| patch.site == site && patch.layers.contains(&layer);
         self.list.iter().map(|(_, patch)| patch).filter(here)
     }
 
-    /// Whether any patch looks at which tokens belong to answers.
+    /// Whether any active patch changes only the tokens of answers.
     pub(crate) fn ask_for_answers(&self) -> bool {
         self.list.iter().any(|(_, patch)| patch.answers_only)
     }

@@ -107,7 +107,7 @@ pub(crate) fn phi3(original: usize) -> Configuration {
     }
 }
 
-/// Every one of them with its name.
+/// All test configurations with their names.
 pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
     vec![
         ("llama", llama()),
@@ -137,6 +137,8 @@ pub(crate) fn model_on(configuration: Configuration, seed: u64, device: &Device,
     Arc::new(Model::from_parts("tiny", configuration, weights))
 }
 
+/// Random weights for a configuration: norms near their neutral value, matrices with deviation 1/√in (embeddings 0.6),
+/// each from a stream named after the weight.
 fn weights(configuration: &Configuration, seed: u64) -> BTreeMap<String, Tensor> {
     let mut weights = BTreeMap::new();
     for (name, shape) in families::expected(configuration) {

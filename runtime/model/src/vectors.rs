@@ -38,7 +38,7 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// Writes safetensors: tensors `direction.<layer>`, facts in the metadata.
+    /// Writes the vectors as safetensors: tensors `direction.<layer>` in `f32`, facts in the metadata.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -58,7 +58,7 @@ impl Vectors {
         })
     }
 
-    /// Writes a GGUF control vector for llama.cpp and repeng; layer 0 is left out. `family` is the model's type.
+    /// Writes a GGUF control vector for llama.cpp and repeng, without layer 0. `family` is the model's type.
     ///
     /// # Errors
     /// When there is no other layer than 0, or the file cannot be written.
@@ -84,10 +84,10 @@ impl Vectors {
         files::write(path, bytes.get_ref())
     }
 
-    /// Reads either kind of file; other tensors than directions are refused.
+    /// Reads vectors from safetensors or a GGUF control vector, by the file's first bytes. A GGUF file gives no facts.
     ///
     /// # Errors
-    /// When the file cannot be read, is neither, or holds vectors that do not fit together.
+    /// When the file cannot be read, is neither, holds other tensors, or its vectors differ in width or are not finite.
     pub fn load(path: &Path) -> Result<Self> {
         let failed = |error| Error::file(path, error);
         let bytes = bounded::read(path, LARGEST).map_err(failed)?;
@@ -117,7 +117,7 @@ impl Vectors {
         Ok(vectors)
     }
 
-    /// The numbers of one vector.
+    /// The number of values of each vector; 0 without vectors.
     #[must_use]
     pub fn width(&self) -> usize {
         self.layers.values().next().map_or(0, Vec::len)

@@ -41,7 +41,8 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// The weights in some safetensors files of a folder, checked against the configuration. Reads no tensor yet.
+    /// Locates the weights in safetensors files, maps the files, and checks names, shapes and formats against the
+    /// configuration. Reads no tensor yet. `folder` is named in errors.
     ///
     /// # Errors
     /// When a file is broken, or a weight is missing, of another shape, or stored in a format that is not read.
@@ -61,10 +62,11 @@ impl Weights {
         Ok(weights)
     }
 
-    /// The weights in a GGUF file, checked against the configuration. Reads no tensor yet.
+    /// Locates the weights in a GGUF file, maps the file, and checks names and shapes against the configuration. Reads
+    /// no tensor yet.
     ///
     /// # Errors
-    /// When a weight is missing or of another shape.
+    /// When a weight is missing or of another shape, or a block has a tensor that the model does not use.
     pub(crate) fn from_gguf(
         path: &Path,
         mut header: gguf::Header,
@@ -85,8 +87,8 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Weights that are in memory in any stored format, checked against the configuration. They are on the CPU, and are
-    /// copied to the device when they are first asked for.
+    /// Wraps weights in CPU memory, in any stored format, after a check against the configuration. Copies each to the
+    /// device when it is first asked for.
     ///
     /// # Errors
     /// When a weight is missing or of another shape.
@@ -100,8 +102,8 @@ impl Weights {
         })
     }
 
-    /// Takes from `find` each weight that the configuration calls for. Errors: those of `find`, and a weight that it does
-    /// not find or that has another shape.
+    /// Calls `find` for each weight that the configuration needs. Errors: those of `find`, or a weight that is not
+    /// found or has another shape; `place` is named in them.
     fn collect(
         place: &Path,
         configuration: &Configuration,
@@ -132,8 +134,8 @@ impl Weights {
         Ok(Self { entries, files: mapped::Files::default(), device, place, precision })
     }
 
-    /// The weights with another precision for the matrices of the blocks. Those that are not read yet are quantised one by
-    /// one when they are.
+    /// Sets the precision of the block matrices and of computation. Converts weights already in memory on the CPU;
+    /// others are converted one by one when they are read.
     ///
     /// # Errors
     /// When the device does not compute with such weights, or a matrix is quantized in its file already.
@@ -150,13 +152,14 @@ impl Weights {
         Ok(self)
     }
 
-    /// What the numbers of this model are kept in.
+    /// The number formats of weights and activations.
     #[must_use]
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// A weight by its Hugging Face name, as it is kept. Every call gives the same storage.
+    /// A weight by its Hugging Face name, in the precision of the model and on its device. Reads it at the first call;
+    /// every call gives the same storage.
     ///
     /// # Errors
     /// When there is no such weight, or its file cannot be read any more.
@@ -169,8 +172,9 @@ impl Weights {
         Ok(entry.loaded.get_or_init(|| weight).clone())
     }
 
-    /// A weight with the CPU, whatever device the model computes on: as it is kept there on the CPU; elsewhere as its file
-    /// has it, or NF4 made of that, or as it was given.
+    /// A weight on the CPU, whatever the model's device. For a model on the CPU it is the weight that computes; for
+    /// another device it is read again and not cached: as stored or given, or quantised to NF4 if the precision asks
+    /// for it.
     ///
     /// # Errors
     /// When there is no such weight, or its file cannot be read any more.
@@ -178,7 +182,7 @@ impl Weights {
         if self.device.is_cpu() { self.weight(name) } else { self.read(name, self.entry(name)?) }
     }
 
-    /// A weight as a tensor of the CPU, exactly: a copy, `f32` if it is quantized, where it lies in a file.
+    /// A weight as a CPU tensor with exact values, `f32` if it is quantized. A weight in a file is copied.
     ///
     /// # Errors
     /// When there is no such weight, or its file cannot be read any more.
@@ -190,7 +194,7 @@ impl Weights {
         Ok(tensor)
     }
 
-    /// Reads, maps or places all weights, on all cores. Without it each is read when it is first asked for.
+    /// Reads and places all weights, on all cores. Without this call, each is read when it is first asked for.
     ///
     /// # Errors
     /// When a file cannot be read any more.
@@ -204,20 +208,19 @@ impl Weights {
         self.entries.keys().map(String::as_str)
     }
 
-    /// The shape of a weight, without reading it.
+    /// The shape of a weight, without reading it; `None` for an unknown name.
     #[must_use]
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
         self.entries.get(name).map(|entry| entry.shape.as_slice())
     }
 
-    /// Where the weights are.
+    /// The device on which the model computes.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The element type that holds every weight exactly as it is stored, however it is kept: that of all, or `F32` where
-    /// they differ.
+    /// The element type that holds every weight exactly as stored: the type of all, or `F32` if they differ.
     #[must_use]
     pub fn dtype(&self) -> DType {
         let mut types = self.entries.values().map(Entry::dtype);
@@ -225,19 +228,20 @@ impl Weights {
         if types.all(|dtype| dtype == first) { first } else { DType::F32 }
     }
 
-    /// Bytes that all weights take, in memory, in the mapped file, or on the device.
+    /// The bytes of all weights as kept: in memory, in the mapped file or on the device. Weights not read yet count as
+    /// they will be kept.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.entries.values().map(|entry| entry.bytes(self.precision)).sum()
     }
 
-    /// Bytes of those weights that were copied out of their files.
+    /// The bytes of the weights that were copied out of their files.
     #[must_use]
     pub fn bytes_in_memory(&self) -> u64 {
         self.entries.values().filter(|entry| entry.is_copy()).map(|entry| entry.bytes(self.precision)).sum()
     }
 
-    /// Bytes that all weights would take if the matrices of the blocks were kept in another way.
+    /// The bytes that all weights would take with the block matrices kept as `base`. Converts nothing.
     ///
     /// # Errors
     /// When the device does not compute with such weights, or a matrix is quantised in its file already.
@@ -246,7 +250,7 @@ impl Weights {
         self.entries.iter().map(|(name, entry)| entry.bytes_in(name, precision, &self.place)).sum()
     }
 
-    /// The matrices of the blocks that are kept as they are stored, and all of them.
+    /// The number of block matrices that are kept as stored, not quantised, and the number of all block matrices.
     #[must_use]
     pub fn linear_as_stored(&self) -> (usize, usize) {
         let linear = self.entries.iter().filter(|(name, entry)| entry.purpose(name) == Purpose::Linear);
@@ -255,6 +259,7 @@ impl Weights {
         (stored.count(), columns.len())
     }
 
+    /// The entry of a weight. Errors: no weight of this name.
     fn entry(&self, name: &str) -> Result<&Entry> {
         let missing = || Error::TensorMissing { name: name.into(), place: self.place.display().to_string() };
         self.entries.get(name).ok_or_else(missing)

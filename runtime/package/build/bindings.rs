@@ -1,7 +1,7 @@
 //! The guest's bindings written out, as the macro of `wit-bindgen` in `sdk/rust/src/bindings.rs` makes them.
 //!
-//! The macro stands on a parser, a validator and an encoder of WebAssembly: more to compile than all the rest of a method.
-//! In this repository it is compiled once; an author would compile it for every method that they begin.
+//! The macro stands on a parser, a validator and an encoder of WebAssembly: more to compile than all the rest of a
+//! method. In this repository it is compiled once; an author would compile it for every method that they begin.
 
 use std::io;
 use std::path::Path;
@@ -13,7 +13,8 @@ use wit_bindgen_rust::Opts;
 /// Where a manifest asks for the macro.
 const MACRO: &str = ", features = [\"macros\"]";
 
-/// The module in the place of the one with the macro.
+/// Generates the text that replaces `sdk/rust/src/bindings.rs` outside of this repository: the bindings of the world
+/// `method`, and those of the world `verifier` in a module `judging`. `contract` is the folder of the WIT files.
 pub(crate) fn module(contract: &Path) -> io::Result<String> {
     let method = world(contract, "method", "export_component", "::tunebox::bindings")?;
     let verifier = world(contract, "verifier", "export_verifier", "::tunebox::bindings::judging")?;
@@ -23,13 +24,15 @@ pub(crate) fn module(contract: &Path) -> io::Result<String> {
     ))
 }
 
-/// The manifest of the SDK without the macro. Errors: it asks for none.
+/// Removes the feature `macros` of `wit-bindgen` from the text of the SDK's `Cargo.toml`. Errors: the text does not ask
+/// for that feature.
 pub(crate) fn manifest(text: &str) -> io::Result<String> {
     let plain = text.replace(MACRO, "");
     if plain == text { Err(io::Error::other("the SDK's manifest asks for no macro of wit-bindgen")) } else { Ok(plain) }
 }
 
-/// The bindings of a world, with the options that the macro is given.
+/// Generates the Rust bindings of the world `name`, with the options that the SDK gives to the macro of `wit-bindgen`.
+/// `export` is the name of the generated export macro, `place` the module path that this macro refers to.
 fn world(contract: &Path, name: &str, export: &str, place: &str) -> io::Result<String> {
     let generated = || {
         let mut resolve = Resolve::default();

@@ -69,7 +69,8 @@ pub struct Documents {
 }
 
 impl Artifact {
-    /// The documents of this package. Errors: bytes that are no component with a manifest.
+    /// Builds the package's OCI manifest and configuration as JSON, with the digests of manifest and component. The
+    /// same package always gives the same bytes. Errors: bytes that are no component with a usable method manifest.
     pub fn manifest(&self) -> Result<Documents, Error> {
         let about = read_manifest(&self.wasm)?;
         let layer = digest_of(&self.wasm);
@@ -88,11 +89,14 @@ impl Artifact {
         Ok(Documents { digest: digest_of(&manifest), manifest, configuration, layer })
     }
 
-    /// The package that documents and a component give. Errors: they do not belong together.
+    /// Assembles a package from its OCI manifest, its configuration and its component. The signature is read from an
+    /// annotation of the manifest. Errors: a size, digest or media type that does not agree with the manifest.
     pub fn from_parts(manifest: &[u8], configuration: &[u8], wasm: Vec<u8>) -> Result<Self, ArtifactError> {
         Parts::read(manifest, None)?.assemble(configuration, wasm)
     }
 
+    /// Builds the OCI configuration: the component's imports and exports, its world with the contract version in
+    /// `about`, and `layer`, the digest of the component.
     fn configuration(&self, about: &Manifest, layer: &str) -> Result<Configuration, Error> {
         let interfaces = component::interfaces(&self.wasm)?;
         let world = about.world.name();
@@ -110,6 +114,8 @@ impl Artifact {
         })
     }
 
+    /// Builds the annotations of the OCI manifest: title, version and description, and the licence and the signature
+    /// (in base64) where there are any.
     fn annotations(&self, about: Manifest, title: String) -> BTreeMap<String, String> {
         let always = [(TITLE, Some(title)), (VERSION, Some(about.version)), (DESCRIPTION, Some(about.description))];
         let signature = self.signature.as_ref().map(|text| STANDARD.encode(text));
@@ -131,8 +137,9 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Reads a manifest; `served` is the media type that it came with, for those that do not say it themselves.
-    /// Errors: it is that of something else, has not one layer, or names more bytes than a package may have.
+    /// Parses and checks an OCI manifest, before what it names is fetched. `served` is the `Content-Type` that it was
+    /// served with, used if the manifest itself states no media type. Errors: it is not of a WebAssembly package, has
+    /// not exactly one layer, has a digest that is no SHA-256, or names a part that is too large.
     pub fn read(manifest: &[u8], served: Option<&str>) -> Result<Self, ArtifactError> {
         fits("manifest", manifest.len() as u64, LARGEST_DOCUMENT)?;
         document::media_type("manifest", MANIFEST, document::said_type(manifest).as_deref().or(served))?;
@@ -153,7 +160,9 @@ impl Parts {
         Ok(Self { configuration: manifest.config, layer, signature: signature.map(plain) })
     }
 
-    /// The package, once everything that the manifest names is here. Errors: it is not what was named.
+    /// Checks a configuration and a component against the sizes and digests of this manifest, and returns the package
+    /// with its signature. Errors: other bytes than the manifest names, or a configuration for another platform or with
+    /// other layers.
     pub fn assemble(self, configuration: &[u8], wasm: Vec<u8>) -> Result<Artifact, ArtifactError> {
         self.configuration.check("configuration", configuration)?;
         self.layer.check("package", &wasm)?;
@@ -169,17 +178,19 @@ impl Parts {
     }
 }
 
-/// The text of a signature. What is not in base64 stays as it is: whoever judges signatures says what is wrong.
+/// Decodes the text of a signature from base64. Returns the input unchanged if it is not base64 of UTF-8: verifying the
+/// signature then reports what is wrong.
 fn plain(written: String) -> String {
     let text = STANDARD.decode(&written).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     text.unwrap_or(written)
 }
 
-/// Errors: more bytes than the limit.
+/// Fails if `size` is greater than `limit`, both in bytes. `what` names the part of the package in the error.
 fn fits(what: &'static str, size: u64, limit: u64) -> Result<(), ArtifactError> {
     if size > limit { Err(ArtifactError::TooLarge { what, size, limit }) } else { Ok(()) }
 }
 
+/// Serializes a document as compact JSON. `what` names the document in the error.
 fn json(what: &'static str, document: &impl Serialize) -> Result<Vec<u8>, ArtifactError> {
     serde_json::to_vec(document).map_err(|error| ArtifactError::malformed(what, &error.to_string()))
 }

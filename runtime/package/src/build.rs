@@ -85,16 +85,18 @@ pub enum Event<'a> {
 /// Who hears of it.
 pub type Watch<'a> = dyn FnMut(Event<'_>) + 'a;
 
-/// Builds a method folder and writes the component, whole or not at all.
+/// Builds a method folder (or wraps a core module file) and writes the component atomically to [`Options::output`], by
+/// default to `<folder>/<name>.wasm`. A file that has these bytes already is not touched.
 ///
-/// Costs a compilation: a second when the SDK is compiled already, some seconds the first time,
-/// two minutes where the standard library has to be built. Errors: no toolchain, source that does
-/// not compile, a method that asks for more than the contract, a disk that is full.
+/// Costs a compilation: a second when the SDK is compiled already, some seconds the first time, two minutes where the
+/// standard library has to be built. Errors: no toolchain, source that does not compile, a method that asks for more
+/// than the contract, a disk that is full.
 pub fn build(folder: &Path, options: &Options) -> Result<Built, Error> {
     build_watched(folder, options, &mut |_| {})
 }
 
-/// The same, and tells what goes on.
+/// Builds and writes a component as [`build`] does, and calls `watch` with each event: a wait for another build, or a
+/// dependency that was compiled.
 pub fn build_watched(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Built, Error> {
     let Compiled { manifest, imports, bytes, warnings } = compile_with(folder, options, watch)?;
     let path = output_path(folder, options.output.as_deref(), &manifest.name)?;
@@ -102,7 +104,8 @@ pub fn build_watched(folder: &Path, options: &Options, watch: &mut Watch<'_>) ->
     Ok(Built { path, manifest, imports, size: bytes.len() as u64, bytes, warnings })
 }
 
-/// Where the component goes. Errors: over the module that it is made of.
+/// Returns the file to write: `output` if given, else `<name>.wasm` in the method's folder, or beside the module if
+/// `folder` is a module file. Errors: the component would overwrite that module.
 fn output_path(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathBuf, Error> {
     let path = match output {
         Some(path) => path.to_owned(),
@@ -118,12 +121,16 @@ fn output_path(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathB
     }
 }
 
-/// Builds a method folder without writing anything beside cargo's own files. A core module that another compiler made,
-/// with the contract's types and a manifest in it, becomes a component as it is.
+/// Builds a component in memory, from a method folder or from a core module file that another compiler made. Does not
+/// write the component; cargo's own files, the SDK and the files for editors are written. `toolchain`: the one of
+/// [`toolchain::find`] if `None`. A core module must hold the contract's types and a manifest.
 pub fn compile(folder: &Path, toolchain: Option<&Toolchain>) -> Result<Compiled, Error> {
     compile_with(folder, &Options { toolchain: toolchain.cloned(), ..Options::default() }, &mut |_| {})
 }
 
+/// Builds a component in memory without writing it: wraps `folder` if it is a core module file, else compiles the
+/// method in it, in Python or Rust. `watch` gets the events of the build. Errors: no method, no toolchain, source that
+/// does not compile, a manifest or an import that breaks a rule.
 fn compile_with(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
     if folder.is_file() {
         let module = files::read(folder)?;
@@ -146,7 +153,8 @@ fn compile_with(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Resu
     Ok(Compiled { warnings, ..compiled })
 }
 
-/// The file that [`build`] writes for a folder, known without compiling. Errors: it is no folder of a method.
+/// Returns the file that [`build`] writes for a folder by default, `<folder>/<name>.wasm`, without compiling. Errors:
+/// the folder holds no method, or its `Cargo.toml` or `pyproject.toml` has no name.
 pub fn component_path(folder: &Path) -> Result<PathBuf, Error> {
     expect_method(folder)?;
     if python::is_python(folder) {

@@ -10,28 +10,28 @@ pub struct Builtin {
     pub bytes: &'static [u8],
 }
 
-/// Written by the build script.
+/// All built-in methods, sorted by name. Written by the build script.
 static METHODS: &[Builtin] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
 
-/// Likewise.
+/// All built-in verifiers, sorted by name. Written by the build script.
 static VERIFIERS: &[Builtin] = include!(concat!(env!("OUT_DIR"), "/verifiers.rs"));
 
-/// All built-in verifiers, by name.
+/// Returns all built-in verifiers, sorted by name.
 pub fn verifiers() -> &'static [Builtin] {
     VERIFIERS
 }
 
-/// The built-in verifier of a name.
+/// Returns the built-in verifier of this name, or `None`. Methods are not searched.
 pub fn find_verifier(name: &str) -> Option<&'static Builtin> {
     VERIFIERS.iter().find(|verifier| verifier.name == name)
 }
 
-/// All built-in methods, by name.
+/// Returns all built-in methods, sorted by name, without the verifiers.
 pub fn list() -> &'static [Builtin] {
     METHODS
 }
 
-/// The built-in method of a name.
+/// Returns the built-in method of this name, or `None`. Verifiers are not searched.
 pub fn find(name: &str) -> Option<&'static Builtin> {
     METHODS.iter().find(|method| method.name == name)
 }

@@ -13,7 +13,8 @@ pub struct Interfaces {
     pub exports: Vec<String>,
 }
 
-/// Reads the imports and exports of a component's top level. Errors: bytes that are no component.
+/// Reads the names of the imports and exports at the top level of a component; nested components do not count. Errors:
+/// bytes that are no component.
 pub fn interfaces(bytes: &[u8]) -> Result<Interfaces, Error> {
     if !Parser::is_component(bytes) {
         return Err(Error::not_component("its header is not that of a component"));
@@ -39,6 +40,7 @@ pub fn interfaces(bytes: &[u8]) -> Result<Interfaces, Error> {
     Ok(interfaces)
 }
 
+/// Turns an error of the WebAssembly parser into the error for bytes that are no component.
 fn malformed(error: wasmparser::BinaryReaderError) -> Error {
     Error::not_component(error.message())
 }

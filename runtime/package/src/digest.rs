@@ -9,13 +9,13 @@ use tunebox_foundation::hexadecimal::hexadecimal;
 use crate::constants::PYPROJECT;
 use crate::{Error, files};
 
-/// Whether a folder holds a method in Python.
+/// Whether a folder holds a method in Python: it has `pyproject.toml` and no `Cargo.toml`.
 #[must_use]
 pub fn is_python(folder: &Path) -> bool {
     folder.join(PYPROJECT).is_file() && !folder.join("Cargo.toml").is_file()
 }
 
-/// The digest of bytes in lower-case hexadecimal.
+/// Returns the SHA-256 of bytes in lower-case hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
@@ -23,12 +23,13 @@ pub fn sha256(bytes: &[u8]) -> String {
 /// The folder in which Python keeps what it compiled: no source.
 pub(crate) const COMPILED_PYTHON: &str = "__pycache__";
 
-/// The digest of what a method folder is built from: `Cargo.toml` or `pyproject.toml`, and everything under `src`.
+/// Returns the SHA-256, in hexadecimal, of what a method folder is built from: `Cargo.toml` or `pyproject.toml`, and
+/// everything under `src`.
 ///
-/// Names and contents count, times and places do not. Line ends count as one line feed, so that
-/// a checkout on another system has the same digest. What an editor has there for itself while a file is open counts only
-/// where a source names it, as in `#[path = ".before.swp"]`: it may be compiled then. A name that a source puts together is
-/// not seen; a copy of before that an editor leaves, as `lib.rs~`, always counts.
+/// Paths in the folder and contents count; times and the folder's own path do not. Carriage returns are left out, so
+/// that a checkout on another system has the same digest. A file that an editor keeps for itself while a source is open
+/// counts only if a counted file contains its name, as in `#[path = ".before.swp"]`: it may be compiled then. A name
+/// that a source puts together is not seen. A backup that an editor leaves, as `lib.rs~`, always counts.
 pub fn source(folder: &Path) -> Result<String, Error> {
     let manifest = if is_python(folder) { PYPROJECT } else { "Cargo.toml" };
     let mut found = Found { files: vec![manifest.into()], left: Vec::new() };
@@ -57,7 +58,8 @@ struct Found {
 }
 
 impl Found {
-    /// Adds every file below `folder`/`inside`.
+    /// Adds every file below `folder`/`inside`, by its path in `folder`: files of editors to `left`, all others to
+    /// `files`. Skips `__pycache__` in a method in Python.
     fn collect(&mut self, folder: &Path, inside: &Path) -> Result<(), Error> {
         let path = folder.join(inside);
         for entry in fs::read_dir(&path).map_err(Error::file("read", &path))? {
@@ -78,7 +80,7 @@ impl Found {
         Ok(())
     }
 
-    /// The files, with what editors have there as far as one of them names it.
+    /// Returns `files`, with every file of `left` whose name occurs in the contents of a returned file.
     fn named(mut self, folder: &Path) -> Result<Vec<PathBuf>, Error> {
         let mut next = 0;
         while next < self.files.len() && !self.left.is_empty() {
@@ -91,14 +93,14 @@ impl Found {
     }
 }
 
-/// Whether the name of a file is somewhere in a text.
+/// Whether the name of a file, without its folder, occurs anywhere in a text.
 fn names(text: &[u8], file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().as_encoded_bytes();
     text.windows(name.len().max(1)).any(|part| part == name)
 }
 
-/// Whether a file is what an editor has beside a source for itself: a swap file of Vim, a lock or what is not saved yet
-/// of Emacs; or what the Finder leaves in a folder that it shows.
+/// Whether a file name is one that an editor or the Finder uses for itself: a swap file of Vim (`.x.swp`), a lock
+/// (`.#x`) or unsaved text (`#x#`) of Emacs, or `.DS_Store`. Backups such as `x~` are not among them.
 pub(crate) fn is_of_editor(name: &str) -> bool {
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     let is_swap = name.starts_with('.') && ending.len() == 3 && ending.starts_with("sw");

@@ -1,7 +1,7 @@
 //! Why a package cannot be found, read, trusted, configured or built.
 //!
-//! An error that a caller tells apart is a variant or has a [`Reason`]. Every other error is an [`Error::Explained`]: the
-//! finished [`Explanation`], written where it happens.
+//! An error that a caller tells apart is a variant or has a [`Reason`]. Every other error is an [`Error::Explained`]:
+//! the finished [`Explanation`], written where it happens.
 
 use std::borrow::Cow;
 use std::io;
@@ -129,6 +129,7 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Returns the exit code of the program for an error of this reason.
     fn exit(self) -> Exit {
         match self {
             Self::Unreachable => Exit::No,
@@ -138,7 +139,7 @@ impl Reason {
         }
     }
 
-    /// An error of this reason.
+    /// Makes an [`Error::Explained`] with this reason.
     pub(crate) fn error(self, explanation: Explanation) -> Error {
         Error::Explained { explanation: Box::new(explanation), reason: self }
     }
@@ -157,35 +158,38 @@ impl From<Explanation> for Error {
 }
 
 impl Error {
-    /// Adds the operation and the path to an error of the file system, for `map_err`.
+    /// Returns a function for `map_err` that turns an error of the file system into an [`Error::File`] with the
+    /// operation, as a verb, and the path.
     pub(crate) fn file(act: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { act, path, source }
     }
 
-    /// A manifest that cannot be used.
+    /// Makes the error for a manifest that cannot be used; `problem` says why.
     pub(crate) fn manifest(problem: impl Into<String>) -> Self {
         Self::Manifest { problem: problem.into() }
     }
 
-    /// Bytes that are no WebAssembly component, and what is wrong with them.
+    /// Makes the error for bytes that are no WebAssembly component; `problem` says what is wrong with them.
     pub(crate) fn not_component(problem: impl std::fmt::Display) -> Self {
         let what = format!("this is not a WebAssembly component: {problem}");
         Explanation::new("package", what).with_hint(BUILD_FOLDER).into()
     }
 
-    /// Whether the store has no package of that name, version and source.
+    /// Whether this error says that the store has no package of the wanted name, version and source.
     pub(crate) fn is_no_package(&self) -> bool {
         matches!(self, Self::Explained { reason: Reason::NoPackage, .. })
     }
 }
 
-/// The category of an explanation; every one in this crate is a literal.
+/// Returns the category of an explanation as a static string. Every category in this crate is a literal; for any other
+/// it returns `package`.
 fn category(explanation: &Explanation) -> &'static str {
     if let Cow::Borrowed(category) = explanation.category { category } else { "package" }
 }
 
-/// Suggests the nearest name, or lists the built-in methods or verifiers.
+/// Returns the hint for an unknown name: the nearest known name, else the names of the built-in methods, or verifiers
+/// if `kind` is not `method`.
 fn suggest_name(nearest: Option<&str>, kind: &str) -> String {
     match nearest {
         Some(nearest) => format!("did you mean `{nearest}`?"),

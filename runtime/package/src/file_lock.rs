@@ -17,7 +17,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Tries to take a lock: `File::try_lock` alone, `File::try_lock_shared` among others who read.
 type Try = fn(&File) -> Result<(), TryLockError>;
 
-/// Takes the lock of a file; false where somebody else has it to the end. Errors: a system that locks no such file.
+/// Takes the lock of a file by calling `attempt` every 5 ms until the time `end`, and at least once. Returns false if
+/// another process holds the lock until then. Errors: the system cannot lock this file.
 pub(crate) fn wait_for_lock(file: &File, attempt: Try, end: Instant) -> io::Result<bool> {
     loop {
         match attempt(file) {
@@ -29,8 +30,8 @@ pub(crate) fn wait_for_lock(file: &File, attempt: Try, end: Instant) -> io::Resu
     }
 }
 
-/// Takes the lock of a file for this program alone, until the file is dropped.
-/// Errors: a file that cannot be locked, or that somebody else does not give free.
+/// Takes the exclusive lock of a file, and waits for it until the time `end`; dropping the returned file releases it.
+/// `path` is for errors. Errors: a file that cannot be locked, or [`Error::Held`] if another process keeps the lock.
 pub(crate) fn lock_exclusive(file: File, path: &Path, end: Instant) -> Result<File, Error> {
     match wait_for_lock(&file, File::try_lock, end) {
         Ok(true) => Ok(file),

@@ -13,17 +13,18 @@ use crate::constants::LARGEST;
 /// How the names of temporary files begin.
 pub(crate) const UNFINISHED: &str = ".writing-";
 
-/// Reads an ordinary file of at most [`LARGEST`] bytes.
+/// Reads an ordinary file of at most [`LARGEST`] bytes. Errors: no such file, another kind of file, or more bytes.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     bounded::read(path, LARGEST).map_err(Error::file("read", path))
 }
 
-/// Reads an ordinary UTF-8 file of at most [`LARGEST`] bytes.
+/// Reads an ordinary UTF-8 file of at most [`LARGEST`] bytes. Errors: no such file, another kind of file, more bytes,
+/// or bytes that are not UTF-8.
 pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
     bounded::read_text(path, LARGEST).map_err(Error::file("read", path))
 }
 
-/// Whether a file has exactly these bytes. Reads no more than their number.
+/// Whether a file has exactly these bytes; false if it cannot be read. Reads no more than their number.
 pub(crate) fn has_content(path: &Path, bytes: &[u8]) -> bool {
     bounded::read(path, bytes.len() as u64).is_ok_and(|found| found == bytes)
 }
@@ -57,12 +58,14 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error>
     Ok(())
 }
 
-/// Replaces a file atomically and makes it readable for all users. Does nothing if it has these bytes: its time stays.
+/// Replaces a file atomically and makes it readable for all users. Does nothing if the file has these bytes: its
+/// modification time stays.
 pub(crate) fn update(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     if has_content(path, bytes) { Ok(()) } else { replace(path, bytes, 0o644) }
 }
 
-/// Writes and syncs a temporary file beside `path`, with the permissions `mode` on Unix. Dropping it removes it.
+/// Writes and syncs a temporary file in the folder of `path`, with the permissions `mode` on Unix. Dropping the result
+/// deletes the file.
 pub(crate) fn draft(path: &Path, bytes: &[u8], mode: u32) -> Result<NamedTempFile, Error> {
     let folder = parent(path);
     let mut file = tempfile::Builder::new();
@@ -76,7 +79,7 @@ pub(crate) fn draft(path: &Path, bytes: &[u8], mode: u32) -> Result<NamedTempFil
     Ok(file)
 }
 
-/// The folder of a path; `.` for a bare name.
+/// Returns the folder of a path; `.` for a bare name.
 pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -16,8 +16,9 @@ pub const VARIABLE: &str = "TUNEBOX_HOME";
 /// Why others must not own or write it.
 const OWNED: &str = "it says which signers are trusted, so it must be this user's alone to change";
 
-/// The folder, made if need be and for this user alone: `TUNEBOX_HOME`, else `tunebox` among the person's data.
-/// Errors: no place for it, a file in its place, a folder or store that others may write into.
+/// Returns the absolute path of this user's folder: `TUNEBOX_HOME`, else `tunebox` in the user's data folder. Creates
+/// it if it is missing, on Unix for this user alone. Errors: neither is known, a file is in its place, or other users
+/// may change the folder or the store in it.
 pub fn home() -> Result<PathBuf, Error> {
     let path = place(&|name| env::var_os(name), env::home_dir()).ok_or_else(|| {
         Explanation::new("trust", "there is no place to keep packages in")
@@ -30,14 +31,16 @@ pub fn home() -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-/// The folder, if it is there already, to look at what is in it: nothing is made, and whose it is is not asked, as by
-/// [`home`] and by whoever reads there whom to trust. Errors: the system does not say where it is.
+/// Returns the absolute path of this user's folder if it exists, else `None`. Unlike [`home`], creates nothing and does
+/// not check who may change the folder. Errors: the present folder is not known.
 pub fn existing() -> Result<Option<PathBuf>, Error> {
     let found = place(&|name| env::var_os(name), env::home_dir()).filter(|path| path.is_dir());
     found.map(|path| std::path::absolute(&path).map_err(Error::file("find", &path))).transpose()
 }
 
-/// Where the folder is, by the variables of the environment and the person's own folder.
+/// Returns where the user's folder is: `TUNEBOX_HOME`, else `tunebox` in `LOCALAPPDATA` (on Windows) or in an absolute
+/// `XDG_DATA_HOME`, else in the default data folder below the home folder `person`. `variable` reads an environment
+/// variable; an empty one counts as not set. `None` if nothing is set.
 fn place(variable: &dyn Fn(&str) -> Option<OsString>, person: Option<PathBuf>) -> Option<PathBuf> {
     let named = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = named(VARIABLE) {
@@ -53,13 +56,15 @@ fn place(variable: &dyn Fn(&str) -> Option<OsString>, person: Option<PathBuf>) -
     Some(data?.join("tunebox"))
 }
 
-/// Makes a folder for this user alone, with those above it, and refuses one that others may change.
+/// Creates a folder and its missing parents, on Unix for this user alone. Errors: a user other than this one and root
+/// owns it, or group or others may write to it.
 pub(crate) fn make(path: &Path) -> Result<(), Error> {
     files::create_private_folder(path)?;
     own(path)
 }
 
-/// Refuses a folder or file that others may change. One that is not there is nobody's.
+/// Fails if a user other than this one and root owns a folder or file, or if group or others may write to it. Does
+/// nothing if it does not exist, and on systems other than Unix.
 pub(crate) fn own(path: &Path) -> Result<(), Error> {
     #[cfg(unix)]
     if fs::symlink_metadata(path).is_ok() {
@@ -70,8 +75,8 @@ pub(crate) fn own(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses what anybody else may change but a user and the administrator of the system, or a link by somebody else, who
-/// may let it lead elsewhere.
+/// Fails if `path`, or what it links to, is owned by anybody but `user` and root, or if group or others may write to
+/// it. A link of another user could be changed to lead elsewhere.
 #[cfg(unix)]
 fn check(path: &Path, user: u32) -> Result<(), Error> {
     use std::os::unix::fs::MetadataExt;

@@ -67,7 +67,7 @@ pub enum World {
 }
 
 impl World {
-    /// Its name in the contract.
+    /// Returns the name of this world in the contract: `method` or `verifier`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Whether it trains or edits a model.
+    /// Whether this is the world of methods, which train or edit a model; false for verifiers.
     #[must_use]
     pub fn is_method(&self) -> bool {
         *self == Self::Method
@@ -95,7 +95,7 @@ pub enum Cadence {
 }
 
 impl Cadence {
-    /// Whether a step gets one micro-batch.
+    /// Whether a call of `step` gets the records of one micro-batch; false if it gets the whole accumulation window.
     #[must_use]
     pub fn is_micro(&self) -> bool {
         *self == Self::Micro
@@ -146,13 +146,15 @@ pub enum Kind {
     Text,
 }
 
-/// Reads the manifest of a component. Errors: none there, or one that breaks a rule.
+/// Reads and checks the manifest in a component's custom section. Errors: no such section, a manifest that breaks a
+/// rule, or one for an incompatible version of the contract.
 pub fn read_manifest(bytes: &[u8]) -> Result<Manifest, Error> {
     let text = section::find(bytes, SECTION)?;
     parse(text.ok_or_else(|| Error::manifest(format!("there is no section `{SECTION}`")))?)
 }
 
-/// Reads and checks the contents of the section. Errors: text that breaks a rule.
+/// Parses and checks the JSON of a manifest's section, and converts defaults to their setting's kind. Errors: more than
+/// 64 KiB, an unknown field, a broken rule, or an incompatible version of the contract.
 pub fn parse(text: &[u8]) -> Result<Manifest, Error> {
     if text.len() > MOST_BYTES {
         return Err(Error::manifest(format!("it has {} bytes, {MOST_BYTES} fit", text.len())));
@@ -181,7 +183,8 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// The method's name and the version that it wants, unless that is no manifest at all. Errors: another track.
+    /// Reads the method's name and the version of the contract that it needs. `None` if the text is not JSON with both.
+    /// Errors: a version with another major or minor number than [`CONTRACT`].
     fn read(text: &[u8]) -> Result<Option<(String, Version)>, Error> {
         let Ok(Self { name, interface }) = serde_json::from_slice(text) else { return Ok(None) };
         let Ok(wants) = Version::parse(&interface) else { return Ok(None) };
@@ -191,8 +194,8 @@ impl Stamp {
     }
 }
 
-/// The error for a method that needs another version of the contract; `problem` is what this program does not understand of
-/// a manifest of a later one.
+/// The error for a method that needs another version of the contract. `problem` is what this program does not
+/// understand in the manifest of a later, compatible version; `None` if the version is incompatible.
 fn other_version(name: &str, wants: &Version, problem: Option<&str>) -> Error {
     let what = format!("`{name}` needs `tunebox:method@{wants}`, this program keeps {CONTRACT}");
     let why = match problem {

@@ -17,10 +17,11 @@ const LONGEST_README: usize = 64 << 10;
 /// The custom sections that tools for components read, of the names that they gave them.
 const STANDARD: [&str; 3] = ["description", "licenses", "version"];
 
-/// The package of a component, with the page that a person wrote for it.
+/// Returns a component with its README and the standard sections for description, licences and version appended.
 ///
-/// The same component and page give the same bytes, and so does a package that is packed again; without a page, the one
-/// that is inside stays. Errors: a component without a usable manifest, a page or a licence that cannot be shown.
+/// The same component and README give the same bytes, and packing a package again changes nothing. If `readme` is
+/// `None`, a README that is inside already stays. Errors: a component without a usable manifest, a README that is too
+/// long, a licence that is no SPDX expression, or a package that cannot be signed.
 pub fn pack(component: &[u8], readme: Option<&str>) -> Result<Vec<u8>, Error> {
     let manifest = read_manifest(component)?;
     let page = match readme {
@@ -46,12 +47,12 @@ pub fn pack(component: &[u8], readme: Option<&str>) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Whether two packages are one component, whatever was packed with it.
+/// Whether two packages hold the same component, whatever sections packing added. False if one of them is no component.
 pub(crate) fn same_component(left: &[u8], right: &[u8]) -> bool {
     matches!((unpacked(left), unpacked(right)), (Ok(left), Ok(right)) if left == right)
 }
 
-/// A package without what packing adds.
+/// Returns a package without the sections that [`pack`] adds.
 fn unpacked(package: &[u8]) -> Result<Vec<u8>, Error> {
     let mut bytes = section::without(package, README)?;
     for name in STANDARD {
@@ -60,7 +61,8 @@ fn unpacked(package: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// The page inside a package, safe to show. Errors: bytes that are no component, or two pages.
+/// Returns the README inside a package, cut to 64 KiB, with control characters escaped except line feeds and tabs.
+/// `None` if there is none. Errors: bytes that are no component, or two sections with a README.
 pub fn readme(package: &[u8]) -> Result<Option<String>, Error> {
     let Some(text) = section::find(package, README)? else { return Ok(None) };
     let text = String::from_utf8_lossy(&text[..text.len().min(LONGEST_README)]);
@@ -75,7 +77,8 @@ pub fn readme(package: &[u8]) -> Result<Option<String>, Error> {
     Ok(Some(shown))
 }
 
-/// A page as it is kept: without the marks that systems differ in.
+/// Returns the text of a README as packages keep it: without a byte order mark, and with LF in place of CRLF. Errors:
+/// more than 64 KiB.
 fn page(text: &str) -> Result<Vec<u8>, Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
     if text.len() <= LONGEST_README {

@@ -39,22 +39,25 @@ pub enum Reference {
 }
 
 impl Reference {
-    /// Reads what a person wrote; relative paths start at `base`. A name without a slash is a built-in method first, then
-    /// a built-in verifier, then the package that the lock in `base` pins or the newest in the store, then a path;
-    /// `NAME@VERSION` and `registry/namespace/name:VERSION` are in the store or nowhere. Errors: neither a built-in method,
-    /// nor in the store, nor an existing path; a name in a registry without its version; a name of a package that is
-    /// that of a method's folder as well; a name whose pinned package is not in the store.
+    /// Resolves the text by which a person names a method; relative paths start at `base`. A name without a slash is a
+    /// built-in method first, then a built-in verifier, then the package that the lock in `base` pins or the newest in
+    /// the store, then a path; `NAME@VERSION` and `registry/namespace/name:VERSION` are in the store or nowhere.
+    /// Errors: neither a built-in method, nor in the store, nor an existing path; a name in a registry without its
+    /// version; the name of a stored package that is also the name of a method's folder in `base`; a name whose pinned
+    /// package is not in the store.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Error> {
         Self::among([builtin::list(), builtin::verifiers()], text, base)
     }
 
-    /// Whether a text is spelt as a package of the store, which no path is meant by.
+    /// Whether a text has the form of a package in the store, `NAME@VERSION` or `registry/namespace/name:VERSION`. Such
+    /// a text is never read as a path.
     #[must_use]
     pub fn means_package(text: &str) -> bool {
         Remote::read(text).is_some_and(|remote| remote.version.is_some()) || stored::is_versioned(text)
     }
 
-    /// A path as a command names it, read in the present folder: with `./` before what would mean something else.
+    /// Returns a path as text that [`parse`](Self::parse) reads as that path in the present folder: with `./` in front
+    /// if the text alone would mean something else.
     #[must_use]
     pub fn written(path: &Path) -> String {
         let text = path.display().to_string();
@@ -65,8 +68,9 @@ impl Reference {
         }
     }
 
-    /// Reads the name of a verifier: by the rules of [`parse`](Self::parse), but built-in verifiers come before built-in
-    /// methods. Errors: those of [`parse`](Self::parse).
+    /// Resolves the name of a verifier by the rules of [`parse`](Self::parse), but built-in verifiers come before
+    /// built-in methods. A method may be returned: the caller checks its world. Errors: those of
+    /// [`parse`](Self::parse).
     pub fn verifier(text: &str, base: &Path) -> Result<Self, Error> {
         Self::among([builtin::verifiers(), builtin::list()], text, base).map_err(|error| match error {
             Error::NoMethod { name, nearest, .. } => Error::NoMethod { kind: "verifier", name, nearest },
@@ -74,7 +78,8 @@ impl Reference {
         })
     }
 
-    /// The first list is what is wanted; what is found in the second is for the caller to refuse by name.
+    /// Resolves a name by the rules of [`parse`](Self::parse). `lists` are two lists of built-ins: those of the wanted
+    /// kind, which come first and are suggested, and those of the other kind, which the caller refuses by name.
     fn among(lists: [&'static [Builtin]; 2], text: &str, base: &Path) -> Result<Self, Error> {
         if let Some(found) = lists.iter().copied().flatten().find(|builtin| builtin.name == text) {
             return Ok(Self::Builtin(found));
@@ -114,9 +119,9 @@ impl Reference {
         Err(Error::NoMethod { kind: "method", name: text.to_owned(), nearest: suggest(text, base, lists[0])? })
     }
 
-    /// Reads the component and its manifest, without running anything.
-    /// Errors: a folder that was not built since it changed, a signature that is not that of the bytes, and everything
-    /// wrong with the bytes.
+    /// Reads the component, its manifest and its signature, and verifies the signature, without running anything.
+    /// Errors: a folder that was not built since it changed, code that was compiled beforehand, a signature that does
+    /// not fit the bytes, and everything wrong with the bytes.
     pub fn open(&self) -> Result<Package, Error> {
         let (bytes, origin, signature, source) = match self {
             Self::Builtin(method) => (Cow::Borrowed(method.bytes), "built in".to_owned(), None, None),
@@ -167,7 +172,7 @@ pub struct Package {
 }
 
 impl Package {
-    /// Fails unless the component belongs to this world.
+    /// Fails unless the component belongs to this world: method or verifier.
     pub fn expect_world(&self, world: World) -> Result<(), Error> {
         if self.manifest.world == world {
             return Ok(());
@@ -182,7 +187,7 @@ impl Package {
     }
 }
 
-/// Where the signature of a package is: beside it.
+/// Returns the path of a package's signature: the package's path with `.minisig` appended.
 #[must_use]
 pub fn signature_path(package: &Path) -> PathBuf {
     let mut name = package.as_os_str().to_owned();
@@ -190,7 +195,7 @@ pub fn signature_path(package: &Path) -> PathBuf {
     name.into()
 }
 
-/// The signature beside a file, if there is one.
+/// Reads the signature beside a package. `None` if there is no such file.
 fn read_signature(package: &Path) -> Result<Option<String>, Error> {
     match signature_in(&signature_path(package)) {
         Err(Error::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -198,12 +203,13 @@ fn read_signature(package: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-/// The text of a signature's file. Errors: a file that cannot be read, or is larger than any signature.
+/// Reads the text of a signature file. Errors: a file that cannot be read, or has more than 4 KiB.
 pub fn signature_in(path: &Path) -> Result<String, Error> {
     bounded::read_text(path, LONGEST_SIGNATURE).map_err(Error::file("read", path))
 }
 
-/// The component of a folder, if it was built from the source as it is.
+/// Returns the path of the component built from a method's folder. Errors: no method, [`Error::NotBuilt`] if there is
+/// no component, [`Error::Stale`] if the source has changed since.
 fn built(folder: &Path) -> Result<PathBuf, Error> {
     build::expect_method(folder)?;
     let path = build::component_path(folder)?;

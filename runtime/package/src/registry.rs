@@ -26,8 +26,10 @@ use crate::signature::signer_of;
 use crate::store::{Store, Wanted};
 use crate::{Artifact, Error, Manifest, files, read_manifest};
 
-/// Puts a package into its place and gives the digest of its manifest. A version that is there with other bytes stays.
-/// Errors: bytes that are no package, a place for another one, and everything that a network and a registry can do.
+/// Uploads a package to a registry or folder, and returns the digest of its OCI manifest. A version that exists with
+/// the same bytes is not an error. Errors: bytes that are no package, a location of another name or version, a version
+/// that exists with other bytes or with a signature that this package lacks, and everything that a network and a
+/// registry can do.
 pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) -> Result<String, Error> {
     let about = read_manifest(&artifact.wasm)?;
     if Version::parse(&about.version).is_err() {
@@ -48,8 +50,8 @@ pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) 
     }
 }
 
-/// Fetches a package, and gives the digest of its manifest with it. Errors: it is not there or not what its manifest
-/// names, and everything that a network and a registry can do.
+/// Fetches a package from a registry or folder, and returns it with the digest of its OCI manifest. Errors: it is not
+/// there or not what its manifest names, and everything that a network and a registry can do.
 pub fn pull(place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
     match &place.kind {
         Kind::Folder(folder) => take(folder, progress),
@@ -57,7 +59,8 @@ pub fn pull(place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, 
     }
 }
 
-/// Puts a package into a folder.
+/// Stores a package in a folder, and returns the digest of its OCI manifest. Creates the folder if it is missing.
+/// Errors: the folder has this version with other bytes, or with a signature that this package lacks.
 fn put(folder: &Folder, artifact: &Artifact, about: &Manifest, progress: &mut dyn Progress) -> Result<String, Error> {
     let store = Store::make_folder(&folder.path)?;
     let place = format!("{}//{}:{}", folder.path.display(), about.name, about.version);
@@ -72,8 +75,9 @@ fn put(folder: &Folder, artifact: &Artifact, about: &Manifest, progress: &mut dy
     Ok(stored.manifest_digest)
 }
 
-/// Whether a package may go where a version of it is already. Errors: that one has other bytes, or a signer whose name
-/// it would lose.
+/// Fails unless a package may be pushed to a place that has its version. `same` says whether the existing component has
+/// the same bytes. `signer` is the key that signed the existing package: the new one must be signed by it too. `place`
+/// is the location for messages.
 fn check_same(place: &str, artifact: &Artifact, same: bool, signer: Option<&str>) -> Result<(), Error> {
     match signer {
         _ if !same => {
@@ -91,7 +95,8 @@ fn check_same(place: &str, artifact: &Artifact, same: bool, signer: Option<&str>
     }
 }
 
-/// Takes a package out of a folder.
+/// Reads a package from a folder, and returns it with the digest of its OCI manifest. Errors: no folder of packages, or
+/// no package or several that fit.
 fn take(folder: &Folder, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
     let wanted = Wanted { name: folder.name.as_deref(), version: folder.version.as_deref(), source: None };
     let store = Store::folder(&folder.path).map_err(|error| meant(folder).unwrap_or(error))?;
@@ -101,7 +106,8 @@ fn take(folder: &Folder, progress: &mut dyn Progress) -> Result<(Artifact, Strin
     Ok((artifact, stored.manifest_digest))
 }
 
-/// What is wrong with a path that is no folder of packages, where more can be said than that.
+/// Explains why a path is no folder of packages, where more is known: it is a file, or the name of a package behind one
+/// slash in place of two. `None` in all other cases.
 fn meant(folder: &Folder) -> Option<Error> {
     let path = &folder.path;
     let shown = path.display();

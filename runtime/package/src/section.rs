@@ -22,7 +22,8 @@ struct Section {
     custom: bool,
 }
 
-/// The contents of the custom section of a name. Errors: broken bytes, or two such sections.
+/// Returns the contents of the custom section `name` at the top level, or `None` if there is none. Errors: malformed
+/// bytes, or two such sections.
 pub fn find<'bytes>(bytes: &'bytes [u8], name: &str) -> Result<Option<&'bytes [u8]>, Error> {
     let mut found = None;
     for section in sections(bytes)? {
@@ -35,7 +36,7 @@ pub fn find<'bytes>(bytes: &'bytes [u8], name: &str) -> Result<Option<&'bytes [u
     Ok(found)
 }
 
-/// The bytes without the custom sections of a name.
+/// Returns the bytes without the custom sections `name` at the top level. Errors: malformed bytes.
 pub fn without(bytes: &[u8], name: &str) -> Result<Vec<u8>, Error> {
     let kept = sections(bytes)?.into_iter().filter(|section| contents(bytes, section, name).is_none());
     let mut rest = bytes[..HEADER].to_vec();
@@ -43,7 +44,7 @@ pub fn without(bytes: &[u8], name: &str) -> Result<Vec<u8>, Error> {
     Ok(rest)
 }
 
-/// Appends a custom section.
+/// Appends a custom section. Does not look whether there is one of the same name.
 pub fn append(bytes: &mut Vec<u8>, name: &str, contents: &[u8]) {
     let mut body = Vec::with_capacity(contents.len() + name.len() + 5);
     write_length(&mut body, name.len());
@@ -55,7 +56,7 @@ pub fn append(bytes: &mut Vec<u8>, name: &str, contents: &[u8]) {
     bytes.extend_from_slice(&body);
 }
 
-/// What a section holds if it is the custom one of a name.
+/// Returns the contents of a section if it is a custom section of this name, else `None`.
 fn contents<'bytes>(bytes: &'bytes [u8], section: &Section, name: &str) -> Option<&'bytes [u8]> {
     if !section.custom {
         return None;
@@ -66,7 +67,8 @@ fn contents<'bytes>(bytes: &'bytes [u8], section: &Section, name: &str) -> Optio
     (found == name.as_bytes()).then_some(rest)
 }
 
-/// Every section in order.
+/// Returns the sections at the top level in order. Errors: no header of WebAssembly, a section that is cut off, or more
+/// than [`MOST`] sections.
 fn sections(bytes: &[u8]) -> Result<Vec<Section>, Error> {
     if bytes.len() < HEADER || !bytes.starts_with(b"\0asm") {
         return Err(broken("it does not begin like WebAssembly"));
@@ -85,7 +87,8 @@ fn sections(bytes: &[u8]) -> Result<Vec<Section>, Error> {
     Ok(sections)
 }
 
-/// A number of at most 32 bits in LEB128, and the place after it.
+/// Reads a number of at most 32 bits in LEB128 at `position`. Returns the number and the position after it; `None` if
+/// it is cut off or larger.
 fn read_length(bytes: &[u8], mut position: usize) -> Option<(usize, usize)> {
     let mut value = 0u64;
     for shift in (0..35).step_by(7) {
@@ -99,6 +102,7 @@ fn read_length(bytes: &[u8], mut position: usize) -> Option<(usize, usize)> {
     None
 }
 
+/// Appends a number in LEB128.
 fn write_length(bytes: &mut Vec<u8>, mut value: usize) {
     while value >= 0x80 {
         bytes.push((value & 0x7f) as u8 | 0x80);
@@ -107,6 +111,7 @@ fn write_length(bytes: &mut Vec<u8>, mut value: usize) {
     bytes.push(value as u8);
 }
 
+/// The error for malformed bytes; `problem` says what is wrong.
 fn broken(problem: impl std::fmt::Display) -> Error {
     Error::not_component(problem)
 }

@@ -55,7 +55,7 @@ pub enum SettingError {
 }
 
 impl SettingError {
-    /// The key that the error is about.
+    /// Returns the key or setting that the error is about.
     pub fn name(&self) -> &str {
         match self {
             Self::Unknown { name, .. } | Self::Value { name, .. } | Self::Missing { name, .. } => name,
@@ -63,7 +63,7 @@ impl SettingError {
     }
 }
 
-/// The settings of a method, for a key that is none of them.
+/// Returns the hint for an unknown key: the nearest setting, if there is one, and all settings of the method.
 fn list_settings(method: &str, nearest: Option<&str>, known: &[String]) -> String {
     if known.is_empty() {
         return format!("method `{method}` has no settings");
@@ -72,8 +72,8 @@ fn list_settings(method: &str, nearest: Option<&str>, known: &[String]) -> Strin
     format!("{guess}(settings: {})", known.join(", "))
 }
 
-/// Every setting of the manifest with its value, in the manifest's order.
-/// Errors: a key that is no setting, a value of another kind or outside its range, a missing one.
+/// Returns every setting of the manifest, in its order, as name and value: the value in `given`, else the default.
+/// Errors: a key that is no setting, a value of another kind or outside its range, a setting without value and default.
 pub fn resolve_settings(manifest: &Manifest, given: &toml::Table) -> Result<Vec<(String, Value)>, SettingError> {
     let known = || manifest.settings.iter().map(|setting| setting.name.as_str());
     if let Some(name) = given.keys().find(|key| !known().any(|name| name == *key)) {
@@ -91,7 +91,8 @@ pub fn resolve_settings(manifest: &Manifest, given: &toml::Table) -> Result<Vec<
     Ok(values)
 }
 
-/// The value of one setting.
+/// Returns the value of one setting: the one that is given, converted and checked, else the default. Errors: a value of
+/// another kind or outside its range, or neither value nor default.
 fn resolve(manifest: &Manifest, setting: &Setting, given: Option<&toml::Value>) -> Result<Value, SettingError> {
     let (method, name, doc) = (manifest.name.clone(), setting.name.clone(), setting.doc.clone());
     let value = match given {
@@ -106,7 +107,8 @@ fn resolve(manifest: &Manifest, setting: &Setting, given: Option<&toml::Value>) 
     value.map_err(|problem| SettingError::Value { method, name, problem, doc })
 }
 
-/// The value as one of the setting's kind, in its range. The error completes "`name` is …".
+/// Converts a value to the setting's kind (an integer becomes a number where the setting takes one), and checks its
+/// range and choices, and that a number is finite as `f32`. The error completes "`name` is …".
 pub(crate) fn fits(setting: &Setting, value: Value) -> Result<Value, String> {
     let value = match (setting.kind, value) {
         (Kind::Number, Value::Integer(value)) => Value::Number(value as f64),
@@ -132,6 +134,7 @@ pub(crate) fn fits(setting: &Setting, value: Value) -> Result<Value, String> {
     }
 }
 
+/// Whether a number is within the bounds that a setting has.
 fn in_range(setting: &Setting, value: f64) -> bool {
     setting.low.is_none_or(|low| value >= low)
         && setting.high.is_none_or(|high| value <= high)
@@ -139,7 +142,7 @@ fn in_range(setting: &Setting, value: f64) -> bool {
         && setting.below.is_none_or(|below| value < below)
 }
 
-/// What a setting takes, in words: "at least 0 and below 1", "`nll` or `dft`", "a finite number".
+/// Describes what a setting takes, in words: "at least 0 and below 1", "`nll` or `dft`", "a finite number".
 pub fn range(setting: &Setting) -> String {
     if !setting.choices.is_empty() {
         let choices: Vec<String> = setting.choices.iter().map(|choice| format!("`{choice}`")).collect();
@@ -152,6 +155,7 @@ pub fn range(setting: &Setting) -> String {
     if words.is_empty() { a(setting.kind).to_owned() } else { words.join(" and ") }
 }
 
+/// Returns a phrase for the values of a kind, such as "a whole number".
 fn a(kind: Kind) -> &'static str {
     match kind {
         Kind::Boolean => "`true` or `false`",
@@ -161,7 +165,7 @@ fn a(kind: Kind) -> &'static str {
     }
 }
 
-/// A value as it stands in `run.toml`.
+/// Formats a value for messages: a text between backticks with escapes, other values as in `run.toml`.
 fn shown(value: &Value) -> String {
     match value {
         Value::Text(text) => format!("`{}`", text.escape_debug()),

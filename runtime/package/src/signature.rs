@@ -37,7 +37,8 @@ pub struct Signed {
     signature: Signature,
 }
 
-/// Signs what a package is: the text of a `.minisig` file. Errors: no random numbers to be had.
+/// Signs a statement and returns the text of a `.minisig` file. The signature is verified before it is returned.
+/// Errors: the library cannot sign, or its signature does not verify.
 pub fn sign(statement: &Statement, key: &SecretKey) -> Result<String, Error> {
     let (text, signer) = (statement.canonical(), key.signer());
     let comment = format!("tunebox {} key {}", statement.title(), signer.key);
@@ -48,14 +49,15 @@ pub fn sign(statement: &Statement, key: &SecretKey) -> Result<String, Error> {
 }
 
 impl Signed {
-    /// The signer of a package.
-    /// Errors: bytes that are no package, and a signature that is malformed or does not fit them.
+    /// Verifies the signature of a package's bytes and returns its signer. Errors: bytes that are no package, and a
+    /// signature that is malformed or does not fit them. Whether the signer is trusted is not checked.
     pub fn verify(bytes: &[u8], signature: &str) -> Result<Signer, Error> {
         let statement = Statement::of(bytes).map_err(|error| refuse_unreadable(&error))?;
         Self::check(&statement, signature).map_err(|error| locate(error, &statement.title(), ""))
     }
 
-    /// The signer of a statement. Errors: a signature that is malformed or does not fit it.
+    /// Verifies the signature of a statement and returns its signer. Errors: a signature that is malformed, names
+    /// another package, or does not fit the statement. Whether the signer is trusted is not checked.
     pub(crate) fn check(statement: &Statement, signature: &str) -> Result<Signer, Error> {
         let signed = Self::parse(signature)?;
         if signed.title != statement.title() {
@@ -77,7 +79,8 @@ impl Signed {
         }
     }
 
-    /// Reads the text of a signature without comparing it with anything.
+    /// Parses the text of a `.minisig` file, and verifies nothing. Errors: another form than minisign's, or a trusted
+    /// comment that is not `tunebox NAME@VERSION key RW…`.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let malformed = |problem: &str| refuse("the signature cannot be read", problem, ASK_FOR_SIGNATURE);
         if text.len() > LONGEST {
@@ -108,18 +111,20 @@ impl Signed {
         Ok(Self { title, signer, signature })
     }
 
-    /// The package that it names, as `NAME@VERSION`; true only once [`verify`](Self::verify) has said so.
+    /// Returns the package that the signature names, as `NAME@VERSION`. It is a mere claim until
+    /// [`verify`](Self::verify) succeeds.
     pub fn title(&self) -> &str {
         &self.title
     }
 }
 
-/// The key of the signature of some bytes. None: there is none, or it is not one of these bytes.
+/// Returns the public key of the signer of a package's bytes. `None` if there is no signature, or it does not verify.
 pub(crate) fn signer_of(bytes: &[u8], signature: Option<&str>) -> Option<String> {
     signature.and_then(|text| Signed::verify(bytes, text).ok()).map(|signer| signer.key)
 }
 
-/// The package and signer of a trusted comment: `tunebox NAME@VERSION key RW…`, no more and no less.
+/// Parses a trusted comment `tunebox NAME@VERSION key RW…`. Returns `NAME@VERSION` and the signer, or `None` for any
+/// other comment.
 fn named(comment: &str) -> Option<(String, Signer)> {
     let words: Vec<&str> = comment.split(' ').collect();
     let ["tunebox", title, "key", key] = words[..] else { return None };

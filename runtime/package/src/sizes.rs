@@ -16,8 +16,8 @@ pub struct Part {
 /// What is left when code, data and custom sections are taken out.
 const REST: &str = "types and wiring";
 
-/// The parts of a component with their bytes, the largest first; together they are the whole file.
-/// Errors: bytes that are no component.
+/// Returns the parts of a component with their bytes, nested modules included; the largest first, ties by name.
+/// Together they are the whole file. Errors: bytes that are no component.
 pub fn sizes(bytes: &[u8]) -> Result<Vec<Part>, Error> {
     let mut parts: Vec<Part> = Vec::new();
     let mut add = |name: &str, bytes: usize| match parts.iter_mut().find(|part| part.name == name) {
@@ -40,6 +40,7 @@ pub fn sizes(bytes: &[u8]) -> Result<Vec<Part>, Error> {
     Ok(parts)
 }
 
+/// Turns an error of the WebAssembly parser into the error for bytes that are no component.
 fn malformed(error: wasmparser::BinaryReaderError) -> Error {
     Error::not_component(error.message())
 }

@@ -31,7 +31,7 @@ pub(crate) const SDK_PATH: &str = "sdk/rust";
 /// Every file of the SDK by its path in the repository, as it is there. Written by the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
-/// The source of every built-in method and verifier. Likewise.
+/// The source of every built-in method and verifier. Written by the build script.
 static SOURCES: &[Source] = include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
 /// What a built-in method or verifier is made of.
@@ -43,12 +43,12 @@ pub struct Source {
     pub files: &'static [(&'static str, &'static [u8])],
 }
 
-/// The source of every built-in method and verifier.
+/// Returns the source of every built-in method and verifier.
 pub fn of_builtins() -> &'static [Source] {
     SOURCES
 }
 
-/// The files of the SDK by their paths in [`FOLDER`], as a folder outside of the repository needs them.
+/// Returns the files of the SDK by their paths in [`FOLDER`]. Their manifests do not need the repository's workspace.
 pub fn files() -> &'static BTreeMap<String, Vec<u8>> {
     static STANDALONE: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
         let standalone = |(name, bytes): &(&str, &[u8])| match name.strip_suffix("/Cargo.toml") {
@@ -63,44 +63,47 @@ pub fn files() -> &'static BTreeMap<String, Vec<u8>> {
     &STANDALONE
 }
 
-/// The table `[workspace]` that the manifests of the repository share.
+/// Returns the table `[workspace]` of the repository's `Cargo.toml`.
 fn workspace_table() -> Table {
     let text = FILES.iter().find(|(name, _)| *name == "Cargo.toml").map_or(&b""[..], |(_, bytes)| *bytes);
     let manifest: Table = String::from_utf8_lossy(text).parse().unwrap_or_default();
     manifest.get("workspace").and_then(Value::as_table).cloned().unwrap_or_default()
 }
 
-/// A dependency as the repository's workspace has it, for the manifest of a folder outside.
+/// Returns a dependency as the repository's workspace declares it, for the manifest of a folder outside. `None` if the
+/// workspace does not declare it.
 pub(crate) fn dependency(name: &str) -> Option<Value> {
     let mut entry = Value::Table(Table::from_iter([("workspace".to_owned(), Value::Boolean(true))]));
     standalone::resolve_dependency(name, &mut entry, &workspace_table(), "..");
     Some(entry).filter(|entry| entry.get("workspace").is_none())
 }
 
-/// Whether the SDK below the root of a workspace is this one.
+/// Whether [`FOLDER`] below `root` has every file of this program's SDK, unaltered. Other files there do not count.
 pub fn has_sdk(root: &Path) -> bool {
     has_files(root, files())
 }
 
-/// Whether these files lie in [`FOLDER`] below a root.
+/// Whether [`FOLDER`] below `root` has every one of these files, unaltered. Other files there do not count.
 pub(crate) fn has_files(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> bool {
     let folder = root.join(FOLDER);
     files.iter().all(|(name, bytes)| files::has_content(&folder.join(name), bytes))
 }
 
-/// Puts the SDK below the root of a workspace unless it is there. Errors: a folder that cannot be written.
+/// Writes this program's SDK to [`FOLDER`] below `root`. Does nothing if it is there unaltered. Errors: a folder that
+/// cannot be written.
 pub fn write_sdk(root: &Path) -> Result<(), Error> {
     write_files(root, files())
 }
 
-/// Puts files into [`FOLDER`] below a root unless they are there.
+/// Writes files to [`FOLDER`] below `root`. Does nothing if all of them are there unaltered.
 ///
-/// Each folder at their top appears whole or not at all. Errors: a folder that cannot be written.
+/// Each folder at their top is replaced as a whole. Errors: a folder that cannot be written.
 pub(crate) fn write_files(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
     if has_files(root, files) { Ok(()) } else { replace_files(root, &root.join(FOLDER), files) }
 }
 
-/// Writes the files beside the place, then puts them there.
+/// Writes files to a temporary folder in `root`, then moves each entry at their top into `folder`, in the place of an
+/// old entry of that name. Other entries of `folder` stay; if `folder` is a link, it becomes a real folder first.
 fn replace_files(root: &Path, folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
     let draft = tempfile::Builder::new().prefix(".tunebox-").tempdir_in(root);
     let draft = draft.map_err(Error::file("write into", root))?;

@@ -40,8 +40,8 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Reads it off the bytes of a package, without running anything.
-    /// Errors: everything wrong with the bytes and the manifest, and a version that has no place in an order.
+    /// Computes the statement of a package's bytes, without running anything. Errors: everything wrong with the bytes
+    /// and the manifest, and a version that no package may have.
     pub fn of(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() as u64 > LARGEST {
             let problem = format!("it has {} bytes, a package may have {LARGEST}", bytes.len());
@@ -67,7 +67,7 @@ impl Statement {
         })
     }
 
-    /// The text that is signed: JSON without spaces, its keys in one order.
+    /// Returns the text that is signed: JSON without spaces, its keys in a fixed order.
     pub fn canonical(&self) -> String {
         let Self { name, version, world, interface, sha256, length, imports, limits } = self;
         json!({
@@ -84,13 +84,14 @@ impl Statement {
         .to_string()
     }
 
-    /// Name and version as people write them.
+    /// Returns name and version as `NAME@VERSION`.
     pub fn title(&self) -> String {
         format!("{}@{}", self.name, self.version)
     }
 }
 
-/// A version that a package may have. The error completes a sentence about it.
+/// Parses the version of a package: a semantic version of at most 64 bytes without build metadata. The error completes
+/// a sentence about the package.
 pub(crate) fn version(text: &str) -> Result<Version, String> {
     let version = Some(text).filter(|text| text.len() <= LONGEST_VERSION).and_then(|text| Version::parse(text).ok());
     match version {

@@ -63,25 +63,25 @@ pub struct Store {
 }
 
 impl Store {
-    /// The store of a home folder, made where there is none.
-    /// Errors: the folder cannot be made, or holds something else.
+    /// Opens the store in a home folder, and creates it if it is missing. Errors: the folder cannot be created, or
+    /// holds something else.
     pub fn open(home: &Path) -> Result<Self, Error> {
         Ok(Self { layout: Layout::create(&home.join(STORE_FOLDER), Access::Private)? })
     }
 
-    /// A folder of packages to take from. Errors: it is no image layout.
+    /// Opens an existing folder of packages, such as one on a USB stick. Errors: it is no image layout.
     pub fn folder(folder: &Path) -> Result<Self, Error> {
         Ok(Self { layout: Layout::open(folder, Access::Shared)? })
     }
 
-    /// A folder of packages to put into, made where there is none.
-    /// Errors: the folder cannot be made, or holds something else.
+    /// Opens a folder of packages, and creates it if it is missing. Errors: the folder cannot be created, or holds
+    /// something else.
     pub fn make_folder(folder: &Path) -> Result<Self, Error> {
         Ok(Self { layout: Layout::create(folder, Access::Shared)? })
     }
 
-    /// Keeps a package. One of the same name, version and source takes the place of the former one.
-    /// Errors: bytes that are no package, or a folder that the system refuses.
+    /// Stores a package in the place of the one with the same name, version and source, and deletes files that nothing
+    /// needs any more. Errors: bytes that are no package, or a folder that cannot be locked or written.
     pub fn put(&self, artifact: &Artifact, source: &str) -> Result<Stored, Error> {
         let documents = artifact.manifest()?;
         let stored = stored(artifact, source, documents.digest.clone())?;
@@ -103,13 +103,15 @@ impl Store {
         Ok(stored)
     }
 
-    /// The package of a name. Errors: there is none, or there are some of several sources, or its bytes have changed.
+    /// Finds and reads the package of a name; its highest version if `version` is `None`. Errors: there is none, there
+    /// are some of several sources, or its bytes have changed.
     pub fn get(&self, name: &str, version: Option<&str>) -> Result<(Stored, Artifact), Error> {
         self.find(Wanted { name: Some(name), version, source: None })
     }
 
-    /// The package that fits. Errors: there is none, or there are several of which none is the newest of the same
-    /// name and source, or its bytes have changed.
+    /// Finds and reads the package that fits, and hashes all its bytes; its highest version if none is named. Errors:
+    /// none fits, several of different names or sources fit, its bytes have changed, or the index calls it by another
+    /// name.
     pub fn find(&self, wanted: Wanted<'_>) -> Result<(Stored, Artifact), Error> {
         let _lock = self.layout.share();
         let chosen = choice::choose(&self.known()?, wanted, self.layout.of_others())?;
@@ -121,14 +123,15 @@ impl Store {
         Ok((found, artifact))
     }
 
-    /// All packages by name, version and source. Errors: an index that cannot be read, or a package of another tool
-    /// whose bytes have changed.
+    /// Returns all packages, sorted by name, version and source. Errors: an index that cannot be read, or a package of
+    /// another tool whose bytes have changed.
     pub fn list(&self) -> Result<Vec<Stored>, Error> {
         let _lock = self.layout.share();
         self.known()
     }
 
-    /// Takes a package out, and what no other one needs. Errors: a folder that the system refuses.
+    /// Deletes a stored package, and the files that only it needs. Errors: it is not in the store, or a folder that
+    /// cannot be locked or written.
     pub fn remove(&self, stored: &Stored) -> Result<(), Error> {
         let lock = self.layout.lock()?;
         let mut index = self.layout.index()?;
@@ -144,12 +147,14 @@ impl Store {
         Ok(())
     }
 
-    /// What the index lists, by name, version and source. Reads at most [`MOST_UNLABELLED`] bytes of other tools' packages.
+    /// Returns the packages that the index lists, sorted by name, version and source. Reads at most [`MOST_UNLABELLED`]
+    /// bytes of packages that other tools wrote.
     fn known(&self) -> Result<Vec<Stored>, Error> {
         self.known_within(MOST_UNLABELLED)
     }
 
-    /// What the index lists; at most `left` bytes of other tools' packages are read for it.
+    /// Returns the packages that the index lists, sorted by name, version and source. Errors: packages that other tools
+    /// wrote have more than `left` bytes, which must be read to list them.
     fn known_within(&self, mut left: u64) -> Result<Vec<Stored>, Error> {
         let mut known = Vec::new();
         for entry in &self.layout.index()?.manifests {
@@ -165,8 +170,8 @@ impl Store {
         Ok(known)
     }
 
-    /// An entry that another tool wrote, read from its package: no more than is `left` to read in this folder.
-    /// None: it is something else than a package of ours.
+    /// Reads a package that another tool wrote, to list it. Subtracts the bytes that it reads from `left`. `None` if
+    /// the entry is no tunebox package. Errors: more bytes than `left`, or bytes that have changed.
     fn foreign(&self, entry: &Descriptor, left: &mut u64) -> Result<Option<Stored>, Error> {
         if entry.media_type != MANIFEST {
             return Ok(None);
@@ -192,7 +197,8 @@ impl Store {
         }
     }
 
-    /// The package behind an entry, every byte of it hashed.
+    /// Reads the package that the index lists under this manifest digest, and hashes every byte. Errors: it is no
+    /// longer in the index, or its bytes have changed.
     fn load(&self, stored: &Stored) -> Result<Artifact, Error> {
         let index = self.layout.index()?;
         let entry = index.manifests.iter().find(|entry| entry.digest == stored.manifest_digest);
@@ -202,6 +208,7 @@ impl Store {
         self.assemble(Parts::read(&manifest, Some(&entry.media_type))?)
     }
 
+    /// Reads configuration and component, and checks their sizes and digests.
     fn assemble(&self, parts: Parts) -> Result<Artifact, Error> {
         let configuration = self.layout.read("configuration", &parts.configuration, LARGEST_DOCUMENT)?;
         let wasm = self.layout.read("package", &parts.layer, LARGEST)?;
@@ -210,13 +217,15 @@ impl Store {
 }
 
 impl std::fmt::Display for Stored {
+    /// Writes `NAME@VERSION from SOURCE`, or `NAME@VERSION` if the source is empty.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}@{}", self.name, self.version)?;
         if self.source.is_empty() { Ok(()) } else { write!(formatter, " from {}", self.source) }
     }
 }
 
-/// What there is to say of a package, from its bytes.
+/// Describes a package by its bytes, `source` and the digest of its OCI manifest. A signature that does not verify
+/// counts as none.
 fn stored(artifact: &Artifact, source: &str, manifest_digest: String) -> Result<Stored, Error> {
     let manifest = read_manifest(&artifact.wasm)?;
     Ok(Stored {

@@ -30,10 +30,11 @@ pub struct Template {
 }
 
 impl Template {
-    /// The folder of a method of this name: a small one that works, or what the built-in method or verifier `like` is.
+    /// Makes the files of a new method called `name`, without writing them: those of the language's template, or of the
+    /// source of the built-in method or verifier `like`.
     ///
     /// # Errors
-    /// A name that no method can have, or that is taken; no such built-in method.
+    /// A name that no method can have, or that is taken; no such built-in method; `like` for a method in Python.
     pub fn new(name: &str, language: Language, like: Option<&str>) -> Result<Self, Error> {
         name::check(name, language)?;
         let files = match language {
@@ -43,18 +44,18 @@ impl Template {
         Ok(Self { name: name.to_owned(), files })
     }
 
-    /// Adds a file by its path in the folder, or replaces it.
+    /// Adds a file by its path in the folder, or replaces the one of that path. Writes nothing to disk.
     pub fn add(&mut self, path: &str, contents: impl Into<Vec<u8>>) {
         self.files.insert(path.to_owned(), contents.into());
     }
 
-    /// The files that are the author's own, by their paths: without the SDK and what tells cargo about it.
+    /// Iterates over the paths of the author's own files: those that do not begin with a dot.
     pub fn own_files(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str).filter(|path| !path.starts_with('.'))
     }
 
-    /// Writes the folder into another, whole or not at all, and gives its path. `more` puts into it what is not the
-    /// author's, before it appears.
+    /// Writes the files to a new folder in `parent`, called by the method's name, and returns its path. The folder
+    /// appears whole or not at all. `more` is called with the path of the unfinished folder, and may add files to it.
     ///
     /// # Errors
     /// Something of that name is there; a folder that cannot be written; those of `more`.
@@ -74,7 +75,8 @@ impl Template {
         Ok(folder)
     }
 
-    /// Writes the files into a folder that exists; nothing in it is replaced. `more` is as in [`write`](Self::write).
+    /// Writes the files into a folder that exists; nothing in it is replaced. `more` is called with the folder itself,
+    /// before the files appear in it.
     ///
     /// # Errors
     /// One of the files is there; a folder that cannot be written; those of `more`. None of the files is added then.
@@ -103,7 +105,7 @@ impl Template {
         Ok(())
     }
 
-    /// All files in a folder beside the place that they are for. It is gone when this is dropped.
+    /// Writes all files to a temporary folder in `beside`, which is deleted when the result is dropped.
     fn draft(&self, beside: &Path) -> Result<TempDir, Error> {
         let draft = tempfile::Builder::new().prefix(".new-").tempdir_in(beside);
         let draft = draft.map_err(Error::file("write into", beside))?;
@@ -113,7 +115,7 @@ impl Template {
         Ok(draft)
     }
 
-    /// The files and folders at the top.
+    /// Returns the names of the files and folders at the top, each once.
     fn entries(&self) -> Vec<&str> {
         let mut entries: Vec<&str> = self.files.keys().filter_map(|path| path.split('/').next()).collect();
         entries.dedup();
@@ -121,19 +123,20 @@ impl Template {
     }
 }
 
-/// The error for something that is in the way of the new files.
+/// The error for a file or folder that is in the way of the new files.
 fn exists(path: &Path, hint: &str) -> Error {
     let error =
         Explanation::new("new", format!("`{}` exists", path.display())).with_kept("all of it: nothing was written");
     error.with_why("nothing that exists is replaced").with_hint(hint).into()
 }
 
-/// Where a draft has its files: a folder of its own, with the permissions that every new folder gets.
+/// Returns the folder inside a draft that holds the files. Unlike the draft, it has the permissions of any new folder.
 fn drafted(draft: &TempDir) -> PathBuf {
     draft.path().join("folder")
 }
 
-/// A folder in Rust, with the SDK in it.
+/// Returns the files of a method in Rust called `name`: the template, or the source of the built-in `like`, and the
+/// SDK.
 fn rust(name: &str, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     let mut files = named("rust/", name);
     if let Some(like) = like {
@@ -143,12 +146,13 @@ fn rust(name: &str, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, Err
     Ok(files)
 }
 
-/// Files of this program where a folder has them.
+/// Iterates over files that the program carries, with their paths put below `.tunebox`.
 fn carried(files: &BTreeMap<String, Vec<u8>>) -> impl Iterator<Item = (String, Vec<u8>)> {
     files.iter().map(|(path, bytes)| (format!("{}/{path}", sources::FOLDER), bytes.clone()))
 }
 
-/// A folder in Python. The built-in methods are in Rust, so none of them can be its beginning.
+/// Returns the files of a method in Python called `name`, with those for editors. Errors: `like` is given, since the
+/// built-in methods are in Rust.
 fn python(name: &str, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     match like {
         Some(like) => {
@@ -164,7 +168,8 @@ fn python(name: &str, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, E
     }
 }
 
-/// The files of a template under a name.
+/// Returns the files of the template below `prefix`, with `name` in place of the word `blank`, and the module's name in
+/// place of `blank` in `blank.py`. The file `gitignore` becomes `.gitignore`.
 fn named(prefix: &str, name: &str) -> BTreeMap<String, Vec<u8>> {
     let files = FILES.iter().filter_map(|(path, bytes)| Some((path.strip_prefix(prefix)?, bytes)));
     let module = |text: &str| text.replace(&format!("{PLACEHOLDER}.py"), &format!("{}.py", name::module(name)));

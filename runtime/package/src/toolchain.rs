@@ -44,7 +44,8 @@ pub struct Toolchain {
 }
 
 impl Toolchain {
-    /// What decides the bytes of a build, without any path of this machine.
+    /// Describes everything that decides the bytes of a build: compiler, target, standard library and linker, without
+    /// any path of this machine. Runs the linker for its version if it is not the toolchain's own.
     pub fn name(&self) -> String {
         let library = match self.library {
             Library::Installed => "installed",
@@ -55,7 +56,8 @@ impl Toolchain {
     }
 }
 
-/// The toolchain that builds use. Errors: none here.
+/// Returns the toolchain that builds use, the first of [`all`]. Errors: there is no Rust, or none that can compile for
+/// the target.
 pub fn find() -> Result<Toolchain, Error> {
     if let Some(toolchain) = all().into_iter().next() {
         return Ok(toolchain);
@@ -74,7 +76,8 @@ pub fn find() -> Result<Toolchain, Error> {
         .into())
 }
 
-/// Every way to compile methods here, those with an installed library first.
+/// Returns every toolchain on this machine that can compile methods: first those with an installed library, then those
+/// that build it from source. Runs the compilers to ask them.
 pub fn all() -> Vec<Toolchain> {
     let candidates = candidates();
     let installed = candidates.iter().filter_map(|(cargo, rustc)| describe(cargo, rustc, Library::Installed));
@@ -82,7 +85,7 @@ pub fn all() -> Vec<Toolchain> {
     installed.chain(from_source).collect()
 }
 
-/// Lines about this machine's toolchains, for a person.
+/// Returns lines for a person: the name of each toolchain, or what is missing and why.
 pub fn report() -> Vec<String> {
     match find() {
         Ok(_) => all().iter().map(Toolchain::name).collect(),
@@ -90,7 +93,8 @@ pub fn report() -> Vec<String> {
     }
 }
 
-/// A toolchain, if this compiler can be one that way.
+/// Makes a toolchain of a cargo and a rustc that gets the standard library in the way `library`. `None` if the library,
+/// or its source, is not there, or if no linker is found. Runs rustc.
 fn describe(cargo: &Path, rustc: &Path, library: Library) -> Option<Toolchain> {
     let (release, sysroot) = (release(rustc)?, PathBuf::from(answer(rustc, &["--print", "sysroot"])?));
     let linker = match library {
@@ -103,19 +107,19 @@ fn describe(cargo: &Path, rustc: &Path, library: Library) -> Option<Toolchain> {
     Some(Toolchain { cargo: cargo.into(), rustc: rustc.into(), release, library, sysroot, linker })
 }
 
-/// Whether a folder holds a compiled standard library.
+/// Whether a folder holds a compiled standard library, a file `libstd-…`.
 fn has_library(folder: &Path) -> bool {
     let Ok(files) = folder.read_dir() else { return false };
     files.flatten().any(|file| file.file_name().to_string_lossy().starts_with("libstd-"))
 }
 
-/// The linker that a toolchain carries.
+/// Finds the `rust-lld` in a toolchain's own folder. `None` if it has none.
 fn own_linker(sysroot: &Path) -> Option<PathBuf> {
     let hosts = sysroot.join("lib/rustlib").read_dir().ok()?;
     hosts.flatten().map(|host| host.path().join("bin").join(executable("rust-lld"))).find(|linker| linker.is_file())
 }
 
-/// A linker of another toolchain, or of the system.
+/// Finds a linker for a toolchain without one: `rust-lld` of another toolchain, else `rust-lld` or `wasm-ld` on `PATH`.
 fn foreign_linker() -> Option<PathBuf> {
     let carried = candidates().into_iter().find_map(|(_, rustc)| {
         let sysroot = answer(&rustc, &["--print", "sysroot"])?;
@@ -124,7 +128,8 @@ fn foreign_linker() -> Option<PathBuf> {
     carried.or_else(|| ["rust-lld", "wasm-ld"].into_iter().find_map(on_path))
 }
 
-/// Pairs of cargo and rustc: those on the path in its order, and the distribution's.
+/// Returns the pairs of cargo and rustc in the folders of `PATH`, in its order, and in `/usr/bin`. A folder without
+/// both is left out, and so is a cargo that was found before.
 fn candidates() -> Vec<(PathBuf, PathBuf)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/bin")]);
@@ -139,28 +144,30 @@ fn candidates() -> Vec<(PathBuf, PathBuf)> {
     found
 }
 
-/// A program on the path.
+/// Finds a program on `PATH`. `None` if it is not there.
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     find_program(name, std::env::split_paths(&path))
 }
 
-/// The first program of a name in these folders.
+/// Returns the path of the first program of this name in the folders, in their order. `None` if no folder has it.
 pub(crate) fn find_program(name: &str, folders: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
     folders.into_iter().map(|folder| folder.join(executable(name))).find(|file| file.is_file())
 }
 
+/// Returns the file name of a program on this system: on Windows with `.exe`.
 fn executable(name: &str) -> String {
     format!("{name}{}", std::env::consts::EXE_SUFFIX)
 }
 
-/// Whether two paths name one file, through links of folders too.
+/// Whether two paths lead to the same file and end in the same name. Programs of rustup are one file under several
+/// names.
 fn same_file(left: &Path, right: &Path) -> bool {
     matches!((left.canonicalize(), right.canonicalize()), (Ok(left), Ok(right)) if left == right)
         && left.file_name() == right.file_name()
 }
 
-/// The version that a compiler states, without its name.
+/// Returns the version that rustc states, such as `1.95.0 (59807616e 2026-04-14)`. `None` if it cannot be run.
 fn release(rustc: &Path) -> Option<String> {
     let line = answer(rustc, &["--version"])?;
     let words = line.strip_prefix("rustc ")?;
@@ -169,21 +176,22 @@ fn release(rustc: &Path) -> Option<String> {
     Some(words[..end].to_owned())
 }
 
-/// The version that a linker states, such as `LLD 14.0.6`.
+/// Returns the version that a linker states, such as `LLD 14.0.6`, or a phrase for a linker that states none.
 fn linker_release(linker: &Path) -> String {
     let line = answer(linker, &["-flavor", "wasm", "--version"]).or_else(|| answer(linker, &["--version"]));
     let line = line.unwrap_or_else(|| "an unknown linker".to_owned());
     line.split_once('(').map_or(line.as_str(), |(release, _)| release).trim().to_owned()
 }
 
-/// The first line that a program answers.
+/// Runs a program and returns the first line that it prints, trimmed. `None` if it cannot be run, fails or prints no
+/// UTF-8.
 pub(crate) fn answer(program: &Path, arguments: &[&str]) -> Option<String> {
     let output = command(program).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     (output.status.success()).then(|| text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
-/// A program without what an outer cargo left in the environment for its own children.
+/// Prepares a call of a program without the environment variables that an outer cargo sets for its own children.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -194,7 +202,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Whether a variable would change what a nested cargo builds.
+/// Whether an environment variable would change what a nested cargo builds, such as `RUSTFLAGS` or `CARGO_PROFILE_…`.
 fn is_of_an_outer_cargo(name: &OsString) -> bool {
     let name = name.to_string_lossy();
     let exact = ["CARGO", "RUSTC", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"];

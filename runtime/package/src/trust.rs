@@ -78,13 +78,14 @@ struct Pending {
 
 impl Trust {
     /// Reads what is known: `publishers.toml` in the home folder, the list that `TUNEBOX_PUBLISHERS` names, and
-    /// `tunebox.lock` in the project's folder. Errors: a file that is not understood, with the place in it; a home folder
-    /// or list of signers that others may change.
+    /// `tunebox.lock` in the project's folder. Errors: a file that is not understood, with the place in it; a home
+    /// folder or list of signers that others may change.
     pub fn open(home: &Path, project: &Path) -> Result<Self, Error> {
         Self::with_keyring(home, project, keyring().as_deref())
     }
 
-    /// The same with an organisation's list that is named here.
+    /// Reads what is known, as [`open`](Self::open) does, with the organisation's list in the file `keyring` in place
+    /// of the one that `TUNEBOX_PUBLISHERS` names. `None`: there is no such list.
     pub fn with_keyring(home: &Path, project: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
         let keyring = Publishers::of_organisation(keyring)?;
         let project = if project.as_os_str() == OsStr::new("") { Path::new(".") } else { project };
@@ -101,20 +102,22 @@ impl Trust {
         })
     }
 
-    /// What the project's lock holds.
+    /// Returns the project's lock, including the packages that were admitted and are not written yet.
     pub fn lock(&self) -> &Lock {
         &self.lock
     }
 
-    /// Everybody who is known, with the file that says so; but nobody in whose place an organisation names others.
+    /// Iterates over the signers who are accepted, each with the file that names it: those of this machine, then those
+    /// of the organisation's list. Leaves out signers of this machine for whose prefix the organisation names only
+    /// others.
     pub fn publishers(&self) -> impl Iterator<Item = (&Path, &Publisher)> {
         let own = self.publishers.entries().filter(move |(_, one)| !self.is_overruled(one));
         own.chain(self.keyring.entries()).filter(|(_, one)| !one.listed)
     }
 
-    /// Those whose packages speak against a signer who takes their names: everybody who is written down, also one for
-    /// whom only a list spoke that may be gone, or in whose place an organisation names others. But these others are the
-    /// ones who go on with the names.
+    /// Iterates over the publishers whose package names `signer` must not take: everybody who is written down, even if
+    /// only a list vouched for them, or the organisation has replaced them. Leaves out `signer` itself, and publishers
+    /// whose prefix the organisation has given to `signer`.
     fn others(&self, signer: Option<&str>) -> impl Iterator<Item = &Publisher> {
         let is_signer = move |one: &Publisher| Some(one.key.as_str()) == signer;
         let follows = move |one: &Publisher| self.keyring.named(&one.prefix).iter().any(|(_, known)| is_signer(known));
@@ -122,14 +125,16 @@ impl Trust {
         all.filter(move |one| !is_signer(one) && !follows(one))
     }
 
-    /// Whether an organisation names other signers for what a person accepted this one for.
+    /// Whether the organisation's list names signers for this publisher's prefix, and this publisher's key is not among
+    /// them.
     fn is_overruled(&self, one: &Publisher) -> bool {
         let named = self.keyring.named(&one.prefix);
         !named.is_empty() && named.iter().all(|(_, known)| known.key != one.key)
     }
 
-    /// Whether a package may come in. `source` is what was asked for, as `registry/namespace/name:version`, or a path.
-    /// Nothing is written before [`commit`](Self::commit). Errors: each reason against it.
+    /// Decides whether a package may come in. `source` is what was asked for, as `registry/namespace/name:version`, or
+    /// a path. `mode` says what to do about what is not known yet. Nothing is written before [`commit`](Self::commit).
+    /// Errors: the first reason against the package.
     pub fn admit(&mut self, artifact: &Artifact, source: &str, mode: Mode<'_>) -> Result<Admitted, Error> {
         let place = Source::parse(source);
         self.check_pinned(&place, &digest::sha256(&artifact.wasm))?;
@@ -138,14 +143,17 @@ impl Trust {
         self.decide(&statement, artifact, &place, mode).map_err(|error| locate(error, &statement.title(), source))
     }
 
-    /// Writes down what was admitted, beside what other commands have written since.
-    /// Errors: a disk that is full, a file that was broken since, a package that somebody else pinned otherwise.
+    /// Writes the packages and signers that were admitted to `tunebox.lock` and `publishers.toml`, beside what other
+    /// commands have written since. Errors: a disk that is full, a file that was broken since, a package that another
+    /// command pinned otherwise.
     pub fn commit(self) -> Result<(), Error> {
         self.commit_with(|| Ok(()))
     }
 
-    /// The same, and installs what was admitted: when nobody can pin it otherwise any more, and before anything is
-    /// written down. Errors: as [`commit`](Self::commit), and those of the installation.
+    /// Runs `install`, then writes the packages and signers that were admitted, as [`commit`](Self::commit) does. Both
+    /// happen under the locks of the two folders, so that no other command can pin the packages otherwise. Only runs
+    /// `install` if nothing was admitted. Errors: those of [`commit`](Self::commit), and those of `install`, after
+    /// which nothing is written.
     pub fn commit_with<T>(self, install: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         if self.pending.is_empty() {
             return install();
@@ -169,7 +177,8 @@ impl Trust {
         Ok(installed)
     }
 
-    /// The digest against the lock, before anything reads the bytes.
+    /// Fails if the lock pins another digest for the source and version that were asked for. Runs before anything reads
+    /// the package's bytes.
     fn check_pinned(&self, place: &Source, digest: &str) -> Result<(), Error> {
         let asked = |locked: &&Locked| locked.source == place.name() && place.tag() == Some(locked.version.as_str());
         let Some(locked) = self.lock.list.iter().find(asked) else { return Ok(()) };
@@ -178,13 +187,13 @@ impl Trust {
     }
 }
 
-/// The file of the organisation's list that the environment names.
+/// Returns the path of the organisation's list in `TUNEBOX_PUBLISHERS`, or `None` if the variable is not set or empty.
 fn keyring() -> Option<PathBuf> {
     env::var_os(KEYRING).filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 
-/// Checks an admitted package against the files as they are now, under the lock. Errors: another command has pinned other
-/// bytes, another signer or a later version since, or accepted another signer for the prefix.
+/// Checks an admitted package against the files as they are now, under the lock. Errors: another command has pinned
+/// other bytes, another signer or a later version since, or accepted another signer for the prefix.
 fn check_unchanged(
     locked: &Locked,
     publisher: Option<&Publisher>,

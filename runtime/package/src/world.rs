@@ -12,8 +12,8 @@ use crate::Error;
 /// The longest line, and the longest complaint, in bytes.
 const TEXT_BYTES: usize = 10_000;
 
-/// What a component asks for and what it offers, as WIT text. Errors: bytes that are no component, or one that WIT has
-/// no words for.
+/// Returns a component's imports and exports as WIT text, safe to show. Errors: bytes that are no component, or one
+/// that WIT cannot express.
 pub fn wit(bytes: &[u8]) -> Result<String, Error> {
     if !Parser::is_component(bytes) {
         return Err(Error::not_component("its header is not that of a component"));
@@ -26,6 +26,8 @@ pub fn wit(bytes: &[u8]) -> Result<String, Error> {
     }
 }
 
+/// Decodes a component and prints its packages as WIT, without doc comments. May panic on components that no tool
+/// wrote.
 fn text(bytes: &[u8]) -> Result<String, String> {
     let decoded = wit_component::decode(bytes).map_err(told)?;
     let (resolve, main) = (decoded.resolve(), decoded.package());
@@ -37,12 +39,13 @@ fn text(bytes: &[u8]) -> Result<String, String> {
     Ok(printer.output.to_string())
 }
 
-/// An error with all its causes.
+/// Formats an error with all its causes.
 fn told(error: impl Display) -> String {
     format!("{error:#}")
 }
 
-/// The result of something that may panic, without a word on the error stream.
+/// Runs `work` and returns its result, or `None` if it panics. The panic's message is not printed: the process-wide
+/// panic hook is replaced meanwhile.
 fn quietly<R>(work: impl FnOnce() -> R + UnwindSafe) -> Option<R> {
     let loud = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));

@@ -34,7 +34,8 @@ const IMPORTS: &str = r#"
 (import "tunebox:method/tensor@0.1.0" "[resource-drop]tensor" (func $drop (param i32)))
 "#;
 
-/// A guest that makes a tensor of a shape and then repeats a body.
+/// Returns the bytes of a component whose `step` makes one tensor of `shape` filled with ones, then runs `body` (WAT
+/// instructions) `CALLS` times. `body` may use the local `$tensor`, the handle of that tensor.
 fn component(shape: &[u32], body: &str) -> Vec<u8> {
     let dims: String =
         shape.iter().flat_map(|length| length.to_le_bytes()).map(|byte| format!("\\{byte:02x}")).collect();
@@ -54,7 +55,7 @@ fn component(shape: &[u32], body: &str) -> Vec<u8> {
     ))
 }
 
-/// Nanoseconds of one turn of a guest's loop.
+/// Returns the nanoseconds of one turn of the guest's loop in [`component`], best of `ROUNDS` calls of `step`.
 fn through_the_wall(engine: &Engine, shape: &[u32], body: &str) -> f64 {
     let limits = Limits { host_calls: u64::MAX, step_seconds: 600.0, ..Limits::default() };
     let method = engine.admit(&component(shape, body), "bench", &Grants::default(), &limits).unwrap();
@@ -68,7 +69,7 @@ fn through_the_wall(engine: &Engine, shape: &[u32], body: &str) -> f64 {
     })
 }
 
-/// Nanoseconds of one call of a native function.
+/// Returns the nanoseconds of one call of `call`, best of `ROUNDS` rounds of `CALLS` calls.
 fn natively(mut call: impl FnMut()) -> f64 {
     best(|| {
         let begun = Instant::now();
@@ -77,11 +78,13 @@ fn natively(mut call: impl FnMut()) -> f64 {
     })
 }
 
+/// Runs a round `ROUNDS` times and returns the shortest, divided by `CALLS`, in nanoseconds.
 fn best(mut round: impl FnMut() -> Duration) -> f64 {
     let least = (0..ROUNDS).map(|_| round()).min().unwrap_or_default();
     least.as_secs_f64() * 1e9 / f64::from(CALLS)
 }
 
+/// Prints one line of the table: the label `what`, the nanoseconds of one call, and the calls that fit in a second.
 fn row(what: &str, nanoseconds: f64) {
     println!("{what:<58} {nanoseconds:>9.0} ns {:>12.0} a second", 1e9 / nanoseconds);
 }

@@ -22,18 +22,18 @@ use crate::printable::printable;
 /// The longest name of an import, export or function in an error, in bytes.
 const NAME_BYTES: usize = 200;
 
-/// Components and modules inside one another.
+/// The deepest nesting of components and modules.
 const NESTING: u32 = 4;
-/// Components and modules altogether.
+/// The most components and modules in one component.
 const PARTS: u32 = 64;
-/// Instances of components and modules, altogether.
+/// The most instances of components and modules in one component.
 const INSTANCES: u32 = 256;
-/// Functions of all modules together.
+/// The most functions in all modules of a component together.
 const FUNCTIONS: u32 = 50_000;
-/// Bytes of one function.
+/// The largest function body, in bytes.
 const FUNCTION_BYTES: usize = 512 << 10;
 
-/// What a walk over the bytes finds.
+/// Imports, exports and counts that one parse of a component collects.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     /// The full names of its imports.
@@ -46,7 +46,8 @@ pub(crate) struct Survey {
     functions: u32,
 }
 
-/// The full names of everything that a component imports, in its order; without compiling it.
+/// Returns the full names of everything that a component imports, in the component's order. Parses the bytes once;
+/// neither validates nor compiles them.
 ///
 /// # Errors
 /// A refusal of bytes that are no component of this contract.
@@ -54,7 +55,8 @@ pub fn imports(bytes: &[u8]) -> Result<Vec<String>, Error> {
     Ok(survey(bytes, "this file")?.imports)
 }
 
-/// Everything that is checked before compiling: size, form, grants. Returns the full names of the imports.
+/// Checks a component's size, form, imports against `grants`, required export and types, in that order, without
+/// compiling it. `method` names the component in errors. Returns the full names of its imports.
 ///
 /// # Errors
 /// Every refusal that needs no compiler.
@@ -74,7 +76,8 @@ pub fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Re
     Ok(survey.imports)
 }
 
-/// Checks an import, given its full name, against the contract and the grants of the run.
+/// Checks one import, by its full name, against the contract and the grants of the run. Fails for a name outside the
+/// contract, for a version that this host does not provide, and for an interface that `grants` lacks.
 fn check_import(grants: &Grants, import: &str, method: &str) -> Result<(), Error> {
     let shown = printable(import, NAME_BYTES);
     let refused = |by_name| Err(Error::NotGranted { method: method.to_owned(), import: shown.clone(), by_name });
@@ -86,8 +89,8 @@ fn check_import(grants: &Grants, import: &str, method: &str) -> Result<(), Error
     if is_known && grants.interfaces.contains(interface) { Ok(()) } else { refused(is_known) }
 }
 
-/// The refusal of a component built for a version of the contract that this host does not keep. `place` names the import
-/// or export that shows it, `item` the interface or function that is new in that version.
+/// Builds the error for a component that needs version `wants` of the contract, which this host does not provide.
+/// `place` names the import or export that shows the version; `item` is the interface or function that is missing here.
 fn other_version(component: &str, wants: Version, place: &str, item: &str) -> Error {
     let why = if wants.is_of_track(CONTRACT) {
         format!("`{item}` is newer than {CONTRACT}")
@@ -106,8 +109,10 @@ fn other_version(component: &str, wants: Version, place: &str, item: &str) -> Er
     Explanation::new("sandbox", what).with_location(format!("{place}, {BEFORE}")).with_why(why).with_hint(hint).into()
 }
 
-/// The full name of an interface that a component must export, unless it does.
-/// Errors: it exports that interface of a version of the contract that is not kept here.
+/// Returns `None` if the component exports `interface` in the contract's track (same major and minor version), else the
+/// full name that it should export.
+///
+/// Errors: the component exports `interface` only in another track.
 pub(crate) fn missing_export(survey: &Survey, name: &str, interface: &str) -> Result<Option<String>, Error> {
     let offered = survey.exports.iter().filter_map(|export| {
         let (found, version) = named(export)?;
@@ -128,8 +133,8 @@ pub(crate) fn missing_export(survey: &Survey, name: &str, interface: &str) -> Re
     }
 }
 
-/// Checks that this host keeps every function that a component wants of an import that it is granted. Every function that
-/// is kept has a row in the table of costs.
+/// Checks that this host provides every function that the component uses of one import. A function is provided if it
+/// has a row in the table of costs. Does nothing for an import that is not an interface of the contract.
 fn check_functions(types: &Types, import: &str, method: &str) -> Result<(), Error> {
     let Some((interface, wants)) = named(import) else { return Ok(()) };
     let Some(ComponentEntityType::Instance(instance)) = types.component_item_for_import(import).map(|item| item.ty)
@@ -152,7 +157,8 @@ fn check_functions(types: &Types, import: &str, method: &str) -> Result<(), Erro
     Ok(())
 }
 
-/// How the table of costs calls a function: `[method]tensor.add` of `tensor` is `tensor.tensor.add`.
+/// Converts a function's WIT name to its name in the table of costs: `[method]tensor.add` of interface `tensor` becomes
+/// `tensor.tensor.add`, `[constructor]scope` becomes `tensor.scope.constructor`.
 fn row(interface: &str, export: &str) -> String {
     match export.strip_prefix("[constructor]") {
         Some(resource) => format!("{interface}.{resource}.constructor"),
@@ -160,7 +166,7 @@ fn row(interface: &str, export: &str) -> String {
     }
 }
 
-/// Checks the size of a component, then walks its bytes.
+/// Checks that a component has at most `limit` bytes, then collects its imports and exports as [`survey`] does.
 pub(crate) fn examine(bytes: &[u8], name: &str, limit: usize) -> Result<Survey, Error> {
     if bytes.len() > limit {
         return Err(Error::TooLarge { method: name.into(), size: bytes.len() as u64, limit: limit as u64 });
@@ -168,17 +174,17 @@ pub(crate) fn examine(bytes: &[u8], name: &str, limit: usize) -> Result<Survey, 
     survey(bytes, name)
 }
 
-/// Checks everything that only a validator can see.
+/// Runs wasmparser's full validation of a component with the features of [`features`] and returns its types.
 pub(crate) fn validate(bytes: &[u8], name: &str) -> Result<Types, Error> {
     Validator::new_with_features(features()).validate_all(bytes).map_err(|error| malformed(name, &error))
 }
 
-/// The refusal of bytes that the parser or validator rejected.
+/// Builds the error for bytes that the parser or validator rejected: its message with the byte offset.
 fn malformed(name: &str, error: &BinaryReaderError) -> Error {
     Error::malformed(name, format!("{} (at byte {})", error.message(), error.offset()))
 }
 
-/// The only features that a method may use: what compilers for `wasm32-unknown-unknown` emit.
+/// Returns the only WebAssembly features that a method may use: those that compilers for `wasm32-unknown-unknown` emit.
 fn features() -> WasmFeatures {
     WasmFeatures::MUTABLE_GLOBAL
         | WasmFeatures::SATURATING_FLOAT_TO_INT
@@ -193,7 +199,8 @@ fn features() -> WasmFeatures {
         | WasmFeatures::COMPONENT_MODEL
 }
 
-/// Walks the bytes of a component once, without validating what only the validator can see. Stops at the first violation.
+/// Collects a component's imports, exports and sizes in one parse, without full validation. Stops at the first feature
+/// or size that the contract excludes and returns it as an error.
 fn survey(bytes: &[u8], method: &str) -> Result<Survey, Error> {
     if !bytes.starts_with(b"\0asm") {
         return Err(Error::malformed(method, "it does not begin like WebAssembly"));
@@ -216,7 +223,9 @@ fn survey(bytes: &[u8], method: &str) -> Result<Survey, Error> {
 }
 
 impl Survey {
-    /// Takes the next part of the component in. Returns what in it the contract leaves out, if anything.
+    /// Records one part of the component: nesting depth, counts, and the names of its outermost imports and exports.
+    /// Returns a description of the first thing in this part that the contract excludes or that passes a size limit,
+    /// else `None`.
     fn visit(&mut self, payload: Payload<'_>) -> wasmparser::Result<Option<&'static str>> {
         Ok(match payload {
             Payload::Version { .. } => {
@@ -271,22 +280,23 @@ impl Survey {
         })
     }
 
-    /// Counts instances of the component's parts.
+    /// Adds to the number of instances of the component's parts. Returns a description if it passes `INSTANCES`.
     fn instantiate(&mut self, instances: u32) -> Option<&'static str> {
         add(&mut self.instances, instances, INSTANCES, "more than 256 instances of its parts")
     }
 }
 
-/// Adds to a count; returns `what` if the count passes the limit.
+/// Adds `more` to a count, saturating. Returns `Some(what)` if the count then exceeds `limit`.
 fn add(count: &mut u32, more: u32, limit: u32, what: &'static str) -> Option<&'static str> {
     *count = count.saturating_add(more);
     (*count > limit).then_some(what)
 }
 
-/// Resources that a component declares.
+/// How a message calls a resource type that a component declares.
 const OWN_HANDLES: &str = "a kind of handle of its own";
 
-/// What in a call across the component's boundary the contract leaves out: all but plain calls in UTF-8, and drops.
+/// Returns a description of what a canonical function uses that the contract excludes, or `None` if it is allowed.
+/// Allowed are synchronous lifts and lowers with UTF-8 text, and resource drops.
 fn excluded_from_calls(function: &CanonicalFunction) -> Option<&'static str> {
     let options = match function {
         CanonicalFunction::Lift { options, .. } | CanonicalFunction::Lower { options, .. } => options,

@@ -9,16 +9,17 @@ use wasmtime::{FrameInfo, FrameSymbol, WasmBacktrace};
 
 use crate::printable::printable;
 
-/// Functions that a person is shown.
+/// The most functions in the call stack of an error message.
 const SHOWN: usize = 20;
 
 /// The longest name or file in bytes.
 const TEXT_BYTES: usize = 200;
 
-/// How files begin that an author did not write: the standard library, the SDK, other crates. `build` names them so.
+/// Prefixes of source paths that are not the author's: the standard library, the SDK, other crates. `tunebox build`
+/// maps paths to them.
 const FOREIGN: [&str; 3] = ["rust/", "tunebox/", "dependencies/"];
 
-/// Where a standard library that came compiled says it was, before the name of its version.
+/// Prefix of source paths in a precompiled standard library; the hash of its version follows.
 const COMPILED: &str = "/rustc/";
 
 /// A place in the source of a method, made safe to show.
@@ -39,12 +40,13 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// Creates a frame with the demangled, escaped name; `otherwise` gives the name if there is none.
     fn new(name: Option<&str>, otherwise: impl FnOnce() -> String, place: Option<Place>) -> Self {
         let name = name.map_or_else(otherwise, |name| printable(&plain(name), TEXT_BYTES));
         Self { name, place }
     }
 
-    /// Name, file and line as one text.
+    /// Formats the frame as `name at file:line`, or the name alone if the place is unknown.
     pub(crate) fn text(&self) -> String {
         match &self.place {
             Some(place) => format!("{} at {}:{}", self.name, place.file, place.line),
@@ -52,26 +54,30 @@ impl Frame {
         }
     }
 
-    /// Whether the author of the method wrote it, as far as its file tells.
+    /// Whether the method's author wrote the function: its file is known and is neither of the standard library, the
+    /// SDK nor another crate.
     pub(crate) fn is_own(&self) -> bool {
         self.place.as_ref().is_some_and(|place| !FOREIGN.iter().any(|start| place.file.starts_with(start)))
     }
 }
 
-/// The functions of a trace, innermost first.
+/// Returns the frames of an engine backtrace, innermost first, inlined functions included. Leaves out the modules that
+/// `wit-component` adds.
 pub(crate) fn method_frames(trace: &WasmBacktrace) -> Vec<Frame> {
     let own = trace.frames().iter().filter(|frame| !is_made_by_the_encoder(frame));
     own.flat_map(functions).collect()
 }
 
-/// The innermost place in a file of the author; without one, the innermost place of all.
+/// Returns the innermost source place in a file of the method's author, else the innermost known place of any frame;
+/// `None` if no frame has a place.
 pub(crate) fn author_place(frames: &[Frame]) -> Option<Place> {
     let own = frames.iter().find(|frame| frame.is_own());
     own.or_else(|| frames.iter().find(|frame| frame.place.is_some())).and_then(|frame| frame.place.clone())
 }
 
-/// The trace of an error message, at most 20 functions: those of the author, and of the others those that one of the
-/// author's called. All functions, if no file is one of the author's. `None` without functions.
+/// Builds the call stack of an error message, innermost first, with at most 20 functions. Lists the author's functions
+/// and those that an author's function called directly; lists all functions if none is the author's. `None` for no
+/// frames.
 pub(crate) fn trace(frames: &[Frame]) -> Option<Trace> {
     let located = frames.iter().any(|frame| frame.place.is_some());
     let any = frames.iter().any(Frame::is_own);
@@ -81,12 +87,13 @@ pub(crate) fn trace(frames: &[Frame]) -> Option<Trace> {
     (!frames.is_empty()).then_some(Trace { frames, located })
 }
 
-/// Whether it is of a module that `wit-component` puts beside the method's own.
+/// Whether the frame belongs to a module that `wit-component` adds beside the method's own.
 fn is_made_by_the_encoder(frame: &FrameInfo) -> bool {
     frame.module().name().is_some_and(|name| name.starts_with("wit-component:"))
 }
 
-/// A function and those that were compiled into it, innermost first.
+/// Expands one engine frame into the function and those inlined into it, innermost first. A function without a name is
+/// called `function N` by its index.
 fn functions(frame: &FrameInfo) -> Vec<Frame> {
     let number = || format!("function {}", frame.func_index());
     let symbols = frame.symbols();
@@ -102,11 +109,12 @@ fn functions(frame: &FrameInfo) -> Vec<Frame> {
     symbols.iter().enumerate().map(function).collect()
 }
 
+/// Converts a symbol's source location. `None` without a file or line; column 1 if the column is unknown.
 fn location(symbol: &FrameSymbol) -> Option<Place> {
     Some(Place { file: file(symbol.file()?), line: symbol.line()?, column: symbol.column().unwrap_or(1) })
 }
 
-/// A file as `build` names it, safe to show.
+/// Normalises and escapes a source path: `/rustc/HASH/…` becomes `rust/…`, and a leading `./` is removed.
 fn file(path: &str) -> String {
     let compiled = path.strip_prefix(COMPILED).and_then(|rest| rest.split_once('/'));
     match compiled {
@@ -115,7 +123,7 @@ fn file(path: &str) -> String {
     }
 }
 
-/// A name as its author wrote it, without what a compiler adds to it.
+/// Demangles a Rust symbol name, without its hash; returns any other name unchanged.
 fn plain(name: &str) -> String {
     rustc_demangle::try_demangle(name).map_or_else(|_| name.to_owned(), |name| format!("{name:#}"))
 }

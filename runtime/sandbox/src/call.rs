@@ -21,7 +21,8 @@ const MESSAGE_BYTES: usize = 1_000;
 /// The longest line of a method's source in an error, in bytes.
 const PLACE_BYTES: usize = 200;
 
-/// Ends a call: runs the passes that were put off, drops scores without a handle, and collects the report.
+/// Ends a call that did not trap: runs the deferred scoring passes, drops scores without a handle, adds the call to the
+/// usage, and returns the report. Stops the method's clock.
 fn finish_call(state: &mut State) -> wasmtime::Result<StepReport> {
     state.meters.pause();
     let begun = Instant::now();
@@ -50,7 +51,11 @@ fn finish_call(state: &mut State) -> wasmtime::Result<StepReport> {
 }
 
 impl<H: RunHooks> Session<H> {
-    /// Runs one call under its limits and tells how it went. After a stop the session is over.
+    /// Runs one call of the method on a deep stack, with its time limit, and returns its value and report.
+    ///
+    /// Errors: [`Error::Over`] if the session has ended; [`Error::Refused`] if the method returned an error, after
+    /// which it can be called again; [`Error::Stopped`] for a trap, a passed limit or a panic of the host, which ends
+    /// the session. On failure the log lines are kept in `last_lines`.
     pub(crate) fn call<R: Send>(
         &mut self,
         function: Function,
@@ -82,7 +87,8 @@ impl<H: RunHooks> Session<H> {
         }
     }
 
-    /// The seconds that a method may compute in a call.
+    /// Returns the seconds that the method itself may compute in this call: `step_seconds` for `step` and `finish`,
+    /// `init_seconds` for every other.
     fn seconds(&self, function: Function) -> f64 {
         match function {
             Function::Step | Function::Finish => self.limits.step_seconds,
@@ -90,6 +96,8 @@ impl<H: RunHooks> Session<H> {
         }
     }
 
+    /// Builds [`Error::Refused`] for an error `message` that the method returned from `function`. If the message is
+    /// that of the host's last refusal, the error names the refused host function and the line that called it.
     fn refused(&mut self, function: Function, step: u32, message: &str) -> Error {
         let name = function.name();
         let (moment, within) = match function {
@@ -111,7 +119,8 @@ impl<H: RunHooks> Session<H> {
         }
     }
 
-    /// Ends the session and says why.
+    /// Ends the session and builds [`Error::Stopped`]. `outcome` is the engine's error, or `Err` with the message of a
+    /// host panic; `step` counts from 1.
     fn stopped(&mut self, function: Function, step: u32, outcome: Result<wasmtime::Error, String>) -> Error {
         let (last, fault, denied) = self.alive.as_deref_mut().map_or((None, None, None), |alive| {
             let state = alive.state();

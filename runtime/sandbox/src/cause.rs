@@ -115,17 +115,17 @@ pub(crate) enum Cause {
     Device { area: Cow<'static, str>, what: String, why: Option<String>, hint: Option<String> },
 }
 
-/// Bytes used of a limit.
+/// Formats a use of bytes as `USED of LIMIT`, both with their unit.
 fn of(used: u64, limit: u64) -> String {
     format!("{} of {}", bytes(used), bytes(limit))
 }
 
-/// A limit of a count that was passed.
+/// Formats a passed limit of a count as `past LIMIT UNIT`.
 fn past(limit: u64, unit: &str) -> String {
     format!("past {} {unit}", grouped(limit))
 }
 
-/// Why a method used up its time, after so many calls to the host.
+/// Explains why a method used up its time, given its number of calls to the host.
 fn computed_too_long(calls: u64) -> String {
     if calls == 0 {
         return "no call to the host came back in that time: the method itself was computing".into();
@@ -134,13 +134,15 @@ fn computed_too_long(calls: u64) -> String {
 }
 
 impl Cause {
-    /// A device that is full or broke off: nothing that the method did, and nothing that it can go on after.
+    /// Converts a device failure (full memory, stopped device) into a cause that ends the method without blaming it.
     pub(crate) fn device(error: &ComputeError) -> Self {
         Self::Device { area: error.category(), what: error.to_string(), why: error.why(), hint: error.hint() }
     }
 }
 
 impl From<ResourceTableError> for Cause {
+    /// A full table becomes `Handles` with a limit of 0, which [`Cause::of`] fills in; any other error a broken
+    /// contract.
     fn from(error: ResourceTableError) -> Self {
         match error {
             ResourceTableError::Full => Self::Handles { limit: 0 },
@@ -150,7 +152,8 @@ impl From<ResourceTableError> for Cause {
 }
 
 impl Cause {
-    /// The cause behind an error of the engine. `handles` is the limit that the engine does not tell.
+    /// Finds the cause in an engine error: a `Cause` inside it, else its trap, else a broken contract with the engine's
+    /// message. `handles` is the run's limit, which a cause of too many handles does not carry.
     pub(crate) fn of(error: &wasmtime::Error, handles: u32) -> Self {
         let cause = match (error.downcast_ref::<Self>(), error.downcast_ref::<Trap>()) {
             (Some(cause), _) => cause.clone(),
@@ -168,7 +171,8 @@ impl Cause {
         }
     }
 
-    /// The setting that would have been enough, where a limit was passed: `limits.step-seconds=120`.
+    /// Suggests a setting under which the method would not have passed its limit, such as `limits.step-seconds=120`:
+    /// four times the seconds, or the count doubled until it suffices. `None` for a cause that no setting changes.
     pub(crate) fn enough(&self) -> Option<String> {
         let (name, value) = match self {
             Self::Time { limit, .. } => ("step-seconds", format!("{}", (limit * 4.0).max(1.0))),

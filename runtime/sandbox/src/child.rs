@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
 use crate::printable::printable;
 
-/// What a child gets to know of the environment: where things are kept, and how wide to work. No tokens.
+/// The environment variables that a child inherits: folders, devices, threads and language, no access tokens.
 const ENVIRONMENT: [&str; 22] = [
     "PATH",
     "HOME",
@@ -44,7 +44,7 @@ const ENVIRONMENT: [&str; 22] = [
 /// Bytes of what a child wrote to its standard error that are kept: the last ones.
 const TAIL: usize = 8 << 10;
 
-/// The longest of it that a person gets to see, in bytes.
+/// The longest line of a child's standard error in a message, in bytes.
 const MESSAGE_BYTES: usize = 400;
 
 /// A program and its first arguments.
@@ -55,7 +55,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program that runs now, even when its file has been replaced since.
+    /// Returns the program that runs now, without arguments. On Linux this is `/proc/self/exe`, which stays valid if
+    /// the file has been replaced.
     ///
     /// # Errors
     /// When the system does not say which it is.
@@ -65,20 +66,20 @@ impl Program {
         Ok(Self { path, arguments: Vec::new() })
     }
 
-    /// Another program.
+    /// Returns the program at `path`, without arguments.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), arguments: Vec::new() }
     }
 
-    /// Adds an argument.
+    /// Appends an argument.
     #[must_use]
     pub fn with(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// Starts it with an emptied environment, all three streams being pipes.
+    /// Starts the program with the variables of `ENVIRONMENT` only, and with pipes as its three standard streams.
     ///
     /// # Errors
     /// When the system cannot start it.
@@ -96,8 +97,8 @@ impl Program {
     }
 }
 
-/// Makes this process a child as the parent expects it: no core dump, which would hold weights and
-/// data, and, where the system can, an end as soon as the parent ends.
+/// Prepares this process to be a child: disables core dumps, which would hold weights and data, and on Linux lets the
+/// kernel kill it when its parent ends.
 ///
 /// # Errors
 /// When the system refuses.
@@ -108,13 +109,15 @@ pub fn settle() -> io::Result<()> {
     Ok(())
 }
 
-/// Bounds the processor time (seconds) and the memory (bytes) of this process for good.
+/// Limits the processor time (seconds) and data memory (bytes) of this process permanently. Past the time, the system
+/// ends it with `SIGXCPU`.
 pub(crate) fn bound(seconds: u64, bytes: u64) -> io::Result<()> {
     // The first bound ends it with a signal that tells why, the second with one that does not.
     limit(Resource::Cpu, seconds, seconds + 1)?;
     limit(Resource::Data, bytes, bytes)
 }
 
+/// Lowers the soft limit (`current`) and hard limit (`maximum`) of a resource. A limit that is lower already stays.
 fn limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
     // A limit that is lower already stays.
     let least = |before: Option<u64>, value: u64| Some(before.map_or(value, |before| before.min(value)));
@@ -123,7 +126,7 @@ fn limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
     Ok(setrlimit(resource, after)?)
 }
 
-/// How a child ended, in words that follow its name: "was killed by signal 9".
+/// Describes how a child ended, as words that follow its name: `was killed (signal 9, SIGKILL)`.
 #[must_use]
 pub fn ending(status: ExitStatus) -> String {
     let Some(number) = status.signal() else {
@@ -157,7 +160,7 @@ pub struct StderrTail {
 }
 
 impl StderrTail {
-    /// Starts a thread that reads.
+    /// Starts a thread that reads `errors` to its end and keeps the last 8 KiB.
     #[must_use]
     pub fn read(mut errors: impl Read + Send + 'static) -> Self {
         let tail = Arc::new(Mutex::new(Vec::new()));
@@ -174,8 +177,8 @@ impl StderrTail {
         Self { tail, reader }
     }
 
-    /// The last line that is neither empty nor a `note:`, safe to show. Waits at most 0.1 s for the reader: call it when the
-    /// child has ended.
+    /// Returns the last line that is neither blank nor begins with `note:`, escaped; `None` if there is none. Call it
+    /// after the child has ended: it waits at most 0.1 s for the reading thread.
     #[must_use]
     pub fn last_line(self) -> Option<String> {
         // Whoever holds the other end of the pipe may outlive the child, so the reader is not waited for long.

@@ -49,7 +49,8 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// Opens the cache, if a folder is named. A cache that cannot be used is a warning.
+    /// Creates a compiler and opens the cache, if a folder is named. If the cache cannot be opened, sets `warning` and
+    /// compiles without one.
     pub(crate) fn new(settings: Compiling) -> Self {
         let Compiling { cache: folder, program, limits } = settings;
         let (mut cache, mut warning) = (None, None);
@@ -65,8 +66,9 @@ impl Compiler {
         Self { cache, program, limits, warning }
     }
 
-    /// The code of a component that was admitted. That of a `stranger` is compiled in a child process, if there is a
-    /// program for it.
+    /// Returns the runnable code of an admitted component: from the cache if possible, else compiled and then cached.
+    /// Compiles in a child process if `stranger` is true and a program for it is configured, else in this process.
+    /// Removes a cache entry that does not load.
     pub(crate) fn component(
         &self,
         engine: &wasmtime::Engine,
@@ -103,7 +105,8 @@ impl Compiler {
     }
 }
 
-/// The key of a component's code in the cache: the digest of the component, and a hash of the engine's settings.
+/// Returns the cache key of a component's code: its SHA-256 digest and a hash of the engine's settings, as
+/// `DIGEST-HASH` in hexadecimal digits.
 fn key(engine: &wasmtime::Engine, component: &[u8]) -> String {
     // A new hasher of this kind has the same keys in every process.
     let mut settings = DefaultHasher::new();

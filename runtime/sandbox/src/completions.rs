@@ -24,7 +24,8 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Joins prompts and completions; those of one prompt stand side by side.
+    /// Joins prompts and completions into rows. `completions` holds the same number for each prompt, those of one
+    /// prompt contiguous.
     ///
     /// # Errors
     /// When there is no whole number of completions a prompt.
@@ -49,26 +50,27 @@ impl Completions {
         Ok(Self { prompts, rows, group, finished, logprobs, _bytes: None })
     }
 
-    /// The same, with the bytes that it holds.
+    /// Attaches the reservation that holds the bytes of these completions until they are dropped.
     pub(crate) fn charged(mut self, bytes: Reservation) -> Self {
         self._bytes = Some(bytes);
         self
     }
 
-    /// The tokens of one completion, without its prompt.
+    /// Returns the token ids of row `row` without its prompt; empty if there is no such row.
     #[must_use]
     pub fn completion(&self, row: usize) -> &[u32] {
         let ids = self.rows.ids.get(row).map_or(&[][..], Vec::as_slice);
         ids.get(self.start(row)..).unwrap_or(&[])
     }
 
-    /// Where the completion of a row begins: behind its prompt.
+    /// Returns the index of the first completion token in row `row`: the length of its prompt.
     fn start(&self, row: usize) -> usize {
         let prompt = self.group.get(row).and_then(|group| self.prompts.ids.get(*group as usize));
         prompt.map_or(0, Vec::len)
     }
 
-    /// The log-probabilities under the distribution sampled from: `[rows, width]`, 0 off the targets.
+    /// Returns the log-probabilities under the distribution that was sampled from: `[rows, width]`, `f32`, 0 at prompt
+    /// tokens and padding.
     pub(crate) fn logprob_tensor(&self, device: &Device) -> Result<Tensor, Error> {
         let (count, width) = (self.rows.count(), self.rows.width());
         let mut padded = vec![0.0f32; count * width];

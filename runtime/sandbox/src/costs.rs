@@ -25,7 +25,7 @@ pub enum Cost {
 /// Every function with its cost, in alphabetical order.
 pub const TABLE: &[(&str, Cost)] = include!(concat!(env!("OUT_DIR"), "/costs.rs"));
 
-/// The work of one unit of a function; 1 if its row names no unit.
+/// Returns the work of one unit of a function; 1 if its row names no unit or there is no such function.
 pub(crate) fn each(function: &str) -> u64 {
     match cost_of(function) {
         Some(Cost::Units(work, _)) => work,
@@ -33,7 +33,8 @@ pub(crate) fn each(function: &str) -> u64 {
     }
 }
 
-/// The cost of a function named as in `tensor.tensor.exp`; `None` if the contract has no such function.
+/// Returns the cost of a function by its name in the table, as in `tensor.tensor.exp`; `None` if the contract has no
+/// such function.
 #[must_use]
 pub fn cost_of(function: &str) -> Option<Cost> {
     let index = TABLE.binary_search_by(|(name, _)| (*name).cmp(function)).ok()?;

@@ -16,7 +16,8 @@ const STACK: usize = 256 << 20;
 /// The longest message of a panic that is shown, in bytes.
 const MESSAGE_BYTES: usize = 1_000;
 
-/// Runs a closure on a new thread with a deep stack. A panic is returned as its message, with its location.
+/// Runs a closure on a new thread with a stack of 256 MiB and waits for its result. A panic, or a thread that cannot be
+/// started, is returned as `Err` with a message; the panic is not printed.
 pub(crate) fn run_on_deep_stack<R: Send>(work: impl FnOnce() -> R + Send) -> Result<R, String> {
     let _call = MethodCall::begin();
     thread::scope(|scope| {
@@ -28,7 +29,7 @@ pub(crate) fn run_on_deep_stack<R: Send>(work: impl FnOnce() -> R + Send) -> Res
     })
 }
 
-/// The message of a panic.
+/// Returns the escaped message of a panic, with the source location that the hook stored. Clears that location.
 fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let text = printable(text.unwrap_or("it gave no message"), MESSAGE_BYTES);
@@ -49,7 +50,7 @@ static LOCATION: Mutex<Option<String>> = Mutex::new(None);
 struct MethodCall(());
 
 impl MethodCall {
-    /// Counts a call; also installs the panic hook.
+    /// Installs the panic hook on first use, and increments the number of running calls until the value is dropped.
     fn begin() -> Self {
         install_hook();
         CALLS.fetch_add(1, Ordering::AcqRel);
@@ -58,17 +59,19 @@ impl MethodCall {
 }
 
 impl Drop for MethodCall {
+    /// Decrements the number of running calls.
     fn drop(&mut self) {
         CALLS.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// The source location of the last panic that was not printed. Clears it.
+/// Returns and clears the source location of the last panic that the hook kept from being printed.
 fn take_location() -> Option<String> {
     LOCATION.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Installs a panic hook before the present one, once a process. The present one still gets every other panic.
+/// Installs, once a process, a panic hook that stores the location of a method's panic instead of printing it. Passes
+/// every other panic on to the hook that was installed before.
 fn install_hook() {
     HOOK.call_once(|| {
         let previous = panic::take_hook();
@@ -82,7 +85,8 @@ fn install_hook() {
     });
 }
 
-/// Whether the panicking thread works for a method: by its name, or none while a call runs.
+/// Whether the current thread works for a method: a call is running, and the thread has no name or one that begins with
+/// `PREFIX`.
 fn is_panic_of_method() -> bool {
     CALLS.load(Ordering::Acquire) > 0 && thread::current().name().is_none_or(|name| name.starts_with(PREFIX))
 }

@@ -57,14 +57,17 @@ enum Code {
 }
 
 impl Method {
-    /// A method that runs in a process of its own and asks for the imports named: an author's own code, which no
-    /// sandbox holds.
+    /// Returns a method that runs as a process of its own, outside the sandbox, through the connection `twin`. It may
+    /// call the interfaces in `imports`. One session can use it; a later one gets [`Error::Over`].
     #[must_use]
     pub fn native(name: &str, imports: Vec<String>, twin: Twin) -> Self {
         Self { name: printable(name, 200), code: Code::Process(Arc::new(Mutex::new(Some(twin)))), imports }
     }
 
-    /// What a session calls, not yet started.
+    /// Makes the object that a session calls: an empty store for the component, or the process, which this takes out of
+    /// the method. Runs nothing of the method.
+    ///
+    /// Errors: [`Error::Over`] if an earlier session took the process.
     pub(crate) fn guest(
         &self,
         settings: SessionSettings,
@@ -81,19 +84,19 @@ impl Method {
         }
     }
 
-    /// The full names of the interfaces that it imports.
+    /// Returns the full names of the interfaces that the method imports.
     pub fn imports(&self) -> &[String] {
         &self.imports
     }
 
-    /// The name that messages use.
+    /// Returns the method's name as messages show it.
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
 impl Engine {
-    /// An engine with its ticker, which compiles everything in this process and keeps nothing.
+    /// Creates an engine that compiles in this process and caches no code. Starts its ticker thread.
     ///
     /// # Errors
     /// [`Error::Engine`] when this machine cannot run it.
@@ -101,8 +104,8 @@ impl Engine {
         Self::with(Compiling::default())
     }
 
-    /// An engine that caches compiled code, or compiles components that are not built in by a child process, as the
-    /// settings say.
+    /// Creates an engine that caches compiled code, and compiles components that are not built in by a child process,
+    /// as `compiling` says. Starts a ticker thread, which ends when the engine is dropped.
     ///
     /// # Errors
     /// [`Error::Engine`] when this machine cannot run it.
@@ -126,13 +129,15 @@ impl Engine {
         })
     }
 
-    /// A clone of the engine for components that are not built in, if `stranger`.
+    /// Returns a clone of the engine, sharing its cache and counters. If `stranger`, the clone compiles components in a
+    /// child process, where one is configured.
     #[must_use]
     pub fn of_stranger(&self, stranger: bool) -> Self {
         Self { stranger, ..self.clone() }
     }
 
-    /// Why compiled code is not kept although a folder was named for it.
+    /// Returns why the code cache cannot be used although a folder was named for it; `None` if it works or none was
+    /// named.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.compiler.warning.as_deref()
@@ -152,26 +157,27 @@ impl Engine {
         Ok(Method { name, code: Code::Component(ready), imports })
     }
 
-    /// How many components were admitted and then compiled, or found compiled; those refused before are not among them.
+    /// Returns how many components passed the checks and were then compiled or loaded from the cache. Clones share the
+    /// count.
     #[must_use]
     pub fn compiled(&self) -> usize {
         self.compiled.load(Ordering::Relaxed)
     }
 
-    /// Compiles a component that was admitted.
+    /// Compiles an admitted component, or loads it from the cache, and increments the count of [`Engine::compiled`].
     pub(crate) fn compile(&self, bytes: &[u8], name: &str) -> Result<Component, Error> {
         self.compiled.fetch_add(1, Ordering::Relaxed);
         self.compiler.component(&self.engine, bytes, name, self.stranger)
     }
 }
 
-/// wasmtime with the settings of the sandbox, without ticker and linker.
+/// Creates a wasmtime engine with the settings of the sandbox, without ticker and linker.
 pub(crate) fn bare() -> wasmtime::Result<wasmtime::Engine> {
     wasmtime::Engine::new(&profile())
 }
 
-/// The settings of wasmtime: threads, 64-bit and several memories, exceptions, garbage
-/// collection, relaxed vector instructions and everything asynchronous are off.
+/// Returns the sandbox's wasmtime settings: epoch interruption and NaN canonicalisation on; memory64, multi-memory,
+/// exceptions, garbage collection, relaxed SIMD, tail calls and concurrency off.
 fn profile() -> Config {
     let mut config = Config::new();
     config
@@ -195,7 +201,7 @@ fn profile() -> Config {
     config
 }
 
-/// Counts time in ticks until the engine is gone.
+/// Increments the engine's epoch every `TICK` until the engine is dropped.
 fn tick(engine: &EngineWeak) {
     loop {
         std::thread::sleep(TICK);

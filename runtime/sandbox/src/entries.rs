@@ -15,7 +15,7 @@ use crate::batch::Batch;
 use crate::completions::Completions;
 use crate::requests::Sampler;
 
-/// A tensor with what it costs: cheap to clone, as all of it is shared.
+/// A tensor of the method with the bytes reserved for it; clones share both.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     /// The numbers.
@@ -26,7 +26,7 @@ pub(crate) struct Held {
     pub(crate) depth: u32,
 }
 
-/// Bytes of the run's ledger, given back when the last tensor that needs them is gone.
+/// Reserved tensor bytes, released when the last tensor that needs them is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     _own: Reservation,
@@ -34,7 +34,8 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// The bytes of a tensor, and those of the tensors that its gradient needs.
+    /// Joins the bytes of a tensor (`own`) with the charges of the tensors that its gradient needs (`parents`); all
+    /// stay reserved until this is dropped.
     pub(crate) fn new(own: Reservation, parents: Vec<Arc<Charge>>) -> Self {
         Self { _own: own, _parents: parents }
     }
@@ -47,7 +48,8 @@ pub struct TensorEntry {
     pub(crate) serial: u64,
 }
 
-/// What a `scope` handle stands for: the first number of its tensors, and the numbers that outlive it.
+/// What a `scope` handle stands for: the serial number of the first tensor after it was opened, and those of the
+/// tensors that outlive it.
 #[derive(Debug)]
 pub struct ScopeEntry {
     pub(crate) opened: u64,

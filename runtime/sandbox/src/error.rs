@@ -124,23 +124,26 @@ pub enum Error {
 }
 
 impl From<Explanation> for Error {
+    /// Wraps an explanation as [`Error::NotAdmitted`].
     fn from(refusal: Explanation) -> Self {
         Self::NotAdmitted(Box::new(refusal))
     }
 }
 
 impl Error {
-    /// The setting that would have been enough for a method that passed a limit: `limits.step-seconds=120`.
+    /// Suggests a setting under which the method would not have passed its limit, such as `limits.step-seconds=120`.
+    /// `None` for any other error.
     pub fn enough(&self) -> Option<String> {
         if let Self::Stopped(stop) = self { stop.enough() } else { None }
     }
 
-    /// A refusal of bytes that a parser, validator or compiler rejected with this message.
+    /// Builds the error for bytes that a parser, validator or compiler rejected; `problem` is its message, which is
+    /// escaped.
     pub(crate) fn malformed(method: &str, problem: impl AsRef<str>) -> Self {
         Self::Malformed { method: method.to_owned(), problem: printable(problem.as_ref(), TEXT_BYTES) }
     }
 
-    /// A refusal of a component whose types are not those of the contract, by the message of the linker.
+    /// Builds the error for a component whose types differ from the contract's; `error` comes from the linker.
     pub(crate) fn mismatch(method: &str, error: &wasmtime::Error) -> Self {
         Self::Mismatch { method: method.to_owned(), difference: printable(&format!("{error:#}"), TEXT_BYTES) }
     }
@@ -155,7 +158,7 @@ pub struct DeniedCall {
     pub place: String,
 }
 
-/// Why an import is not granted; `by_name`: a run may grant it by name.
+/// Explains why an import is not granted. `by_name`: whether a run can grant it by name.
 fn not_granted(by_name: bool) -> &'static str {
     if by_name {
         "it would see or change more than a training method needs, so a run grants it by name"
@@ -164,7 +167,8 @@ fn not_granted(by_name: bool) -> &'static str {
     }
 }
 
-/// What to do about an import that is not granted; `by_name`: a run may grant it by name.
+/// Advises what to do about an import that is not granted: list it in `grants` if a run can grant it by name
+/// (`by_name`), else build the method without it.
 fn how_to_grant(method: &str, import: &str, by_name: bool) -> String {
     if by_name {
         let interface = interface_of(import).unwrap_or("it");

@@ -37,7 +37,7 @@ pub enum Function {
 }
 
 impl Function {
-    /// The function as WIT writes it.
+    /// Returns the call's name: that of the export in WIT, `start` for making the instance, `wait` between two calls.
     pub fn name(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -59,7 +59,7 @@ pub(crate) struct GuestFault {
 }
 
 impl GuestFault {
-    /// Makes a method's message and file safe to show.
+    /// Stores what a method reported, with message and file cut and escaped.
     pub(crate) fn new(message: &str, file: &str, line: u32, column: u32) -> Self {
         let place = Place { file: printable(file, 200), line, column };
         Self { message: printable(message, TEXT_BYTES), place }
@@ -92,14 +92,15 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// A stop of `method` in `function`, after the host's function `last`; `step` counts from 1.
+    /// Creates a stop of `method` in `function` without source place and call stack. `step` counts from 1; `last` is
+    /// the host function that was called last.
     pub(crate) fn new(method: &str, function: Function, step: u32, cause: Cause, last: Option<&'static str>) -> Self {
         let (method, frames) = (method.to_owned(), Vec::new());
         Self { method, function, step, cause, place: None, message: None, last, asked: None, frames }
     }
 
-    /// Adds the message and place that the method gave itself, which explain only its own traps. The message may be that
-    /// of the error that the method got last.
+    /// Adds the message and place that the method reported, if the cause is a trap; otherwise changes nothing. If the
+    /// message contains that of the host's last refusal, also notes the refused host function.
     pub(crate) fn with_fault(mut self, fault: Option<GuestFault>, denied: Option<Denied>) -> Self {
         if let (Cause::Trap(_), Some(fault)) = (&self.cause, fault) {
             let denied = denied.filter(|denied| fault.message.contains(&denied.message));
@@ -109,7 +110,8 @@ impl Stop {
         self
     }
 
-    /// Adds the call stack of the method, if the error has one.
+    /// Adds the method's call stack, if the error has a backtrace. Sets the place to the author's innermost line unless
+    /// the method reported one.
     pub(crate) fn with_trace(mut self, error: &wasmtime::Error) -> Self {
         let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return self };
         self.frames = method_frames(backtrace);
@@ -117,26 +119,27 @@ impl Stop {
         self
     }
 
-    /// The call that the method was in.
+    /// Returns the call in which the method was.
     pub fn function(&self) -> Function {
         self.function
     }
 
-    /// The update that was being made, from 1.
+    /// Returns the number of the update that was being made, from 1.
     pub fn step(&self) -> u32 {
         self.step
     }
 
-    /// Whether the host, not the method, is at fault.
+    /// Whether the host or its device is at fault, not the method.
     pub fn is_host_fault(&self) -> bool {
         matches!(self.cause, Cause::Host(_) | Cause::Device { .. })
     }
 
-    /// The subject of an explanation: a device that failed is none of the sandbox's.
+    /// Returns the category of the message: that of the device's error if a device failed, else `sandbox`.
     fn category(&self) -> Cow<'static, str> {
         if let Cause::Device { area, .. } = &self.cause { area.clone() } else { "sandbox".into() }
     }
 
+    /// Names the call in a sentence: `at step 3`, or `` in `init` `` for the other calls.
     fn moment(&self) -> String {
         match self.function {
             Function::Step => format!("at step {}", self.step),
@@ -144,6 +147,7 @@ impl Stop {
         }
     }
 
+    /// Returns the first line of the message: the method, the cause and the call.
     fn what(&self) -> String {
         let (method, moment) = (&self.method, self.moment());
         match (&self.cause, &self.message) {
@@ -156,6 +160,7 @@ impl Stop {
         }
     }
 
+    /// Returns the location line: source place if known, the function, and the used part of the limit or the step.
     fn place(&self) -> String {
         let function = format!("in `{}`", self.function.name());
         let mut parts = Vec::new();
@@ -169,6 +174,8 @@ impl Stop {
         parts.join(", ")
     }
 
+    /// Returns the explanation, by cause: the refused host function, the last call to the host, or the cause's own
+    /// reason.
     fn why(&self) -> Option<String> {
         let why = match (&self.cause, &self.message, self.asked) {
             (Cause::Trap(_), Some(_), Some(function)) => Some(ended_with(function)),
@@ -191,7 +198,8 @@ impl Stop {
         }
     }
 
-    /// The setting that would have been enough, where a limit was passed.
+    /// Suggests a setting under which the method would not have passed its limit, such as `limits.init-seconds=40`.
+    /// `None` for a cause that no setting changes.
     pub(crate) fn enough(&self) -> Option<String> {
         match (&self.cause, self.function) {
             (Cause::Time { limit, .. }, function) if !matches!(function, Function::Step | Function::Finish) => {
@@ -201,6 +209,8 @@ impl Stop {
         }
     }
 
+    /// Returns the advice: the setting that suffices, else what to do about the refused host function, else the cause's
+    /// hint.
     fn hint(&self) -> Option<String> {
         match self.enough() {
             Some(setting) => Some(format!("`--set {setting}` allows it more")),

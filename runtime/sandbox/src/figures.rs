@@ -2,7 +2,8 @@
 
 pub(crate) use tunebox_foundation::format::grouped;
 
-/// A number of bytes in the unit that reads best.
+/// Formats a number of bytes with one decimal in the largest fitting unit of KiB, MiB and GiB; below 1 KiB as `N
+/// bytes`.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match UNITS.iter().find(|(unit, _)| count >= *unit) {
@@ -11,7 +12,8 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
-/// Seconds with the hours and minutes that are in them.
+/// Formats seconds: below 60 as `12.5 s`, else in hours, minutes and seconds, without the parts that are 0 (`1 h 30
+/// min`).
 pub(crate) fn seconds(count: f64) -> String {
     if count < 60.0 {
         return format!("{count} s");
@@ -24,7 +26,7 @@ pub(crate) fn seconds(count: f64) -> String {
     parts.map(|(part, unit)| format!("{part} {unit}")).collect::<Vec<_>>().join(" ")
 }
 
-/// A number of operations, rounded where it is too long to be read.
+/// Formats a number of operations with grouped digits; from a trillion on, in trillions with at most one decimal.
 pub(crate) fn operations(count: u64) -> String {
     const TRILLION: u64 = 1_000_000_000_000;
     const TENTH: u64 = TRILLION / 10;
@@ -36,7 +38,7 @@ pub(crate) fn operations(count: u64) -> String {
     format!("{}{part} trillion operations", grouped(tenths / 10))
 }
 
-/// A limit that would have been enough, by doubling the one that was not.
+/// Returns the limit doubled until it is at least `needed`, as text; unchanged if it suffices, `u64::MAX` on overflow.
 pub(crate) fn doubled(limit: u64, needed: u64) -> String {
     let mut larger = limit.max(1);
     while larger < needed {

@@ -38,7 +38,7 @@ impl Default for Grants {
 }
 
 impl Grants {
-    /// The grants with one more interface.
+    /// Returns the grants with one more interface, named without package and version.
     #[must_use]
     pub fn with(mut self, interface: &str) -> Self {
         self.interfaces.insert(interface.to_owned());
@@ -58,7 +58,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Three numbers with points between, and nothing else.
+    /// Parses exactly three decimal numbers joined by points, without leading zeros; `None` for any other text.
     fn parse(text: &str) -> Option<Self> {
         let number = |text: &str| {
             let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -69,7 +69,8 @@ impl Version {
         parts.next().is_none().then_some(version)
     }
 
-    /// Whether both are of one track: what is built for one runs on every later one.
+    /// Whether both versions have the same major and minor number. A method built for one runs on every later one of
+    /// its track.
     pub(crate) fn is_of_track(self, other: Self) -> bool {
         (self.major, self.minor) == (other.major, other.minor)
     }
@@ -81,7 +82,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Interface and version of `tunebox:method/INTERFACE@A.B.C`, or nothing for other names.
+/// Splits `tunebox:method/INTERFACE@A.B.C` into interface and version; `None` for any other name.
 pub(crate) fn named(name: &str) -> Option<(&str, Version)> {
     let (package, rest) = name.split_once('/')?;
     let (interface, version) = rest.split_once('@')?;
@@ -89,8 +90,8 @@ pub(crate) fn named(name: &str) -> Option<(&str, Version)> {
     (package == PACKAGE).then_some((interface, version))
 }
 
-/// The interface of a full name, `tensor` of `tunebox:method/tensor@0.1.0`; nothing for names that are not of the
-/// contract in the track of this host.
+/// Returns the interface of a full name, `tensor` for `tunebox:method/tensor@0.1.0`. `None` for a name outside the
+/// contract or of another track than this host's.
 #[must_use]
 pub fn interface_of(name: &str) -> Option<&str> {
     named(name).filter(|(_, version)| version.is_of_track(CONTRACT)).map(|(interface, _)| interface)

@@ -11,36 +11,39 @@ use crate::state::State;
 /// What an export of the method returned: a value, or the message with which it refuses.
 pub(crate) type ExportResult<R> = Result<R, String>;
 
-/// A setting as it crosses the wall.
+/// The name and value of a setting, in the contract's types.
 pub(crate) type Setting = (String, types::Value);
 
-/// A method at work.
+/// A method that a session calls: a component in the sandbox, or a native process.
 pub(crate) trait Guest: Send {
-    /// What it holds and has used up.
+    /// Returns the host's state of the method: its handles, counters and limits.
     fn state(&mut self) -> &mut State;
 
-    /// Starts the clocks of a call in which the method itself may compute for so many seconds.
+    /// Resets the counters for a new call and starts its clocks. `seconds` is how long the method itself may compute; a
+    /// native process ignores it.
     fn begin(&mut self, seconds: f64);
 
-    /// Makes it ready for `init`.
+    /// Makes the method ready for `init`: instantiates a component; does nothing for a process, which runs already.
     fn start(&mut self) -> wasmtime::Result<ExportResult<()>>;
 
-    /// `init`.
+    /// Calls the export `init` with the settings. The inner `Err` is the message with which the method refuses them.
     fn init(&mut self, settings: &[Setting]) -> wasmtime::Result<ExportResult<()>>;
 
-    /// `step`.
+    /// Calls the export `step` with one micro-batch, whose handle is valid during this call only. The inner `Err` is
+    /// the method's own error message.
     fn step(&mut self, batch: Batch) -> wasmtime::Result<ExportResult<()>>;
 
-    /// `finish`.
+    /// Calls the export `finish`. The inner `Err` is the method's own error message.
     fn finish(&mut self) -> wasmtime::Result<ExportResult<()>>;
 
-    /// `save-state`.
+    /// Calls the export `save-state` and returns the method's bytes for a checkpoint.
     fn save_state(&mut self) -> wasmtime::Result<Vec<u8>>;
 
-    /// `load-state`.
+    /// Calls the export `load-state` with bytes of an earlier `save-state`. The inner `Err` is the method's own error
+    /// message.
     fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<ExportResult<()>>;
 
-    /// Answers what the method asks outside of a call, until it says what it wants next; `None` once it is gone.
+    /// Answers a native process's requests between two calls until it names what it wants next; `None` once it is gone.
     ///
     /// # Errors
     /// A component asks nothing outside of a call.

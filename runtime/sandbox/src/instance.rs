@@ -25,7 +25,8 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// A store with its limits set, and nothing in it.
+    /// Creates a store with the limits of `settings`, without instantiating the method. At every tick a call checks its
+    /// time and takes a sample for the profile.
     pub(crate) fn new(
         ready: &MethodPre<State>,
         settings: SessionSettings,
@@ -46,7 +47,7 @@ impl Instance {
         Self { store, ready: ready.clone(), instance: None }
     }
 
-    /// The exports of the method, and the store to call them in.
+    /// Returns the method's exports and the store to call them in. Errors: the method is not instantiated.
     fn training(&mut self) -> wasmtime::Result<(&training::Guest, &mut Store<State>)> {
         let instance = self.instance.as_ref().ok_or_else(|| wasmtime::Error::msg("the method has no instance"))?;
         Ok((instance.tunebox_method_training(), &mut self.store))
@@ -58,21 +59,28 @@ impl Guest for Instance {
         self.store.data_mut()
     }
 
+    /// Resets the counters, starts the method's clock for `seconds`, and has the engine interrupt the method at the
+    /// next tick.
     fn begin(&mut self, seconds: f64) {
         self.store.data_mut().meters.begin(seconds);
         self.store.set_epoch_deadline(1);
     }
 
+    /// Instantiates the component in its store, under the limits of `init_seconds`. Errors: the instance cannot be
+    /// made.
     fn start(&mut self) -> wasmtime::Result<ExportResult<()>> {
         self.instance = Some(self.ready.instantiate(&mut self.store)?);
         Ok(Ok(()))
     }
 
+    /// Calls the component's export `init`; the inner `Err` is the method's own error message.
     fn init(&mut self, settings: &[Setting]) -> wasmtime::Result<ExportResult<()>> {
         let (training, store) = self.training()?;
         training.call_init(store, settings)
     }
 
+    /// Calls the component's export `step`, lending it a handle of the batch that is deleted after the call. The inner
+    /// `Err` is the method's own error message.
     fn step(&mut self, batch: Batch) -> wasmtime::Result<ExportResult<()>> {
         let (training, store) = self.training()?;
         let entry = store.data_mut().table.push(BatchEntry(Arc::new(batch)))?;
@@ -81,23 +89,26 @@ impl Guest for Instance {
         Ok(answer)
     }
 
+    /// Calls the component's export `finish`; the inner `Err` is the method's own error message.
     fn finish(&mut self) -> wasmtime::Result<ExportResult<()>> {
         let (training, store) = self.training()?;
         training.call_finish(store)
     }
 
+    /// Calls the component's export `save-state` and returns its bytes. Does not check their number.
     fn save_state(&mut self) -> wasmtime::Result<Vec<u8>> {
         let (training, store) = self.training()?;
         training.call_save_state(store)
     }
 
+    /// Calls the component's export `load-state`; the inner `Err` is the method's own error message.
     fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<ExportResult<()>> {
         let (training, store) = self.training()?;
         training.call_load_state(store, state)
     }
 }
 
-/// Takes a sample for the profile, if one is recorded. The time that this takes is not counted for the method.
+/// Takes a sample for the profile, if one is recorded. The time that this takes does not count as the method's.
 fn sample(store: &mut StoreContextMut<'_, State>) {
     let state = store.data();
     let Some(profiler) = state.profiler.clone() else { return };

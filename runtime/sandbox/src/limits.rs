@@ -27,7 +27,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// A number of this unit as people read it.
+    /// Formats a number of this unit for people, as in `1 h 30 min` or `1.0 MiB`. Numbers that are not whole stay as
+    /// they are, except seconds.
     #[must_use]
     pub fn show(self, number: &Number) -> String {
         match (self, number.as_u64()) {
@@ -76,13 +77,14 @@ macro_rules! limits {
         ];
 
         impl $limits {
-            /// Every limit with its value, in the order of the list.
+            /// Returns every limit with its value, in the order of the list.
             pub fn entries(&self) -> impl Iterator<Item = (&'static Limit, Number)> {
                 let values = serde_json::to_value(self).unwrap_or_default();
                 $list.iter().filter_map(move |limit| Some((limit, values.get(limit.name)?.as_number()?.clone())))
             }
 
-            /// These limits with those of a table replaced.
+            /// Returns a copy with the values of `table`, keyed by the names of limits, in place of the present ones.
+            /// Does not check ranges.
             ///
             /// # Errors
             /// What is wrong with the table: a name that is no limit, or a value of another kind.
@@ -187,7 +189,7 @@ impl Limits {
     /// laptop, and a slow machine several times that.
     pub const INTERPRETER_SECONDS: f64 = 120.0;
 
-    /// The limits that are not the default, with their values.
+    /// Returns the limits whose values differ from the defaults, with their values, in the order of the list.
     pub fn changed(&self) -> impl Iterator<Item = (&'static Limit, Number)> {
         let usual: Vec<Number> = Self::default().entries().map(|(_, value)| value).collect();
         self.entries().zip(usual).filter(|((_, value), usual)| value != usual).map(|(entry, _)| entry)

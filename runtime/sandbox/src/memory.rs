@@ -8,7 +8,7 @@ use wasmtime::ResourceLimiter;
 use crate::cause::Cause;
 use crate::limits::Limits;
 
-/// What has grown so far.
+/// Bytes of linear memory and table entries that a method has grown to, with their limits.
 #[derive(Debug)]
 pub(crate) struct Memory {
     bytes: u64,
@@ -17,18 +17,19 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Nothing used yet.
+    /// Starts with 0 bytes and 0 table entries used, under these limits.
     pub(crate) fn new(limits: &Limits) -> Self {
         Self { bytes: 0, entries: 0, limits: limits.clone() }
     }
 
-    /// Bytes of linear memory, and entries of tables.
+    /// Returns the bytes of linear memory and the table entries in use, in that order.
     pub(crate) fn used(&self) -> (u64, u64) {
         (self.bytes, self.entries)
     }
 }
 
 impl ResourceLimiter for Memory {
+    /// Adds the growth to the bytes of all memories together; past `linear_memory` ends the method.
     fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let wanted = self.bytes.saturating_add(desired.saturating_sub(current) as u64);
         if wanted > self.limits.linear_memory {
@@ -38,6 +39,7 @@ impl ResourceLimiter for Memory {
         Ok(true)
     }
 
+    /// Adds the growth to the entries of all tables together; past `table_entries` ends the method.
     fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let wanted = self.entries.saturating_add(desired.saturating_sub(current) as u64);
         if wanted > self.limits.table_entries {
@@ -47,14 +49,17 @@ impl ResourceLimiter for Memory {
         Ok(true)
     }
 
+    /// Returns how many instances wasmtime may make in the store.
     fn instances(&self) -> usize {
         self.limits.instances
     }
 
+    /// Returns how many tables wasmtime may make in the store.
     fn tables(&self) -> usize {
         self.limits.tables
     }
 
+    /// Returns how many linear memories wasmtime may make in the store.
     fn memories(&self) -> usize {
         self.limits.memories
     }

@@ -32,18 +32,18 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
-    /// Counters at zero, with the clock stopped.
+    /// Creates counters at zero with stopped clocks, for a call of at most `init_seconds`.
     pub(crate) fn new(limits: &Limits) -> Self {
         Self { seconds: limits.init_seconds, limits: limits.clone(), ..Self::default() }
     }
 
-    /// Sets all counters back for a call of at most `seconds`, and starts the clock.
+    /// Resets all counters for a call in which the method itself may compute for `seconds`, and starts its clock.
     pub(crate) fn begin(&mut self, seconds: f64) {
         *self = Self { seconds, limits: std::mem::take(&mut self.limits), ..Self::default() };
         self.resume();
     }
 
-    /// Stops the method's clock: the host works.
+    /// Stops the method's clock and starts the host's: the host works for the method.
     pub(crate) fn pause(&mut self) {
         let now = Instant::now();
         if let Some(resumed) = self.resumed.take() {
@@ -52,7 +52,8 @@ impl Meters {
         self.paused = Some(now);
     }
 
-    /// Lets the method's clock run again: an operation of the host is over.
+    /// Stops the host's clock and restarts the method's. Keeps the host operation that just ended if it is the slowest
+    /// of this call so far.
     pub(crate) fn resume(&mut self) {
         let now = Instant::now();
         if let Some(paused) = self.paused.take() {
@@ -67,24 +68,28 @@ impl Meters {
         self.resumed = Some(now);
     }
 
-    /// Excludes time that neither the method nor the host used from the method's time.
+    /// Excludes `spent`, which neither the method nor the host used, from the method's time. Does nothing while its
+    /// clock is stopped.
     pub(crate) fn leave_out(&mut self, spent: Duration) {
         self.resumed = self.resumed.map(|resumed| resumed + spent);
     }
 
-    /// The operation of the host that is under way, and when it began. `calls`: those that were counted before it.
+    /// Returns the name and start of the host operation that runs now; `None` if the host is not at work. `calls` is
+    /// the number of calls counted before the operation: if it is unchanged, the operation is a handle's `drop`, which
+    /// is not counted.
     pub(crate) fn under_way(&self, calls: u64) -> Option<(&'static str, Instant)> {
         // A drop is not counted.
         let name = if self.counts.host_calls == calls { Some("drop") } else { self.last };
         name.zip(self.paused)
     }
 
-    /// Calls to the host.
+    /// Returns the calls to the host that were counted in the current call of the method.
     pub(crate) fn calls(&self) -> u64 {
         self.counts.host_calls
     }
 
-    /// Counts a call to the host, charges what every call costs, and checks the limits of calls and time.
+    /// Counts a call to the host function `function` and remembers it as the last one. Charges the work of every call,
+    /// and checks the limits of calls, work and time. Drops of handles do not use this.
     pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
         self.last = Some(function);
         add(&mut self.counts.host_calls, 1, self.limits.host_calls, |limit| Cause::HostCalls { limit })?;
@@ -92,46 +97,48 @@ impl Meters {
         self.check_time()
     }
 
-    /// Charges units of work of the present function, by its row of the table, before they are done.
+    /// Charges units of work of the host function that was entered last, each at the price in its row of the table of
+    /// costs. Called before the work is done.
     pub(crate) fn work(&mut self, units: u64) -> Result<(), Cause> {
         let each = self.last.map_or(1, costs::each);
         self.charge(units.saturating_mul(each))
     }
 
-    /// Counts work that is priced already.
+    /// Adds work that is already priced, in the unit of the limit `work`; past that limit ends the method.
     pub(crate) fn charge(&mut self, work: u64) -> Result<(), Cause> {
         add(&mut self.counts.work, work, self.limits.work, |limit| Cause::Work { limit })
     }
 
-    /// Counts a pass through the model and its multiply-adds before it is made.
+    /// Counts one pass through the model and its multiply-adds, before the pass runs.
     pub(crate) fn pass(&mut self, multiply_adds: u64) -> Result<(), Cause> {
         add(&mut self.counts.passes, 1, self.limits.passes, |limit| Cause::Passes { limit })?;
         self.model(multiply_adds)
     }
 
-    /// Counts multiply-adds of the model before they are done.
+    /// Counts multiply-adds of the model, before they are done; past `model_work` ends the method.
     pub(crate) fn model(&mut self, multiply_adds: u64) -> Result<(), Cause> {
         let limit = self.limits.model_work;
         add(&mut self.counts.model_work, multiply_adds, limit, |limit| Cause::ModelWork { limit })
     }
 
-    /// Counts tokens before the model writes them, at their largest number.
+    /// Counts the most tokens that the model may write, before it writes them; past `sampled_tokens` ends the method.
     pub(crate) fn sample(&mut self, tokens: u64) -> Result<(), Cause> {
         let limit = self.limits.sampled_tokens;
         add(&mut self.counts.sampled_tokens, tokens, limit, |limit| Cause::Sampled { limit })
     }
 
-    /// Uncounts tokens that were counted and not written.
+    /// Subtracts tokens that [`Meters::sample`] counted and the model did not write.
     pub(crate) fn give_back(&mut self, tokens: u64) {
         self.counts.sampled_tokens = self.counts.sampled_tokens.saturating_sub(tokens);
     }
 
-    /// Counts verdicts before they are asked for.
+    /// Counts verdicts, before verifiers are asked; past `verdicts` ends the method.
     pub(crate) fn judge(&mut self, verdicts: u64) -> Result<(), Cause> {
         add(&mut self.counts.verdicts, verdicts, self.limits.verdicts, |limit| Cause::Verdicts { limit })
     }
 
-    /// Counts bytes that the method reads; past the limit it gets an error and may go on without them.
+    /// Counts bytes that the method reads. Past `readback_bytes` the method gets an `out-of-budget` error and nothing
+    /// is counted.
     pub(crate) fn read_back(&mut self, bytes: u64) -> Result<(), Refusal> {
         let after = self.counts.readback_bytes.saturating_add(bytes);
         if after > self.limits.readback_bytes {
@@ -143,7 +150,8 @@ impl Meters {
         Ok(())
     }
 
-    /// Ends the method when it has computed for too long, or kept the host at work for too long.
+    /// Ends the method if it computed longer than its seconds, or if the call lasts longer than `step_wall_seconds`. A
+    /// method without a limit of its own seconds has only the host's time counted against the latter.
     pub(crate) fn check_time(&self) -> Result<(), Cause> {
         let used = self.guest_seconds();
         if used > self.seconds {
@@ -157,23 +165,23 @@ impl Meters {
         if wall > limit { Err(Cause::WallTime { used: wall, limit }) } else { Ok(()) }
     }
 
-    /// Seconds that the method itself has computed.
+    /// Returns the seconds that the method itself has computed in this call, up to now.
     pub(crate) fn guest_seconds(&self) -> f64 {
         let running = self.resumed.map_or(Duration::ZERO, |resumed| resumed.elapsed());
         (self.guest + running).as_secs_f64()
     }
 
-    /// What the call has used.
+    /// Returns what the current call has used so far.
     pub(crate) fn counts(&self) -> Counts {
         Counts { guest_seconds: self.guest_seconds(), host_seconds: self.host.as_secs_f64(), ..self.counts }
     }
 
-    /// The host operation of this call that took longest.
+    /// Returns the name and seconds of this call's slowest finished host operation; `None` without any.
     pub(crate) fn slowest(&self) -> Option<Slowest> {
         self.slowest.map(|(operation, spent)| Slowest { operation: operation.to_owned(), seconds: spent.as_secs_f64() })
     }
 
-    /// The import that ran last, if any did.
+    /// Returns the host function that was entered last in this call, if any.
     pub(crate) fn last(&self) -> Option<&'static str> {
         self.last
     }
@@ -190,6 +198,8 @@ pub(crate) struct OperationBudget<'a> {
 }
 
 impl Admit for OperationBudget<'_> {
+    /// Charges the operation's work, then reserves the bytes of its result and scratch. Errors: `OutOfWork`,
+    /// `OutOfMemory`.
     fn admit(&mut self, cost: Cost) -> Result<Reservation, ComputeError> {
         let limit = self.meters.limits.work;
         self.meters.charge(cost.work).map_err(|_| ComputeError::OutOfWork { work: cost.work, limit })?;
@@ -197,7 +207,8 @@ impl Admit for OperationBudget<'_> {
     }
 }
 
-/// Adds to a count. Errors: the count passes the limit; `cause` makes the error of it.
+/// Adds `more` to a count, saturating. Errors: `cause(limit)` if the count then exceeds the limit; the count stays
+/// raised.
 fn add(count: &mut u64, more: u64, limit: u64, cause: fn(u64) -> Cause) -> Result<(), Cause> {
     *count = count.saturating_add(more);
     if *count > limit { Err(cause(limit)) } else { Ok(()) }

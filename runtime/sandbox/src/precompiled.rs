@@ -13,17 +13,19 @@ use wasmtime::component::Component;
 pub(crate) struct Trusted(Vec<u8>);
 
 impl Trusted {
-    /// Takes the caller's word that the bytes are this program's own code.
+    /// Wraps bytes as trusted code. The caller guarantees that this program compiled them and nobody changed them
+    /// since.
     pub(crate) fn own(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// The code.
+    /// Returns the serialised code.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Makes it runnable. Code of another version, processor or set of settings is an error.
+    /// Deserialises the code into a component that can be instantiated. Errors: code of another version of the engine,
+    /// other settings or another processor.
     pub(crate) fn load(&self, engine: &wasmtime::Engine) -> wasmtime::Result<Component> {
         // SAFETY: by the promise of `Trusted` these bytes came out of `Engine::precompile_component` or
         // `Component::serialize` of this program, unchanged; the engine itself checks version and settings.

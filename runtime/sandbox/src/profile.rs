@@ -17,16 +17,16 @@ use wasmtime::WasmBacktrace;
 use crate::backtrace::{Frame, method_frames};
 use crate::limits::TICK;
 
-/// Samples that are kept: more than an hour of them.
+/// The most samples of a profile: more than an hour of them.
 const SAMPLES: usize = 500_000;
 
-/// Calls to the host that are kept.
+/// The most calls to the host of a profile.
 const CALLS: usize = 200_000;
 
-/// A sample that cost this much is followed by so many times as long without one.
+/// The pause after a sample, as a multiple of the time that the sample took.
 const PAUSE: u32 = 4;
 
-/// A profile of a method, in the making. Clones share it.
+/// The profile of a method, while it is recorded. Clones share the recording.
 #[derive(Clone, Debug)]
 pub struct Profiler(Arc<Mutex<Recording>>);
 
@@ -42,13 +42,14 @@ pub struct Recorded {
 }
 
 impl Default for Profiler {
+    /// Creates an empty profile that starts now.
     fn default() -> Self {
         Self(Arc::new(Mutex::new(Recording::new())))
     }
 }
 
 impl Profiler {
-    /// Writes what was recorded so far, in the form that <https://profiler.firefox.com> opens.
+    /// Writes the profile recorded so far as JSON for <https://profiler.firefox.com>, and returns how much it holds.
     ///
     /// # Errors
     /// Those of the writer.
@@ -58,21 +59,21 @@ impl Profiler {
         Ok(recording.recorded)
     }
 
-    /// Names the method that is recorded.
+    /// Sets the method's name in the profile.
     pub(crate) fn name(&self, method: &str) {
         let recording = &mut *self.recording();
         recording.profile.set_process_name(recording.process, method);
         recording.profile.set_thread_name(recording.thread, method);
     }
 
-    /// A call into the method begins: the time before it is not the method's.
+    /// Marks the start of a call into the method: the time before it belongs to no sample.
     pub(crate) fn begin(&self) {
         let mut recording = self.recording();
         (recording.last, recording.guest) = (Instant::now(), 0.0);
     }
 
-    /// Takes a sample, unless the last one is too recent for what it cost. `guest`: the seconds that the method itself
-    /// has computed in this call.
+    /// Records the call stack that `trace` captures. Does nothing if the last sample was so slow that its pause is not
+    /// over. `guest`: the seconds that the method itself has computed in this call.
     pub(crate) fn sample(&self, guest: f64, trace: impl FnOnce() -> WasmBacktrace) {
         let (mut recording, begun) = (self.recording(), Instant::now());
         if begun < recording.next {
@@ -82,16 +83,18 @@ impl Profiler {
         recording.next = Instant::now() + begun.elapsed() * PAUSE;
     }
 
-    /// Records a call to the host that is over now.
+    /// Records a call to the host from `begun` until now, under the name `operation`.
     pub(crate) fn call(&self, operation: &str, begun: Instant) {
         self.recording().call(operation, begun);
     }
 
+    /// Locks the recording; a panic under the lock leaves it usable.
     fn recording(&self) -> MutexGuard<'_, Recording> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// A profile under construction, with the state of its sampling.
 #[derive(Debug)]
 struct Recording {
     profile: Profile,
@@ -112,6 +115,7 @@ struct Recording {
 }
 
 impl Recording {
+    /// Creates an empty profile of one process and thread, which starts now.
     fn new() -> Self {
         let (zero, start) = (Timestamp::from_nanos_since_reference(0), Instant::now());
         let mut profile = Profile::new("tunebox", SystemTime::now().into(), TICK.into());
@@ -124,6 +128,8 @@ impl Recording {
         Self { profile, process, thread, foreign, own, start, last: start, next: start, guest: 0.0, recorded }
     }
 
+    /// Adds a sample with these frames, innermost first, weighted by the ticks since the last sample. `guest` is the
+    /// method's own seconds in this call. Past `SAMPLES` only counts the sample as left out.
     fn sample(&mut self, now: Instant, guest: f64, functions: &[Frame]) {
         if self.recorded.samples == SAMPLES {
             self.recorded.left_out += 1;
@@ -140,6 +146,7 @@ impl Recording {
         self.recorded.samples += 1;
     }
 
+    /// Adds a marker for a call to the host from `begun` until now. Past `CALLS` only counts the call as left out.
     fn call(&mut self, operation: &str, begun: Instant) {
         if self.recorded.calls == CALLS {
             self.recorded.left_out += 1;
@@ -151,13 +158,14 @@ impl Recording {
         self.recorded.calls += 1;
     }
 
-    /// A function as the viewer shows it.
+    /// Converts a frame to the profile's form: its text, in the category of the author or of libraries.
     fn shown(&mut self, frame: &Frame) -> FrameInfo {
         let name = self.profile.intern_string(&frame.text());
         let category = if frame.is_own() { self.own } else { self.foreign };
         FrameInfo { frame: Shown::Label(name), category_pair: category.into(), flags: FrameFlags::empty() }
     }
 
+    /// Returns the time since the start of the profile; 0 for a moment before it.
     fn at(&self, moment: Instant) -> Timestamp {
         let nanoseconds = moment.saturating_duration_since(self.start).as_nanos();
         Timestamp::from_nanos_since_reference(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
@@ -173,18 +181,22 @@ impl StaticSchemaMarker for HostCall {
     const DESCRIPTION: Option<&'static str> = Some("A call of the method to the host");
     const FIELDS: &'static [StaticSchemaMarkerField] = &[];
 
+    /// Returns the operation's name, which the viewer shows on the marker.
     fn name(&self, _: &mut Profile) -> StringHandle {
         self.0
     }
 
+    /// Returns the category `Other`.
     fn category(&self, _: &mut Profile) -> CategoryHandle {
         CategoryHandle::OTHER
     }
 
+    /// Returns the operation's name; not called, since the marker has no fields.
     fn string_field_value(&self, _: u32) -> StringHandle {
         self.0
     }
 
+    /// Returns 0; not called, since the marker has no fields.
     fn number_field_value(&self, _: u32) -> f64 {
         0.0
     }

@@ -25,23 +25,24 @@ pub(crate) struct Denied {
 }
 
 impl Denied {
-    /// The line of the method that made the call, where the method ended with these words: the SDK puts it behind them.
+    /// Returns the source line of the refused call if `last`, the method's final message, is this message followed by
+    /// `, called at LINE`, which the SDK adds; else `None`.
     pub(crate) fn place<'a>(&self, last: &'a str) -> Option<&'a str> {
         last.strip_prefix(self.message.as_str())?.strip_prefix(", called at ")
     }
 
-    /// Whether it asked for a gradient.
+    /// Whether the refused call was to compute a gradient.
     pub(crate) fn is_of_learning(&self) -> bool {
         matches!(self.function, "learn.minimise" | "learn.backward-from")
     }
 }
 
-/// Why a method ended that ended with an error of the host's.
+/// Explains that the method ended with the error of the host function `function`.
 pub(crate) fn ended_with(function: &str) -> String {
     format!("`{function}` refused this, and the method ended with it")
 }
 
-/// What its author can do about that.
+/// Returns what the author can do about an error of `function`; `None` except for `learn.minimise`.
 pub(crate) fn advice(function: &str) -> Option<String> {
     (function == "learn.minimise").then(|| "`log` what the loss is made of, just before that call".to_owned())
 }
@@ -56,18 +57,19 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// An error of this code that the method can act on.
+    /// Builds an error that the method gets and can act on. Cuts and escapes the message.
     pub(crate) fn new(code: ErrorCode, message: impl AsRef<str>) -> Self {
         Self::Error(types::Error { code, message: printable(message.as_ref(), MESSAGE_BYTES) })
     }
 
-    /// An argument is outside what the function's text allows.
+    /// Builds an `invalid-argument` error: an argument is outside what WIT allows.
     pub(crate) fn argument(message: impl AsRef<str>) -> Self {
         Self::new(ErrorCode::InvalidArgument, message)
     }
 }
 
 impl From<Cause> for Refusal {
+    /// Converts a cause into a trap, which ends the method.
     fn from(cause: Cause) -> Self {
         Self::Trap(cause.into())
     }
@@ -75,6 +77,7 @@ impl From<Cause> for Refusal {
 
 /// Functions without a `result` in WIT can only trap.
 impl From<Refusal> for wasmtime::Error {
+    /// Converts a refusal into a trap, for functions without a `result` in WIT: an error becomes a broken contract.
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Error(error) => Cause::Protocol(error.message).into(),
@@ -84,12 +87,15 @@ impl From<Refusal> for wasmtime::Error {
 }
 
 impl From<ResourceTableError> for Refusal {
+    /// Converts a full table or an invalid handle into a trap.
     fn from(error: ResourceTableError) -> Self {
         Cause::from(error).into()
     }
 }
 
 impl From<ComputeError> for Refusal {
+    /// Converts an error of the tensor library: exhausted bytes or work and a failed device end the method, any other
+    /// becomes an error that the method gets.
     fn from(error: ComputeError) -> Self {
         let code = match &error {
             ComputeError::Argument(_) | ComputeError::NonFinite(_) => ErrorCode::InvalidArgument,
@@ -109,12 +115,15 @@ impl From<ComputeError> for Refusal {
 }
 
 impl From<candle_core::Error> for Refusal {
+    /// Converts an error of candle by way of the tensor library's error.
     fn from(error: candle_core::Error) -> Self {
         ComputeError::from(error).into()
     }
 }
 
 impl From<ModelError> for Refusal {
+    /// Converts an error of the model crate: arguments and unsupported operations become errors that the method gets;
+    /// errors of the tensor library are converted as such; any other is a `device-error`.
     fn from(error: ModelError) -> Self {
         match error {
             ModelError::Argument(message) => Self::argument(message),

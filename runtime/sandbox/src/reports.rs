@@ -43,13 +43,15 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// Nothing reported yet; `names` are those of the manifest.
+    /// Creates empty reports; `names` are the metrics that the manifest declares.
     pub(crate) fn new(names: Vec<String>, limits: &Limits) -> Self {
         let limits = limits.clone();
         Self { names, limits, log_bytes: 0, metrics: Vec::new(), lines: Vec::new(), dropped: 0 }
     }
 
-    /// Takes a value under a declared name.
+    /// Records a value of a declared metric.
+    ///
+    /// Errors: `invalid-argument` for an undeclared name, `out-of-budget` past the number of values in one call.
     pub(crate) fn metric(&mut self, name: &str, value: Measure, combine: Combine) -> Result<(), Refusal> {
         let Some(place) = self.names.iter().position(|known| known == name) else {
             let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
@@ -66,7 +68,8 @@ impl Reports {
         Ok(())
     }
 
-    /// The value of a one-element tensor, which need not be known yet.
+    /// Converts a one-element tensor into a value that is read back when the call ends. Keeps the tensor's bytes
+    /// reserved until then. Errors: `shape-mismatch` for another number of elements.
     pub(crate) fn measure(held: &Held) -> Result<Measure, Refusal> {
         let shape = held.tensor.dims();
         if held.tensor.elem_count() != 1 {
@@ -76,7 +79,8 @@ impl Reports {
         Ok(Measure::Tensor { value, _charge: held.charge.clone() })
     }
 
-    /// Takes a line, or counts it as dropped.
+    /// Records an escaped log line; counts it as dropped if it is too long or past the lines of the call or bytes of
+    /// the run.
     pub(crate) fn line(&mut self, line: &str) {
         let after = self.log_bytes.saturating_add(line.len() as u64 + 1);
         let limits = &self.limits;
@@ -89,19 +93,20 @@ impl Reports {
         }
     }
 
-    /// Bytes of the lines kept since the start.
+    /// Returns the bytes of all log lines kept since the session started, one more for the end of each line.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.log_bytes
     }
 
-    /// Takes the lines that were kept since the last time, safe to show, and the number of dropped ones. Also discards the
-    /// metrics that were not taken.
+    /// Removes and returns the escaped lines recorded since the last time, and the number of dropped ones. Also
+    /// discards the recorded metrics.
     pub(crate) fn take_lines(&mut self) -> (Vec<String>, u32) {
         self.metrics.clear();
         (std::mem::take(&mut self.lines), std::mem::take(&mut self.dropped))
     }
 
-    /// Takes the metrics that were reported since the last time, with tensors read back.
+    /// Removes and returns the metrics recorded since the last time, as name, value and way to combine. Reads tensors
+    /// back and rounds values to seven digits.
     pub(crate) fn take_metrics(&mut self) -> Result<Vec<(String, f64, Combine)>, candle_core::Error> {
         let mut metrics = Vec::with_capacity(self.metrics.len());
         for (place, value, combine) in self.metrics.drain(..) {
@@ -116,7 +121,8 @@ impl Reports {
     }
 }
 
-/// A number with seven significant digits: enough to compare runs by, and no bits below them to hide something in.
+/// Rounds a number to seven significant digits, so that no bits below them can carry hidden data. NaN and infinities
+/// stay.
 fn rounded(number: f32) -> f64 {
     format!("{number:.6e}").parse().unwrap_or(f64::NAN)
 }

@@ -34,6 +34,7 @@ pub struct Sampler {
 }
 
 impl Default for Sampler {
+    /// Temperature 1, no top-k, top-p or min-p, the run's limit of new tokens, 1 completion a prompt.
     fn default() -> Self {
         Self { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, max_tokens: None, completions: 1 }
     }

@@ -17,32 +17,33 @@ use crate::requests::{Sampler, ScoreRequest};
 /// A hook that a run leaves out keeps its default: operations return [`Error::Unsupported`], numbers are 0, scores and
 /// gradients are the policy's own.
 pub trait RunHooks: Send + 'static {
-    /// The learning rate of the next update.
+    /// Returns the learning rate of the next update.
     fn learning_rate(&self) -> f64 {
         0.0
     }
 
-    /// Finished steps.
+    /// Returns the number of finished weight updates.
     fn position(&self) -> u32 {
         0
     }
 
-    /// Planned steps.
+    /// Returns the number of weight updates that the run plans.
     fn planned_steps(&self) -> u32 {
         0
     }
 
-    /// New tokens that a completion may have at most; 0 where the run does not sample.
+    /// Returns the most new tokens that a completion may have; 0 if the run does not sample.
     fn max_new_tokens(&self) -> u32 {
         0
     }
 
-    /// Names and weights of the run's verifiers, in the order of the columns of [`judge`](Self::judge).
+    /// Returns names and weights of the run's verifiers, in the order of the columns of [`judge`](Self::judge).
     fn verifiers(&self) -> Vec<(String, f32)> {
         Vec::new()
     }
 
-    /// Scores rows. A run may answer from a cache, with the bits that the policy gives.
+    /// Scores rows under the view, taps and temperature of the request. A run may answer from a cache, bit for bit as
+    /// the policy would.
     ///
     /// # Errors
     /// When the rows or the view do not fit the model, or memory runs out.
@@ -50,7 +51,7 @@ pub trait RunHooks: Send + 'static {
         policy.score(&request.view, rows, request.taps, request.temperature, request.learning)
     }
 
-    /// Adds the gradient of Σ seed · tap to the policy's flat gradient; uses up what `scored` kept.
+    /// Adds the gradient of Σ seed · tap to the policy's flat gradient. Consumes the activations that `scored` saved.
     ///
     /// # Errors
     /// When memory runs out or a gradient is not finite.
@@ -90,6 +91,7 @@ pub trait RunHooks: Send + 'static {
     }
 }
 
+/// Returns [`Error::Unsupported`] with this message.
 fn unsupported<T>(message: &str) -> Result<T, Error> {
     Err(Error::Unsupported(message.into()))
 }

@@ -26,9 +26,9 @@ use pass::{Part, join, together};
 pub(crate) use record::ScoreRecord;
 
 impl State {
-    /// Runs the passes of all scores that wait for one; scores with equal requests share a pass. Called before a tap is read
-    /// and before the weights, patches or snapshots change. Where the model returns an error, the score keeps it, and
-    /// reading its taps returns it.
+    /// Runs the deferred passes of all scores; scores with equal requests share a pass, up to a size. Does nothing if
+    /// none is deferred. Called before a tap is read and before weights, patches or snapshots change. A score whose
+    /// pass fails keeps the error, and reading its taps returns it.
     pub(crate) fn run_pending_scores(&mut self) -> Result<(), Refusal> {
         while let Some(asked) = self.scores.values().find(|record| record.is_waiting()) {
             let asked = asked.asked.clone();
@@ -40,8 +40,8 @@ impl State {
         Ok(())
     }
 
-    /// Runs one pass for some scores. If it fails, runs a pass for each alone, so that none fails by the rows of another;
-    /// these are charged again, because the failed pass may have cost as much.
+    /// Runs one pass for these scores. If the model refuses it, runs and charges one pass for each score alone, and
+    /// stores the error in those that fail again. Errors: the method ends.
     fn score_parts(&mut self, asked: &ScoreRequest, parts: Vec<Part>) -> Result<(), Refusal> {
         match self.score_together(asked, parts.clone()) {
             Err(Refusal::Error(error)) => {
@@ -61,6 +61,8 @@ impl State {
         }
     }
 
+    /// Runs one forward pass for the joined rows of these scores, stores each score's taps, and keeps the pass for the
+    /// backward pass. Then checks the saved bytes and the time.
     fn score_together(&mut self, asked: &ScoreRequest, mut parts: Vec<Part>) -> Result<(), Refusal> {
         let rows = join(&mut parts)?;
         let scored = self.train_state().score(&rows, asked)?;
@@ -76,8 +78,11 @@ impl State {
         Ok(self.meters.check_time()?)
     }
 
-    /// Walks a loss back to its taps and hands each score's seeds to the model, in the order
-    /// in which the scores were made.
+    /// Back-propagates a loss to the taps that it depends on, then through the model from those taps, and adds the
+    /// gradient to the policy's.
+    ///
+    /// Errors: `invalid-argument` if the loss depends on no taps for learning, on scores of an earlier step or of
+    /// earlier weights, or its gradient at a target token is not finite.
     pub(crate) fn walk_back(&mut self, loss: &Tensor) -> Result<(), Refusal> {
         let leaves: Vec<(u64, Tap, Tensor)> = self
             .scores
@@ -101,7 +106,8 @@ impl State {
         self.backward(seeds)
     }
 
-    /// Walks the seeds of some scores back through the model, pass by pass, which uses up what the passes kept.
+    /// Runs the backward passes of these scores, given the seeds (gradients of the taps) of each by its number. Scores
+    /// of one pass go together. Consumes what the passes saved.
     pub(crate) fn backward(&mut self, seeds: BTreeMap<u64, Seeds>) -> Result<(), Refusal> {
         let mut passes: BTreeMap<u64, BTreeMap<u64, Seeds>> = BTreeMap::new();
         for (number, seeds) in seeds {
@@ -112,8 +118,9 @@ impl State {
         passes.into_iter().try_for_each(|(pass, seeds)| self.backward_of(pass, &seeds))
     }
 
-    /// Runs the backward pass of one pass. If some of its scores have no seeds, only the rows with seeds go through the
-    /// model again, forward and backward: those without would cost their whole backward pass.
+    /// Runs the backward pass of pass `number` with the seeds of its scores, and charges it. If some of its scores have
+    /// no seeds, only the rows with seeds go through the model again, forward and backward, at the price of three
+    /// forward passes, not two.
     fn backward_of(&mut self, number: u64, seeds: &BTreeMap<u64, Seeds>) -> Result<(), Refusal> {
         let rows = seeds.keys().filter_map(|score| self.scores.get(score)).map(|record| record.rows.tokens());
         let multiply_adds = self.multiply_adds(rows.sum::<usize>() as u64);
@@ -131,19 +138,22 @@ impl State {
         Ok(self.train_state().backward(&mut scored, &seeds)?)
     }
 
-    /// Bytes that the scores together keep for learning.
+    /// Returns the bytes of activations that all passes together save for a backward pass.
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.passes.values().map(|pass| pass.scored.saved_bytes() as u64).sum()
     }
 
-    /// Ends the method when its scores together keep more than they may.
+    /// Ends the method if the saved activations pass the limit `activation_bytes`.
     pub(crate) fn check_kept(&self) -> Result<(), Cause> {
         let held = self.kept_bytes();
         let limit = self.limits.activation_bytes;
         if held > limit { Err(Cause::Activations { held, limit }) } else { Ok(()) }
     }
 
-    /// Seeds of a score: exactly 0 where the mask is 0, whatever stood there, and finite elsewhere.
+    /// Returns `given`, a gradient `[rows, width]` of score `number`, set to exactly 0 off the target tokens. Charges
+    /// its work and reserves scratch memory meanwhile.
+    ///
+    /// Errors: `invalid-argument` for a number at a target token that is not finite, or if the score was freed.
     pub(crate) fn on_targets(&mut self, number: u64, given: &Tensor) -> Result<Tensor, Refusal> {
         let Some(record) = self.scores.get(&number) else { return Err(Refusal::argument("these scores are gone")) };
         let rows = record.rows.clone();
@@ -159,15 +169,14 @@ impl State {
         Err(Refusal::argument("the gradient at a target token is not a finite number"))
     }
 
-    /// Forgets the scores of a step that the method has no handle of any more, and the passes that nothing came from
-    /// any more.
+    /// Drops the scores whose handle the method has dropped, then the passes without scores.
     pub(crate) fn forget_scores(&mut self) {
         self.scores.retain(|_, record| record.held);
         let needed: HashSet<u64> = self.scores.values().filter_map(ScoreRecord::pass).collect();
         self.passes.retain(|number, _| needed.contains(number));
     }
 
-    /// Forgets one score, and with the last one of a pass the pass.
+    /// Drops one score, and its pass if no other score came from it. Does nothing if there is no such score.
     pub(crate) fn forget_score(&mut self, number: u64) {
         let Some(pass) = self.scores.remove(&number).and_then(|record| record.pass()) else { return };
         let is_needed = |pass: &Pass| pass.scores().any(|score| self.scores.contains_key(&score));
@@ -177,7 +186,8 @@ impl State {
     }
 }
 
-/// Whether a loss hangs on taps, and on none that the session has forgotten.
+/// Checks that a loss depends on at least one tap for learning, and only on those in `known`: others are of scores that
+/// were dropped.
 fn check_leaves(loss: &Tensor, known: &[&Tensor]) -> Result<(), Refusal> {
     let known: HashSet<TensorId> = known.iter().map(|tensor| tensor.id()).collect();
     let mut leaves = loss.sorted_nodes().into_iter().filter(|node| node.is_variable()).peekable();

@@ -26,6 +26,7 @@ use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
 
 impl From<&Value> for types::Value {
+    /// Converts a setting's value to the contract's type.
     fn from(value: &Value) -> Self {
         match value {
             Value::Boolean(value) => Self::Boolean(*value),
@@ -58,7 +59,7 @@ pub struct StepReport {
     pub usage: Usage,
 }
 
-/// A method that is loaded and may be called.
+/// A method at work on a train state: it is started, called and ended here.
 pub struct Session<H: RunHooks> {
     pub(crate) method: String,
     pub(crate) limits: Limits,
@@ -70,7 +71,8 @@ pub struct Session<H: RunHooks> {
 }
 
 impl<H: RunHooks> Session<H> {
-    /// Makes an instance of the method over a train state, or takes over its process. `init` comes next.
+    /// Starts a session of a method over a train state: makes an instance, or takes over the method's process. Call
+    /// [`Session::init`] next.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the instance cannot be made within the limits; [`Error::Over`] for a process that an
@@ -89,11 +91,13 @@ impl<H: RunHooks> Session<H> {
         Ok(session)
     }
 
-    /// Ends the method, if there is one, with all that it holds and had patched, and starts another over the same train
-    /// state. `init` comes next, then [`Session::restore_streams`], and `load-state` with what the method before saved.
+    /// Ends the present method, if any, with its handles and patches, and starts another over the same train state.
+    /// Clears the positions of random sequences. Call [`Session::init`] next, then [`Session::restore_streams`] and
+    /// [`Session::load_state`] with what the method before saved.
     ///
     /// # Errors
-    /// As [`Session::start`]. The session is over then, the train state whole, and the method may be replaced again.
+    /// Those of [`Session::start`]. The session has ended then; the train state is intact, and another method can be
+    /// started.
     pub fn replace(&mut self, method: &Method, settings: SessionSettings) -> Result<(), Error> {
         self.end();
         self.method.clone_from(&method.name);
@@ -109,38 +113,38 @@ impl<H: RunHooks> Session<H> {
         Ok(())
     }
 
-    /// Calls `init` with every setting of the manifest.
+    /// Calls `init` with every setting of the manifest, as names and values.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the method's words, [`Error::Stopped`], [`Error::Over`].
+    /// [`Error::Refused`] with the method's message, [`Error::Stopped`], [`Error::Over`].
     pub fn init(&mut self, settings: &[(String, Value)]) -> Result<StepReport, Error> {
         let settings: Vec<_> = settings.iter().map(|(name, value)| (name.clone(), value.into())).collect();
         let ((), report) = self.call(Function::Init, |guest| guest.init(&settings))?;
         Ok(report)
     }
 
-    /// Calls `step` with one micro-batch.
+    /// Calls `step` with one micro-batch and returns what the method reported and used.
     ///
     /// # Errors
-    /// As [`Session::init`].
+    /// [`Error::Refused`] with the method's message, [`Error::Stopped`], [`Error::Over`].
     pub fn step(&mut self, batch: Batch) -> Result<StepReport, Error> {
         let ((), report) = self.call(Function::Step, |guest| guest.step(batch))?;
         Ok(report)
     }
 
-    /// Calls `finish`.
+    /// Calls `finish` and returns what the method reported and used.
     ///
     /// # Errors
-    /// As [`Session::init`].
+    /// [`Error::Refused`] with the method's message, [`Error::Stopped`], [`Error::Over`].
     pub fn finish(&mut self) -> Result<StepReport, Error> {
         let ((), report) = self.call(Function::Finish, |guest| guest.finish())?;
         Ok(report)
     }
 
-    /// The method's own bytes for a checkpoint.
+    /// Calls `save-state` and returns the method's bytes for a checkpoint.
     ///
     /// # Errors
-    /// As [`Session::init`]; more bytes than the limit end the method.
+    /// [`Error::Stopped`], also for more bytes than the limit `state_bytes`; [`Error::Over`].
     pub fn save_state(&mut self) -> Result<Vec<u8>, Error> {
         let limit = self.limits.state_bytes as u64;
         let (state, _) = self.call(Function::SaveState, move |guest| {
@@ -151,7 +155,8 @@ impl<H: RunHooks> Session<H> {
         Ok(state)
     }
 
-    /// Sets random sequences to the positions of a checkpoint, after `init`.
+    /// Sets the named random sequences to the positions of a checkpoint. Call it after `init`. Does nothing once the
+    /// method has ended.
     pub fn restore_streams(&mut self, streams: &BTreeMap<String, u64>) {
         if let Some(alive) = self.alive.as_deref_mut() {
             let state = alive.state();
@@ -160,59 +165,61 @@ impl<H: RunHooks> Session<H> {
         }
     }
 
-    /// Gives a resumed method its bytes back, after `init`.
+    /// Calls `load-state` with the bytes of an earlier `save-state`, after `init`.
     ///
     /// # Errors
-    /// As [`Session::init`].
+    /// [`Error::Refused`] with the method's message, [`Error::Stopped`], [`Error::Over`].
     pub fn load_state(&mut self, state: &[u8]) -> Result<(), Error> {
         self.call(Function::LoadState, |guest| guest.load_state(state))?;
         Ok(())
     }
 
-    /// Answers what a method in a process of its own asks between two calls, until it says what it wants next: its
-    /// words for it, or `None` once the process is gone. What it used and reported meanwhile comes with them.
+    /// Answers a native process's requests between two calls until it names what it wants next. Returns that text, or
+    /// `None` once the process is gone, with a report of what the method used meanwhile.
     ///
     /// # Errors
-    /// As [`Session::init`]; a component asks nothing between two calls.
+    /// [`Error::Stopped`], always for a component, which requests nothing between two calls; [`Error::Over`].
     pub fn wait(&mut self) -> Result<(Option<String>, StepReport), Error> {
         self.call(Function::Wait, |guest| guest.wait().map(Ok))
     }
 
-    /// Locks the model under training; it is whole even after the method ended.
+    /// Locks the train state, which stays intact after the method ended.
     pub fn train_state(&mut self) -> MutexGuard<'_, TrainState<H>> {
         lock(&self.train_state)
     }
 
-    /// Whether the method can still be called.
+    /// Whether the method can still be called: it was started and has not ended.
     pub fn is_alive(&self) -> bool {
         self.alive.is_some()
     }
 
-    /// Where each random sequence stands, for a checkpoint.
+    /// Returns the position of each named random sequence after the last call, for a checkpoint.
     pub fn streams(&self) -> &BTreeMap<String, u64> {
         &self.positions
     }
 
-    /// Bytes of tensors that the method holds; none once it has ended.
+    /// Returns the bytes of tensors that the method holds; 0 once it has ended.
     pub fn held_bytes(&self) -> u64 {
         self.ledger.held()
     }
 
-    /// The log lines of a call that failed, safe to show, and how many more were too many or too long: what a method said
-    /// before it ended. Given once.
+    /// Removes and returns the escaped log lines of a call that failed, and the number of dropped lines. Empty after
+    /// the first time.
     pub fn take_last_lines(&mut self) -> (Vec<String>, u32) {
         std::mem::take(&mut self.last_lines)
     }
 }
 
 impl<H: RunHooks> Drop for Session<H> {
+    /// Ends the method on a deep stack, as [`Session::end`] does.
     fn drop(&mut self) {
         self.end();
     }
 }
 
 impl<H: RunHooks> Session<H> {
-    /// Ends the method, if it has not ended: its instance and all that it holds are gone; the train state stays.
+    /// Ends the method: drops its instance, handles and patches. The train state stays. Does nothing if the method has
+    /// ended.
     pub fn end(&mut self) {
         if let Some(alive) = self.alive.take() {
             // A graph may be deep, and dropping one recurses.

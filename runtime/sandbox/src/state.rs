@@ -32,7 +32,8 @@ use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
 pub(crate) use handles::{Answer, DEVICE};
 
-/// The data of a store.
+/// Everything that a session holds for its method: handles, limits, counters and the shared train state. It is the data
+/// of the wasmtime store.
 pub(crate) struct State {
     /// The model under training, and its run.
     pub(crate) train_state: Shared,
@@ -82,7 +83,7 @@ pub(crate) struct HostContext<'a> {
 }
 
 impl<'a> HostContext<'a> {
-    /// Stops the method's clock until this is dropped.
+    /// Stops the method's clock and starts the host's until this is dropped.
     pub(crate) fn new(state: &'a mut State) -> Self {
         state.meters.pause();
         Self { calls: state.meters.calls(), state }
@@ -90,6 +91,7 @@ impl<'a> HostContext<'a> {
 }
 
 impl Drop for HostContext<'_> {
+    /// Adds the host operation to the profile, if one is recorded, and restarts the method's clock.
     fn drop(&mut self) {
         if let Some(profiler) = &self.state.profiler
             && let Some((operation, begun)) = self.state.meters.under_way(self.calls)
@@ -122,7 +124,7 @@ impl HasData for HostContexts {
 }
 
 impl State {
-    /// A state before the first call.
+    /// Creates the state before the first call, without handles and with counters at zero.
     pub(crate) fn new(settings: SessionSettings, ledger: Budget, train_state: Shared) -> Self {
         let SessionSettings { limits, seed, metric_names, profiler } = settings;
         let configuration = lock(&train_state).policy.model().configuration.clone();
@@ -153,12 +155,13 @@ impl State {
         }
     }
 
-    /// Every import but a drop begins with this: it names the function for a fault and counts the call.
+    /// Counts a call to the host function `function`; see [`Meters::enter`]. Every import but a drop begins with this.
     pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
         self.meters.enter(function)
     }
 
-    /// Remembers an error that the method gets: it may end with these words, or learn nothing and go on.
+    /// Remembers an error that the host returns to the method, with the host function entered last: as the last error
+    /// of this call, and as the first refused gradient if it is one. Does nothing before the first host function.
     pub(crate) fn deny(&mut self, message: &str) {
         let Some(function) = self.meters.last() else { return };
         let denied = Denied { function, message: message.to_owned() };
@@ -168,38 +171,39 @@ impl State {
         self.denied = Some(denied);
     }
 
-    /// Charges units of work of the present function, by its row of the table of costs, before they are done.
+    /// Charges units of work of the host function entered last, before they are done; see [`Meters::work`].
     pub(crate) fn work(&mut self, units: u64) -> Result<(), Cause> {
         self.meters.work(units)
     }
 
-    /// Multiply-adds of a pass over some tokens, without those of attention scores.
+    /// Estimates the multiply-adds of a forward pass over `tokens` tokens: weights times tokens, without attention
+    /// scores.
     pub(crate) fn multiply_adds(&self, tokens: u64) -> u64 {
         self.weights.saturating_mul(tokens)
     }
 
-    /// Counts a pass through the model over so many tokens, before it is made.
+    /// Counts one forward pass through the model over `tokens` tokens, before it runs.
     pub(crate) fn pass(&mut self, tokens: usize) -> Result<(), Cause> {
         self.meters.pass(self.multiply_adds(tokens as u64))
     }
 
-    /// Counts bytes on their way to the method. An `out-of-budget` error past the step's limit.
+    /// Counts bytes that the method reads; `out-of-budget` past the limit of a call.
     pub(crate) fn read_back(&mut self, bytes: u64) -> Result<(), Refusal> {
         self.meters.read_back(bytes)
     }
 
-    /// Locks the model under training.
+    /// Locks the train state, which the session and its method share.
     pub(crate) fn train_state(&self) -> MutexGuard<'_, TrainState> {
         lock(&self.train_state)
     }
 
-    /// Takes bytes from the run's ledger, before they are allocated; ends the method past the limit.
+    /// Reserves bytes of the method's tensor memory, before they are allocated; past `device_bytes` ends the method.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, Refusal> {
         Ok(self.ledger.reserve(bytes)?)
     }
 
-    /// Adds what the call used and reported to the usage of all calls. Returns the slowest operation of the host in this
-    /// call if it lasted longer than `operation-seconds`.
+    /// Adds what the current call used to the usage of the session. Returns the call's slowest host operation if it
+    /// lasted longer than `operation_seconds`, else `None`.
     pub(crate) fn account(&mut self, metrics: usize, lines: usize, dropped_lines: u32) -> Option<Slowest> {
         self.usage.add(&self.meters.counts());
         self.usage.peak_device_bytes = self.ledger.peak();
@@ -215,20 +219,21 @@ impl State {
         (slowest.seconds > self.limits.operation_seconds).then_some(slowest)
     }
 
-    /// What pays for an operation of `compute`.
+    /// Returns the budget that a tensor operation is charged to: the session's bytes and the call's work.
     pub(crate) fn operation_budget(&mut self) -> OperationBudget<'_> {
         OperationBudget { ledger: &self.ledger, meters: &mut self.meters }
     }
 
-    /// A number that no tensor and no score had before.
+    /// Returns a number that no tensor, score or pass of the session had before.
     pub(crate) fn next_number(&mut self) -> u64 {
         let number = self.serial;
         self.serial += 1;
         number
     }
 
-    /// The random sequence of a name, with what pays for its numbers.
-    /// `invalid-argument` for a name that is empty or long, or past the number of sequences.
+    /// Returns the random sequence named `name`, created at position 0 if it is new, and the budget for its numbers.
+    ///
+    /// Errors: `invalid-argument` for an empty or too long name, or for one sequence too many.
     pub(crate) fn stream(&mut self, name: &str) -> Result<(&mut Stream, OperationBudget<'_>), Refusal> {
         if name.is_empty() || name.len() > self.limits.name_bytes {
             return Err(Refusal::argument(format!("the name of a sequence has 1 to {} bytes", self.limits.name_bytes)));
@@ -241,20 +246,21 @@ impl State {
         Ok((stream, OperationBudget { ledger: &self.ledger, meters: &mut self.meters }))
     }
 
-    /// Sets random sequences to positions; does nothing to the others.
+    /// Sets these random sequences to the given positions, creating those that are missing. Leaves all others as they
+    /// are.
     pub(crate) fn restore_streams(&mut self, positions: &BTreeMap<String, u64>) {
         for (name, position) in positions {
             self.streams.insert(name.clone(), Stream::at(self.seed, &stream_name(name), *position));
         }
     }
 
-    /// Where each random sequence stands.
+    /// Returns the position of each random sequence, by name.
     pub(crate) fn positions(&self) -> BTreeMap<String, u64> {
         self.streams.iter().map(|(name, stream)| (name.clone(), stream.position())).collect()
     }
 }
 
-/// A method's sequences never meet those of the host.
+/// Prefixes the name of a method's random sequence, so that it differs from every sequence of the host.
 fn stream_name(name: &str) -> String {
     format!("method/{name}")
 }

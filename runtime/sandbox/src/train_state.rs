@@ -45,39 +45,40 @@ pub struct TrainState<H: ?Sized = dyn RunHooks> {
 }
 
 impl<H> TrainState<H> {
-    /// A state without snapshots, directions and gradient.
+    /// Creates a train state without snapshots, published directions and gradient.
     pub fn new(policy: Policy, hooks: H) -> Self {
         Self { policy, snapshots: BTreeMap::new(), published: BTreeMap::new(), has_gradient: false, hooks }
     }
 }
 
 impl<H: RunHooks + ?Sized> TrainState<H> {
-    /// Scores rows by the run's hook.
+    /// Scores rows through the run's [`RunHooks::score`].
     ///
     /// # Errors
-    /// As [`RunHooks::score`].
+    /// Those of the hook: rows or view that do not fit the model, or exhausted memory.
     pub fn score(&mut self, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
         self.hooks.score(&self.policy, rows, request)
     }
 
-    /// Adds a gradient by the run's hook.
+    /// Adds a gradient through the run's [`RunHooks::backward`]. Counts as a gradient even if the hook fails.
     ///
     /// # Errors
-    /// As [`RunHooks::backward`].
+    /// Those of the hook: exhausted memory, or a gradient that is not finite.
     pub fn backward(&mut self, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
         self.has_gradient = true;
         self.hooks.backward(&self.policy, scored, seeds)
     }
 
-    /// Whether a backward pass ran since the last update.
+    /// Whether a backward pass was started since the last update or clearing.
     pub fn has_gradient(&self) -> bool {
         self.has_gradient
     }
 
-    /// Updates the weights by the run's hook; returns the norm of the gradient.
+    /// Updates the weights through the run's [`RunHooks::update`]; returns the norm of the gradient before clipping.
+    /// [`has_gradient`](Self::has_gradient) is false afterwards, even if the hook fails.
     ///
     /// # Errors
-    /// As [`RunHooks::update`].
+    /// Those of the hook: a gradient that is not finite, or a run without updates.
     pub fn update(&mut self) -> Result<f32, Error> {
         let norm = self.hooks.update(&mut self.policy);
         self.has_gradient = false;
@@ -93,7 +94,7 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         Ok(self.policy.parameters().clear_gradients()?)
     }
 
-    /// Takes a frozen copy of the trained weights under a name; replaces one of the same name.
+    /// Makes a frozen copy of the trained weights under a name; replaces one of the same name.
     ///
     /// # Errors
     /// When the adapter cannot be copied or memory runs out.
@@ -115,7 +116,7 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         Ok(())
     }
 
-    /// Overwrites all trained numbers with those of a flat tensor on the CPU.
+    /// Overwrites all trained weights with those of a flat tensor on the CPU, in the order of the parameters' slots.
     ///
     /// # Errors
     /// When there are fewer numbers than trained ones, or the device fails.

@@ -27,7 +27,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Combines each count with its counterpart: whole numbers by `whole`, seconds by `seconds`.
+    /// Combines each count with its counterpart in `other`: integers with `whole`, seconds with `seconds`.
     fn combine(&self, other: &Self, whole: fn(u64, u64) -> u64, seconds: fn(f64, f64) -> f64) -> Self {
         Self {
             host_calls: whole(self.host_calls, other.host_calls),
@@ -42,10 +42,12 @@ impl Counts {
         }
     }
 
+    /// Returns the sum of each count; integers saturate.
     fn plus(&self, other: &Self) -> Self {
         self.combine(other, u64::saturating_add, |one, other| one + other)
     }
 
+    /// Returns the larger of each count.
     fn max(&self, other: &Self) -> Self {
         self.combine(other, u64::max, f64::max)
     }
@@ -91,14 +93,15 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Takes what one call used.
+    /// Adds one call: increments `calls`, adds `counts` to the total, and raises the maxima of one call.
     pub(crate) fn add(&mut self, counts: &Counts) {
         self.calls += 1;
         self.total = self.total.plus(counts);
         self.most = self.most.max(counts);
     }
 
-    /// All of a sitting in which another version of the method was at work before.
+    /// Combines this usage with that of an earlier version of the method in the same sitting: totals add up, peaks and
+    /// the slowest operation are the larger ones.
     #[must_use]
     pub fn after(&self, before: &Self) -> Self {
         let slower = if self.slowest.seconds > before.slowest.seconds { self } else { before };

@@ -22,7 +22,7 @@ const VERIFY: &str = "verify";
 /// The longest text of a verifier that a person gets to see, in bytes.
 const MESSAGE_BYTES: usize = 400;
 
-/// Tables, memories and instances of one verifier.
+/// The most tables, memories and instances (each) of one verifier.
 const PARTS: usize = 16;
 
 /// A verifier that was admitted and compiled; nothing of it has run.
@@ -33,7 +33,7 @@ pub struct Verifier {
     limits: VerifierLimits,
 }
 
-/// What came of one call.
+/// The outcome of one call of a verifier.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// A finite number.
@@ -45,7 +45,7 @@ pub enum Verdict {
 }
 
 impl Engine {
-    /// Checks a component against the world `verifier`, then compiles it. Nothing of it runs.
+    /// Checks a component against the world `verifier` and its limits, then compiles it. Runs nothing of it.
     ///
     /// # Errors
     /// Every refusal of [`Error`] that is found before anything runs.
@@ -60,7 +60,7 @@ impl Engine {
     }
 }
 
-/// Everything that is checked before compiling: size and form as of a method, no import, and the export `verify`.
+/// Checks a verifier before it is compiled: size and form as for a method, no imports, and the export `verify`.
 fn admit(bytes: &[u8], name: &str, limits: &VerifierLimits) -> Result<(), Error> {
     let survey = admission::examine(bytes, name, limits.verifier_component_bytes)?;
     if let Some(import) = survey.imports.first() {
@@ -76,7 +76,7 @@ fn admit(bytes: &[u8], name: &str, limits: &VerifierLimits) -> Result<(), Error>
     admission::validate(bytes, name).map(drop)
 }
 
-/// A verifier with its settings, ready to be asked.
+/// A verifier with its settings and, between calls, its instance.
 pub struct Judge {
     verifier: Verifier,
     settings: Vec<(String, verify::Value)>,
@@ -84,10 +84,11 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Makes an instance and gives it its settings, to see that it takes them.
+    /// Makes an instance of the verifier and calls its `init` with the settings.
     ///
     /// # Errors
-    /// [`Error::Refused`] with its message, [`Error::NotAdmitted`] when its instance cannot be made.
+    /// [`Error::Refused`] with the verifier's message, [`Error::NotAdmitted`] when its instance cannot be made or
+    /// `init` traps.
     pub fn new(verifier: Verifier, settings: &[(String, Value)]) -> Result<Self, Error> {
         let settings = settings.iter().map(|(name, value)| (name.clone(), value.into())).collect();
         let mut judge = Self { verifier, settings, alive: None };
@@ -95,12 +96,13 @@ impl Judge {
         Ok(judge)
     }
 
-    /// Throws the instance away: whatever a verifier remembers ends here.
+    /// Drops the instance with all that the verifier remembers. The next call makes a new one.
     pub fn forget(&mut self) {
         self.alive = None;
     }
 
-    /// Judges one completion. Total: whatever the verifier does, there is a verdict.
+    /// Judges one completion, given prompt and expected answer. Makes an instance first if there is none, and drops it
+    /// after a trap or timeout. Every failure is a [`Verdict::Failed`].
     pub fn verdict(&mut self, prompt: &str, completion: &str, answer: &str) -> Verdict {
         let (mut store, bound) = match self.alive.take().map_or_else(|| self.start(), Ok) {
             Ok(alive) => alive,
@@ -120,6 +122,8 @@ impl Judge {
         }
     }
 
+    /// Makes an instance within the limits and calls `init` with the settings. Returns the store and the instance in
+    /// it.
     fn start(&self) -> Result<(Store<StoreLimits>, Bound), Error> {
         let limits = StoreLimitsBuilder::new()
             .memory_size(self.verifier.limits.verifier_memory)
@@ -145,15 +149,19 @@ impl Judge {
         }
     }
 
+    /// Returns the epoch ticks that one call may take: `verifier_seconds` rounded up to ticks, and one for the tick
+    /// under way.
     fn ticks(&self) -> u64 {
         (self.verifier.limits.verifier_seconds / TICK.as_secs_f64()).ceil().max(1.0) as u64 + 1
     }
 
+    /// Builds the error for a verifier that does not start.
     fn failed(&self, error: &wasmtime::Error) -> Error {
         let what = format!("the verifier `{}` does not start: {}", self.verifier.name, self.reason(error));
         Explanation::new("sandbox", what).into()
     }
 
+    /// Describes why a call ended: too slow, out of stack, another trap, or the engine's message with the memory limit.
     fn reason(&self, error: &wasmtime::Error) -> String {
         let limits = &self.verifier.limits;
         match error.downcast_ref::<Trap>() {
@@ -170,6 +178,7 @@ impl Judge {
 }
 
 impl From<&Value> for verify::Value {
+    /// Converts a setting's value to the type of the world `verifier`.
     fn from(value: &Value) -> Self {
         match value {
             Value::Boolean(value) => Self::Boolean(*value),

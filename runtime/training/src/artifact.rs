@@ -17,7 +17,8 @@ use tunebox_foundation::files;
 const ADAPTER: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
 const MODEL: [&str; 2] = ["model.safetensors", "config.json"];
 
-/// The kind of artifact of a run. Edits beside a trained or continued adapter need the whole model.
+/// Decides the kind of artifact of a run: edits beside a trained or continued adapter, and training of all weights,
+/// need the whole model; edits alone become an adapter if they can.
 fn artifact_kind(plan: &PlannedRun, train_state: &TrainState) -> ArtifactKind {
     let policy = &train_state.policy;
     let trained = train_state.hooks.optimizer.steps() > 0 || plan.settings.file.model.adapter.is_some();
@@ -30,7 +31,8 @@ fn artifact_kind(plan: &PlannedRun, train_state: &TrainState) -> ArtifactKind {
     }
 }
 
-/// Writes the artifact, the card and the lock into the run's folder, each file atomically. Returns the files.
+/// Writes the artifact, the card and the finished lock into the run's folder, each file atomically. Returns the written
+/// files, card and lock last.
 pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &MetricsFile) -> Result<Vec<Written>, Error> {
     let (folder, policy) = (&plan.folder, &train_state.policy);
     let kind = artifact_kind(plan, train_state);
@@ -60,14 +62,15 @@ pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &Metri
     Ok(written)
 }
 
-/// The path and size of a file in the folder; the size is 0 if it cannot be read.
+/// The path and size of the file `name` in a folder; the size is 0 if it cannot be read.
 fn written_file(folder: &Path, name: &str) -> Written {
     let path = folder.join(name);
     let bytes = path.metadata().map_or(0, |about| about.len());
     Written { path, bytes }
 }
 
-/// Writes the published directions, as safetensors and as a control vector in GGUF. Returns the names of the files.
+/// Writes the published directions as safetensors and, unless the only layer is 0, as a control vector in GGUF. Returns
+/// the names of the files; none without directions.
 fn write_directions(plan: &PlannedRun, train_state: &TrainState, folder: &Path) -> Result<Vec<&'static str>, Error> {
     if train_state.published.is_empty() {
         return Ok(Vec::new());

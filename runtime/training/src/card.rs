@@ -40,7 +40,7 @@ struct KindText {
     usage: String,
 }
 
-/// The card of a run, from its plan and the rows of its metrics.
+/// The Markdown text of a run's card, from its plan, the kind of its artifact and the rows of its metrics.
 pub(crate) fn card(plan: &PlannedRun, kind: ArtifactKind, rows: &[Map<String, Value>]) -> String {
     let (summary, text) = (&plan.summary, describe_kind(plan, kind));
     let records = if summary.records == 1 { "record" } else { "records" };
@@ -65,7 +65,7 @@ pub(crate) fn card(plan: &PlannedRun, kind: ArtifactKind, rows: &[Map<String, Va
     )
 }
 
-/// The parts of the card that depend on the kind of artifact.
+/// The parts of the card that depend on the kind of artifact: library, opening and how to load it.
 fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> KindText {
     let (folder, model) = (plan.folder.display(), &plan.summary.model);
     let chat = format!("```sh\ntunebox chat {folder}\n```\n");
@@ -101,7 +101,7 @@ fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> KindText {
     KindText { library, opening, usage }
 }
 
-/// The table of the method, settings and digests.
+/// The Markdown table of the method, its settings, the training and the digests.
 fn properties(plan: &PlannedRun) -> String {
     let (summary, manifest) = (&plan.summary, &plan.method.package.manifest);
     let mut text = String::from("| | |\n|---|---|\n");
@@ -133,8 +133,8 @@ fn properties(plan: &PlannedRun) -> String {
     text
 }
 
-/// The metrics of the first, the last and evenly spaced steps between them; then the validation, the usage and the closing
-/// metrics.
+/// The Markdown table of at most 13 evenly spaced steps, including the first and the last; then the first and last
+/// validation loss, the usage of limits, and the closing metrics, as far as `rows` have them.
 fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     let steps: Vec<_> = rows.iter().filter(|row| row.contains_key("rate")).collect();
     let reported = |name: &&String| steps.iter().any(|row| row.contains_key(name.as_str()));
@@ -168,7 +168,7 @@ fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     text
 }
 
-/// The method's usage of its limits, in a sentence.
+/// The method's usage of its limits, in a sentence. `used` is the JSON of a metrics row; missing numbers count as 0.
 fn usage_sentence(used: &Value) -> String {
     let whole = |value: &Value| value.as_u64().unwrap_or(0);
     let seconds = |value: &Value| value.as_f64().unwrap_or(0.0);
@@ -186,12 +186,12 @@ fn usage_sentence(used: &Value) -> String {
     )
 }
 
-/// A number with four decimals, or a dash.
+/// Formats a JSON number with four decimals; a dash if there is none.
 fn number(value: Option<&Value>) -> String {
     value.and_then(Value::as_f64).map_or("–".into(), |value| format!("{value:.4}"))
 }
 
-/// The Python code that loads the base model of an adapter.
+/// The Python code that imports PEFT and loads the base model `model`; with `nf4`, quantized to NF4.
 fn python_base(model: &str, nf4: bool) -> String {
     if !nf4 {
         return format!(
@@ -205,7 +205,7 @@ fn python_base(model: &str, nf4: bool) -> String {
     )
 }
 
-/// Whether the run has its base model in NF4.
+/// Whether `model.precision` of the run is NF4.
 fn is_nf4(plan: &PlannedRun) -> bool {
     BasePrecision::base(plan.settings.file.model.precision) == Base::Nf4
 }

@@ -26,7 +26,8 @@ const STATE: &str = "state.json";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const SNAPSHOTS: &str = "snapshots.safetensors";
 
-/// The file with the edits that a snapshot contains, by the index of the snapshot's name. Not written without edits.
+/// The name of the file with the edits that a snapshot contains, by the index of the snapshot among the sorted names.
+/// Such a file is not written without edits.
 fn edits_of(snapshot: usize) -> String {
     format!("snapshot-{snapshot:04}-edits.safetensors")
 }
@@ -69,13 +70,13 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The bytes that the method saved.
+    /// The bytes that the method saved, decoded. `folder` is the checkpoint's, for the error.
     pub(crate) fn method_state(&self, folder: &Path) -> Result<Vec<u8>, Error> {
         let wrong = || damaged(&folder.join(STATE), "`method-state` is not hexadecimal");
         from_hexadecimal(&self.method_state).ok_or_else(wrong)
     }
 
-    /// Reads the state of a checkpoint's folder.
+    /// Reads the state from the folder of a checkpoint. Fails if it is missing, damaged or of another layout.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(STATE);
         let state: Self = serde_json::from_slice(&files::read(&path, LARGEST_STATE)?)
@@ -109,18 +110,18 @@ impl State {
     }
 }
 
-/// Whether a folder is that of a checkpoint.
+/// Whether a folder is that of a checkpoint, which means that it holds a `state.json`.
 #[must_use]
 pub fn is_checkpoint(folder: &Path) -> bool {
     folder.join(STATE).is_file()
 }
 
-/// The folder of a step's checkpoint.
+/// The path of the folder for the checkpoint of a step in the run's folder `run`, which need not exist.
 pub(crate) fn folder(run: &Path, step: u64) -> PathBuf {
     run.join("steps").join(format!("{step:06}"))
 }
 
-/// The steps of a run's checkpoints, in ascending order.
+/// The steps of the checkpoints in the run's folder `run`, in ascending order; empty if it has none.
 pub(crate) fn steps(run: &Path) -> Result<Vec<u64>, Error> {
     let names = files::names(&run.join("steps"))?;
     let mut steps: Vec<u64> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -128,14 +129,16 @@ pub(crate) fn steps(run: &Path) -> Result<Vec<u64>, Error> {
     Ok(steps)
 }
 
-/// The step and folder of a run's last checkpoint whose state can be read.
+/// The step and folder of the last checkpoint in the run's folder `run` whose `state.json` can be read; `None` if there
+/// is none.
 pub(crate) fn last_whole(run: &Path) -> Option<(u64, PathBuf)> {
     let whole = |step: &u64| State::read(&folder(run, *step)).is_ok();
     let step = steps(run).ok()?.into_iter().rev().find(whole)?;
     Some((step, folder(run, step)))
 }
 
-/// Writes a checkpoint atomically, then deletes all but the last `keep`. Returns its folder.
+/// Writes a checkpoint into the run's folder `run` atomically, then deletes all but the last `keep`. Returns the
+/// checkpoint's folder.
 pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: usize) -> Result<PathBuf, Error> {
     let target = folder(run, state.step);
     files::create_folder(&run.join("steps"))?;
@@ -161,7 +164,8 @@ pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: us
     Ok(target)
 }
 
-/// Restores the train state of a checkpoint, after a method's `init`: what that did was done before the checkpoint.
+/// Restores the train state from the checkpoint in `folder`, whose state was read as `state`, and clears the gradient.
+/// Call after the method's `init`: the saved values replace those that `init` made.
 pub(crate) fn restore(folder: &Path, state: &State, train_state: &mut TrainState) -> Result<(), Error> {
     if !state.snapshots.is_empty() {
         let snapshots = read_tensors(&folder.join(SNAPSHOTS), &state.snapshots, train_state)?;
@@ -181,7 +185,7 @@ pub(crate) fn restore(folder: &Path, state: &State, train_state: &mut TrainState
     Ok(train_state.clear_gradient()?)
 }
 
-/// Deletes all but the last `keep` checkpoints, and drafts that a crash left behind.
+/// Deletes all but the last `keep` checkpoints in the run's folder `run`, and unfinished ones that a crash left behind.
 fn prune(run: &Path, keep: usize) -> Result<(), Error> {
     for name in files::names(&run.join("steps"))?.iter().filter(|name| name.starts_with('.')) {
         files::remove_folder(&run.join("steps").join(name))?;
@@ -193,7 +197,8 @@ fn prune(run: &Path, keep: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads one flat CPU tensor, with as many numbers as are trained, for each name.
+/// Reads the tensors `names` from a safetensors file to the CPU, each flat with one `f32` for every trained number.
+/// Returns them with their names, in the order of `names`.
 fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Result<Vec<(String, Tensor)>, Error> {
     let wanted = train_state.policy.parameters().len();
     let numbers = names.len().saturating_mul(wanted).saturating_mul(4) as u64;
@@ -209,10 +214,12 @@ fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Resu
     read.collect()
 }
 
+/// Converts an error of candle to one of this crate.
 fn compute(error: candle_core::Error) -> Error {
     tunebox_compute::Error::from(error).into()
 }
 
+/// The error about tensors that cannot be serialized for a checkpoint; names the optimizer's file.
 fn unwritable(error: safetensors::SafeTensorError) -> Error {
     damaged(Path::new(OPTIMIZER), error.to_string())
 }

@@ -88,13 +88,14 @@ impl From<tunebox_package::Error> for Error {
 }
 
 impl From<Explanation> for Error {
+    /// An error that is shown as the explanation says, with the exit code for wrong usage.
     fn from(explanation: Explanation) -> Self {
         Self::Explained(Box::new(explanation), Exit::Usage)
     }
 }
 
 impl Error {
-    /// The error of a crate below, or of the failed step.
+    /// The error of a crate below that this error wraps, or the error of the failed step; `None` for the other kinds.
     fn inner(&self) -> Option<&dyn Explain> {
         Some(match self {
             Self::File(error) => error,
@@ -109,6 +110,7 @@ impl Error {
 }
 
 impl Explain for Error {
+    /// The exit code of the program for this error; a failed step has that of its cause.
     fn exit(&self) -> Exit {
         match self {
             Self::NonFinite { .. } => Exit::No,
@@ -119,6 +121,8 @@ impl Explain for Error {
         }
     }
 
+    /// What to show about this error. A failed step shows its cause with the last checkpoint and a hint on how to
+    /// resume.
     fn explanation(&self) -> Explanation {
         let own = Explanation::new("training", self.to_string());
         match self {
@@ -140,12 +144,13 @@ impl Explain for Error {
     }
 }
 
-/// The last checkpoint of a run, given by its step and folder, for a message.
+/// Describes the last checkpoint of a run, given by its step and folder, for a message; says so if there is none.
 pub(crate) fn describe_kept(kept: Option<&(u64, PathBuf)>) -> String {
     kept.map_or("nothing had been saved yet".into(), |(step, path)| format!("step {step}, {}", path.display()))
 }
 
-/// What to do about an error inside a step. `saved`: the run has a checkpoint, so it can be resumed.
+/// What to do about an error inside a step; `None` if nothing is known. `saved`: the run has a checkpoint, so it can be
+/// resumed.
 fn step_hint(source: &Error, saved: bool) -> Option<String> {
     let (again, resume) =
         if saved { ("the same command with `--resume`", "--resume ") } else { ("the same command", "") };
@@ -177,7 +182,8 @@ fn step_hint(source: &Error, saved: bool) -> Option<String> {
     }
 }
 
-/// Turns a file error of the model crate into [`FileError`], so that a full disk has one message everywhere.
+/// Turns a file error of the model crate into [`FileError`], so that a full disk has one message everywhere. Other
+/// errors are only converted.
 ///
 /// # Errors
 /// The error of the result.
@@ -190,7 +196,7 @@ pub(crate) fn from_model<T>(result: Result<T, tunebox_model::error::Error>) -> R
     })
 }
 
-/// A checkpoint with invalid content.
+/// The error about a file or folder of a checkpoint with invalid content. `what` says what is wrong.
 pub(crate) fn damaged(path: &Path, what: impl std::fmt::Display) -> Error {
     Explanation::new("training", format!("`{}` is damaged: {what}", path.display()))
         .with_hint("remove that checkpoint; the one before it can be resumed")

@@ -14,13 +14,14 @@ enum Number {
 }
 
 impl From<f64> for Number {
+    /// A finite number as it is; any other as its text, such as `NaN` or `-inf`.
     fn from(value: f64) -> Self {
         if value.is_finite() { Self::Finite(value) } else { Self::Other(value.to_string()) }
     }
 }
 
 impl Number {
-    /// The number; fails for a text that is no number.
+    /// The number as `f64`; fails for a text that is no number.
     fn value<E: Error>(self) -> Result<f64, E> {
         match self {
             Self::Finite(value) => Ok(value),
@@ -29,10 +30,12 @@ impl Number {
     }
 }
 
+/// Serializes a finite number as a number, and any other as text such as `"NaN"`.
 pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     Number::from(*value).serialize(serializer)
 }
 
+/// Deserializes a number, or text that is a number.
 pub(crate) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<f64, D::Error> {
     Number::deserialize(deserializer)?.value()
 }
@@ -41,10 +44,12 @@ pub(crate) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<f6
 pub(crate) mod pairs {
     use super::{Deserialize, Deserializer, Number, Serializer};
 
+    /// Serializes a list of named numbers as pairs; numbers that are not finite become text.
     pub(crate) fn serialize<S: Serializer>(values: &[(String, f64)], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(values.iter().map(|(name, value)| (name, Number::from(*value))))
     }
 
+    /// Deserializes a list of pairs of a name and a number, or text that is a number.
     pub(crate) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Vec<(String, f64)>, D::Error> {
         let pairs = Vec::<(String, Number)>::deserialize(deserializer)?;
         pairs.into_iter().map(|(name, number)| Ok((name, number.value()?))).collect()

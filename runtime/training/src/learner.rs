@@ -45,7 +45,7 @@ pub(crate) struct LearningRate {
 }
 
 impl LearningRate {
-    /// The rate of a step, counted from 0.
+    /// The learning rate of a step, counted from 0.
     pub(crate) fn at(&self, step: u64) -> f64 {
         self.peak * self.schedule.factor(step, self.warmup, self.steps)
     }
@@ -78,14 +78,15 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// A trainer before its first step.
+    /// Creates a trainer before its first step, without a cache of the reference's scores.
     pub(crate) fn new(optimizer: AdamW, learning_rate: LearningRate, rewards: RewardState) -> Self {
         let progress = Progress::default();
         Self { optimizer, rewards, references: None, learning_rate, step: 0, progress, non_finite: None }
     }
 }
 
-/// A train state outside of a run, for benchmarks: a constant learning rate of 1e-4, clipping at 1, no verifiers.
+/// Creates a train state outside of a run, for benchmarks: a constant learning rate of 1e-4, clipping at 1, no
+/// verifiers.
 ///
 /// # Errors
 /// An optimizer that cannot be allocated.
@@ -96,7 +97,7 @@ pub fn bench_train_state(policy: Policy) -> Result<TrainState, Error> {
     Ok(TrainState::new(policy, Trainer::new(optimizer, rate, RewardState::default())))
 }
 
-/// Begins a step, counted from 0: resets its progress, rewards and dropout masks.
+/// Begins a step, counted from 0: resets its progress and errors, the counts of its completions, and the dropout masks.
 pub(crate) fn begin_step(train_state: &mut TrainState, step: u64) {
     // Dropout masks are counted anew: a run that is resumed after a step without an update draws the same ones.
     train_state.policy.resume_at(train_state.policy.generation());
@@ -112,6 +113,7 @@ impl RunHooks for Trainer {
         self.learning_rate.at(self.step)
     }
 
+    /// The number of the present step, from 0; `u32::MAX` if it is larger.
     fn position(&self) -> u32 {
         u32::try_from(self.step).unwrap_or(u32::MAX)
     }
@@ -120,6 +122,7 @@ impl RunHooks for Trainer {
         u32::try_from(self.learning_rate.steps).unwrap_or(u32::MAX)
     }
 
+    /// The default maximum length of a completion: the tokens that the longest prompt leaves of the maximum length.
     fn max_new_tokens(&self) -> u32 {
         self.rewards.max_new_tokens
     }
@@ -128,6 +131,8 @@ impl RunHooks for Trainer {
         self.rewards.verifiers.names_and_weights()
     }
 
+    /// Scores rows, from the cache of the reference's scores if there is one and the request is a plain one of the
+    /// reference. Records log-probabilities that are not finite as the cause of a later failure.
     fn score(&mut self, policy: &Policy, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
         let ScoreRequest { view, taps, temperature, learning } = request;
         let cacheable = *view == View::Reference && *taps == TapSet::default() && *temperature == 1.0;
@@ -142,6 +147,9 @@ impl RunHooks for Trainer {
         Ok(scored)
     }
 
+    /// Executes an optimizer step with the rate of the present step, and clears the gradient; returns the gradient's
+    /// norm before clipping. A gradient that is not finite changes no weights: it is counted as skipped with
+    /// `skip_non_finite`, else an error.
     fn update(&mut self, policy: &mut Policy) -> Result<f32, Error> {
         let rate = self.learning_rate();
         let parameters = policy.parameters();
@@ -161,6 +169,7 @@ impl RunHooks for Trainer {
         Err(ComputeError::NonFinite(format!("the norm of the gradient is {norm}")).into())
     }
 
+    /// Samples completions with the seeds of the present step.
     fn generate(
         &mut self,
         policy: &Policy,
@@ -171,6 +180,7 @@ impl RunHooks for Trainer {
         self.rewards.generate(policy, view, prompts, sampler, self.step)
     }
 
+    /// Scores completions by the run's verifiers; a failure is kept as the cause of the failed step.
     fn judge(&mut self, policy: &Policy, questions: &[Question], written: &Completions) -> Result<Vec<f32>, Error> {
         self.rewards.judge(policy, questions, written)
     }

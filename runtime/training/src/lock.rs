@@ -18,42 +18,42 @@ pub(crate) const FILE: &str = "run.lock";
 /// The value of `left` in the lock of a finished run without an artifact.
 const NOTHING: &str = "nothing";
 
-/// Whether a folder is a run's.
+/// Whether a folder is a run's, which means that it holds a `run.lock`.
 #[must_use]
 pub fn is_run(folder: &Path) -> bool {
     folder.join(FILE).is_file()
 }
 
-/// Whether the run of a lock is finished.
+/// Whether the run of a lock is finished: the lock lists files of an artifact, or says that the run left nothing.
 pub(crate) fn is_finished(lock: &Table) -> bool {
     let files = lock.get("artifact").and_then(Value::as_array);
     files.is_some_and(|files| !files.is_empty()) || lock.get("left").and_then(Value::as_str) == Some(NOTHING)
 }
 
-/// Whether the run of a folder is finished; false if its lock cannot be read.
+/// Whether the run in `folder` is finished; false if its lock cannot be read.
 pub(crate) fn has_finished(folder: &Path) -> bool {
     read(folder).as_ref().is_some_and(is_finished)
 }
 
-/// The lock of a folder; `None` if it is missing or cannot be parsed.
+/// Reads the lock in `folder`; `None` if it is missing or cannot be parsed.
 pub(crate) fn read(folder: &Path) -> Option<Table> {
     files::read_text(&folder.join(FILE)).ok()?.parse().ok()
 }
 
-/// Parses the text of a lock at `path`.
+/// Parses the text of a lock as TOML. `path` is only used in the error.
 pub(crate) fn parse(path: &Path, text: &str) -> Result<Table, Error> {
     text.parse().map_err(|error: toml::de::Error| damaged(path, error.message()))
 }
 
-/// A lock with invalid content.
+/// The error about a lock at `path` with invalid content; `what` says what is wrong with it.
 pub(crate) fn damaged(path: &Path, what: &str) -> Error {
     Explanation::new("training", format!("`{}` is damaged: {what}", path.display()))
         .with_hint("put back the `run.lock` that the run wrote; what it recorded is known from nowhere else")
         .into()
 }
 
-/// The number format of the base model of the run in a folder, or of the run that a checkpoint's folder belongs to. `None`
-/// if the folder is no run's.
+/// The number format of the base model of the run in `folder`, or, if `folder` is a checkpoint, of the run that it
+/// belongs to. `None` if neither holds a lock.
 ///
 /// # Errors
 /// A lock that cannot be read, or with an unknown format.

@@ -26,7 +26,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds the metrics of one micro-batch.
+    /// Adds the metrics of one micro-batch: name, value, and how the values of a window are combined. The first report
+    /// of a name decides how.
     pub(crate) fn add(&mut self, metrics: &[(String, f64, Combine)]) {
         for (name, value, combine) in metrics {
             match self.sums.iter_mut().find(|(known, ..)| known == name) {
@@ -39,7 +40,8 @@ impl Tally {
         }
     }
 
-    /// The combined metrics, in the order of `names`.
+    /// The combined metrics, a sum or a mean for each name, in the order of `names`. Metrics that are not in `names`
+    /// come first.
     pub(crate) fn numbers(&self, names: &[String]) -> Vec<(String, f64)> {
         let position = |name: &String| names.iter().position(|known| known == name);
         let mut numbers: Vec<(String, f64)> = self
@@ -63,7 +65,8 @@ pub(crate) struct MetricsFile {
 }
 
 impl MetricsFile {
-    /// Opens the file of a run. Removes the rows after `step`, which will be executed again.
+    /// Opens the metrics file in the run's folder `run` for appending, and creates it if it does not exist. Removes the
+    /// rows after `step`, which will be executed again, and lines that are not complete rows.
     pub(crate) fn open(run: &Path, step: u64) -> Result<Self, Error> {
         let path = run.join(FILE);
         if path.exists() {
@@ -78,12 +81,13 @@ impl MetricsFile {
         Ok(Self { lines: Lines::append_to(&path)?, path })
     }
 
-    /// Adds a row.
+    /// Appends a row, given as a JSON object.
     pub(crate) fn add(&mut self, row: &Value) -> Result<(), Error> {
         Ok(self.lines.push(&row.to_string())?)
     }
 
-    /// Adds the row of a step.
+    /// Appends the row of a step: its metrics, gradient norm, rate, counts and times. Skipped updates only if there are
+    /// any.
     pub(crate) fn add_step(&mut self, event: &StepEvent) -> Result<(), Error> {
         let mut row = json!({ "step": event.step, "epoch": rounded(event.epoch) });
         for (name, value) in &event.metrics {
@@ -101,7 +105,7 @@ impl MetricsFile {
         self.add(&row)
     }
 
-    /// Adds the row of the metrics that the method reported after the last step; does nothing if there are none.
+    /// Appends the row of the metrics that the method reported after the last step; does nothing if there are none.
     pub(crate) fn add_closing(&mut self, step: u64, metrics: &[(String, f64)]) -> Result<(), Error> {
         if metrics.is_empty() {
             return Ok(());
@@ -113,7 +117,7 @@ impl MetricsFile {
         self.add(&row)
     }
 
-    /// Adds the row of a score of the validation prompts.
+    /// Appends the row of a pass rate of the validation prompts after `step` steps.
     pub(crate) fn add_pass_rate(&mut self, step: u64, rate: PassRate) -> Result<(), Error> {
         let mut row = json!({ "step": step, "validation-pass-at-1": rate.at_one });
         if rate.k > 1 {
@@ -123,12 +127,12 @@ impl MetricsFile {
         self.add(&row)
     }
 
-    /// Adds the row of a change of the method.
+    /// Appends the row of a change of the method: the finished steps and the new component's digest.
     pub(crate) fn add_revision(&mut self, revision: &Revision) -> Result<(), Error> {
         self.add(&json!({ "step": revision.after, "method": revision.sha256 }))
     }
 
-    /// The changes of the method, from the rows.
+    /// Reads the changes of the method from the rows that [`MetricsFile::add_revision`] wrote, in order.
     pub(crate) fn revisions(&self) -> Result<Vec<Revision>, Error> {
         let revision = |row: &Map<String, Value>| {
             let sha256 = row.get("method")?.as_str()?.to_owned();
@@ -137,17 +141,17 @@ impl MetricsFile {
         Ok(self.rows()?.iter().filter_map(revision).collect())
     }
 
-    /// Writes the rows to the disk, so that they survive a power failure.
+    /// Syncs the rows to the disk, so that they survive a power failure.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
         Ok(self.lines.sync()?)
     }
 
-    /// Every row as a JSON object.
+    /// Reads every row as a JSON object.
     pub(crate) fn rows(&self) -> Result<Vec<Map<String, Value>>, Error> {
         rows(&self.path)
     }
 
-    /// The names that no row has.
+    /// The names, out of `names`, that are a key of no row; in their order.
     pub(crate) fn unreported<'a>(&self, names: &'a [String]) -> Result<Vec<&'a str>, Error> {
         let rows = self.rows()?;
         let names = names.iter().map(String::as_str);
@@ -155,19 +159,19 @@ impl MetricsFile {
     }
 }
 
-/// The rows of a file; skips lines that are not JSON objects, such as half a line after a crash.
+/// Reads the rows of a metrics file; skips lines that are not JSON objects, such as half a line after a crash.
 pub(crate) fn rows(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
     let bytes = files::read(path, MAX_BYTES)?;
     Ok(bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
 }
 
-/// Whether a line is the row of a step up to `step`. False for half a line, as a crash leaves it.
+/// Whether a line is a row whose `step` is at most `step`. False for half a line, as a crash leaves it.
 fn is_up_to(line: &str, step: u64) -> bool {
     let row: Option<Value> = serde_json::from_str(line).ok();
     row.and_then(|row| row["step"].as_u64()).is_some_and(|number| number <= step)
 }
 
-/// Rounded to four decimals, for numbers that training does not depend on.
+/// Rounds a number to four decimals, for numbers that training does not depend on.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }

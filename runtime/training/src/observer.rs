@@ -101,7 +101,7 @@ pub struct StepEvent {
 }
 
 impl StepEvent {
-    /// A metric by name.
+    /// The value of a metric by name; `None` if the step has no such metric.
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<f64> {
         self.metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value)

@@ -61,13 +61,14 @@ pub fn runs(folder: &Path) -> Result<Vec<Listed>, Error> {
     Ok(found)
 }
 
-/// Splits a name into its beginning and the number at its end, so that `lora-9` sorts before `lora-10`.
+/// Splits a name into its beginning and the number at its end (`None` without digits), so that `lora-9` sorts before
+/// `lora-10`.
 fn sort_key(name: &str) -> (&str, Option<u64>) {
     let before = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
     (before, name[before.len()..].parse().ok())
 }
 
-/// The entry of a run, from its lock; `None` if the lock lacks a key.
+/// The entry of a run, from its lock and the step of its last checkpoint; `None` if the lock lacks a key.
 fn listed(name: &str, folder: &Path, lock: &toml::Table, checkpoint: Option<u64>) -> Option<Listed> {
     let text = |table: &str, key: &str| lock.get(table)?.get(key)?.as_str();
     let written = folder.join(lock::FILE).metadata().and_then(|about| about.modified());

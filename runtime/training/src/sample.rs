@@ -20,20 +20,22 @@ const FOLDER: &str = ".sample";
 /// The run file for methods without their own.
 pub const RUN_FILE: &str = include_str!("../sample/run.toml");
 
-/// Whether a folder holds the sample's model, or a run on the sample's data. Such a model has seen no conversations.
+/// Whether a folder holds the sample's model, or a run on the sample's data. A model of the sample has seen no
+/// conversations.
 #[must_use]
 pub fn is_sample(folder: &Path) -> bool {
     let uses_sample = |run: RunSettings| is_of_sample(&run.path("data.path", &run.file.data.path));
     is_of_sample(folder) || RunSettings::load(&folder.join("run.toml"), &[]).is_ok_and(uses_sample)
 }
 
-/// The run file made for a method, if there is one.
+/// The text of the sample's run file for a built-in method; `None` if it has none.
 #[must_use]
 pub fn run_file_of(method: &str) -> Option<&'static str> {
     file(&format!("{method}.toml"))
 }
 
-/// Unpacks the files into a folder below `runs` and returns its path. Does nothing if all are there and unchanged.
+/// Unpacks the embedded files into the folder `.sample` of `runs` and returns its path. Does nothing if all are there
+/// and unchanged; otherwise replaces the folder.
 ///
 /// # Errors
 /// A folder that cannot be written.
@@ -57,12 +59,13 @@ pub fn unpack(runs: &Path) -> Result<PathBuf, Error> {
     Ok(folder)
 }
 
-/// Whether a path is that of a file or folder of an unpacked sample.
+/// Whether a path leads to a file or folder of an unpacked sample, judged by the path alone: it need not exist.
 pub(crate) fn is_of_sample(path: &Path) -> bool {
     split(path).is_some_and(|(_, inside)| FILES.iter().any(|(name, _)| Path::new(name).starts_with(inside)))
 }
 
-/// The data file beside a file of an unpacked sample whose first line fits; `None` if `path` is not of a sample.
+/// The path of a data file in the same unpacked sample as `path`, the first whose first line satisfies `fits`. `None`
+/// if `path` is not of a sample or no file fits.
 pub(crate) fn data_beside(path: &Path, fits: impl Fn(&[u8]) -> bool) -> Option<PathBuf> {
     let (sample, _) = split(path).filter(|_| is_of_sample(path))?;
     let data = |(name, text): &(&str, &[u8])| {
@@ -74,13 +77,15 @@ pub(crate) fn data_beside(path: &Path, fits: impl Fn(&[u8]) -> bool) -> Option<P
     FILES.iter().filter_map(data).find(first).map(|name| sample.join(name))
 }
 
-/// Splits a path into the folder of a sample and the path below it.
+/// Splits a path into the nearest folder named `.sample` above it, or the path itself, and the path below that folder.
+/// `None` if there is no such folder.
 fn split(path: &Path) -> Option<(&Path, &Path)> {
     let sample = path.ancestors().find(|above| above.file_name().is_some_and(|name| name == FOLDER))?;
     Some((sample, path.strip_prefix(sample).ok()?))
 }
 
-/// Fails if a path is that of a sample's file and nothing is there, as in a folder that was shared without its runs.
+/// Fails if a path is that of a sample's file or folder and does not exist, as in a folder that was shared without its
+/// runs.
 pub(crate) fn check_present(path: &Path) -> Result<(), Error> {
     if path.exists() || !is_of_sample(path) {
         return Ok(());
@@ -95,7 +100,7 @@ pub(crate) fn check_present(path: &Path) -> Result<(), Error> {
         .into())
 }
 
-/// The text of an embedded file, by its path in the folder `sample`.
+/// The text of an embedded file, by its path in the folder `sample`; `None` if there is none or it is not text.
 fn file(name: &str) -> Option<&'static str> {
     let (_, bytes) = FILES.iter().find(|(path, _)| *path == name)?;
     std::str::from_utf8(bytes).ok()

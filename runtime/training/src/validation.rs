@@ -16,7 +16,8 @@ use crate::verifiers::{Answer, Verifiers};
 /// The least score of the first verifier with which a completion passes.
 const PASS: f32 = 0.5;
 
-/// The mean negative log-likelihood of a target token, in nats; scores `batch` examples at a time.
+/// The mean negative log-likelihood of a target token of the first side, in nats, over all examples; 0 without targets.
+/// Scores `batch` examples at a time.
 pub(crate) fn validate(policy: &Policy, data: &Dataset, batch: usize) -> Result<f64, Error> {
     let (mut total, mut targets) = (0.0_f64, 0_usize);
     for examples in data.examples.chunks(batch) {
@@ -65,7 +66,8 @@ pub fn pass_rate(
     judge(complete(policy, data, &sampling)?, data, verifiers, k)
 }
 
-/// Generates completions of every prompt and decodes them; those of one prompt are adjacent.
+/// Generates completions of every prompt and decodes them; those of one prompt are adjacent. Returns each completion
+/// with its text.
 pub(crate) fn complete(
     policy: &Policy,
     data: &Dataset,
@@ -81,7 +83,7 @@ pub(crate) fn complete(
     with_text.collect()
 }
 
-/// The pass rate of completions, `k` of each prompt, by the verifiers.
+/// Scores completions, `k` adjacent ones for each prompt of `data`, by the verifiers, and computes the pass rate.
 pub(crate) fn judge(
     completions: Vec<(Completion, String)>,
     data: &Dataset,
@@ -95,7 +97,9 @@ pub(crate) fn judge(
     Ok(rate(&verifiers.verdicts(&answers.collect::<Vec<_>>())?, &weights, k))
 }
 
-/// The pass rate of some verdicts: a row for each completion, with the `k` completions of a prompt adjacent.
+/// Computes the pass rate from verdicts: a row for each completion with one verdict for each verifier, the `k`
+/// completions of a prompt adjacent. A completion passes if its first verdict is at least [`PASS`]. `weights` are the
+/// verifiers' factors in the reward; NaN means no verdict.
 fn rate(verdicts: &[Vec<f32>], weights: &[f32], k: usize) -> PassRate {
     let passes: Vec<bool> = verdicts.iter().map(|row| row.first().is_some_and(|verdict| *verdict >= PASS)).collect();
     let share = |count: usize, of: usize| count as f64 / of.max(1) as f64;

@@ -75,15 +75,16 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Whether all bits are equal.
+    /// Whether the replay ended in the same bits: equal artifact files and no differing metric.
     #[must_use]
     pub fn same(&self) -> bool {
         self.first_difference.is_none() && self.artifact.iter().all(Comparison::same)
     }
 }
 
-/// Compares a finished run with its lock. `set` overrides keys of its run file, as `--set` does. Reads the model and the data;
-/// compiles the method, unless only the run's own file names it by a path; executes no step, and needs only the CPU.
+/// Compares a finished run with its lock, and prepares its replay. `set` overrides keys of its run file, as `--set`
+/// does. Reads the model and the data; compiles the method, unless only the run's own file names it by a path; executes
+/// no step, and needs only the CPU.
 ///
 /// # Errors
 /// A folder without a finished run, a lock that cannot be read, data that only the run's own file names and that is no
@@ -123,7 +124,8 @@ pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling
 }
 
 impl Verification {
-    /// The folder of the run's method, if the component built there is no longer the one that the run used.
+    /// The folder of the run's method, if the method is given as a folder and the component built there is no longer
+    /// the one that the run used; `None` otherwise.
     #[must_use]
     pub fn changed_method(&self) -> Option<PathBuf> {
         let changed = self.inputs.iter().any(|input| input.what == "method.sha256" && !input.same());
@@ -183,7 +185,8 @@ impl Verification {
     }
 }
 
-/// The settings of a replay: a scratch folder, no checkpoint before the last step, and the device that `auto` chose.
+/// The `--set` arguments of a replay: the folder `scratch`, the name `replay`, no checkpoint before the last step, and
+/// the recorded device.
 fn overrides(scratch: &Path, recorded: &Table) -> Vec<String> {
     let scratch = Value::String(text(scratch.as_os_str()));
     let device = recorded.get("device").map(|device| format!("train.device={device}"));
@@ -191,7 +194,8 @@ fn overrides(scratch: &Path, recorded: &Table) -> Vec<String> {
     own.into_iter().chain(device).collect()
 }
 
-/// The lock that the run would have now. Plans it on the CPU, since the inputs are the same on every device.
+/// The lock that the run would have if it started now. Plans it on the CPU, since the inputs are the same on every
+/// device.
 fn planned_lock(settings: &RunSettings) -> Result<Table, Error> {
     let mut on_cpu = settings.clone();
     on_cpu.file.train.device = "cpu".into();
@@ -199,7 +203,8 @@ fn planned_lock(settings: &RunSettings) -> Result<Table, Error> {
     lock::write::table(&plan(on_cpu)?.run)
 }
 
-/// Adds the present version, system and device to a lock; no device if it is not available.
+/// Replaces version, system, device and accelerator in the lock `now` by those of this program and machine. Leaves the
+/// device out if it is not available.
 fn add_surroundings(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
     now.insert("tunebox".into(), env!("CARGO_PKG_VERSION").into());
     now.insert("system".into(), lock::write::system().into());
@@ -215,19 +220,19 @@ fn add_surroundings(settings: &RunSettings, now: &mut Table) -> Result<(), Error
     Ok(())
 }
 
-/// The steps after which the method was changed, from a lock.
+/// The steps after which the method was changed during the run, from its lock; empty if it was not changed.
 fn revised(lock: &Table) -> Vec<i64> {
     let list = lock.get("method").and_then(|method| method.get("revised")?.as_array());
     list.into_iter().flatten().filter_map(|revision| revision.get("after")?.as_integer()).collect()
 }
 
-/// The recorded inputs of a replay, from a lock; `None` if the lock lacks one.
+/// The clock and model name that a lock recorded for a replay; `None` if the lock lacks one of them.
 fn replay_inputs(lock: &Table) -> Option<ReplayInputs> {
     let clock = lock.get("clock")?.as_integer()?;
     Some(ReplayInputs { clock, model: lock.get("model")?.get("name")?.as_str()?.to_owned() })
 }
 
-/// Reads the lock of a run's folder. Fails if the folder holds none.
+/// Reads the lock of the run in `folder`. Fails with a hint if the folder holds none, or if the lock is damaged.
 fn read_lock(folder: &Path) -> Result<Table, Error> {
     let path = folder.join(lock::FILE);
     if !path.exists() {
@@ -242,7 +247,8 @@ fn read_lock(folder: &Path) -> Result<Table, Error> {
     lock::parse(&path, &files::read_text(&path)?)
 }
 
-/// Compares files, given by name and recorded digest, with those in a folder.
+/// Compares files, given by name and recorded digest, with the files of those names in a folder. A file that is not
+/// there is found as `missing`.
 fn compare_files(recorded: Vec<(String, String)>, folder: &Path) -> Result<Vec<Comparison>, Error> {
     let compared = recorded.into_iter().map(|(name, recorded)| {
         let path = folder.join(&name);
@@ -252,7 +258,7 @@ fn compare_files(recorded: Vec<(String, String)>, folder: &Path) -> Result<Vec<C
     compared.collect()
 }
 
-/// Names and digests of the artifact's files, from a lock.
+/// The (name, digest) pairs of the artifact's files, from the lock of the run in `folder`.
 ///
 /// # Errors
 /// The lock of an unfinished run, and an entry without a digest or whose name leads out of the folder.
@@ -270,7 +276,7 @@ fn recorded_files(folder: &Path, recorded: &Table) -> Result<Vec<(String, String
     files.map(entry).collect::<Option<_>>().ok_or_else(damaged)
 }
 
-/// A file name as text.
+/// Converts a file name to text; bytes that are not UTF-8 are replaced.
 fn text(name: &std::ffi::OsStr) -> String {
     name.to_string_lossy().into_owned()
 }

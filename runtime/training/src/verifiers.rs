@@ -61,14 +61,14 @@ impl Verifiers {
         Ok(Self { entries: planned.iter().map(entry).collect::<Result<_, Error>>()? })
     }
 
-    /// Names and weights, in the order of the verdicts.
+    /// The name and the weight in the reward of every verifier, in the order of the verdicts.
     #[must_use]
     pub fn names_and_weights(&self) -> Vec<(String, f32)> {
         self.entries.iter().map(|entry| (entry.name.clone(), entry.weight)).collect()
     }
 
-    /// Verdicts of every verifier, one row for each completion; NaN if a verifier abstained or failed. Adds them to the counts of
-    /// the step.
+    /// Judges every completion by every verifier. Returns one row for each completion with the verdict of each
+    /// verifier; NaN if the verifier abstained or failed. Adds the verdicts to the counts of the step.
     ///
     /// # Errors
     /// [`Error::Verifier`] if a verifier failed on all completions, or on more than half of them and more than eight.
@@ -92,12 +92,14 @@ impl Verifiers {
         Ok(rows)
     }
 
-    /// Clears the counts of the step before.
+    /// Clears every verifier's counts of the step before.
     pub(crate) fn begin_step(&mut self) {
         self.entries.iter_mut().for_each(|entry| entry.counts = Counts::default());
     }
 
-    /// Mean and standard deviation of every verifier's verdicts in the present step, and how many calls failed.
+    /// For every verifier that gave a verdict or failed in the present step: mean (`reward-NAME-mean`) and sample
+    /// standard deviation (`reward-NAME-std`) of its verdicts, and its failed calls (`reward-NAME-failed`). Leaves out
+    /// numbers that are not finite.
     pub(crate) fn metrics(&self) -> Vec<(String, f64)> {
         let mut numbers = Vec::new();
         for entry in &self.entries {
@@ -115,7 +117,7 @@ impl Verifiers {
         numbers
     }
 
-    /// A warning for each verifier that failed in the present step.
+    /// A warning for each verifier that failed in the present step, with the number of failures and the first cause.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let warning = |entry: &Entry| {
             let reason = entry.counts.reason.as_ref()?;
@@ -127,7 +129,8 @@ impl Verifiers {
 }
 
 impl Counts {
-    /// Counts a verdict; returns its value, or NaN for none.
+    /// Adds a verdict to the counts; returns its value, or NaN if the verifier abstained or failed. Keeps the cause of
+    /// the first failure.
     fn add(&mut self, verdict: Verdict) -> f32 {
         match verdict {
             Verdict::Value(value) => {

@@ -18,7 +18,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Reads the attributes of a field. Errors: an unknown key, a value that is not a literal, a default out of range.
+    /// Reads `#[setting(…)]` of a field. Errors: an unknown key, a value that is not a literal, a default out of range.
     pub(crate) fn read(attributes: &[Attribute]) -> syn::Result<Self> {
         let (mut setting, mut written) = (Self::default(), None);
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("setting")) {
@@ -54,7 +54,7 @@ impl Setting {
         }
     }
 
-    /// What is wrong with the default, if it is a number outside of the range.
+    /// Describes how the default violates the range; `None` if it does not, or if it is not a number.
     fn outside(&self) -> Option<String> {
         let (text, _) = self.default.as_ref()?;
         let default: f64 = text.parse().ok()?;
@@ -70,7 +70,7 @@ impl Setting {
     }
 }
 
-/// The doc comment as one paragraph, or nothing.
+/// Joins the lines of a doc comment to one paragraph; empty if there is no doc comment.
 pub(crate) fn documentation(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("doc") => text(&pair.value),
@@ -80,12 +80,12 @@ pub(crate) fn documentation(attributes: &[Attribute]) -> String {
     words.join(" ").trim().to_owned()
 }
 
-/// `log_ratio` as `log-ratio`.
+/// Converts an identifier to the name of a setting: `log_ratio` to `log-ratio`, `r#type` to `type`.
 pub(crate) fn kebab(identifier: &syn::Ident) -> String {
     identifier.to_string().trim_start_matches("r#").replace('_', "-")
 }
 
-/// A string literal, if the expression is one.
+/// The string literal that an expression is, or `None`.
 fn text(value: &Expr) -> Option<LitStr> {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
@@ -93,7 +93,7 @@ fn text(value: &Expr) -> Option<LitStr> {
     }
 }
 
-/// A literal as JSON.
+/// Converts a string, boolean or number literal to JSON text. Errors: any other expression.
 fn literal(value: &Expr) -> syn::Result<String> {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Ok(json::string(&text.value())),
@@ -102,7 +102,7 @@ fn literal(value: &Expr) -> syn::Result<String> {
     }
 }
 
-/// A number, perhaps negative, as JSON.
+/// Converts a number literal, which may be negative, to JSON text. Errors: another expression, or infinity.
 fn number(value: &Expr) -> syn::Result<String> {
     match value {
         Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => Ok(format!("-{}", number(expr)?)),

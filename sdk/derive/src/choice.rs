@@ -6,7 +6,7 @@ use syn::{Data, DeriveInput, Fields};
 
 use crate::json;
 
-/// The implementation of `tunebox::Choice`. Beside an error stands an empty one, so that nothing else is missing.
+/// Generates the implementation of `tunebox::Choice`. On an error adds an empty one, so that no further errors follow.
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     implementation(input).unwrap_or_else(|error| {
         let (error, identifier) = (error.to_compile_error(), &input.ident);
@@ -44,7 +44,7 @@ fn implementation(input: &DeriveInput) -> syn::Result<TokenStream> {
     })
 }
 
-/// `LogRatio` as `log-ratio`.
+/// Converts the name of a variant to that of a choice: `LogRatio` to `log-ratio`.
 fn kebab(variant: &str) -> String {
     let mut name = String::new();
     for (index, character) in variant.chars().enumerate() {

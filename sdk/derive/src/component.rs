@@ -55,7 +55,7 @@ impl Declaration {
         Ok(())
     }
 
-    /// The manifest as JSON text, up to the version of the interface.
+    /// The start of the manifest as JSON text, up to the opening quote of the value of `interface`.
     fn manifest_head(&self) -> String {
         let package = |key: &str| Some(std::env::var(key).unwrap_or_default());
         let world = (!self.is_method).then(|| "verifier".to_owned());
@@ -75,7 +75,7 @@ impl Declaration {
     }
 }
 
-/// Checks the word for how many records a step gets.
+/// Returns the value of `batch`. Errors: neither `micro` nor `window`.
 fn parse_batch(word: &LitStr) -> syn::Result<String> {
     match word.value().as_str() {
         "micro" | "window" => Ok(word.value()),
@@ -90,7 +90,7 @@ fn parse_texts(input: ParseStream<'_>) -> syn::Result<Vec<String>> {
     Ok(Punctuated::<LitStr, Token![,]>::parse_terminated(&content)?.iter().map(LitStr::value).collect())
 }
 
-/// Writes the exports, and the manifest as a custom section; for a native build of a method its twin.
+/// Generates the component's exports and the manifest as a custom section; in a native build of a method, its twin.
 pub(crate) fn expand(declaration: &Declaration) -> TokenStream {
     let (implementor, head) = (&declaration.implementor, declaration.manifest_head());
     let (interface, exported, export) = if declaration.is_method {
@@ -122,7 +122,7 @@ pub(crate) fn expand(declaration: &Declaration) -> TokenStream {
     }
 }
 
-/// The native build of a method: the manifest, a check that the type is a method, and the test that serves a host.
+/// Generates the native build of a method: the manifest, a check that the type is a method, and the test of the twin.
 fn twin(method: &Path, manifest: &TokenStream) -> TokenStream {
     quote! {
         #[cfg(not(target_arch = "wasm32"))]
@@ -146,7 +146,7 @@ fn twin(method: &Path, manifest: &TokenStream) -> TokenStream {
     }
 }
 
-/// The native build of a verifier: a check that the type is one. A verifier calls no host, so it has no twin.
+/// Generates the native build of a verifier, a check of the type only: a verifier calls no host, so it has no twin.
 fn check(verifier: &Path) -> TokenStream {
     quote! {
         #[cfg(not(target_arch = "wasm32"))]

@@ -1,6 +1,6 @@
 //! Pieces of JSON text, as the manifest needs them.
 
-/// A JSON string with its quotes.
+/// Converts text to a JSON string with its quotes.
 pub(crate) fn string(text: &str) -> String {
     let mut json = String::with_capacity(text.len() + 2);
     json.push('"');
@@ -15,7 +15,7 @@ pub(crate) fn string(text: &str) -> String {
     json
 }
 
-/// A JSON list of strings.
+/// Converts texts to a JSON list of strings.
 pub(crate) fn strings<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let items: Vec<String> = texts.into_iter().map(string).collect();
     format!("[{}]", items.join(","))

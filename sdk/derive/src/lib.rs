@@ -51,13 +51,13 @@ pub fn verifier(input: TokenStream) -> TokenStream {
     expand(input, false)
 }
 
-/// Expands `method!` or `verifier!`.
+/// Parses the input of `method!` (`is_method`) or `verifier!` and generates its code.
 fn expand(input: TokenStream, is_method: bool) -> TokenStream {
     let declaration = (|input: ParseStream<'_>| Declaration::parse(input, is_method)).parse(input);
     finish(declaration.map(|declaration| component::expand(&declaration)))
 }
 
-/// Code, or the error at its place in the source.
+/// Returns the generated code, or a compile error at its place in the source.
 fn finish(code: syn::Result<proc_macro2::TokenStream>) -> TokenStream {
     code.unwrap_or_else(|error| error.to_compile_error()).into()
 }

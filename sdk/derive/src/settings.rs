@@ -7,8 +7,8 @@ use syn::{Data, DeriveInput, Field, Fields};
 use crate::attributes::{Setting, documentation, kebab};
 use crate::json;
 
-/// The implementation of `tunebox::Settings`. Beside an error stands an empty one: without it the compiler would say of
-/// every use of the type that it has none.
+/// Generates the implementation of `tunebox::Settings`. On an error adds an empty one: without it the compiler would
+/// report every use of the type as well.
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     implementation(input).unwrap_or_else(|error| {
         let (error, identifier) = (error.to_compile_error(), &input.ident);
@@ -72,7 +72,7 @@ fn implementation(input: &DeriveInput) -> syn::Result<TokenStream> {
     })
 }
 
-/// One setting as parts of JSON text. Errors: a field without a doc comment.
+/// Generates the parts that join to the JSON object of one setting. Errors: a field without a doc comment.
 fn entry(field: &Field, name: &str, setting: &Setting) -> syn::Result<TokenStream> {
     let (kind, doc) = (&field.ty, documentation(&field.attrs));
     if doc.is_empty() {
@@ -93,7 +93,7 @@ fn entry(field: &Field, name: &str, setting: &Setting) -> syn::Result<TokenStrea
     })
 }
 
-/// A check while compiling that the default of a text is one of its choices; nothing for any other setting.
+/// Generates a compile-time check that the default is one of the choices; `None` if the default is no string literal.
 fn check(kind: &syn::Type, setting: &Setting) -> Option<TokenStream> {
     let (_, text) = setting.default.as_ref()?;
     text.as_ref().map(|text| {
@@ -106,7 +106,7 @@ fn check(kind: &syn::Type, setting: &Setting) -> Option<TokenStream> {
     })
 }
 
-/// A bound from the attribute, otherwise the type's own.
+/// Generates the JSON entry of `low` or `high`: the attribute's value, else the type's own bound, else nothing.
 fn bound(key: &str, given: Option<&String>, constant: &TokenStream, kind: &syn::Type) -> TokenStream {
     let key = format!(",\"{key}\":");
     match given {

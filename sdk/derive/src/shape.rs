@@ -8,7 +8,7 @@ const SHAPES: [&str; 6] = ["supervised", "preference", "unpaired", "prompts", "i
 /// The most letters by which a name is taken for another.
 const CLOSE: usize = 2;
 
-/// The shape that a literal names. Errors: there is none of that name.
+/// Returns the shape that a literal names. Errors: there is none of that name; suggests a similar one.
 pub(crate) fn read(word: &LitStr) -> syn::Result<String> {
     let name = word.value();
     if SHAPES.contains(&name.as_str()) {
@@ -22,13 +22,13 @@ pub(crate) fn read(word: &LitStr) -> syn::Result<String> {
     ))
 }
 
-/// The shape whose name differs by a slip of the finger or two.
+/// The shape with the smallest edit distance, if that is at most [`CLOSE`]; at a tie the first by name.
 fn nearest(name: &str) -> Option<&'static str> {
     let close = SHAPES.into_iter().map(|shape| (distance(name, shape), shape)).min();
     close.filter(|(distance, _)| *distance <= CLOSE).map(|(_, shape)| shape)
 }
 
-/// How many letters have to be put in, taken out or exchanged.
+/// The Levenshtein distance: how many characters to insert, remove or replace.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut above: Vec<usize> = (0..=right.len()).collect();

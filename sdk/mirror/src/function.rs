@@ -9,7 +9,7 @@ use crate::shape::Place;
 use crate::unsupported;
 
 impl Place<'_> {
-    /// Writes a function of the host: it writes its arguments down, asks the host, and reads the answer.
+    /// Generates a function that the host offers: it encodes its arguments, sends a request, and decodes the answer.
     pub(crate) fn request(&self, function: &Function) -> syn::Result<TokenStream> {
         if function.kind.is_async() {
             return Err(unsupported("`async` functions"));
@@ -36,8 +36,8 @@ impl Place<'_> {
         })
     }
 
-    /// Writes a function of the method: its signature in the trait that the method implements, and the arm of `dispatch`
-    /// that reads the arguments, calls the function and writes its result.
+    /// Generates a function that the method offers: first its signature in the trait `Guest`, second the arm of
+    /// `dispatch` for `number`, which decodes the arguments, calls the function and encodes its result.
     pub(crate) fn offer(&self, number: usize, function: &Function) -> syn::Result<(TokenStream, TokenStream)> {
         let number = u8::try_from(number).map_err(|_| unsupported("an export with more than 256 functions"))?;
         let (docs, name) = (documentation(&function.docs), value(&function.name));

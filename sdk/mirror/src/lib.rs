@@ -23,14 +23,14 @@ const CONTRACT: &str = "wit";
 /// The world whose imports and exports are written.
 const WORLD: &str = "method";
 
-/// `mirror!()`: the interfaces that a method imports and exports.
+/// `mirror!()` generates modules for the interfaces that a method imports and exports.
 #[proc_macro]
 pub fn mirror(_: proc_macro::TokenStream) -> proc_macro::TokenStream {
     expand().unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Writes the whole world. Errors: no such folder or world, text that is not WIT, a type that no interface has used so
-/// far.
+/// Generates the modules of the whole world. Errors: no such folder or world, text that is not WIT, a type that is not
+/// supported.
 fn expand() -> syn::Result<TokenStream> {
     let root = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
     let mut resolve = Resolve::default();
@@ -53,7 +53,7 @@ fn expand() -> syn::Result<TokenStream> {
     })
 }
 
-/// Writes each interface among the items of a world; it has no others.
+/// Generates code by `write` for each item of a world. Errors: an item that is not an interface.
 fn interfaces<'a>(
     items: impl IntoIterator<Item = (&'a WorldKey, &'a WorldItem)>,
     write: impl Fn(InterfaceId) -> syn::Result<TokenStream>,
@@ -65,7 +65,7 @@ fn interfaces<'a>(
     items.into_iter().map(interface).collect()
 }
 
-/// Writes an interface that the host offers.
+/// Generates the module of an interface that the host offers, with its resources and functions.
 fn import(place: &Place<'_>) -> syn::Result<TokenStream> {
     let interface = &place.resolve.interfaces[place.interface];
     let functions = |of: Option<TypeId>| {
@@ -82,7 +82,7 @@ fn import(place: &Place<'_>) -> syn::Result<TokenStream> {
     module(place, &quote!(#(#methods)* #(#free)*))
 }
 
-/// Writes an interface that the method offers: a trait, and how a call of the host reaches it.
+/// Generates the module of an interface that the method offers: the trait `Guest`, and `dispatch`, which calls it.
 fn export(place: &Place<'_>) -> syn::Result<TokenStream> {
     let functions = place.resolve.interfaces[place.interface].functions.values().enumerate();
     let offers = functions.map(|(number, function)| place.offer(number, function));
@@ -107,7 +107,7 @@ fn export(place: &Place<'_>) -> syn::Result<TokenStream> {
     module(place, &code)
 }
 
-/// The resource that a function belongs to.
+/// The resource that a function is a method, static function or constructor of; `None` for a free function.
 fn resource(function: &Function) -> Option<TypeId> {
     match function.kind {
         FunctionKind::Method(id) | FunctionKind::Static(id) | FunctionKind::Constructor(id) => Some(id),
@@ -115,7 +115,7 @@ fn resource(function: &Function) -> Option<TypeId> {
     }
 }
 
-/// Writes the module of an interface: its types, then `code`.
+/// Generates the module of an interface: its type definitions, then `code`.
 fn module(place: &Place<'_>, code: &TokenStream) -> syn::Result<TokenStream> {
     let interface = &place.resolve.interfaces[place.interface];
     let (name, docs) = (value(place.wire()), documentation(&interface.docs));
@@ -133,7 +133,7 @@ fn module(place: &Place<'_>, code: &TokenStream) -> syn::Result<TokenStream> {
     })
 }
 
-/// Makes the compiler read a file, so that it notices when it changes.
+/// Generates an unused `include_bytes!` of a file, so that a change of the file recompiles the crate.
 fn watch(path: &Path) -> TokenStream {
     let path = path.to_string_lossy();
     quote!(
@@ -141,7 +141,7 @@ fn watch(path: &Path) -> TokenStream {
     )
 }
 
-/// Something of WIT that the contract has not used so far.
+/// The compile error for a feature of WIT that this crate does not generate.
 fn unsupported(what: &str) -> syn::Error {
     problem(format!("the mirror of the contract does not know {what}; teach it in sdk/mirror"))
 }

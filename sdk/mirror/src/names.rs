@@ -4,14 +4,14 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 use wit_parser_of_bindings::Docs;
 
-/// `log-ratio` as `log_ratio`: a function, a field, a parameter, a module.
+/// Converts `log-ratio` to `log_ratio`, for functions, fields, parameters and modules; keywords get a final `_`.
 pub(crate) fn value(name: &str) -> Ident {
     let name = name.replace('-', "_");
     // A word of the language gets a line after it.
     syn::parse_str(&name).unwrap_or_else(|_| format_ident!("{name}_"))
 }
 
-/// `log-ratio` as `LogRatio`: a type or a case.
+/// Converts `log-ratio` to `LogRatio`, for types and cases.
 pub(crate) fn camel(name: &str) -> Ident {
     let mut joined = String::new();
     for word in name.split('-') {
@@ -22,12 +22,12 @@ pub(crate) fn camel(name: &str) -> Ident {
     format_ident!("{joined}")
 }
 
-/// `log-ratio` as `LOG_RATIO`: a flag.
+/// Converts `log-ratio` to `LOG_RATIO`, for flags.
 pub(crate) fn constant(name: &str) -> Ident {
     format_ident!("{}", name.replace('-', "_").to_uppercase())
 }
 
-/// The text of an item as its documentation.
+/// Converts the documentation of an item to `#[doc]` attributes; `None` if it has none.
 pub(crate) fn documentation(docs: &Docs) -> Option<TokenStream> {
     let lines = docs.contents.as_deref()?.trim().lines().map(|line| format!(" {}", line.trim()));
     Some(quote!(#(#[doc = #lines])*))

@@ -23,12 +23,12 @@ pub(crate) struct Place<'a> {
 type Case<'a> = (Ident, &'a Docs, Option<Type>);
 
 impl<'a> Place<'a> {
-    /// The name of the interface, as requests give it to the host.
+    /// The name of the interface in requests to the host, such as `tensor`.
     pub(crate) fn wire(&self) -> &'a str {
         self.resolve.interfaces[self.interface].name.as_deref().unwrap_or_default()
     }
 
-    /// A type as its owner holds it.
+    /// The Rust type of an owned value of a WIT type, as in results and fields.
     pub(crate) fn owned(&self, ty: &Type) -> syn::Result<TokenStream> {
         Ok(match ty {
             Type::Bool => quote!(bool),
@@ -55,7 +55,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// A type as a function takes it: texts, lists and handles are lent.
+    /// The Rust type of a WIT type as a parameter: strings, lists and handles are borrowed.
     pub(crate) fn lent(&self, ty: &Type) -> syn::Result<TokenStream> {
         let Type::Id(id) = ty else {
             return if *ty == Type::String { Ok(quote!(&str)) } else { self.owned(ty) };
@@ -78,18 +78,18 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// A type as its owner holds it; `()` for none.
+    /// The Rust type of an owned value; `()` for `None`.
     pub(crate) fn owned_or_unit(&self, ty: Option<&Type>) -> syn::Result<TokenStream> {
         ty.map_or_else(|| Ok(quote!(())), |ty| self.owned(ty))
     }
 
-    /// Whether it is a resource that stays with its owner.
+    /// Whether a type is `borrow<…>`: a resource that stays with its owner.
     pub(crate) fn is_borrow(&self, ty: &Type) -> bool {
         let Type::Id(id) = ty else { return false };
         matches!(self.resolve.types[*id].kind, TypeDefKind::Handle(Handle::Borrow(_)))
     }
 
-    /// A type that has no name.
+    /// The Rust type of a WIT type that has no name, such as `list<u32>`. Errors: a kind that is not supported.
     fn expression(&self, kind: &TypeDefKind) -> syn::Result<TokenStream> {
         Ok(match kind {
             TypeDefKind::Handle(Handle::Own(id) | Handle::Borrow(id)) => self.owned(&Type::Id(*id))?,
@@ -114,7 +114,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// A named type, seen from here.
+    /// The path of the type `name` of the interface `owner`, from the module being generated.
     fn path(&self, owner: InterfaceId, name: &str) -> TokenStream {
         let (imports, name) = (self.imports, camel(name));
         match &self.resolve.interfaces[owner].name {
@@ -126,7 +126,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Defines a type that has a name, with how it is encoded and decoded.
+    /// Generates the definition of a named type with its `Encode` and `Decode` implementations.
     pub(crate) fn definition(&self, id: TypeId) -> syn::Result<TokenStream> {
         let definition = &self.resolve.types[id];
         let given = definition.name.as_deref().unwrap_or_default();
@@ -166,7 +166,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// An enum or a variant: encoded as the number of the case, then its value if it has one.
+    /// Generates an enum or a variant. It is encoded as the number of the case in a byte, then its value if it has one.
     fn cases<'c>(
         &self,
         name: &Ident,
@@ -201,7 +201,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Whether a value is copied rather than moved.
+    /// Whether the generated type of a value implements `Copy`.
     fn copies(&self, ty: &Type) -> bool {
         let Type::Id(id) = ty else { return !matches!(ty, Type::String | Type::ErrorContext) };
         match &self.resolve.types[*id].kind {
@@ -215,7 +215,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// How a type crosses the connection. `encode` appends to `bytes`; `decode` is the value that it reads from `bytes`.
+/// Generates `Encode` and `Decode`. `encode` appends to `bytes`; `decode` is an expression that reads `bytes`.
 fn codec(name: &Ident, encode: &TokenStream, decode: &TokenStream) -> TokenStream {
     quote! {
         impl Encode for #name {
@@ -232,7 +232,7 @@ fn codec(name: &Ident, encode: &TokenStream, decode: &TokenStream) -> TokenStrea
     }
 }
 
-/// A resource: a handle that is released with the request `dropped` when it is no longer needed.
+/// Generates the type of a resource: a handle whose drop sends the request `dropped` to the host.
 fn resource(name: &Ident, dropped: &str) -> TokenStream {
     let codec = codec(name, &quote!(self.0.encode(bytes);), &quote!(Self(Decode::decode(bytes)?)));
     quote! {
@@ -249,8 +249,8 @@ fn resource(name: &Ident, dropped: &str) -> TokenStream {
     }
 }
 
-/// Flags: a type of its own with one bit for each, the first being the lowest, with the functions and operators that
-/// `wit-bindgen` writes. They cross the connection as 32 bits, however few there are.
+/// Generates a type for flags, one bit each from the lowest, with the functions and operators that `wit-bindgen`
+/// generates. It is encoded as 32 bits, however few flags there are.
 fn flags(name: &Ident, flags: &Flags) -> syn::Result<TokenStream> {
     let bits = match flags.repr() {
         FlagsRepr::U8 => quote!(u8),

@@ -23,14 +23,14 @@ _running: object | None = None
 
 
 class _Closed(MetaPathFinder):
-    """The end of every search for a module."""
+    """A module finder that refuses every module by name: inside the component there are no files."""
 
     def find_spec(self, name, path=None, target=None):
         raise ImportError(f"`{name}` was not loaded when the method was built; import it at the top of the file")
 
 
 def load(name: str) -> None:
-    """Loads the method's module, while there are files."""
+    """Imports the method's module while the component is built. Fails if the module declares no method."""
     global _root
     module = import_module(name)
     _root = (module.__spec__.origin or "").rpartition("/")[0]
@@ -40,7 +40,7 @@ def load(name: str) -> None:
 
 
 def _settle() -> None:
-    """What only a component that runs needs: no search for modules, a log to print to, chance that begins alike."""
+    """Prepares a run: stops searching for modules, prints to the run's log, and seeds a loaded `random` with 0."""
     # Those need no files; Python itself loads some of them late.
     sys.meta_path[:] = [BuiltinImporter, FrozenImporter, _Closed()]
     errors.print_to(run.log)
@@ -49,14 +49,14 @@ def _settle() -> None:
 
 
 def _begin(given) -> None:
-    """Makes the method with the settings of the run."""
+    """Creates the method from the settings of the run, given as names and values by the host."""
     global _running
     kind = declared().kind
     _running = kind(**settings.values(kind, given))
 
 
 def _told(work):
-    """Does something, and logs a line that was begun and not ended."""
+    """Calls `work`, returns its result, and afterwards logs printed text that no line end follows."""
     try:
         return work()
     finally:
@@ -64,7 +64,7 @@ def _told(work):
 
 
 def _guarded(work):
-    """Does something of the method's, and tells the host why it could not, with the line."""
+    """Calls `work`. Raises `errors.Error` as `Err`; reports any other exception with its line, and raises it."""
     try:
         return _told(work)
     except errors.Error as error:

@@ -24,7 +24,7 @@ class Declared:
     batch: str
 
     def manifest(self) -> dict[str, Any]:
-        """What the manifest says beside what `pyproject.toml` does."""
+        """The manifest's entries that do not come from `pyproject.toml`. Leaves out default `paper` and `batch`."""
         entries = {"shape": self.shape, "settings": settings.manifest(self.kind), "metrics": self.metrics}
         if self.paper is not None:
             entries["paper"] = self.paper
@@ -62,7 +62,7 @@ def method(*, shape: str, metrics: list[str], paper: str | None = None, batch: s
 
 
 def _unknown(shape: str) -> str:
-    """What is said of a shape that there is not."""
+    """The message for an unknown shape, with a similar name if there is one, and the list of shapes."""
     # Only what is refused needs it, and that becomes no component.
     from difflib import get_close_matches
 
@@ -72,7 +72,7 @@ def _unknown(shape: str) -> str:
 
 
 def declared() -> Declared:
-    """The method of this folder."""
+    """The declared method. Raises `Error` if no class was declared with `@method`."""
     if not _declared:
         raise Error("the module declares no method: put `@method(shape=…, metrics=[…])` before its class")
     return _declared[0]

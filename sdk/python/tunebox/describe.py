@@ -20,7 +20,7 @@ _TAKEN = {"tunebox", "tunebox_entry", "wit_world"}
 
 
 def describe(module: str, root: str) -> dict[str, Any]:
-    """The manifest's entries, and the interfaces that are named."""
+    """Imports `module` from the folder `root`; returns the manifest's entries and the interfaces that it imports."""
     for path in sorted(Path(root).iterdir()):
         if path.stem in sys.stdlib_module_names | _TAKEN:
             raise errors.Error(f"`src/{path.name}` has the name of a module of Python or of `tunebox`; call it another")
@@ -35,7 +35,7 @@ def describe(module: str, root: str) -> dict[str, Any]:
 
 
 def fault(root: str, error: Exception) -> dict[str, Any]:
-    """What is wrong with the source, and where."""
+    """The message of an error of the source, with file, line and column; a syntax error has its own position."""
     file, line, column = errors.place(root, error.__traceback__)
     if isinstance(error, SyntaxError) and (own := errors.own_file(root, error.filename or "")):
         return {"message": error.msg, "file": own, "line": error.lineno or 0, "column": error.offset or 1}
@@ -43,7 +43,7 @@ def fault(root: str, error: Exception) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Prints the answer for the module and the folder of sources that the command line names."""
+    """Prints one JSON object for the module and source folder on the command line: its description, or its `fault`."""
     module, root = sys.argv[1:]
     # The answer stands alone: what the source prints goes beside it.
     answers, sys.stdout = sys.stdout, sys.stderr

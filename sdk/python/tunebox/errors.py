@@ -33,7 +33,7 @@ def place(root: str, trace: TracebackType | None) -> tuple[str, int, int]:
 
 
 def own_file(root: str, path: str) -> str | None:
-    """A file below the folder of the method's modules as its author calls it, `src/…`; nothing for any other."""
+    """The path `src/…` of a file below `root`, the folder of the method's modules; None for any other file."""
     inside = path.removeprefix(root)
     if not root or inside == path or inside[:1] not in ("/", "\\"):
         return None
@@ -77,5 +77,5 @@ class Log:
 
 
 def print_to(line) -> None:
-    """Sends what is printed to a function, a line at a time."""
+    """Redirects stdout and stderr to the function `line`, which gets one line at a time without its end."""
     sys.stdout = sys.stderr = Log(line)

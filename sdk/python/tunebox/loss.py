@@ -22,7 +22,7 @@ def row_mean(per_row: Tensor, denominator: int) -> Tensor:
 
 
 def sequence_logprob(scores: Scores) -> Tensor:
-    """The log-probability of each row's targets together: `[rows]`."""
+    """The summed log-probability of each row's targets: `[rows]`."""
     return scores.logprob().sum(1)
 
 
@@ -38,11 +38,11 @@ def smoothed_logistic(margin: Tensor, smoothing: float) -> Tensor:
 
 
 def log_one_minus_exp(x: Tensor) -> Tensor:
-    """log(1 − eˣ) for x < 0, exact at both ends."""
+    """log(1 − eˣ) for x < 0, element by element, accurate near 0 and for large −x."""
     near = x > -log(2.0)  # 1 − eˣ is small there
     return choose(near, (-x.exp_minus_one()).log(), (-x.exp()).log_one_plus())
 
 
 def log_ratio(policy: Scores, reference: Scores) -> Tensor:
-    """How much likelier the policy finds each row than the reference does, log π − log π_ref: `[rows]`."""
+    """The log-probability of each row's targets under the policy minus that under the reference: `[rows]`."""
     return sequence_logprob(policy) - sequence_logprob(reference)

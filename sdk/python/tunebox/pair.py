@@ -15,7 +15,7 @@ from tunebox.run import add_metric
 
 @dataclass
 class Pair:
-    """Something about the better and the worse answer of each record: rows, scores or tensors."""
+    """A value for the better answer and one for the worse answer of each record: rows, scores or tensors."""
 
     chosen: Any
     rejected: Any
@@ -26,11 +26,11 @@ class Pair:
         return Pair(batch.rows("chosen"), batch.rows("rejected"))
 
     def map(self, make: Callable[[Any], Any]) -> Pair:
-        """The same made of both."""
+        """Applies `make` to both values and returns the results as a pair."""
         return Pair(make(self.chosen), make(self.rejected))
 
     def beside(self, other: Pair, make: Callable[[Any, Any], Any]) -> Pair:
-        """The same made of both, and of another pair beside them."""
+        """Applies `make` to both values, each with its counterpart in `other`."""
         return Pair(make(self.chosen, other.chosen), make(self.rejected, other.rejected))
 
     def score_for_learning(self, taps: Taps = NOTHING) -> Pair:
@@ -42,7 +42,7 @@ class Pair:
         return self.map(lambda rows: score(view, rows, taps))
 
     def difference(self) -> Any:
-        """Chosen less rejected."""
+        """`chosen` minus `rejected`."""
         return self.chosen - self.rejected
 
     def report_rewards(self, batch: Batch) -> None:

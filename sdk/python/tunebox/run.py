@@ -17,7 +17,7 @@ def metric(name: str, value: Tensor | float) -> None:
 
 
 def add_metric(name: str, value: Tensor | float) -> None:
-    """Like `metric`, summed over the micro-batches: for terms already divided by the window's denominator."""
+    """Reports a number that is summed over the micro-batches of an update: for terms divided by the window's size."""
     if isinstance(value, Tensor):
         contract.add_metric_of(name, value)
     else:

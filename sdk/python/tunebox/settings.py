@@ -26,7 +26,7 @@ def setting(
     above: float | None = None,
     below: float | None = None,
 ) -> Any:
-    """A setting: `low` and `high` are inclusive, `above` and `below` are not. Without a default the run must say."""
+    """A setting; `low` and `high` are inclusive, `above`, `below` exclusive. Without a default the run must set it."""
     bounds = {"low": low, "high": high, "above": above, "below": below}
     given = {name: float(bound) for name, bound in bounds.items() if bound is not None}
     if type(default) in (int, float):
@@ -44,7 +44,7 @@ def manifest(method: type) -> list[dict[str, Any]]:
 
 
 def values(method: type, given: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The fields of a method from the values that the host hands over."""
+    """The field values of a method by field name, from the names and values of settings that the host passes."""
     by_name = {name: value.value for name, value in given}
     return {own.name: by_name[_name(own)] for own in fields(method) if own.init}
 

@@ -38,7 +38,7 @@ Number = int | float
 
 
 def lifted(value: Tensor | Number) -> Tensor:
-    """A tensor as it is; a number as a tensor of one element."""
+    """Returns a tensor unchanged, and a number as a scalar tensor."""
     return value if isinstance(value, Tensor) else full([], value)
 
 
@@ -48,27 +48,27 @@ def choose(condition: Tensor, a: Tensor | Number, b: Tensor | Number) -> Tensor:
 
 
 def minimum(a: Tensor | Number, b: Tensor | Number) -> Tensor:
-    """The smaller of both; equal ones share the gradient."""
+    """The element-wise minimum, NaN if either is NaN; equal elements share the gradient."""
     return contract.minimum(lifted(a), lifted(b))
 
 
 def maximum(a: Tensor | Number, b: Tensor | Number) -> Tensor:
-    """The larger of both; equal ones share the gradient."""
+    """The element-wise maximum, NaN if either is NaN; equal elements share the gradient."""
     return contract.maximum(lifted(a), lifted(b))
 
 
 def concat(tensors: list[Tensor], axis: int = 0) -> Tensor:
-    """Tensors one after another along an axis that exists; at most 1,024."""
+    """Concatenates at most 1,024 tensors along an existing axis."""
     return contract.concat(tensors, axis)
 
 
 def stack(tensors: list[Tensor], axis: int = 0) -> Tensor:
-    """Tensors of one shape along a new axis; at most 1,024."""
+    """Stacks at most 1,024 tensors of one shape along a new axis."""
     return contract.stack(tensors, axis)
 
 
 def _operator(between, with_number=None, swapped: bool = False):
-    """An operator from a function of two tensors, and from one of a tensor and a number where there is one."""
+    """Makes an operator: `between` takes two tensors, in reverse if `swapped`; `with_number` a tensor, a number."""
 
     def operator(self: Tensor, other: Tensor | Number) -> Tensor:
         if not isinstance(other, Tensor):
@@ -130,7 +130,7 @@ _DEFAULTS = {
 
 
 def _extend_tensor() -> None:
-    """Gives the contract's class its operators and defaults."""
+    """Adds operators and default arguments to the tensor class of the generated bindings."""
     for name, operator in _OPERATORS.items():
         setattr(Tensor, name, operator)
     for values, names in _DEFAULTS.items():

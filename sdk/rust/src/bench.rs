@@ -57,33 +57,33 @@ impl<M: Method + Declared> Default for Bench<M> {
 }
 
 impl<M: Method + Declared> Bench<M> {
-    /// Seed 0, every setting at its default, made-up records in the method's shape, a tiny model of random weights.
+    /// A bench: seed 0, default settings, generated records in the method's shape, and a tiny model of random weights.
     #[must_use]
     pub fn new() -> Self {
         Self { wanted: json!({ "settings": {} }), method: PhantomData }
     }
 
-    /// Sets a setting of the method; the host checks name and range.
+    /// Sets a setting of the method. The host checks its name and range when the run starts.
     #[must_use]
     pub fn setting(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.wanted["settings"][name] = value.into();
         self
     }
 
-    /// The seed of all that is random: weights, made-up records, sampling, the method's own sequences.
+    /// Sets the seed of everything random: weights, generated records, sampling, the random tensors of the method.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         self.want("seed", seed)
     }
 
-    /// The records to train on, as in a data file. All of them are one micro-batch, unless `train.batch` is set.
+    /// Sets the records to train on, as in a data file. All of them are one micro-batch, unless `train.batch` is set.
     #[must_use]
     pub fn records(self, records: impl IntoIterator<Item = impl Into<Value>>) -> Self {
         let records: Vec<Value> = records.into_iter().map(Into::into).collect();
         self.want("records", records)
     }
 
-    /// How many records to make up, and of how many tokens.
+    /// Sets how many records to generate (`rows`), and of how many tokens each (`width`).
     #[must_use]
     pub fn made_up(self, rows: u32, width: u32) -> Self {
         self.want("rows", rows).want("width", width)
@@ -95,14 +95,14 @@ impl<M: Method + Declared> Bench<M> {
         self.want("sample", true)
     }
 
-    /// Sets a key of `run.toml`, such as `train.accumulation`.
+    /// Sets a key of `run.toml`, such as `train.accumulation`, for this run. The host checks it when the run starts.
     #[must_use]
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.wanted["set"][key] = value.into();
         self
     }
 
-    /// Starts where another run's [`state`](Run::state) ended.
+    /// Restores the method from the [`state`](Run::state) of another run when this one starts.
     #[must_use]
     pub fn resume(self, state: &[u8]) -> Self {
         let hexadecimal: String = state.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -115,7 +115,7 @@ impl<M: Method + Declared> Bench<M> {
         self.over(stream, &token, Some(host))
     }
 
-    /// Starts the run over a connection to a host.
+    /// Starts the run over a connection, authenticated by `token`. `host` is the child process to end with the run.
     fn over(self, stream: TcpStream, token: &str, host: Option<Host>) -> Result<Run<M>, Error> {
         let wanted = self.wanted.to_string();
         let connected = Connected::new(stream, Role::Bench).map_err(|ended| Error(ended.to_string()))?;
@@ -141,19 +141,19 @@ pub struct Run<M> {
 }
 
 impl<M: Method + Declared> Run<M> {
-    /// Runs one update: all its micro-batches, then the weights. Errors: the method's own message, its panic, a limit.
+    /// Runs one update: `step` of each micro-batch, then the optimizer. Errors: the method's own, its panic, a limit.
     pub fn step(&mut self) -> Result<&Report, Error> {
         self.next("step")?;
         Ok(&self.report)
     }
 
-    /// Calls `finish`, after the last step. Errors: the method's own message, its panic, a limit.
+    /// Calls the method's `finish`; call it last. Errors: the method's own message, its panic, a limit.
     pub fn finish(&mut self) -> Result<&Report, Error> {
         self.next("finish")?;
         Ok(&self.report)
     }
 
-    /// The method's own state, as a checkpoint would hold it. Errors: the method's panic, a limit.
+    /// Calls the method's `save_state` and returns the bytes. Errors: the method's panic, a limit.
     pub fn state(&mut self) -> Result<Vec<u8>, Error> {
         let returned = self.next("save-state")?;
         Vec::decode(&mut Reader::new(&returned)).map_err(|malformed| Error(Ended::from(malformed).to_string()))
@@ -170,13 +170,13 @@ impl<M: Method + Declared> Run<M> {
         &self.report
     }
 
-    /// Asks the host for its next call, answers all that follows, and gives what the last call returned.
+    /// Asks the host to call `what`, answers calls until its report, and returns the encoded result of the last call.
     fn next(&mut self, what: &str) -> Result<Vec<u8>, Error> {
         let done = request_next(what).and_then(|()| self.serve());
         self.describe_end(done)
     }
 
-    /// Answers calls of the host until it reports.
+    /// Answers calls of the host until it reports. Stores the report and returns the encoded result of the last call.
     fn serve(&mut self) -> Result<Vec<u8>, Ended> {
         loop {
             match serve_calls(dispatch_of::<M>())? {
@@ -191,7 +191,7 @@ impl<M: Method + Declared> Run<M> {
         }
     }
 
-    /// Turns an end into an error; if the host is gone, with what it wrote to its error stream.
+    /// Converts the reason of an end to an error. If the host is gone, adds what it wrote to stderr, and disconnects.
     fn describe_end<T>(&mut self, done: Result<T, Ended>) -> Result<T, Error> {
         done.map_err(|ended| {
             let mut words = ended.to_string();
@@ -240,7 +240,7 @@ impl Report {
         }
     }
 
-    /// Parses the host's text. `None` if it is no report.
+    /// Parses the host's report, a JSON object. `None` if it is not JSON or has no number `step`.
     fn read(text: &str) -> Option<Self> {
         let report: Value = serde_json::from_str(text).ok()?;
         let metrics = report["metrics"].as_object().into_iter().flatten();

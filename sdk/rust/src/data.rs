@@ -46,13 +46,13 @@ impl Rows {
         Tensor::new(certain(self.0.presence()))
     }
 
-    /// Target tokens a row, `[rows]`, `f32`; may be 0.
+    /// Number of target tokens of each row, `[rows]`, `f32`; may be 0.
     #[track_caller]
     pub fn lengths(&self) -> Tensor {
         Tensor::new(certain(self.0.lengths()))
     }
 
-    /// Target tokens of all these rows together.
+    /// Number of target tokens of all rows together.
     pub fn targets(&self) -> u32 {
         self.0.targets()
     }
@@ -64,8 +64,8 @@ impl Rows {
         Rows(certain(self.0.whole()))
     }
 
-    /// Some of these rows, in the order of `numbers`. Errors: no number, more numbers than rows, or one past
-    /// the last row.
+    /// The rows with these numbers, from 0, in the order of `numbers`. Errors: no number, more numbers than rows, or
+    /// one past the last row.
     #[track_caller]
     pub fn select(&self, numbers: &[u32]) -> Result<Rows> {
         checked(self.0.select(numbers)).map(Rows)
@@ -100,7 +100,7 @@ impl<'step> Batch<'step> {
         self.0.size()
     }
 
-    /// A numeric column of the records: `[size]`, `f32`, NaN where absent.
+    /// A numeric column of the records by name: `[size]`, `f32`, NaN where a record lacks it.
     #[track_caller]
     pub fn column(&self, name: &str) -> Result<Tensor> {
         checked(self.0.column(name)).map(Tensor::new)

@@ -19,18 +19,18 @@ pub struct Error {
 }
 
 impl Error {
-    /// The method's own reason to stop: lower case, no full stop, values in backticks.
+    /// An error with the method's own reason to stop: lower case, no full stop, values in backticks.
     #[track_caller]
     pub fn new(message: impl Into<String>) -> Self {
         Self { code: None, message: message.into(), place: Location::caller() }
     }
 
-    /// The host's code, to act on; `None` for the method's own reasons.
+    /// The host's error code, to act on; `None` for an error made by [`new`](Self::new).
     pub fn code(&self) -> Option<ErrorCode> {
         self.code
     }
 
-    /// The message for the host: of a refused call with its line, of the method's own error alone.
+    /// The text for the host: the message, and for a call that the host refused also its source location.
     pub(crate) fn report(&self) -> String {
         match self.code {
             Some(_) => format!("{}, called at {}", self.message, self.place),
@@ -47,7 +47,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A host's answer as a result that remembers the caller's line.
+/// Converts the host's answer to this crate's result. An error keeps the source location of the caller.
 #[track_caller]
 pub(crate) fn checked<T>(answer: std::result::Result<T, types::Error>) -> Result<T> {
     match answer {
@@ -56,7 +56,7 @@ pub(crate) fn checked<T>(answer: std::result::Result<T, types::Error>) -> Result
     }
 }
 
-/// A host's answer where only a mistake in the method can fail: panics on the caller's line.
+/// Returns the value of the host's answer. Panics at the caller's line on an error, which is a mistake of the method.
 #[track_caller]
 pub(crate) fn certain<T>(answer: std::result::Result<T, types::Error>) -> T {
     match answer {

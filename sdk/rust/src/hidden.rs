@@ -8,12 +8,12 @@ use crate::{Error, Result, Rows, Tensor, View};
 
 pub use hidden::{Site, Token};
 
-/// The number of blocks.
+/// The number of blocks of the model.
 pub fn layers() -> u32 {
     hidden::layers()
 }
 
-/// The layers between two shares of the depth, each from 0 to 1. Errors: no layer lies between them.
+/// The range of layers between two fractions of the depth, 0 to 1, rounded outwards. Errors: `from` is not below `to`.
 #[track_caller]
 pub fn layers_between(from: f32, to: f32) -> Result<Range<u32>> {
     let depth = layers();
@@ -30,14 +30,14 @@ pub fn dimension() -> u32 {
     hidden::dimension()
 }
 
-/// One vector a row and layer: `[layers, rows, dimension]`, `f32`, without gradient. Costs one
-/// forward pass. Errors: a layer or token that is not there.
+/// Captures one activation vector for each row and layer: `[layers, rows, dimension]`, `f32`, without gradient. Costs
+/// one forward pass. Errors: a layer or token that is not there.
 #[track_caller]
 pub fn capture(view: &View, rows: &Rows, layers: &[u32], site: Site, token: Token) -> Result<Tensor> {
     checked(hidden::capture(view.handle(), rows.handle(), layers, site, token)).map(Tensor::new)
 }
 
-/// Hands a direction of the stream (`[dimension]`) to the run's artifact, as that of a layer.
+/// Adds a direction (`[dimension]`) for one layer, and its coefficient, to the steering vectors that the run writes.
 /// Errors: a layer that is not there; another site or token than before.
 #[track_caller]
 pub fn publish(layer: u32, site: Site, token: Token, vector: &Tensor, coefficient: f32) -> Result<()> {

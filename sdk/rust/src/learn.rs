@@ -11,9 +11,9 @@ pub fn minimise(loss: &Tensor) -> Result<()> {
     checked(learn::minimise(loss.handle()))
 }
 
-/// Back-propagates coefficients that the method made itself: dL/d(log-probability) and
-/// dL/d(entropy), `[rows, width]`. Errors: `shape-mismatch`; scores of another view than the
-/// policy, or from before the last update.
+/// Back-propagates gradients that the method computed itself: dL/d(log-probability) and dL/d(entropy), each
+/// `[rows, width]`. Errors: `shape-mismatch`; scores of another view than the policy, or from before the last
+/// update.
 #[track_caller]
 pub fn backward_from(scores: &Scores, logprob: &Tensor, entropy: Option<&Tensor>) -> Result<()> {
     checked(learn::backward_from(scores.handle(), logprob.handle(), entropy.map(Tensor::handle)))

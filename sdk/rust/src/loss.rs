@@ -22,7 +22,7 @@ pub fn row_mean(per_row: &Tensor, denominator: u32) -> Tensor {
     per_row.sum(All) / denominator.max(1) as f32
 }
 
-/// The log-probability of each row's targets together: `[rows]`.
+/// The summed log-probability of each row's targets: `[rows]`.
 #[track_caller]
 pub fn sequence_logprob(scores: &Scores) -> Tensor {
     scores.logprob().sum(1)
@@ -41,20 +41,20 @@ pub fn smoothed_logistic(margin: &Tensor, smoothing: f32) -> Tensor {
     if smoothing == 0.0 { right } else { right * (1.0 - smoothing) - (-margin).log_sigmoid() * smoothing }
 }
 
-/// log(1 − eˣ) for x < 0, exact at both ends.
+/// log(1 − eˣ) for x < 0, element by element, accurate near 0 and for large −x.
 #[track_caller]
 pub fn log_one_minus_exp(x: &Tensor) -> Tensor {
     let near = x.greater(-std::f32::consts::LN_2); // 1 − eˣ is small there
     choose(&near, (-x.exp_minus_one()).log(), (-x.exp()).log_one_plus())
 }
 
-/// How much likelier the policy finds each row than the reference does, log π − log π_ref: `[rows]`.
+/// The log-probability of each row's targets under the policy minus that under the reference: `[rows]`.
 #[track_caller]
 pub fn log_ratio(policy: &Scores, reference: &Scores) -> Tensor {
     sequence_logprob(policy) - sequence_logprob(reference)
 }
 
-/// How far the chosen rows are ahead of the rejected ones, times `beta`: `[rows]`.
+/// (`chosen` − `rejected`) · `beta`, element by element: `[rows]`.
 #[track_caller]
 pub fn margin(chosen: &Tensor, rejected: &Tensor, beta: f32) -> Tensor {
     (chosen - rejected) * beta

@@ -3,7 +3,7 @@
 /// The version of `tunebox:method` that this SDK speaks.
 pub const INTERFACE: &str = "0.1.0";
 
-/// The length of the joined parts.
+/// The total length of the parts in bytes.
 pub const fn length(parts: &[&str]) -> usize {
     let mut total = 0;
     let mut part = 0;
@@ -14,7 +14,7 @@ pub const fn length(parts: &[&str]) -> usize {
     total
 }
 
-/// The parts one after another; `LENGTH` is [`length`] of the same parts.
+/// Concatenates the parts as bytes. `LENGTH` must be their [`length`], else compilation fails or zeros remain.
 pub const fn join<const LENGTH: usize>(parts: &[&str]) -> [u8; LENGTH] {
     let mut joined = [0; LENGTH];
     let mut end = 0;
@@ -32,7 +32,7 @@ pub const fn join<const LENGTH: usize>(parts: &[&str]) -> [u8; LENGTH] {
     joined
 }
 
-/// Joined parts as text.
+/// Converts joined bytes back to text. Panics, while compiling, if they are not UTF-8.
 pub const fn text(bytes: &'static [u8]) -> &'static str {
     match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -40,13 +40,13 @@ pub const fn text(bytes: &'static [u8]) -> &'static str {
     }
 }
 
-/// A list without its brackets: the settings of a struct that stand among those of another.
+/// Removes the brackets of a JSON list, to put its settings into the list of another struct.
 pub const fn inner(list: &'static str) -> &'static str {
     let (_, rest) = list.split_at(1);
     rest.split_at(rest.len() - 1).0
 }
 
-/// The key, unless there is nothing for it to name.
+/// Returns `key`, or nothing if `value` is empty: then the JSON has no such entry.
 pub const fn key_of(key: &'static str, value: &'static str) -> &'static str {
     if value.is_empty() { "" } else { key }
 }

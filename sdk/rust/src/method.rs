@@ -13,25 +13,25 @@ pub trait Method: Sized + 'static {
     /// The settings in `run.toml`; often the method itself.
     type Settings: Settings;
 
-    /// Takes the run's settings, filled in and range-checked by the host.
-    /// An error ends the run before its first step.
+    /// Creates the method from the run's settings, which the host has filled in and range-checked. An error ends the
+    /// run before its first step.
     fn init(settings: Self::Settings) -> Result<Self>;
 
-    /// One micro-batch: score it, build the loss, hand the loss to [`minimise`](crate::learn::minimise).
-    /// An error ends the run at this step; the last checkpoint stays.
+    /// Handles one micro-batch: scores it, builds the loss, and calls [`minimise`](crate::learn::minimise). An error
+    /// ends the run at this step; the last checkpoint stays.
     fn step(&mut self, batch: &Batch) -> Result<()>;
 
-    /// After the last step: closing reports, and the edits of methods that edit at the end.
+    /// Runs once after the last step: closing reports, edits of the model. Does nothing by default.
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// The method's own state for a checkpoint, at most 1 MiB.
+    /// Returns the method's own state for a checkpoint, at most 1 MiB; by default none.
     fn save_state(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Restores what [`save_state`](Self::save_state) returned; called after `init` on a resumed run.
+    /// Restores what [`save_state`](Self::save_state) returned, after `init` on resuming. By default refuses any bytes.
     fn load_state(&mut self, state: &[u8]) -> Result<()> {
         if state.is_empty() {
             Ok(())
@@ -45,7 +45,7 @@ pub trait Method: Sized + 'static {
 #[doc(hidden)]
 pub struct Exported<M>(PhantomData<M>);
 
-/// Checks while compiling natively that a type is a method.
+/// Makes the compiler check that a type is a method, in a native build. Does nothing at run time.
 #[doc(hidden)]
 pub const fn check<M: Method>() {
     let _: fn(Vec<types::Setting>) -> Result<(), String> = <Exported<M> as Guest>::init;
@@ -82,7 +82,7 @@ thread_local! {
     static RUNNING: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
 }
 
-/// Runs `work` on the method that `init` created. Errors: `init` was not called; those of `work`.
+/// Calls `work` with the method that `init` created. Errors: `init` was not called; those of `work`, as text.
 fn running<M: Method, T>(work: impl FnOnce(&mut M) -> Result<T>) -> Result<T, String> {
     RUNNING.with_borrow_mut(|running| match running.as_mut().and_then(|method| method.downcast_mut()) {
         Some(method) => work(method).map_err(|error| error.report()),

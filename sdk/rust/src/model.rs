@@ -15,19 +15,19 @@ impl View {
     }
 }
 
-/// The model with the adapter, as it is now.
+/// A view of the model with the adapter and its present weights.
 pub fn policy() -> View {
     View(model::policy())
 }
 
-/// The model before training: with full fine-tuning too. Errors: `unsupported` where the run keeps no base.
+/// A view of the model before training, also with full fine-tuning. Errors: `unsupported` where the run keeps no base.
 #[track_caller]
 pub fn reference() -> Result<View> {
     checked(model::reference()).map(View)
 }
 
-/// A frozen copy of the trained weights under a name; taking it again replaces it.
-/// Errors: `unsupported` with full fine-tuning; `out-of-budget`.
+/// Makes a view of a frozen copy of the trained weights, kept under a name; the same name replaces the copy. Errors:
+/// `unsupported` with full fine-tuning; `out-of-budget`.
 #[track_caller]
 pub fn snapshot(name: &str) -> Result<View> {
     checked(model::snapshot(name)).map(View)
@@ -54,13 +54,13 @@ impl Scores {
         Tensor::new(certain(self.0.entropy()))
     }
 
-    /// log Σ p².
+    /// log Σ p² of the next-token distribution p: `[rows, width]`. Panics if the tap was not asked for.
     #[track_caller]
     pub fn log_sum_square(&self) -> Tensor {
         Tensor::new(certain(self.0.log_sum_square()))
     }
 
-    /// The mean logit over the vocabulary.
+    /// The mean logit over the vocabulary: `[rows, width]`. Panics if the tap was not asked for.
     #[track_caller]
     pub fn mean_logit(&self) -> Tensor {
         Tensor::new(certain(self.0.mean_logit()))
@@ -72,7 +72,7 @@ impl Scores {
         Tensor::new(certain(self.0.mean_logprob()))
     }
 
-    /// 1 where the token is the model's first choice, else 0.
+    /// 1 where the token is the one of the highest probability, else 0: `[rows, width]`.
     #[track_caller]
     pub fn top_one(&self) -> Tensor {
         Tensor::new(certain(self.0.top_one()))
@@ -93,7 +93,7 @@ pub fn score_for_learning(rows: &Rows, taps: Taps, temperature: f32) -> Result<S
     checked(model::score_for_learning(rows.handle(), taps, temperature)).map(Scores)
 }
 
-/// log p of each of some tokens as the next one after the end of each row: `[rows, ids]`, without gradient.
+/// Log-probabilities of the tokens `ids` as the next token after the end of each row: `[rows, ids]`, without gradient.
 /// Costs one forward pass.
 #[track_caller]
 pub fn next_token(view: &View, rows: &Rows, ids: &[u32]) -> Result<Tensor> {

@@ -31,12 +31,12 @@ pub trait Declared {
 /// Runs one call of the host: the number of the function, its arguments, the buffer for its result.
 pub(crate) type Dispatch = fn(u8, &mut Reader<'_>, &mut Vec<u8>) -> Result<(), Malformed>;
 
-/// The dispatch of a method's exports.
+/// The function that runs calls of the host on the exports of the method `M`.
 pub(crate) const fn dispatch_of<M: Method>() -> Dispatch {
     training::dispatch::<method::Exported<M>>
 }
 
-/// Serves the host that `TUNEBOX_TWIN` names, if it names one, until that host is done.
+/// Connects to the host that `TUNEBOX_TWIN` names and serves it to its end. Does nothing if the variable is not set.
 pub fn serve_method<M: Method + Declared>() {
     serve::twin(M::MANIFEST, dispatch_of::<M>());
 }

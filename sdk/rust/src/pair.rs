@@ -14,13 +14,13 @@ pub struct Pair<T> {
 }
 
 impl<T> Pair<T> {
-    /// Applies `make` to both.
+    /// Applies `make` to both values and returns the results as a pair.
     #[track_caller]
     pub fn map<U>(&self, make: impl Fn(&T) -> U) -> Pair<U> {
         Pair { chosen: make(&self.chosen), rejected: make(&self.rejected) }
     }
 
-    /// Applies `make` to both, each with its counterpart in `other`.
+    /// Applies `make` to both values, each with its counterpart in `other`.
     #[track_caller]
     pub fn with<V, U>(&self, other: &Pair<V>, make: impl Fn(&T, &V) -> U) -> Pair<U> {
         Pair { chosen: make(&self.chosen, &other.chosen), rejected: make(&self.rejected, &other.rejected) }
@@ -28,20 +28,20 @@ impl<T> Pair<T> {
 }
 
 impl Pair<Rows> {
-    /// The sides `chosen` and `rejected` of a batch. Errors: the data shape lacks one.
+    /// The rows `chosen` and `rejected` of a batch. Errors: the data shape lacks one.
     #[track_caller]
     pub fn of(batch: &Batch) -> Result<Self> {
         Ok(Self { chosen: batch.rows("chosen")?, rejected: batch.rows("rejected")? })
     }
 
-    /// Scores both through the policy, so that a loss built on the taps can be minimised.
+    /// Scores both sides through the policy with gradients, at temperature 1: two forward passes.
     #[track_caller]
     pub fn score_for_learning(&self, taps: Taps) -> Result<Pair<Scores>> {
         let score = |rows| crate::model::score_for_learning(rows, taps, 1.0);
         Ok(Pair { chosen: score(&self.chosen)?, rejected: score(&self.rejected)? })
     }
 
-    /// Scores both through a view, without a gradient.
+    /// Scores both sides through a view without gradients, at temperature 1: two forward passes.
     #[track_caller]
     pub fn score(&self, view: &View, taps: Taps) -> Result<Pair<Scores>> {
         let score = |rows| crate::model::score(view, rows, taps, 1.0);
@@ -56,7 +56,7 @@ impl Pair<Rows> {
 }
 
 impl Pair<Tensor> {
-    /// Chosen less rejected.
+    /// `chosen` minus `rejected`.
     #[track_caller]
     pub fn difference(&self) -> Tensor {
         &self.chosen - &self.rejected

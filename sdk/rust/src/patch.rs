@@ -11,20 +11,20 @@ pub struct Patch {
     _handle: patch::Patch,
 }
 
-/// Adds `coefficient` · `vector` (`[dimension]`) at some layers; `answers_only` leaves prompts alone.
+/// Adds `coefficient` · `vector` (`[dimension]`) at the site of these layers; `answers_only` leaves prompts unchanged.
 #[track_caller]
 pub fn add(layers: &[u32], site: Site, vector: &Tensor, coefficient: f32, answers_only: bool) -> Result<Patch> {
     let made = patch::add(layers, site, vector.handle(), coefficient, answers_only);
     checked(made).map(|handle| Patch { _handle: handle })
 }
 
-/// Removes the component along `direction` (`[dimension]`, of any length but 0).
+/// Removes the component along `direction` (`[dimension]`, of any length but 0) at the site of these layers.
 #[track_caller]
 pub fn ablate(layers: &[u32], site: Site, direction: &Tensor) -> Result<Patch> {
     checked(patch::ablate(layers, site, direction.handle())).map(|handle| Patch { _handle: handle })
 }
 
-/// Sets the component along `direction` to `value`.
+/// Sets the component along `direction` (`[dimension]`) to `value` at the site of these layers.
 #[track_caller]
 pub fn project(layers: &[u32], site: Site, direction: &Tensor, value: f32) -> Result<Patch> {
     checked(patch::project(layers, site, direction.handle(), value)).map(|handle| Patch { _handle: handle })

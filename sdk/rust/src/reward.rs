@@ -10,7 +10,7 @@ pub fn verifiers() -> Vec<String> {
     reward::verifiers()
 }
 
-/// The weights of the run's verifiers, `[verifiers]`. Errors: `unsupported` when the run lists none.
+/// The weights of the run's verifiers in reward sums, `[verifiers]`. Errors: `unsupported` when the run lists none.
 #[track_caller]
 pub fn weights() -> Result<Tensor> {
     checked(reward::weights()).map(Tensor::new)

@@ -19,7 +19,7 @@ type Answer = std::result::Result<(), types::Error>;
 
 /// A number, or a tensor of one element, which stays on the device until the step ends.
 pub trait Reported {
-    /// Calls `number` or `tensor` with the value.
+    /// Calls `number` if this is an `f32`, else `tensor`, with the value, and returns its answer.
     #[doc(hidden)]
     fn report(self, number: impl FnOnce(f32) -> Answer, tensor: impl FnOnce(&tensor::Tensor) -> Answer) -> Answer;
 }

@@ -14,42 +14,42 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// The distribution of the model itself.
+    /// Creates a sampler of the model's own distribution: temperature 1 and no filter.
     pub fn new() -> Self {
         Self(sample::Sampler::new())
     }
 
-    /// Logits are divided by this; 0 takes the likeliest token. Errors: out of range.
+    /// Sets the divisor of the logits; 0 always takes the most likely token. Errors: out of range.
     #[track_caller]
     pub fn temperature(self, value: f32) -> Result<Self> {
         checked(self.0.temperature(value)).map(|()| self)
     }
 
-    /// Only the k likeliest tokens; 0 turns it off. Errors: out of range.
+    /// Samples only from the k most likely tokens; 0 turns this off. Errors: out of range.
     #[track_caller]
     pub fn top_k(self, value: u32) -> Result<Self> {
         checked(self.0.top_k(value)).map(|()| self)
     }
 
-    /// Only the likeliest tokens that hold this share of the probability. Errors: out of range.
+    /// Samples only from the most likely tokens that together have this probability. Errors: out of range.
     #[track_caller]
     pub fn top_p(self, value: f32) -> Result<Self> {
         checked(self.0.top_p(value)).map(|()| self)
     }
 
-    /// Only tokens with at least this share of the likeliest one's probability. Errors: out of range.
+    /// Samples only from tokens with at least this fraction of the highest token probability. Errors: out of range.
     #[track_caller]
     pub fn min_p(self, value: f32) -> Result<Self> {
         checked(self.0.min_p(value)).map(|()| self)
     }
 
-    /// New tokens at most, the end token included. Errors: 0, and more than the run allows.
+    /// Sets the maximum number of new tokens, the end token included. Errors: 0, and more than the run allows.
     #[track_caller]
     pub fn max_tokens(self, value: u32) -> Result<Self> {
         checked(self.0.max_tokens(value)).map(|()| self)
     }
 
-    /// Completions for each prompt. Errors: 0, and more than the run allows.
+    /// Sets the number of completions for each prompt. Errors: 0, and more than the run allows.
     #[track_caller]
     pub fn completions(self, value: u32) -> Result<Self> {
         checked(self.0.completions(value)).map(|()| self)
@@ -64,24 +64,24 @@ impl Completions {
         &self.0
     }
 
-    /// Prompt and completion as rows whose mask marks the completion, end token included.
+    /// Prompt and completion of each sample as rows whose mask marks the completion, end token included.
     pub fn rows(&self) -> Rows {
         Rows::from_handle(self.0.rows())
     }
 
-    /// Log-probabilities under the distribution that was sampled from, `[rows, width]`.
+    /// Log-probabilities of the tokens under the distribution that was sampled from, `[rows, width]`.
     #[track_caller]
     pub fn logprob(&self) -> Tensor {
         Tensor::new(certain(self.0.logprob()))
     }
 
-    /// 1 where a completion ended by itself, 0 where it was cut: `[rows]`.
+    /// 1 where a completion ended by itself, 0 where the token limit cut it: `[rows]`.
     #[track_caller]
     pub fn finished(&self) -> Tensor {
         Tensor::new(certain(self.0.finished()))
     }
 
-    /// The number of the prompt that a row continues: `[rows]`, `u32`.
+    /// The number of the prompt that each row continues, from 0: `[rows]`, `u32`.
     #[track_caller]
     pub fn group(&self) -> Tensor {
         Tensor::new(certain(self.0.group()))

@@ -14,8 +14,8 @@ pub trait Settings: Sized {
     /// The manifest's list of settings, as JSON.
     const MANIFEST: &'static str;
 
-    /// The settings from the values that the host hands over.
-    /// Errors: a setting that is missing or of another type than the field.
+    /// Builds the struct from the names and values that the host passes. Errors: a setting that is missing or of
+    /// another type than the field.
     fn read(values: &[Setting]) -> Result<Self>;
 }
 
@@ -57,7 +57,7 @@ pub trait SettingType: Sized {
     /// The largest value that fits, as JSON; empty when any does.
     const HIGH: &'static str = "";
 
-    /// The value, if it is of this type.
+    /// Converts a value of the host; `None` if it is of another type or does not fit.
     fn read(value: &Value) -> Option<Self>;
 }
 
@@ -135,7 +135,7 @@ impl<C: Choice + Clone> SettingType for C {
     }
 }
 
-/// One field's value; `#[derive(Settings)]` calls it for each.
+/// Reads the setting `name` from the host's values. Errors: it is missing or of another type than `T`.
 #[doc(hidden)]
 pub fn field<T: SettingType>(values: &[Setting], name: &str) -> Result<T> {
     let Some((_, value)) = values.iter().find(|(given, _)| given == name) else {
@@ -145,7 +145,7 @@ pub fn field<T: SettingType>(values: &[Setting], name: &str) -> Result<T> {
         .ok_or_else(|| Error::new(format!("the value of the setting `{name}` does not fit its type, {}", T::KIND)))
 }
 
-/// Whether a text may be the default of a type, for a check while compiling.
+/// Whether `wanted` is one of the names of the choice `T`; always true for types without names.
 #[doc(hidden)]
 pub const fn may_default_to<T: SettingType>(wanted: &str) -> bool {
     let mut index = 0;

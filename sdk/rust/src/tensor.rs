@@ -28,7 +28,7 @@ impl Tensor {
         &self.0
     }
 
-    /// The result of an operation, or a panic on the line that asked for it.
+    /// Wraps the tensor that an operation returned. Panics at the caller's line if the host refused it.
     #[track_caller]
     pub(crate) fn from_answer(answer: std::result::Result<tensor::Tensor, types::Error>) -> Self {
         Self(certain(answer))
@@ -44,8 +44,8 @@ impl Tensor {
         self.0.dtype()
     }
 
-    /// The only element. Waits for the device; counts 4 bytes read back.
-    /// Errors: `shape-mismatch`; `out-of-budget`.
+    /// Reads the only element. Waits for the device; counts as 4 bytes read back. Errors: `shape-mismatch` for any
+    /// other number of elements; `out-of-budget`.
     #[track_caller]
     pub fn item(&self) -> Result<f32> {
         checked(self.0.item())
@@ -64,13 +64,13 @@ impl Tensor {
 pub struct Scope(tensor::Scope);
 
 impl Scope {
-    /// Opens a scope.
+    /// Opens a scope: tensors created from now on are freed when it is dropped.
     #[expect(clippy::new_without_default, reason = "opening a scope is an act, not a default value")]
     pub fn new() -> Self {
         Self(tensor::Scope::new())
     }
 
-    /// Lets a tensor outlive the scope.
+    /// Exempts a tensor from being freed with the scope.
     pub fn keep(&self, tensor: &Tensor) {
         self.0.keep(tensor.handle());
     }

@@ -18,16 +18,16 @@ pub trait Verifier: Sized + 'static {
     /// The settings in `run.toml`; often the verifier itself.
     type Settings: Settings;
 
-    /// Takes the run's settings, filled in and range-checked by the host.
-    /// An error ends the run before its first step.
+    /// Creates the verifier from the run's settings, which the host has filled in and range-checked. An error ends the
+    /// run before its first step.
     fn init(settings: Self::Settings) -> Result<Self>;
 
-    /// A number, usually 0 to 1, or nothing when the completion cannot be judged. `answer` is the
-    /// record's reference answer, empty when it has none. The same texts must get the same number.
+    /// Judges a completion: a number, usually 0 to 1, or `None` if it cannot be judged. `answer` is the record's
+    /// reference answer, empty if it has none. The same texts must get the same number.
     fn verify(&self, prompt: &str, completion: &str, answer: &str) -> Option<f32>;
 }
 
-/// Checks while compiling natively that a type is a verifier.
+/// Makes the compiler check that a type is a verifier, in a native build. Does nothing at run time.
 #[doc(hidden)]
 pub const fn check<V: Verifier>() {
     let _: &str = <V::Settings as Settings>::MANIFEST;

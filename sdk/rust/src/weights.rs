@@ -6,13 +6,13 @@ use crate::{Result, Tensor};
 
 pub use weights::{Form, Role};
 
-/// Says how later edits are kept: in the weights, or beside them as an adapter.
+/// Sets how later edits are stored: in the weights, or beside them as an adapter.
 #[track_caller]
 pub fn keep_as(form: Form) -> Result<()> {
     checked(weights::keep_as(form))
 }
 
-/// Rows `first .. first + count` of a matrix `[out, in]`. Counts against the bytes read back.
+/// Reads rows `first .. first + count` of a matrix `[out, in]` as a tensor. Counts against the bytes read back.
 #[track_caller]
 pub fn read_rows(role: Role, layer: u32, first: u32, count: u32) -> Result<Tensor> {
     checked(weights::read_rows(role, layer, first, count)).map(Tensor::new)

@@ -94,6 +94,7 @@ impl From<Part> for Phase {
     }
 }
 
+/// Parser of the values of `--precision`: the words of [`StoredAs`].
 fn precision_values() -> impl TypedValueParser<Value = StoredAs> {
     PossibleValuesParser::new(StoredAs::WORDS.map(|(word, _)| word)).try_map(|given| {
         let known = StoredAs::WORDS.into_iter().find(|(word, _)| *word == given);
@@ -102,6 +103,7 @@ fn precision_values() -> impl TypedValueParser<Value = StoredAs> {
 }
 
 impl Bench {
+    /// Checks the signer of the method, runs the benchmark, and shows the results, or emits them as one JSON object.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         // A method that is not found is reported by the benchmark.
         if let Ok(found) = Reference::parse(&self.method, Path::new(".")) {

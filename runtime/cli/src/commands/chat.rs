@@ -81,7 +81,8 @@ impl Chat {
 }
 
 impl Conversation {
-    /// Runs a command or answers a question. Returns false if the user wants to quit.
+    /// Handles one line of input: runs it if it begins with `/`, ignores it if it is empty, else answers it as a
+    /// question. Returns false if the user wants to quit.
     fn handle_line(&mut self, terminal: Terminal, line: &str) -> Result<bool, Failure> {
         match line {
             "" => {}
@@ -95,7 +96,8 @@ impl Conversation {
         Ok(true)
     }
 
-    /// Adds a question to the conversation, prints the answer while it is generated, and adds it too.
+    /// Adds a question to the conversation, prints the model's answer while it is generated, and adds the answer to the
+    /// conversation.
     fn answer(&mut self, terminal: Terminal, question: &str) -> Result<(), Failure> {
         self.messages.push(Message::new("user", question));
         let policy = &self.loaded.policy;
@@ -106,7 +108,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Answers the last question with the base model and with the adapted one. Changes no messages.
+    /// Prints two answers to the last question, by the base model and by the adapted or steered one. Changes no
+    /// messages. Only says why if there is no question yet or the model does not differ from its base.
     fn compare(&self, terminal: Terminal) -> Result<(), Failure> {
         let Some(last) = self.messages.iter().rposition(|message| message.role == "user") else {
             terminal.message("there is no question to compare yet");

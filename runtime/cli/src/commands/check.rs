@@ -43,7 +43,8 @@ impl Check {
         }
     }
 
-    /// Plans the run without a step and shows plan, precision and memory. Exit code 1 with `--fit` if it does not fit.
+    /// Plans the run without a step and shows plan, precision and estimated memory. Exit code 1 if `--fit` is given and
+    /// the memory does not fit.
     fn check_run(&self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut settings = RunSettings::load(&self.subject, &self.set)?;
         settings.offline = global.offline;
@@ -68,14 +69,15 @@ impl Check {
         Ok(ExitStatus::Success)
     }
 
-    /// The limits of a method: the defaults with those of `--set limits.NAME=VALUE`.
+    /// The limits under which a method is checked: the defaults, overridden by `--set limits.NAME=VALUE`.
     fn limits(&self) -> Result<Limits, tunebox_training::Error> {
         let needed = ["model.path=.", "data.path=.", "method.use=."].map(str::to_owned);
         let settings = RunSettings::from_overrides(&[&needed, self.set.as_slice()].concat())?;
         Ok(settings.file.limits.of_method())
     }
 
-    /// Admits the component with the default grants, like a run.
+    /// Checks the signer of a method or verifier, then compiles it and checks it against the default grants and the
+    /// limits, as before a run. Shows the result; a refused component is an error.
     fn check_method(&self, terminal: Terminal) -> CommandResult {
         expect_no_run(&self.subject)?;
         let limits = self.limits()?;
@@ -101,8 +103,8 @@ impl Check {
     }
 }
 
-/// Finds the run that a run file names, if it exists. Removes the name from the settings then, because a plan fails for
-/// the name of an existing run.
+/// Finds the run that the run file names, and `None` if it names none or the run does not exist. If it exists, removes
+/// the name from the settings, because planning fails for the name of an existing run.
 fn find_existing_run(settings: &mut RunSettings) -> Result<Option<Listed>, tunebox_training::Error> {
     let table = &mut settings.file.run;
     let Some(name) = &table.name else { return Ok(None) };
@@ -119,8 +121,8 @@ fn show_precision(terminal: Terminal, plan: &Plan) {
     terminal.status("Precision", precision.collect::<Vec<_>>().join(", "));
 }
 
-/// Shows whether the estimated memory fits into `free` bytes, and settings that need less if it does not. Returns true
-/// if it fits, or if the free memory is unknown.
+/// Shows the estimated memory beside the `free` bytes, and, if it does not fit, settings that need less. Returns true
+/// if it fits. Returns true and shows nothing if the free memory is unknown.
 fn show_fit(terminal: Terminal, plan: &Plan, free: Option<u64>) -> bool {
     let Some(free) = free else { return true };
     let needed = plan.run.summary.memory.total();

@@ -11,6 +11,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
+    /// Prints the completion script of `command`, the whole command line, for the chosen shell to stdout.
     pub(crate) fn run(self, terminal: Terminal, mut command: clap::Command) -> CommandResult {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "tunebox", &mut script);

@@ -37,8 +37,8 @@ pub(crate) struct Dev {
 }
 
 impl Dev {
-    /// Trains again whenever the source or the run file changes, until Ctrl-C. Errors of a run are shown and waited out,
-    /// except wrong options before the first step.
+    /// Trains, and starts a new run whenever the source or the run file changes after one, until Ctrl-C. Errors are
+    /// shown and a change is waited for, except wrong options before any run had a step, and errors after Ctrl-C.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let stop = stop_on_interrupt()?;
         let mut session = Session::open(terminal, self.folder.clone(), self.run_file(), global.offline)?;
@@ -64,7 +64,8 @@ impl Dev {
         Ok(ExitStatus::Code(Exit::Interrupted))
     }
 
-    /// Carries out one run, with every version of the method that is built meanwhile.
+    /// Carries out one run and shows its outcome; each new build of the method replaces it during the run.
+    /// `has_trained` is whether an earlier run had a step: then `--resume` is ignored and a taken run name is dropped.
     fn train_once(
         &self,
         terminal: Terminal,
@@ -86,7 +87,8 @@ impl Dev {
         show_outcome(terminal, &outcome, None)
     }
 
-    /// The run file: the one given, or `run.toml` of the folder, which need not exist. `None` with `--sample`.
+    /// The path of the run file: the argument, else `run.toml` of the method folder, which need not exist. `None` with
+    /// `--sample` and no argument.
     fn run_file(&self) -> Option<PathBuf> {
         self.run.clone().or_else(|| (!self.options.sample).then(|| self.folder.join("run.toml")))
     }
@@ -116,7 +118,7 @@ impl Dev {
         Ok(settings)
     }
 
-    /// The folder as a path that cannot be taken for the name of a built-in method.
+    /// The method folder as a path that cannot be mistaken for the name of a built-in method: `dpo` becomes `./dpo`.
     fn method(&self) -> PathBuf {
         match self.folder.components().next() {
             Some(Component::Normal(_)) => Path::new(".").join(&self.folder),

@@ -53,7 +53,7 @@ impl Doctor {
     }
 }
 
-/// The version of the tools for methods in Python, or what is missing.
+/// Describes the tools for building methods in Python: their version, or what is missing.
 fn python_tools() -> String {
     match find_on_path() {
         Ok(tools) => tools.release,
@@ -70,7 +70,7 @@ struct DeviceState {
     state: String,
 }
 
-/// Opens a device and describes it, or says why it is not available.
+/// Opens the device `cpu`, `cuda` or `metal` and describes it with its memory, or says why it is not available.
 fn probe_device(name: &'static str) -> DeviceState {
     let found = device::parse(name).and_then(|found| Ok((device::describe(&found), device::info(&found)?)));
     let available = found.is_ok();

@@ -61,7 +61,7 @@ struct Threshold {
     value: f64,
 }
 
-/// Parses `FIGURE=VALUE`.
+/// Parses `FIGURE=VALUE`. Fails without `=` or if the value is not a number; the name is checked later.
 fn parse_threshold(text: &str) -> Result<Threshold, String> {
     let (name, value) = text.split_once('=').ok_or("write it as FIGURE=VALUE")?;
     let value: f64 = value.parse().map_err(|_| format!("`{value}` is not a number"))?;
@@ -89,7 +89,8 @@ impl Eval {
         self.check_thresholds(terminal, &result)
     }
 
-    /// The run file whose verifiers judge completions: that of `--rewards`, else that of the run's folder.
+    /// The settings of the run whose verifiers judge completions: of the file of `--rewards`, else of `run.toml` in the
+    /// folder of the model. `None` without either, or if the latter names a verifier that is not built in.
     fn rewards(&self, terminal: Terminal) -> Result<Option<RunSettings>, Failure> {
         let own = || self.model.folder().map(|folder| folder.join("run.toml")).filter(|path| path.is_file());
         let settings = match &self.rewards {
@@ -101,7 +102,8 @@ impl Eval {
         Ok(Some(settings))
     }
 
-    /// Reports each threshold that is not met; exit code 1 if there is one.
+    /// Shows each threshold that the figures miss; returns exit code 1 if there is one. Compares the adapted model's
+    /// value if there is one, else the base's. Fails if a figure does not exist.
     fn check_thresholds(&self, terminal: Terminal, result: &Evaluation) -> CommandResult {
         let mut status = ExitStatus::Success;
         let minimums = self.at_least.iter().map(|threshold| (threshold, true));
@@ -131,7 +133,7 @@ fn load_own_rewards(terminal: Terminal, file: &Path) -> Result<Option<RunSetting
     Ok(None)
 }
 
-/// Finds a figure by name. Fails with the names that the data gives.
+/// Finds a figure of an evaluation by its name. Fails with the list of existing names.
 fn find_figure<'a>(result: &'a Evaluation, name: &str) -> Result<&'a Figure, Failure> {
     result.figures.iter().find(|figure| figure.name == name).ok_or_else(|| {
         let names: Vec<&str> = result.figures.iter().map(|figure| figure.name).collect();

@@ -4,8 +4,8 @@ use tunebox_sandbox::native::ListeningTest;
 
 use crate::terminal::{CommandResult, ExitStatus, Failure};
 
-/// Connects to the test named by the environment and answers its requests until it ends. Errors are also sent to the
-/// test, as text.
+/// Connects to the unit test that the environment variables name and answers its requests until it ends. Sends the text
+/// of an error to the test as well as returning it.
 pub(super) fn serve_test() -> CommandResult {
     let test = ListeningTest::find().map_err(|error| connection_failure(&error))?;
     let notifier = test.method.notifier().map_err(|error| connection_failure(&error))?;
@@ -17,7 +17,7 @@ pub(super) fn serve_test() -> CommandResult {
     Ok(ExitStatus::Success)
 }
 
-/// The error for a command that was not started by a test.
+/// Creates the failure for this internal command when it cannot reach a test, as when a user starts it.
 fn connection_failure(error: &std::io::Error) -> Failure {
     Failure::usage(format!("this command is internal to tunebox: {error}"), "a test of a method starts it")
 }

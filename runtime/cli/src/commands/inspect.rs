@@ -70,7 +70,8 @@ impl Inspect {
     }
 }
 
-/// Suggests how to use the package: a command for a method, a run file entry for a verifier.
+/// The suggestion how to use a package under `name`: the training command for a method, a run file entry for a
+/// verifier.
 fn next_command(package: &Package, name: &str) -> String {
     match package.manifest.world {
         World::Method => train_command(name, package.bytes.len() as u64),
@@ -78,19 +79,21 @@ fn next_command(package: &Package, name: &str) -> String {
     }
 }
 
-/// The later version that `tunebox.lock` of the present folder requires instead of a package from the store.
+/// Finds the version that `tunebox.lock` of the present folder requires if it is later than the package's, as
+/// `NAME@VERSION`. `None` if it is not, for packages that are not from the store, or if the user has no tunebox folder
+/// yet.
 fn later_version(package: &Package) -> Result<Option<String>, Failure> {
     let (Some(home), Some(_)) = (existing()?, &package.source) else { return Ok(None) };
     Ok(later_in(Trust::open(&home, Path::new("."))?.lock(), &package.manifest))
 }
 
-/// The version that the lock requires if it is later than that of the manifest, as `NAME@VERSION`.
+/// The version that the lock requires for the manifest's package if it is later than the manifest's, as `NAME@VERSION`.
 fn later_in(lock: &Lock, manifest: &Manifest) -> Option<String> {
     let version = lock.find(&manifest.name)?.later_than(&manifest.version)?;
     Some(format!("{}@{version}", manifest.name))
 }
 
-/// Prints what a component imports and exports, with every type and function.
+/// Prints the imports and exports of a component as WIT text, with every type and function; with `--json` as an event.
 fn print_wit(terminal: Terminal, package: &Package) -> CommandResult {
     let text = world::wit(&package.bytes)?;
     if !terminal.json {
@@ -100,7 +103,7 @@ fn print_wit(terminal: Terminal, package: &Package) -> CommandResult {
     Ok(ExitStatus::Success)
 }
 
-/// Formats the description: manifest, imports, settings and limits.
+/// Formats the description of a package: its manifest, what each import permits, its settings and the default limits.
 fn describe(package: &Package, imports: &[String], signed: &str, parts: &[Part]) -> String {
     let manifest = &package.manifest;
     let mut lines = vec![format!("{} {}  {}", manifest.name, manifest.version, manifest.description)];
@@ -140,7 +143,7 @@ fn describe(package: &Package, imports: &[String], signed: &str, parts: &[Part])
 /// Maximum number of sections that are listed.
 const MAX_SECTIONS: usize = 4;
 
-/// Lists the largest sections and the rest, each with its size.
+/// Lists the first [`MAX_SECTIONS`] sections with their sizes, and the total size of the others.
 fn section_sizes(parts: &[Part]) -> String {
     let (shown, rest) = parts.split_at(parts.len().min(MAX_SECTIONS));
     let mut cells: Vec<String> = shown.iter().map(|part| format!("{} {}", part.name, bytes(part.bytes))).collect();
@@ -150,7 +153,7 @@ fn section_sizes(parts: &[Part]) -> String {
     cells.join(", ")
 }
 
-/// Formats the default limits with their units in two columns.
+/// Formats the default limits of a method or verifier with their units, in two columns.
 fn limits_table(world: World) -> String {
     let pairs: Vec<_> = match world {
         World::Verifier => VerifierLimits::default().entries().collect(),

@@ -48,7 +48,8 @@ fn is_in_git_tree(file: &Path) -> bool {
     resolve(file).ancestors().skip(1).any(|above| above.join(".git").exists())
 }
 
-/// Asks for the password of a new key, twice. `None` if it is empty or there is no terminal.
+/// Asks twice for the password of a new key. Returns `None` for an empty password or without a terminal. Fails if the
+/// two differ.
 fn ask_new_password(terminal: Terminal) -> Result<Option<String>, Failure> {
     let typed = terminal.ask_password("password of the key, empty for none").filter(|typed| !typed.is_empty());
     if typed.is_some() && terminal.ask_password("repeat the password") != typed {

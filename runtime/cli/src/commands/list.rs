@@ -86,7 +86,7 @@ fn print_packages(terminal: Terminal, stored: &[Stored]) {
     }
 }
 
-/// Prints name, method, model, steps and state of each run.
+/// Prints a table of runs: name, method, model, number of steps and state.
 fn print_runs(terminal: Terminal, runs: &[Listed]) {
     print_table(terminal, "Runs", runs, |run| {
         let steps = steps(run);
@@ -98,7 +98,7 @@ fn print_runs(terminal: Terminal, runs: &[Listed]) {
     });
 }
 
-/// Says whether a run is finished, running or stopped, and its last checkpoint.
+/// Says whether a run is finished, running or stopped, and the step of its last checkpoint unless it is finished.
 fn state(run: &Listed) -> String {
     if run.finished {
         return "finished".to_owned();
@@ -115,8 +115,8 @@ fn steps(run: &Listed) -> Option<u64> {
     Some(run.steps).filter(|steps| *steps != u64::from(ENDLESS))
 }
 
-/// The newest finished run with an adapter or a model, else the newest unfinished run with a checkpoint. Steering vectors
-/// alone do not count.
+/// Finds the most recently changed finished run with an adapter or a model; if there is none, the most recently changed
+/// unfinished run with a checkpoint. Runs with only steering vectors do not count.
 fn newest_chat_run(runs: &[Listed]) -> Option<&Listed> {
     let has_model =
         |run: &&Listed| ["adapter_config.json", "config.json"].iter().any(|name| run.folder.join(name).is_file());

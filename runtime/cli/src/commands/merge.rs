@@ -23,12 +23,14 @@ pub(crate) struct Merge {
     precision: DType,
 }
 
+/// Parser of the values of `--precision`: `bf16` and `f32`.
 fn precision_values() -> impl TypedValueParser<Value = DType> {
     PossibleValuesParser::new(["bf16", "f32"]).map(|word| if word == "f32" { DType::F32 } else { DType::BF16 })
 }
 
 impl Merge {
-    /// Writes the merged model to a new folder. Fails if the folder exists.
+    /// Merges the adapter into the base model's weights and writes the model to the folder `--out` in the chosen
+    /// precision. Fails if the folder exists.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         if self.out.exists() {
             return Err(Failure::usage(format!("`{}` exists already", self.out.display()), "choose another `--out`"));

@@ -96,6 +96,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Runs the chosen command with its arguments.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         match self {
             Self::Train(command) => command.run(terminal, global),

@@ -34,13 +34,15 @@ pub(crate) struct New {
     here: bool,
 }
 
+/// Parser of the values of `--language`: `rust` and `python`.
 fn language_values() -> impl TypedValueParser<Value = Language> {
     PossibleValuesParser::new(["rust", "python"])
         .map(|word| if word == "python" { Language::Python } else { Language::Rust })
 }
 
 impl New {
-    /// Writes the template with a run file for the sample, and unpacks the sample. A verifier gets neither.
+    /// Writes the template of a method with a run file for the sample, and unpacks the sample's model and data under
+    /// `runs`. A verifier gets neither. Records the folder as approved, so that builds show no note.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let mut template = Template::new(&self.name, self.language, self.like.as_deref())?;
         if !self.is_verifier() {
@@ -93,7 +95,8 @@ impl New {
     }
 }
 
-/// Rewrites the run file of a sample for a method folder: the folder as method, and the unpacked files as model and data.
+/// Rewrites the run file `sample` for the method `name`: replaces its leading comments, sets the method to `.`, and
+/// lets model, data and validation name the unpacked files.
 fn run_file(name: &str, sample: &str) -> String {
     let mut text = format!(
         "# `{name}` on the bundled tiny model and data; replace them by your own.\n\

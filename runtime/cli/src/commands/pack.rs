@@ -33,7 +33,8 @@ pub(crate) struct Pack {
 }
 
 impl Pack {
-    /// Writes the package and its signature. Builds the component first if needed.
+    /// Writes the package file, and its signature beside it with `--sign`. Builds the component first if it is missing
+    /// or stale. Suggests `tunebox push`, or how to sign.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         // The key is read first, because a build takes time.
         let key = self.read_key(terminal)?;
@@ -88,14 +89,15 @@ impl Pack {
         Ok(found.open()?)
     }
 
-    /// The command that signs the package.
+    /// The command, for the user to type, that packs the same folder with `--sign`.
     fn sign_command(&self) -> String {
         let folder = if self.folder == Path::new(".") { String::new() } else { format!("{} ", self.folder.display()) };
         let out = self.out.as_ref().map_or(String::new(), |path| format!(" --out {}", path.display()));
         format!("tunebox pack {folder}--sign KEY{out}    (`tunebox key FILE` creates a key)")
     }
 
-    /// The folder that the package is written to without `--out`.
+    /// The folder that the package is written to without `--out`: the method folder, or the folder of the component
+    /// file.
     fn output_folder(&self) -> PathBuf {
         match self.folder.is_dir() {
             true => self.folder.clone(),
@@ -103,7 +105,8 @@ impl Pack {
         }
     }
 
-    /// Reads `README.md` of the method folder, which becomes part of the package.
+    /// Reads `README.md` of the method folder, which becomes part of the package. `None` if there is no such file.
+    /// Fails if it is larger than [`LARGEST_DOCUMENT`].
     fn read_page(&self) -> Result<Option<String>, Failure> {
         let path = self.folder.join("README.md");
         if !path.is_file() {
@@ -112,7 +115,7 @@ impl Pack {
         bounded::read_text(&path, LARGEST_DOCUMENT).map(Some).map_err(|error| Failure::file(&path, &error))
     }
 
-    /// Reads the key of `--sign`. Asks for its password if it has one.
+    /// Reads the secret key of `--sign`, asking for its password if it has one. `None` without `--sign`.
     fn read_key(&self, terminal: Terminal) -> Result<Option<SecretKey>, Failure> {
         let Some(path) = &self.sign else { return Ok(None) };
         let password = || terminal.ask_password(&format!("password of `{}`", path.display()));
@@ -120,7 +123,7 @@ impl Pack {
     }
 }
 
-/// Signs the statement of a package.
+/// Signs the statement of a package and returns the text of the signature. Shows a warning of the key if it has one.
 fn sign_package(terminal: Terminal, statement: &Statement, key: &SecretKey) -> Result<String, Failure> {
     if let Some(text) = key.warning() {
         terminal.warn(text);
@@ -128,8 +131,8 @@ fn sign_package(terminal: Terminal, statement: &Statement, key: &SecretKey) -> R
     Ok(sign(statement, key)?)
 }
 
-/// Writes the signature beside the package. Without a signature, keeps an existing one if it is valid for the package and
-/// removes it otherwise. Returns the signer.
+/// Writes the signature beside the package at `path` and returns its signer. Without a signature, keeps an existing
+/// file that is valid for the package and returns its signer; removes and reports an invalid one.
 fn write_signature(
     terminal: Terminal,
     path: &Path,

@@ -66,7 +66,7 @@ impl Pull {
     }
 }
 
-/// Says who signed the package, and what the lock held before.
+/// Describes who signed the pulled package, since when the signer is known, and which version the lock had before.
 fn signer_text(admitted: &Admitted) -> String {
     let by = match (&admitted.signer, &admitted.first_seen) {
         (None, _) => "no: the package comes from a path and has no signature".to_owned(),

@@ -55,7 +55,8 @@ impl Push {
         Ok(ExitStatus::Success)
     }
 
-    /// Fails if a signed package of this unsigned component lies beside it, which is probably meant.
+    /// Fails if the packed file of the same name and version lies beside this unsigned file with a signature: the user
+    /// probably meant that one.
     fn expect_no_signed_package(&self, statement: &Statement) -> Result<(), Failure> {
         let packed = self.file.with_file_name(format!("{}-{}.wasm", statement.name, statement.version));
         if packed == self.file || !packed.is_file() || !signature_path(&packed).is_file() {
@@ -67,7 +68,8 @@ impl Push {
     }
 }
 
-/// Says who signed the package, or what follows from a missing signature.
+/// Describes who signed the pushed package. Without a signer, says how to sign it, and that pulling from a registry
+/// (not from a folder) refuses it.
 fn signer_text(signer: Option<&str>, is_folder: bool) -> String {
     match signer {
         Some(signer) => format!("by {signer}"),

@@ -71,7 +71,8 @@ impl Score {
     }
 }
 
-/// Parses a JSON object with `text` or `ids`; any other line is plain text.
+/// Parses one line of `--file`: a JSON object with `ids` or else `text`, or plain text. Texts are encoded with
+/// `encode`. Fails for an object with neither.
 fn parse_line(line: &str, encode: impl Fn(String) -> Result<Item, Failure>) -> Result<Item, Failure> {
     let Ok(serde_json::Value::Object(object)) = serde_json::from_str(line) else {
         return encode(line.to_owned());
@@ -88,7 +89,8 @@ fn parse_line(line: &str, encode: impl Fn(String) -> Result<Item, Failure>) -> R
     }
 }
 
-/// Scores token ids: one log-probability for each token after the first.
+/// Computes the log-probability, in nats, of each token after the first, given the tokens before it. `ids` has at least
+/// two entries.
 fn score_ids(loaded: &LoadedModel, ids: &[u32]) -> Result<Vec<f32>, Failure> {
     let mut targets = vec![true; ids.len()];
     targets[0] = false;
@@ -102,7 +104,8 @@ fn score_ids(loaded: &LoadedModel, ids: &[u32]) -> Result<Vec<f32>, Failure> {
     Ok(row[1..].to_vec())
 }
 
-/// Prints log-probability, id and text of each token, then their sum and the perplexity.
+/// Prints log-probability, id and text of each token (no log-probability for the first), then their sum and the
+/// perplexity. The text is empty if the model has no tokenizer.
 fn print_table(terminal: Terminal, loaded: &LoadedModel, ids: &[u32], logprobs: &[f32]) -> Result<(), Failure> {
     for (i, id) in ids.iter().enumerate() {
         let piece = match loaded.policy.model().tokenizer() {

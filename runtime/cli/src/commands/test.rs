@@ -56,8 +56,8 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    /// Builds the component, runs the own tests, and compares component and twin unless a test fails or the method is a
-    /// verifier.
+    /// Builds the component and runs the method's own tests. If they pass, compares the component with its native twin
+    /// on the sample; a verifier has no twin and skips this. Exit code 1 if a test fails or the two differ.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         self.expect_rust()?;
         let toolchain = toolchain::find()?;
@@ -83,7 +83,7 @@ impl Test {
         self.compare(terminal, &native, &executable, settings, &next)
     }
 
-    /// Fails if the folder holds no method, or one in Python.
+    /// Fails if the folder holds no method, or one in Python, with the command that trains it as the hint.
     fn expect_rust(&self) -> Result<(), Failure> {
         expect_method(&self.folder)?;
         if !is_python(&self.folder) {
@@ -102,7 +102,7 @@ impl Test {
         Err(Failure::usage(what, format!("`tunebox build {folder}; {train}` trains with it")))
     }
 
-    /// The settings of the run that component and twin carry out.
+    /// Returns the settings of the sample run that component and twin both carry out, with its files under `place`.
     fn settings(&self, global: &Global, built: &Built, place: &Path) -> Result<RunSettings, Failure> {
         let mut settings = twin::sample(&built.path, &built.imports, self.steps, place, &self.set)?;
         settings.offline = global.offline;
@@ -110,7 +110,8 @@ impl Test {
         Ok(settings)
     }
 
-    /// Runs component and twin on the sample and shows the first difference.
+    /// Starts the native twin, runs component and twin on the sample, and shows the result. With `--debug` prints the
+    /// debugger command instead of starting the twin. `next` is the command to suggest if both agree.
     fn compare(
         &self,
         terminal: Terminal,
@@ -136,7 +137,8 @@ impl Test {
         outcome::show_comparison(terminal, compared?, next)
     }
 
-    /// Waits until the twin connects. Without time limits with `--debug`.
+    /// Waits until the native twin connects. Fails if it does not connect in 60 seconds or its `process` ends first;
+    /// with `--debug` waits without a time limit.
     fn wait_for_twin(&self, listener: &TwinListener, mut process: Option<&mut TwinProcess>) -> Result<Twin, Failure> {
         let (coming, call) = if self.debug { (None, None) } else { (Some(CONNECT_TIMEOUT), Some(CALL_TIMEOUT)) };
         let ended = || process.as_mut().is_some_and(|process| process.has_ended());
@@ -152,7 +154,7 @@ impl Test {
     }
 }
 
-/// The error of the connection to the twin.
+/// Creates the failure for an I/O error of the connection to the twin.
 fn unreachable_twin(error: &std::io::Error) -> Failure {
     let explanation = Explanation::new("test", "the native twin cannot be reached").with_why(error.to_string());
     Failure::new(explanation, Exit::Usage)

@@ -67,7 +67,8 @@ impl Train {
         profiled.map(|()| status)
     }
 
-    /// Reads the settings from the run file, the sample or the options alone, with the options on top.
+    /// Reads the settings from the run file, from the sample (`--sample`), or from `--model` and `--data` alone; the
+    /// other options override them. Fails if none of these is given, or if the run file is a folder.
     fn settings(&self, offline: bool) -> Result<RunSettings, Failure> {
         let options = &self.options;
         let is_bare = self.run.is_none() && !options.sample;
@@ -92,7 +93,8 @@ impl Train {
     }
 }
 
-/// The error for a folder given instead of a run file. Its hint depends on what the folder holds.
+/// Creates the failure for a folder given instead of a run file. Its hint is the command for the run file or the method
+/// in that folder.
 fn no_run_file(folder: &Path) -> Failure {
     let path = paths::simplify(folder);
     let holds = |name: &str| folder.join(name).is_file();

@@ -74,8 +74,8 @@ impl Verify {
         })
     }
 
-    /// Suggests the next command after a comparison without changes. Exits with the error's code if the method could not
-    /// be read.
+    /// Suggests the next command after a comparison without changes. Returns success, or the error's exit code if a
+    /// method or verifier could not be read.
     fn suggest_next(&self, terminal: Terminal, verification: &Verification) -> ExitStatus {
         if let Some(error) = &verification.unread {
             let hint = error.hint().map(|hint| format!("{hint}; ")).unwrap_or_default();
@@ -91,7 +91,8 @@ impl Verify {
         ExitStatus::Success
     }
 
-    /// Shows the result of a replay. Exit code 4 with the first difference if it differs.
+    /// Shows the result of a replay. Returns exit code 4, after showing the first differing metric and the differing
+    /// artifacts, if the replay differs from the run.
     fn show_replay(&self, terminal: Terminal, replay: &Replay) -> ExitStatus {
         terminal.event(json!({
             "event": "replayed", "same": replay.same(), "steps": replay.steps, "seconds": replay.seconds,
@@ -126,7 +127,7 @@ impl Observer for ReplayProgress {
     }
 }
 
-/// Shows how many artifacts and inputs changed. Exit code 4.
+/// Shows that `changed` of the recorded files and settings differ now, and what to do. Returns exit code 4.
 fn show_changes(terminal: Terminal, verification: &Verification, changed: usize) -> ExitStatus {
     terminal.status("Changed", format!("{changed} of the recorded files and settings"));
     if let Some(folder) = verification.changed_method() {
@@ -136,7 +137,8 @@ fn show_changes(terminal: Terminal, verification: &Verification, changed: usize)
     ExitStatus::Code(Exit::Trust)
 }
 
-/// Shows what was compared. Returns the number of changed artifacts and inputs; a changed environment does not count.
+/// Shows how many of the recorded artifacts, inputs and environment entries are unchanged, and each difference. Returns
+/// the number of changed artifacts and inputs; a changed environment does not count.
 fn show_comparison(terminal: Terminal, verification: &Verification) -> usize {
     let Verification { name, artifact, inputs, surroundings, unread, unnamed, .. } = verification;
     let changed = artifact.iter().chain(inputs).filter(|one| !one.same()).count();

@@ -12,7 +12,8 @@ use tunebox_training::serve;
 use crate::processes::compiling;
 use crate::terminal::{CommandResult, ExitStatus, Failure};
 
-/// Reads a run from stdin, carries it out, and reports it on the original stdout.
+/// Reads the settings of a run from stdin, carries the run out, and writes its events and result to the original
+/// stdout. The first Ctrl-C stops the run after a step. Redirects stdout to stderr.
 pub(super) fn run_worker() -> CommandResult {
     child::settle().map_err(internal)?;
     let reports = take_stdout().map_err(internal)?;
@@ -40,7 +41,7 @@ pub(super) fn compile_component() -> CommandResult {
     Ok(ExitStatus::Success)
 }
 
-/// The error for a command that was not started by tunebox.
+/// Creates the failure for an internal command that fails to set up, as when a user starts it.
 fn internal(error: impl std::fmt::Display) -> Failure {
     Failure::usage(format!("this command is internal to tunebox: {error}"), "`tunebox train` starts it when needed")
 }

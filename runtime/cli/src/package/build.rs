@@ -25,7 +25,8 @@ const MAX_WARNINGS: usize = 5;
 /// The project files of method folders, one for each language.
 const MANIFESTS: [&str; 2] = ["Cargo.toml", PROJECT];
 
-/// Builds a method folder, or wraps a core module, and reports progress.
+/// Builds the component of a method folder, or wraps a core module if `folder` is a file. Shows the crates being
+/// compiled and whether another build is waited for. Refuses a run file, and a folder without a method.
 pub(crate) fn build_method(terminal: Terminal, folder: &Path, options: &Options) -> Result<Built, Failure> {
     refuse_run_file(folder)?;
     if !folder.is_file() {
@@ -46,7 +47,7 @@ pub(crate) fn build_method(terminal: Terminal, folder: &Path, options: &Options)
     Ok(build_watched(folder, options, &mut report)?)
 }
 
-/// Shows the first compiler warnings and their number, or all as `warning` events with `--json`.
+/// Shows the first five compiler warnings and their number. With `--json` emits every warning as a `warning` event.
 pub(crate) fn show_compiler_warnings(terminal: Terminal, warnings: &[Warning]) {
     for Warning { message, place, output } in warnings {
         let (what, place, output) = (escape(message), place.as_deref().map(escape), escape(output));
@@ -61,7 +62,8 @@ pub(crate) fn show_compiler_warnings(terminal: Terminal, warnings: &[Warning]) {
     }
 }
 
-/// Warns about source that compiles and cannot work: printing, undeclared metrics, a method that never learns.
+/// Warns about code that compiles and cannot work: printing, reporting a metric that the manifest does not list, and
+/// imports with which a method has no effect. Shows only the first place that prints.
 pub(crate) fn show_source_warnings(terminal: Terminal, folder: &Path, built: &Built) {
     if let Some(place) = sources::prints(folder).first() {
         let place = printable(place, 200);
@@ -79,8 +81,8 @@ pub(crate) fn show_source_warnings(terminal: Terminal, folder: &Path, built: &Bu
     }
 }
 
-/// Fails if a folder holds no method. Notes, once for each folder that `tunebox new` did not create here, that building
-/// runs its code.
+/// Fails if the folder holds no method. The first time for each folder that `tunebox new` did not create here, shows a
+/// note that building runs code of the folder, and remembers the folder.
 pub(crate) fn check_source(terminal: Terminal, folder: &Path) -> Result<(), Failure> {
     refuse_run_file(folder)?;
     expect_method(folder)?;

@@ -14,7 +14,7 @@ use tunebox_training::is_run;
 
 use crate::terminal::Failure;
 
-/// Lists the short names of the interfaces that a component imports, without `types`, separated by commas.
+/// Joins the short names of imported interfaces by commas, leaving out `types`. Returns `nothing` if none is left.
 pub(crate) fn import_names(imports: &[String]) -> String {
     let names = imports.iter().map(|import| interface_of(import).unwrap_or(import)).filter(|name| *name != "types");
     let names: Vec<String> = names.map(|name| printable(name, 64)).collect();
@@ -42,15 +42,15 @@ pub(crate) fn train_command(method: impl Display, size: u64) -> String {
     format!("{command} --set limits.component-bytes={bytes} --set limits.compile-seconds={seconds}")
 }
 
-/// The command that trains the sample with what was just built: the folder, or the component if it was written to
-/// another place or wrapped from a module.
+/// The command that trains the sample with a built method. Names the method folder, or the component file if it was
+/// written elsewhere with `--out` (`is_elsewhere`) or wrapped from a core module (`folder` is a file).
 pub(crate) fn train_built_command(folder: &Path, is_elsewhere: bool, component: &Path, size: u64) -> String {
     let method = if is_elsewhere || folder.is_file() { component } else { folder };
     train_command(Reference::written(method), size)
 }
 
-/// Finds the publisher that this user knows by the key of a package's signature. A key that is known for several names
-/// gives the one known longest.
+/// Finds the trusted publisher whose key signed a package; of several with this key, the one first seen earliest.
+/// `None` if the package is unsigned, the key is unknown, or this user has no tunebox folder yet.
 pub(crate) fn publisher(package: &Package) -> Result<Option<Publisher>, Failure> {
     let (Some(home), Some(signer)) = (existing()?, &package.signer) else { return Ok(None) };
     let trust = Trust::open(&home, Path::new("."))?;
@@ -58,7 +58,7 @@ pub(crate) fn publisher(package: &Package) -> Result<Option<Publisher>, Failure>
     Ok(known.min_by_key(|publisher| publisher.first_seen.clone().unwrap_or_default()).cloned())
 }
 
-/// Says who signed a package, and since when this user knows the signer.
+/// Describes who signed a package, and the publisher that this user knows by that key, with the day it was first seen.
 pub(crate) fn signer_text(package: &Package, publisher: Option<&Publisher>) -> String {
     match (&package.signer, publisher) {
         (None, _) => "no".to_owned(),
@@ -71,7 +71,7 @@ pub(crate) fn signer_text(package: &Package, publisher: Option<&Publisher>) -> S
     }
 }
 
-/// Fails if a path that should be a method is the folder of a run.
+/// Fails if `folder` is the folder of a run, with the commands that take runs as the hint. Otherwise does nothing.
 pub(crate) fn expect_no_run(folder: &Path) -> Result<(), Failure> {
     if !is_run(folder) {
         return Ok(());

@@ -25,8 +25,9 @@ pub(crate) struct TrustOptions {
 }
 
 impl TrustOptions {
-    /// Checks a downloaded package against the trusted publishers and the lock file of `project`. Nothing is saved until
-    /// the returned [`Trust`] is committed.
+    /// Checks a downloaded package against the trusted publishers and the lock file of the folder `project`, and asks
+    /// about an unknown signer unless `--yes` or `--locked` decides. Saves nothing until the returned [`Trust`] is
+    /// committed.
     pub(crate) fn admit(
         self,
         terminal: Terminal,
@@ -41,7 +42,8 @@ impl TrustOptions {
         Ok((trust, admitted))
     }
 
-    /// Checks every package from the store that a run uses, and saves the decisions.
+    /// Checks the signers of all packages that a run uses, asking about unknown ones, and saves what was accepted.
+    /// Skips references that cannot be resolved: the plan reports them later.
     pub(crate) fn check_run(self, terminal: Terminal, settings: &RunSettings) -> Result<(), Failure> {
         let mut ask = |question: &Question| self.accepts(terminal, question);
         // The plan reports references that are not found, with their location in the run file.
@@ -49,14 +51,16 @@ impl TrustOptions {
         Ok(admit_packages(&found, settings.project(), if self.locked { None } else { Some(&mut ask) })?)
     }
 
-    /// Checks one package that the user named, and saves the decision.
+    /// Checks the signer of one package, asking if it is unknown, and saves what was accepted in the present folder's
+    /// lock.
     pub(crate) fn check_package(self, terminal: Terminal, package: &Reference) -> Result<(), Failure> {
         let mut ask = |question: &Question| self.accepts(terminal, question);
         let found = std::slice::from_ref(package);
         Ok(admit_packages(found, Path::new("."), if self.locked { None } else { Some(&mut ask) })?)
     }
 
-    /// Answers the question about a signer: by `--yes` if there are no doubts, else by asking on the terminal.
+    /// Decides the question whether to accept a signer. With `--yes`: true unless there are doubts. Else asks on the
+    /// terminal; false if no question can be asked.
     fn accepts(self, terminal: Terminal, question: &Question) -> bool {
         if self.yes {
             return question.doubts.is_empty();

@@ -26,6 +26,7 @@ pub(crate) struct RunDisplay {
 }
 
 impl RunDisplay {
+    /// Creates a display with a hidden bar. The `Planned` event of the run sets the bar and the interval of rows.
     pub(crate) fn new(terminal: Terminal) -> Self {
         Self {
             terminal,
@@ -136,19 +137,20 @@ fn step_json(event: &StepEvent) -> Value {
 /// Metrics in a row of the table; `metrics.jsonl` has all of them.
 const MAX_COLUMNS: usize = 4;
 
-/// The name, value and column width of each metric in the table.
+/// The name, value and column width of the first [`MAX_COLUMNS`] metrics of a step. A width is at least 10 characters.
 fn columns(event: &StepEvent) -> impl Iterator<Item = (&str, f64, usize)> {
     event.metrics.iter().take(MAX_COLUMNS).map(|(name, value)| (name.as_str(), *value, name.chars().count().max(8) + 2))
 }
 
-/// Formats the column heads of the table of steps.
+/// Formats the column heads of the table of steps. Without `is_training` there are no columns for gradient and rate.
 fn table_head(event: &StepEvent, is_training: bool) -> String {
     let names: String = columns(event).map(|(name, _, width)| format!("{name:>width$}")).collect();
     let training = if is_training { format!("{:>11}{:>11}", "gradient", "rate") } else { String::new() };
     format!("{:>8}{names}{training}{:>11}{:>11}", "step", "tokens/s", "peak")
 }
 
-/// Formats one step as a row of the table.
+/// Formats one step as a row of the table, with the given speed. Without `is_training` the columns for gradient and
+/// rate are left out.
 fn table_row(event: &StepEvent, tokens_per_second: f64, is_training: bool) -> String {
     let values: String =
         columns(event).map(|(_, value, width)| format!("{:>width$}", number(value, 4, width - 1))).collect();

@@ -12,7 +12,8 @@ use crate::package::describe::import_names;
 use crate::terminal::Terminal;
 use tunebox_foundation::format::{bytes, counted, grouped};
 
-/// Shows a plan, with its estimated memory and changed limits.
+/// Shows a plan: its summary, warnings, estimated memory by part, and the limits that differ from the defaults. Emits a
+/// `plan` event with `--json`.
 pub(crate) fn show_plan(terminal: Terminal, plan: &Plan) {
     let (run, summary) = (&plan.run, &plan.run.summary);
     terminal.event(json!({ "event": "plan", "plan": summary }));
@@ -43,7 +44,7 @@ pub(crate) fn show_plan(terminal: Terminal, plan: &Plan) {
     }
 }
 
-/// Says how many completions of a prompt the memory estimate includes.
+/// Formats the note on how many completions of each prompt the memory estimate includes; `None` means unknown.
 fn completions_note(count: Option<u64>) -> String {
     match count {
         Some(count) => format!("estimated memory includes {count} completions of each prompt, at their maximum length"),
@@ -53,7 +54,8 @@ fn completions_note(count: Option<u64>) -> String {
     }
 }
 
-/// Shows what is trained, on which data, by which method. `resumed` is the step that a run resumes from.
+/// Shows run folder, model, method, data and training settings of a run, and how many records were skipped, dropped or
+/// truncated. `resumed` is the step that the run resumes from.
 pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path, resumed: Option<u64>) {
     terminal.status("Run", folder.display());
     let parameters = grouped(plan.parameters);
@@ -80,7 +82,7 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
     }
 }
 
-/// Says where a run resumes. `changed` has name and version of its method if that changed since.
+/// Formats from which step a run resumes. `changed` is the name and version of its method if the method changed since.
 fn resuming_text(step: u64, changed: Option<(&str, &str)>) -> String {
     match changed {
         Some((method, version)) => {
@@ -90,7 +92,8 @@ fn resuming_text(step: u64, changed: Option<(&str, &str)>) -> String {
     }
 }
 
-/// Says what is trained (an adapter, every weight or nothing), in which batches, steps and at which learning rate.
+/// Formats what is trained (an adapter, every weight or nothing), the batch size, the number of steps, the learning
+/// rate and its schedule.
 fn training_text(plan: &PlanSummary) -> String {
     let batch =
         if plan.accumulation > 1 { format!("{} × {}", plan.batch, plan.accumulation) } else { plan.batch.to_string() };

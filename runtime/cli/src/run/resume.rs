@@ -8,7 +8,8 @@ pub(super) fn resume_command(name: &str) -> String {
     with_resume(&typed, name)
 }
 
-/// Replaces `--name` and `--resume` in the words of a command line.
+/// Returns a command line with its `--name` and `--resume` removed and `--resume --name NAME` added, before any `--`.
+/// Each word is quoted for a shell; `typed` excludes the program's name.
 fn with_resume(typed: &[String], name: &str) -> String {
     let mut words = vec!["tunebox"];
     let mut given = typed.iter().map(String::as_str);

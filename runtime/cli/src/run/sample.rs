@@ -37,6 +37,7 @@ pub(crate) struct SampleReport {
 type LabelledPolicy = (String, Policy);
 
 impl SampleReport {
+    /// Remembers the model, the data and the validation data that the settings of a run name, as resolved paths.
     pub(crate) fn new(settings: &RunSettings) -> Self {
         let data = &settings.file.data;
         Self {
@@ -46,8 +47,8 @@ impl SampleReport {
         }
     }
 
-    /// Shows the answers of the base model and of the run's result in `folder`, and evaluates both on the validation
-    /// data if the sample has some.
+    /// Shows answers to one question by the base model and by what the run wrote to `folder`. If the sample has
+    /// validation data, also evaluates both models on it; of two steered models only the positive one.
     pub(super) fn show(&self, terminal: Terminal, folder: &Path) -> Result<(), Failure> {
         let precision = base_precision(folder)?.unwrap_or_default();
         let base = open_policy(&self.model, None, precision)?;
@@ -70,7 +71,8 @@ impl SampleReport {
         Ok(())
     }
 
-    /// Opens what the run wrote: an adapter, an edited model, or steering vectors with a negative and a positive factor.
+    /// Opens what the run wrote, with labels: one policy with the adapter, or one of the edited model. For steering
+    /// vectors two policies, steered with the negative and the positive recommended scale, in this order.
     fn open_results(&self, folder: &Path, precision: Base) -> Result<Vec<LabelledPolicy>, Failure> {
         if folder.join("adapter_config.json").is_file() {
             return Ok(vec![("after".into(), open_policy(&self.model, Some(folder), precision)?)]);
@@ -97,12 +99,13 @@ fn open_policy(model: &Path, adapter: Option<&Path>, precision: Base) -> Result<
     Ok(Policy::open(model, adapter, PolicySettings::default())?)
 }
 
-/// Greedy decoding of at most 48 tokens.
+/// The sampling parameters of the report: greedy decoding of at most 48 tokens.
 fn sampling() -> Sampling {
     Sampling { temperature: 0.0, max_tokens: 48, ..Sampling::default() }
 }
 
-/// Shows the answers of the base model and of each result to one question.
+/// Shows the answers of the base model (`before`) and of each policy in `after` to one question, and emits them as one
+/// `asked` event.
 fn show_answers(terminal: Terminal, question: &str, base: &Policy, after: &[LabelledPolicy]) -> Result<(), Failure> {
     terminal.status("Asked", question);
     let mut answers = Vec::new();
@@ -117,7 +120,8 @@ fn show_answers(terminal: Terminal, question: &str, base: &Policy, after: &[Labe
     Ok(())
 }
 
-/// The prompt, or the last user message, of the first record of a JSONL file.
+/// Reads a question from the first record of a JSONL file: its prompt, or its last user message. Returns
+/// [`DEFAULT_QUESTION`] if the file cannot be read or the record has no such field.
 fn first_question(data: &Path) -> String {
     let text = std::fs::read_to_string(data).unwrap_or_default();
     let record: Value = text.lines().next().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
@@ -125,7 +129,8 @@ fn first_question(data: &Path) -> String {
     fields.into_iter().find_map(|field| user_text(&record[field])).unwrap_or(DEFAULT_QUESTION).to_owned()
 }
 
-/// The text itself, or that of the last message with the role `user`.
+/// The value itself if it is a string, or the content of the last user message if it is a list of messages; else
+/// `None`.
 fn user_text(value: &Value) -> Option<&str> {
     let is_user = |message: &&Value| message["role"] == "user";
     value.as_str().or_else(|| value.as_array()?.iter().rev().find(is_user)?["content"].as_str())

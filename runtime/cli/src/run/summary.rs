@@ -17,7 +17,8 @@ use tunebox_foundation::format::{bytes, counted, duration, number};
 const NO_ARTIFACT: &str =
     "no adapter was written: no step made an update; `minimise(&loss)?` in the method's `step` asks for one";
 
-/// Reports how a run ended. After a finished run on the sample, `sample` compares the model before and after.
+/// Reports how a run ended and emits a `finished` or `stopped` event. After a finished run with `sample`, also shows
+/// the model's answers before and after. Exit code 130 if it was interrupted.
 pub(crate) fn show_outcome(terminal: Terminal, outcome: &Outcome, sample: Option<&SampleReport>) -> CommandResult {
     let (name, status) = match outcome {
         Outcome::Interrupted(summary) => ("stopped", show_stopped(terminal, summary)),
@@ -34,7 +35,8 @@ pub(crate) fn show_outcome(terminal: Terminal, outcome: &Outcome, sample: Option
     Ok(status)
 }
 
-/// Reports an interrupted run, its checkpoint and the command that resumes it: exit code 130.
+/// Reports an interrupted run with its checkpoint, and suggests the commands that resume it and, if the checkpoint has
+/// an adapter, chat with it. Returns exit code 130.
 fn show_stopped(terminal: Terminal, summary: &Summary) -> ExitStatus {
     let of = if summary.total == u64::from(ENDLESS) { String::new() } else { format!(" of {}", summary.total) };
     if let Some((_, saved)) = &summary.checkpoint {
@@ -49,7 +51,8 @@ fn show_stopped(terminal: Terminal, summary: &Summary) -> ExitStatus {
     ExitStatus::Code(Exit::Interrupted)
 }
 
-/// Reports steps, time, last loss and written files. Warns if the run wrote nothing to load.
+/// Reports steps, time, last loss and accuracy, and the written files of a finished run. Warns and stops there if the
+/// run wrote no weights; else shows the sample report if given, and suggests the next command.
 fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleReport>) -> CommandResult {
     let metric = |name: &str| summary.last.as_ref().and_then(|step| step.metric(name));
     let loss = metric("loss").map_or(String::new(), |loss| format!(", loss {}", number(loss, 3, 12)));
@@ -76,7 +79,8 @@ fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleRe
     Ok(ExitStatus::Success)
 }
 
-/// The command that chats with what a run wrote: an adapter, a model, or steering vectors on a model to be named.
+/// The command that chats with the result of a run: its folder if it has an adapter or a model (a `.json` file), else
+/// the steering vectors on a model that the user is to name.
 fn next_command(summary: &Summary) -> Result<String, Failure> {
     if has_file(summary, "json") {
         return Ok(chat_command(&summary.folder));
@@ -91,7 +95,7 @@ pub(crate) fn chat_command(folder: &Path) -> String {
     format!("tunebox chat {}", folder.display())
 }
 
-/// Whether a run wrote a file with this extension.
+/// Whether a run wrote a file with this extension, given without the dot.
 fn has_file(summary: &Summary, extension: &str) -> bool {
     summary.written.iter().any(|file| file.path.extension().is_some_and(|found| found == extension))
 }

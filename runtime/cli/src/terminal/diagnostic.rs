@@ -37,16 +37,18 @@ impl<E: Explain> From<E> for Failure {
 }
 
 impl Failure {
+    /// Creates a failure with an explanation and the exit code of the process.
     pub(crate) fn new(explanation: Explanation, exit: Exit) -> Self {
         Self { explanation: Box::new(explanation), exit }
     }
 
-    /// A wrong use of the command line: exit code 2.
+    /// Creates the failure of a wrong use of the command line, with what is wrong and a hint what to do: exit code 2.
     pub(crate) fn usage(what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(Explanation::new("usage", what).with_hint(hint), Exit::Usage)
     }
 
-    /// A file that cannot be read or written: exit code 2.
+    /// Creates the failure of a file that cannot be read or written, with a reason and a hint from the I/O error: exit
+    /// code 2.
     pub(crate) fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
         let what = format!("`{}` cannot be used", path.display());
         let mut explanation = Explanation::new("file", what).with_why(paths::describe_io_error(error));
@@ -112,11 +114,12 @@ impl Failure {
     }
 }
 
+/// A bold style in this colour.
 fn colour(colour: AnsiColor) -> Style {
     Style::new().bold().fg_color(Some(colour.into()))
 }
 
-/// Formats `--> path:line:column`, and the source line under it if there is one.
+/// Formats the line `--> path:line:column` and the excerpt of the source under it. Each is left out if it is `None`.
 fn location(place: Option<&str>, snippet: Option<&Snippet>) -> String {
     let blue = colour(AnsiColor::Blue);
     let width = snippet.map_or(0, |snippet| snippet.line.to_string().len());
@@ -124,7 +127,8 @@ fn location(place: Option<&str>, snippet: Option<&Snippet>) -> String {
     place + &snippet.map_or(String::new(), |snippet| excerpt(snippet, width))
 }
 
-/// Formats a source line with its number and carets under the wrong part. `width` is that of the line number.
+/// Formats a source line with its number, and carets with the note under the wrong part; no carets if the column is 0.
+/// `width` is the number of characters of the line number.
 fn excerpt(snippet: &Snippet, width: usize) -> String {
     let (blue, red) = (colour(AnsiColor::Blue), colour(AnsiColor::Red));
     let bar = format!("{:width$} {blue}|{blue:#}", "");
@@ -140,8 +144,8 @@ fn excerpt(snippet: &Snippet, width: usize) -> String {
     text
 }
 
-/// Cuts at most 100 characters of a line around a column (from 1). Returns them and the column's offset in them. Each
-/// character is replaced by exactly one, so that the carets stay aligned.
+/// Cuts at most 100 characters of a line around `column` (from 1) and marks cut ends with `…`. Returns the text and the
+/// column's offset in it, from 0. Replaces each tab or unprintable character by one character, so carets stay aligned.
 fn window(line: &str, column: usize) -> (String, usize) {
     let at = column.saturating_sub(1);
     let first = at.saturating_sub(60);

@@ -28,17 +28,17 @@ impl Terminal {
         self.write_stderr(&status_lines(label, &text.to_string()));
     }
 
-    /// Writes a message with the label `Warning`.
+    /// Writes a message with the label `Warning` to stderr. Writes nothing with `--quiet` or `--json`.
     pub(crate) fn warn(&self, text: impl Display) {
         self.status("Warning", text);
     }
 
-    /// Writes a message with the label `Note`.
+    /// Writes a message with the label `Note` to stderr. Writes nothing with `--quiet` or `--json`.
     pub(crate) fn note(&self, text: impl Display) {
         self.status("Note", text);
     }
 
-    /// Writes the command to type next, with the label `Next`.
+    /// Writes the command to type next to stderr, with the label `Next`. Writes nothing with `--quiet` or `--json`.
     pub(crate) fn suggest(&self, command: impl Display) {
         self.status("Next", command);
     }
@@ -48,14 +48,14 @@ impl Terminal {
         self.write_stderr(&format!("{}\n", escape(&text.to_string())));
     }
 
-    /// Writes a message without a label if `--verbose` is given.
+    /// Writes a message without a label to stderr. Writes nothing without `--verbose`, or with `--json`.
     pub(crate) fn detail(&self, text: impl Display) {
         if self.verbose {
             self.message(text);
         }
     }
 
-    /// Writes text to stderr unless `--quiet` or `--json` is given.
+    /// Writes text to stderr and ignores errors. Writes nothing with `--quiet` or `--json`.
     fn write_stderr(&self, text: &str) {
         if !self.quiet && !self.json {
             // A failure to report has nowhere to be reported.
@@ -74,7 +74,7 @@ impl Terminal {
         self.print_line(value);
     }
 
-    /// Writes a line of data to stdout.
+    /// Writes a line of data to stdout and flushes it, also with `--quiet`. Adds the line end.
     pub(crate) fn print_line(&self, line: impl Display) {
         self.print(format!("{line}\n"));
     }
@@ -84,7 +84,8 @@ impl Terminal {
         if std::io::stdout().is_terminal() { self.print(escape_controls(text)) } else { self.print(text) }
     }
 
-    /// Writes data to stdout and flushes it. Ends the program with exit code 0 if stdout is closed, as filters do.
+    /// Writes data to stdout and flushes it. If that fails, as when stdout is closed, ends the program with exit code 0,
+    /// as filters do.
     pub(crate) fn print(&self, text: impl AsRef<str>) {
         let mut out = std::io::stdout().lock();
         if out.write_all(text.as_ref().as_bytes()).and_then(|()| out.flush()).is_err() {
@@ -92,14 +93,14 @@ impl Terminal {
         }
     }
 
-    /// Whether messages go to a terminal, so that a progress bar can be drawn.
+    /// Whether stderr is a terminal and neither `--json` nor `--quiet` is given, so that a progress bar can be drawn.
     pub(crate) fn is_interactive(&self) -> bool {
         !self.json && !self.quiet && std::io::stderr().is_terminal()
     }
 }
 
-/// Escapes every character that acts on a terminal, except line ends and tabs. For text that repeats file names or bytes
-/// from others.
+/// Escapes every unprintable character, which could act on a terminal, as `\u{…}`. Keeps line ends and tabs, and turns
+/// CRLF into LF. For text that repeats file names or bytes from others.
 pub(crate) fn escape(text: &str) -> String {
     escape_if(&text.replace("\r\n", "\n"), is_unprintable)
 }
@@ -109,7 +110,7 @@ fn escape_controls(text: &str) -> String {
     escape_if(text, char::is_control)
 }
 
-/// Escapes the characters for which `must_escape` is true, except line ends and tabs.
+/// Escapes the characters for which `must_escape` is true as `\u{…}`, except line ends and tabs.
 fn escape_if(text: &str, must_escape: fn(char) -> bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -122,7 +123,8 @@ fn escape_if(text: &str, must_escape: fn(char) -> bool) -> String {
     escaped
 }
 
-/// Formats a text with a label in the margin of its first line; further lines are indented.
+/// Formats a text with a green label, right-aligned to 11 columns, before its first line; further lines are indented.
+/// Escapes unprintable characters and ends the text with one line end.
 fn status_lines(label: &str, text: &str) -> String {
     let green = Style::new().bold().fg_color(Some(AnsiColor::Green.into()));
     let text = escape(text.trim_end_matches('\n')).replace('\n', &format!("\n{:11} ", ""));

@@ -7,7 +7,7 @@ use tunebox_package::registry::Progress;
 
 use super::{Terminal, escape};
 
-/// Creates a bar for `total` steps, or a spinner with a counter if there is no end.
+/// Creates a progress bar of `total` steps with a label, or a spinner with a counter if `total` is `None`.
 pub(crate) fn step_bar(terminal: Terminal, label: &'static str, total: Option<u64>) -> ProgressBar {
     let template = match total {
         Some(_) => "  {prefix} {bar:30} {percent:>3} %  {pos}/{len}  {eta} left",
@@ -21,7 +21,8 @@ pub(crate) fn crate_counter(terminal: Terminal) -> ProgressBar {
     bar(terminal, None, "  {spinner} compiling the SDK and its dependencies, once: {pos}, {msg}")
 }
 
-/// Creates a bar, or a spinner without a length, that is cleared when dropped. Hidden unless stderr is a terminal.
+/// Creates a progress bar with this template, or a spinner if `length` is `None`. Dropping it clears it. Returns a
+/// hidden bar unless the terminal is interactive.
 fn bar(terminal: Terminal, length: Option<u64>, template: &str) -> ProgressBar {
     if !terminal.is_interactive() {
         return ProgressBar::hidden();
@@ -40,6 +41,7 @@ pub(crate) struct TransferProgress {
 }
 
 impl TransferProgress {
+    /// Creates a display that shows nothing until the first transfer starts.
     pub(crate) fn new(terminal: Terminal) -> Self {
         Self { terminal, bar: ProgressBar::hidden() }
     }

@@ -10,7 +10,8 @@ impl Terminal {
         !self.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
-    /// Asks a yes-or-no question. Only `y` and `yes` are true; false if nothing can be asked.
+    /// Asks a yes-or-no question on stderr and reads the answer from stdin. True only for `y` and `yes` in any case.
+    /// Returns false without asking if nothing can be asked.
     pub(crate) fn confirm(&self, question: &str) -> bool {
         if !self.can_ask() {
             return false;
@@ -21,7 +22,7 @@ impl Terminal {
         read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
     }
 
-    /// Asks for a password without echo. `None` if nothing can be asked.
+    /// Asks for a password without echo. Returns `None` if nothing can be asked or reading fails.
     pub(crate) fn ask_password(&self, prompt: &str) -> Option<String> {
         if !self.can_ask() {
             return None;

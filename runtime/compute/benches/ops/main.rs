@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use criterion::Criterion;
 
+/// Runs the square product once and all other benchmarks for both models, then prints Criterion's summary. Options of
+/// the command line override the number of samples and the times set here.
 fn main() {
     let mut criterion = Criterion::default()
         .without_plots()

@@ -13,6 +13,8 @@ const EPSILON: f64 = 1e-6;
 /// Words of the table that embeddings are read from.
 const WORDS: usize = 32_768;
 
+/// Benchmarks operations on single rows or numbers, over 1024 tokens: RMS norm, residual sum, gate, rotary positions
+/// and embedding. Throughput counts numbers of the result.
 pub(crate) fn bench(criterion: &mut Criterion, sizes: &Sizes) {
     let mut group = criterion.benchmark_group(format!("rows/{}", sizes.name));
     let (stream, gates) = (normal(&[TOKENS, sizes.hidden]), normal(&[TOKENS, sizes.intermediate]));

@@ -58,25 +58,28 @@ pub(crate) const GEMMA: Sizes = Sizes {
 };
 
 impl Sizes {
-    /// The linear maps of a block by name, as `[out, in]`: the widest of attention, and both of the feed-forward part.
+    /// Returns name and weight shape `[out, in]` of three linear layers of a block: the query projection, and the gate
+    /// and down projections of the feed-forward part.
     pub(crate) fn maps(&self) -> [(&'static str, [usize; 2]); 3] {
         let query = [self.heads * self.head_dim, self.hidden];
         [("query", query), ("gate", [self.intermediate, self.hidden]), ("down", [self.hidden, self.intermediate])]
     }
 }
 
-/// Normal numbers in `f32`, the same for a shape every time.
+/// Returns a CPU tensor of standard normal f32 numbers. A shape gets the same numbers on every call.
 pub(crate) fn normal(shape: &[usize]) -> Tensor {
     let numbers = Stream::new(0, "ops").normals(shape.iter().product());
     Tensor::from_vec(numbers, shape, &Device::Cpu).unwrap()
 }
 
-/// Numbers as small as those of a weight, in its type.
+/// Returns normal numbers times 0.02, of the magnitude of a trained weight, in type `dtype`. A shape gets the same
+/// numbers on every call.
 pub(crate) fn weight(shape: &[usize], dtype: DType) -> Tensor {
     (normal(shape) * 0.02).unwrap().to_dtype(dtype).unwrap()
 }
 
-/// Times one operation; `throughput` is what a call gets through.
+/// Benchmarks `work` under `name` in a group. `throughput` is the amount that one call processes. Panics if `work`
+/// fails.
 pub(crate) fn time<T>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
@@ -86,12 +89,13 @@ pub(crate) fn time<T>(
     group.throughput(throughput).bench_function(name, |bencher| bencher.iter(|| work().unwrap()));
 }
 
-/// The operations of a product: one multiplication and one addition each.
+/// Returns the floating-point operations of a product of `[rows, inputs]` with a weight `[outputs, inputs]`: 2 · rows ·
+/// outputs · inputs.
 pub(crate) fn product(rows: usize, [outputs, inputs]: [usize; 2]) -> Throughput {
     elements(2 * rows * outputs * inputs)
 }
 
-/// A number of elements.
+/// Returns a throughput of `count` elements per call.
 pub(crate) fn elements(count: usize) -> Throughput {
     Throughput::Elements(count as u64)
 }

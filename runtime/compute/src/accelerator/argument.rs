@@ -30,22 +30,22 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// Blocks side by side, without shared memory that is asked for.
+    /// A grid of `blocks` blocks on the x axis with `threads` threads each, without dynamic shared memory.
     pub(crate) fn of(blocks: u32, threads: u32) -> Self {
         Self { blocks: (blocks, 1, 1), threads, shared: 0 }
     }
 
-    /// On two axes.
+    /// A grid of `x` × `y` blocks with `threads` threads each, without dynamic shared memory.
     pub(crate) fn square(x: u32, y: u32, threads: u32) -> Self {
         Self { blocks: (x, y, 1), threads, shared: 0 }
     }
 
-    /// On three axes, with shared memory.
+    /// A grid of blocks on three axes with `threads` threads each and `shared` bytes of dynamic shared memory a block.
     pub(crate) fn cube(blocks: (u32, u32, u32), threads: u32, shared: u32) -> Self {
         Self { blocks, threads, shared }
     }
 
-    /// Whether nothing is to be done.
+    /// Whether the grid has no block on some axis, so that there is nothing to launch.
     pub(super) fn is_empty(self) -> bool {
         self.blocks.0 == 0 || self.blocks.1 == 0 || self.blocks.2 == 0
     }
@@ -96,7 +96,7 @@ macro_rules! arguments {
 }
 pub(crate) use arguments;
 
-/// A length as kernels and grids take it.
+/// Converts a length to `u32`, the type in which kernels and grids take it.
 ///
 /// # Errors
 /// [`Error::Shape`] for 2³² and more.

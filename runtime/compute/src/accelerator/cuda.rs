@@ -57,7 +57,7 @@ impl std::fmt::Debug for Cuda {
     }
 }
 
-/// Opens a device, once a process.
+/// Opens a CUDA device by its number. Opens it once a process: later calls return the same device.
 ///
 /// # Errors
 /// [`Error::Unavailable`] with what is missing and what brings it.
@@ -65,12 +65,12 @@ pub(super) fn open(ordinal: usize) -> Result<Device> {
     Ok(Device::Cuda(OPEN.open(ordinal, opening::open)?.device.clone()))
 }
 
-/// Whether the driver's library is there, so that a person would expect a device.
+/// Whether the driver's library `libcuda` can be opened, so that a user would expect a usable device.
 pub(super) fn is_expected() -> bool {
     sys::DRIVER.open(&library::folders()).is_ok()
 }
 
-/// The driver of a device of the tensor library.
+/// Returns the driver of a CUDA device of candle's that [`open`] has opened.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if [`open`] did not open it: then nothing of it is set up.
@@ -80,20 +80,20 @@ pub(super) fn of(device: &CudaDevice) -> Result<Arc<dyn Driver>> {
 }
 
 impl Cuda {
-    /// [`Error::Stopped`] of this device.
+    /// Creates [`Error::Stopped`] with the name of this device and the reason `why`.
     fn stopped(&self, why: impl std::fmt::Display) -> Error {
         Error::Stopped { device: self.name(), why: why.to_string() }
     }
 
-    /// The device as a person names it.
+    /// The name of the device as users write it, such as `cuda:0`.
     fn name(&self) -> String {
         format!("cuda:{}", self.context.ordinal)
     }
 
-    /// Allocates memory and lets `fill` write it.
+    /// Allocates `bytes` bytes and calls `fill` to write them.
     ///
     /// # Errors
-    /// [`Error::Full`] when the device has no memory for it.
+    /// [`Error::Full`] when the device has no memory left, [`Error::Stopped`] for every other error of the driver.
     fn allocate(&self, bytes: usize, fill: impl Fn(&Memory) -> std::result::Result<(), CallError>) -> Result<Memory> {
         let memory = self.context.allocate(bytes).and_then(|memory| fill(&memory).map(|()| memory));
         memory.map_err(|error| {
@@ -105,7 +105,10 @@ impl Cuda {
         })
     }
 
-    /// A new tensor, outside any autograd graph, whose memory `fill` writes.
+    /// Creates a contiguous tensor, outside any autograd graph, whose memory `fill` writes.
+    ///
+    /// # Errors
+    /// [`Error::Dtype`] for an element type that CUDA tensors do not have, else those of [`Self::allocate`].
     fn tensor(
         &self,
         shape: &[usize],
@@ -128,7 +131,8 @@ impl Cuda {
         Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
     }
 
-    /// Refuses what was computed after an index that was out of range, and clears the fault word for what comes next.
+    /// Checks the fault word that a read returned. If a kernel met an index out of range, fails with that index, and
+    /// first resets the word in the memory `fault` so that later reads do not fail for it again.
     fn expect_no_fault(&self, fault: &Memory, word: [u8; 8]) -> Result<()> {
         if word == FAULT_FREE {
             return Ok(());
@@ -139,7 +143,7 @@ impl Cuda {
     }
 }
 
-/// Memory that holds `count` numbers, as the tensor library owns it.
+/// Wraps memory that holds `count` numbers of type `T` as storage of candle's.
 fn wrap<T: CudaDType + DeviceRepr>(device: &CudaDevice, memory: Memory, count: usize) -> CudaStorage {
     let slice = CudaSlice::<T>::new(Arc::new(memory), count, device.cuda_stream());
     CudaStorage::wrap_cuda_slice(slice, device.clone())
@@ -166,6 +170,8 @@ impl Driver for Cuda {
         product::multiply(self, views, dims, factor, add)
     }
 
+    /// Waits for all queued work and copies the numbers of a contiguous view into `into` (host), which has exactly as
+    /// many bytes. Reads the fault word with them: if a kernel met an index out of range, resets the word and fails.
     fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()> {
         let (memory, start) = launch::memory(self, tensor, "a read")?;
         // Held through the clearing, so that no fault but the reported one is erased. The word does not say which thread's
@@ -181,6 +187,8 @@ impl Driver for Cuda {
         self.processors
     }
 
+    /// Returns name, architecture (such as `sm_90`), software versions and memory of the device. Unused memory of the
+    /// pool counts as free; the peak is that of the pool.
     fn info(&self) -> Result<DeviceInfo> {
         let stopped = |error: CallError| self.stopped(error);
         let pool = |which| self.context.pool_attribute(which).map_err(stopped);
@@ -197,6 +205,7 @@ impl Driver for Cuda {
         })
     }
 
+    /// Resets the pool's peak of used memory to what is used now.
     fn reset_peak(&self) -> Result<()> {
         // The driver takes a zero here and nothing else; the count begins again at what is used now.
         self.context.set_pool_attribute(sys::POOL_USED_HIGH, 0).map_err(|error| self.stopped(error))

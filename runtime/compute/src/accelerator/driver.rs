@@ -12,13 +12,14 @@ use crate::error::{Error, Result};
 
 /// What an accelerator can do. [`Accelerator`](super::Accelerator) has checked shapes, types and gaps before it calls this.
 pub(super) trait Driver: std::fmt::Debug + Send + Sync {
-    /// Memory for a tensor; what it holds is left over from an earlier use.
+    /// Allocates a contiguous tensor with unspecified content.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 
-    /// A tensor of zeros, with at least one number.
+    /// Creates a contiguous tensor of zeros. The shape has at least one number.
     fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 
-    /// Copies numbers of the host, given as bytes, into a new tensor. There are as many as the shape has, at least one.
+    /// Copies the bytes `numbers` (host) into a new contiguous tensor. They are exactly the bytes that the shape and
+    /// type need, at least one number.
     fn upload(&self, numbers: &[u8], dtype: DType, shape: &[usize]) -> Result<Tensor>;
 
     /// Queues a kernel with contiguous tensors; returns before it runs.
@@ -27,27 +28,28 @@ pub(super) trait Driver: std::fmt::Debug + Send + Sync {
     /// When a tensor is on another device, the kernel does not compile, or the device refuses the launch.
     fn launch(&self, kernel: &Kernel, build: Build, grid: Grid, arguments: &[Argument<'_>]) -> Result<()>;
 
-    /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` where `add` is set. `views` are
-    /// `into`, `left` and `right`; `dims` are the rows and columns of the result, and the numbers of each sum.
+    /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. `views` are `into`,
+    /// `left` and `right`; `dims` are rows and columns of the result, and the terms of each sum.
     fn multiply(&self, views: [MatrixView<'_>; 3], dims: [usize; 3], factor: f32, add: bool) -> Result<()>;
 
-    /// Waits for the queue, and copies the numbers of a contiguous view into bytes of the host, as many as they have.
+    /// Waits for all queued work, then copies the numbers of a contiguous view into `into` (host), which has exactly as
+    /// many bytes.
     ///
     /// # Errors
     /// When the tensor is on another device, or a kernel met an index out of range since the last read.
     fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()>;
 
-    /// The number of multiprocessors.
+    /// The number of multiprocessors (CUDA) or GPU cores (Metal).
     fn processors(&self) -> u32;
 
-    /// The name, the software and the memory of the device.
+    /// Returns the name, the software and the memory of the device.
     fn info(&self) -> Result<DeviceInfo>;
 
-    /// Sets the peak of allocated memory to what is allocated now.
+    /// Resets the peak of allocated memory to the bytes that are allocated now.
     fn reset_peak(&self) -> Result<()>;
 }
 
-/// The error of a tensor that is not on the device where `caller`, a kernel or a kind of work, runs.
+/// Creates the error of a tensor that is not on `device`, where `caller` (a kernel or a kind of work) runs.
 pub(super) fn elsewhere(caller: &str, device: &str) -> Error {
     Error::argument(format!("`{caller}` on `{device}` was given a tensor of another device"))
 }
@@ -61,12 +63,13 @@ pub(super) struct Registry<D> {
 }
 
 impl<D> Registry<D> {
-    /// No open device.
+    /// Creates a registry without open devices. `kind` is `cuda` or `metal`.
     pub(super) const fn new(kind: &'static str) -> Self {
         Self { kind, open: Mutex::new(Vec::new()) }
     }
 
-    /// The device of a number; calls `open` if it is not open yet.
+    /// Returns the device number `ordinal`. If it is not open yet, calls `open` and keeps the result for later calls; a
+    /// failure is not kept.
     ///
     /// # Errors
     /// [`Error::Unavailable`] with the reason that `open` gives.
@@ -85,7 +88,7 @@ impl<D> Registry<D> {
         Ok(device)
     }
 
-    /// The open device for which `matches` holds.
+    /// Returns the first open device for which `matches` returns true.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if there is none: the device was made without [`open`](Self::open), so it is not set up.

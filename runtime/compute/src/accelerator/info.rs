@@ -19,7 +19,7 @@ pub struct DeviceInfo {
     pub peak: u64,
 }
 
-/// The name of a device, as [`parse`](crate::device::parse) takes it.
+/// The name of a device in the form that [`parse`](crate::device::parse) accepts: `cpu`, `cuda:1` or `metal:0`.
 #[must_use]
 pub fn describe(device: &Device) -> String {
     match device.location() {

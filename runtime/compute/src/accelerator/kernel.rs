@@ -124,7 +124,7 @@ kernels! {
 }
 
 impl Kernel {
-    /// The type of the tensor that the first argument points to.
+    /// The element type of the kernel's result, which is the tensor that its first argument points to.
     ///
     /// # Errors
     /// [`Error::Argument`] if the first argument is no tensor.
@@ -135,7 +135,7 @@ impl Kernel {
         })
     }
 
-    /// Refuses arguments that do not match the signature, such as tensors of another type.
+    /// Checks number, kinds and tensor types of arguments against the kernel's signature.
     ///
     /// # Errors
     /// [`Error::Argument`] with what the kernel takes and what it was given.
@@ -151,7 +151,8 @@ impl Kernel {
     }
 }
 
-/// Whether an argument is what a letter says.
+/// Whether an argument is of the kind that a letter of [`Kernel::signature`] stands for. `Nothing` fits every pointer;
+/// a `d` also takes f32 pairs, `[…, 2]`.
 fn fits(letter: char, argument: &Argument<'_>, act: DType) -> bool {
     match argument {
         Argument::Tensor(tensor) => {
@@ -166,7 +167,7 @@ fn fits(letter: char, argument: &Argument<'_>, act: DType) -> bool {
     }
 }
 
-/// What a pointer of a letter leads to; none where the letter is that of a number.
+/// The element type that a pointer of this letter leads to. `None` for the letters of numbers.
 fn pointee(letter: char, act: DType) -> Option<DType> {
     Some(match letter {
         'a' => act,
@@ -181,7 +182,7 @@ fn pointee(letter: char, act: DType) -> Option<DType> {
     })
 }
 
-/// What an argument is, for the error.
+/// Describes an argument for an error: type and shape of a tensor, or the value.
 fn describe(argument: &Argument<'_>) -> String {
     match argument {
         Argument::Tensor(tensor) => format!("{} {:?}", tensor.dtype().as_str(), tensor.dims()),

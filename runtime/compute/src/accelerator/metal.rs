@@ -52,7 +52,7 @@ impl std::fmt::Debug for Metal {
     }
 }
 
-/// Opens a device, once a process.
+/// Opens a Metal device by its number. Opens it once a process: later calls return the same device.
 ///
 /// # Errors
 /// [`Error::Unavailable`] with what is missing.
@@ -60,7 +60,7 @@ pub(super) fn open(ordinal: usize) -> Result<Device> {
     Ok(Device::Metal(OPEN.open(ordinal, opening::open)?.device.clone()))
 }
 
-/// The driver of a device of the tensor library.
+/// Returns the driver of a Metal device of candle's that [`open`] has opened.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if [`open`] did not open it: then nothing of it is set up.
@@ -70,34 +70,36 @@ pub(super) fn of(device: &MetalDevice) -> Result<Arc<dyn Driver>> {
 }
 
 impl Metal {
-    /// The device as a person names it.
+    /// The name of the device as users write it, such as `metal:0`.
     fn name(&self) -> String {
         format!("metal:{}", self.ordinal)
     }
 
-    /// An error of Metal's, with the device that it is of.
+    /// Creates [`Error::Stopped`] with the name of this device and the reason `why`.
     fn stopped(&self, why: impl std::fmt::Display) -> Error {
         Error::Stopped { device: self.name(), why: why.to_string() }
     }
 
-    /// [`Error::Full`] with the memory that is free.
+    /// Creates [`Error::Full`] for a request of `bytes`, with the memory that is free and the total.
     fn full(&self, bytes: usize) -> Error {
         let (free, total) = self.free_and_total();
         Error::Full { device: self.name(), wanted: bytes as u64, free, total }
     }
 
-    /// Refuses what the device has no memory for, after the pool has given back what no tensor has.
+    /// Checks that the device has `bytes` bytes left. If it has not, first returns the unused buffers of the pool to
+    /// the system. Fails with [`Error::Full`].
     fn expect_room(&self, bytes: usize) -> Result<()> {
         if self.pool.has_room(&self.device, bytes)? { Ok(()) } else { Err(self.full(bytes)) }
     }
 
-    /// A tensor of a buffer, outside any autograd graph.
+    /// Wraps a buffer as a contiguous tensor from its first byte on, outside any autograd graph.
     fn tensor(&self, buffer: Arc<Buffer>, dtype: DType, shape: &[usize]) -> Tensor {
         let storage = MetalStorage::new(buffer, self.device.clone(), shape.iter().product(), dtype);
         Tensor::from_storage(Storage::Metal(storage), shape, BackpropOp::none(), false)
     }
 
-    /// Bytes that can be had, and those that Metal recommends to take at most.
+    /// Returns (free, total) in bytes: what can still be allocated, the pool's unused buffers included, and the most
+    /// that Metal recommends to allocate.
     fn free_and_total(&self) -> (u64, u64) {
         let device = self.device.metal_device();
         let total = device.recommended_max_working_set_size();
@@ -105,7 +107,8 @@ impl Metal {
         (free as u64, total as u64)
     }
 
-    /// Refuses what was computed after an index that was out of range, and clears the word for what comes next.
+    /// Reads the fault word. If a kernel met an index out of range, fails with that index, and first resets the word so
+    /// that later reads do not fail for it again. No work may be under way.
     fn expect_no_fault(&self) -> Result<()> {
         // SAFETY: 8 bytes that processor and GPU share; one thread at a time computes on a device, and this one has waited.
         let word = unsafe { self.fault.contents().cast::<u64>().read() };
@@ -118,13 +121,14 @@ impl Metal {
     }
 }
 
-/// Sets the fault word to what it is while nothing is wrong; no work may be under way.
+/// Resets the fault word to "no fault". No work that uses it may be under way.
 fn clear_fault(word: &Buffer) {
     // SAFETY: 8 bytes that processor and GPU share, which no work uses: the caller's word.
     unsafe { word.contents().cast::<u64>().write(FAULT_FREE) }
 }
 
-/// Refuses a type that the host does not write and read. In f64 lie pairs of f32, for kernels alone.
+/// Checks that the host can write and read an element type on Metal: f32, bf16, f16, i64, u32 or u8. Tensors of f64
+/// hold pairs of f32 there, which only kernels use.
 fn expect_type(dtype: DType) -> Result<()> {
     use DType::{BF16, F16, F32, I64, U8, U32};
     if matches!(dtype, F32 | BF16 | F16 | I64 | U32 | U8) {
@@ -134,6 +138,8 @@ fn expect_type(dtype: DType) -> Result<()> {
 }
 
 impl Driver for Metal {
+    /// Takes a buffer with unspecified content from the pool and wraps it as a contiguous tensor. Also takes f64, in
+    /// which kernels keep pairs of f32.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         if dtype != DType::F64 {
             expect_type(dtype)?;
@@ -143,11 +149,13 @@ impl Driver for Metal {
         Ok(self.tensor(buffer, dtype, shape))
     }
 
+    /// Creates a tensor of zeros in a new buffer outside the pool.
     fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         self.expect_room(shape.iter().product::<usize>() * dtype.size_in_bytes())?;
         Ok(Tensor::zeros(shape, dtype, &Device::Metal(self.device.clone()))?)
     }
 
+    /// Copies the bytes `numbers` (host) into a new buffer outside the pool and wraps it as a contiguous tensor.
     fn upload(&self, numbers: &[u8], dtype: DType, shape: &[usize]) -> Result<Tensor> {
         expect_type(dtype)?;
         self.expect_room(numbers.len())?;
@@ -163,6 +171,8 @@ impl Driver for Metal {
         product::multiply(self, views, dims, factor, add)
     }
 
+    /// Waits for all queued work and copies the numbers of a contiguous view into `into` (host), which has exactly as
+    /// many bytes. If a kernel met an index out of range, resets the fault word and fails.
     fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()> {
         expect_type(tensor.dtype())?;
         let (buffer, start) = launch::buffer(self, tensor, "a read")?;
@@ -183,6 +193,8 @@ impl Driver for Metal {
         self.processors
     }
 
+    /// Returns name, architecture and memory of the device. Unused buffers of the pool count as free; the total is what
+    /// Metal recommends to use at most.
     fn info(&self) -> Result<DeviceInfo> {
         let device = self.device.metal_device();
         let (free, total) = self.free_and_total();

@@ -43,10 +43,11 @@ pub(crate) struct Accelerator {
     driver: Arc<dyn Driver>,
 }
 
-/// Opens a device that a person named, or says why it cannot be used. It is opened once a process.
+/// Opens the device `kind:ordinal`, where `kind` is `cuda` or `metal`. Opens it once a process: later calls return the
+/// same device.
 ///
 /// # Errors
-/// [`Error::Unavailable`].
+/// [`Error::Unavailable`] with the reason, also for a kind that this build does not have.
 pub(crate) fn open(kind: &str, ordinal: usize) -> Result<Device> {
     match kind {
         #[cfg(target_os = "linux")]
@@ -57,7 +58,8 @@ pub(crate) fn open(kind: &str, ordinal: usize) -> Result<Device> {
     }
 }
 
-/// Whether something of a device is there, so that a person would expect it: the driver of CUDA, a Mac.
+/// Whether a user would expect a usable device of this kind: for `cuda` if the driver's library can be opened, for
+/// `metal` on every Mac.
 pub(crate) fn is_expected(kind: &str) -> bool {
     match kind {
         #[cfg(target_os = "linux")]
@@ -66,7 +68,7 @@ pub(crate) fn is_expected(kind: &str) -> bool {
     }
 }
 
-/// Why this build has no device of a kind.
+/// The reason why this build has no devices of a kind, for [`Error::Unavailable`].
 fn not_built(kind: &str) -> &'static str {
     match kind {
         "metal" => "Metal is there on Macs alone, and this tunebox was built for another system",
@@ -76,7 +78,7 @@ fn not_built(kind: &str) -> &'static str {
 }
 
 impl Accelerator {
-    /// The accelerator of a device; none for the CPU.
+    /// Returns the accelerator behind an open device. `None` for the CPU.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the device was not opened by [`crate::device::parse`].
@@ -95,12 +97,12 @@ impl Accelerator {
         }
     }
 
-    /// Allocates a tensor without writing it: its content is unspecified until a kernel fills it.
+    /// Allocates a contiguous tensor with unspecified content.
     pub(crate) fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         self.driver.empty(shape, dtype)
     }
 
-    /// A tensor of zeros.
+    /// Creates a contiguous tensor of zeros.
     pub(crate) fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         if shape.contains(&0) {
             return self.empty(shape, dtype);
@@ -108,10 +110,11 @@ impl Accelerator {
         self.driver.zeros(shape, dtype)
     }
 
-    /// Numbers of the host as a tensor.
+    /// Copies numbers of the host into a new contiguous tensor.
     ///
     /// # Errors
-    /// [`Error::Dtype`] for a type that no kernel has, [`Error::Full`] when the device has no memory for them.
+    /// [`Error::Shape`] if the shape does not hold as many numbers, [`Error::Dtype`] for a type that the device does
+    /// not keep, [`Error::Full`] when the device has no memory for them.
     pub(crate) fn upload<T: WithDType + Pod>(&self, numbers: &[T], shape: &[usize]) -> Result<Tensor> {
         if shape.iter().product::<usize>() != numbers.len() {
             return Err(Error::shape(format!("{} numbers are no tensor of shape {shape:?}", numbers.len())));
@@ -122,7 +125,8 @@ impl Accelerator {
         self.driver.upload(bytemuck::cast_slice(numbers), T::DTYPE, shape)
     }
 
-    /// The numbers of a contiguous view, and no others of its storage. This waits until they are there.
+    /// Waits for all queued work, then copies the numbers of a contiguous view (and no others of its storage) to the
+    /// host, in row-major order.
     ///
     /// # Errors
     /// When the view has gaps or numbers of another type, or a kernel met an index that was out of range.
@@ -139,17 +143,18 @@ impl Accelerator {
         Ok(numbers)
     }
 
-    /// Sets every number of an f32 tensor.
+    /// Queues setting every number of a contiguous f32 tensor to `number`.
     pub(crate) fn fill(&self, x: &Tensor, number: f32) -> Result<()> {
         let count = x.elem_count();
         self.launch(&kernel::FILL, DType::F32, self.flat(count), &arguments![x, number, count as u64])
     }
 
-    /// Queues a kernel, compiled for `build`. Checks the arguments against the signature of the kernel; does nothing else if
-    /// the grid has no blocks.
+    /// Queues a kernel, compiled for `build`. Checks the arguments against the kernel's signature first; then does
+    /// nothing if the grid has no blocks.
     ///
     /// # Errors
-    /// When a tensor is on another device or has gaps, the kernel does not compile, or the device refuses the launch.
+    /// When the arguments do not match the signature, a tensor is on another device or has gaps, the kernel does not
+    /// compile, or the device refuses the launch.
     pub(crate) fn launch(
         &self,
         kernel: &Kernel,
@@ -170,11 +175,11 @@ impl Accelerator {
         self.driver.launch(kernel, build, grid, arguments)
     }
 
-    /// Launches a kernel whose first argument is its result: a new tensor of `shape`, in the type that the kernel's signature
-    /// begins with. `arguments` are the others. Returns the result.
+    /// Allocates a new tensor of `shape`, queues a kernel that writes it, and returns it. The tensor is the kernel's
+    /// first argument, whose type the signature gives; `arguments` are the others.
     ///
     /// # Errors
-    /// As of [`Self::launch`], and [`Error::Full`] when the device has no memory for the result.
+    /// Those of [`Self::launch`], and [`Error::Full`] when the device has no memory for the result.
     pub(crate) fn compute(
         &self,
         kernel: &Kernel,
@@ -189,8 +194,9 @@ impl Accelerator {
         Ok(result)
     }
 
-    /// `into ← factor · left · right`, or `into ← into + …`. Sums are in f32; both sides have one type, `into` has it
-    /// or f32. Rows may have gaps between them, numbers of a row may not.
+    /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. Sums are in f32. Both
+    /// operands have one type, and `into` has that type or f32. Rows may have gaps between them, the numbers of a row
+    /// may not. Does nothing if the result has no numbers.
     pub(crate) fn multiply<'a>(
         &self,
         into: impl Into<MatrixView<'a>>,
@@ -207,27 +213,29 @@ impl Accelerator {
         self.driver.multiply([into, left, right], sides, factor, add)
     }
 
-    /// The number of multiprocessors.
+    /// The number of multiprocessors (CUDA) or GPU cores (Metal).
     pub(crate) fn processors(&self) -> u32 {
         self.driver.processors()
     }
 
-    /// The name, the software and the memory of the device.
+    /// Returns the name, the software and the memory of the device.
     pub(crate) fn info(&self) -> Result<DeviceInfo> {
         self.driver.info()
     }
 
-    /// Sets the peak of allocated memory to what is allocated now.
+    /// Resets the peak of allocated memory to the bytes that are allocated now.
     pub(crate) fn reset_peak(&self) -> Result<()> {
         self.driver.reset_peak()
     }
 
-    /// The grid of a pass over a flat buffer of `count` numbers.
+    /// The grid of an element-wise kernel over `count` numbers: blocks of 256 threads, as many as the count needs but
+    /// at most [`BLOCKS`] for each multiprocessor.
     pub(crate) fn flat(&self, count: usize) -> Grid {
         self.at_most((count as u64).div_ceil(FLAT_BLOCK), 256)
     }
 
-    /// The grid of a kernel whose blocks walk over rows.
+    /// The grid of a kernel whose blocks loop over rows: a block for each row, but at most [`BLOCKS`] for each
+    /// multiprocessor.
     pub(crate) fn over_rows(&self, rows: usize, threads: u32) -> Grid {
         self.at_most(rows as u64, threads)
     }
@@ -238,7 +246,7 @@ impl Accelerator {
         Grid::of(u32::try_from(blocks.min(most)).unwrap_or(u32::MAX), threads)
     }
 
-    /// Converts a tensor to another float type. Returns the tensor itself if it has that type.
+    /// Converts a contiguous tensor between f32, bf16 and f16. Returns the tensor itself if it has the type already.
     pub(crate) fn cast(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
         if x.dtype() == dtype {
             return Ok(x.clone());
@@ -248,7 +256,8 @@ impl Accelerator {
         Ok(y)
     }
 
-    /// Writes the numbers of a tensor into one of another float type that has as many.
+    /// Converts the numbers of `x` to the type of `y`, another of f32, bf16 and f16, and writes them into `y`, which
+    /// has as many.
     pub(crate) fn cast_into(&self, y: &Tensor, x: &Tensor) -> Result<()> {
         let kernel = match (x.dtype(), y.dtype()) {
             (DType::F32, DType::BF16) => &kernel::F32_TO_BF16,
@@ -267,7 +276,7 @@ impl Accelerator {
     }
 }
 
-/// Refuses a tensor with gaps between its numbers.
+/// Refuses a tensor that is not contiguous; `caller` is named in the error.
 fn expect_contiguous(tensor: &Tensor, caller: &str) -> Result<()> {
     if tensor.is_contiguous() {
         return Ok(());
@@ -276,7 +285,8 @@ fn expect_contiguous(tensor: &Tensor, caller: &str) -> Result<()> {
     Err(Error::shape(format!("`{caller}` was given a tensor {shape:?} with gaps: its strides are {strides:?}")))
 }
 
-/// Whether a contiguous tensor begins on a boundary of 16 bytes, as vector loads want it. Allocations do; views may not.
+/// Whether a contiguous tensor begins at a multiple of 16 bytes of its storage, as vector loads require. New tensors
+/// do; views may not.
 pub(crate) fn is_aligned(tensor: &Tensor) -> bool {
     (tensor.layout().start_offset() * tensor.dtype().size_in_bytes()).is_multiple_of(16)
 }

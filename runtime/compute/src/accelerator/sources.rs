@@ -27,7 +27,7 @@ const ATTENTION: &str = include_str!("kernels/attention.h");
 const ATTENTION_PLAIN: &str = include_str!("kernels/attention_plain.h");
 
 impl Language {
-    /// What stands before the kernels of every module.
+    /// The texts that come before the files of every module.
     const fn prelude(self) -> &'static [&'static str] {
         match self {
             #[cfg(any(test, target_os = "linux"))]
@@ -41,7 +41,7 @@ impl Language {
         }
     }
 
-    /// The files of a module, in order.
+    /// The texts of a module behind the prelude, in the order in which they are compiled.
     const fn files(self, module: Module) -> &'static [&'static str] {
         match module {
             Module::Attention => match self {
@@ -72,10 +72,11 @@ impl Language {
         }
     }
 
-    /// The text of a module: what it is compiled for, the prelude, then its files.
+    /// Returns the whole source of a module: `#define`s for the activation type and the sizes of `build` that are not
+    /// 0, the prelude, then the files of the module.
     ///
     /// # Errors
-    /// [`Error::Dtype`] for activations that no kernel has.
+    /// [`Error::Dtype`] for an activation type other than f32, bf16 and f16.
     pub(super) fn text(self, module: Module, build: Build) -> Result<String> {
         let activation = match build.act {
             DType::F32 => 0,
@@ -95,7 +96,8 @@ impl Language {
         Ok(text)
     }
 
-    /// A bit for each argument of a kernel through which nothing is written; none if there is no such kernel.
+    /// Returns a bit mask of a kernel's parameters, bit 0 for the first, in which those pointers are set that the
+    /// kernel only reads (`GLOBAL const`). `None` if the module has no such kernel.
     #[cfg(any(test, target_os = "macos"))]
     pub(super) fn reads(self, module: Module, kernel: &str) -> Option<u32> {
         let parameters = self.files(module).iter().find_map(|text| parameters_of(text, kernel))?;
@@ -104,13 +106,14 @@ impl Language {
     }
 }
 
-/// A parameter without the ends of lines around it.
+/// A parameter's declaration without the white space and line continuations around it.
 #[cfg(any(test, target_os = "macos"))]
 fn bare(parameter: &str) -> &str {
     parameter.trim_matches(|letter: char| letter.is_whitespace() || letter == '\\')
 }
 
-/// The parameters of a kernel as they are declared, by itself or by a macro whose first argument is its name.
+/// Finds the parameter list of a kernel in a text, between its parentheses. The kernel is declared directly, or by a
+/// macro whose first argument is its name. `None` if the text does not declare it.
 #[cfg(any(test, target_os = "macos"))]
 fn parameters_of<'a>(text: &'a str, kernel: &str) -> Option<&'a str> {
     let by_macro = text.lines().find_map(|line| {

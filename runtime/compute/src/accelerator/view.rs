@@ -12,22 +12,25 @@ pub(crate) struct MatrixView<'a> {
 }
 
 impl<'a> MatrixView<'a> {
-    /// A matrix as stored; its rows may be parts of longer ones.
+    /// Views a matrix as it is stored. Its rows may have gaps between them.
     pub(crate) fn plain(matrix: &'a Tensor) -> Self {
         Self { matrix, transposed: false }
     }
 
-    /// The transpose of a matrix; no number moves.
+    /// Views the transpose of a matrix without copying.
     pub(crate) fn transposed(matrix: &'a Tensor) -> Self {
         Self { matrix, transposed: true }
     }
 
-    /// The type of its numbers.
+    /// The element type of the matrix.
     pub(super) fn dtype(&self) -> DType {
         self.matrix.dtype()
     }
 
-    /// Rows and columns, after the transpose.
+    /// (rows, columns) after the transpose.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the tensor does not have two axes.
     pub(crate) fn dims(&self) -> Result<(usize, usize)> {
         match (self.matrix.dims(), self.transposed) {
             (&[rows, columns], false) | (&[columns, rows], true) => Ok((rows, columns)),
@@ -35,10 +38,11 @@ impl<'a> MatrixView<'a> {
         }
     }
 
-    /// The distance between the beginnings of two stored rows, in numbers, at least 1.
+    /// The distance between the beginnings of two rows of the stored (not transposed) matrix, in elements, at least 1.
+    /// For a single row, its length.
     ///
     /// # Errors
-    /// When the numbers of a row have gaps, or rows lie across each other.
+    /// [`Error::Shape`] when the numbers of a row have gaps, rows overlap, or the tensor does not have two axes.
     pub(super) fn row_stride(&self) -> Result<usize> {
         let (&[rows, columns], &[pitch, step]) = (self.matrix.dims(), self.matrix.stride()) else {
             return Err(Error::shape("a product takes matrices"));
@@ -51,10 +55,12 @@ impl<'a> MatrixView<'a> {
         Ok(if rows > 1 { pitch } else { columns }.max(1))
     }
 
-    /// Checks a product and returns `[rows, columns, depth]`: the shape of the result and the terms of each sum.
+    /// Checks the operands of `into ← left · right` and returns `[rows, columns, depth]`: the shape of the result and
+    /// the terms of each sum.
     ///
     /// # Errors
-    /// When sides do not meet, their types differ, or the result has neither their type nor f32.
+    /// [`Error::Shape`] when the shapes do not fit or `into` is transposed; [`Error::Dtype`] when the operands differ
+    /// in type, or the result has neither that type nor f32.
     pub(super) fn product_dims(into: &Self, left: &Self, right: &Self) -> Result<[usize; 3]> {
         let ((rows, depth), (same, columns)) = (left.dims()?, right.dims()?);
         if depth != same || into.dims()? != (rows, columns) || into.transposed {

@@ -1,10 +1,10 @@
 //! Causal attention over packed sequences: exact, in tiles, without a score matrix of sequence × sequence.
 //!
-//! Forward with a running softmax (Milakov & Gimelshein 2018; Dao et al. 2022), per tile of queries and per
-//! key-value head. Tiles and blocks of keys begin at fixed positions and every product is a steady one, so a token's
-//! result has the same bits whether what it goes on from is shared with others or not, whatever stands beside it.
-//! The gradients are in `attention/backward.rs`, the step of generation in `attention/cached.rs`, the launches of a device
-//! in `attention/device.rs`.
+//! Forward with a running softmax (Milakov & Gimelshein 2018; Dao et al. 2022), per tile of queries and per key-value
+//! head. Tiles and blocks of keys begin at fixed positions and every product is a steady one, so a token's result has
+//! the same bits whether what it goes on from is shared with others or not, whatever stands beside it. The gradients
+//! are in `attention/backward.rs`, the step of generation in `attention/cached.rs`, the launches of a device in
+//! `attention/device.rs`.
 
 mod backward;
 mod cached;
@@ -49,39 +49,43 @@ pub struct AttentionShape {
 }
 
 impl AttentionShape {
-    /// Query heads of a key-value head.
+    /// The number of query heads that share a key-value head: `heads / kv_heads`.
     pub(super) fn group(&self) -> usize {
         self.heads / self.kv_heads
     }
 
-    /// Features of a group of query heads, which lie side by side in a token's row.
+    /// The features of all query heads that share a key-value head, `group · head_dim`. They are adjacent in a token's
+    /// row.
     fn group_features(&self) -> usize {
         self.group() * self.head_dim
     }
 
-    /// Query tokens of a tile.
+    /// The query tokens of a score tile: [`ROWS`] divided by the query heads of a group, but at least 16.
     fn tile_tokens(&self) -> usize {
         (ROWS / self.group()).max(16)
     }
 
-    /// The factor of a score product; what a soft cap takes is already divided by the cap.
+    /// The factor by which q·k is multiplied: `scale`, or `scale / cap` with a soft cap, whose tanh takes scores
+    /// divided by the cap.
     fn factor(&self) -> f32 {
         self.soft_cap.map_or(self.scale, |cap| self.scale / cap)
     }
 
-    /// The keys among `keys` that `query` sees, counted from the start of `keys`.
+    /// The keys that the query at position `query` sees, out of the positions `keys`, counted from `keys.start`. The
+    /// range is empty if it sees none of them.
     fn visible(&self, query: usize, keys: &Range<usize>) -> Range<usize> {
         let end = (query + 1).clamp(keys.start, keys.end);
         let start = self.first_key(query).clamp(keys.start, end);
         start - keys.start..end - keys.start
     }
 
-    /// The first key that any query from `query` on sees.
+    /// The smallest key position that the query at position `query` or a later query sees: 0 without a window.
     fn first_key(&self, query: usize) -> usize {
         self.window.map_or(0, |window| (query + 1).saturating_sub(window))
     }
 
-    /// Refuses a shape that means nothing.
+    /// Returns an error unless `heads` is a positive multiple of `kv_heads`, `head_dim` is above 0, and the window is
+    /// not 0.
     pub(super) fn check(&self) -> Result<()> {
         if self.kv_heads == 0 || self.head_dim == 0 || !self.heads.is_multiple_of(self.kv_heads) || self.heads == 0 {
             return Err(Error::shape(format!(
@@ -95,7 +99,8 @@ impl AttentionShape {
         Ok(())
     }
 
-    /// Refuses q, k, v that do not fit the shape and the segments.
+    /// Returns an error if the shape is invalid, or if q, k or v has not one row for each token of `segments` and one
+    /// column for each feature of its heads.
     fn check_inputs(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Segments) -> Result<()> {
         self.check()?;
         let tokens = segments.tokens();
@@ -115,15 +120,16 @@ struct Layer<'a> {
 }
 
 impl<'a> Layer<'a> {
-    /// Keys or values of one head for some rows.
+    /// Returns a view of some rows of `source`, the layer's keys or values, for one key-value head: `[rows, head_dim]`.
     fn head(&self, source: &'a [f32], rows: Range<usize>, kv_head: usize) -> Matrix<'a> {
         let stride = self.shape.kv_heads * self.shape.head_dim;
         let start = rows.start * stride + kv_head * self.shape.head_dim;
         Matrix::strided(&source[start..], rows.len(), self.shape.head_dim, stride)
     }
 
-    /// Keys or values of one head at some positions of a path: where they lie, if they lie side by side, else copied
-    /// into `spare` with zeros past the end of the path.
+    /// Returns the keys or values (`source`) of one key-value head at some positions of a path,
+    /// `[positions, head_dim]`. If one span of the path covers all positions, the result is a view of `source`.
+    /// Otherwise the rows are copied into `spare`, with zeros for positions past the end of the path.
     fn seen(
         &self,
         source: &'a [f32],
@@ -154,7 +160,8 @@ impl<'a> Layer<'a> {
         Matrix::packed(spare, positions.len(), dim)
     }
 
-    /// Copies what a group of query heads has in some rows; the result has a row for every token and head.
+    /// Copies from some rows of `source`, `[tokens, heads · head_dim]`, the features of the query heads that share
+    /// `kv_head` to `into`: token by token, `head_dim` numbers for each head of the group.
     fn gather(&self, source: &[f32], rows: Range<usize>, kv_head: usize, into: &mut [f32]) {
         let (width, stride) = (self.shape.group_features(), self.shape.heads * self.shape.head_dim);
         for (row, into) in rows.zip(into.chunks_exact_mut(width)) {
@@ -170,11 +177,12 @@ struct QueryTile<'a> {
     path: &'a [Span],
 }
 
-/// Attention of every token to itself and to what came before it in its sequence and in those that this goes on from.
+/// Computes causal attention: a token attends to itself, to the tokens before it in its sequence, and to the sequences
+/// that its sequence continues, all within the window of `shape`.
 ///
-/// `q` is `[tokens, heads · head_dim]`, `k` and `v` are `[tokens, kv_heads · head_dim]`, f32, or bf16 on a device. Returns
-/// the output, shaped like `q` and of its type, and the log Σ exp of the scores, `[tokens, heads]` f32, which the gradients
-/// need.
+/// `q` is `[tokens, heads · head_dim]`, `k` and `v` are `[tokens, kv_heads · head_dim]`, f32, or bf16 on a device.
+/// Returns the output, shaped like `q` and of its type, and the log Σ exp of the scores, `[tokens, heads]` f32, which
+/// the gradients need.
 pub fn attention(
     q: &Tensor,
     k: &Tensor,
@@ -213,9 +221,10 @@ struct Running {
     sum: f32,
 }
 
-/// One tile of queries of one key-value head.
+/// Computes attention for one tile of query tokens and the query heads of one key-value head. Writes the output to
+/// `out`, `[tokens, group · head_dim]`, and the log Σ exp of the scores to `log`, `[tokens, group]`.
 ///
-/// Every block of keys ends where a whole tile would end, whatever the sequence still has: the rows past its end are
+/// Every block of keys ends where a whole tile would end, even past the end of the sequence: the rows past it are
 /// masked, and the products have the same shape wherever the tile was cut.
 fn forward(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
     let shape = layer.shape;
@@ -251,7 +260,9 @@ fn forward(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Til
     });
 }
 
-/// Turns a row of scores into weights relative to the largest so far, and brings what was summed to that measure.
+/// Adds a block of scores to the running softmax of a query row. Replaces the scores of visible keys by exp(score − the
+/// largest score so far), after the soft cap, and the other scores by 0. If the largest score grows, rescales
+/// `running.sum` and `sums`, the weighted sums of values. Then adds the new weights to `running.sum`.
 #[inline(always)]
 fn fold_scores(
     scores: &mut [f32],

@@ -1,7 +1,8 @@
 //! Finds the accelerator that an operation runs on.
 //!
-//! An operation is one function that checks its operands and then works on slices of the CPU, or launches kernels on the
-//! accelerator that its operands are on. CUDA and Metal share that way: their kernels have the same names and arguments.
+//! An operation is one function that checks its operands and then works on slices of the CPU, or launches kernels on
+//! the accelerator that its operands are on. CUDA and Metal share that way: their kernels have the same names and
+//! arguments.
 
 use candle_core::Tensor;
 
@@ -10,7 +11,8 @@ use crate::device::describe;
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
 
-/// The accelerator that all operands are on, each given with its name; none for operands of the CPU.
+/// Returns the accelerator that all operands are on, each given with its name; `None` if they are on the CPU or there
+/// are none.
 ///
 /// # Errors
 /// [`Error::Argument`] with both devices if two operands are on different ones.
@@ -25,10 +27,10 @@ pub(super) fn accelerator_of<const N: usize>(operands: [(&Tensor, &str); N]) -> 
     Accelerator::of(first.device())
 }
 
-/// The accelerator that all operands and a weight in any format are on; none for the CPU.
+/// Returns the accelerator that all operands and a weight in any format are on; `None` if they are on the CPU.
 ///
 /// # Errors
-/// [`Error::Argument`] with both devices if they differ.
+/// [`Error::Argument`] with both devices if two of them are on different ones.
 pub(super) fn accelerator_with<const N: usize>(
     operands: [(&Tensor, &str); N],
     weight: WeightRef<'_>,

@@ -1,8 +1,8 @@
 //! The key-value cache of generation: keys and values of the sequences that are being written, layer by layer.
 //!
-//! A sequence has a slot. A pass says how many tokens it adds to which slots, appends the keys and values of each layer,
-//! and attends to them with its queries. On the CPU a slot has vectors of its own; on a device all slots share a pool of
-//! pages (`cache/pages.rs`).
+//! A sequence has a slot. A pass says how many tokens it adds to which slots, appends the keys and values of each
+//! layer, and attends to them with its queries. On the CPU a slot has vectors of its own; on a device all slots share a
+//! pool of pages (`cache/pages.rs`).
 
 mod device;
 mod pages;
@@ -60,14 +60,14 @@ struct Part {
 }
 
 impl KvCachePass {
-    /// The rows of the pass.
+    /// The number of rows of the pass: the tokens that it adds to all of its slots.
     fn rows(&self) -> usize {
         self.parts.last().map_or(0, |part| part.rows.end)
     }
 }
 
 impl KvCache {
-    /// A cache of empty sequences for a model of so many layers.
+    /// Creates a cache of `slots` empty sequences for a model of `layers` layers.
     ///
     /// # Errors
     /// [`Error::Unavailable`] for a device that was not opened by [`parse`](crate::device::parse).
@@ -79,7 +79,7 @@ impl KvCache {
         Ok(Self { kept })
     }
 
-    /// Tokens of a slot's sequence; 0 for one that is not there.
+    /// The number of tokens of a slot's sequence; 0 for a slot that does not exist.
     #[must_use]
     pub fn length(&self, slot: usize) -> usize {
         match &self.kept {
@@ -96,11 +96,13 @@ impl KvCache {
         }
     }
 
-    /// Begins a pass that adds so many tokens to each of some slots; its rows are in that order. From now on
-    /// [`length`](Self::length) counts them.
+    /// Begins a pass that adds tokens to sequences: `growth` yields slots, each with its number of new tokens. The rows
+    /// of the pass are in that order. [`length`](Self::length) counts the new tokens at once; their keys and values
+    /// follow by [`keep`](Self::keep).
     ///
     /// # Errors
-    /// When a slot is not there or comes twice, or memory is not there.
+    /// [`Error::Argument`] if a slot does not exist or comes twice; nothing has changed then. On a device, also if
+    /// there is no memory for the tables of the pass.
     pub fn begin(&mut self, growth: impl IntoIterator<Item = (usize, usize)>) -> Result<KvCachePass> {
         let (slots, mut end) = (self.slots(), 0);
         let mut parts = Vec::new();
@@ -124,10 +126,11 @@ impl KvCache {
         Ok(KvCachePass { parts, placed })
     }
 
-    /// Keeps what a pass has at a layer: `keys` and `values` are `[rows, kv_heads · head_dim]`, f32, or bf16 on a device.
+    /// Appends the keys and values of one layer for all rows of a pass: both are `[rows, kv_heads · head_dim]`, f32, or
+    /// bf16 on a device.
     ///
     /// # Errors
-    /// When they have another shape or are elsewhere, or the layer is not there.
+    /// If they have another shape or are on another device, or the layer does not exist.
     pub fn keep(
         &mut self,
         pass: &KvCachePass,
@@ -156,12 +159,12 @@ impl KvCache {
         Ok(())
     }
 
-    /// Attends with one query a sequence, that of its last token, to all that its slot keeps at a layer: `q` is
-    /// `[slots of the pass, heads · head_dim]`, and the result is shaped like it. A sequence's result does not depend on
-    /// the others.
+    /// Attends with one query per sequence of the pass, that of its last token, to all keys and values that its slot
+    /// holds at `layer`. `q` is `[slots of the pass, heads · head_dim]`, and the result is shaped like it. A sequence's
+    /// result does not depend on the others.
     ///
     /// # Errors
-    /// When `q` has another shape or is elsewhere, or nothing was kept at the layer.
+    /// If `q` has another shape or is on another device, the layer does not exist, or it holds no keys of a sequence.
     pub fn attend(&self, pass: &KvCachePass, layer: usize, q: &Tensor, shape: &AttentionShape) -> Result<Tensor> {
         shape.check()?;
         host::expect(q, "q", &[pass.parts.len(), shape.heads * shape.head_dim])?;
@@ -177,10 +180,11 @@ impl KvCache {
         attention_cached(q, &pass.parts.iter().map(kept).collect::<Result<Vec<_>>>()?, shape)
     }
 
-    /// Makes a slot's sequence what another's is, as it is now; each grows on its own from here.
+    /// Replaces the sequence of slot `to` by a copy of that of slot `from`. Later tokens of either do not affect the
+    /// other. Does nothing if both are the same slot.
     ///
     /// # Errors
-    /// When a slot is not there, or memory is not.
+    /// If a slot does not exist, or on a device if there is no memory for the copy.
     pub fn fork(&mut self, from: usize, to: usize) -> Result<()> {
         let slots = self.slots();
         if from.max(to) >= slots {
@@ -194,7 +198,7 @@ impl KvCache {
         Ok(())
     }
 
-    /// Gives back what a slot's sequence takes; the slot is empty then. A slot that is not there is empty.
+    /// Empties a slot and releases the memory of its sequence. Does nothing for a slot that does not exist.
     pub fn retire(&mut self, slot: usize) {
         match &mut self.kept {
             Kept::Cpu(sequences) => {
@@ -208,12 +212,12 @@ impl KvCache {
     }
 }
 
-/// The error of a pass that belongs to a cache on another device.
+/// Creates the error of a pass that was begun by a cache of the CPU and used with one of a device, or the reverse.
 fn elsewhere() -> Error {
     Error::argument("a pass of one cache was used with another")
 }
 
-/// The error of a layer that the cache does not have.
+/// Creates the error of a layer number that the cache does not have.
 fn no_layer(layer: usize) -> Error {
     Error::argument(format!("the cache has no layer {layer}"))
 }

@@ -9,7 +9,7 @@ use super::host;
 use super::linear::bias_gradient;
 use crate::error::{Error, Result};
 
-/// The columns of `joined`, `[rows, Σ widths]`, as a matrix for each width.
+/// Splits `joined`, `[rows, Σ widths]`, by columns into one contiguous matrix `[rows, width]` for each width, in order.
 pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let (rows, _) = host::matrix(joined, "joined")?;
     host::expect(joined, "joined", &[rows, widths.iter().sum()])?;
@@ -24,7 +24,8 @@ pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     widths.iter().map(part).collect()
 }
 
-/// Matrices with one number of rows and one type, side by side: the gradient of [`split_columns`].
+/// Joins matrices with the same number of rows and the same type side by side, in order: the gradient of
+/// [`split_columns`]. Returns an error for an empty list.
 pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
     let Some(first) = parts.first() else { return Err(Error::shape("there are no columns to join")) };
     let (rows, _) = host::matrix(first, "columns")?;
@@ -39,8 +40,8 @@ pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
     }
 }
 
-/// `x ⊙ factors + bias`, every row alike: `x` is `[rows, columns]`, `factors` and `bias` are `[columns]` f32. The
-/// result has the type of `x`.
+/// Multiplies each column by its factor and adds its bias: `x ⊙ factors + bias`. `x` is `[rows, columns]`, `factors`
+/// and `bias` are `[columns]` f32. The result has the type of `x`.
 pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let (_, columns) = host::matrix(x, "x")?;
     host::expect(factors, "factors", &[columns])?;
@@ -55,7 +56,7 @@ pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Res
     Ok(bias.map_or(Ok(output.clone()), |bias| output.broadcast_add(bias))?)
 }
 
-/// `Σ a ⊙ b` over the rows, `[columns]` f32, in the order of the rows: `a` and `b` are `[rows, columns]`.
+/// Sums `a ⊙ b` over the rows, in their order: `a` and `b` are `[rows, columns]`, the result is `[columns]` f32.
 pub fn product_sums(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::matrix(a, "a")?;
     host::expect(b, "b", a.dims())?;

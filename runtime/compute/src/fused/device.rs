@@ -18,7 +18,7 @@ const ROWS_OF_PART: usize = 64;
 /// Blocks of a grid along its second axis, at most.
 const MOST_PARTS: usize = 65_535;
 
-/// The type of an activation, of those that there are kernels for.
+/// Returns the type of an activation, f32 or bf16; for any other type an error that names the tensor `name`.
 pub(super) fn expect_type(tensor: &Tensor, name: &str) -> Result<DType> {
     match tensor.dtype() {
         found @ (DType::F32 | DType::BF16) => Ok(found),
@@ -26,13 +26,14 @@ pub(super) fn expect_type(tensor: &Tensor, name: &str) -> Result<DType> {
     }
 }
 
-/// Blocks for rows that a kernel walks over with a stride.
+/// Returns a grid of blocks of [`THREADS`] threads for a kernel whose blocks loop over rows: at most one block a row.
 pub(super) fn over_rows(device: &Accelerator, rows: usize) -> Grid {
     device.over_rows(rows, THREADS)
 }
 
-/// Sums over rows, `[columns]` f32: `fill` leaves a sum for each part of them, which are added in order. It is given
-/// `[parts, columns]` f32, the rows of a part, and a grid with a block a part along its second axis.
+/// Sums something over rows in two steps, in fixed order: `[columns]` f32. `fill` launches the kernel that sums each
+/// part of the rows; it gets the tensor to write, `[parts, columns]` f32, the number of rows of a part, and a grid with
+/// one block per part along its second axis. A second kernel adds the parts in order.
 pub(super) fn parts(
     device: &Accelerator,
     rows: usize,
@@ -51,7 +52,7 @@ pub(super) fn parts(
     Ok(result)
 }
 
-/// A weight as a matrix in the type of activations: itself, or a copy that lives as long as the product needs it.
+/// Returns a weight as a matrix of type `act`: borrowed if it has that type, else a converted or unpacked copy.
 pub(super) fn matrix<'a>(device: &Accelerator, weight: WeightRef<'a>, act: DType) -> Result<Cow<'a, Tensor>> {
     match weight {
         WeightRef::Tensor(tensor) if tensor.dtype() == act => Ok(Cow::Borrowed(tensor)),
@@ -60,7 +61,8 @@ pub(super) fn matrix<'a>(device: &Accelerator, weight: WeightRef<'a>, act: DType
     }
 }
 
-/// Rows of a matrix by number, times a factor, in some type: `ids` is `[count]` u32 on the device, the host has checked it.
+/// Gathers rows of a matrix by index: row i of the result is `scale` times row `ids[i]`, in type `dtype`. `ids` is
+/// `[count]` u32 on the device, and the host has checked its range.
 pub(super) fn rows(
     device: &Accelerator,
     weight: WeightRef<'_>,

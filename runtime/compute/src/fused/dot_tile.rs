@@ -19,6 +19,8 @@ pub(super) struct DotTile<'a> {
 impl WithSimd for DotTile<'_> {
     type Output = ();
 
+    /// Writes the dot product of every row with every token to `found[token][row]`: all [`ROWS`] rows at once, or fewer
+    /// one by one.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { rows, tokens, depth, count, found } = self;
@@ -42,8 +44,9 @@ impl WithSimd for DotTile<'_> {
     }
 }
 
-/// Every sum runs over whole vectors in order, then over what is left, then over its own lanes: the same for every
-/// `R` and `T`. `first` is the first row's place in `found`.
+/// Writes the dot products of `R` rows with `T` tokens, `depth` numbers each, to `found[token][first + row]`. A sum
+/// runs over whole vectors in order, then over the remainder, then over the vector's lanes: its bits are the same for
+/// every `R` and `T`.
 #[inline(always)]
 fn dot_tile<S: Simd, const R: usize, const T: usize>(
     simd: S,

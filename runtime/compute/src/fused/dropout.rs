@@ -29,7 +29,8 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Zeroes a share of the values and widens the others by 1/(1 − rate). Gradients go the same way.
+    /// Replaces a random share `rate` of the values by 0 and multiplies the others by 1/(1 − rate). The mask depends
+    /// only on the seed and the name, so applying it to the gradient by the result gives the gradient by the values.
     pub fn apply(&self, values: &Tensor) -> Result<Tensor> {
         let widened = 1.0 / (1.0 - self.rate);
         if let Some(device) = accelerator_of([(values, "values")])? {
@@ -47,8 +48,8 @@ impl Dropout {
     }
 }
 
-/// `x·Wᵀ + b + s·(drop(x)·Aᵀ)·Bᵀ`: only the way through the adapter loses inputs. Returns it, `[tokens, out]`, and
-/// `drop(x)·Aᵀ`, `[tokens, rank]`, which the gradients need.
+/// Computes `x·Wᵀ + b + s·(drop(x)·Aᵀ)·Bᵀ`: dropout applies only to the input of the adapter. Returns the output,
+/// `[tokens, out]`, and `drop(x)·Aᵀ`, `[tokens, rank]`, which the gradients need.
 pub fn dropout_linear<'w>(
     x: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -66,7 +67,8 @@ pub fn dropout_linear<'w>(
     Ok((add(&output, &added)?, reduced))
 }
 
-/// The gradients of [`dropout_linear`]; `reduced` is what the forward pass returned.
+/// Computes the gradients of [`dropout_linear`] by A, by B and, if `want_input`, by x. `reduced` is the `drop(x)·Aᵀ`
+/// that the forward pass returned; `dropout` must be that of the forward pass.
 pub fn dropout_linear_backward<'w>(
     dy: &Tensor,
     x: &Tensor,
@@ -93,7 +95,7 @@ pub fn dropout_linear_backward<'w>(
     Ok(AdaptedGradient { input: want_input.then(input).transpose()?, a, b })
 }
 
-/// s·B, small beside every activation.
+/// Returns s·B, `[out, rank]`.
 fn scaled_up(low: &LowRank) -> Result<Tensor> {
     Ok((&low.b * f64::from(low.scale))?)
 }

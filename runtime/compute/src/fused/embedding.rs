@@ -20,8 +20,9 @@ const TOKENS: usize = 64;
 /// What token ids count, for the error.
 pub(super) const TOKEN: [&str; 2] = ["token", "of the vocabulary"];
 
-/// `scale · weight[id]` for every id: `weight` is `[vocabulary, hidden]` in any stored format; the result
-/// `[tokens, hidden]` in the type of activations, f32 on the CPU.
+/// Looks up embeddings: row i of the result is `scale · weight[ids[i]]`. `weight` is `[vocabulary, hidden]` in any
+/// stored format; the result is `[tokens, hidden]` in the type of activations, `dtype`, which must be f32 on the CPU.
+/// Returns an error for an id past the vocabulary.
 pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dtype: DType) -> Result<Tensor> {
     let weight = weight.into();
     check_below(ids, weight.sides().first().copied().unwrap_or(0), TOKEN)?;
@@ -42,7 +43,8 @@ pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dt
     host::tensor(result, &[ids.len(), weight.columns])
 }
 
-/// The gradient of the table, `[rows, hidden]` f32: row `id` is `scale · Σ dy` over the tokens with that id, in order.
+/// Computes the gradient of the embedding table, `[rows, hidden]` f32: row `id` is `scale · Σ dy` over the tokens with
+/// that id, in order.
 pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Result<Tensor> {
     let (_, hidden) = host::matrix(dy, "dy")?;
     host::expect(dy, "dy", &[ids.len(), hidden])?;

@@ -1,9 +1,9 @@
 //! The linear layer for a few tokens, as decoding needs it: reading the weights is most of the work.
 //!
-//! Quantized weights are multiplied in integers where the processor can ([`integer`](super::integer)). Else a row of weights
-//! is widened once, and its dot product with every token computed. The numbers of a dot product are summed in one order
-//! whatever the batch, so either way a token has the same bits alone and in a batch. From some dozens of tokens on, the
-//! products of `linear.rs` are faster; their sums have another order.
+//! Quantized weights are multiplied in integers where the processor can ([`integer`](super::integer)). Else a row of
+//! weights is widened once, and its dot product with every token computed. The numbers of a dot product are summed in
+//! one order whatever the batch, so either way a token has the same bits alone and in a batch. From some dozens of
+//! tokens on, the products of `linear.rs` are faster; their sums have another order.
 
 use std::ops::Range;
 
@@ -37,17 +37,17 @@ pub struct LinearInput<'x> {
 }
 
 impl<'x> LinearInput<'x> {
-    /// Tokens that no layer has read.
+    /// Wraps tokens, `[tokens, in]` f32, for one or several layers. Computes nothing yet.
     #[must_use]
     pub fn of(x: &'x Tensor) -> Self {
         Self { x, whole: IntegerTokens::default() }
     }
 
-    /// `y = x·Wᵀ + b` as [`linear`](super::linear) has it, plus `s·(x·Aᵀ)·Bᵀ` where there is an adapter: `[tokens, out]`
-    /// f32. With a quantized weight the tokens may be rounded to 16 bits first ([`integer`](super::integer)).
+    /// Computes `x·Wᵀ + b`, plus `s·(x·Aᵀ)·Bᵀ` with an adapter: `[tokens, out]`, f32 on the CPU. With a quantized
+    /// weight the tokens may be rounded to 16-bit integers first ([`integer`](super::integer)), once for all layers.
     ///
     /// # Errors
-    /// When the shapes do not fit each other, or the weight is in no type that is read.
+    /// If the shapes do not fit each other, or the weight is in a type that cannot be read.
     pub fn linear<'w>(
         &self,
         weight: impl Into<WeightRef<'w>>,
@@ -64,13 +64,14 @@ impl<'x> LinearInput<'x> {
     }
 }
 
-/// One layer without an adapter over a few tokens, as [`LinearInput::linear`] has it.
+/// Computes one linear layer without an adapter, `x·Wᵀ + b`, over a few tokens, as [`LinearInput::linear`] does.
 pub fn linear_few_tokens<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
     LinearInput::of(x).linear(weight, bias, None)
 }
 
-/// Computes the whole layer. Calls `more` for each tile of the result, all tokens of some features, while the tile is still
-/// in the processor's cache.
+/// Computes a linear layer on the CPU with its bias and adapter, if any: `[tokens, out]` f32. Calls `more` with each
+/// finished tile of the result (all tokens of some features), which it may change, while the tile is in the processor's
+/// cache.
 pub(super) fn few_tokens_tiles(
     input: &LinearInput<'_>,
     weight: WeightRef<'_>,
@@ -123,7 +124,7 @@ struct Adapter<'a> {
 }
 
 impl<'a> Adapter<'a> {
-    /// Computes `x·Aᵀ`. `outputs` are the rows that B must have.
+    /// Computes `x·Aᵀ` and borrows B, which must have `outputs` rows.
     fn of(x: &Tensor, low: &'a LowRank, outputs: usize) -> Result<Self> {
         let down = linear_few_tokens(x, &low.a, None)?;
         let (_, rank) = host::matrix(&down, "xa")?;
@@ -132,14 +133,14 @@ impl<'a> Adapter<'a> {
         Ok(Self { down, up: Stored::of(&low.b, "b")?, scale: low.scale })
     }
 
-    /// Adds its part to a tile whose features begin at `first`.
+    /// Adds `s·(x·Aᵀ)·Bᵀ` to a tile whose first column is output feature `first`.
     fn add(&self, first: usize, tile: &mut Tile<'_>) {
         dots(self.up.view(), &self.down, first, tile, |to, dot| *to += self.scale * dot);
     }
 }
 
-/// Computes the dot products of the weight's rows with every token, and calls `put` with each and its number in the tile.
-/// The tile's first column belongs to row `first`.
+/// Computes the dot products of every token with the weight's rows from `first` on, one row for each column of the
+/// tile. Calls `put` with each number of the tile and the dot product of its token and row.
 fn dots(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: impl Fn(&mut f32, f32)) {
     let (depth, tokens, features) = (weight.columns, tile.rows(), tile.columns());
     if let (1, Some((format, rows))) = (tokens, weight.blocks(first..first + features)) {

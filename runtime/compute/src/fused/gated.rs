@@ -27,7 +27,7 @@ pub enum Activation {
     GeluTanh,
 }
 
-/// `activation(gate) · up`, tensors of one shape and type.
+/// Computes `activation(gate) · up` number by number, for tensors of one shape and type.
 pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     host::expect(up, "up", gate.dims())?;
     if let Some(device) = accelerator_of([(gate, "gate"), (up, "up")])? {
@@ -44,7 +44,8 @@ pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tenso
     host::tensor(result, gate.dims())
 }
 
-/// The gradients of [`gated`]: `dgate = dy·up·activation'(gate)`, `dup = dy·activation(gate)`.
+/// Returns the gradients of [`gated`] by `gate` and by `up`: `dgate = dy·up·activation'(gate)`,
+/// `dup = dy·activation(gate)`.
 pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<(Tensor, Tensor)> {
     host::expect(up, "up", gate.dims())?;
     host::expect(dy, "dy", gate.dims())?;
@@ -66,7 +67,8 @@ pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activ
     Ok((host::tensor(dgate, gate.dims())?, host::tensor(dup, gate.dims())?))
 }
 
-/// `y = activation(gate) · up`; `activation` returns the value and its derivative.
+/// Writes `activation(gate) · up` to `y`. `activation` returns a value and its derivative, of which only the value is
+/// used.
 #[inline(always)]
 fn forward(y: &mut [f32], gate: &[f32], up: &[f32], activation: impl Fn(f32) -> (f32, f32)) {
     for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {
@@ -74,7 +76,8 @@ fn forward(y: &mut [f32], gate: &[f32], up: &[f32], activation: impl Fn(f32) -> 
     }
 }
 
-/// `dgate = dy·up·activation'(gate)`, `dup = dy·activation(gate)`; `activation` returns the value and its derivative.
+/// Writes `dy·up·activation'(gate)` to `dgate` and `dy·activation(gate)` to `dup`; `activation` returns a value and its
+/// derivative.
 #[inline(always)]
 fn backward(
     dgate: &mut [f32],
@@ -91,14 +94,14 @@ fn backward(
     }
 }
 
-/// x·σ(x) and its derivative σ(x)·(1 + x·(1 − σ(x))).
+/// Returns x·σ(x) and its derivative, σ(x)·(1 + x·(1 − σ(x))).
 #[inline(always)]
 fn silu(x: f32) -> (f32, f32) {
     let open = sigmoid(x);
     (x * open, open * x.mul_add(1.0 - open, 1.0))
 }
 
-/// The tanh form of GELU and its derivative.
+/// Returns the tanh form of GELU and its derivative.
 #[inline(always)]
 fn gelu(x: f32) -> (f32, f32) {
     let square = x * x;

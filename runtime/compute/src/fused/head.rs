@@ -53,28 +53,32 @@ pub struct HeadOptions {
 }
 
 impl Default for HeadOptions {
+    /// Options that leave the logits as they are and take the log-probability alone.
     fn default() -> Self {
         Self { inverse_temperature: 1.0, soft_cap: None, logit_scale: 1.0, taps: TapSet::default() }
     }
 }
 
 impl HeadOptions {
-    /// The factor of the product; what a soft cap takes is already divided by the cap.
+    /// The factor of the product hidden·Wᵀ: `logit_scale / temperature`, or `logit_scale / cap` with a soft cap, whose
+    /// tanh takes logits divided by the cap.
     fn factor(&self) -> f32 {
         self.soft_cap.map_or(self.logit_scale * self.inverse_temperature, |cap| self.logit_scale / cap)
     }
 
-    /// What tanh is multiplied with; 0 without a soft cap.
+    /// The factor of tanh in a capped logit, `cap / temperature`; 0 without a soft cap.
     fn height(&self) -> f32 {
         self.soft_cap.map_or(0.0, |cap| cap * self.inverse_temperature)
     }
 
-    /// The slope of a logit by the product that it is made of, where nothing is capped.
+    /// The derivative of a logit by the product hidden·Wᵀ, `logit_scale / temperature`; the derivative of a soft cap
+    /// comes on top.
     fn logit_slope(&self) -> f32 {
         self.logit_scale * self.inverse_temperature
     }
 
-    /// The logits of a tile, in place, after a product with [`Self::factor`].
+    /// Turns products, already multiplied by [`Self::factor`], into logits in place:
+    /// `cap / temperature · tanh(product)`. Does nothing without a soft cap.
     fn apply_soft_cap(&self, tile: &mut [f32]) {
         if let Some(cap) = self.soft_cap {
             let height = cap * self.inverse_temperature;
@@ -102,8 +106,8 @@ struct Inputs<'a> {
 }
 
 impl Inputs<'_> {
-    /// Checks the inputs and returns the accelerator that they are on, if any. Refuses shapes that do not fit, an empty
-    /// vocabulary, and targets past it.
+    /// Checks the inputs and returns the accelerator that they are on; `None` for the CPU. Returns an error for shapes
+    /// that do not fit, an empty vocabulary, targets past it, or inputs on different devices.
     fn accelerator(&self) -> Result<Option<Accelerator>> {
         let &[words, width] = self.weight.sides().as_slice() else {
             return Err(Error::shape(format!("`weight` has shape {:?}, a matrix is needed", self.weight.sides())));
@@ -117,8 +121,9 @@ impl Inputs<'_> {
     }
 }
 
-/// The taps of `hidden`, `[rows, hidden]`, f32, or bf16 on a device, only rows that count, under the head `weight`,
-/// `[vocabulary, hidden]` in any stored format. `targets` has one word a row. A device is waited for once.
+/// Computes the taps of each row without keeping its logits. `hidden` is `[rows, hidden]`, f32, or bf16 on a device,
+/// and holds only rows that count; `weight` is the head, `[vocabulary, hidden]` in any stored format; `targets` has one
+/// word a row. Waits for a device once.
 pub fn head_taps<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -132,7 +137,8 @@ pub fn head_taps<'w>(
     }
 }
 
-/// The logits themselves, `[rows, vocabulary]` f32: for generation, on the last tokens only.
+/// Computes whole logits with all of `options` but the taps: `hidden` is `[rows, hidden]`, the result
+/// `[rows, vocabulary]` f32. For generation, on the last tokens only.
 pub fn logits<'w>(hidden: &Tensor, weight: impl Into<WeightRef<'w>>, options: &HeadOptions) -> Result<Tensor> {
     let weight = weight.into();
     if let Some(device) = accelerator_with([(hidden, "hidden")], weight)? {
@@ -160,21 +166,22 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Over inputs that fit each other.
+    /// Borrows a weight and its options. The caller has checked that all inputs fit each other.
     fn new(stored: &'a Stored<'_>, options: &'a HeadOptions) -> Self {
         let weight = stored.view();
         Self { weight, options, width: weight.columns }
     }
 
-    /// The words of each group: whole tiles, spread evenly.
+    /// Splits the vocabulary into at most [`GROUPS`] ranges of words. All but the last have the same size, a multiple
+    /// of [`WORDS`].
     fn groups(&self) -> Vec<Range<usize>> {
         let tiles = self.weight.rows.div_ceil(WORDS);
         let size = tiles.div_ceil(GROUPS) * WORDS;
         steps(0..self.weight.rows, size).collect()
     }
 
-    /// Calls `work` with the products of some rows of hidden states with some words, `[rows, words]`, before the soft cap,
-    /// and with the words' rows of the weight.
+    /// Multiplies rows of hidden states with the weight of some words. Calls `work` with the products, `[rows, words]`,
+    /// times [`HeadOptions::factor`] and before the soft cap, and with the words' rows of the weight.
     fn with_products(&self, hidden: &[f32], words: &Range<usize>, work: impl FnOnce(&mut [f32], Matrix<'_>)) {
         let rows = hidden.len() / self.width;
         scratch::with(rows * words.len(), |tile| {
@@ -189,12 +196,12 @@ impl<'a> Head<'a> {
 }
 
 impl HeadTaps {
-    /// No rows yet; every tap of the set is there, the log-probability too.
+    /// Creates taps of no rows, with an empty list for each tap of the set.
     fn new(taps: TapSet) -> Self {
         Self { log_sum_exp: Vec::new(), values: taps.iter().map(|tap| (tap, Vec::new())).collect() }
     }
 
-    /// Appends the taps of one more row from the sums over the whole vocabulary.
+    /// Appends the taps of one row, computed from its sums over the whole vocabulary of `vocabulary` words.
     fn push(&mut self, sums: &Statistics, vocabulary: usize) {
         self.log_sum_exp.push(sums.log_sum_exp() as f32);
         self.values.iter_mut().for_each(|(tap, values)| values.push(sums.tap(tap, vocabulary) as f32));

@@ -14,10 +14,10 @@ pub(super) struct Locked<'a> {
 }
 
 impl<'a> Locked<'a> {
-    /// Locks a tensor; `name` stands in the error.
+    /// Locks the storage of a tensor for reading; `name` stands in the error.
     ///
     /// # Errors
-    /// When the tensor is on another device or is not contiguous.
+    /// If the tensor is on another device than the CPU or is not contiguous.
     pub(super) fn of(tensor: &'a Tensor, name: &str) -> Result<Self> {
         let (storage, layout) = tensor.storage_and_layout();
         if !matches!(&*storage, Storage::Cpu(_)) {
@@ -29,7 +29,7 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// The numbers in order; nothing if the tensor is of another type than `T`.
+    /// The numbers of the tensor in order; an empty slice if its type is not `T`.
     pub(super) fn slice<T: WithDType>(&self) -> &[T] {
         match &*self.storage {
             Storage::Cpu(storage) => storage.as_slice().map_or(&[], |all| &all[self.range.clone()]),
@@ -38,7 +38,7 @@ impl<'a> Locked<'a> {
     }
 }
 
-/// The error of numbers that an operation of the CPU cannot read.
+/// Creates the error of a tensor on `device` that an operation of the CPU was given.
 pub(super) fn not_on_cpu(device: &Device, name: &str) -> Error {
     let device = crate::device::describe(device);
     Error::argument(format!("`{name}` is on `{device}`, and this operation runs on the CPU"))
@@ -48,7 +48,10 @@ pub(super) fn not_on_cpu(device: &Device, name: &str) -> Error {
 pub(crate) struct Floats<'a>(Locked<'a>);
 
 impl<'a> Floats<'a> {
-    /// Locks a tensor; `name` stands in the error if its numbers are of another type, not on the CPU, or have gaps.
+    /// Locks a tensor for reading; `name` stands in the error.
+    ///
+    /// # Errors
+    /// If the tensor is not f32, not on the CPU, or not contiguous.
     pub(crate) fn of(tensor: &'a Tensor, name: &str) -> Result<Self> {
         if tensor.dtype() != DType::F32 {
             return Err(Error::dtype(format!("`{name}` is {}, f32 is needed", tensor.dtype().as_str())));
@@ -60,15 +63,16 @@ impl<'a> Floats<'a> {
 impl Deref for Floats<'_> {
     type Target = [f32];
 
+    /// The numbers of the tensor in order.
     fn deref(&self) -> &[f32] {
         self.0.slice()
     }
 }
 
-/// Rows and columns of a matrix.
+/// Returns the rows and columns of a matrix.
 ///
 /// # Errors
-/// [`Error::Shape`] for a tensor of another rank.
+/// [`Error::Shape`] for a tensor that has not two axes; `name` stands in it.
 pub(super) fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
     match tensor.dims() {
         &[rows, columns] => Ok((rows, columns)),
@@ -76,12 +80,12 @@ pub(super) fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
     }
 }
 
-/// Refuses a tensor whose shape is not `shape`, which follows from the other operands.
+/// Returns [`Error::Shape`] unless a tensor has the shape `shape`, which follows from the other operands.
 pub(super) fn expect(tensor: &Tensor, name: &str, shape: &[usize]) -> Result<()> {
     expect_dims(tensor.dims(), name, shape)
 }
 
-/// Refuses dimensions that are not `shape`.
+/// Returns [`Error::Shape`] unless the dimensions `sides` of the operand `name` equal `shape`.
 pub(super) fn expect_dims(sides: &[usize], name: &str, shape: &[usize]) -> Result<()> {
     if sides == shape {
         return Ok(());
@@ -89,7 +93,7 @@ pub(super) fn expect_dims(sides: &[usize], name: &str, shape: &[usize]) -> Resul
     Err(Error::shape(format!("`{name}` has shape {sides:?}, the others ask for {shape:?}")))
 }
 
-/// Refuses activations of the CPU in another type than f32.
+/// Returns [`Error::Dtype`] unless `dtype`, asked for as a result on the CPU, is f32.
 pub(super) fn expect_f32_activations(dtype: DType) -> Result<()> {
     if dtype == DType::F32 {
         return Ok(());
@@ -97,7 +101,7 @@ pub(super) fn expect_f32_activations(dtype: DType) -> Result<()> {
     Err(Error::dtype(format!("activations of the CPU are f32, {} was asked for", dtype.as_str())))
 }
 
-/// Makes a tensor of the CPU of `numbers`, without a copy.
+/// Makes a CPU tensor of `shape` from `numbers`, without a copy. Returns an error if their count does not fit.
 pub(super) fn tensor(numbers: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
     Ok(Tensor::from_vec(numbers, shape, &Device::Cpu)?)
 }

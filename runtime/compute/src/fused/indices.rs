@@ -17,8 +17,8 @@ pub struct Indices {
 }
 
 impl Indices {
-    /// The indices as a tensor of a device, `[len]` u32. Keeps the copy for the first device that asks; another device gets
-    /// a new copy on each call.
+    /// Returns the indices as a tensor of a device, `[len]` u32. Keeps the copy for the first device that asks; another
+    /// device gets a new copy on each call.
     pub(super) fn on(&self, device: &Device) -> Result<Tensor> {
         let shape = [self.numbers.len()];
         let [copy] = copied_once(&self.copy, device, || match Accelerator::of(device)? {
@@ -29,7 +29,8 @@ impl Indices {
     }
 }
 
-/// Refuses numbers of `count` or more. The error says of what: `["row", "that are there"]`.
+/// Returns [`Error::Argument`] if a number is `count` or more. The two texts stand in the message:
+/// `["row", "that are there"]` gives "row 7 is past the 5 that are there".
 pub(super) fn check_below(numbers: &[u32], count: usize, [what, known]: [&str; 2]) -> Result<()> {
     match numbers.iter().find(|number| **number as usize >= count) {
         Some(number) => Err(Error::argument(format!("{what} {number} is past the {count} {known}"))),
@@ -37,8 +38,8 @@ pub(super) fn check_below(numbers: &[u32], count: usize, [what, known]: [&str; 2
     }
 }
 
-/// Returns the copies on `device` from `kept`, or makes them. Keeps those for the first device that asks; another device
-/// gets new copies on each call.
+/// Returns the copies on `device` from `kept`, or makes them. Keeps those for the first device that asks; another
+/// device gets new copies on each call.
 pub(super) fn copied_once<const N: usize>(
     kept: &OnceLock<[Tensor; N]>,
     device: &Device,
@@ -54,6 +55,7 @@ pub(super) fn copied_once<const N: usize>(
 }
 
 impl From<Vec<u32>> for Indices {
+    /// Keeps the numbers on the host; nothing is copied to a device yet.
     fn from(numbers: Vec<u32>) -> Self {
         Self { numbers, copy: OnceLock::new() }
     }
@@ -62,6 +64,7 @@ impl From<Vec<u32>> for Indices {
 impl Deref for Indices {
     type Target = [u32];
 
+    /// The indices on the host, in order.
     fn deref(&self) -> &[u32] {
         &self.numbers
     }

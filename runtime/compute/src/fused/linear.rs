@@ -23,8 +23,8 @@ pub(super) const TOKENS: usize = 512;
 /// Features of one tile.
 pub(super) const FEATURES: usize = 256;
 
-/// `y = x·Wᵀ + b`: `x` is `[tokens, in]`, `weight` is `[out, in]` in any stored format, `bias` is `[out]` f32; the
-/// result is `[tokens, out]` in the type of `x`. Sums are in f32.
+/// Computes the linear layer `y = x·Wᵀ + b`: `x` is `[tokens, in]`, `weight` is `[out, in]` in any stored format,
+/// `bias` is `[out]` f32; the result is `[tokens, out]` in the type of `x`. Sums are in f32.
 pub fn linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
     let weight = weight.into();
     match accelerator_with([(x, "x")], weight)? {
@@ -33,7 +33,8 @@ pub fn linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Te
     }
 }
 
-/// `dx = dy·W`: `dy` is `[tokens, out]`, the result `[tokens, in]` in its type.
+/// Computes the gradient of [`linear`] by its input, `dx = dy·W`: `dy` is `[tokens, out]`, the result `[tokens, in]` in
+/// the type of `dy`.
 pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) -> Result<Tensor> {
     let weight = weight.into();
     match accelerator_with([(dy, "dy")], weight)? {
@@ -42,7 +43,8 @@ pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) 
     }
 }
 
-/// `dW = dyᵀ·x`: `dy` is `[tokens, out]`, `x` is `[tokens, in]`, the result `[out, in]` f32.
+/// Computes the gradient of [`linear`] by its weight, `dW = dyᵀ·x`: `dy` is `[tokens, out]`, `x` is `[tokens, in]`, the
+/// result `[out, in]` f32.
 pub fn linear_weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
     let ((tokens, outputs), (_, inputs)) = (host::matrix(dy, "dy")?, host::matrix(x, "x")?);
     host::expect(x, "x", &[tokens, inputs])?;
@@ -52,7 +54,8 @@ pub fn linear_weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// `db = Σ dy` over the tokens: `[tokens, out]` to `[out]` f32, in the order of the tokens.
+/// Computes the gradient of [`linear`] by its bias: sums `dy`, `[tokens, out]`, over the tokens, in their order. The
+/// result is `[out]` f32.
 pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
     let (_, outputs) = host::matrix(dy, "dy")?;
     if let Some(device) = accelerator_of([(dy, "dy")])? {
@@ -64,8 +67,8 @@ pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
     host::tensor(result, &[outputs])
 }
 
-/// Computes `x·Wᵀ + b`. Calls `more` for each tile of the result with its tokens and its features, while the tile is still
-/// in the processor's cache.
+/// Computes `x·Wᵀ + b` on the CPU, `[tokens, out]`. Calls `more` with the tokens and the output features of each
+/// finished tile and with the tile, which it may change, while the tile is in the processor's cache.
 pub(super) fn linear_tiles<'w>(
     x: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -92,7 +95,8 @@ pub(super) fn linear_tiles<'w>(
     host::tensor(result, &[tokens, weight.rows])
 }
 
-/// Computes `dy·W`. Calls `more` for each tile of the result with its tokens and its input features.
+/// Computes `dy·W` on the CPU, `[tokens, in]`. Calls `more` with the tokens and the input features of each finished
+/// tile and with the tile, which it may change.
 pub(super) fn transposed_linear_tiles<'w>(
     dy: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -115,8 +119,8 @@ pub(super) fn transposed_linear_tiles<'w>(
     host::tensor(result, &[tokens, weight.columns])
 }
 
-/// `factor · leftᵀ·right`, `[outputs, inputs]`, where `left` is `[tokens, outputs]` and `right` `[tokens, inputs]`: the shape
-/// of every weight gradient.
+/// Computes `factor · leftᵀ·right`, `[outputs, inputs]`, on the CPU: `left` is `[tokens, outputs]`, `right` is
+/// `[tokens, inputs]`. Every weight gradient has this form. The result is zeros if there are no tokens.
 pub(super) fn transposed_product(
     factor: f32,
     left: &[f32],
@@ -137,13 +141,13 @@ pub(super) fn transposed_product(
 pub(super) struct Bias<'a>(Option<Floats<'a>>);
 
 impl<'a> Bias<'a> {
-    /// Borrows the bias of a layer with so many outputs.
+    /// Borrows the bias, if any. Returns an error unless it is `[outputs]` f32 on the CPU.
     pub(super) fn of(bias: Option<&'a Tensor>, outputs: usize) -> Result<Self> {
         bias.map_or(Ok(()), |bias| host::expect(bias, "bias", &[outputs]))?;
         Ok(Self(bias.map(|bias| Floats::of(bias, "bias")).transpose()?))
     }
 
-    /// Adds the bias of some outputs, the tile's columns, to every row of the tile.
+    /// Adds the bias of some outputs, the tile's columns, to every row of the tile. Does nothing without a bias.
     pub(super) fn add(&self, columns: Range<usize>, tile: &mut Tile<'_>) {
         if let Some(bias) = &self.0 {
             let bias = &bias[columns];
@@ -152,7 +156,8 @@ impl<'a> Bias<'a> {
     }
 }
 
-/// Cuts a result into tiles, each a task of its own. A tile comes with the rows and columns that it covers.
+/// Cuts a result into tiles of at most `rows × columns`, each a parallel task. A tile comes with the rows and the
+/// columns that it covers.
 pub(super) fn par_tiles(
     result: Tile<'_>,
     rows: usize,
@@ -161,7 +166,8 @@ pub(super) fn par_tiles(
     result.grid(rows, columns).into_par_iter().with_max_len(1)
 }
 
-/// Refuses two matrices whose inner sides differ.
+/// Returns [`Error::Shape`] unless `given`, the numbers of a token, equals `wanted`, the side of the weight that they
+/// are multiplied with. `weight` is the weight's shape, for the message.
 pub(super) fn expect_inner_dim(given: usize, wanted: usize, weight: [usize; 2]) -> Result<()> {
     if given == wanted {
         return Ok(());
@@ -169,7 +175,7 @@ pub(super) fn expect_inner_dim(given: usize, wanted: usize, weight: [usize; 2]) 
     Err(Error::shape(format!("{given} numbers a token do not fit a weight of shape {weight:?}")))
 }
 
-/// `to += from`.
+/// Adds `from` to `to`, number by number, up to the end of the shorter slice.
 #[inline(always)]
 pub(super) fn add_assign(to: &mut [f32], from: &[f32]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += from);

@@ -39,8 +39,8 @@ pub struct AdaptedGradient {
     pub b: Tensor,
 }
 
-/// `x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ`; returns it, `[tokens, out]`, and `x·Aᵀ`, `[tokens, rank]`, which the gradients need. Both
-/// have the type of `x`.
+/// Computes a linear layer with an adapter, `x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ`. Returns the output, `[tokens, out]`, and `x·Aᵀ`,
+/// `[tokens, rank]`, which the gradients need. Both have the type of `x`.
 pub fn adapted_linear<'w>(
     x: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -67,8 +67,9 @@ pub fn adapted_linear<'w>(
     Ok((result, host::tensor(down, &[tokens, rank])?))
 }
 
-/// The gradients of [`adapted_linear`]: `dx = dy·W + s·(dy·B)·A` when wanted, `dA = s·(dy·B)ᵀ·x`, `dB = s·dyᵀ·(x·Aᵀ)`.
-/// `xa` is what the forward pass returned. Gradients of A and B are f32, the input's has the type of `dy`.
+/// Computes the gradients of [`adapted_linear`]: `dA = s·(dy·B)ᵀ·x`, `dB = s·dyᵀ·(x·Aᵀ)`, and, if `want_input`,
+/// `dx = dy·W + s·(dy·B)·A`. `xa` is the `x·Aᵀ` that the forward pass returned. Gradients of A and B are f32, the
+/// input's has the type of `dy`.
 pub fn adapted_linear_backward<'w>(
     dy: &Tensor,
     x: &Tensor,
@@ -106,8 +107,8 @@ pub fn adapted_linear_backward<'w>(
     })
 }
 
-/// A product with a thin right side, `[tokens, rank]`, in tasks of some tokens. `multiply` gets the tile to fill and the
-/// rows of `left`, `[tokens, depth]`, that it is made of.
+/// Computes a product of few columns, `[tokens, rank]`, in tasks of [`TOKENS`] tokens. `multiply` gets the tile to fill
+/// and the rows of `left`, `[tokens, depth]`, that belong to the tile.
 fn thin_product(
     left: &[f32],
     [tokens, depth, rank]: [usize; 3],

@@ -15,8 +15,9 @@ use crate::error::{Error, Result};
 /// Rows of one task are those that hold about so many numbers.
 const TASK_NUMBERS: usize = 1 << 15;
 
-/// Normalizes every row of `x`, `[…, width]`, by `weight`, `[width]` f32. Returns `y`, shaped like `x` and of its type,
-/// and `r`, `[rows]` f32, which the gradients need. `unit_offset` adds one to the weight.
+/// Normalizes every row of `x`, `[…, width]`, by its root mean square and multiplies it by `weight`, `[width]` f32:
+/// `y = x·r·w` with `r = 1/√(mean(x²) + epsilon)`. `unit_offset` adds one to the weight. Returns `y`, shaped like `x`
+/// and of its type, and `r`, `[rows]` f32, which the gradients need.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) -> Result<(Tensor, Tensor)> {
     let (width, offset) = (width(x, weight)?, offset(unit_offset));
     if let Some(device) = accelerator_of([(x, "x"), (weight, "weight")])? {
@@ -36,7 +37,8 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) ->
     Ok((host::tensor(y, x.dims())?, host::tensor(rates, &[rows])?))
 }
 
-/// `dx = r·(dy·w) − x·r³·mean(dy·w·x)`, shaped like `x`.
+/// Computes the gradient of [`rms_norm`] by `x`, shaped like it: `dx = r·(dy·w) − x·r³·mean(dy·w·x)`. `rstd` is the r
+/// that the forward pass returned, and w includes the one that `unit_offset` adds.
 pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, unit_offset: bool) -> Result<Tensor> {
     let (width, offset) = (width(x, weight)?, offset(unit_offset));
     host::expect(dy, "dy", x.dims())?;
@@ -62,7 +64,8 @@ pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor
     host::tensor(result, x.dims())
 }
 
-/// `dw = Σ dy·x·r` over the rows, `[width]` f32: sums of fixed groups of rows, added in order.
+/// Computes the gradient of [`rms_norm`] by its weight, `dw = Σ dy·x·r` over the rows, `[width]` f32. Sums fixed groups
+/// of rows and adds these in order. `rstd` is the r that the forward pass returned.
 pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Result<Tensor> {
     let width = x.dims().last().copied().unwrap_or(0).max(1);
     host::expect(dy, "dy", x.dims())?;
@@ -86,7 +89,7 @@ pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Resul
     host::tensor(result, &[width])
 }
 
-/// Normalizes one row into `y` and returns r.
+/// Normalizes one row into `y` and returns r. `offset` is added to the weight.
 #[inline(always)]
 fn forward_row(y: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, offset: f32) -> f32 {
     let mean = f64::from(dot(x, x)) / x.len() as f64;
@@ -95,7 +98,7 @@ fn forward_row(y: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, offset: f
     rate
 }
 
-/// The gradient of one row by `x`, into `dx`; `rate` is r.
+/// Writes the gradient of one row by `x` to `dx`; `rate` is r, and `offset` is added to the weight.
 #[inline(always)]
 fn backward_row(dx: &mut [f32], dy: &[f32], x: &[f32], weight: &[f32], rate: f32, offset: f32) {
     dx.iter_mut().zip(dy).zip(weight).for_each(|((dx, dy), w)| *dx = dy * (w + offset));
@@ -104,17 +107,18 @@ fn backward_row(dx: &mut [f32], dy: &[f32], x: &[f32], weight: &[f32], rate: f32
     dx.iter_mut().zip(x).for_each(|(dx, x)| *dx = x.mul_add(pull, *dx * rate));
 }
 
-/// Rows that one task takes.
+/// Returns the rows of one task: as many as hold about [`TASK_NUMBERS`] numbers, at least one.
 fn rows_of_task(width: usize) -> usize {
     (TASK_NUMBERS / width).max(1)
 }
 
-/// What is added to the weight.
+/// Returns the number to add to the weight: 1 if `unit`, else 0.
 fn offset(unit: bool) -> f32 {
     if unit { 1.0 } else { 0.0 }
 }
 
-/// The width of the last axis, which `weight` must have too.
+/// Returns the length of the last axis of `x`, or [`Error::Shape`] unless it is above 0 and `weight` is a vector of
+/// that length.
 fn width(x: &Tensor, weight: &Tensor) -> Result<usize> {
     match (x.dims().last(), weight.dims()) {
         (Some(width), [same]) if width == same && *width > 0 => Ok(*width),

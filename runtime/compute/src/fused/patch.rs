@@ -12,7 +12,8 @@ use super::host;
 use crate::accelerator::Accelerator;
 use crate::error::Result;
 
-/// `x + v` for every row, or for those whose mark is 1: `marks` is `[tokens, 1]` f32, 1 or 0.
+/// Adds `vector`, `[1, width]` f32, to every row, or with `marks`, `[tokens, 1]` f32, to the rows whose mark is 1 and
+/// not 0.
 pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Result<Tensor> {
     let (tokens, width) = host::matrix(rows, "rows")?;
     host::expect(vector, "vector", &[1, width])?;
@@ -27,7 +28,8 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
     }
 }
 
-/// `x − (x·r) r`.
+/// Removes the component along `direction`, r of length 1, from every row: `x − (x·r) r`. The caller ensures the
+/// length.
 pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
     match accelerator(rows, direction)? {
         None => Ok((rows - along(rows, direction)?.matmul(direction)?)?),
@@ -35,7 +37,8 @@ pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// `x + (value − x·r) r`.
+/// Sets the component of every row along `direction`, r of length 1, to `value`: `x + (value − x·r) r`. The caller
+/// ensures the length.
 pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Tensor> {
     match accelerator(rows, direction)? {
         None => Ok((rows + along(rows, direction)?.affine(-1.0, value)?.matmul(direction)?)?),
@@ -43,14 +46,14 @@ pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Te
     }
 }
 
-/// Checks the shape of a direction and returns the accelerator of both tensors.
+/// Checks that `direction` is `[1, width]`, and returns the accelerator of both tensors; `None` for the CPU.
 fn accelerator(rows: &Tensor, direction: &Tensor) -> Result<Option<Accelerator>> {
     let (_, width) = host::matrix(rows, "rows")?;
     host::expect(direction, "direction", &[1, width])?;
     accelerator_of([(rows, "rows"), (direction, "direction")])
 }
 
-/// The component of every row along a direction of length 1, `[tokens, 1]`.
+/// Computes the component of every row along a direction of length 1: `[tokens, 1]`.
 fn along(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
     Ok(rows.matmul(&direction.t()?)?)
 }

@@ -1,7 +1,7 @@
 //! Asking for bytes before they are read: a hint to the processor, which takes a raw pointer.
 
-/// Asks for bytes that will be read soon; their lines come into the processor's own cache while it computes. Nothing
-/// where the processor has no such hint that Rust names.
+/// Hints the processor to load bytes into its innermost cache, since they will be read soon. Returns at once. Does
+/// nothing except on x86-64.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the hint takes a raw pointer"))]
 pub(super) fn prefetch(bytes: &[u8]) {
@@ -17,7 +17,7 @@ pub(super) fn prefetch(bytes: &[u8]) {
     let _ = (bytes, LINE);
 }
 
-/// The `part`-th of `parts` pieces of some bytes; the last one may be shorter, or nothing.
+/// Returns piece number `part`, from 0, of `parts` pieces of equal size. The last pieces may be shorter or empty.
 #[inline(always)]
 pub(super) fn nth_chunk(bytes: &[u8], part: usize, parts: usize) -> &[u8] {
     let size = bytes.len().div_ceil(parts.max(1));

@@ -21,18 +21,19 @@ pub(super) struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// `rows` rows of `columns` numbers, each row `stride` after the one before. Panics if `data` is too short.
+    /// Makes a view of `rows` rows of `columns` numbers; each row starts `stride` numbers after the one before. Panics
+    /// if `data` is too short.
     pub(super) fn strided(data: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
         let extent = if rows == 0 || columns == 0 { 0 } else { (rows - 1) * stride + columns };
         Self { data: &data[..extent], rows, columns, row_stride: stride, column_stride: 1 }
     }
 
-    /// `rows` rows of `columns` numbers without gaps. Panics if `data` is too short.
+    /// Makes a view of `rows` rows of `columns` numbers without gaps. Panics if `data` is too short.
     pub(super) fn packed(data: &'a [f32], rows: usize, columns: usize) -> Self {
         Self::strided(data, rows, columns, columns)
     }
 
-    /// Rows and columns exchanged; nothing moves.
+    /// Returns the transposed view. Copies nothing.
     pub(super) fn transposed(self) -> Self {
         Self {
             rows: self.columns,
@@ -44,7 +45,8 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Cuts a range into steps of `size`, the last one possibly shorter.
+/// Splits a range into ranges of `size` in order, the last one possibly shorter. With a `size` of 0, yields an empty
+/// range at each index.
 pub(super) fn steps(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
     range.clone().step_by(size.max(1)).map(move |start| start..(start + size).min(range.end))
 }
@@ -64,7 +66,7 @@ pub(super) struct Tile<'a> {
 unsafe impl Send for Tile<'_> {}
 
 impl<'a> Tile<'a> {
-    /// The whole of a slice. Panics unless it holds exactly `rows × columns` numbers.
+    /// Makes a tile of a whole slice, row after row. Panics unless the slice holds exactly `rows × columns` numbers.
     pub(super) fn from_slice(data: &'a mut [f32], rows: usize, columns: usize) -> Self {
         assert_eq!(data.len(), rows * columns, "a tile covers its slice");
         Self { start: data.as_mut_ptr(), rows, columns, stride: columns, owner: PhantomData }
@@ -80,19 +82,19 @@ impl<'a> Tile<'a> {
         self.columns
     }
 
-    /// This tile with a shorter lifetime.
+    /// Returns this tile with a shorter lifetime, which borrows this one mutably.
     pub(super) fn reborrow(&mut self) -> Tile<'_> {
         Tile { owner: PhantomData, ..*self }
     }
 
-    /// The first `count` rows, and the rest.
+    /// Splits the tile into its first `count` rows and the rest. Panics if it has fewer rows.
     pub(super) fn split_rows(self, count: usize) -> (Self, Self) {
         assert!(count <= self.rows, "a tile splits inside its rows");
         let rest = self.start.wrapping_add(count * self.stride);
         (Self { rows: count, ..self }, Self { start: rest, rows: self.rows - count, ..self })
     }
 
-    /// The first `count` columns, and the rest.
+    /// Splits the tile into its first `count` columns and the rest. Panics if it has fewer columns.
     pub(super) fn split_columns(self, count: usize) -> (Self, Self) {
         assert!(count <= self.columns, "a tile splits inside its columns");
         let rest = self.start.wrapping_add(count);
@@ -100,7 +102,8 @@ impl<'a> Tile<'a> {
     }
 
     /// Cuts the tile into bands of the given heights, and each band into parts of `width` columns, the last one
-    /// possibly narrower. The parts come band by band.
+    /// possibly narrower. Returns the parts band by band. Rows below the last band are dropped. Panics if the heights
+    /// exceed the rows.
     pub(super) fn cut(self, heights: impl IntoIterator<Item = usize>, width: usize) -> Vec<Self> {
         let mut parts = Vec::new();
         let mut below = self;
@@ -117,7 +120,8 @@ impl<'a> Tile<'a> {
         parts
     }
 
-    /// Cuts the tile into a grid; each part comes with the row and the column ranges that it covers.
+    /// Cuts the tile into a grid of parts of at most `rows × columns`, row of parts by row of parts. Each part comes
+    /// with the row range and the column range that it covers.
     pub(super) fn grid(self, rows: usize, columns: usize) -> Vec<(Range<usize>, Range<usize>, Self)> {
         let (height, width) = (self.rows, self.columns);
         let bands: Vec<Range<usize>> = steps(0..height, rows).collect();
@@ -127,7 +131,7 @@ impl<'a> Tile<'a> {
         ranges.into_iter().zip(parts).map(|((rows, columns), part)| (rows, columns, part)).collect()
     }
 
-    /// A part of the tile, borrowed from it. Panics outside the tile.
+    /// Borrows the part of the tile at some rows and columns. Panics if they are outside the tile.
     pub(super) fn part(&mut self, rows: Range<usize>, columns: Range<usize>) -> Tile<'_> {
         let (_, below) = self.reborrow().split_rows(rows.start);
         let (band, _) = below.split_rows(rows.len());
@@ -135,7 +139,7 @@ impl<'a> Tile<'a> {
         right.split_columns(columns.len()).0
     }
 
-    /// One row. Panics outside the tile.
+    /// Borrows one row. Panics if `index` is outside the tile.
     pub(super) fn row(&mut self, index: usize) -> &mut [f32] {
         assert!(index < self.rows, "a row inside its tile");
         // SAFETY: the tile owns `columns` numbers from this row's start, which lies inside the slice it was cut
@@ -143,7 +147,8 @@ impl<'a> Tile<'a> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(index * self.stride), self.columns) }
     }
 
-    /// Writes `factor · left · right`, or adds it when `accumulate` is set. Panics if the shapes do not fit.
+    /// Overwrites the tile by `factor · left · right`, or adds the product to it if `accumulate`. Runs on the calling
+    /// thread. Panics if the shapes do not fit.
     pub(super) fn multiply(&mut self, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
         assert_eq!((left.rows, left.columns), (self.rows, right.rows), "rows of a product");
         assert_eq!(right.columns, self.columns, "columns of a product");
@@ -186,8 +191,9 @@ const NARROW: usize = 64;
 const SMALL: usize = 8_192;
 
 impl Tile<'_> {
-    /// As [`multiply`](Self::multiply), but a row of the result has the same bits alone and among any others: a product
-    /// of few rows is done with rows of zeros below. What a forward pass says of a row then depends on no batch.
+    /// Overwrites the tile by `factor · left · right`, or adds the product to it if `accumulate`, so that a row of the
+    /// result has the same bits alone and among any others: a product of few rows is computed with rows of zeros below.
+    /// Slower than [`multiply`](Self::multiply) for few rows. Panics if the shapes do not fit.
     pub(super) fn multiply_batch_invariant(
         &mut self,
         accumulate: bool,

@@ -6,30 +6,31 @@ use candle_core::{DType, Device, Tensor, Var};
 
 use crate::random::Stream;
 
-/// Independent normal numbers; each name and shape has its own.
+/// Returns independent normal f32 numbers on the CPU. The same name and shape give the same numbers.
 pub(crate) fn normal(name: &str, shape: &[usize]) -> Tensor {
     let count = shape.iter().product();
     Tensor::from_vec(Stream::new(7, name).normals(count), shape, &Device::Cpu).unwrap()
 }
 
-/// Copies a tensor in f64, as a leaf of an autograd graph.
+/// Copies a tensor in f64 as a leaf of an autograd graph.
 pub(crate) fn leaf(tensor: &Tensor) -> Var {
     Var::from_tensor(&tensor.to_dtype(DType::F64).unwrap()).unwrap()
 }
 
-/// The gradients of Σ output·seed by the leaves.
+/// Returns the gradients of Σ output·seed by each of the leaves, in their order.
 pub(crate) fn gradients(output: &Tensor, seed: &Tensor, leaves: &[&Var]) -> Vec<Tensor> {
     let loss = (output * seed.to_dtype(DType::F64).unwrap()).unwrap().sum_all().unwrap();
     let mut store = loss.backward().unwrap();
     leaves.iter().map(|leaf| store.remove(leaf).unwrap()).collect()
 }
 
-/// The numbers in f64.
+/// Returns all numbers of a tensor in order, converted to f64.
 pub(crate) fn numbers(tensor: &Tensor) -> Vec<f64> {
     tensor.to_dtype(DType::F64).unwrap().flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// Asserts that shapes agree and that no number is further off than `tolerance` times the largest one.
+/// Asserts that two tensors have one shape and that no number of `fused` is further off than `tolerance` times the
+/// largest magnitude in `reference`, or 0.001 if that is smaller. `what` stands in the message.
 pub(crate) fn close(what: &str, fused: &Tensor, reference: &Tensor, tolerance: f64) {
     assert_eq!(fused.dims(), reference.dims(), "{what}: shape");
     let (fused, reference) = (numbers(fused), numbers(reference));
@@ -39,12 +40,12 @@ pub(crate) fn close(what: &str, fused: &Tensor, reference: &Tensor, tolerance: f
     }
 }
 
-/// The bits of a result, for comparison with no tolerance.
+/// Returns the bits of all numbers of an f32 tensor, for comparison without tolerance.
 pub(crate) fn bits(tensor: &Tensor) -> Vec<u32> {
     tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().map(|number| number.to_bits()).collect()
 }
 
-/// Runs `work` on pools of one and of two threads; both must give the same bits.
+/// Runs `work` on a pool of one thread and on one of two, and asserts that both give the same bits.
 pub(crate) fn same_on_two_threads(work: impl Fn() -> Vec<Tensor> + Sync) {
     let on = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

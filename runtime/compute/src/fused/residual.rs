@@ -13,7 +13,7 @@ use crate::error::Result;
 /// Numbers of one task.
 const TASK_NUMBERS: usize = 1 << 16;
 
-/// `a + b`, two tensors of one shape and type.
+/// Computes `a + b` of two tensors of one shape and type.
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::expect(b, "b", a.dims())?;
     if let Some(device) = accelerator_of([(a, "a"), (b, "b")])? {

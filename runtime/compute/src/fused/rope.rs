@@ -33,8 +33,8 @@ pub struct RopeTable {
 }
 
 impl RopeTable {
-    /// The table for positions 0 … `positions` − 1 from the inverse frequencies, computed in f64.
-    /// `attention_factor` is 1 except for scalings that sharpen attention (YaRN and its relatives).
+    /// Computes the table for positions 0 … `positions` − 1 from the inverse frequencies, in f64. `attention_factor`
+    /// multiplies cosines and sines; it is 1 except for scalings that sharpen attention (YaRN and its relatives).
     #[must_use]
     pub fn from_frequencies(inv_freq: &[f64], positions: usize, attention_factor: f64) -> Self {
         let angles =
@@ -47,10 +47,10 @@ impl RopeTable {
         }
     }
 
-    /// Appends the positions of another table.
+    /// Appends the rows of `other` to the table: they become the positions after its last one.
     ///
     /// # Errors
-    /// When the other turns another number of features.
+    /// [`Error::Shape`] if `other` rotates another number of features.
     pub fn followed_by(mut self, other: Self) -> Result<Self> {
         if self.half != other.half {
             return Err(Error::shape(format!("a table of {} angles does not go on with {}", self.half, other.half)));
@@ -67,7 +67,8 @@ impl RopeTable {
         self.cos.len() / self.half.max(1)
     }
 
-    /// Cosines and sines on a device, `[positions, half]` each: copied for the first device that asks, and kept.
+    /// Returns cosines and sines on a device, `[positions, half]` each. Keeps the copies for the first device that
+    /// asks; another device gets new copies on each call.
     fn on(&self, device: &Device) -> Result<(Tensor, Tensor)> {
         let copy = |numbers: &[f32]| Tensor::from_slice(numbers, (self.positions(), self.half), device);
         let [cos, sin] = copied_once(&self.copies, device, || Ok([copy(&self.cos)?, copy(&self.sin)?]))?;
@@ -75,8 +76,8 @@ impl RopeTable {
     }
 }
 
-/// Rotates `x`, `[tokens, heads · head_dim]`, by the position of each token; `inverse` turns back, which is the gradient.
-/// Features of a head past the table's `2 · half` stay as they are. The result has the type of `x`.
+/// Rotates each head of `x`, `[tokens, heads · head_dim]`, by the position of its token; `inverse` rotates back, which
+/// is the gradient. Features of a head past the table's `2 · half` stay as they are. The result has the type of `x`.
 pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, inverse: bool) -> Result<Tensor> {
     let (tokens, features) = host::matrix(x, "x")?;
     check(tokens, features, heads, positions, table)?;
@@ -104,7 +105,8 @@ pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, in
     host::tensor(result, x.dims())
 }
 
-/// One head of one token.
+/// Rotates one head of one token from `x` into `y`; features past twice the length of `cos` are copied. A `sign` of −1
+/// rotates back.
 #[inline(always)]
 fn turn(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32], sign: f32) {
     let half = cos.len();
@@ -118,7 +120,8 @@ fn turn(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32], sign: f32) {
     }
 }
 
-/// Refuses heads that do not divide the features, and positions past the table.
+/// Returns an error if the heads do not divide the features or are narrower than the table, there is not one position
+/// per token, or a position is past the table.
 fn check(tokens: usize, features: usize, heads: usize, positions: &[u32], table: &RopeTable) -> Result<()> {
     if heads == 0 || !features.is_multiple_of(heads) || 2 * table.half > features / heads {
         return Err(Error::shape(format!("{features} features are not {heads} heads of at least {}", 2 * table.half)));

@@ -11,10 +11,11 @@ use super::low_rank::LowRank;
 use crate::error::Result;
 use crate::weight::WeightRef;
 
-/// `‖W + s·B·A‖` by row, `[out]` f32, without the sum itself: ‖W‖² + 2s·Σ B ⊙ (W·Aᵀ) + s²·Σ B ⊙ (B·(A·Aᵀ)).
+/// Computes the norm of each row of `W + s·B·A`, `[out]` f32, without the sum of matrices: the root of ‖W‖² + 2s·Σ B ⊙
+/// (W·Aᵀ) + s²·Σ B ⊙ (B·(A·Aᵀ)).
 ///
-/// `base_squares` is ‖W‖² by row, `[out]` f32. W is multiplied with A in the type of activations, `dtype`; on the CPU that is
-/// f32.
+/// `base_squares` is ‖W‖² by row, `[out]` f32. W is multiplied with A in the type of activations, `dtype`; on the CPU
+/// that is f32.
 pub fn adapted_row_norms<'w>(
     base_squares: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -38,7 +39,7 @@ pub fn adapted_row_norms<'w>(
     Ok(((base_squares + crossed)? + own)?.maximum(0.0)?.sqrt()?)
 }
 
-/// `a / b`, f32 tensors of one shape.
+/// Computes `a / b` number by number, for f32 tensors of one shape.
 pub fn divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::expect(b, "b", a.dims())?;
     match accelerator_of([(a, "a"), (b, "b")])? {

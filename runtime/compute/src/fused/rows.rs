@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 /// What indices of rows count, for the error.
 const ROW: [&str; 2] = ["row", "that are there"];
 
-/// The rows of `from`, `[count, width]`, that `rows` names, in its order: `[rows, width]` in the type of `from`.
+/// Gathers rows of `from`, `[count, width]`: row i of the result is row `rows[i]`. The result has the type of `from`.
+/// Returns an error for an index of `count` or more.
 pub fn gather_rows(from: &Tensor, rows: &Indices) -> Result<Tensor> {
     let (count, _) = host::matrix(from, "from")?;
     check_below(rows, count, ROW)?;
@@ -23,7 +24,8 @@ pub fn gather_rows(from: &Tensor, rows: &Indices) -> Result<Tensor> {
     }
 }
 
-/// The gradient of [`gather_rows`], `[count, width]`: row `i` of `selected` is added to row `rows[i]` of zeros.
+/// Computes the gradient of [`gather_rows`], `[count, width]`: adds row i of `selected` to row `rows[i]` of zeros.
+/// Returns an error for an index of `count` or more.
 pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<Tensor> {
     let (_, width) = host::matrix(selected, "selected")?;
     host::expect(selected, "selected", &[rows.len(), width])?;
@@ -35,7 +37,7 @@ pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<T
     Ok(zeros.index_add(&rows.on(selected.device())?, selected, 0)?)
 }
 
-/// Matrices of one width and type, one under another.
+/// Joins matrices of one width and type one below the other, in order. Returns an error for an empty list.
 pub fn concat_rows(parts: &[Tensor]) -> Result<Tensor> {
     let Some(first) = parts.first() else { return Err(Error::shape("there are no rows to stack")) };
     let (_, width) = host::matrix(first, "rows")?;
@@ -50,7 +52,8 @@ pub fn concat_rows(parts: &[Tensor]) -> Result<Tensor> {
     }
 }
 
-/// All numbers of a tensor in order, in f32, on the host. The host waits for a device that has them.
+/// Returns all numbers of a tensor in order, on the host. On a device it converts them to f32 and waits for the copy; a
+/// tensor of the CPU must be f32.
 pub fn to_host_f32(tensor: &Tensor) -> Result<Vec<f32>> {
     match Accelerator::of(tensor.device())? {
         None => Ok(tensor.flatten_all()?.to_vec1::<f32>()?),

@@ -33,16 +33,17 @@ pub struct SampledToken {
     pub logprob: f32,
 }
 
-/// One word for each row of logits, `[rows, words]` f32 and divided by the temperature already, chosen where they are:
-/// the key and the position of a stream go up for each row, forty bytes, eight come down, and what the logits were is lost. A row's stream says
-/// where its draw is; the caller still has to advance it by one draw (two words).
+/// Chooses one word for each row of logits on their device. `logits` are `[rows, words]` f32, already divided by the
+/// temperature, and are overwritten. `streams` gives each row its random stream and the position of its draw; the
+/// caller still has to advance each stream by one draw (two words). Only streams and choices are copied: forty bytes to
+/// the device and eight back for each row.
 ///
-/// None, without a side effect, where the caller has to sample from the rows that [`map_rows`] brings: on
-/// the CPU, and for more than 524,288 words, for which the kernel has no room. A device chooses what the processor would
+/// Returns `None`, without a side effect, where the caller has to sample from the rows that [`map_rows`] brings: on the
+/// CPU, and for more than 524,288 words, for which the kernel has no room. A device chooses what the processor would
 /// for the same logits, unless a draw lies within some 10⁻¹³ of the border between two words.
 ///
 /// # Errors
-/// When a logit is not finite, there is none, or streams and rows are not equally many.
+/// If a logit is not finite, there are no words, or streams and rows are not equally many.
 pub fn sample_tokens<'a>(
     logits: &Tensor,
     streams: impl Iterator<Item = &'a Stream>,
@@ -65,10 +66,10 @@ pub struct TokenWeights {
     pub total: f64,
 }
 
-/// Computes how likely each word of one row of logits is.
+/// Computes how likely each word of one row of logits is, relative to the likeliest one.
 ///
 /// # Errors
-/// When a logit is not finite, or there is none.
+/// [`Error::NonFinite`] if a logit is not finite, [`Error::Shape`] if there are none.
 pub fn token_weights(logits: &[f32]) -> Result<TokenWeights> {
     let top = vectorize!(largest(logits));
     // Not a number is passed over by the largest, so every logit is looked at.
@@ -86,17 +87,17 @@ pub fn token_weights(logits: &[f32]) -> Result<TokenWeights> {
     Ok(TokenWeights { best: best as u32, weights, total })
 }
 
-/// The error of a logit that is not finite.
+/// Creates the error of a logit that is not finite.
 fn not_finite(token: usize, logit: f32) -> Error {
     Error::NonFinite(format!("the logit of token `{token}` is `{logit}`; the model's weights or adapter have diverged"))
 }
 
-/// The error of an empty row of logits.
+/// Creates the error of a row without logits.
 fn no_logits() -> Error {
     Error::shape("there are no logits to choose from")
 }
 
-/// Σ in double precision, lane by lane.
+/// Sums numbers in f64, in 32 lanes side by side that are added last.
 #[inline(always)]
 fn sum(numbers: &[f32]) -> f64 {
     const LANES: usize = 32;
@@ -110,11 +111,11 @@ fn sum(numbers: &[f32]) -> f64 {
     lanes.iter().sum::<f64>() + rest.iter().copied().map(f64::from).sum::<f64>()
 }
 
-/// Calls `work` for each row of a matrix, with the row's number, in parallel, and collects the results in the order of the
-/// rows. A matrix of a device is copied to the host as a whole first.
+/// Calls `work` with the number and the numbers of each row of an f32 matrix, in parallel, and returns the results in
+/// the order of the rows. A matrix of a device is first copied to the host as a whole.
 ///
 /// # Errors
-/// When it is no matrix of f32. If rows fail, the first row's error.
+/// If the tensor is no matrix of f32. If `work` fails for several rows, the error of the first of them.
 pub fn map_rows<R: Send, E: From<Error> + Send>(
     matrix: &Tensor,
     work: impl Fn(usize, &[f32]) -> std::result::Result<R, E> + Sync,

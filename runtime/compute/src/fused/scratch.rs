@@ -14,12 +14,14 @@ thread_local! {
     static BUFFERS: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `work` with a buffer of each length, of unknown content.
+/// Calls `work` with one buffer of each length, of unknown content, and returns its result. The buffers are pieces of
+/// one.
 pub(super) fn with_parts<R, const N: usize>(lengths: [usize; N], work: impl FnOnce([&mut [f32]; N]) -> R) -> R {
     with(lengths.iter().sum(), |mut rest| work(lengths.map(|length| rest.split_off_mut(..length).unwrap_or_default())))
 }
 
-/// Runs `work` with a buffer of `length` numbers of unknown content.
+/// Calls `work` with a buffer of `length` numbers of unknown content and returns its result. Takes the buffer from
+/// those that the thread keeps, enlarges it if needed, and gives it back. Calls may nest.
 pub(super) fn with<R>(length: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
     let mut buffer = BUFFERS.with_borrow_mut(|buffers| buffers.pop()).unwrap_or_default();
     if buffer.len() < length + SLACK {

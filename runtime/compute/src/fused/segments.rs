@@ -37,18 +37,19 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// The positions covered.
+    /// The range of positions that the span covers.
     pub(super) fn positions(&self) -> Range<usize> {
         self.first..self.first + self.rows.len()
     }
 
-    /// The rows of some of its positions.
+    /// Returns the rows of some positions of the span.
     pub(super) fn rows_of(&self, positions: &Range<usize>) -> Range<usize> {
         self.rows.start + positions.start - self.first..self.rows.start + positions.end - self.first
     }
 }
 
-/// Cuts positions where a multiple of `size` lies between two of them.
+/// Splits a range of positions at every multiple of `size`, so that each piece lies between two of them. An empty range
+/// has no pieces.
 pub(super) fn aligned(positions: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
     let end_of = move |start: usize| ((start / size + 1) * size).min(positions.end);
     let first = (positions.start < positions.end).then_some(positions.start);
@@ -57,7 +58,7 @@ pub(super) fn aligned(positions: Range<usize>, size: usize) -> impl Iterator<Ite
 }
 
 impl Segments {
-    /// Sequences of these lengths, in order, none of which goes on from another. A length may be 0.
+    /// Packs sequences of these lengths, in order, none of which continues another. A length may be 0.
     #[must_use]
     pub fn new(lengths: &[usize]) -> Self {
         let mut segments = Self::default();
@@ -65,10 +66,11 @@ impl Segments {
         segments
     }
 
-    /// Sequences of these lengths, each with the number of the one that it goes on from.
+    /// Packs sequences of these lengths, in order, each with the number of the sequence that it continues, if any.
     ///
     /// # Errors
-    /// When those that go on from a sequence do not follow it before any other begins.
+    /// [`Error::Argument`] if a sequence continues neither the one just before it nor one that this one continues,
+    /// directly or not. So all that continue a sequence must follow it before an unrelated one begins.
     pub fn branching(pieces: &[(usize, Option<usize>)]) -> Result<Self> {
         let mut segments = Self::default();
         for (number, (length, parent)) in pieces.iter().enumerate() {
@@ -80,7 +82,8 @@ impl Segments {
         Ok(segments)
     }
 
-    /// Appends a sequence of `length` tokens that continues `parent`.
+    /// Appends a sequence of `length` tokens after all others. It continues the sequence `parent`, if any; positions go
+    /// on from there, else from 0.
     fn push(&mut self, length: usize, parent: Option<usize>) {
         let (start, end) = (self.tokens(), self.tokens() + length);
         let first = parent.map_or(0, |parent| self.sequences[parent].own.positions().end);
@@ -89,7 +92,7 @@ impl Segments {
         self.sequences.push(Sequence { own: Span { first, rows: start..end }, parent, reach: end });
     }
 
-    /// A sequence, the one that it goes on from, and so on.
+    /// Yields sequence `from`, the one that it continues, the one that that continues, and so on; nothing for `None`.
     fn line(&self, from: Option<usize>) -> impl Iterator<Item = usize> {
         std::iter::successors(from, |one| self.sequences[*one].parent)
     }
@@ -106,15 +109,16 @@ impl Segments {
         self.sequences.last().map_or(0, |last| last.own.rows.end)
     }
 
-    /// The rows that each sequence covers, without those that it goes on from.
+    /// The rows of each sequence, in order, without those of the sequences that it continues.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
         self.sequences.iter().map(|sequence| sequence.own.rows.clone())
     }
 
-    /// The position of each token: in its sequence, from 0, or after those that this goes on from.
+    /// Returns the position of each token in its sequence: from 0, or from the end of the sequence that its own
+    /// continues.
     ///
     /// # Errors
-    /// A sequence of 2³² tokens or more.
+    /// [`Error::Argument`] if a position does not fit in 32 bits.
     pub fn positions(&self) -> Result<Vec<u32>> {
         let number = |position| u32::try_from(position).map_err(|_| Error::argument("a sequence is too long"));
         let mut positions = Vec::with_capacity(self.tokens());
@@ -125,19 +129,21 @@ impl Segments {
         Ok(positions)
     }
 
-    /// The tokens of a sequence without those that it goes on from.
+    /// The tokens of a sequence, without those of the sequences that it continues.
     pub(super) fn own(&self, number: usize) -> Span {
         self.sequences[number].own.clone()
     }
 
-    /// All tokens that the last one of a sequence sees, in the order of their positions.
+    /// Returns all tokens that the last token of a sequence sees without a window: the spans of the sequences that it
+    /// continues, first ancestor first, then its own.
     pub(super) fn path(&self, number: usize) -> Vec<Span> {
         let mut path: Vec<Span> = self.line(Some(number)).map(|one| self.own(one)).collect();
         path.reverse();
         path
     }
 
-    /// The tokens of a sequence, then those of each that goes on from it; their rows lie side by side.
+    /// Yields the tokens of a sequence, then those of each sequence that continues it, directly or not. Their rows are
+    /// adjacent.
     pub(super) fn family(&self, number: usize) -> impl Iterator<Item = Span> {
         let reach = self.sequences[number].reach;
         let rest = self.sequences[number..].iter().map(|sequence| sequence.own.clone());

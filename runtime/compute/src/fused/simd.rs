@@ -7,8 +7,8 @@
 /// Numbers summed side by side before they are added up.
 const LANES: usize = 32;
 
-/// Evaluates an expression with the widest vectors of this processor: [`widest`] around a closure that is always inlined,
-/// without which its body would stay scalar.
+/// Evaluates an expression with the widest vectors of this processor: [`widest`] around a closure that is always
+/// inlined, without which its body would stay scalar.
 macro_rules! vectorize {
     ($work:expr) => {
         $crate::fused::simd::widest(
@@ -19,8 +19,8 @@ macro_rules! vectorize {
 }
 pub(super) use vectorize;
 
-/// Runs a closure, or an operation that is written in vectors ([`pulp::WithSimd`]), with the widest vectors of this
-/// processor.
+/// Runs a closure, or an operation written in vectors ([`pulp::WithSimd`]), with the widest vectors of this processor,
+/// and returns its result.
 #[inline]
 pub(super) fn widest<W: pulp::WithSimd>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
@@ -32,7 +32,8 @@ pub(super) fn widest<W: pulp::WithSimd>(work: W) -> W::Output {
     pulp::Arch::new().dispatch(work)
 }
 
-/// Σ of a function of two numbers, lane by lane.
+/// Folds the pairs of `a` and `b` with `step(sum, a, b)`, from 0: [`LANES`] sums side by side, which are added up, then
+/// the remaining pairs one by one.
 #[inline(always)]
 pub(super) fn fold2<B: Copy>(a: &[f32], b: &[B], step: impl Fn(f32, f32, B) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -45,7 +46,8 @@ pub(super) fn fold2<B: Copy>(a: &[f32], b: &[B], step: impl Fn(f32, f32, B) -> f
     left_rest.iter().zip(right_rest).fold(total(lanes), |sum, (a, b)| step(sum, *a, *b))
 }
 
-/// Σ of lanes, halving. Out of line: seen together with a loop, it lures the compiler into pairs of lanes.
+/// Adds up the lanes, halves onto halves. Not inlined: together with a loop, it makes the compiler use vectors of only
+/// two lanes.
 #[inline(never)]
 fn total(mut sums: [f32; LANES]) -> f32 {
     let mut width = LANES / 2;
@@ -58,13 +60,13 @@ fn total(mut sums: [f32; LANES]) -> f32 {
     sums[0]
 }
 
-/// Σ aᵢ·bᵢ.
+/// Computes the dot product Σ aᵢ·bᵢ.
 #[inline(always)]
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     fold2(a, b, |sum, a, b| a.mul_add(b, sum))
 }
 
-/// The largest number, −∞ for none. A NaN is passed over; sums find it.
+/// Returns the largest number, −∞ for an empty slice. NaNs are skipped; the sums that follow show them.
 #[inline(always)]
 pub(super) fn largest(numbers: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -77,7 +79,7 @@ pub(super) fn largest(numbers: &[f32]) -> f32 {
     rest.iter().chain(&lanes).fold(f32::NEG_INFINITY, |best, number| if *number > best { *number } else { best })
 }
 
-/// Replaces each x by e^(x − shift); returns the sum.
+/// Replaces each x by e^(x − shift) and returns the sum of the results.
 #[inline(always)]
 pub(super) fn exp_in_place(numbers: &mut [f32], shift: f32) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -96,7 +98,7 @@ pub(super) fn exp_in_place(numbers: &mut [f32], shift: f32) -> f32 {
     sum
 }
 
-/// eˣ within two units in the last place; 0 below −87.3, constant above 88.3, NaN stays NaN.
+/// Computes eˣ within two units in the last place; 0 below −87.3, constant above 88.3, NaN stays NaN.
 ///
 /// x = n·ln 2 + r with |r| ≤ ½ ln 2; eʳ by its series to r⁷, 2ⁿ by the exponent bits.
 #[inline(always)]
@@ -121,13 +123,13 @@ pub(super) fn exp(x: f32) -> f32 {
     if x < LOW { 0.0 } else { series * scale }
 }
 
-/// 1 / (1 + e⁻ˣ).
+/// Computes 1 / (1 + e⁻ˣ).
 #[inline(always)]
 pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// The hyperbolic tangent: a series near 0, where 2·sigmoid(2x) − 1 would lose digits.
+/// Computes the hyperbolic tangent: by a series for |x| below 0.25, where 2·sigmoid(2x) − 1 would lose digits.
 #[inline(always)]
 pub(super) fn tanh(x: f32) -> f32 {
     let square = x * x;

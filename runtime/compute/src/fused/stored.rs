@@ -32,7 +32,8 @@ enum Source<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// Borrows a contiguous matrix; `name` stands in the error.
+    /// Borrows a weight for reading on the CPU; `name` stands in the error. Returns an error unless it is a contiguous
+    /// matrix of the CPU, in f32, bf16, f16 or a packed format.
     pub(super) fn of(weight: impl Into<WeightRef<'a>>, name: &str) -> Result<Self> {
         let weight = weight.into();
         let &[rows, columns] = weight.sides().as_slice() else {
@@ -52,7 +53,7 @@ impl<'a> Stored<'a> {
         Ok(Self { source, rows, columns })
     }
 
-    /// The matrix as the tasks of one operation share it.
+    /// Returns the matrix as a copyable view that all tasks of an operation share.
     pub(super) fn view(&self) -> View<'_> {
         let numbers = match &self.source {
             Source::Packed(packed) => Numbers::of(packed),
@@ -75,7 +76,7 @@ enum Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    /// The numbers of a packed matrix of the host.
+    /// Borrows the numbers or the blocks of a packed matrix of the host.
     fn of(packed: &'a Packed) -> Self {
         // `Packed::new` has seen that plain numbers can be read.
         match packed.format() {
@@ -86,7 +87,8 @@ impl<'a> Numbers<'a> {
         }
     }
 
-    /// Copies the numbers from `start` on into `into`, as f32; both lie on whole blocks.
+    /// Fills `into` with the numbers from index `start` on, converted to f32. In a quantized format both ends must be
+    /// block boundaries.
     fn widen(self, start: usize, into: &mut [f32]) {
         let range = start..start + into.len();
         match self {
@@ -104,13 +106,13 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// The blocks of some numbers, which begin and end with a block.
+/// Returns the bytes of the blocks that hold some numbers; the range must begin and end at block boundaries.
 fn part(bytes: &[u8], format: Format, numbers: Range<usize>) -> &[u8] {
     let place = |number: usize| number / format.block() * format.block_bytes();
     &bytes[place(numbers.start)..place(numbers.end)]
 }
 
-/// A bf16 number is the upper half of the f32 of the same value.
+/// Converts bf16 to f32 exactly: bf16 is the upper half of the f32 of the same value.
 #[inline(always)]
 fn widened(number: bf16) -> f32 {
     f32::from_bits(u32::from(number.to_bits()) << 16)
@@ -127,8 +129,9 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Hands the block `rows × columns` to `work` piece by piece along the columns, with each piece's columns:
-    /// stored f32 in one piece without a copy, other precisions widened.
+    /// Calls `work` with the block `rows × columns` as f32, piece by piece along the columns, and with each piece's
+    /// columns. Stored f32 comes in one piece without a copy; other formats are widened, [`BLOCK_DEPTH`] columns at a
+    /// time.
     pub(super) fn for_each_column_block(
         &self,
         rows: Range<usize>,
@@ -140,8 +143,8 @@ impl View<'_> {
         }
     }
 
-    /// Hands the block `rows × columns` to `work` piece by piece along the rows, with the rows of each piece: stored f32 in
-    /// one piece without a copy, other precisions widened.
+    /// Calls `work` with the block `rows × columns` as f32, piece by piece along the rows, and with each piece's rows.
+    /// Stored f32 comes in one piece without a copy; other formats are widened, [`BLOCK_DEPTH`] rows at a time.
     pub(super) fn for_each_row_block(
         &self,
         rows: Range<usize>,
@@ -153,17 +156,19 @@ impl View<'_> {
         }
     }
 
-    /// Rows or columns of a piece of a block: all of them for stored f32, which is not copied.
+    /// Returns the rows or columns of a piece of a block that has `all` of them: `all` for stored f32, which is not
+    /// copied, else [`BLOCK_DEPTH`].
     fn depth(&self, all: usize) -> usize {
         if matches!(self.numbers, Numbers::F32(_)) { all } else { BLOCK_DEPTH }
     }
 
-    /// Writes one row as f32.
+    /// Writes one row as f32 to the front of `into`.
     pub(super) fn copy_row(&self, row: usize, into: &mut [f32]) {
         self.numbers.widen(row * self.columns, &mut into[..self.columns]);
     }
 
-    /// Hands whole rows to `work` as numbers one after another: stored f32 without a copy, other formats widened.
+    /// Calls `work` with whole rows as f32 numbers, one after another: stored f32 without a copy, other formats widened
+    /// into a scratch buffer.
     pub(super) fn with_numbers<R>(&self, rows: Range<usize>, work: impl FnOnce(&[f32]) -> R) -> R {
         let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
         if let Numbers::F32(numbers) = self.numbers {
@@ -175,7 +180,7 @@ impl View<'_> {
         })
     }
 
-    /// The bytes of whole rows, as many of them as there are.
+    /// Returns the stored bytes of whole rows; rows past the end of the matrix are left out.
     pub(super) fn bytes(&self, rows: Range<usize>) -> &[u8] {
         let size = |numbers: &[u8]| {
             let row = numbers.len() / self.rows.max(1);
@@ -190,7 +195,8 @@ impl View<'_> {
         &bytes[size(bytes)]
     }
 
-    /// Whole rows as the blocks that [`dot_blocks`](super::unpack::dot_blocks) reads, if that is how they lie.
+    /// Returns whole rows as a format and the blocks that [`dot_blocks`](super::unpack::dot_blocks) reads: the GGML
+    /// formats, and bf16 in rows of multiples of 32. `None` for f32, f16, NF4 and other bf16.
     pub(super) fn blocks(&self, rows: Range<usize>) -> Option<(Format, &[u8])> {
         let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
         match self.numbers {
@@ -206,7 +212,8 @@ impl View<'_> {
         }
     }
 
-    /// Hands a block to `work` in one piece: stored f32 without a copy, other formats widened into a scratch buffer.
+    /// Calls `work` with the block `rows × columns` as one f32 matrix: stored f32 without a copy, other formats widened
+    /// into a scratch buffer.
     pub(super) fn with_block<R>(
         &self,
         rows: Range<usize>,
@@ -227,16 +234,16 @@ impl View<'_> {
 }
 
 impl WeightRef<'_> {
-    /// Hands some rows to `work` as f32, one number after another.
+    /// Calls `work` with some rows as f32 numbers, one after another.
     ///
     /// # Errors
-    /// When the weight is no matrix of the CPU.
+    /// If the weight is no matrix of the CPU or is in a type that cannot be read.
     pub(crate) fn with_rows<R>(self, rows: Range<usize>, work: impl FnOnce(&[f32]) -> R) -> Result<R> {
         Ok(Stored::of(self, "weight")?.view().with_numbers(rows, work))
     }
 }
 
-/// Some rows of a matrix, as f32.
+/// Returns some rows of a packed matrix of the host as f32, one after another.
 pub(crate) fn unpacked(packed: &Packed, rows: Range<usize>) -> Vec<f32> {
     /// Numbers of one task: whole blocks of every format.
     const TASK: usize = 1 << 16;

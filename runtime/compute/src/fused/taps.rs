@@ -24,7 +24,7 @@ impl Tap {
     pub const ALL: [Self; 6] =
         [Self::Logprob, Self::Entropy, Self::LogSumSquare, Self::MeanLogit, Self::MeanLogprob, Self::TopOne];
 
-    /// The name in `wit/model.wit`.
+    /// The tap's name in `wit/model.wit`, such as `log-sum-square`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ impl TapSet {
     /// Every tap.
     pub const ALL: Self = Self::of(&Tap::ALL);
 
-    /// The log-probability and these taps.
+    /// Makes the set of these taps and the log-probability, which is in every set.
     #[must_use]
     pub const fn of(taps: &[Tap]) -> Self {
         let mut bits = 1 << Tap::Logprob as u8;
@@ -71,19 +71,20 @@ impl TapSet {
         Self(bits)
     }
 
-    /// Whether the tap is a member.
+    /// Whether the tap is in the set.
     #[must_use]
     pub const fn contains(self, tap: Tap) -> bool {
         self.0 >> tap as u8 & 1 == 1
     }
 
-    /// The members, in the order of [`Tap::ALL`].
+    /// The taps of the set, in the order of [`Tap::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Tap> {
         Tap::ALL.into_iter().filter(move |tap| self.contains(*tap))
     }
 }
 
 impl FromIterator<Tap> for TapSet {
+    /// The set of these taps and the log-probability.
     fn from_iter<I: IntoIterator<Item = Tap>>(taps: I) -> Self {
         taps.into_iter().fold(Self::default(), |set, tap| Self(set.0 | Self::of(&[tap]).0))
     }
@@ -101,28 +102,28 @@ impl<T> Default for Taps<T> {
 }
 
 impl<T> Taps<T> {
-    /// The value of a tap, if there is one.
+    /// The value of a tap; `None` if it has none.
     #[must_use]
     pub fn get(&self, tap: Tap) -> Option<&T> {
         self.0[tap as usize].as_ref()
     }
 
-    /// Sets the value of a tap, and replaces an earlier one.
+    /// Sets the value of a tap and drops an earlier one.
     pub fn insert(&mut self, tap: Tap, value: T) {
         self.0[tap as usize] = Some(value);
     }
 
-    /// The taps that have a value, with it, in the order of [`Tap::ALL`].
+    /// The taps that have a value, each with it, in the order of [`Tap::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (Tap, &T)> {
         Tap::ALL.into_iter().zip(&self.0).filter_map(|(tap, value)| Some((tap, value.as_ref()?)))
     }
 
-    /// Like [`Self::iter`], with values that can be changed.
+    /// The taps that have a value, with a mutable reference to it, in the order of [`Tap::ALL`].
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Tap, &mut T)> {
         Tap::ALL.into_iter().zip(&mut self.0).filter_map(|(tap, value)| Some((tap, value.as_mut()?)))
     }
 
-    /// The taps that have a value, and the log-probability.
+    /// The set of the taps that have a value. Contains the log-probability in any case.
     #[must_use]
     pub fn set(&self) -> TapSet {
         self.iter().map(|(tap, _)| tap).collect()
@@ -133,7 +134,7 @@ impl<T> IntoIterator for Taps<T> {
     type Item = (Tap, T);
     type IntoIter = std::vec::IntoIter<(Tap, T)>;
 
-    /// The taps that have a value, with it, in the order of [`Tap::ALL`].
+    /// The taps that have a value, each with it, in the order of [`Tap::ALL`].
     fn into_iter(self) -> Self::IntoIter {
         let found = Tap::ALL.into_iter().zip(self.0).filter_map(|(tap, value)| Some((tap, value?)));
         found.collect::<Vec<_>>().into_iter()
@@ -141,6 +142,7 @@ impl<T> IntoIterator for Taps<T> {
 }
 
 impl<T> FromIterator<(Tap, T)> for Taps<T> {
+    /// Collects values by their taps. The last value of a tap counts.
     fn from_iter<I: IntoIterator<Item = (Tap, T)>>(values: I) -> Self {
         let mut taps = Self::default();
         values.into_iter().for_each(|(tap, value)| taps.insert(tap, value));

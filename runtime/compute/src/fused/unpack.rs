@@ -15,8 +15,8 @@ use self::formats::{Brain, Nibbles, Q6K, Q8Zero, ScaledNibbles};
 use super::simd::{vectorize, widest};
 use crate::weight::{Format, Scales, unpack_nf4};
 
-/// Writes whole blocks of a GGML format as f32; bf16 counts as blocks of 32. Does nothing for other formats:
-/// [`unpack_nested`] reads NF4. Numbers past the shorter of the two slices are not touched.
+/// Converts whole blocks of a GGML format to f32 numbers in `into`; bf16 counts as blocks of 32. Stops at the end of
+/// the shorter slice. Does nothing for F32, F16 and NF4; [`unpack_nested`] reads NF4.
 pub(super) fn unpack(format: Format, blocks: &[u8], into: &mut [f32]) {
     if let Some((unpack, _)) = loops(format) {
         unpack(blocks, into);
@@ -28,9 +28,11 @@ type Unpack = fn(&[u8], &mut [f32]);
 /// Writes the dot products of rows of blocks with a row of numbers.
 type Dots = fn(&[u8], &[f32], &mut [f32]);
 
-/// Both loops over the blocks of a format; none for F32, F16 and NF4.
+/// Returns the function that unpacks blocks of a format and the one that computes dot products with them; `None` for
+/// F32, F16 and NF4.
 fn loops(format: Format) -> Option<(Unpack, Dots)> {
     // A trait with a method for each format, not a function that is handed over: the shim of that stays scalar.
+    /// Returns both functions for the block layout `B`.
     fn of<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>() -> Option<(Unpack, Dots)> {
         Some((each::<B, SIZE, COUNT>, dots::<B, SIZE, COUNT>))
     }
@@ -48,19 +50,19 @@ fn loops(format: Format) -> Option<(Unpack, Dots)> {
     }
 }
 
-/// Writes whole blocks of NF4 as f32. `scales` are what all blocks of the matrix share; `first` is the index of the
-/// first block in its matrix.
+/// Converts whole blocks of NF4 to f32 numbers in `into`. `scales` are what all blocks of the matrix share; `first` is
+/// the index of the first block in its matrix.
 pub(super) fn unpack_nested(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f32]) {
     vectorize!(unpack_nf4(scales, first, blocks, into));
 }
 
 /// A format of blocks of `SIZE` bytes that hold `COUNT` numbers.
 trait Block<const SIZE: usize, const COUNT: usize> {
-    /// Writes the numbers of one block.
+    /// Converts one block to f32 numbers.
     fn read(block: &[u8; SIZE], numbers: &mut [f32; COUNT]);
 }
 
-/// Unpacks blocks one after another. Stops at the end of the shorter slice.
+/// Converts blocks of one format to f32 numbers, one after another. Stops at the end of the shorter slice.
 fn each<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(blocks: &[u8], into: &mut [f32]) {
     vectorize!({
         for (block, numbers) in blocks.as_chunks::<SIZE>().0.iter().zip(into.as_chunks_mut::<COUNT>().0) {
@@ -76,18 +78,19 @@ fn each<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(blocks: &[
     });
 }
 
-/// The dot products of some rows of blocks, one after another, with `x`, which is as long as a row: each number
-/// goes from its block into the sum without a stop in memory. bf16 counts as blocks of 32 here.
+/// Writes the dot product of each row of blocks with `x`, which is as long as a row, to `into`: each number goes from
+/// its block into the sum without a stop in memory. bf16 counts as blocks of 32. Does nothing for F32, F16 and NF4.
 ///
-/// A sum has the order of [`few_tokens`](super::few_tokens). One row follows the other, as they lie in memory: several side by
-/// side halve the speed at which the processor fetches them (5 against 11 billion numbers a second on a Zen 5 core).
+/// A sum has the order of [`few_tokens`](super::few_tokens). One row follows the other, as they lie in memory: several
+/// side by side halve the speed at which the processor fetches them (5 against 11 billion numbers a second on a Zen 5
+/// core).
 pub(super) fn dot_blocks(format: Format, rows: &[u8], x: &[f32], into: &mut [f32]) {
     if let Some((_, dots)) = loops(format) {
         dots(rows, x, into);
     }
 }
 
-/// [`dot_blocks`] for one format.
+/// Implements [`dot_blocks`] for one format.
 fn dots<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(rows: &[u8], x: &[f32], into: &mut [f32]) {
     widest(BlockDots::<B, SIZE, COUNT> { rows, x, into, format: PhantomData });
 }
@@ -105,6 +108,7 @@ where
 {
     type Output = ();
 
+    /// Writes the dot product of each row of blocks with `x` to `into`, one row after another.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let x = self.x.as_chunks::<COUNT>().0;

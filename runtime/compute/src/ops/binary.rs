@@ -7,7 +7,8 @@ use super::number::{is_nan, times, where_or_zero};
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::Result;
 
-/// Checks, pays, computes on the common shape, and puts the result into the graph.
+/// Checks that both operands are floating-point of one type, charges `budget`, computes `value` on the broadcast
+/// operands (in at least 32 bits), and records `pulls`, the gradients of a and of b, in the autograd graph.
 fn apply(
     budget: &mut dyn Admit,
     a: &Tensor,
@@ -24,42 +25,45 @@ fn apply(
     })
 }
 
-/// An operand in the shape of the result.
+/// Broadcasts an operand to the shape of the result.
 fn spread(operand: &Tensor, pair: &Pair) -> Raw<Tensor> {
     operand.broadcast_as(pair.y.shape())
 }
 
-/// a + b.
+/// Returns a + b, broadcast.
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
-/// floating-point of one type, and what `budget` refuses; so for every arithmetic function of this file.
+/// floating-point of one type, and what `budget` refuses.
 pub fn add(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     apply(budget, a, b, Tensor::add, (|pair| Ok(pair.grad.clone()), |pair| Ok(pair.grad.clone())))
 }
 
-/// a − b.
+/// Returns a − b, broadcast.
 ///
 /// # Errors
-/// As [`add`].
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
+/// floating-point of one type, and what `budget` refuses.
 pub fn subtract(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     apply(budget, a, b, Tensor::sub, (|pair| Ok(pair.grad.clone()), |pair| pair.grad.neg()))
 }
 
-/// a · b.
+/// Returns a · b element by element, broadcast.
 ///
 /// # Errors
-/// As [`add`].
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
+/// floating-point of one type, and what `budget` refuses.
 pub fn multiply(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     let pulls: (Pull, Pull) =
         (|pair| times(pair.grad, &spread(pair.b, pair)?), |pair| times(pair.grad, &spread(pair.a, pair)?));
     apply(budget, a, b, Tensor::mul, pulls)
 }
 
-/// a / b.
+/// Returns a / b element by element, broadcast.
 ///
 /// # Errors
-/// As [`add`].
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
+/// floating-point of one type, and what `budget` refuses.
 pub fn divide(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     // −y/b rather than −a/b²: the square of a small b would be 0.
     let pulls: (Pull, Pull) = (
@@ -69,41 +73,46 @@ pub fn divide(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     apply(budget, a, b, Tensor::div, pulls)
 }
 
-/// The smaller of both, NaN if either is; equal ones share the gradient.
+/// Returns the smaller of a and b element by element, broadcast; NaN if either is NaN. Where both are equal, each gets
+/// half of the gradient.
 ///
 /// # Errors
-/// As [`add`].
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
+/// floating-point of one type, and what `budget` refuses.
 pub fn minimum(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     let pulls: (Pull, Pull) = (|pair| share(pair, below, pair.a), |pair| share(pair, below, pair.b));
     apply(budget, a, b, |a, b| extreme(a, b, below), pulls)
 }
 
-/// The larger of both, NaN if either is; equal ones share the gradient.
+/// Returns the larger of a and b element by element, broadcast; NaN if either is NaN. Where both are equal, each gets
+/// half of the gradient.
 ///
 /// # Errors
-/// As [`add`].
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
+/// floating-point of one type, and what `budget` refuses.
 pub fn maximum(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     let pulls: (Pull, Pull) = (|pair| share(pair, above, pair.a), |pair| share(pair, above, pair.b));
     apply(budget, a, b, |a, b| extreme(a, b, above), pulls)
 }
 
-/// 1 where a < b.
+/// Returns a `u8` tensor that is 1 where a < b and 0 elsewhere.
 fn below(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
     a.lt(b)
 }
 
-/// 1 where a > b.
+/// Returns a `u8` tensor that is 1 where a > b and 0 elsewhere.
 fn above(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
     a.gt(b)
 }
 
-/// a where it wins or is NaN, b elsewhere.
+/// Returns a where `wins(a, b)` is 1 or a is NaN, and b elsewhere.
 fn extreme(a: &Tensor, b: &Tensor, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>) -> Raw<Tensor> {
     let first = wins(a, b)?.add(&is_nan(a)?)?;
     first.where_cond(a, b)
 }
 
-/// The gradient of `operand`: all of it where it wins, half where both are equal, none elsewhere.
+/// Returns the gradient of `operand`, which is `pair.a` or `pair.b`: the result's gradient where the operand wins, half
+/// of it where both operands are equal, and 0 elsewhere.
 fn share(pair: &Pair, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>, operand: &Tensor) -> Raw<Tensor> {
     let (a, b) = (spread(pair.a, pair)?, spread(pair.b, pair)?);
     let mine = if std::ptr::eq(operand, pair.a) { wins(&a, &b)? } else { wins(&b, &a)? };
@@ -111,7 +120,8 @@ fn share(pair: &Pair, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>, operand: &Tenso
     won.add(&where_or_zero(&a.eq(&b)?, &pair.grad.affine(0.5, 0.)?)?)
 }
 
-/// a where `condition` (`u8`) is not 0, b elsewhere; a value not taken has gradient 0 even if it is NaN.
+/// Returns a where `condition` (`u8`) is not 0 and b elsewhere (`where` of PyTorch), broadcast. A value that is not
+/// taken has gradient 0 even if it is NaN.
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if the three shapes cannot be broadcast, [`crate::Error::Dtype`] if the condition is

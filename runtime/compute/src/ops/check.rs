@@ -14,7 +14,10 @@ pub const MAX_ELEMENTS: u64 = i32::MAX as u64;
 /// The most tensors that are put together, or parts that one is cut into, at once.
 pub const MAX_PARTS: usize = 1024;
 
-/// The element count of a shape that is allowed.
+/// Checks a shape and returns its number of elements.
+///
+/// # Errors
+/// [`Error::Shape`] for more than [`MAX_RANK`] axes, an axis of length 0, or more than [`MAX_ELEMENTS`] elements.
 pub(super) fn elements(dims: &[usize]) -> Result<u64> {
     if dims.len() > MAX_RANK {
         return Err(Error::shape(format!("a shape of {} axes, {MAX_RANK} are allowed", dims.len())));
@@ -28,7 +31,7 @@ pub(super) fn elements(dims: &[usize]) -> Result<u64> {
         .ok_or_else(|| Error::shape(format!("{dims:?} has more than {MAX_ELEMENTS} elements")))
 }
 
-/// A shape as it comes from outside.
+/// Converts a method's shape to `usize` and checks it, as [`elements`] does.
 pub(super) fn shape(dims: &[u32]) -> Result<Vec<usize>> {
     if dims.len() > MAX_RANK {
         return Err(Error::shape(format!("a shape of {} axes, {MAX_RANK} are allowed", dims.len())));
@@ -38,7 +41,8 @@ pub(super) fn shape(dims: &[u32]) -> Result<Vec<usize>> {
     Ok(dims)
 }
 
-/// An axis of a shape with `rank` axes, counted from the end when negative.
+/// Converts an axis, counted from the end if negative, to an index below `rank`. [`Error::Argument`] if there is no
+/// such axis.
 pub(super) fn axis_of(rank: usize, axis: i32) -> Result<usize> {
     let from_start = if axis < 0 { i64::from(axis) + rank as i64 } else { i64::from(axis) };
     usize::try_from(from_start)
@@ -47,22 +51,24 @@ pub(super) fn axis_of(rank: usize, axis: i32) -> Result<usize> {
         .ok_or_else(|| Error::argument(format!("axis {axis} of a tensor with {rank} axes")))
 }
 
-/// An axis of a tensor.
+/// Converts an axis of a tensor, counted from the end if negative, to an index. [`Error::Argument`] if there is no such
+/// axis.
 pub(super) fn axis(tensor: &Tensor, axis: i32) -> Result<usize> {
     axis_of(tensor.rank(), axis)
 }
 
-/// How long an axis is that [`axis`] has found; 1 for one that is not there, as in broadcasting.
+/// The length of an axis; 1 if the shape has no such axis, as in broadcasting.
 pub(super) fn length(dims: &[usize], axis: usize) -> usize {
     dims.get(axis).copied().unwrap_or(1)
 }
 
-/// A shape with another length on one of its axes.
+/// Returns a copy of `dims` in which `axis` has the length `length`.
 pub(super) fn resized(dims: &[usize], axis: usize, length: usize) -> Vec<usize> {
     dims.iter().enumerate().map(|(place, held)| if place == axis { length } else { *held }).collect()
 }
 
-/// Two tensors with as many axes, as long as each other on every axis but one.
+/// Checks that two tensors have the same shape apart from the length of `axis`. `role` names the second tensor in the
+/// error.
 pub(super) fn same_but(x: &Tensor, other: &Tensor, axis: usize, role: &str) -> Result<()> {
     let (x, other) = (x.dims(), other.dims());
     let is_same = |(at, (a, b)): (usize, (&usize, &usize))| at == axis || a == b;
@@ -72,7 +78,7 @@ pub(super) fn same_but(x: &Tensor, other: &Tensor, axis: usize, role: &str) -> R
     Err(Error::shape(format!("{role} is {other:?} for {x:?}: they may differ on axis {axis} only")))
 }
 
-/// A tensor of floating-point numbers.
+/// Checks that a tensor is f32, f64, f16 or bf16.
 pub(super) fn float(tensor: &Tensor) -> Result<()> {
     let dtype = tensor.dtype();
     if matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16) {
@@ -81,7 +87,7 @@ pub(super) fn float(tensor: &Tensor) -> Result<()> {
     Err(Error::dtype(format!("`{}` where floating-point numbers are needed; `cast` first", name(dtype))))
 }
 
-/// A tensor of exactly this element type.
+/// Checks that a tensor has the element type `dtype`. `role` names the tensor in the error.
 pub(super) fn exactly(tensor: &Tensor, dtype: DType, role: &str) -> Result<()> {
     if tensor.dtype() == dtype {
         return Ok(());
@@ -89,7 +95,7 @@ pub(super) fn exactly(tensor: &Tensor, dtype: DType, role: &str) -> Result<()> {
     Err(Error::dtype(format!("{role} is `{}`, not `{}`", name(tensor.dtype()), name(dtype))))
 }
 
-/// Two tensors of one element type.
+/// Checks that two tensors have one element type.
 pub(super) fn same_type(a: &Tensor, b: &Tensor) -> Result<()> {
     if a.dtype() == b.dtype() {
         return Ok(());
@@ -98,7 +104,8 @@ pub(super) fn same_type(a: &Tensor, b: &Tensor) -> Result<()> {
     Err(Error::dtype(format!("`{a}` and `{b}` cannot be combined; `cast` one of them first")))
 }
 
-/// The shape of two tensors together, by NumPy's rule: axes are aligned at the end, 1 stretches.
+/// Returns the common shape of two shapes by NumPy's broadcasting rule. [`Error::Shape`] if they cannot be broadcast,
+/// or the result is not allowed.
 pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
     let rank = a.len().max(b.len());
     let length = |dims: &[usize], axis: usize| {
@@ -119,12 +126,13 @@ pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
     Ok(dims)
 }
 
-/// A scalar that is a number.
+/// Checks that a scalar argument is neither NaN nor infinite. `role` names it in the error.
 pub(super) fn finite(value: f64, role: &str) -> Result<()> {
     if value.is_finite() { Ok(()) } else { Err(Error::argument(format!("`{role}` is {value}, which is not finite"))) }
 }
 
-/// Indices that lie in order in memory, all below `bound`. Copies, so the copy is paid for first. Waits for the device.
+/// Returns a contiguous copy of an index tensor outside the graph, after checking that it is `u32` and every index is
+/// below `bound`. The copy must be charged before. Waits for the device.
 pub(super) fn indices(index: &Tensor, bound: usize) -> Result<Tensor> {
     exactly(index, DType::U32, "the index")?;
     let index = index.detach().contiguous()?;
@@ -136,7 +144,7 @@ pub(super) fn indices(index: &Tensor, bound: usize) -> Result<Tensor> {
     Err(Error::argument(format!("index {largest} is out of range, the axis is {bound} long")))
 }
 
-/// The name of an element type as the contract writes it.
+/// The name of an element type in the WIT interface: `s64` for i64, else candle's.
 pub(super) fn name(dtype: DType) -> &'static str {
     match dtype {
         DType::I64 => "s64",

@@ -6,7 +6,7 @@ use super::graph::Raw;
 use super::{Admit, Estimate, Kind, Made, check, number};
 use crate::error::Result;
 
-/// Compares two tensors of one element type on their common shape.
+/// Computes `relation` (a `u8` tensor of 0 and 1) on the broadcast operands, which have one element type. No gradient.
 fn compare(
     budget: &mut dyn Admit,
     a: &Tensor,
@@ -20,56 +20,61 @@ fn compare(
         .pay(budget, || Ok(relation(&a.broadcast_as(dims.as_slice())?, &b.broadcast_as(dims.as_slice())?)?))
 }
 
-/// 1 where a = b.
+/// Returns 1 where a = b and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
-/// what `budget` refuses; so for every comparison.
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and what
+/// `budget` refuses.
 pub fn equal(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     compare(budget, a, b, |a, b| a.eq(b))
 }
 
-/// 1 where a ≠ b.
+/// Returns 1 where a ≠ b and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// As [`equal`].
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
+/// what `budget` refuses.
 pub fn not_equal(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     compare(budget, a, b, |a, b| a.ne(b))
 }
 
-/// 1 where a < b.
+/// Returns 1 where a < b and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// As [`equal`].
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
+/// what `budget` refuses.
 pub fn less(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     compare(budget, a, b, |a, b| a.lt(b))
 }
 
-/// 1 where a ≤ b.
+/// Returns 1 where a ≤ b and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// As [`equal`].
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
+/// what `budget` refuses.
 pub fn less_equal(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     compare(budget, a, b, |a, b| a.le(b))
 }
 
-/// 1 where a > b.
+/// Returns 1 where a > b and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// As [`equal`].
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
+/// what `budget` refuses.
 pub fn greater(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     compare(budget, a, b, |a, b| a.gt(b))
 }
 
-/// 1 where a ≥ b.
+/// Returns 1 where a ≥ b and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// As [`equal`].
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
+/// what `budget` refuses.
 pub fn greater_equal(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     compare(budget, a, b, |a, b| a.ge(b))
 }
 
-/// 1 where x is neither NaN nor infinite.
+/// Returns 1 where x is neither NaN nor infinite and 0 elsewhere, as `u8`. Takes any element type.
 ///
 /// # Errors
 /// What `budget` refuses.
@@ -78,7 +83,7 @@ pub fn is_finite(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     Estimate::new(Kind::Finite, x.dims(), DType::U8, &[&x])?.pay(budget, || Ok(number::is_finite(&x)?))
 }
 
-/// 1 where a `u8` is 0, and 0 elsewhere.
+/// Returns 1 where x (`u8`) is 0 and 0 elsewhere, as `u8`.
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not `u8`, and what `budget` refuses.
@@ -87,20 +92,22 @@ pub fn logical_not(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     Estimate::new(Kind::Compare, x.dims(), DType::U8, &[x])?.pay(budget, || Ok(x.eq(&x.zeros_like()?)?))
 }
 
-/// 1 where both `u8` are not 0.
+/// Returns 1 where both operands (`u8`) are not 0 and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// As [`equal`], and [`crate::Error::Dtype`] if an operand is not `u8`.
+/// [`crate::Error::Dtype`] if an operand is not `u8`, [`crate::Error::Shape`] if the shapes cannot be broadcast, and
+/// what `budget` refuses.
 pub fn logical_and(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     check::exactly(a, DType::U8, "the first operand")?;
     check::exactly(b, DType::U8, "the second operand")?;
     compare(budget, a, b, |a, b| a.ne(&a.zeros_like()?)?.minimum(&b.ne(&b.zeros_like()?)?))
 }
 
-/// 1 where either `u8` is not 0.
+/// Returns 1 where at least one operand (`u8`) is not 0 and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// As [`logical_and`].
+/// [`crate::Error::Dtype`] if an operand is not `u8`, [`crate::Error::Shape`] if the shapes cannot be broadcast, and
+/// what `budget` refuses.
 pub fn logical_or(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     check::exactly(a, DType::U8, "the first operand")?;
     check::exactly(b, DType::U8, "the second operand")?;

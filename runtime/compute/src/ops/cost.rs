@@ -76,18 +76,20 @@ pub struct Formula {
     pub measure: &'static str,
 }
 
-/// A formula that measures nothing beside the numbers that come in and go out.
+/// A formula that charges by the numbers that come in and go out alone. At most `copies` temporaries of that size are
+/// alive at once.
 const fn plain(copies: u64) -> Formula {
     Formula { copies, work: 0, scratch: 0, measure: "" }
 }
 
-/// The formula of sorting and running sums.
+/// The formula of sorting and running sums: beside the numbers that come in and go out, charges one unit of work for
+/// each number and each doubling that makes up the length of a lane.
 const fn sorted(copies: u64) -> Formula {
     Formula { copies, work: 1, scratch: 0, measure: "numbers times the doublings of a lane" }
 }
 
 impl Kind {
-    /// The row of the table.
+    /// The formula by which operations of this kind are charged.
     #[must_use]
     pub const fn formula(self) -> Formula {
         match self {
@@ -135,7 +137,11 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// A result of this shape, made from `operands`.
+    /// Begins the estimate of an operation that makes a result of shape `dims` and type `dtype` from `operands`. The
+    /// operation has a gradient if an operand is in the autograd graph.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] for a shape that is not allowed.
     pub(super) fn new(kind: Kind, dims: &[usize], dtype: DType, operands: &[&Tensor]) -> Result<Self> {
         let inputs = operands.iter().map(|operand| operand.elem_count() as u64).sum();
         let tracked = operands.iter().any(|operand| operand.track_op());
@@ -143,25 +149,28 @@ impl Estimate {
         Ok(Self { kind, elements, dtype, inputs, measure: 0, scratch: 0, tracked, saved: 0 })
     }
 
-    /// How much there is of what the kind measures.
+    /// Sets how many units there are of what the kind's formula measures, such as multiply-adds.
     pub(super) fn measured(mut self, measure: u64) -> Self {
         self.measure = measure;
         self
     }
 
-    /// Numbers in temporaries that no formula knows, as when operands are repeated to a common shape.
+    /// Sets a number of elements in temporaries that the formula does not know, as when operands are repeated to a
+    /// common shape.
     pub(super) fn scratch(mut self, elements: u64) -> Self {
         self.scratch = elements;
         self
     }
 
-    /// Bytes that the gradient keeps beside the operands and the result.
+    /// Sets the bytes that the graph keeps for the gradient beside the operands and the result. They count only if the
+    /// operation has a gradient.
     pub(super) fn saved(mut self, bytes: u64) -> Self {
         self.saved = bytes;
         self
     }
 
-    /// Applies the formula of the kind. Counts what the gradient takes only if an operand is in a graph.
+    /// Computes the cost by the formula of the kind. With an operand in the graph, adds the saved bytes and triples the
+    /// work, for the gradient.
     fn cost(&self) -> Cost {
         let formula = self.kind.formula();
         let saved = if self.tracked { self.saved } else { 0 };
@@ -181,7 +190,8 @@ impl Estimate {
         }
     }
 
-    /// Asks for what the estimate says, does it, and gives the scratch back.
+    /// Reserves the estimated cost in `budget`, runs `make`, and releases the bytes of temporaries. If `budget`
+    /// refuses, nothing is computed.
     pub(super) fn pay(self, budget: &mut dyn Admit, make: impl FnOnce() -> Result<Tensor>) -> Result<Made> {
         let cost = self.cost();
         let reservation: Reservation = budget.admit(cost)?;
@@ -190,7 +200,8 @@ impl Estimate {
     }
 }
 
-/// The cost of computing gradients, given the bytes of the graph. The work was charged when the graph was built.
+/// The cost of computing gradients over a graph whose tensors take `bytes` bytes: temporaries only. The work was
+/// charged when the graph was built.
 pub(super) fn gradient(bytes: u64) -> Cost {
     let scratch = bytes.saturating_mul(Kind::Gradient.formula().copies);
     Cost { kind: Kind::Gradient, bytes: 0, scratch, work: 0 }

@@ -7,35 +7,38 @@ use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::{Error, Result};
 use crate::random::Stream;
 
-/// All elements 0.
+/// Creates a tensor of zeros.
 ///
 /// # Errors
-/// [`Error::Shape`] for a shape that is not allowed, and what `budget` refuses; so for every function of this file.
+/// [`Error::Shape`] for a shape that is not allowed, and what `budget` refuses.
 pub fn zeros(budget: &mut dyn Admit, device: &Device, shape: &[u32], dtype: DType) -> Result<Made> {
     make(budget, shape, dtype, |dims| Ok(Tensor::zeros(dims, dtype, device)?))
 }
 
-/// All elements 1.
+/// Creates a tensor of ones.
 ///
 /// # Errors
-/// As [`zeros`].
+/// [`Error::Shape`] for a shape that is not allowed, and what `budget` refuses.
 pub fn ones(budget: &mut dyn Admit, device: &Device, shape: &[u32], dtype: DType) -> Result<Made> {
     make(budget, shape, dtype, |dims| Ok(Tensor::ones(dims, dtype, device)?))
 }
 
-/// All elements `value`, as `f32`.
+/// Creates an `f32` tensor of which every element is `value`.
 ///
 /// # Errors
-/// As [`zeros`], and [`Error::Argument`] if `value` is not finite.
+/// [`Error::Shape`] for a shape that is not allowed, [`Error::Argument`] if `value` is not finite, and what `budget`
+/// refuses.
 pub fn full(budget: &mut dyn Admit, device: &Device, shape: &[u32], value: f32) -> Result<Made> {
     check::finite(f64::from(value), "value")?;
     make(budget, shape, DType::F32, |dims| Ok(Tensor::full(value, dims, device)?.contiguous()?))
 }
 
-/// `start`, `start` + `step`, … , `count` numbers, as `f32`; each computed from its place, not from the one before.
+/// Creates the `f32` tensor `[count]` of `start`, `start + step`, `start + 2·step`, … Each number is computed from its
+/// index, in f64, so that errors do not add up.
 ///
 /// # Errors
-/// As [`zeros`], and [`Error::Argument`] if an argument or the last number is not finite.
+/// [`Error::Shape`] if `count` is 0 or too large, [`Error::Argument`] if an argument or the last number is not finite,
+/// and what `budget` refuses.
 pub fn sequence(budget: &mut dyn Admit, device: &Device, start: f32, step: f32, count: u32) -> Result<Made> {
     check::finite(f64::from(start), "start")?;
     check::finite(f64::from(step), "step")?;
@@ -47,28 +50,28 @@ pub fn sequence(budget: &mut dyn Admit, device: &Device, start: f32, step: f32, 
     })
 }
 
-/// The numbers of a list, as `f32`. They may be NaN or infinite.
+/// Creates an `f32` tensor from numbers in row-major order. They may be NaN or infinite.
 ///
 /// # Errors
-/// As [`zeros`], and [`Error::Shape`] if the shape holds another number of elements.
+/// [`Error::Shape`] for a shape that is not allowed or holds another number of elements, and what `budget` refuses.
 pub fn from_list(budget: &mut dyn Admit, device: &Device, values: Vec<f32>, shape: &[u32]) -> Result<Made> {
     fits(values.len(), shape)?;
     make(budget, shape, DType::F32, |dims| Ok(Tensor::from_vec(values, dims, device)?))
 }
 
-/// Indices of a list, as `u32`.
+/// Creates a `u32` tensor from indices in row-major order.
 ///
 /// # Errors
-/// As [`from_list`].
+/// [`Error::Shape`] for a shape that is not allowed or holds another number of elements, and what `budget` refuses.
 pub fn from_indices(budget: &mut dyn Admit, device: &Device, values: Vec<u32>, shape: &[u32]) -> Result<Made> {
     fits(values.len(), shape)?;
     make(budget, shape, DType::U32, |dims| Ok(Tensor::from_vec(values, dims, device)?))
 }
 
-/// Independent standard normal numbers, as `f32`, from a random sequence.
+/// Creates an `f32` tensor of independent standard normal numbers, and advances the random stream by them.
 ///
 /// # Errors
-/// As [`zeros`]; the sequence then stays where it was.
+/// [`Error::Shape`] for a shape that is not allowed, and what `budget` refuses; the stream then does not advance.
 pub fn random_normal(budget: &mut dyn Admit, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Made> {
     make(budget, shape, DType::F32, |dims| {
         let count = dims.iter().product();
@@ -76,10 +79,10 @@ pub fn random_normal(budget: &mut dyn Admit, device: &Device, sequence: &mut Str
     })
 }
 
-/// Independent numbers in [0, 1), as `f32`, from a random sequence.
+/// Creates an `f32` tensor of independent uniform numbers in [0, 1), and advances the random stream by them.
 ///
 /// # Errors
-/// As [`random_normal`].
+/// [`Error::Shape`] for a shape that is not allowed, and what `budget` refuses; the stream then does not advance.
 pub fn random_uniform(budget: &mut dyn Admit, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Made> {
     make(budget, shape, DType::F32, |dims| {
         let count = dims.iter().product();
@@ -87,15 +90,15 @@ pub fn random_uniform(budget: &mut dyn Admit, device: &Device, sequence: &mut St
     })
 }
 
-/// A random order of 0 … `count` − 1, as `u32`, from a random sequence.
+/// Creates a `u32` tensor of 0 … `count` − 1 in random order, and advances the random stream.
 ///
 /// # Errors
-/// As [`random_normal`].
+/// [`Error::Shape`] if `count` is 0 or too large, and what `budget` refuses; the stream then does not advance.
 pub fn random_permutation(budget: &mut dyn Admit, device: &Device, sequence: &mut Stream, count: u32) -> Result<Made> {
     make(budget, &[count], DType::U32, |dims| Ok(Tensor::from_vec(sequence.permutation(count as usize), dims, device)?))
 }
 
-/// Checks a shape, pays for it, and makes the tensor from its dimensions.
+/// Checks a shape, charges `budget`, and only then calls `numbers` with the dimensions to create the tensor.
 fn make(
     budget: &mut dyn Admit,
     shape: &[u32],
@@ -106,7 +109,7 @@ fn make(
     Estimate::new(Kind::Create, &dims, dtype, &[])?.pay(budget, || numbers(dims))
 }
 
-/// Refuses a list whose length is not the number of elements of the shape.
+/// Checks that a shape holds exactly `count` elements.
 fn fits(count: usize, shape: &[u32]) -> Result<()> {
     let dims = check::shape(shape)?;
     if check::elements(&dims)? == count as u64 {

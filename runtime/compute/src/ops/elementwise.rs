@@ -9,7 +9,8 @@ use super::number::{self, times, where_or_zero};
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::Result;
 
-/// A function of one number with its slope, from x and y.
+/// Checks that x is floating-point, charges `budget`, computes `value` in at least 32 bits, and records the gradient in
+/// the autograd graph: `slope(x, y)` times the result's gradient, where y is the result.
 fn apply(
     budget: &mut dyn Admit,
     x: &Tensor,
@@ -23,131 +24,131 @@ fn apply(
     })
 }
 
-/// −x.
+/// Returns −x.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses; so for every function of this file.
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn negate(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, Tensor::neg, |x, _| x.ones_like()?.neg())
 }
 
-/// |x|; the slope at 0 is 0.
+/// Returns |x|. The slope at 0 is 0.
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn abs(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, Tensor::abs, |x, _| x.sign())
 }
 
-/// x².
+/// Returns x².
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn square(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, Tensor::sqr, |x, _| x.affine(2., 0.))
 }
 
-/// √x; NaN below 0.
+/// Returns √x; NaN below 0.
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn sqrt(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, Tensor::sqrt, |_, y| y.recip()?.affine(0.5, 0.))
 }
 
-/// eˣ.
+/// Returns eˣ.
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn exp(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, Tensor::exp, |_, y| Ok(y.clone()))
 }
 
-/// The natural logarithm; NaN below 0.
+/// Returns the natural logarithm of x; NaN below 0.
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn log(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, Tensor::log, |x, _| x.recip())
 }
 
-/// log(1 + x), exact near 0.
+/// Returns log(1 + x), accurate near 0 (`log1p`).
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn log_one_plus(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, number::log_one_plus, |x, _| x.affine(1., 1.)?.recip())
 }
 
-/// eˣ − 1, exact near 0.
+/// Returns eˣ − 1, accurate near 0 (`expm1`).
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn exp_minus_one(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, number::exp_minus_one, |x, _| x.exp())
 }
 
-/// 1 / x.
+/// Returns 1 / x.
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn reciprocal(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, Tensor::recip, |_, y| y.sqr()?.neg())
 }
 
-/// 1 / (1 + e⁻ˣ).
+/// Returns the logistic function 1 / (1 + e⁻ˣ).
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn sigmoid(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     // σ(−x) rather than 1 − y, which would be rounded to 0 early.
     apply(budget, x, number::sigmoid, |x, y| y.mul(&number::sigmoid(&x.neg()?)?))
 }
 
-/// log σ(x) = −softplus(−x).
+/// Returns the logarithm of the logistic function, −log(1 + e⁻ˣ), without overflow.
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn log_sigmoid(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, |x| number::softplus(&x.neg()?)?.neg(), |x, _| number::sigmoid(&x.neg()?))
 }
 
-/// log(1 + eˣ), exact at both ends.
+/// Returns log(1 + eˣ), without overflow for a large x and accurate for a very negative one.
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn softplus(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, number::softplus, |x, _| number::sigmoid(x))
 }
 
-/// max(x, 0); the slope at 0 is 0.
+/// Returns max(x, 0). The slope at 0 is 0.
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn relu(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, number::positive_part, |x, _| where_or_zero(&x.gt(&x.zeros_like()?)?, &x.ones_like()?))
 }
 
-/// The hyperbolic tangent.
+/// Returns the hyperbolic tangent of x.
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn tanh(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, Tensor::tanh, |_, y| y.sqr()?.affine(-1., 1.))
 }
 
-/// The sine, in radians.
+/// Returns the sine of x, in radians.
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn sin(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, Tensor::sin, |x, _| x.cos())
 }
 
-/// The cosine, in radians.
+/// Returns the cosine of x, in radians.
 ///
 /// # Errors
-/// As [`negate`].
+/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn cos(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     apply(budget, x, Tensor::cos, |x, _| x.sin()?.neg())
 }

@@ -17,7 +17,7 @@ pub(super) type Raw<T> = candle_core::Result<T>;
 /// Stack of a walk through a graph: candle needs well below 2 KiB a node, a graph has at most 60,000.
 const STACK_BYTES: usize = 256 << 20;
 
-/// The numbers without the graph, contiguous, in at least 32 bits when they are floating-point.
+/// Returns a contiguous tensor of the same numbers outside the autograd graph; f16 and bf16 are widened to f32.
 pub(super) fn wide(tensor: &Tensor) -> Raw<Tensor> {
     let tensor = tensor.detach().contiguous()?;
     match tensor.dtype() {
@@ -31,7 +31,7 @@ pub(super) fn wide(tensor: &Tensor) -> Raw<Tensor> {
 struct Value(Mutex<Option<(CpuStorage, Shape)>>);
 
 impl Value {
-    /// Rounds to the element type of the result and copies the value out of its storage.
+    /// Rounds the value to `dtype` and copies its numbers out of its storage. Fails unless it is on the CPU.
     fn new(value: &Tensor, dtype: DType) -> Raw<Self> {
         let value = value.to_dtype(dtype)?;
         let whole = value.is_contiguous() && value.layout().start_offset() == 0;
@@ -43,7 +43,7 @@ impl Value {
         }
     }
 
-    /// Returns the value. Fails at the second call.
+    /// Returns the value and its shape, and leaves nothing. Fails at the second call.
     fn take(&self) -> Raw<(CpuStorage, Shape)> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slot.take().ok_or_else(|| candle_core::Error::Msg("a derived value was asked for twice".into()))
@@ -60,20 +60,24 @@ impl<F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor>> CustomOp1 for Derived<F> {
         "derived"
     }
 
+    /// Returns the value that was computed before; the operand is not read. Fails at the second call.
     fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Raw<(CpuStorage, Shape)> {
         self.value.take()
     }
 
+    /// Returns the gradient of `x`, computed by `pull` in at least 32 bits and rounded to the type of `x`.
     fn bwd(&self, x: &Tensor, y: &Tensor, grad: &Tensor) -> Raw<Option<Tensor>> {
         let grad = (self.pull)(&wide(x)?, &wide(y)?, &wide(grad)?)?;
         Ok(Some(grad.to_dtype(x.dtype())?))
     }
 }
 
-/// Puts `value`, computed from `x` off the graph, into the graph of `x`.
+/// Puts `value`, which was computed from `x` outside the autograd graph, into the graph as one node, rounded to
+/// `dtype`.
 ///
-/// `pull(x, y, grad)` is the gradient of `x`, from wide numbers without a graph. An `x` without
-/// a graph gives a `value` without one.
+/// `pull(x, y, grad)` returns the gradient of `x` from the operand, the result and the gradient of the result; all
+/// three are outside the graph and in at least 32 bits. If `x` is not in a graph, neither is the result, and `pull` is
+/// dropped.
 pub(super) fn derive<F>(x: &Tensor, dtype: DType, value: &Tensor, pull: F) -> Result<Tensor>
 where
     F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
@@ -114,10 +118,13 @@ where
         "derived-pair"
     }
 
+    /// Returns the value that was computed before; the operands are not read. Fails at the second call.
     fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Raw<(CpuStorage, Shape)> {
         self.value.take()
     }
 
+    /// Returns the gradients of `a` and `b`, computed in at least 32 bits, summed to the shape of the operand and
+    /// rounded to its type. `None` for an operand that is not in a graph.
     fn bwd(&self, a: &Tensor, b: &Tensor, y: &Tensor, grad: &Tensor) -> Raw<(Option<Tensor>, Option<Tensor>)> {
         let (wide_a, wide_b) = (wide(a)?, wide(b)?);
         let pair = Pair { a: &wide_a, b: &wide_b, y: &wide(y)?, grad: &wide(grad)? };
@@ -131,7 +138,9 @@ where
     }
 }
 
-/// [`derive`] for two operands, which may have been broadcast: gradients are summed back to their shapes.
+/// Puts `value`, which was computed from `a` and `b` outside the autograd graph, into the graph as one node, rounded to
+/// `dtype`. `pulls` are the gradients of `a` and of `b` in the shape of the result; they are summed back to the shapes
+/// of broadcast operands. If neither operand is in a graph, neither is the result.
 pub(super) fn derive_pair<A, B>(a: &Tensor, b: &Tensor, dtype: DType, value: &Tensor, pulls: (A, B)) -> Result<Tensor>
 where
     A: Fn(&Pair) -> Raw<Tensor> + Send + Sync + 'static,
@@ -144,7 +153,7 @@ where
     Ok(a.apply_op2(b, op)?)
 }
 
-/// Sums what broadcasting had repeated, so that the result has the shape `dims`.
+/// Sums a gradient over the axes that broadcasting repeated, so that the result has the shape `dims`.
 fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
     if gradient.dims() == dims {
         return Ok(gradient.clone());
@@ -158,11 +167,11 @@ fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
     gradient.sum_keepdim(repeated)?.reshape(dims)
 }
 
-/// The gradients of a loss with respect to leaf variables; `None` for a leaf that it does not depend on.
+/// Computes the gradients of a loss (one element) with respect to leaf variables, in the order of `leaves`; `None` for
+/// a leaf that the loss does not depend on.
 ///
-/// They have no graph, and the shape and type of their leaf. Takes six times the bytes of the graph while it works;
-/// an operation with operands that need no gradient may take as much again as it took on its way forward.
-/// The work was charged when the graph was built.
+/// Gradients are outside the graph, in shape and type of their leaf. While it works, reserves six times the bytes of
+/// the graph in `budget`. The work was charged when the graph was built. Runs on a thread of its own with a deep stack.
 ///
 /// # Errors
 /// [`Error::Shape`] if the loss has more than one element, [`Error::Dtype`] if it is not floating-point,
@@ -184,7 +193,8 @@ pub fn gradients(budget: &mut dyn Admit, loss: &Tensor, leaves: &[&Tensor]) -> R
     })?
 }
 
-/// Runs `work` on a stack that holds a walk through the deepest graph allowed.
+/// Runs `work` on a new thread whose stack is large enough to walk through the deepest graph allowed, and returns its
+/// result.
 ///
 /// # Errors
 /// [`Error::Candle`] if no thread can be started or the work panics.

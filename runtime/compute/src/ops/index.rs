@@ -8,7 +8,8 @@ use super::lanes::Lanes;
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::{Error, Result};
 
-/// out[i][j] = x[index[i][j]][j] for axis 0, and so on for other axes; `index` is as long as x on every other axis.
+/// Returns the entries of x at the indices along an axis: out[i][j] = x[index[i][j]][j] for axis 0, and so on for other
+/// axes. `index` (`u32`) has the shape of x apart from that axis.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there or an index out of range, [`Error::Shape`] if the other axes
@@ -26,10 +27,11 @@ pub fn gather(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> 
     })
 }
 
-/// The entries at the places of `index` (one axis) along an axis.
+/// Returns the entries of an axis whose indices `index` lists (`u32`, one axis), in that order. Indices may repeat.
 ///
 /// # Errors
-/// As [`gather`], and [`Error::Shape`] if `index` has not one axis.
+/// [`Error::Argument`] for an axis that is not there or an index out of range, [`Error::Shape`] if `index` has not one
+/// axis, [`Error::Dtype`] if it is not `u32`, and what `budget` refuses.
 pub fn index_select(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> Result<Made> {
     let axis = check::axis(x, axis)?;
     one_axis(index, "the index")?;
@@ -43,11 +45,13 @@ pub fn index_select(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tenso
     })
 }
 
-/// x with `source` added at the places of `index` (one axis) along an axis; places may repeat.
+/// Returns x with entry i of `source` added to entry `index[i]` of the axis. `index` (`u32`) has one axis; indices may
+/// repeat.
 ///
 /// # Errors
-/// As [`index_select`], [`Error::Shape`] if `source` is not as long as `index` on the axis and as x on the others,
-/// and [`Error::Dtype`] if x and `source` are not floating-point of one type.
+/// [`Error::Argument`] for an axis that is not there or an index out of range, [`Error::Shape`] if `index` has not one
+/// axis or `source` is not as long as `index` on the axis and as x on the others, [`Error::Dtype`] if x and `source`
+/// are not floating-point of one type or `index` is not `u32`, and what `budget` refuses.
 pub fn index_add(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor, source: &Tensor) -> Result<Made> {
     check::float(x)?;
     check::same_type(x, source)?;
@@ -71,7 +75,8 @@ pub fn index_add(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor, 
     })
 }
 
-/// Sums of the entries of axis 0 that share a segment: `[count, …]`, 0 for empty segments.
+/// Sums the entries of axis 0 by segment: row s of the result, `[count, …]`, is the sum of all entries i with
+/// `segments[i] = s`, and 0 if there is none. `segments` (`u32`) has one axis.
 ///
 /// # Errors
 /// [`Error::Shape`] if x has no axis or `segments` is not as long as its axis 0, [`Error::Dtype`] if x is not
@@ -98,7 +103,7 @@ pub fn segment_sum(budget: &mut dyn Admit, x: &Tensor, segments: &Tensor, count:
     })
 }
 
-/// A tensor of indices with one axis.
+/// Checks that an index tensor is `u32` with one axis. `role` names it in the error.
 fn one_axis(index: &Tensor, role: &str) -> Result<()> {
     check::exactly(index, DType::U32, role)?;
     if index.rank() == 1 {

@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use super::{Admit, Estimate, Kind, MAX_PARTS, MAX_RANK, Made, check};
 use crate::error::{Error, Result};
 
-/// Tensors one after another along an axis that exists; at most [`MAX_PARTS`].
+/// Joins tensors of one type end to end along an existing axis; at most [`MAX_PARTS`].
 ///
 /// # Errors
 /// [`Error::Argument`] for no tensors, too many, or an axis that is not there, [`Error::Shape`] if they differ on
@@ -26,10 +26,11 @@ pub fn concat(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<
     })
 }
 
-/// Tensors of one shape along a new axis; at most [`MAX_PARTS`].
+/// Joins tensors of one shape and type along a new axis, which is `axis` of the result; at most [`MAX_PARTS`].
 ///
 /// # Errors
-/// As [`concat`], and [`Error::Shape`] past [`MAX_RANK`] axes.
+/// [`Error::Argument`] for no tensors, too many, or an axis that is not there, [`Error::Shape`] if their shapes differ
+/// or the result has more than [`MAX_RANK`] axes, [`Error::Dtype`] if their types differ, and what `budget` refuses.
 pub fn stack(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<Made> {
     let (first, others) = first_of(tensors)?;
     if first.rank() == MAX_RANK {
@@ -50,13 +51,13 @@ pub fn stack(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<M
     })
 }
 
-/// Bytes of the operands that are put in order first; the graph keeps those copies.
+/// Bytes of the operands that are not contiguous: each is copied first, and the autograd graph keeps the copy.
 fn copies(tensors: &[&Tensor]) -> u64 {
     let scattered = tensors.iter().filter(|tensor| !tensor.is_contiguous());
     scattered.map(|tensor| tensor.elem_count() as u64 * tensor.dtype().size_in_bytes() as u64).sum()
 }
 
-/// Splits off the first of 1 to [`MAX_PARTS`] tensors.
+/// Splits a list of tensors into (first, others). [`Error::Argument`] for no tensors or more than [`MAX_PARTS`].
 fn first_of<'t, 'a>(tensors: &'t [&'a Tensor]) -> Result<(&'a Tensor, &'t [&'a Tensor])> {
     match tensors.split_first() {
         Some((first, others)) if tensors.len() <= MAX_PARTS => Ok((first, others)),

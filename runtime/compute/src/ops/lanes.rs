@@ -20,12 +20,12 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Along one axis.
+    /// Cuts a tensor into lanes along one axis. [`crate::Error::Argument`] if there is no such axis.
     pub(super) fn along(x: &Tensor, axis: i32) -> Result<Self> {
         Self::over(x, Some(axis))
     }
 
-    /// Along one axis, or over everything.
+    /// Cuts a tensor into lanes along one axis, or makes the whole tensor one lane if `axis` is `None`.
     pub(super) fn over(x: &Tensor, axis: Option<i32>) -> Result<Self> {
         let dims = x.dims().to_vec();
         let Some(axis) = axis else {
@@ -37,22 +37,23 @@ impl Lanes {
         Ok(Self { axis: Some(axis), outer, length: check::length(&dims, axis), inner, dims })
     }
 
-    /// The view `[outer, length, inner]` of a tensor with the original shape; wide, without a graph.
+    /// Reshapes a tensor of the original shape to `[outer, length, inner]`, outside the graph and in at least 32 bits.
     pub(super) fn view(&self, x: &Tensor) -> Raw<Tensor> {
         super::graph::wide(x)?.reshape((self.outer, self.length, self.inner))
     }
 
-    /// The view `[outer, 1, inner]` of a tensor with the reduced shape.
+    /// Reshapes a tensor of the reduced shape to `[outer, 1, inner]`.
     pub(super) fn view_reduced(&self, y: &Tensor) -> Raw<Tensor> {
         y.contiguous()?.reshape((self.outer, 1, self.inner))
     }
 
-    /// A reduced tensor repeated along its lane.
+    /// Broadcasts `[outer, 1, inner]` to `[outer, length, inner]`.
     pub(super) fn spread(&self, y: &Tensor) -> Raw<Tensor> {
         y.broadcast_as((self.outer, self.length, self.inner))
     }
 
-    /// The shape of a reduction; `keep` leaves the axis with length 1.
+    /// The shape of a reduction along the axis; with `keep` the axis stays with length 1. Without an axis, every axis
+    /// is reduced.
     pub(super) fn reduced(&self, keep: bool) -> Vec<usize> {
         match (self.axis, keep) {
             (None, true) => vec![1; self.dims.len()],
@@ -65,22 +66,23 @@ impl Lanes {
         }
     }
 
-    /// The original shape with another length along the axis.
+    /// The original shape with `length` on the axis. Without an axis, the original shape.
     pub(super) fn resized(&self, length: usize) -> Vec<usize> {
         self.axis.map_or_else(|| self.dims.clone(), |axis| check::resized(&self.dims, axis, length))
     }
 
-    /// The numbers of all lanes times the doublings that make up a lane: how sorting and running sums are measured.
+    /// The unit by which sorting and running sums are charged: the number of elements times the bits of the lane length
+    /// (about log₂ of it).
     pub(super) fn numbers_times_doublings(&self) -> u64 {
         (self.outer * self.length * self.inner) as u64 * u64::from(usize::BITS - self.length.leading_zeros())
     }
 
-    /// The original shape.
+    /// The original shape of the tensor.
     pub(super) fn dims(&self) -> &[usize] {
         &self.dims
     }
 
-    /// The sums of all lanes, `[outer, 1, inner]`.
+    /// Sums every lane of `[outer, length, inner]`: `[outer, 1, inner]`.
     pub(super) fn sum(&self, x: &Tensor) -> Raw<Tensor> {
         if self.inner == 1 {
             // The last axis is summed in one sweep, a middle one entry by entry.
@@ -89,13 +91,14 @@ impl Lanes {
         x.sum_keepdim(1)
     }
 
-    /// The places 0 … length − 1, as `u32`, spread to all lanes.
+    /// The indices 0 … length − 1 of a lane's entries, as `u32`, broadcast to `[outer, length, inner]`, on the device
+    /// of `x`.
     pub(super) fn places(&self, x: &Tensor) -> Raw<Tensor> {
         let last = u32::try_from(self.length).map_err(candle_core::Error::wrap)?;
         Tensor::arange(0, last, x.device())?.reshape((1, self.length, 1)).and_then(|places| self.spread(&places))
     }
 
-    /// How many entries of each lane a `u8` marks, `[outer, 1, inner]`, as `u32`.
+    /// Counts the entries of each lane that are not 0: `[outer, 1, inner]`, as `u32`.
     pub(super) fn marked(&self, marks: &Tensor) -> Raw<Tensor> {
         self.sum(&marks.ne(&marks.zeros_like()?)?.to_dtype(DType::U32)?)
     }

@@ -6,7 +6,7 @@ use super::graph::{Pair, Pull, Raw, derive_pair, wide};
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::{Error, Result};
 
-/// The matrix product over the last two axes; the axes before them are equal or broadcast.
+/// Multiplies matrices over the last two axes, `[…, n, k] · […, k, m]`; the axes before them are broadcast.
 ///
 /// # Errors
 /// [`Error::Shape`] for less than two axes or lengths that do not meet, [`Error::Dtype`] if the operands are not
@@ -35,12 +35,12 @@ pub fn matmul(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     })
 }
 
-/// The axes before the last two, and the last two.
+/// Splits a shape into (the axes before the last two, the last two). `None` for fewer than two axes.
 fn matrix(x: &Tensor) -> Option<(&[usize], [usize; 2])> {
     x.dims().split_last_chunk::<2>().map(|(batch, last)| (batch, *last))
 }
 
-/// Products of matrices, the axes before them broadcast.
+/// Multiplies matrices over the last two axes, the axes before them broadcast, outside the graph and without checks.
 fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
     let (Some((a_batch, [rows, inner])), Some((b_batch, [_, columns]))) = (matrix(a), matrix(b)) else {
         return a.broadcast_matmul(b);
@@ -60,7 +60,7 @@ fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
     value.reshape(dims)
 }
 
-/// The outer product of two vectors, `[n, m]`.
+/// Returns the outer product of two vectors, `[n, m]`.
 ///
 /// # Errors
 /// [`Error::Shape`] unless both have one axis, [`Error::Dtype`] if they are not floating-point of one type, and what
@@ -77,10 +77,11 @@ pub fn outer(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     })
 }
 
-/// The inner product of two vectors of one length, one element.
+/// Returns the inner product of two vectors of one length, as a scalar.
 ///
 /// # Errors
-/// As [`outer`], and [`Error::Shape`] if their lengths differ.
+/// [`Error::Shape`] unless both have one axis and one length, [`Error::Dtype`] if they are not floating-point of one
+/// type, and what `budget` refuses.
 pub fn dot(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     let (n, m) = vectors(a, b)?;
     if n != m {
@@ -93,12 +94,12 @@ pub fn dot(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     })
 }
 
-/// A vector times the gradient of a scalar.
+/// Multiplies a vector with the gradient of the result, a scalar.
 fn scaled(pair: &Pair, vector: &Tensor) -> Raw<Tensor> {
     vector.broadcast_mul(pair.grad)
 }
 
-/// The lengths of two vectors of one floating-point type.
+/// Checks that both operands are vectors of one floating-point type and returns their lengths, a's first.
 fn vectors(a: &Tensor, b: &Tensor) -> Result<(usize, usize)> {
     check::float(a)?;
     check::same_type(a, b)?;

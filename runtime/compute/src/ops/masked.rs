@@ -8,7 +8,8 @@ use super::number::{is_nan, times};
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::Result;
 
-/// Σ x·m with a mask that is `u8` or of the type of x, both broadcast, over one axis or all.
+/// Returns Σ x·m over one axis, or over all if `axis` is `None`; `keep` leaves reduced axes with length 1. The mask m
+/// is `u8` (not 0 counts as 1) or of the type of x; both are broadcast. An entry with m = 0 counts 0 even if it is NaN.
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if x is not floating-point or
@@ -17,10 +18,12 @@ pub fn masked_sum(budget: &mut dyn Admit, x: &Tensor, mask: &Tensor, axis: Optio
     masked(budget, x, mask, axis, keep, Divisor::One)
 }
 
-/// [`masked_sum`] divided by max(Σ m, 1).
+/// Returns Σ x·m divided by max(Σ m, 1), over one axis, or over all if `axis` is `None`; `keep` leaves reduced axes
+/// with length 1. The mask m is `u8` (not 0 counts as 1) or of the type of x; both are broadcast.
 ///
 /// # Errors
-/// As [`masked_sum`].
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if x is not floating-point or the
+/// mask has another type, [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
 pub fn masked_mean(budget: &mut dyn Admit, x: &Tensor, mask: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
     masked(budget, x, mask, axis, keep, Divisor::Mask)
 }
@@ -34,7 +37,8 @@ enum Divisor {
     Mask,
 }
 
-/// Σ x·m over an axis or all, divided as `divisor` says, with both gradients. A `u8` mask counts as 0 and 1 and gets none.
+/// Returns Σ x·m over one axis or all, divided as `divisor` says, with the gradients of x and of the mask. A `u8` mask
+/// counts as 0 and 1 and has no gradient.
 fn masked(
     budget: &mut dyn Admit,
     x: &Tensor,
@@ -64,7 +68,7 @@ fn masked(
     })
 }
 
-/// A `u8` mask as 0 and 1 in another type.
+/// Converts a `u8` mask to 0 and 1 in another type.
 fn truth(mask: &Tensor, dtype: DType) -> Raw<Tensor> {
     mask.ne(&mask.zeros_like()?)?.to_dtype(dtype)
 }
@@ -77,12 +81,12 @@ struct Sum {
 }
 
 impl Sum {
-    /// An operand in the common shape, as lanes.
+    /// Broadcasts an operand to the common shape and reshapes it to `[outer, length, inner]`.
     fn view(&self, operand: &Tensor) -> Raw<Tensor> {
         self.lanes.view(&operand.broadcast_as(self.lanes.dims())?)
     }
 
-    /// max(Σ m, 1), or 1.
+    /// The divisor of each lane: max(Σ m, 1) for [`Divisor::Mask`], else 1.
     fn divide_by(&self, mask: &Tensor) -> Raw<Tensor> {
         let total = self.lanes.sum(mask)?;
         let one = total.ones_like()?;
@@ -92,25 +96,25 @@ impl Sum {
         }
     }
 
-    /// The divided sum of each lane, from wide operands of any shape that fits.
+    /// Computes Σ x·m of each lane divided by its divisor, from operands in at least 32 bits that can be broadcast.
     fn value(&self, x: &Tensor, mask: &Tensor) -> Raw<Tensor> {
         let (x, mask) = (self.view(x)?, self.view(mask)?);
         self.lanes.sum(&times(&mask, &x)?)?.div(&self.divide_by(&mask)?)
     }
 
-    /// The gradient of the sum itself, spread along the lanes.
+    /// Divides the gradient of the result by each lane's divisor and broadcasts it along the lanes.
     fn spread(&self, pair: &Pair, mask: &Tensor) -> Raw<Tensor> {
         let grad = self.lanes.view_reduced(pair.grad)?.div(&self.divide_by(mask)?)?;
         self.lanes.spread(&grad)?.contiguous()
     }
 
-    /// The gradient of x in the common shape.
+    /// Returns the gradient of x in the common shape.
     fn pull_x(&self, pair: &Pair) -> Raw<Tensor> {
         let mask = self.view(pair.b)?;
         times(&self.spread(pair, &mask)?, &mask)?.reshape(self.lanes.dims())
     }
 
-    /// The gradient of the mask in the common shape.
+    /// Returns the gradient of the mask in the common shape. Where the mask is 0 and x is NaN, it is 0.
     fn pull_mask(&self, pair: &Pair) -> Raw<Tensor> {
         let (x, mask) = (self.view(pair.a)?, self.view(pair.b)?);
         let mut slope = x.clone();

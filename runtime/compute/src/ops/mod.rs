@@ -74,15 +74,16 @@ use crate::error::Result;
 
 /// Who pays: it takes the bytes of `cost` (scratch included), or refuses.
 pub trait Admit {
-    /// Admits an operation before it is done.
+    /// Charges an operation before it runs: reserves its bytes, temporaries included, and counts its work.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`] or [`crate::Error::OutOfWork`]; the operation then does nothing.
     fn admit(&mut self, cost: Cost) -> Result<Reservation>;
 }
 
-/// A ledger alone counts bytes and lets any amount of work pass.
+/// A budget alone counts bytes and lets any amount of work pass.
 impl Admit for Budget {
+    /// Reserves the bytes of the operation, temporaries included. Does not limit its work.
     fn admit(&mut self, cost: Cost) -> Result<Reservation> {
         self.reserve(cost.bytes.saturating_add(cost.scratch))
     }
@@ -98,7 +99,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// A result that shares the bytes of its operand.
+    /// Wraps a result that shares the bytes of its operand, so that nothing is reserved.
     fn view(tensor: Tensor) -> Self {
         Self { tensor, reservation: None }
     }

@@ -4,18 +4,18 @@ use candle_core::{DType, Tensor};
 
 use super::graph::Raw;
 
-/// `gradient` · `slope`, and exactly 0 where the gradient is 0, even if the slope is NaN or infinite.
+/// Returns `gradient` · `slope`, and exactly 0 where the gradient is 0, even if the slope is NaN or infinite.
 pub(super) fn times(gradient: &Tensor, slope: &Tensor) -> Raw<Tensor> {
     let zero = gradient.zeros_like()?;
     gradient.eq(&zero)?.where_cond(&zero, &gradient.mul(slope)?)
 }
 
-/// 1 where x is NaN, as `u8`. Numbers that are not floating-point never are.
+/// Returns 1 where x is NaN and 0 elsewhere, as `u8`. Integers are never NaN.
 pub(super) fn is_nan(x: &Tensor) -> Raw<Tensor> {
     x.ne(x)
 }
 
-/// 1 where x is neither NaN nor infinite, as `u8`: only then is x − x zero.
+/// Returns 1 where x is neither NaN nor infinite and 0 elsewhere, as `u8`. Integers are always finite.
 pub(super) fn is_finite(x: &Tensor) -> Raw<Tensor> {
     if x.dtype().is_int() {
         return Tensor::ones(x.dims(), DType::U8, x.device());
@@ -23,24 +23,24 @@ pub(super) fn is_finite(x: &Tensor) -> Raw<Tensor> {
     x.sub(x)?.eq(&x.zeros_like()?)
 }
 
-/// `a` where the condition holds, 0 elsewhere.
+/// Returns `a` where the condition (`u8`) is not 0, and 0 elsewhere.
 pub(super) fn where_or_zero(condition: &Tensor, a: &Tensor) -> Raw<Tensor> {
     condition.where_cond(a, &a.zeros_like()?)
 }
 
-/// x with 0 in the place of NaN.
+/// Returns x with every NaN replaced by 0.
 pub(super) fn nan_as_zero(x: &Tensor) -> Raw<Tensor> {
     where_or_zero(&x.eq(x)?, x)
 }
 
-/// A number in the shape and type of `like`, rounded through `dtype` first.
+/// Returns a tensor of one number in the shape and type of `like`; the number is first rounded to `dtype`.
 pub(super) fn filled(like: &Tensor, value: f64, dtype: DType) -> Raw<Tensor> {
     let value = Tensor::new(value, &candle_core::Device::Cpu)?.to_dtype(dtype)?.to_dtype(like.dtype())?;
     value.to_device(like.device())?.broadcast_as(like.shape())
 }
 
-/// log(1 + x), within a few units in the last place near 0: x / (u − 1) · log(u) with u = 1 + x as rounded,
-/// because the error of rounding u cancels in the quotient (Kahan).
+/// Returns log(1 + x), accurate near 0: x / (u − 1) · log(u) with u = 1 + x as rounded, because the error of rounding u
+/// cancels in the quotient (Kahan).
 pub(super) fn log_one_plus(x: &Tensor) -> Raw<Tensor> {
     let u = x.affine(1., 1.)?;
     let rounded = u.affine(1., -1.)?;
@@ -52,7 +52,7 @@ pub(super) fn log_one_plus(x: &Tensor) -> Raw<Tensor> {
     same.where_cond(x, &exact)
 }
 
-/// eˣ − 1, within a few units in the last place near 0: (u − 1) · x / log(u) with u = eˣ as rounded (Kahan).
+/// Returns eˣ − 1, accurate near 0: (u − 1) · x / log(u) with u = eˣ as rounded (Kahan).
 pub(super) fn exp_minus_one(x: &Tensor) -> Raw<Tensor> {
     let u = x.exp()?;
     let less = u.affine(1., -1.)?;
@@ -63,17 +63,17 @@ pub(super) fn exp_minus_one(x: &Tensor) -> Raw<Tensor> {
     far.where_cond(&less, &tiny.where_cond(x, &exact)?)
 }
 
-/// 1 / (1 + e⁻ˣ). Where e⁻ˣ overflows the quotient is 0, which is the limit.
+/// Returns the logistic function 1 / (1 + e⁻ˣ). Where e⁻ˣ overflows the quotient is 0, which is the limit.
 pub(super) fn sigmoid(x: &Tensor) -> Raw<Tensor> {
     x.neg()?.exp()?.affine(1., 1.)?.recip()
 }
 
-/// log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|).
+/// Returns log(1 + eˣ) without overflow, as max(x, 0) + log(1 + e^−|x|).
 pub(super) fn softplus(x: &Tensor) -> Raw<Tensor> {
     positive_part(x)?.add(&log_one_plus(&x.abs()?.neg()?.exp()?)?)
 }
 
-/// max(x, 0); NaN stays NaN.
+/// Returns max(x, 0); NaN stays NaN.
 pub(super) fn positive_part(x: &Tensor) -> Raw<Tensor> {
     let zero = x.zeros_like()?;
     x.le(&zero)?.where_cond(&zero, x)

@@ -12,7 +12,7 @@ use super::lanes::Lanes;
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::{Error, Result};
 
-/// The entries along an axis in order, equal ones in their old order; NaN comes last. Any element type.
+/// Sorts the entries along an axis. The sort is stable, and NaN comes last in either direction. Takes any element type.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
@@ -22,10 +22,12 @@ pub fn sort(budget: &mut dyn Admit, x: &Tensor, axis: i32, descending: bool) -> 
     ordered(budget, x, lanes, descending, count)
 }
 
-/// The `count` largest along an axis, largest first; NaN only when nothing else is left. Any element type.
+/// Returns the `count` largest entries along an axis, largest first (`topk`); NaN counts as the smallest. Takes any
+/// element type.
 ///
 /// # Errors
-/// As [`sort`], and [`Error::Argument`] if `count` is 0 or more than the axis holds.
+/// [`Error::Argument`] for an axis that is not there, or a `count` of 0 or above the axis length, and what `budget`
+/// refuses.
 pub fn top(budget: &mut dyn Admit, x: &Tensor, axis: i32, count: u32) -> Result<Made> {
     let lanes = Lanes::along(x, axis)?;
     let count = count as usize;
@@ -35,7 +37,7 @@ pub fn top(budget: &mut dyn Admit, x: &Tensor, axis: i32, count: u32) -> Result<
     ordered(budget, x, lanes, true, count)
 }
 
-/// The first `count` entries of each lane in order.
+/// Sorts each lane and keeps its first `count` entries, with the gradient.
 fn ordered(budget: &mut dyn Admit, x: &Tensor, lanes: Lanes, descending: bool, count: usize) -> Result<Made> {
     let dims = lanes.resized(count);
     let numbers = x.elem_count() as u64;
@@ -57,10 +59,10 @@ fn ordered(budget: &mut dyn Admit, x: &Tensor, lanes: Lanes, descending: bool, c
     })
 }
 
-/// The places that [`sort`] takes the entries from, as `u32`. No gradient.
+/// Returns the indices by which [`sort`] orders the entries of an axis, as `u32`. No gradient.
 ///
 /// # Errors
-/// As [`sort`].
+/// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
 pub fn argsort(budget: &mut dyn Admit, x: &Tensor, axis: i32, descending: bool) -> Result<Made> {
     let x = x.detach();
     let lanes = Lanes::along(&x, axis)?;
@@ -69,7 +71,8 @@ pub fn argsort(budget: &mut dyn Admit, x: &Tensor, axis: i32, descending: bool) 
         .pay(budget, || Ok(places_in_order(&lanes, &x, descending)?.reshape(lanes.dims())?))
 }
 
-/// For each lane the places of its entries in order: `[outer, length, inner]`, as `u32`.
+/// Sorts each lane on the host and returns the indices of its entries in sorted order: `[outer, length, inner]`, as
+/// `u32`. Waits for the device.
 fn places_in_order(lanes: &Lanes, x: &Tensor, descending: bool) -> Raw<Tensor> {
     let rows = lanes.view(x)?.transpose(1, 2)?.contiguous()?.flatten_all()?;
     let places = if rows.dtype().is_float() {
@@ -83,13 +86,14 @@ fn places_in_order(lanes: &Lanes, x: &Tensor, descending: bool) -> Raw<Tensor> {
     places.transpose(1, 2)?.contiguous()
 }
 
-/// The order of two numbers with NaN last, also in descending order.
+/// Compares two numbers for sorting, with NaN after all others in either direction.
 fn nan_last(a: f64, b: f64, descending: bool) -> Ordering {
     let order = a.partial_cmp(&b).unwrap_or(Ordering::Equal);
     a.is_nan().cmp(&b.is_nan()).then(if descending { order.reverse() } else { order })
 }
 
-/// Rows of `length` numbers as the places of their entries in order; the sort is stable.
+/// Sorts each row of `length` numbers by `order` and returns the indices, within the row, of its entries in sorted
+/// order. The sort is stable.
 fn sorted_places<T>(numbers: &[T], length: usize, order: impl Fn(&T, &T) -> Ordering) -> Vec<u32> {
     let mut places: Vec<u32> = Vec::with_capacity(numbers.len());
     for row in numbers.chunks(length) {
@@ -100,7 +104,7 @@ fn sorted_places<T>(numbers: &[T], length: usize, order: impl Fn(&T, &T) -> Orde
     places
 }
 
-/// The inverse of places in order: where each entry went.
+/// Inverts the indices of [`places_in_order`]: for each entry, its position in sorted order.
 fn ranks_of(lanes: &Lanes, places: &Tensor) -> Raw<Tensor> {
     let rows = places.transpose(1, 2)?.contiguous()?.flatten_all()?.to_vec1::<u32>()?;
     let mut ranks = vec![0_u32; rows.len()];
@@ -115,8 +119,8 @@ fn ranks_of(lanes: &Lanes, places: &Tensor) -> Raw<Tensor> {
     ranks.transpose(1, 2)?.contiguous()
 }
 
-/// The value below which the share `q` of all entries lies, interpolated linearly between neighbours; NaN if an
-/// entry is NaN. One element. No gradient.
+/// Returns the `q` quantile of all entries, with linear interpolation between neighbours, as a scalar; NaN if an entry
+/// is NaN. No gradient.
 ///
 /// # Errors
 /// [`Error::Argument`] if `q` is not in 0 … 1, [`Error::Dtype`] if x is not floating-point, and what `budget` refuses.
@@ -134,7 +138,7 @@ pub fn quantile(budget: &mut dyn Admit, x: &Tensor, q: f64) -> Result<Made> {
     })
 }
 
-/// The entry at place q · (n − 1) of the sorted numbers, between neighbours by linear interpolation.
+/// Sorts the numbers and returns the value at index q · (n − 1), by linear interpolation between neighbours.
 fn share(numbers: &mut [f64], q: f64) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let place = q * (numbers.len() - 1) as f64;

@@ -4,13 +4,13 @@ use candle_core::{DType, Tensor};
 
 use crate::error::{Error, Result};
 
-/// The bytes that reading a tensor gives away.
+/// The number of bytes that [`list`] returns for a tensor: 4 for each element.
 #[must_use]
 pub fn read_bytes(x: &Tensor) -> u64 {
     x.elem_count() as u64 * 4
 }
 
-/// The only element. Waits for the device.
+/// Returns the only element as `f32`. Waits for the device.
 ///
 /// # Errors
 /// [`Error::Shape`] if there is more than one, and failures of the device.
@@ -22,7 +22,7 @@ pub fn item(x: &Tensor) -> Result<f32> {
     number.first().copied().ok_or_else(|| Error::shape("no element"))
 }
 
-/// All elements in row-major order. Waits for the device.
+/// Returns all elements as `f32` in row-major order. Waits for the device.
 ///
 /// # Errors
 /// Failures of the device.

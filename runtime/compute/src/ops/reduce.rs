@@ -10,7 +10,9 @@ use super::number::{filled, is_nan, nan_as_zero, times, where_or_zero};
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::Result;
 
-/// A differentiable reduction of a floating-point tensor.
+/// Computes a differentiable reduction of a floating-point tensor over one axis, or over all if `axis` is `None`;
+/// `keep` leaves reduced axes with length 1. `value` gets x as `[outer, length, inner]` and returns `[outer, 1,
+/// inner]`; `pull` gets x, the result and the result's gradient in these shapes and returns the gradient of x.
 pub(super) fn reduce(
     budget: &mut dyn Admit,
     x: &Tensor,
@@ -31,37 +33,40 @@ pub(super) fn reduce(
     })
 }
 
-/// The sum.
+/// Returns the sum over one axis, or over all if `axis` is `None`; `keep` leaves reduced axes with length 1.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses; so for every reduction unless its text says otherwise.
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point, and
+/// what `budget` refuses.
 pub fn sum(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
     reduce(budget, x, axis, keep, |lanes, x| lanes.sum(x), |lanes, _, _, grad| lanes.spread(grad)?.contiguous())
 }
 
-/// The mean.
+/// Returns the mean over one axis, or over all if `axis` is `None`; `keep` leaves reduced axes with length 1.
 ///
 /// # Errors
-/// As [`sum`].
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
+/// and what `budget` refuses.
 pub fn mean(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
     let divided = |lanes: &Lanes, sum: &Tensor| sum.affine(1. / lanes.length as f64, 0.);
     let value = |lanes: &Lanes, x: &Tensor| divided(lanes, &lanes.sum(x)?);
     reduce(budget, x, axis, keep, value, move |lanes, _, _, grad| lanes.spread(&divided(lanes, grad)?)?.contiguous())
 }
 
-/// The largest, NaN if there is one; the first of equals takes the gradient. Any element type.
+/// Returns the largest entry over one axis, or over all if `axis` is `None`; NaN if an entry is NaN. The first of equal
+/// entries gets the gradient. Takes any element type.
 ///
 /// # Errors
-/// As [`sum`], but for the element type.
+/// [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
 pub fn max(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
     extreme(budget, x, axis, keep, Tensor::max_keepdim)
 }
 
-/// The smallest, NaN if there is one; the first of equals takes the gradient. Any element type.
+/// Returns the smallest entry over one axis, or over all if `axis` is `None`; NaN if an entry is NaN. The first of
+/// equal entries gets the gradient. Takes any element type.
 ///
 /// # Errors
-/// As [`max`].
+/// [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
 pub fn min(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
     extreme(budget, x, axis, keep, Tensor::min_keepdim)
 }
@@ -69,7 +74,7 @@ pub fn min(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) ->
 /// Finds the largest or the smallest of each lane, which stays as long as 1.
 type Extreme = fn(&Tensor, usize) -> Raw<Tensor>;
 
-/// The entry of each lane that [`first_extreme`] finds, with its gradient.
+/// Returns the entry of each lane that [`first_extreme`] finds with `pick`; that entry gets the gradient.
 fn extreme(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool, pick: Extreme) -> Result<Made> {
     let lanes = Lanes::over(x, axis)?;
     let dims = lanes.reduced(keep);
@@ -86,7 +91,8 @@ fn extreme(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool, pi
     })
 }
 
-/// The place of the first NaN of each lane, or else of the first extreme: `[outer, 1, inner]`, as `u32`.
+/// The index of each lane's first NaN, or if there is none of the first entry equal to the one that `pick` (largest or
+/// smallest) returns: `[outer, 1, inner]`, as `u32`.
 fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> Raw<Tensor> {
     let hits = if x.dtype().is_float() {
         let nan = is_nan(x)?;
@@ -104,10 +110,11 @@ fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> Raw<Tensor> {
     hits.where_cond(&places, &nowhere)?.min_keepdim(1)
 }
 
-/// The place of the largest, the first of equals, as `u32`; of the first NaN if there is one. No gradient.
+/// Returns the index of the largest entry over one axis, or in row-major order over all if `axis` is `None`, as `u32`:
+/// of the first NaN if there is one, else of the first of equals. No gradient.
 ///
 /// # Errors
-/// As [`max`].
+/// [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
 pub fn argmax(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
     let x = x.detach();
     let lanes = Lanes::over(&x, axis)?;
@@ -116,10 +123,11 @@ pub fn argmax(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool)
         .pay(budget, || Ok(first_extreme(&lanes, &lanes.view(&x)?, Tensor::max_keepdim)?.reshape(dims.as_slice())?))
 }
 
-/// log Σ eˣ, without overflow.
+/// Returns log Σ eˣ over one axis, or over all if `axis` is `None`, without overflow.
 ///
 /// # Errors
-/// As [`sum`].
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
+/// and what `budget` refuses.
 pub fn log_sum_exp(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
     reduce(budget, x, axis, keep, lane_log_sum_exp, |lanes, x, y, grad| {
         // An empty sum (y = −∞) depends on nothing.
@@ -129,22 +137,25 @@ pub fn log_sum_exp(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: 
     })
 }
 
-/// log Σ eˣ of each lane: `[outer, 1, inner]`.
+/// Returns log Σ eˣ of each lane, without overflow: `[outer, 1, inner]`.
 pub(super) fn lane_log_sum_exp(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
     let largest = lane_peak(x)?;
     lanes.sum(&x.sub(&lanes.spread(&largest)?)?.exp()?)?.log()?.add(&largest)
 }
 
-/// The largest of each lane, or 0 where that is not finite: what exponents are measured from.
+/// The largest number of each lane, with NaN taken as 0, or 0 if it is infinite: `[outer, 1, inner]`. Subtracted before
+/// exponentials, so that they do not overflow.
 pub(super) fn lane_peak(x: &Tensor) -> Raw<Tensor> {
     let peak = nan_as_zero(x)?.max_keepdim(1)?;
     super::number::is_finite(&peak)?.where_cond(&peak, &peak.zeros_like()?)
 }
 
-/// √Σ x², without overflow; the gradient at 0 is 0.
+/// Returns the Euclidean norm √Σ x² over one axis, or over all if `axis` is `None`, without overflow. The gradient at 0
+/// is 0.
 ///
 /// # Errors
-/// As [`sum`].
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
+/// and what `budget` refuses.
 pub fn norm(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
     let value = |lanes: &Lanes, x: &Tensor| {
         let peak = lane_peak(&x.abs()?)?;
@@ -157,31 +168,37 @@ pub fn norm(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -
     })
 }
 
-/// How many entries of a `u8` are not 0, as `f32`. No gradient.
+/// Counts the entries of a `u8` tensor that are not 0 over one axis, or over all if `axis` is `None`, as `f32`. No
+/// gradient.
 ///
 /// # Errors
-/// As [`sum`], but [`crate::Error::Dtype`] if x is not `u8`.
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not `u8`, and what
+/// `budget` refuses.
 pub fn count(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
     truth(budget, x, axis, keep, DType::F32, |lanes, x| lanes.marked(x)?.to_dtype(DType::F32))
 }
 
-/// 1 if any entry of a `u8` is not 0, as `u8`. No gradient.
+/// Returns 1 if any entry of a `u8` tensor is not 0, over one axis, or over all if `axis` is `None`, as `u8`. No
+/// gradient.
 ///
 /// # Errors
-/// As [`count`].
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not `u8`, and what
+/// `budget` refuses.
 pub fn any(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
     truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.marked(x)?.ne(0_u32))
 }
 
-/// 1 if no entry of a `u8` is 0, as `u8`. No gradient.
+/// Returns 1 if no entry of a `u8` tensor is 0, over one axis, or over all if `axis` is `None`, as `u8`. No gradient.
 ///
 /// # Errors
-/// As [`count`].
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not `u8`, and what
+/// `budget` refuses.
 pub fn all(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
     truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.marked(&x.eq(&x.zeros_like()?)?)?.eq(0_u32))
 }
 
-/// Reduces the truth values of a `u8` tensor; `value` gets the lanes and returns numbers of `dtype`. No gradient.
+/// Reduces a `u8` tensor over one axis or all. `value` gets the tensor as `[outer, length, inner]` and returns `[outer,
+/// 1, inner]` of type `dtype`. No gradient.
 fn truth(
     budget: &mut dyn Admit,
     x: &Tensor,

@@ -7,7 +7,8 @@ use super::number::{filled, is_finite, times, where_or_zero};
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::{Error, Result};
 
-/// Checks, pays, and puts a value with its gradient into the graph.
+/// Checks that x is floating-point, charges `budget`, computes `value` in at least 32 bits, and records `pull(x, y,
+/// grad)`, the gradient of x, in the autograd graph.
 fn apply<F>(budget: &mut dyn Admit, x: &Tensor, value: impl FnOnce(&Tensor) -> Raw<Tensor>, pull: F) -> Result<Made>
 where
     F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
@@ -19,29 +20,31 @@ where
     })
 }
 
-/// x + `value`.
+/// Returns x + `value`.
 ///
 /// # Errors
-/// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses; so for every function of this file.
+/// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and what `budget`
+/// refuses.
 pub fn add_scalar(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Result<Made> {
     check::finite(value, "value")?;
     apply(budget, x, |x| x.affine(1., value), |_, _, grad| Ok(grad.clone()))
 }
 
-/// x · `value`.
+/// Returns x · `value`.
 ///
 /// # Errors
-/// As [`add_scalar`].
+/// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and what `budget`
+/// refuses.
 pub fn scale(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Result<Made> {
     check::finite(value, "value")?;
     apply(budget, x, |x| x.affine(value, 0.), move |_, _, grad| grad.affine(value, 0.))
 }
 
-/// x to the power `exponent`; NaN for a negative base with a fractional exponent.
+/// Returns x to the power `exponent`; NaN for a negative base with a fractional exponent.
 ///
 /// # Errors
-/// As [`add_scalar`].
+/// [`Error::Argument`] if `exponent` is not finite, [`Error::Dtype`] if x is not floating-point, and what `budget`
+/// refuses.
 pub fn power(budget: &mut dyn Admit, x: &Tensor, exponent: f64) -> Result<Made> {
     check::finite(exponent, "exponent")?;
     let slope = move |x: &Tensor| {
@@ -50,10 +53,12 @@ pub fn power(budget: &mut dyn Admit, x: &Tensor, exponent: f64) -> Result<Made> 
     apply(budget, x, |x| x.powf(exponent), move |x, _, grad| times(grad, &slope(x)?))
 }
 
-/// Limits x to `low` … `high`; the gradient is 0 outside, 1 inside and at the borders. NaN stays NaN.
+/// Limits x to at least `low` and at most `high`; `None` sets no limit. The gradient is 0 outside, 1 inside and at the
+/// limits. NaN stays NaN.
 ///
 /// # Errors
-/// As [`add_scalar`], and [`Error::Argument`] if `low` is above `high`.
+/// [`Error::Argument`] if a limit is not finite or `low` is above `high`, [`Error::Dtype`] if x is not floating-point,
+/// and what `budget` refuses.
 pub fn clamp(budget: &mut dyn Admit, x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Made> {
     low.map_or(Ok(()), |low| check::finite(low, "low"))?;
     high.map_or(Ok(()), |high| check::finite(high, "high"))?;
@@ -79,10 +84,11 @@ pub fn clamp(budget: &mut dyn Admit, x: &Tensor, low: Option<f64>, high: Option<
     apply(budget, x, value, |x, y, grad| where_or_zero(&x.eq(y)?, grad))
 }
 
-/// Puts `value` in the place of NaN and of both infinities; the gradient there is 0.
+/// Replaces NaN and both infinities by `value`; the gradient there is 0.
 ///
 /// # Errors
-/// As [`add_scalar`].
+/// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and what `budget`
+/// refuses.
 pub fn replace_non_finite(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Result<Made> {
     check::finite(value, "value")?;
     let dtype = x.dtype();
@@ -102,8 +108,8 @@ pub fn detach(x: &Tensor) -> Result<Made> {
     Ok(Made::view(x.detach()))
 }
 
-/// The numbers as another element type: rounded between floating-point types, cut off towards 0 and limited
-/// to the range of an integer type. Gradient between floating-point types only.
+/// Converts to another element type: rounds between floating-point types, truncates towards 0 and saturates to an
+/// integer type. Has a gradient between floating-point types only. Returns a view if the type is the same.
 ///
 /// # Errors
 /// What `budget` refuses.

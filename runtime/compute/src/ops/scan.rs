@@ -8,8 +8,8 @@ use super::reduce::{lane_log_sum_exp, lane_peak};
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::Result;
 
-/// Checks, pays, computes along an axis, and puts the result into the graph. `pull` gets the lanes, the result and its
-/// gradient.
+/// Checks that x is floating-point, charges `budget`, computes `value` along an axis, and records the gradient in the
+/// autograd graph. `pull` gets the lanes, the result and the result's gradient and returns the gradient of x.
 fn apply(
     budget: &mut dyn Admit,
     x: &Tensor,
@@ -28,18 +28,18 @@ fn apply(
     })
 }
 
-/// Running sums along an axis, in log₂ n sweeps (Hillis and Steele): no n × n matrix, and the order of the sums does
-/// not depend on the device.
+/// Returns the running sums along an axis, in log₂ n sweeps (Hillis and Steele): the order of the sums does not depend
+/// on the device.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses; so for every function of this file.
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point, and
+/// what `budget` refuses.
 pub fn cumulative_sum(budget: &mut dyn Admit, x: &Tensor, axis: i32) -> Result<Made> {
     // The gradient of an entry is the sum of all gradients from it on: the same sums, from the end.
     apply(budget, x, axis, |lanes, x| running(lanes, x, false), |lanes, _, grad| running(lanes, grad, true))
 }
 
-/// Running sums from the start, or from the end when `backwards`.
+/// Returns the running sums of each lane from its start, or from its end if `backwards`: `[outer, length, inner]`.
 fn running(lanes: &Lanes, x: &Tensor, backwards: bool) -> Raw<Tensor> {
     let mut sums = x.clone();
     let mut step = 1;
@@ -57,10 +57,11 @@ fn running(lanes: &Lanes, x: &Tensor, backwards: bool) -> Raw<Tensor> {
     Ok(sums)
 }
 
-/// Exponentials divided by their sum along an axis.
+/// Returns the softmax along an axis, without overflow.
 ///
 /// # Errors
-/// As [`cumulative_sum`].
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
+/// and what `budget` refuses.
 pub fn softmax(budget: &mut dyn Admit, x: &Tensor, axis: i32) -> Result<Made> {
     let value = |lanes: &Lanes, x: &Tensor| {
         let powers = x.sub(&lanes.spread(&lane_peak(x)?)?)?.exp()?;
@@ -72,10 +73,11 @@ pub fn softmax(budget: &mut dyn Admit, x: &Tensor, axis: i32) -> Result<Made> {
     })
 }
 
-/// log of [`softmax`], without overflow.
+/// Returns the logarithm of the softmax along an axis, without overflow.
 ///
 /// # Errors
-/// As [`cumulative_sum`].
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
+/// and what `budget` refuses.
 pub fn log_softmax(budget: &mut dyn Admit, x: &Tensor, axis: i32) -> Result<Made> {
     let value = |lanes: &Lanes, x: &Tensor| x.sub(&lanes.spread(&lane_log_sum_exp(lanes, x)?)?);
     apply(budget, x, axis, value, |lanes, y, grad| grad.sub(&y.exp()?.mul(&lanes.spread(&lanes.sum(grad)?)?)?))

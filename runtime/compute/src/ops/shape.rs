@@ -7,7 +7,7 @@ use super::graph::{derive, wide};
 use super::{Admit, Estimate, Kind, MAX_PARTS, MAX_RANK, Made, check};
 use crate::error::{Error, Result};
 
-/// `length` entries of an axis from `start` on; a view.
+/// Returns the entries `start` … `start + length − 1` of an axis; a view.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there, a length of 0, or a range that leaves the axis.
@@ -20,7 +20,7 @@ pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Made> {
     Ok(Made::view(x.narrow(axis, start, length)?))
 }
 
-/// The axis in `count` parts of equal length, at most [`MAX_PARTS`]; views.
+/// Cuts an axis into `count` parts of equal length, at most [`MAX_PARTS`]; each is a view.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there or a `count` of 0 or too large, [`Error::Shape`] if `count`
@@ -38,7 +38,7 @@ pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Made>> {
     (0..count).map(|part| Ok(Made::view(x.narrow(axis, part * length, length)?))).collect()
 }
 
-/// The same elements in another shape; a view where the numbers lie in order.
+/// Returns the elements, in row-major order, in another shape: a view if x is contiguous, else a copy.
 ///
 /// # Errors
 /// [`Error::Shape`] if the shape is not allowed or holds another number of elements, and what `budget` refuses.
@@ -53,7 +53,7 @@ pub fn reshape(budget: &mut dyn Admit, x: &Tensor, shape: &[u32]) -> Result<Made
     Estimate::new(Kind::Move, &dims, x.dtype(), &[x])?.pay(budget, || Ok(x.reshape(dims)?))
 }
 
-/// Two axes exchanged; a view.
+/// Exchanges two axes; a view.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there.
@@ -61,7 +61,7 @@ pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Made> {
     Ok(Made::view(x.transpose(check::axis(x, first)?, check::axis(x, second)?)?))
 }
 
-/// A new axis of length 1; a view.
+/// Inserts an axis of length 1, which is `axis` of the result; a view.
 ///
 /// # Errors
 /// [`Error::Argument`] for a place that is not there, [`Error::Shape`] past [`MAX_RANK`] axes.
@@ -72,7 +72,7 @@ pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Made> {
     Ok(Made::view(x.unsqueeze(check::axis_of(x.rank() + 1, axis)?)?))
 }
 
-/// Without an axis of length 1; a view.
+/// Removes an axis of length 1; a view.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there, [`Error::Shape`] if it is longer than 1.
@@ -84,7 +84,7 @@ pub fn squeeze(x: &Tensor, axis: i32) -> Result<Made> {
     Ok(Made::view(x.squeeze(axis)?))
 }
 
-/// Repeated to a larger shape by the rules of broadcasting; a view that costs nothing until it is used.
+/// Broadcasts x to a larger shape; a view that costs nothing until it is used.
 ///
 /// # Errors
 /// [`Error::Shape`] if the shape is not allowed or x cannot be repeated to it.
@@ -96,7 +96,8 @@ pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Made> {
     Ok(Made::view(x.broadcast_as(dims)?))
 }
 
-/// Entries of an axis moved on by `shift` places, around the end.
+/// Shifts the entries of an axis by `shift` towards its end, or its start if negative; entries that leave one end come
+/// in at the other.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
@@ -111,7 +112,7 @@ pub fn roll(budget: &mut dyn Admit, x: &Tensor, axis: i32, shift: i32) -> Result
     })
 }
 
-/// An axis in reverse.
+/// Reverses the entries of an axis.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.

@@ -9,10 +9,12 @@ use super::reduce::reduce;
 use super::{Admit, Made};
 use crate::error::Result;
 
-/// The variance with divisor n − `correction`; NaN when that is not positive.
+/// Returns the variance with divisor n − `correction` over one axis, or over all if `axis` is `None`; NaN if the
+/// divisor is not positive. `keep` leaves reduced axes with length 1.
 ///
 /// # Errors
-/// As [`super::sum`].
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
+/// and what `budget` refuses.
 pub fn variance(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool, correction: u32) -> Result<Made> {
     let value = move |lanes: &Lanes, x: &Tensor| lane_variance(lanes, x, correction);
     reduce(budget, x, axis, keep, value, move |lanes, x, _, grad| {
@@ -21,10 +23,12 @@ pub fn variance(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: boo
     })
 }
 
-/// The square root of [`variance`]; the gradient at 0 is 0.
+/// Returns the square root of the variance with divisor n − `correction` over one axis, or over all if `axis` is
+/// `None`; NaN if the divisor is not positive. The gradient where the deviation is 0 is 0.
 ///
 /// # Errors
-/// As [`super::sum`].
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
+/// and what `budget` refuses.
 pub fn standard_deviation(
     budget: &mut dyn Admit,
     x: &Tensor,
@@ -40,27 +44,29 @@ pub fn standard_deviation(
     })
 }
 
-/// 1 / (n − correction), or NaN when that is not positive.
+/// Returns 1 / (n − correction) for lanes of n entries, or NaN if the divisor is not positive.
 fn share(lanes: &Lanes, correction: u32) -> f64 {
     let divisor = lanes.length as f64 - f64::from(correction);
     if divisor > 0. { divisor.recip() } else { f64::NAN }
 }
 
-/// x − mean of its lane.
+/// Subtracts from each entry the mean of its lane.
 fn deviations(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
     let mean = lanes.sum(x)?.affine(1. / lanes.length as f64, 0.)?;
     x.sub(&lanes.spread(&mean)?)
 }
 
-/// The variance of each lane with divisor n − `correction`, `[outer, 1, inner]`.
+/// Returns the variance of each lane with divisor n − `correction`: `[outer, 1, inner]`.
 fn lane_variance(lanes: &Lanes, x: &Tensor, correction: u32) -> Raw<Tensor> {
     lanes.sum(&deviations(lanes, x)?.sqr()?)?.affine(share(lanes, correction), 0.)
 }
 
-/// The sum of the entries that are not NaN; 0 when there is none.
+/// Returns the sum of the entries that are not NaN over one axis, or over all if `axis` is `None`; 0 if there are none.
+/// Infinite entries count.
 ///
 /// # Errors
-/// As [`super::sum`].
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
+/// and what `budget` refuses.
 pub fn sum_of_finite(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
     let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&nan_as_zero(x)?);
     reduce(budget, x, axis, keep, value, |lanes, x, _, grad| {
@@ -68,10 +74,12 @@ pub fn sum_of_finite(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep
     })
 }
 
-/// The mean of the entries that are not NaN; NaN when there is none.
+/// Returns the mean of the entries that are not NaN over one axis, or over all if `axis` is `None`; NaN if there are
+/// none. Infinite entries count.
 ///
 /// # Errors
-/// As [`super::sum`].
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
+/// and what `budget` refuses.
 pub fn mean_of_finite(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
     let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&nan_as_zero(x)?)?.div(&present(lanes, x)?);
     reduce(budget, x, axis, keep, value, |lanes, x, _, grad| {
@@ -80,10 +88,12 @@ pub fn mean_of_finite(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, kee
     })
 }
 
-/// [`standard_deviation`] over the entries that are not NaN. No gradient.
+/// Returns the standard deviation, with divisor n − `correction`, of the n entries that are not NaN; NaN if the divisor
+/// is not positive. Infinite entries count. No gradient.
 ///
 /// # Errors
-/// As [`super::sum`].
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
+/// and what `budget` refuses.
 pub fn standard_deviation_of_finite(
     budget: &mut dyn Admit,
     x: &Tensor,
@@ -104,7 +114,7 @@ pub fn standard_deviation_of_finite(
     reduce(budget, &x, axis, keep, value, |_, x, _, _| x.zeros_like())
 }
 
-/// How many entries of each lane are not NaN, in the type of x.
+/// Counts the entries of each lane that are not NaN, in the type of x: `[outer, 1, inner]`.
 fn present(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
     lanes.marked(&x.eq(x)?)?.to_dtype(x.dtype())
 }

@@ -9,8 +9,9 @@ use crate::error::Result;
 use crate::parameters::{Norm, Parameters};
 
 impl AdamW {
-    /// Queues a step with the gradients times the clip factor of their norm. Nothing is written if that norm is not
-    /// finite, or if a kernel before met an index out of range.
+    /// Queues the update of step `self.step + 1`, with the gradients times the clip factor of `norm` (`None` clips
+    /// nothing). Also rewrites the operand copy of the values. Does not advance the step counter. The kernel writes
+    /// nothing if the norm is not finite, or if a kernel before met an index out of range.
     pub(super) fn launch(
         &self,
         accelerator: &Accelerator,
@@ -39,7 +40,7 @@ impl AdamW {
 }
 
 impl Constants {
-    /// As `Step` of `kernels/optimizer.h` has them.
+    /// Returns the constants in the order of `Step` in `kernels/optimizer.h`.
     fn numbers(&self) -> [f32; 8] {
         let ([keep_first, take_first], [keep_second, take_second]) = (self.first, self.second);
         [keep_first, take_first, keep_second, take_second, self.keep, self.rate, self.root, self.epsilon]

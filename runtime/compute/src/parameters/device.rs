@@ -12,7 +12,7 @@ pub(super) const EVEN: usize = 8;
 const NORM_PART: usize = 1 << 16;
 const THREADS: u32 = 256;
 
-/// A flat buffer of zeros, `[count]`, on any device: values, gradients and moments are f32 everywhere.
+/// Creates a flat f32 buffer `[count]` of zeros on any device.
 pub(crate) fn zeros(count: usize, device: &Device) -> Result<Tensor> {
     match Accelerator::of(device)? {
         None => Ok(Tensor::zeros(count, DType::F32, device)?),
@@ -20,7 +20,7 @@ pub(crate) fn zeros(count: usize, device: &Device) -> Result<Tensor> {
     }
 }
 
-/// The numbers of a tensor of the CPU in f32, and no others of its storage.
+/// Copies a tensor of the CPU to the accelerator as contiguous f32, in its shape. Fails for a tensor of another device.
 pub(super) fn uploaded(accelerator: &Accelerator, tensor: &Tensor) -> Result<Tensor> {
     if !tensor.device().is_cpu() {
         let device = crate::device::describe(tensor.device());
@@ -30,29 +30,29 @@ pub(super) fn uploaded(accelerator: &Accelerator, tensor: &Tensor) -> Result<Ten
     accelerator.upload(&numbers, tensor.dims())
 }
 
-/// to ← from, which has as many numbers, of any float type.
+/// Queues `to ← from`: `to` is f32, `from` has as many numbers of any float type.
 pub(super) fn copy(accelerator: &Accelerator, to: &Tensor, from: &Tensor) -> Result<()> {
     onto(accelerator, &kernel::WIDEN, from.dtype(), to, from)
 }
 
-/// to ← to + from.
+/// Queues `to ← to + from`: `to` is f32, `from` has as many numbers of any float type.
 pub(super) fn add(accelerator: &Accelerator, to: &Tensor, from: &Tensor) -> Result<()> {
     onto(accelerator, &kernel::ACCUMULATE, from.dtype(), to, from)
 }
 
-/// to ← from, in the type of `to`.
+/// Queues `to ← from`, rounded to the type of `to`: `from` is f32 and has as many numbers.
 pub(super) fn narrow(accelerator: &Accelerator, to: &Tensor, from: &Tensor) -> Result<()> {
     onto(accelerator, &kernel::NARROW_TO_ACT, to.dtype(), to, from)
 }
 
-/// Launches a kernel that writes `to` from `from` with a factor of 1, for the type of activations `act`.
+/// Queues a kernel that writes `to` from `from`, with a factor of 1, compiled for the activation type `act`.
 fn onto(accelerator: &Accelerator, kernel: &kernel::Kernel, act: DType, to: &Tensor, from: &Tensor) -> Result<()> {
     let count = from.elem_count();
     let arguments = arguments![to, from, 1f32, count as u64];
     accelerator.launch(kernel, act, accelerator.flat(count), &arguments)
 }
 
-/// x ← factor · x, with a factor that is there already; a factor that is not finite changes nothing.
+/// Queues `x ← factor · x` for a factor `[1]` on the device. A factor that is not finite changes nothing.
 pub(super) fn scale(accelerator: &Accelerator, x: &Tensor, factor: &Tensor) -> Result<()> {
     let count = x.elem_count();
     let arguments = arguments![x, factor, count as u64];
@@ -72,7 +72,8 @@ pub(crate) struct Norm {
 }
 
 impl Norm {
-    /// Queues the computation of the norm and of the clip factor. A limit of 0 clips nothing.
+    /// Queues the computation of the norm of `gradients` and of the clip factor min(1, limit / (norm + 10⁻⁶)). A limit
+    /// of 0 clips nothing.
     pub(crate) fn of(accelerator: &Accelerator, gradients: &Tensor, limit: f64) -> Result<Self> {
         let count = gradients.elem_count();
         let parts = u32::try_from(count.div_ceil(NORM_PART))
@@ -88,7 +89,7 @@ impl Norm {
         Ok(norm)
     }
 
-    /// The norm. This waits.
+    /// Waits for the device and returns the norm.
     ///
     /// # Errors
     /// When the device failed, or a kernel met an index out of range.
@@ -98,7 +99,7 @@ impl Norm {
 }
 
 impl super::Parameters {
-    /// Scales the gradients by the clip factor of their norm. Does nothing on the CPU.
+    /// Queues the multiplication of all gradients by the clip factor of `norm`. Does nothing on the CPU.
     pub(crate) fn scale_by(&self, norm: &Norm) -> Result<()> {
         self.accelerator.as_ref().map_or(Ok(()), |accelerator| scale(accelerator, &self.gradients, &norm.factor))
     }

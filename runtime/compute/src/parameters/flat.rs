@@ -6,7 +6,7 @@ use rayon::prelude::*;
 /// Numbers of one task.
 pub(crate) const TASK_NUMBERS: usize = 1 << 16;
 
-/// The numbers of a contiguous f32 storage, to write.
+/// The numbers of a contiguous f32 view, writable. Fails for any other view.
 pub(crate) fn numbers_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> candle_core::Result<&'a mut [f32]> {
     match (storage, layout.contiguous_offsets()) {
         (CpuStorage::F32(numbers), Some((start, end))) => Ok(&mut numbers[start..end]),
@@ -14,7 +14,7 @@ pub(crate) fn numbers_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> c
     }
 }
 
-/// The numbers of a contiguous f32 storage, to read.
+/// The numbers of a contiguous f32 view. Fails for any other view.
 pub(crate) fn numbers<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<&'a [f32]> {
     match (storage, layout.contiguous_offsets()) {
         (CpuStorage::F32(numbers), Some((start, end))) => Ok(&numbers[start..end]),
@@ -30,6 +30,7 @@ impl<F: Fn(&mut f32) + Sync> InplaceOp1 for EachNumber<F> {
         "each number"
     }
 
+    /// Calls the function for every number of the buffer, in parallel.
     fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
         numbers_mut(storage, layout)?.par_chunks_mut(TASK_NUMBERS).for_each(|chunk| chunk.iter_mut().for_each(&self.0));
         Ok(())
@@ -45,6 +46,7 @@ impl<F: Fn(&mut f32, f32) + Sync> InplaceOp2 for EachPair<F> {
         "each pair"
     }
 
+    /// Calls the function for every pair of numbers at the same index, in parallel; it may change the number of `to`.
     fn cpu_fwd(
         &self,
         to: &mut CpuStorage,

@@ -20,7 +20,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// How many numbers it has.
+    /// The number of elements of the slot's shape.
     #[must_use]
     pub fn count(&self) -> usize {
         self.shape.iter().product()
@@ -42,7 +42,11 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// A slot for every name and shape, each at a multiple of `step` numbers.
+    /// Lays out a slot for every name and shape, in order, each beginning at a multiple of `step` numbers in the
+    /// buffers.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if a name comes twice.
     pub(super) fn new(list: Vec<(String, Vec<usize>)>, step: usize) -> Result<Self> {
         let mut layout = Self {
             slots: Vec::with_capacity(list.len()),
@@ -64,13 +68,13 @@ impl Layout {
         Ok(layout)
     }
 
-    /// A slot, and the index of its first number in the buffers.
+    /// Returns the slot number `index`, and the index of its first number in the buffers, gaps counted.
     pub(super) fn slot(&self, index: usize) -> Result<(&Slot, usize)> {
         let missing = || Error::argument(format!("there is no parameter {index}, only {}", self.slots.len()));
         self.slots.get(index).zip(self.places.get(index).copied()).ok_or_else(missing)
     }
 
-    /// A buffer of an accelerator as a tensor of the CPU, `[len]`, without gaps. This waits.
+    /// Copies a buffer of an accelerator to a tensor `[len]` of the CPU, leaving the gaps out. Waits for the device.
     pub(crate) fn gathered(&self, accelerator: &Accelerator, buffer: &Tensor) -> Result<Tensor> {
         if self.len == self.size {
             return Ok(Tensor::from_vec(accelerator.download::<f32>(buffer)?, self.len, &Device::Cpu)?);
@@ -82,7 +86,8 @@ impl Layout {
         Ok(Tensor::from_vec(accelerator.download::<f32>(&flat)?, self.len, &Device::Cpu)?)
     }
 
-    /// Numbers `[len]` of the CPU or of the accelerator as a buffer of it, with gaps of 0.
+    /// Copies numbers `[len]`, on the CPU or the accelerator, into a new buffer `[size]` of the accelerator, with gaps
+    /// of 0 between the slots.
     pub(crate) fn spread(&self, accelerator: &Accelerator, numbers: &Tensor) -> Result<Tensor> {
         let numbers = match numbers.device() {
             Device::Cpu => device::uploaded(accelerator, numbers)?,
@@ -95,7 +100,8 @@ impl Layout {
         Ok(buffer)
     }
 
-    /// Every slot: its place in the buffers, its offset without gaps, its numbers.
+    /// Calls `work` for every slot, in order, with (the index of its first number in the buffers, its offset without
+    /// gaps, its number of elements). Stops at the first error.
     fn each(&self, mut work: impl FnMut(usize, usize, usize) -> Result<()>) -> Result<()> {
         self.slots.iter().zip(&self.places).try_for_each(|(slot, place)| work(*place, slot.offset, slot.count()))
     }

@@ -13,10 +13,10 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// A part of what `owner` holds, which must answer alike each time.
+    /// Shares the part `range` of the bytes of `owner`, which must return the same bytes at every call.
     ///
     /// # Errors
-    /// When the part reaches past its end.
+    /// [`Error::Argument`] when the range reaches past the end of the bytes.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Result<Self> {
         let length = (*owner).as_ref().len();
         if range.start > range.end || range.end > length {
@@ -25,12 +25,12 @@ impl Bytes {
         Ok(Self { owner, range })
     }
 
-    /// The bytes.
+    /// The shared bytes.
     pub(super) fn slice(&self) -> &[u8] {
         (*self.owner).as_ref().get(self.range.clone()).unwrap_or(&[])
     }
 
-    /// How many they are.
+    /// The number of bytes.
     pub(super) fn len(&self) -> usize {
         self.range.len()
     }

@@ -25,7 +25,7 @@ pub(crate) struct DeviceBlocks {
 }
 
 impl DeviceBlocks {
-    /// Uploads blocks and what they share.
+    /// Copies the blocks of a matrix to the accelerator; for `NF4` also its scales and the table of magnitudes.
     fn new(accelerator: &Accelerator, blocks: &[u8], scales: Option<&Scales>) -> Result<Self> {
         let single = |numbers: &[f32]| accelerator.upload(numbers, &[numbers.len()]);
         Ok(Self {
@@ -36,14 +36,15 @@ impl DeviceBlocks {
         })
     }
 
-    /// Bytes that they take; the table of `NF4` is the same for every matrix and not counted.
+    /// Bytes that blocks and shared scales take. The table of magnitudes of `NF4` is the same for every matrix and not
+    /// counted.
     pub(super) fn bytes(&self) -> usize {
         self.blocks.elem_count() + self.groups.as_ref().map_or(0, |groups| 4 * (groups.elem_count() + 1))
     }
 }
 
 impl Packed {
-    /// The device that holds the bytes.
+    /// The device that holds the bytes of the matrix.
     pub(crate) fn device(&self) -> &Device {
         match &self.numbers {
             Numbers::Host { .. } => &Device::Cpu,
@@ -51,7 +52,7 @@ impl Packed {
         }
     }
 
-    /// Whether the bytes are on an accelerator.
+    /// Whether the bytes of the matrix are on an accelerator.
     pub(crate) fn is_on_device(&self) -> bool {
         matches!(self.numbers, Numbers::Device(_))
     }
@@ -59,7 +60,7 @@ impl Packed {
     /// The blocks on their accelerator.
     ///
     /// # Errors
-    /// When they are with the CPU.
+    /// [`Error::Argument`] when the matrix is on the CPU.
     pub(crate) fn device_blocks(&self) -> Result<&DeviceBlocks> {
         match &self.numbers {
             Numbers::Host { .. } => Err(Error::argument("the blocks of a weight are on `cpu`, not on a device")),
@@ -69,8 +70,9 @@ impl Packed {
 }
 
 impl Weight {
-    /// Copies the weight to a device. An accelerator takes blocks as they are, and plain numbers as the nearest ones of type
-    /// `plain`, converted there piece by piece; on the CPU a weight is what it was, or what [`Weight::to_tensor`] gives.
+    /// Copies the weight to a device. On an accelerator, quantized blocks stay as they are and plain numbers are
+    /// rounded to the type `plain`. On the CPU, a weight that is there is returned as it is, and one of an accelerator
+    /// as by [`Weight::to_tensor`].
     ///
     /// # Errors
     /// When the device has no memory for it, or the weight has gaps or another type than f32, bf16 and f16.
@@ -86,10 +88,10 @@ impl Weight {
         }
     }
 
-    /// The numbers of a vector in f32 where they are, as norms and biases take them.
+    /// The numbers of a vector (a bias or the weight of a norm) in f32, on the device where they are.
     ///
     /// # Errors
-    /// When it is kept in blocks, which hold matrices.
+    /// [`Error::Argument`] for a packed weight, which is always a matrix.
     pub fn vector(&self) -> Result<Tensor> {
         let Self::Tensor(tensor) = self else {
             return Err(Error::argument("a vector is not kept in blocks"));
@@ -101,7 +103,8 @@ impl Weight {
     }
 }
 
-/// Copies a tensor to the CPU, and waits for it. Returns the tensor itself if it is there.
+/// Copies a contiguous tensor (bf16, f16 or f32) of an accelerator to the CPU, and waits for it. Returns a tensor of
+/// the CPU as it is.
 pub(super) fn to_cpu(tensor: &Tensor) -> Result<Tensor> {
     let Some(accelerator) = Accelerator::of(tensor.device())? else { return Ok(tensor.clone()) };
     let (sides, cpu) = (tensor.dims(), &Device::Cpu);
@@ -112,7 +115,8 @@ pub(super) fn to_cpu(tensor: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// Uploads a packed matrix: blocks as they are, plain numbers converted to the type `plain`.
+/// Copies a packed matrix of the CPU to the accelerator: quantized blocks as they are, plain numbers as a tensor of the
+/// type `plain`.
 fn upload_packed(accelerator: &Accelerator, packed: &Packed, plain: DType) -> Result<Weight> {
     let sides = packed.sides();
     // `Packed::new` has seen that plain numbers can be read.
@@ -130,7 +134,7 @@ fn upload_packed(accelerator: &Accelerator, packed: &Packed, plain: DType) -> Re
     Ok(tensor.into())
 }
 
-/// Uploads a tensor of the CPU, converted to the type `plain`.
+/// Copies a contiguous tensor of the CPU (f32, bf16 or f16) to the accelerator, converted to the type `plain`.
 fn upload_tensor(accelerator: &Accelerator, tensor: &Tensor, plain: DType) -> Result<Tensor> {
     let (storage, layout) = tensor.storage_and_layout();
     let (Storage::Cpu(storage), Some((start, end))) = (&*storage, layout.contiguous_offsets()) else {
@@ -149,7 +153,8 @@ fn upload_tensor(accelerator: &Accelerator, tensor: &Tensor, plain: DType) -> Re
     }
 }
 
-/// Uploads numbers and rounds them to `dtype` on the accelerator, [`PIECE`] numbers at a time.
+/// Copies numbers to the accelerator as a tensor of shape `sides`, and rounds them to `dtype` there, [`PIECE`] numbers
+/// at a time.
 fn upload_numbers<N: WithDType + Pod>(
     accelerator: &Accelerator,
     numbers: &[N],

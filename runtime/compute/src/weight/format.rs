@@ -25,7 +25,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Numbers and bytes of a block.
+    /// (numbers, bytes) of a block.
     fn layout(self) -> (usize, usize) {
         match self {
             Self::F32 => (1, 4),
@@ -42,19 +42,19 @@ impl Format {
         }
     }
 
-    /// Numbers of a block, the smallest unit that can be read. 1 for plain formats.
+    /// The number of numbers in a block, the smallest unit that can be read. 1 for plain formats.
     #[must_use]
     pub fn block(self) -> usize {
         self.layout().0
     }
 
-    /// Bytes of a block. For `NF4` without the scales that blocks share.
+    /// The number of bytes of a block. For `NF4` without the scales that blocks share.
     #[must_use]
     pub fn block_bytes(self) -> usize {
         self.layout().1
     }
 
-    /// The tensor type that holds its numbers exactly.
+    /// The element type that holds the format's numbers exactly: f16 and bf16 for themselves, f32 for all others.
     #[must_use]
     pub fn dtype(self) -> DType {
         match self {
@@ -64,7 +64,7 @@ impl Format {
         }
     }
 
-    /// Bytes of some rows, if they are whole blocks and can be counted.
+    /// Bytes of `rows` rows of `columns` numbers. `None` if a row is not whole blocks, or the count overflows.
     #[must_use]
     pub fn bytes(self, rows: usize, columns: usize) -> Option<usize> {
         let blocks = columns.is_multiple_of(self.block()).then_some(columns / self.block())?;

@@ -72,7 +72,7 @@ pub(super) const DYNAMIC: [f32; 256] = {
     values
 };
 
-/// One of `count + 1` boundaries that lie evenly between 0.1 and 1, counted from the nearer end.
+/// Boundary number `at` of the `count + 1` that divide 0.1 … 1 evenly. Computed from the nearer end.
 const fn boundary(at: usize, count: usize) -> f32 {
     let step = (1.0 - 0.1_f32) / count as f32;
     if at < count.div_ceil(2) { 0.1 + step * at as f32 } else { 1.0 - step * (count - at) as f32 }
@@ -88,23 +88,24 @@ pub(crate) struct Scales {
 }
 
 impl Scales {
-    /// The magnitude of a block of the matrix from its byte.
+    /// The magnitude (scale) of block number `block` of the matrix, decoded from the block's first byte.
     #[inline(always)]
     fn magnitude(&self, block: usize, byte: u8) -> f32 {
         DYNAMIC[usize::from(byte)] * self.groups[block / GROUP] + self.mean
     }
 
-    /// Bytes that they take.
+    /// Bytes that the scales take.
     pub(super) fn bytes(&self) -> usize {
         4 * (self.groups.len() + 1)
     }
 
-    /// Bytes that those of so many blocks take.
+    /// Bytes that the scales of a matrix with so many blocks take.
     pub(super) fn bytes_of(blocks: usize) -> usize {
         4 * (blocks.div_ceil(GROUP) + 1)
     }
 
-    /// Quantizes the magnitudes of all blocks, and leaves the byte of each in its block.
+    /// Quantizes the magnitudes of all blocks to 8 bits, writes each into the first byte of its block, and returns the
+    /// shared scales.
     fn of(magnitudes: &[f32], blocks: &mut [u8]) -> Self {
         let sum: f64 = magnitudes.iter().map(|magnitude| f64::from(*magnitude)).sum();
         let mean = (sum / magnitudes.len().max(1) as f64) as f32;
@@ -118,7 +119,8 @@ impl Scales {
     }
 }
 
-/// Numbers out of whole blocks, of which the first is number `first` of the matrix.
+/// Decodes whole NF4 blocks into f32 numbers. `first` is the number within the matrix of the first block, by which its
+/// scale is found.
 #[inline(always)]
 pub(crate) fn unpack(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f32]) {
     let blocks = blocks.as_chunks::<BLOCK_BYTES>().0.iter().zip(into.as_chunks_mut::<BLOCK>().0);
@@ -133,7 +135,11 @@ pub(crate) fn unpack(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f
     }
 }
 
-/// The blocks of a matrix in NF4, and what they share.
+/// Quantizes a matrix to NF4 and returns (the bytes of its blocks, the scales that they share). Works on some rows at a
+/// time, in parallel.
+///
+/// # Errors
+/// [`Error::Shape`] when rows are not whole blocks, [`Error::Argument`] when a number is not finite.
 pub(super) fn quantised(weight: WeightRef<'_>, rows: usize, columns: usize) -> Result<(Vec<u8>, Scales)> {
     if !columns.is_multiple_of(BLOCK) || columns == 0 {
         return Err(Error::shape(format!("rows of {columns} numbers are not whole blocks of {BLOCK}, as NF4 needs")));
@@ -151,7 +157,8 @@ pub(super) fn quantised(weight: WeightRef<'_>, rows: usize, columns: usize) -> R
     Ok((bytes, scales))
 }
 
-/// The levels of whole blocks and their magnitudes.
+/// Quantizes whole blocks: writes the 4-bit levels into `blocks` (not yet their first bytes) and the largest magnitude
+/// of each block into `magnitudes`. Fails for a number that is not finite.
 fn pack(numbers: &[f32], blocks: &mut [u8], magnitudes: &mut [f32]) -> Result<()> {
     let blocks = blocks.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut().zip(magnitudes);
     for (numbers, (block, magnitude)) in numbers.as_chunks::<BLOCK>().0.iter().zip(blocks) {
@@ -169,18 +176,18 @@ fn pack(numbers: &[f32], blocks: &mut [u8], magnitudes: &mut [f32]) -> Result<()
     Ok(())
 }
 
-/// The largest magnitude; 0 for no numbers.
+/// The largest absolute value; 0 for no numbers.
 fn largest(numbers: impl Iterator<Item = f32>) -> f32 {
     numbers.fold(0.0, |largest, number| largest.max(number.abs()))
 }
 
-/// The nearest level, the lower one of two.
+/// The index of the nearest of [`LEVELS`], the lower one of two equally near.
 #[inline(always)]
 fn level(number: f32) -> u8 {
     BETWEEN.iter().map(|between| u8::from(number > *between)).sum()
 }
 
-/// The nearest value of a magnitude, the lower one of two.
+/// The index of the nearest value of [`DYNAMIC`], the lower one of two equally near.
 fn nearest(number: f32) -> u8 {
     let above = DYNAMIC.partition_point(|value| *value < number).clamp(1, 255);
     let nearer = if number - DYNAMIC[above - 1] <= DYNAMIC[above] - number { above - 1 } else { above };

@@ -10,7 +10,7 @@ pub use tensor::operations;
 
 use crate::{Contract, Cost};
 
-/// The rows of the cost table as the source of a slice, in alphabetical order.
+/// Generates the source of a Rust slice of (path, cost) with every row of the table, in alphabetical order.
 pub fn costs(contract: &Contract) -> String {
     let mut source = String::from("&[\n");
     for row in contract.rows() {

@@ -6,10 +6,13 @@ use wit_parser::{Function, FunctionKind, Handle, LiveTypes, Resolve, Type, TypeD
 
 use crate::{Contract, Interface, Outcome, camel, snake};
 
-/// A sorted table `IMPORTS` of all functions with how each is called, and the codecs of the types that are no plain values.
+/// Generates the Rust code by which the host answers a native process: a sorted table `IMPORTS` of all functions with
+/// the code that reads the arguments and calls each, and implementations of `Decode` and `Encode` for the types of the
+/// contract.
 ///
 /// # Errors
-/// An asynchronous function, a type that no interface has used so far, and a handle that is given away inside another type.
+/// An asynchronous function, an error type other than the contract's own, a type that the generator does not know, and
+/// an owned handle inside another type.
 pub fn requests(contract: &Contract) -> Outcome<String> {
     let (mut entries, mut types) = (Vec::new(), String::new());
     for interface in contract.interfaces() {
@@ -23,7 +26,8 @@ pub fn requests(contract: &Contract) -> Outcome<String> {
     Ok(text + "];\n" + &types)
 }
 
-/// Adds the functions of an interface to the table, and its types to the codecs.
+/// Adds the functions of an interface, and the drop functions of its resources, to `entries`, and the codecs of the
+/// types that it defines to `types`.
 fn add_interface(
     resolve: &Resolve,
     interface: Interface<'_>,
@@ -45,7 +49,8 @@ fn add_interface(
     Ok(())
 }
 
-/// An entry: the arguments are read in order, whatever they are; the signature of the function says what that is.
+/// Generates the table entry of a function as (name, source): it reads the arguments in order, expects the end of the
+/// input, calls the function and encodes the answer.
 fn entry(resolve: &Resolve, name: &str, function: &Function) -> Outcome<(String, String)> {
     let full = format!("{name}/{}", function.name);
     let (bearer, called) = match function.kind {
@@ -72,7 +77,7 @@ fn entry(resolve: &Resolve, name: &str, function: &Function) -> Outcome<(String,
     Ok((full, text))
 }
 
-/// The entry that gives a handle back.
+/// Generates the table entry that drops a resource's handle, as (name, source).
 fn dropping(name: &str, resource: &TypeDef) -> Outcome<(String, String)> {
     let kind = resource.name.as_deref().ok_or("a resource without a name")?;
     let full = format!("{name}/[resource-drop]{kind}");
@@ -84,13 +89,14 @@ fn dropping(name: &str, resource: &TypeDef) -> Outcome<(String, String)> {
     Ok((full, text))
 }
 
-/// The trait of a resource's functions.
+/// The name of the trait that bindings generate for a resource: `HostTensor` for `tensor`.
 fn host_of(resolve: &Resolve, resource: TypeId) -> Outcome<String> {
     let name = resolve.types[resource].name.as_deref().ok_or("a resource without a name")?;
     Ok(format!("Host{}", camel(name)))
 }
 
-/// Whether an argument is a handle that changes hands. One inside another type would be read as if it were lent.
+/// Whether an argument is an owned handle, which passes to the host. Fails for an owned handle inside another type,
+/// which would be read as if it were borrowed.
 fn is_given_away(resolve: &Resolve, function: &str, argument: &Type) -> Outcome<bool> {
     let is_own = |id: TypeId| matches!(resolve.types[id].kind, TypeDefKind::Handle(Handle::Own(_)));
     if matches!(argument, Type::Id(id) if is_own(*id)) {
@@ -104,7 +110,8 @@ fn is_given_away(resolve: &Resolve, function: &str, argument: &Type) -> Outcome<
     }
 }
 
-/// Whether a result is one whose error is the contract's own, which the host makes of its refusals.
+/// Whether a function's result is a `result` with the contract's error type, `types.error`. Fails for another named
+/// error type; false for results without one.
 fn may_be_an_error(resolve: &Resolve, interface: &str, result: &Type) -> Outcome<bool> {
     let Type::Id(id) = result else { return Ok(false) };
     let TypeDefKind::Result(result) = &resolve.types[*id].kind else { return Ok(false) };
@@ -121,13 +128,13 @@ fn may_be_an_error(resolve: &Resolve, interface: &str, result: &Type) -> Outcome
     Err(format!("`{interface}` has an error of its own").into())
 }
 
-/// Whether a type is made here and not another name for one.
+/// Whether a type is defined here as an enum, flags, record or variant, and is not an alias.
 fn is_new(defined: &TypeDef) -> bool {
     use TypeDefKind::{Enum, Flags, Record, Variant};
     matches!(defined.kind, Enum(_) | Flags(_) | Record(_) | Variant(_))
 }
 
-/// The codec of a type.
+/// Generates the implementations of `Decode` and `Encode` for an enum, flags, record or variant.
 fn codec(interface: &str, defined: &TypeDef) -> Outcome<String> {
     let name = defined.name.as_deref().ok_or("a type without a name")?;
     let path = format!("crate::bindings::{}::{}", snake(interface), camel(name));
@@ -150,6 +157,7 @@ fn codec(interface: &str, defined: &TypeDef) -> Outcome<String> {
 /// The bodies of `decode` and `encode`.
 type Bodies = (String, String);
 
+/// Generates the bodies for a record: its fields in order.
 fn fields(names: impl Iterator<Item = String>) -> Bodies {
     let (mut reads, mut writes) = (String::new(), String::new());
     for name in names {
@@ -159,7 +167,8 @@ fn fields(names: impl Iterator<Item = String>) -> Bodies {
     (format!("        Ok(Self {{ {reads}}})\n"), writes)
 }
 
-/// An enum or variant: a byte with the number of the case, then its value if it has one.
+/// Generates the bodies for an enum or variant: a byte with the number of the case, then its value if it has one.
+/// `cases` are (name, whether it has a value); `name` is for errors.
 fn variant<'a>(name: &str, cases: impl Iterator<Item = (&'a str, bool)>) -> Outcome<Bodies> {
     let (mut reads, mut writes) = (String::new(), String::new());
     for (number, (case, has_value)) in cases.enumerate() {
@@ -177,7 +186,8 @@ fn variant<'a>(name: &str, cases: impl Iterator<Item = (&'a str, bool)>) -> Outc
     Ok((reads, format!("        match self {{\n{writes}        }}\n")))
 }
 
-/// Flags: a bit each of a `u32`.
+/// Generates the bodies for flags: one bit of a `u32` for each flag, the first in the lowest. Decoding refuses unknown
+/// bits.
 fn bits(name: &str, flags: impl Iterator<Item = String>) -> Outcome<Bodies> {
     let (mut reads, mut writes, mut known) = (String::new(), String::new(), 0_u32);
     for (number, flag) in flags.enumerate() {

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use crate::{Contract, Cost, Function};
 
-/// Two macros: `tensor_methods!()` is the operations among the methods of the resource `tensor`, `tensor_functions!()`
-/// those that are functions of the interface. Each stands inside the `impl` of its generated trait, beside the functions
-/// that are no operations.
+/// Generates two macros that implement the tensor operations on the host: `tensor_methods!()` for those that are
+/// methods of the resource `tensor`, `tensor_functions!()` for those of the interface. Each is called inside the `impl`
+/// of its generated trait.
 pub fn operations(contract: &Contract) -> String {
     let mut source = String::new();
     for (name, resource) in [("tensor_methods", Some("tensor")), ("tensor_functions", None)] {
@@ -24,7 +24,8 @@ pub fn operations(contract: &Contract) -> String {
     source
 }
 
-/// One operation: its signature, and the call that its operands decide.
+/// Generates one function: its signature, and the call of the host function that fits its operands (a list of tensors,
+/// a random stream, none, or tensors).
 fn operation(function: &Function<'_>, class: &str) -> String {
     let (name, path) = (function.rust_name(), &function.row.path);
     let (mut signature, mut passed, mut operands, mut list, mut stream) =

@@ -14,7 +14,8 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Creates the draft of `target` beside it as `.<name>.partial`. Removes what an interrupted draft left there.
+    /// Creates the empty temporary folder `.<name>.partial` beside `target`. Removes what an interrupted draft of the
+    /// same target left there.
     ///
     /// # Errors
     /// When the folder cannot be created.
@@ -26,7 +27,7 @@ impl Draft {
         Ok(Self { partial, target: target.to_owned(), committed: false })
     }
 
-    /// The temporary folder, valid until [`Draft::commit`].
+    /// The path of the temporary folder, valid until [`Draft::commit`].
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.partial
@@ -41,7 +42,7 @@ impl Draft {
         fs::write(&path, bytes).map_err(FileError::at("written", &path))
     }
 
-    /// Syncs every file and renames the draft to its target; an older folder of that name is removed.
+    /// Syncs every file, renames the draft to its target, and removes an older folder of that name.
     ///
     /// # Errors
     /// When the system refuses. If that happens between the two renames, the older folder is kept as `.<name>.old`.
@@ -69,6 +70,7 @@ impl Drop for Draft {
     }
 }
 
+/// Syncs every file and folder below `folder`, and the folder itself, to disk.
 fn sync_below(folder: &Path) -> Result<(), FileError> {
     for name in names(folder)? {
         let path = folder.join(name);

@@ -23,7 +23,7 @@ impl Lines {
         Ok(Self { file, path: path.to_owned() })
     }
 
-    /// Appends one line in a single write, so that a crash leaves no part of an earlier line.
+    /// Appends one line and its line break in a single write. Does not sync.
     ///
     /// # Errors
     /// When the system refuses, as on a full disk.

@@ -25,10 +25,11 @@ pub(crate) struct ModulePlan {
 }
 
 impl Adapter {
-    /// A fresh adapter for a model.
+    /// Allocates an adapter for a model with its initial values: A uniform in ±1/√in, B 0, DoRA magnitudes the row
+    /// norms of the frozen weights; or, for [`AdapterKind::Full`], an `f32` copy of every weight.
     ///
     /// # Errors
-    /// When the settings do not fit the model, or the device has no room.
+    /// When the settings are invalid or do not fit the model, or the device has too little memory.
     pub fn create(model: &Model, settings: &AdapterSettings) -> Result<Self> {
         settings.check()?;
         let adapter = if settings.kind == AdapterKind::Full {
@@ -45,11 +46,13 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// Sets every parameter to the value of a fresh adapter.
+    /// Resets every parameter to its initial value: the model's weights for [`AdapterKind::Full`], else seeded uniform
+    /// A, zero B and row norms as DoRA magnitudes.
     pub(crate) fn initialize(&self, model: &Model) -> Result<()> {
         if self.is_full() { self.fill_with_weights(model) } else { self.fill_with_initial_values(model) }
     }
 
+    /// Copies the model's weights, as `f32`, into the slots of the same names.
     fn fill_with_weights(&self, model: &Model) -> Result<()> {
         for (number, slot) in self.parameters.slots().iter().enumerate() {
             self.parameters.set(number, &model.weights.get(&slot.name)?.to_dtype(DType::F32)?)?;
@@ -57,6 +60,8 @@ impl Adapter {
         Ok(())
     }
 
+    /// Sets each module's A to uniform values in ±1/√in, drawn from the seed and the module's path, its B to 0, and its
+    /// DoRA magnitude, if any, to ‖W‖ of every row of the frozen weight.
     fn fill_with_initial_values(&self, model: &Model) -> Result<()> {
         for module in &self.modules {
             let (_, width) = module.site.shape(&model.configuration);
@@ -83,7 +88,9 @@ impl Adapter {
 pub(crate) type Products = BTreeMap<ModuleKey, Vec<(Tensor, Tensor)>>;
 
 impl Adapter {
-    /// An adapter that holds given outer products at scale 1: B has the lefts as columns, A the rights as rows.
+    /// Builds an adapter that adds given outer products left·rightᵀ to weights. For each module, the left vectors
+    /// become the columns of B and the right vectors the rows of A; rank = alpha = number of products, which makes the
+    /// scale 1 for LoRA.
     pub(crate) fn from_outer_products(model: &Model, settings: &AdapterSettings, products: &Products) -> Result<Self> {
         let plan = |(place, list): (&ModuleKey, &Vec<_>)| ModulePlan {
             place: *place,
@@ -101,7 +108,7 @@ impl Adapter {
     }
 }
 
-/// An adapter whose values are all 0.
+/// Allocates an adapter with the planned modules, in the order of the plans; every A, B and DoRA magnitude is 0.
 pub(crate) fn zeros(model: &Model, settings: &AdapterSettings, plans: &[ModulePlan]) -> Result<Adapter> {
     let mut list = Vec::new();
     let mut modules = Vec::with_capacity(plans.len());
@@ -132,12 +139,13 @@ pub(crate) fn zeros(model: &Model, settings: &AdapterSettings, plans: &[ModulePl
     Ok(Adapter::assemble(settings.clone(), modules, parameters))
 }
 
+/// Computes ‖W‖² of every row of a module's frozen weight: `[out]`, `f32`, on the model's device.
 fn base_squares(model: &Model, layer: usize, site: Site) -> Result<Tensor> {
     let weight = model.weights.get(&format!("{}.weight", site.path(layer)))?;
     Ok(Weight::from(squared_norms(&weight)?).to_device(model.weights.device(), DType::F32)?.vector()?)
 }
 
-/// A slot of the same name for every weight of the model, in `f32`; its values are all 0.
+/// Allocates an adapter of kind full: one `f32` slot for every weight of the model, of the same name, filled with 0.
 fn all_weights(model: &Model, settings: &AdapterSettings) -> Result<Adapter> {
     let list = families::expected(&model.configuration);
     let activations = model.weights.precision().dtype(Purpose::Activation);

@@ -28,7 +28,8 @@ const LARGEST_HEAD: u64 = 100 << 20;
 /// What PEFT puts before every module path.
 const PREFIX: &str = "base_model.model.";
 
-/// Whether the file of values can hold what the settings call for: before anything so large is made.
+/// Checks, before the adapter is allocated, that its weights file is large enough for the planned values at 2 bytes
+/// each. Errors: the file is smaller, or its size cannot be read.
 fn check_file_size(model: &Model, plans: &[ModulePlan], folder: &Path) -> Result<()> {
     let path = folder.join(WEIGHTS);
     let held = std::fs::metadata(&path).map_err(|source| Error::file(&path, source))?.len();
@@ -44,11 +45,12 @@ fn check_file_size(model: &Model, plans: &[ModulePlan], folder: &Path) -> Result
 }
 
 impl Adapter {
-    /// Reads an adapter for a model.
+    /// Reads an adapter, with its settings and values, from a PEFT folder onto the model's device. Does not read
+    /// folders of kind full.
     ///
     /// # Errors
-    /// When a file is missing or broken, or its keys or shapes are not exactly those that its
-    /// settings call for in this model.
+    /// When a file is missing or broken, or its keys or shapes are not exactly those that its settings call for in this
+    /// model.
     pub fn load(model: &Model, folder: &Path) -> Result<Self> {
         let path = folder.join(SETTINGS);
         let text = files::read_text(&path).map_err(|source| Error::file(&path, source))?;
@@ -59,7 +61,8 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// Writes the adapter's files into a folder, which is made if needed.
+    /// Writes the adapter's weights file and, unless the kind is full, its `adapter_config.json` into a folder, which
+    /// is created if needed. Values are `f32`.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -77,10 +80,11 @@ impl Adapter {
         files::write(&folder.join(SETTINGS), &peft::write(self, &model.name)?)
     }
 
-    /// Fills the slots from a folder that an adapter of the same modules was saved to.
+    /// Reads the weights file of a folder into this adapter's slots, as `f32`.
     ///
     /// # Errors
-    /// When keys or shapes differ.
+    /// When the file is missing, too large or broken, a key is missing or unknown, or a shape differs. Slots before the
+    /// one that fails are already overwritten.
     pub(crate) fn read_values(&self, folder: &Path) -> Result<()> {
         let path = self.values_path(folder);
         let failed = |source| Error::file(&path, source);
@@ -107,10 +111,13 @@ impl Adapter {
         Ok(())
     }
 
+    /// The tensor name of a slot in the weights file: the slot's name, with PEFT's prefix `base_model.model.` unless
+    /// the kind is full.
     fn key(&self, slot: &str) -> String {
         if self.settings.kind == AdapterKind::Full { slot.to_owned() } else { format!("{PREFIX}{slot}") }
     }
 
+    /// The path of the weights file in a folder: `model.safetensors` for kind full, else `adapter_model.safetensors`.
     fn values_path(&self, folder: &Path) -> PathBuf {
         folder.join(if self.settings.kind == AdapterKind::Full { MODEL } else { WEIGHTS })
     }

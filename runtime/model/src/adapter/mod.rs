@@ -56,12 +56,13 @@ pub(crate) struct Slots {
 }
 
 impl Adapter {
+    /// Builds an adapter from its parts and indexes the modules by layer and site. Computes and allocates no tensor.
     pub(crate) fn assemble(settings: AdapterSettings, modules: Vec<Module>, parameters: Parameters) -> Self {
         let places = modules.iter().enumerate().map(|(number, module)| ((module.layer, module.site), number)).collect();
         Self { settings, modules, places, parameters }
     }
 
-    /// An adapter without parameters: the base as it is.
+    /// Builds an adapter without modules and parameters: a model with it computes as its base weights alone.
     ///
     /// # Errors
     /// When the device fails.
@@ -70,42 +71,42 @@ impl Adapter {
         Ok(Self::assemble(AdapterSettings::default(), Vec::new(), parameters))
     }
 
-    /// What it was made from.
+    /// The settings that the adapter was created or loaded with.
     #[must_use]
     pub fn settings(&self) -> &AdapterSettings {
         &self.settings
     }
 
-    /// The linear maps that it sits on, by layer and place; empty when all weights are trained.
+    /// The linear maps that have an adapter, in the order of the plan; empty for kind full.
     #[must_use]
     pub fn modules(&self) -> &[Module] {
         &self.modules
     }
 
-    /// The flat buffer of everything that is trained.
+    /// The flat buffer that holds every trained value.
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// How many numbers are trained.
+    /// The number of trained values (scalars, not tensors).
     #[must_use]
     pub fn trainable(&self) -> usize {
         self.parameters.len()
     }
 
-    /// Whether the weights themselves are trained.
+    /// Whether the adapter trains the model's weights themselves: kind full, with at least one parameter.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.settings.kind == AdapterKind::Full && self.trainable() > 0
     }
 
-    /// The adapter on one linear map, if it has one.
+    /// The adapter module on one linear map; `None` if that map has none.
     pub(crate) fn module(&self, layer: usize, site: Site) -> Option<&Module> {
         self.places.get(&(layer, site)).map(|number| &self.modules[*number])
     }
 
-    /// A copy of the adapter with its own parameters, which no optimizer updates.
+    /// Copies the adapter with a detached copy of its parameters: later optimizer updates do not reach the copy.
     pub(crate) fn frozen_copy(&self) -> Result<Self> {
         let parameters = self.parameters.detached_copy()?;
         Ok(Self::assemble(self.settings.clone(), self.modules.clone(), parameters))

@@ -39,7 +39,8 @@ pub(crate) struct PeftConfiguration {
     pub(crate) plans: Vec<ModulePlan>,
 }
 
-/// The text of the file for an adapter on a model of this name.
+/// Formats `adapter_config.json` for an adapter: indented JSON with a final newline. `base` is the model name to write.
+/// Writes no file.
 pub(crate) fn write(adapter: &Adapter, base: &str) -> Result<String> {
     let settings = adapter.settings();
     let (ranks, alphas) = patterns(adapter);
@@ -69,7 +70,9 @@ pub(crate) fn write(adapter: &Adapter, base: &str) -> Result<String> {
     Ok(text + "\n")
 }
 
-/// Reads the text of the file against a model.
+/// Parses the text of `adapter_config.json` and resolves its modules, ranks and alphas for a model. `path` serves
+/// errors only. With `exclude_modules`, the returned settings list the remaining modules by full path and name no
+/// layers. Errors: unsupported or broken keys, or names and layers that the model does not have.
 pub(crate) fn read(text: &str, path: &Path, configuration: &Configuration) -> Result<PeftConfiguration> {
     let value: Value =
         serde_json::from_str(text).map_err(|error| Error::adapter(path, format!("it is not JSON: {error}")))?;
@@ -94,6 +97,8 @@ pub(crate) fn read(text: &str, path: &Path, configuration: &Configuration) -> Re
     Ok(PeftConfiguration { settings, plans })
 }
 
+/// The rank and alpha of one module: those of the first matching name in `ranks` and `alphas`, else the settings'.
+/// Errors: a rank that is not a whole number of at least 1.
 fn plan(
     place: ModuleKey,
     settings: &AdapterSettings,
@@ -109,6 +114,8 @@ fn plan(
     Ok(ModulePlan { place, rank: whole_rank(rank, &format!("the rank of `{module}`"), path)?, alpha })
 }
 
+/// Reads kind, rank, alpha, dropout, targets and layers, and checks them; the seed is the default one. Errors: a
+/// missing `r`, `lora_alpha` or `target_modules`, a value of a wrong type or range, or rsLoRA and DoRA together.
 fn settings(object: &Map<String, Value>, path: &Path) -> Result<AdapterSettings> {
     let flag = |key: &str| -> Result<bool> { Ok(field(object, key, path)?.unwrap_or(false)) };
     let kind = match (flag("use_rslora")?, flag("use_dora")?) {
@@ -139,7 +146,7 @@ fn settings(object: &Map<String, Value>, path: &Path) -> Result<AdapterSettings>
     Ok(settings)
 }
 
-/// The value of a key; none if it is missing or null. Errors: a value of another type.
+/// Reads the value of a key; `None` if it is missing or null. Errors: a value of another type.
 fn field<T: DeserializeOwned>(object: &Map<String, Value>, key: &str, path: &Path) -> Result<Option<T>> {
     let Some(value) = object.get(key) else { return Ok(None) };
     Option::<T>::deserialize(value).map_err(|error| Error::adapter(path, format!("`{key}` is `{value}`: {error}")))
@@ -154,6 +161,7 @@ enum OneOrMore<T> {
 }
 
 impl<T> OneOrMore<T> {
+    /// The values as a list; a single value becomes a list of one.
     fn into_list(self) -> Vec<T> {
         match self {
             Self::One(value) => vec![value],
@@ -162,7 +170,8 @@ impl<T> OneOrMore<T> {
     }
 }
 
-/// A rank as a whole number of at least 1. `name` says whose rank it is in the error.
+/// Converts a rank to an integer. Errors: not a whole number of at least 1; `name` says in the message which rank it
+/// is.
 fn whole_rank(rank: f64, name: &str, path: &Path) -> Result<usize> {
     if rank < 1.0 || rank.fract() != 0.0 {
         return Err(Error::adapter(path, format!("{name} is `{rank}`, it must be a whole number of at least 1")));
@@ -170,6 +179,8 @@ fn whole_rank(rank: f64, name: &str, path: &Path) -> Result<usize> {
     Ok(rank as usize)
 }
 
+/// Checks that `peft_type` is `LORA`, that `bias` is missing or `none`, and that each key of [`UNSUPPORTED`] is
+/// missing, null, false or empty. Errors name the key.
 fn refuse_unsupported(object: &Map<String, Value>, path: &Path) -> Result<()> {
     let kind = object.get("peft_type").and_then(Value::as_str).unwrap_or("missing");
     if kind != "LORA" {
@@ -192,13 +203,16 @@ fn refuse_unsupported(object: &Map<String, Value>, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A list of names, or one name; an expression cannot be distinguished from a name by its type, so by its signs.
+/// Reads a key that holds one name or a list of names; `None` if it is missing or null. Errors: another type, or a name
+/// with characters of regular expressions.
 fn names(object: &Map<String, Value>, key: &str, path: &Path) -> Result<Option<Vec<String>>> {
     let list = field(object, key, path)?.map(OneOrMore::into_list);
     list.iter().flatten().try_for_each(|name: &String| literal(name, key, path))?;
     Ok(list)
 }
 
+/// Reads `rank_pattern` or `alpha_pattern`: pairs of module name and value, without a leading `^` or trailing `$`.
+/// Empty if the key is missing or not an object. Errors: any other regular expression, or a value that is not a number.
 fn pattern(object: &Map<String, Value>, key: &str, path: &Path) -> Result<Vec<(String, f64)>> {
     let Some(Value::Object(table)) = object.get(key) else {
         return Ok(Vec::new());
@@ -213,7 +227,8 @@ fn pattern(object: &Map<String, Value>, key: &str, path: &Path) -> Result<Vec<(S
     Ok(list)
 }
 
-/// Refuses regular expressions: reading one as a name would quietly leave modules out.
+/// Checks that a name holds no characters of regular expressions: read as a plain name, an expression would leave
+/// modules out silently.
 fn literal(name: &str, key: &str, path: &Path) -> Result<()> {
     if name.contains(['*', '+', '(', ')', '[', ']', '|', '\\', '?', '^', '$']) {
         return Err(Error::adapter(path, format!("`{key}` holds the expression `{name}`; only names are supported")));
@@ -221,7 +236,8 @@ fn literal(name: &str, key: &str, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The names that mean the adapter's modules: short ones where every module of that name has an adapter.
+/// The `target_modules` to write: the names of the settings, or, for all linear layers, the short names of the
+/// adapter's sites, sorted and unique.
 fn target_names(adapter: &Adapter) -> Vec<String> {
     if let Targets::Modules(names) = &adapter.settings().targets {
         return names.clone();
@@ -232,6 +248,7 @@ fn target_names(adapter: &Adapter) -> Vec<String> {
     sites.iter().map(|site| site.short_name().to_owned()).collect()
 }
 
+/// The ranks and the alphas, in this order, of the modules whose own differ from the settings', by module path.
 fn patterns(adapter: &Adapter) -> (Map<String, Value>, Map<String, Value>) {
     let settings = adapter.settings();
     let (mut ranks, mut alphas) = (Map::new(), Map::new());
@@ -247,7 +264,7 @@ fn patterns(adapter: &Adapter) -> (Map<String, Value>, Map<String, Value>) {
     (ranks, alphas)
 }
 
-/// A whole number without a point, as PEFT writes it.
+/// Converts a number to JSON: whole numbers below 1e15 as integers, without a decimal point, as PEFT writes them.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
 }

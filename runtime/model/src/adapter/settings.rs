@@ -21,7 +21,7 @@ pub enum AdapterKind {
 }
 
 impl AdapterKind {
-    /// The factor of B·A.
+    /// The factor of B·A: alpha/√rank for rsLoRA, alpha/rank for every other kind.
     #[must_use]
     pub fn scale(self, alpha: f64, rank: usize) -> f64 {
         let rank = rank as f64;
@@ -89,7 +89,7 @@ impl Default for AdapterSettings {
 }
 
 impl AdapterSettings {
-    /// Checks what does not depend on a model.
+    /// Checks the settings that do not depend on a model. Kind full ignores rank and alpha.
     ///
     /// # Errors
     /// When a number is outside its range, or a combination is not supported.
@@ -115,6 +115,7 @@ impl AdapterSettings {
         Ok(())
     }
 
+    /// Checks settings of kind full: no dropout, no layers, and targets left at all linear layers.
     fn check_full(&self) -> Result<()> {
         if self.dropout > 0.0 {
             return Err(Error::Unsupported(format!(

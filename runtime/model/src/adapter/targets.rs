@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 /// A linear map of a model.
 pub(crate) type ModuleKey = (usize, Site);
 
-/// The linear maps that get an adapter, by layer, then in the order of a forward pass.
+/// The linear maps that the settings select, sorted by layer, then in the order of a forward pass.
 ///
 /// # Errors
-/// When a name or a layer means nothing in this model.
+/// When a name matches no module in the selected layers, a layer does not exist, or nothing is selected.
 pub(crate) fn target_modules(configuration: &Configuration, settings: &AdapterSettings) -> Result<Vec<ModuleKey>> {
     let layers = layers(configuration, settings.layers.as_deref())?;
     let sites = Site::all(configuration);
@@ -42,6 +42,8 @@ pub(crate) fn matches_module(name: &str, path: &str) -> bool {
     }
 }
 
+/// The selected layers, sorted and unique; all layers for `None`. Errors: a layer that the model does not have, or an
+/// empty list.
 fn layers(configuration: &Configuration, chosen: Option<&[usize]>) -> Result<Vec<usize>> {
     let Some(chosen) = chosen else {
         return Ok((0..configuration.layers).collect());

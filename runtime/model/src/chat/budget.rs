@@ -21,33 +21,39 @@ thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(MAX_TOTAL_BYTES) };
 }
 
-/// Resets the budget of this thread before a rendering.
+/// Sets this thread's budget to its maximum. Called before each rendering.
 pub(super) fn reset() {
     LEFT.set(MAX_TOTAL_BYTES);
 }
 
-/// Charges bytes that are about to be created, or were. Errors: the value or the sum is over its limit.
+/// Subtracts bytes from this thread's budget. Errors: more bytes than one value may have or than are left; the budget
+/// is then 0.
 pub(super) fn charge(bytes: u64) -> Result<(), Error> {
     let left = LEFT.get().checked_sub(bytes).filter(|_| bytes <= MAX_VALUE_BYTES);
     LEFT.set(left.unwrap_or(0));
     left.map(|_| ()).ok_or_else(|| over_budget("it makes more text than any model reads"))
 }
 
+/// An `InvalidOperation` error of the template engine with this message.
 fn over_budget(what: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, what)
 }
 
-/// Charges a value with everything in it. Errors: over the budget, or a namespace inside another value, which could
-/// contain itself.
+/// Charges the estimated bytes of a value with everything in it. Errors: over the budget, or a namespace inside the
+/// value, which could contain itself.
 pub(super) fn charge_value(value: &Value) -> Result<(), Error> {
     charge(value_bytes(value, 0)?)
 }
 
-/// Charges a value that is stored in a namespace, and refuses a namespace as that value.
+/// Charges the estimated bytes of a value that is about to be stored in a namespace. Errors: over the budget, or the
+/// value is or holds a namespace.
 pub(super) fn charge_nested_value(value: &Value) -> Result<(), Error> {
     charge(value_bytes(value, 1)?)
 }
 
+/// Estimates the bytes of a value with all its items and keys: text lengths, and [`VALUE_OVERHEAD`] for each value.
+/// `depth` is 0 for a value that stands alone. Errors: nested deeper than [`MAX_DEPTH`], larger than
+/// [`MAX_VALUE_BYTES`], or a namespace at a depth above 0.
 fn value_bytes(value: &Value, depth: u32) -> Result<u64, Error> {
     if depth > MAX_DEPTH {
         return Err(over_budget("its lists lie too deep in one another"));
@@ -76,13 +82,15 @@ fn value_bytes(value: &Value, depth: u32) -> Result<u64, Error> {
     Ok(sum)
 }
 
-/// A number as a size: 0 below it, the largest beyond what fits; nothing for what is no number.
+/// Converts a number to a size: negative integers give 0, floats their absolute value, and numbers too large the
+/// maximum. `None` if the value is not a number.
 fn clamped_size(value: &Value) -> Option<u64> {
     let fits = |value: &Value| f64::try_from(value.clone()).map_or(u64::MAX, |number| number.abs() as u64);
     value.is_number().then(|| value.as_i64().map_or_else(|| fits(value), |number| number.max(0) as u64))
 }
 
-/// Charges `left * right` where it repeats a text or a list; a product of numbers costs nothing.
+/// Charges the result of `left * right` if one factor is a number and the other is not, such as a repeated text or
+/// list. Charges nothing for a product of two numbers.
 pub(super) fn charge_repetition(left: &Value, right: &Value) -> Result<(), Error> {
     let charge_repeats = |times: &Value, what: &Value| match (clamped_size(times), what.is_number()) {
         (Some(times), false) => charge(value_bytes(what, 0)?.saturating_mul(times)),
@@ -95,7 +103,8 @@ pub(super) fn charge_repetition(left: &Value, right: &Value) -> Result<(), Error
 /// Filters and methods whose result may be much larger than what they are given.
 const GROWING: [&str; 6] = ["replace", "join", "indent", "format", "batch", "slice"];
 
-/// Wraps the filters whose result may be much larger than their arguments, so that they are charged before they run.
+/// Replaces the filters named in [`GROWING`] by versions that charge the estimated size of their result before they
+/// run.
 pub(super) fn register(environment: &mut Environment<'static>) {
     let originals = [
         Value::from_function(filters::replace),
@@ -113,7 +122,8 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     }
 }
 
-/// Charges what a filter or a method of a text would make; `arguments` begin with what it is called on.
+/// Charges the estimated result size of a filter or text method; charges 0 for names that are not in [`GROWING`].
+/// `arguments` begins with the value that it is called on.
 pub(super) fn charge_growth(name: &str, arguments: &[Value]) -> Result<(), Error> {
     let text = |place: usize| arguments.get(place).and_then(Value::as_str).unwrap_or_default();
     let length = |place: usize| text(place).len() as u64;
@@ -139,12 +149,14 @@ pub(super) fn charge_growth(name: &str, arguments: &[Value]) -> Result<(), Error
     charge(bytes)
 }
 
-/// A number that was given by name.
+/// The size given by a keyword argument, such as `width=4`; 0 if it is missing or not a number. Keyword arguments are
+/// the last element of `arguments`.
 fn named_size(arguments: &[Value], name: &str) -> u64 {
     arguments.last().and_then(|last| last.get_attr(name).ok()).and_then(|value| clamped_size(&value)).unwrap_or(0)
 }
 
-/// The most that a format makes: every place the whole of the arguments, and as wide as it says.
+/// An upper estimate of a format's result: all arguments once for each `{` or `%`, and every width that the format or,
+/// through `*` or `:{`, an argument gives.
 fn format_bytes(format: &str, arguments: &[Value]) -> Result<u64, Error> {
     let places = format.matches(['{', '%']).count() as u64;
     let widths = format.split(|letter: char| !letter.is_ascii_digit()).filter(|digits| !digits.is_empty());

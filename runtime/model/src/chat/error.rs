@@ -66,12 +66,13 @@ pub enum ChatError {
 }
 
 impl ChatError {
-    /// A template that is wrong as a whole; `what` follows "the chat template".
+    /// A [`ChatError::Template`] without line or column. `what` follows "the chat template" in its message.
     pub(super) fn broken(what: &str) -> Self {
         Self::Template(Box::new(Explanation::new("chat", format!("the chat template {what}"))))
     }
 
-    /// Sorts an error of the template engine; `source` is the template as its author wrote it.
+    /// Converts an error of the template engine: [`ChatError::Refused`] if the template called `raise_exception`, else
+    /// [`ChatError::Template`] with line and column where known. `source` is the template before it was rewritten.
     pub(super) fn from_engine(error: &minijinja::Error, source: &str) -> Self {
         if let Some(refusal) = find_refusal(error) {
             return Self::Refused { message: refusal.0.clone() };
@@ -98,7 +99,8 @@ impl ChatError {
     }
 }
 
-/// The refusal behind an error, however deep a macro buried it.
+/// Finds the [`Refusal`] among the sources of an error, at any depth; `None` if the template did not call
+/// `raise_exception`.
 fn find_refusal(error: &minijinja::Error) -> Option<&Refusal> {
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {
@@ -110,7 +112,8 @@ fn find_refusal(error: &minijinja::Error) -> Option<&Refusal> {
     None
 }
 
-/// Column and width of the fault, where the engine's range lies on the line as the author wrote it.
+/// The column, from 1, and the width of the faulty part of a line, both in characters. (0, 0) if the engine gives no
+/// range, or if the range does not lie in this line of the source. `text` is line number `line`, counted from 1.
 fn column_of(error: &minijinja::Error, source: &str, line: usize, text: &str) -> (usize, usize) {
     let begin: usize = source.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     let Some(range) = error.range() else { return (0, 0) };

@@ -18,7 +18,8 @@ pub(super) struct Refusal(pub(super) String);
 /// The name of the form of a template whose answers come out between marks.
 pub(super) const MARKED: &str = "marked";
 
-/// Registers everything.
+/// Sets up an engine for chat templates: no escaping, Python's printing and text methods, the functions, filters and
+/// tests that transformers provides, the budget and its meters, and `strftime_now` at the current time.
 pub(super) fn register(environment: &mut Environment<'static>) {
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_unknown_method_callback(method);
@@ -38,8 +39,8 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     set_clock(environment, None);
 }
 
-/// Lets `strftime_now` tell this moment for ever; `None` is the time of the call. Always in UTC, so that a run on
-/// another machine gives the same tokens.
+/// Registers `strftime_now`: it formats `moment` on every call, or the current time for `None`. Always in UTC, so that
+/// machines in other time zones give the same tokens.
 pub(super) fn set_clock(environment: &mut Environment<'static>, moment: Option<Timestamp>) {
     environment.add_function("strftime_now", move |format: &str| {
         let now = moment.unwrap_or_else(Timestamp::now).to_zoned(TimeZone::UTC);
@@ -47,22 +48,26 @@ pub(super) fn set_clock(environment: &mut Environment<'static>, moment: Option<T
     });
 }
 
+/// Implements `raise_exception(message)`: always fails, with a [`Refusal`] as the error's source.
 fn refuse(message: &Value) -> Result<Value, Error> {
     let message = python_repr::text(message);
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Refusal(message)))
 }
 
-/// What a rewritten generation block becomes: its own text, between marks in the form that has them.
+/// The filter that replaces a `{% generation %}` block: returns its text, between [`OPEN`] and [`CLOSE`] if the
+/// template renders in the marked form.
 fn answer(state: &State, text: &str) -> String {
     if state.name() == MARKED { format!("{OPEN}{text}{CLOSE}") } else { text.to_owned() }
 }
 
-/// Python counts more things as iterable than the engine does, and nothing that is `none`.
+/// Whether a value is of one of these kinds.
 fn kind_is(value: &Value, kinds: &[ValueKind]) -> bool {
     kinds.contains(&value.kind())
 }
 
-/// Methods of Python's texts that the engine's own collection lacks or does otherwise, then that collection.
+/// Calls a method that the engine does not know: `title`, `removeprefix`, `removesuffix`, `partition`, `rpartition` and
+/// `rsplit` of texts as Python defines them, every other name by minijinja's `pycompat`. Charges the result of a method
+/// that may grow its text before it is made.
 fn method(state: &mut State, value: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error> {
     if let ("title", Some(text)) = (name, value.as_str()) {
         return Ok(Value::from(title(text)));
@@ -82,7 +87,7 @@ fn method(state: &mut State, value: &Value, name: &str, arguments: &[Value]) -> 
     pycompat::unknown_method_callback(state, value, name, arguments)
 }
 
-/// A capital after everything that is not a letter, small letters after letters.
+/// Implements Python's `str.title`: capitalizes each letter that does not follow a letter, and lowers all others.
 fn title(text: &str) -> String {
     let mut inside = false;
     let mut out = String::with_capacity(text.len());
@@ -97,6 +102,8 @@ fn title(text: &str) -> String {
     out
 }
 
+/// The three parts of Python's `partition` or `rpartition`: left, separator, right. If the separator was not found
+/// (`None`), the text stands last with `from_right`, else first, beside two empty texts.
 fn partition(text: &str, halves: Option<(&str, &str)>, separator: &str, from_right: bool) -> Value {
     let parts = match halves {
         Some((left, right)) => [left, separator, right],
@@ -106,6 +113,8 @@ fn partition(text: &str, halves: Option<(&str, &str)>, separator: &str, from_rig
     parts.into_iter().map(Value::from).collect()
 }
 
+/// Implements Python's `str.rsplit(separator, most)`: at most `most` splits from the right; all if it is missing or
+/// negative.
 fn from_the_right(text: &str, separator: &str, most: Option<&Value>) -> Value {
     let limit = most.and_then(Value::as_i64).and_then(|most| usize::try_from(most).ok());
     let mut parts: Vec<&str> = match limit {

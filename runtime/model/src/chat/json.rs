@@ -6,7 +6,9 @@ use serde_json::Value as Json;
 
 use super::{budget, python_repr};
 
-/// `value | tojson(ensure_ascii, indent, separators, sort_keys=…)`: Python's `json.dumps`, without HTML escapes.
+/// Implements `value | tojson(ensure_ascii, indent, separators, sort_keys=…)` as Python's `json.dumps`, without HTML
+/// escapes. Arguments may be positional or named, except `sort_keys`. Errors: a value that is not JSON, or an unknown
+/// argument.
 pub(super) fn tojson(
     value: &Value,
     ensure_ascii: Option<Value>,
@@ -36,6 +38,8 @@ pub(super) fn tojson(
     Ok(writer.out)
 }
 
+/// The text that indents one level: `None` for none or undefined, a text as it is, a number as that many spaces (0 to
+/// 64). Errors: any other value.
 fn indentation(value: &Value) -> Result<Option<String>, Error> {
     if value.is_none() || value.is_undefined() {
         return Ok(None);
@@ -47,6 +51,7 @@ fn indentation(value: &Value) -> Result<Option<String>, Error> {
     Ok(Some(" ".repeat(usize::try_from(wide.min(64)).unwrap_or(0))))
 }
 
+/// The text at an index of `separators`. Errors: no text there.
 fn part(separators: &Value, index: usize) -> Result<String, Error> {
     let item = separators.get_item_by_index(index)?;
     let text = item.as_str().map(str::to_owned);
@@ -63,6 +68,8 @@ struct Writer {
 }
 
 impl Writer {
+    /// Appends a value as JSON. `depth` is the number of lists and maps around it, for the indent. Errors: a value that
+    /// is not JSON, or the budget.
     fn write(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         match value.kind() {
             ValueKind::None => self.out.push_str("null"),
@@ -79,6 +86,7 @@ impl Writer {
         Ok(())
     }
 
+    /// Appends a number in Python's notation, with `NaN`, `Infinity` and `-Infinity` as `json.dumps` writes them.
     fn number(&mut self, value: &Value) {
         let written = python_repr::number(value);
         self.out.push_str(match written.as_str() {
@@ -89,10 +97,13 @@ impl Writer {
         });
     }
 
+    /// Appends a sequence or iterator as a JSON array.
     fn list(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         self.items(['[', ']'], value.try_iter()?, depth, |writer, item| writer.write(item, depth + 1))
     }
 
+    /// Appends a map as a JSON object, sorted by key if `sort_keys` is set. Keys become texts: `null`, `true`, `false`,
+    /// else as Python prints them.
     fn map(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         let mut keys: Vec<Value> = value.try_iter()?.collect();
         if self.sorted {
@@ -109,7 +120,8 @@ impl Writer {
         })
     }
 
-    /// Writes items between brackets, each by `write`, with separators and line breaks.
+    /// Appends items between brackets, each by `write`, with the separator between them and line breaks if there is an
+    /// indent.
     fn items(
         &mut self,
         [open, close]: [char; 2],
@@ -135,7 +147,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Starts a line, indented for a depth. Does nothing if JSON is written in one line.
+    /// Appends a line break and `depth` indents. Does nothing if JSON is written in one line.
     fn line(&mut self, depth: usize) -> Result<(), Error> {
         if let Some(indent) = &self.indent {
             budget::charge((indent.len() as u64).saturating_mul(depth as u64))?;
@@ -145,7 +157,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a text in quotes; beyond ASCII as escapes of UTF-16, if only ASCII is wanted.
+    /// Appends a JSON string. With `ensure_ascii`, characters outside printable ASCII become `\uXXXX` escapes of
+    /// UTF-16.
     fn text(&mut self, text: &str) {
         for character in Json::from(text).to_string().chars() {
             if !self.ascii || (' '..='~').contains(&character) {

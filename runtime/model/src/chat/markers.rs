@@ -15,7 +15,7 @@ pub(super) const OPEN: char = '\u{FDD0}';
 /// Marks where an answer ends.
 pub(super) const CLOSE: char = '\u{FDD1}';
 
-/// The source with its generation tags rewritten; `None` where it has none.
+/// Rewrites `{% generation %}` blocks of a template source into blocks of the filter [`FILTER`]; `None` if it has none.
 pub(super) fn rewrite_generation_tags(source: &str) -> Option<String> {
     let mut replacements = Vec::new();
     for three in tokens(source).windows(3) {
@@ -32,8 +32,8 @@ pub(super) fn rewrite_generation_tags(source: &str) -> Option<String> {
 /// A variable that is 1 in every template.
 pub(super) const ONE: &str = "__tunebox_one";
 
-/// The source with every product of two put as a product of three, by [`ONE`]: the engine would work products of
-/// constants out while it compiles, and `'a' * 99999999` is a hundred megabytes. Lines stay lines.
+/// Inserts the variable [`ONE`] as a factor into every product of a source: the engine would compute a constant product
+/// such as `'a' * 99999999` while it compiles, before any budget. Does not change line numbers.
 pub(super) fn defer_constant_products(source: &str) -> String {
     let mut replacements = Vec::new();
     for pair in tokens(source).windows(2) {
@@ -47,12 +47,12 @@ pub(super) fn defer_constant_products(source: &str) -> String {
     replace(source, &replacements)
 }
 
-/// The tokens of a source as the engine reads them, up to the first error, which compiling will find again.
+/// The tokens of a template source with their spans, up to the first syntax error, which compiling reports later.
 fn tokens(source: &str) -> Vec<(Token<'_>, Span)> {
     tokenize(source, false, SyntaxConfig::default()).map_while(Result::ok).collect()
 }
 
-/// Replaces some ranges of a source, which are in order.
+/// Replaces spans of a source by texts. The spans are in order and do not overlap.
 fn replace(source: &str, replacements: &[(Span, String)]) -> String {
     let mut replaced = String::with_capacity(source.len() + 64);
     let mut copied = 0;
@@ -64,7 +64,8 @@ fn replace(source: &str, replacements: &[(Span, String)]) -> String {
     replaced + &source[copied..]
 }
 
-/// A rendered text without its marks, and the bytes between each pair of marks; `None` where they do not pair up.
+/// Removes the marks [`OPEN`] and [`CLOSE`] from a rendered text. Returns the text and the byte ranges, in that text,
+/// that stood between marks; `None` if the marks do not pair up or nest.
 pub(super) fn extract_answers(rendered: &str) -> Option<(String, Vec<Range<usize>>)> {
     let mut text = String::with_capacity(rendered.len());
     let mut spans = Vec::new();

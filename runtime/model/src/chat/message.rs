@@ -20,17 +20,18 @@ pub struct Message {
 }
 
 impl Message {
-    /// A turn that is only text.
+    /// A message with only a role and a text.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         Self { role: role.into(), content: content.into(), fields: Map::new(), absent: false }
     }
 
-    /// Whether this turn is the model's own.
+    /// Whether the model says this message: its role is `assistant` or `model`.
     pub fn is_answer(&self) -> bool {
         matches!(self.role.as_str(), "assistant" | "model")
     }
 
-    /// The turn as a template sees it: no empty values, reasoning under every name that templates use.
+    /// The fields that a template sees: role, content unless it was null or missing, and all other fields except null
+    /// ones. The first reasoning found is also given as `reasoning_content` and, unless set, as `thinking`.
     pub(super) fn template_fields(&self) -> Map<String, Value> {
         let mut seen = Map::new();
         seen.insert("role".into(), self.role.clone().into());
@@ -49,6 +50,8 @@ impl Message {
 }
 
 impl<'de> Deserialize<'de> for Message {
+    /// Reads a message from an object. Errors: no text `role`, no `content` and no other field either, or content that
+    /// is not text.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut fields = Map::deserialize(deserializer)?;
         let role = match fields.remove("role") {
@@ -66,7 +69,8 @@ impl<'de> Deserialize<'de> for Message {
     }
 }
 
-/// The text of a `content`: a text, nothing, or a list of text parts.
+/// Converts a `content` to text: null to an empty text, a list of text parts to their concatenation. Errors: another
+/// type, or a part that is not text.
 fn join_text_parts(content: Value) -> Result<String, String> {
     match content {
         Value::Null => Ok(String::new()),
@@ -76,6 +80,8 @@ fn join_text_parts(content: Value) -> Result<String, String> {
     }
 }
 
+/// The text of one part of a `content`: a string, or an object with a string `text`. Errors: any other part, such as an
+/// image.
 fn text_of_part(part: Value) -> Result<String, String> {
     match part {
         Value::String(text) => Ok(text),
@@ -102,12 +108,12 @@ pub struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    /// A conversation without tools.
+    /// A conversation without tools and further variables.
     pub fn new(messages: &'a [Message]) -> Self {
         Self { messages, tools: None, variables: None }
     }
 
-    /// The first turns of the conversation, with its tools and variables.
+    /// The conversation with only its first `turns` messages (all, if there are fewer), and its tools and variables.
     pub(super) fn first(&self, turns: usize) -> Self {
         Self { messages: &self.messages[..turns.min(self.messages.len())], ..*self }
     }

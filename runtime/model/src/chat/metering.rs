@@ -16,7 +16,7 @@ const CHARGE_NESTED: &str = " charge nested";
 const CHARGE_REPETITION: &str = " charge repetition";
 const CHARGE_OUTPUT: &str = " charge output";
 
-/// Registers the metering functions.
+/// Registers the functions that the inserted instructions call to charge values, repetitions and output.
 pub(super) fn register(environment: &mut Environment<'static>) {
     environment.add_function(CHARGE, |value: Value| budget::charge_value(&value).map(|()| value));
     environment.add_function(CHARGE_NESTED, |value: Value| budget::charge_nested_value(&value).map(|()| value));
@@ -26,13 +26,13 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     environment.add_function(CHARGE_OUTPUT, |bytes: u64| budget::charge(bytes));
 }
 
-/// Whether a name is reserved for the metering functions.
+/// Whether a name begins with a space, as the names of the metering functions do.
 pub(super) fn is_reserved_name(name: &str) -> bool {
     name.starts_with(' ')
 }
 
-/// Renders a template that this environment compiled, within a fresh budget. Errors: those of the template, and a spent
-/// budget.
+/// Resets the budget and renders a template of this environment with meters inserted into its instructions. Errors:
+/// those of the template, or a spent budget.
 pub(super) fn render<'source>(
     environment: &'source Environment<'source>,
     template: &Template<'source, 'source>,
@@ -50,7 +50,8 @@ pub(super) fn render<'source>(
     Ok(text)
 }
 
-/// Copies a program with a meter around each instruction that creates or prints a value.
+/// Copies a program with the instructions of [`meters_around`] inserted, and adjusts the targets of jumps. Keeps line
+/// numbers and spans.
 fn insert_meters<'source>(program: &Instructions<'source>) -> Result<Instructions<'source>, Error> {
     let mut places = Vec::new();
     let mut steps: Vec<(u32, Instruction<'source>)> = Vec::new();
@@ -76,8 +77,8 @@ fn insert_meters<'source>(program: &Instructions<'source>) -> Result<Instruction
 
 type Steps<'source> = Vec<Instruction<'source>>;
 
-/// The instructions to insert before and after an instruction. Charges constants at once. Errors: an instruction that
-/// needs another template, and a constant over the budget.
+/// The instructions to insert before and after an instruction, in this order; both are empty for one that makes no
+/// value. Charges constants at once. Errors: an instruction that needs another template, or a constant over the budget.
 fn meters_around<'source>(step: &Instruction<'source>) -> Result<(Steps<'source>, Steps<'source>), Error> {
     use Instruction as I;
     let meter = || vec![I::CallFunction(CHARGE, Some(1))];
@@ -115,7 +116,7 @@ fn meters_around<'source>(step: &Instruction<'source>) -> Result<(Steps<'source>
     })
 }
 
-/// Replaces the target of a jump by its index after insertion. Does nothing for other instructions.
+/// Replaces the target of a jump: `places` holds the new index of each old one. Does nothing for other instructions.
 fn relocate_jump(step: &mut Instruction<'_>, places: &[u32]) {
     use Instruction as I;
     if let I::Iterate(goal)

@@ -3,7 +3,7 @@
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
-/// A value as `{{ value }}` prints it.
+/// Formats a value as Python's `str` does; undefined gives an empty text.
 pub(super) fn text(value: &Value) -> String {
     match value.as_str() {
         Some(text) => text.to_owned(),
@@ -12,7 +12,7 @@ pub(super) fn text(value: &Value) -> String {
     }
 }
 
-/// A value as it stands inside a printed list.
+/// Formats a value as Python's `repr` does: texts in quotes, `None`, `True`, `False`, lists, tuples and dicts.
 fn repr(value: &Value) -> String {
     match value.kind() {
         ValueKind::None => "None".into(),
@@ -26,18 +26,21 @@ fn repr(value: &Value) -> String {
     }
 }
 
+/// The items of a sequence as Python's `repr` prints them, joined by `, `, without brackets.
 fn items(value: &Value) -> String {
     let items = value.try_iter().into_iter().flatten();
     items.map(|item| repr(&item)).collect::<Vec<_>>().join(", ")
 }
 
+/// The entries of a map as `key: value` in Python's `repr`, joined by `, `, without braces.
 fn pairs(value: &Value) -> String {
     let keys = value.try_iter().into_iter().flatten();
     let pair = |key: Value| format!("{}: {}", repr(&key), repr(&value.get_item(&key).unwrap_or_default()));
     keys.map(pair).collect::<Vec<_>>().join(", ")
 }
 
-/// A number: whole numbers as they are, others in the shortest form that reads back the same.
+/// Formats a number as Python does: integers as they are, floats in the shortest form that reads back as the same
+/// value.
 pub(super) fn number(value: &Value) -> String {
     if value.is_integer() {
         return value.to_string();
@@ -45,7 +48,7 @@ pub(super) fn number(value: &Value) -> String {
     f64::try_from(value.clone()).map_or_else(|_| value.to_string(), float)
 }
 
-/// A float in Python's notation: with an exponent below 1e-4 and from 1e16 on.
+/// Formats a float in Python's notation, with an exponent below 1e-4 and from 1e16 on.
 fn float(number: f64) -> String {
     if number.is_nan() {
         return "nan".into();
@@ -63,7 +66,7 @@ fn float(number: f64) -> String {
     format!("{number:?}")
 }
 
-/// A text in quotes: single ones, unless the text holds some and no double ones.
+/// Quotes and escapes a text as Python's `repr` does: in single quotes, unless it holds single and no double quotes.
 fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::from(quote);

@@ -32,6 +32,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
+    /// Builds an example, with its first token never a target. Errors: [`ChatError::NoTarget`] if no target is left.
     fn new(ids: Vec<u32>, mut targets: Vec<bool>) -> Result<Self, ChatError> {
         if let Some(first) = targets.first_mut() {
             *first = false;
@@ -42,7 +43,7 @@ impl Encoded {
         Ok(Self { ids, targets, merged: false })
     }
 
-    /// How many tokens are targets.
+    /// The number of tokens that are targets.
     pub fn target_count(&self) -> usize {
         self.targets.iter().filter(|target| **target).count()
     }
@@ -69,10 +70,10 @@ pub enum Example<'a> {
     },
 }
 
-/// A conversation as ids, with the answers as targets.
+/// Encodes a conversation without tools; the tokens of the wanted answers are targets.
 ///
 /// # Errors
-/// [`ChatError::Unclear`] where it cannot be told which tokens are answers, and whatever rendering and encoding give.
+/// [`ChatError::Unclear`] where it cannot be told which tokens are answers, and the errors of rendering and encoding.
 pub fn encode_messages(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
@@ -82,7 +83,7 @@ pub fn encode_messages(
     encode_conversation(tokenizer, template, &Conversation::new(messages), which)
 }
 
-/// Encodes a conversation with tools and further template variables, with the answers as targets.
+/// Encodes a conversation with tools and template variables; every token that overlaps a wanted answer is a target.
 ///
 /// The end-of-turn token of an answer is a target, and so is what the template writes behind it before the next turn.
 ///
@@ -107,18 +108,20 @@ pub fn encode_conversation(
     Encoded::new(ids, targets)
 }
 
-/// A prompt and its completion as ids, with the completion as target.
+/// Encodes a prompt followed by its completion. Targets are the tokens after the prefix shared with the prompt alone;
+/// `merged` is set if that prefix is shorter than the prompt.
 ///
 /// # Errors
 /// [`ChatError::NoTarget`] for an empty completion, [`ChatError::NoEnd`] where a text needs an end-of-text token that
-/// the tokenizer does not have, and whatever rendering and encoding give.
+/// the tokenizer does not have, and the errors of rendering and encoding.
 pub fn encode_prompt_completion(tokenizer: &Tokenizer, example: &Example<'_>) -> Result<Encoded, ChatError> {
     let (prompt, whole) = example.ids(tokenizer)?;
     let shared = shared_length(&prompt, &whole);
     split(whole, shared, shared < prompt.len())
 }
 
-/// A prompt with a better and a worse completion; both split at the same place.
+/// Encodes a prompt with its chosen and its rejected completion; returns the chosen example first. The targets of both
+/// begin at the same index, at the end of the shortest prefix that all encodings share.
 ///
 /// # Errors
 /// When [`encode_prompt_completion`] fails.
@@ -134,20 +137,21 @@ pub fn encode_preference(
     Ok((split(better, shared, merged)?, split(worse, shared, merged)?))
 }
 
-/// A text of which every token is a target; an end-of-text token is appended where it has none.
+/// Encodes a text, with an end-of-text token appended if it ends with none; all tokens but the first are targets.
 ///
 /// # Errors
-/// [`ChatError::NoEnd`], [`ChatError::NoTarget`] for a text of one token, and whatever encoding gives.
+/// [`ChatError::NoEnd`] if the tokenizer names no end-of-text token, [`ChatError::NoTarget`] for a text of one token,
+/// and the errors of encoding.
 pub fn encode_text(tokenizer: &Tokenizer, text: &str) -> Result<Encoded, ChatError> {
     let ids = tokenizer.encode_whole(&ended(tokenizer, text)?)?;
     let targets = vec![true; ids.len()];
     Encoded::new(ids, targets)
 }
 
-/// The ids that a model is given to answer to: the template's opening of an answer included.
+/// Encodes a conversation up to where the model answers, including the template's opening of an answer.
 ///
 /// # Errors
-/// Whatever rendering and encoding give.
+/// Those of rendering and encoding.
 pub fn encode_prompt(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
@@ -157,7 +161,7 @@ pub fn encode_prompt(
 }
 
 impl Example<'_> {
-    /// The ids of the prompt alone, and of prompt and completion.
+    /// The ids of the prompt alone, and of prompt and completion together, in this order.
     fn ids(&self, tokenizer: &Tokenizer) -> Result<(Vec<u32>, Vec<u32>), ChatError> {
         match self {
             Self::Text { prompt, completion } => {
@@ -174,16 +178,19 @@ impl Example<'_> {
     }
 }
 
-/// The text with an end-of-text token behind it.
+/// The text, with the tokenizer's end-of-text token appended unless it already ends with it. Errors:
+/// [`ChatError::NoEnd`].
 fn ended(tokenizer: &Tokenizer, text: &str) -> Result<String, ChatError> {
     let end = tokenizer.eos_text().ok_or(ChatError::NoEnd)?;
     Ok(if text.ends_with(end) { text.to_owned() } else { format!("{text}{end}") })
 }
 
+/// The length of the common prefix, in tokens.
 fn shared_length(left: &[u32], right: &[u32]) -> usize {
     left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
 
+/// Builds an example whose targets begin at index `at`; sets its `merged` flag.
 fn split(ids: Vec<u32>, at: usize, merged: bool) -> Result<Encoded, ChatError> {
     let targets = (0..ids.len()).map(|place| place >= at).collect();
     Ok(Encoded { merged, ..Encoded::new(ids, targets)? })
@@ -200,7 +207,8 @@ pub struct Fitted {
     pub dropped: usize,
 }
 
-/// Cuts examples to at most `length` tokens, keeping their beginning; examples left without a target are dropped.
+/// Truncates examples to their first `length` tokens, and drops those left without a target. Counts both; a dropped
+/// example is not counted as shortened.
 pub fn fit(examples: Vec<Encoded>, length: usize) -> Fitted {
     let mut fitted = Fitted { examples: Vec::with_capacity(examples.len()), shortened: 0, dropped: 0 };
     for mut example in examples {

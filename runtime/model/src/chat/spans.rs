@@ -12,10 +12,11 @@ use super::records::Answers;
 use super::template::ChatTemplate;
 use crate::tokenizer::Tokenizer;
 
-/// The rendered conversation and the bytes of the answers that are wanted.
+/// Renders a conversation; returns the text and the byte ranges of the wanted answers in it. Uses the template's own
+/// `{% generation %}` marks where it has them, else compares renderings of growing prefixes.
 ///
 /// # Errors
-/// [`ChatError::NoAnswer`] without any, [`ChatError::Unclear`] where their place cannot be told.
+/// [`ChatError::NoAnswer`] without an answer, [`ChatError::Unclear`] where a range cannot be determined.
 pub(super) fn find(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
@@ -44,8 +45,9 @@ pub(super) fn find(
     Ok((text, spans))
 }
 
-/// The marked spans of the last answer: the last of as many spans as there are answers, or those that end behind the
-/// text of everything before it.
+/// Selects the marked spans of the last answer: the last span if there are as many spans as answers, else those that
+/// end after the rendering of all messages before it. The pair holds the index of the last answer's message and the
+/// number of answers. Errors: [`ChatError::Unclear`] if neither applies.
 fn marked_from(
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
@@ -76,14 +78,17 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The bytes of the answer in this turn, its end-of-turn token included.
+    /// The byte range of the answer in message `turn`, its end-of-turn token included. `number` counts answers from 1,
+    /// for errors.
     fn answer(&self, turn: usize, number: usize) -> Result<Range<usize>, ChatError> {
         let start = self.start(turn, number)?;
         let end = self.end(turn, number, start)?;
         Ok(start..end)
     }
 
-    /// An answer begins where the text that asks for it ends.
+    /// The byte at which an answer begins: where the rendering of the messages before it, with the opening of an
+    /// answer, ends. If the template has no such opening, the answer begins at its first words. Errors:
+    /// [`ChatError::Unclear`].
     fn start(&self, turn: usize, number: usize) -> Result<usize, ChatError> {
         let unclear = |why: String| ChatError::Unclear { number, edge: "begins", why };
         let before = self.conversation.first(turn);
@@ -108,8 +113,9 @@ impl Search<'_> {
         place.ok_or_else(|| unclear("the template changes its words".into()))
     }
 
-    /// Where an answer begins if the template opens a coming answer in another way than one that is there (with an
-    /// empty thought, for some): where the two part, but not behind its first word.
+    /// The byte at which an answer begins if the template opens a coming answer otherwise than an existing one (some
+    /// add an empty thought): the end of the common prefix of `asked` and the text, but not after the first of `words`.
+    /// `plain` is the rendering without an opening. `None` if the two share nothing after `plain`.
     fn start_apart(&self, asked: &str, plain: Option<&str>, words: &str) -> Option<usize> {
         let plain = plain.filter(|plain| self.text.starts_with(plain) && asked.starts_with(plain))?;
         let agree = |(left, right): &(char, char)| left == right;
@@ -122,8 +128,9 @@ impl Search<'_> {
         Some(place.filter(|_| !words.is_empty()).map_or(shared, |place| shared.min(place)))
     }
 
-    /// An answer ends where the text up to it ends; or, where the template renders a last answer in another way than
-    /// an earlier one, behind the end-of-turn token that follows its words.
+    /// The byte at which an answer ends: where the rendering up to this message ends, or, if the template renders a
+    /// last message otherwise, after the end-of-turn token that follows its words. Errors: [`ChatError::Unclear`] if
+    /// there is no such token.
     fn end(&self, turn: usize, number: usize, start: usize) -> Result<usize, ChatError> {
         if turn + 1 == self.conversation.messages.len() {
             return Ok(self.text.len());
@@ -147,7 +154,8 @@ impl Search<'_> {
         })
     }
 
-    /// Where the first end-of-turn token of a text ends; behind the words of an answer any control token counts.
+    /// The byte at which the first end-of-turn token of a text ends; `None` if there is none. With `behind_words`, any
+    /// special token counts that only whitespace precedes.
     fn closing_token(&self, rest: &str, behind_words: bool) -> Result<Option<usize>, ChatError> {
         let spans = self.tokenizer.encode_spans(rest)?;
         let blank = |range: &Range<usize>| rest[..range.start].trim().is_empty();

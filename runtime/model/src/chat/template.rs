@@ -44,7 +44,7 @@ pub struct ChatTemplate {
 pub(super) type Marked = (String, Vec<Range<usize>>);
 
 impl ChatTemplate {
-    /// Reads a template; the tokenizer tells it the names of its special tokens.
+    /// Compiles a template; the tokenizer provides the values of variables such as `bos_token`.
     ///
     /// # Errors
     /// [`ChatError::Template`] with line and column for a source that is not a template.
@@ -53,8 +53,8 @@ impl ChatTemplate {
         Ok(Self { default: Compiled::new(source)?, with_tools: None, names })
     }
 
-    /// The template of a Hugging Face folder: `chat_template.jinja`, else what `tokenizer_config.json` holds; with the
-    /// further one named `tool_use`, where there is one, for conversations with tools.
+    /// Reads the template of a Hugging Face folder: `chat_template.jinja`, else the one in `tokenizer_config.json`; and
+    /// the one named `tool_use`, if any, for conversations with tools. `None` if the folder has no default template.
     ///
     /// # Errors
     /// [`ChatError::Tokenizer`] for a file that cannot be read, else those of [`ChatTemplate::parse`].
@@ -69,7 +69,8 @@ impl ChatTemplate {
         Self::choose(&sources, tokenizer)
     }
 
-    /// The template that a GGUF file holds under `tokenizer.chat_template`.
+    /// Compiles the template in a GGUF file's metadata, `tokenizer.chat_template`, and
+    /// `tokenizer.chat_template.tool_use` for conversations with tools. `None` if the first is missing.
     ///
     /// # Errors
     /// When [`ChatTemplate::parse`] fails.
@@ -80,6 +81,8 @@ impl ChatTemplate {
         Self::choose(&sources.collect(), tokenizer)
     }
 
+    /// Compiles the sources named `default` and, for conversations with tools, `tool_use`; ignores all others. `None`
+    /// without a `default`.
     fn choose(sources: &HashMap<String, String>, tokenizer: &Tokenizer) -> Result<Option<Self>, ChatError> {
         let Some(default) = sources.get("default") else { return Ok(None) };
         let mut template = Self::parse(default, tokenizer)?;
@@ -87,8 +90,8 @@ impl ChatTemplate {
         Ok(Some(template))
     }
 
-    /// Fixes the clock of the template at a moment, in seconds since 1970, UTC: templates that print the date then give the
-    /// same tokens on any day.
+    /// Makes `strftime_now` return a fixed time, in seconds since 1970 UTC, so that templates that print the date give
+    /// the same tokens on any day. A time out of range leaves the current time in use.
     #[must_use]
     pub fn at(mut self, seconds: i64) -> Self {
         let moment = Timestamp::from_second(seconds).ok();
@@ -99,7 +102,7 @@ impl ChatTemplate {
         self
     }
 
-    /// The template as its author wrote it.
+    /// The template's source as its author wrote it, before any rewriting.
     pub fn source(&self) -> &str {
         &self.default.source
     }
@@ -109,7 +112,7 @@ impl ChatTemplate {
         self.default.marked
     }
 
-    /// The conversation as text; with `add_generation_prompt` the opening of an answer follows.
+    /// Renders messages to text; `add_generation_prompt` appends the opening of an answer.
     ///
     /// # Errors
     /// [`ChatError::Refused`] where the template rejects the conversation, [`ChatError::Template`] where it fails.
@@ -122,8 +125,8 @@ impl ChatTemplate {
         self.render_conversation(&Conversation { messages, tools, variables: None }, add_generation_prompt)
     }
 
-    /// A conversation with tools and further template variables as text; with `add_generation_prompt` the opening of an
-    /// answer follows.
+    /// Renders a conversation with tools and further template variables to text; `add_generation_prompt` appends the
+    /// opening of an answer.
     ///
     /// # Errors
     /// When [`ChatTemplate::render`] fails.
@@ -135,8 +138,9 @@ impl ChatTemplate {
         self.for_conversation(conversation).run(PLAIN, self.context(conversation, add_generation_prompt))
     }
 
-    /// The conversation as text with the answers that the template marks; `None` where it marks none, or where the
-    /// marks changed the text.
+    /// Renders a conversation and finds the answers that the template marks. `None` if it marks none, or if the text
+    /// with marks removed differs from the plain rendering. Errors: [`ChatError::Marker`] if the plain text holds a
+    /// mark character.
     pub(super) fn render_marked(&self, conversation: &Conversation<'_>) -> Result<Option<Marked>, ChatError> {
         let template = self.for_conversation(conversation);
         if !template.marked {
@@ -151,10 +155,14 @@ impl ChatTemplate {
         Ok(markers::extract_answers(&marked).filter(|(text, spans)| *text == plain && !spans.is_empty()))
     }
 
+    /// The compiled template for a conversation: the one for tools if the conversation has tools and there is one, else
+    /// the default.
     fn for_conversation(&self, conversation: &Conversation<'_>) -> &Compiled {
         self.with_tools.as_ref().filter(|_| conversation.tools.is_some()).unwrap_or(&self.default)
     }
 
+    /// The variables of a rendering: special tokens, then the conversation's variables without reserved names, then
+    /// messages, tools and the other fixed ones; later ones replace earlier ones of the same name.
     fn context(&self, conversation: &Conversation<'_>, add_generation_prompt: bool) -> Value {
         let messages: Vec<Value> =
             conversation.messages.iter().map(|message| Value::from(Serde(message.template_fields()))).collect();
@@ -182,7 +190,8 @@ struct Compiled {
 }
 
 impl Compiled {
-    /// Compiles a source on a stack of its own: the engine walks long expressions by recursion.
+    /// Compiles a source on its own thread with a large stack: the engine compiles long expressions by recursion.
+    /// Errors: a source longer than [`LONGEST`], a syntax error, or a panic of the engine.
     fn new(source: &str) -> Result<Self, ChatError> {
         if source.len() > LONGEST {
             return Err(ChatError::broken(&format!("has {} bytes, at most {LONGEST} are read", source.len())));
@@ -195,6 +204,8 @@ impl Compiled {
         outcome.unwrap_or_else(|why| Err(ChatError::broken(&format!("cannot be compiled: {why}"))))
     }
 
+    /// Rewrites generation tags and constant products, and compiles the source as the plain and as the marked form,
+    /// with limits of steps and recursion.
     fn compile(source: &str) -> Result<Self, ChatError> {
         let failed = |error: minijinja::Error| ChatError::from_engine(&error, source);
         let rewritten = markers::rewrite_generation_tags(source);
@@ -212,6 +223,8 @@ impl Compiled {
         Ok(Self { environment, source: source.to_owned(), marked })
     }
 
+    /// Renders one form, [`PLAIN`] or [`MARKED`], with these variables. Errors: those of the template and its limits; a
+    /// panic of the engine becomes one too.
     fn run(&self, form: &str, context: Value) -> Result<String, ChatError> {
         let failed = |error: minijinja::Error| ChatError::from_engine(&error, &self.source);
         let template = self.environment.get_template(form).map_err(failed)?;
@@ -222,7 +235,8 @@ impl Compiled {
     }
 }
 
-/// One template, or a list of named ones.
+/// The sources in a `chat_template` value, by name: a string is named `default`; a list has objects with `name` and
+/// `template`. Entries of any other form are left out.
 fn listed(value: Option<&Json>) -> HashMap<String, String> {
     match value {
         Some(Json::String(source)) => HashMap::from([("default".to_owned(), source.clone())]),

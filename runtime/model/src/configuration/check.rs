@@ -10,7 +10,7 @@ const LARGEST_SIDE: usize = 1 << 24;
 const MOST_LAYERS: usize = 1 << 12;
 
 impl Configuration {
-    /// Refuses sizes that are zero, absurd or do not divide one another.
+    /// Checks sizes, scales, soft caps, windows and rotations. `place` is the file named in errors.
     pub(crate) fn check(&self, place: &Path) -> Result<()> {
         self.check_sizes(place)?;
         let refuse = |key: &str, found: String, allowed: &str| Err(refusal(key, found, place, allowed));
@@ -45,6 +45,8 @@ impl Configuration {
         self.check_ropes(place)
     }
 
+    /// Checks that sizes are from 1 to [`LARGEST_SIDE`], and that the number of layers is from 1 to [`MOST_LAYERS`] and
+    /// matches `layers_kind`.
     fn check_sizes(&self, place: &Path) -> Result<()> {
         let sides = [
             ("hidden_size", self.hidden),
@@ -66,6 +68,8 @@ impl Configuration {
         Ok(())
     }
 
+    /// Checks every rotation: positive base, attention factor and frequencies, and one listed factor for each rotated
+    /// pair.
     fn check_ropes(&self, place: &Path) -> Result<()> {
         self.check_contexts(place)?;
         let sound = |number: &f64| number.is_finite() && *number > 0.0;
@@ -90,7 +94,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// One length says which sequences are short for all rotations: there is one border in their tables.
+    /// Checks that all LongRoPE rotations have the same first context, from 2 tokens on: their tables switch to the
+    /// long factors at one length.
     fn check_contexts(&self, place: &Path) -> Result<()> {
         let mut contexts = self.ropes.iter().filter_map(RopeSetting::short_context);
         let Some(first) = contexts.next() else { return Ok(()) };
@@ -106,6 +111,7 @@ impl Configuration {
     }
 }
 
+/// An error about the value of a key: `found` is the value, `place` the file, `allowed` what it may be.
 fn refusal(key: &str, found: String, place: &Path, allowed: &str) -> Error {
     Error::KeyValue { key: key.into(), found, place: place.display().to_string(), allowed: allowed.into() }
 }

@@ -68,14 +68,14 @@ pub enum RopeScaling {
 }
 
 impl RopeSetting {
-    /// Plain frequencies of one base.
+    /// A rotation with base `theta` and no scaling.
     #[must_use]
     pub fn plain(theta: f64) -> Self {
         Self { theta, scaling: RopeScaling::None }
     }
 
-    /// The frequencies of `width` values that turn, `width / 2` of them, in radians a position; those of short
-    /// sequences where they differ.
+    /// The `width / 2` rotation frequencies of `width` rotated features, in radians per position; for LongRoPE those of
+    /// short sequences.
     #[must_use]
     pub fn frequencies(&self, width: usize) -> Vec<f64> {
         let plain = self.plain_frequencies(width);
@@ -90,7 +90,8 @@ impl RopeSetting {
         }
     }
 
-    /// The frequencies of sequences longer than the first context, where they differ.
+    /// The frequencies, in radians per position, of sequences longer than the first context; `None` for all kinds but
+    /// LongRoPE.
     #[must_use]
     pub fn long_frequencies(&self, width: usize) -> Option<Vec<f64>> {
         match &self.scaling {
@@ -99,7 +100,7 @@ impl RopeSetting {
         }
     }
 
-    /// The longest sequence that the factors of short texts serve, where it has such.
+    /// The longest sequence, in tokens, that uses LongRoPE's short factors; `None` for other kinds.
     pub(super) fn short_context(&self) -> Option<usize> {
         match self.scaling {
             RopeScaling::Long { original, .. } => Some(original as usize),
@@ -107,12 +108,14 @@ impl RopeSetting {
         }
     }
 
+    /// The frequencies without scaling: θ^(−2i/width) for i from 0 to width/2 − 1.
     fn plain_frequencies(&self, width: usize) -> impl Iterator<Item = f64> {
         let theta = self.theta;
         (0..width / 2).map(move |at| theta.powf(-((2 * at) as f64) / width as f64))
     }
 
-    /// How many numbers each list has that names one for every frequency.
+    /// The lengths of the factor lists: one for per-frequency divisors, two for LongRoPE (short, then long), none for
+    /// others.
     pub(super) fn listed(&self) -> impl Iterator<Item = usize> {
         let (first, second) = match &self.scaling {
             RopeScaling::Divided { divisors } => (Some(divisors.len()), None),
@@ -122,7 +125,7 @@ impl RopeSetting {
         first.into_iter().chain(second)
     }
 
-    /// What cosines and sines are multiplied by; 1 for all kinds but YaRN and LongRoPE.
+    /// The factor on cosines and sines; 1 for all kinds but YaRN and LongRoPE.
     #[must_use]
     pub fn attention_factor(&self) -> f64 {
         match self.scaling {
@@ -131,8 +134,8 @@ impl RopeSetting {
         }
     }
 
-    /// Frequencies that turn often within the first context stay, those that turn seldom are divided by
-    /// the factor, and a linear ramp over their index lies between.
+    /// YaRN's frequencies: fast ones stay, slow ones are divided by the factor, and between them a linear ramp over the
+    /// index blends the two. Returns `plain` for other kinds.
     fn yarn(&self, width: usize, plain: &[f64]) -> Vec<f64> {
         let RopeScaling::Yarn { factor, original, beta_fast, beta_slow, truncate, .. } = self.scaling else {
             return plain.to_vec();
@@ -157,22 +160,26 @@ impl RopeSetting {
     }
 }
 
-/// YaRN's default factor on cosines and sines: 0.1·m·ln(factor) + 1.
+/// YaRN's default factor on cosines and sines: 0.1·weight·ln(factor) + 1; 1 for factors up to 1.
 #[must_use]
 pub fn yarn_attention_factor(factor: f64, weight: f64) -> f64 {
     if factor <= 1.0 { 1.0 } else { 0.1 * weight * factor.ln() + 1.0 }
 }
 
-/// LongRoPE's default factor on cosines and sines: √(1 + ln(factor) / ln(first context)).
+/// LongRoPE's default factor on cosines and sines: √(1 + ln(factor) / ln(original)), with the first context `original`
+/// in tokens; 1 for factors up to 1.
 #[must_use]
 pub fn longrope_attention_factor(factor: f64, original: f64) -> f64 {
     if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / original.ln()).sqrt() }
 }
 
+/// Divides each frequency by the divisor of the same index.
 fn divide(plain: impl Iterator<Item = f64>, divisors: &[f64]) -> Vec<f64> {
     plain.zip(divisors).map(|(frequency, divisor)| frequency / divisor).collect()
 }
 
+/// Llama 3.1's scaling of one frequency: kept if its wavelength is below `original / high`, divided by `factor` above
+/// `original / low`, blended linearly between.
 fn llama3(frequency: f64, factor: f64, low: f64, high: f64, original: f64) -> f64 {
     let wave = TAU / frequency;
     if wave < original / high {

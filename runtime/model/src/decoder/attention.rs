@@ -60,7 +60,7 @@ pub(crate) struct SavedAttention {
 }
 
 impl SavedAttention {
-    /// Bytes held.
+    /// The bytes of all saved tensors.
     pub(crate) fn bytes(&self) -> usize {
         let rotated = |side: &Rotated| bytes(&side.after) + pair(side.before.as_ref());
         let rows = rotated(&self.projected.query)
@@ -74,7 +74,7 @@ impl SavedAttention {
     }
 }
 
-/// Bytes of rows and their inverse roots, 0 if there are none.
+/// The bytes of saved rows and their inverse roots; 0 for `None`.
 fn pair(saved: Option<&(Tensor, Tensor)>) -> usize {
     saved.map_or(0, |(rows, inverse)| bytes(rows) + bytes(inverse))
 }
@@ -85,7 +85,7 @@ impl Attention {
         self.trains_before_attention() || self.output.is_trained()
     }
 
-    /// Whether the input norm, the projections or the head norms have trained weights: those before the product of scores.
+    /// Whether the input norm, the query, key and value projections or the head norms have trained weights.
     fn trains_before_attention(&self) -> bool {
         self.projection.is_trained()
             || self.input_norm.slot.is_some()
@@ -93,7 +93,8 @@ impl Attention {
             || self.key_norm.as_ref().is_some_and(Norm::is_trained)
     }
 
-    /// The half's output, the input included, over packed rows.
+    /// Runs the attention half over packed rows. Returns the residual stream `[tokens, hidden]` after it, and what the
+    /// backward pass needs.
     pub(crate) fn forward(
         &self,
         input: &Tensor,
@@ -107,7 +108,8 @@ impl Attention {
         Ok((stream, SavedAttention { projected, attended, log_sums, output }))
     }
 
-    /// Queries, keys and values of some rows, each at its position.
+    /// Computes the queries, keys and values of some rows, normalized and rotated by their positions, before any
+    /// attention.
     pub(crate) fn project(&self, input: &Tensor, positions: &Indices) -> Result<Projected> {
         let (normed, input_inverse) = self.input_norm.forward(input)?;
         let ([query, key, value], linears) = self.projection.forward(&normed)?;
@@ -117,12 +119,12 @@ impl Attention {
         Ok(Projected { input_inverse, linears, query, key, value })
     }
 
-    /// The stream after attention, from the attended values.
+    /// The residual stream after this half: `input` plus the output projection of the attended values. Saves nothing.
     pub(crate) fn complete(&self, input: &Tensor, attended: &Tensor) -> Result<Tensor> {
         Ok(self.output.forward(input, attended)?.0)
     }
 
-    /// Normalises each head, if there is a norm, and rotates it by its position, if the layer has positions.
+    /// Normalizes each head of `rows` if there is a norm, and rotates it by its position if the layer has a rotation.
     fn norm_and_rotate(&self, rows: Tensor, norm: Option<&Norm>, heads: usize, positions: &Indices) -> Result<Rotated> {
         let (rows, before) = match norm {
             Some(norm) => {
@@ -138,7 +140,8 @@ impl Attention {
         Ok(Rotated { before, after })
     }
 
-    /// The gradient of the half's input, residual included, if wanted.
+    /// Adds the gradients of trained weights to `context.gradients`. Returns the gradient of the half's input, residual
+    /// included; `None` if neither `context.want_input` nor trained weights before attention need it.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
@@ -183,6 +186,8 @@ impl Attention {
         Ok(Some(fused::add(upstream, &inner)?))
     }
 
+    /// The gradient of projected queries or keys from that after norm and rotation; adds a trained head norm's gradient
+    /// to `context.gradients`.
     fn norm_and_rotate_backward(
         &self,
         upstream: Tensor,

@@ -39,7 +39,7 @@ pub(crate) struct BlockActivations {
 }
 
 impl SavedBlock {
-    /// Bytes held, the block's input included.
+    /// The bytes of all saved tensors, including the block's input.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Activations(saved) => bytes(&saved.input) + saved.attention.bytes() + saved.feed_forward.bytes(),
@@ -49,7 +49,8 @@ impl SavedBlock {
 }
 
 impl Block {
-    /// The block's output and all that its backward pass reads.
+    /// Runs the block: input hook, attention, feed-forward, output hook. Returns the output and everything that the
+    /// backward pass reads.
     pub(crate) fn forward(
         &self,
         input: &Tensor,
@@ -62,7 +63,9 @@ impl Block {
         Ok((self.output_hook.forward(output)?, BlockActivations { input, attention, feed_forward }))
     }
 
-    /// The gradient of the block's input, if wanted; what was kept is freed half by half.
+    /// Adds the gradients of the block's trained weights to `context.gradients`. Returns the gradient of the block's
+    /// input; `None` if not needed. Runs the forward pass again if only the input was saved, and frees saved tensors
+    /// half by half.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,

@@ -34,7 +34,7 @@ pub(crate) struct SavedFeedForward {
 }
 
 impl SavedFeedForward {
-    /// Bytes held.
+    /// The bytes of all saved tensors.
     pub(crate) fn bytes(&self) -> usize {
         let rows = bytes(&self.input) + bytes(&self.input_inverse) + bytes(&self.gate) + bytes(&self.up);
         let linears: usize = self.linears.iter().map(SavedLinear::bytes).sum();
@@ -48,7 +48,8 @@ impl FeedForward {
         self.projection.is_trained() || self.input_norm.is_trained() || self.output.is_trained()
     }
 
-    /// The half's output, the input included.
+    /// Runs the feed-forward half. Returns the residual stream `[tokens, hidden]` after it, and what the backward pass
+    /// needs.
     pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, SavedFeedForward)> {
         let (normed, input_inverse) = self.input_norm.forward(input)?;
         let ([gate, up], linears) = self.projection.forward(&normed)?;
@@ -58,7 +59,8 @@ impl FeedForward {
         Ok((stream, saved))
     }
 
-    /// The gradient of the half's input, residual included, if wanted.
+    /// Adds the gradients of trained weights to `context.gradients`. Returns the gradient of the half's input, residual
+    /// included; `None` if neither `context.want_input` nor trained weights before the output need it.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,

@@ -29,20 +29,21 @@ pub(crate) struct SavedHead {
 }
 
 impl SavedHead {
-    /// Bytes held.
+    /// The bytes of all saved values.
     pub(crate) fn bytes(&self) -> usize {
         let taps = 2 * size_of_val(self.taps.log_sum_exp.as_slice());
         bytes(&self.selected) + bytes(&self.inverse) + taps + self.slopes.as_ref().map_or(0, bytes)
     }
 
-    /// The taps of each target.
+    /// The taps (log-probability and others) of each target, in the order of the targets.
     pub(crate) fn taps(&self) -> &HeadTaps {
         &self.taps
     }
 }
 
 impl OutputHead {
-    /// The head with logits divided by a temperature.
+    /// The final norm and output head of a network, with logits divided by `temperature`. `taps` says which values per
+    /// target are computed.
     pub(crate) fn new(network: &Network<'_>, temperature: f32, taps: TapSet) -> Result<Self> {
         let configuration = &network.model.configuration;
         let options = HeadOptions {
@@ -54,16 +55,16 @@ impl OutputHead {
         Ok(Self { norm: network.final_norm()?, matrix: network.head()?, options })
     }
 
-    /// The taps of some targets from the rows that predict them.
+    /// Computes the taps of each target from the row of activations before it, `[targets, hidden]`, without gradients.
     pub(crate) fn forward(&self, selected: Tensor, targets: &Indices) -> Result<SavedHead> {
         let (normed, inverse) = self.norm.forward(&selected)?;
         let taps = fused::head_taps(&normed, &self.matrix.weight, targets, &self.options)?;
         Ok(SavedHead { selected, inverse, taps, slopes: None })
     }
 
-    /// The taps of some targets, and what the backward pass needs. Under a frozen head the gradients of the
-    /// log-probabilities are computed here, which spares the backward pass the logits; a loss of other taps cannot use
-    /// them.
+    /// Computes the taps of each target, and saves what the backward pass needs. If the head is frozen and the mean
+    /// log-probability is not tapped, also computes the gradients of the log-probabilities, so that the backward pass
+    /// needs no logits unless a loss uses other taps.
     pub(crate) fn forward_saving(&self, selected: Tensor, targets: &Indices) -> Result<SavedHead> {
         if self.matrix.slot.is_some() || self.options.taps.contains(Tap::MeanLogprob) {
             return self.forward(selected, targets);
@@ -73,7 +74,8 @@ impl OutputHead {
         Ok(SavedHead { selected, inverse, taps, slopes: Some(slopes) })
     }
 
-    /// The gradient of the selected rows.
+    /// The gradient of the selected rows from the gradients of the taps (`seeds`). Adds those of a trained head and
+    /// norm to `gradients`.
     pub(crate) fn backward(
         &self,
         saved: &SavedHead,
@@ -105,7 +107,7 @@ impl OutputHead {
         self.norm.backward(&upstream, &saved.selected, &saved.inverse, gradients)
     }
 
-    /// Logits `[rows, vocabulary]` of a few rows, scaled and capped, divided by the temperature.
+    /// The logits `[rows, vocabulary]` of a few rows after scale, soft cap and division by the temperature.
     pub(crate) fn logits(&self, rows: &Tensor) -> Result<Tensor> {
         let (normed, _) = self.norm.forward(rows)?;
         Ok(fused::logits(&normed, &self.matrix.weight, &self.options)?)

@@ -39,7 +39,7 @@ pub(crate) struct Hook {
 }
 
 impl Hook {
-    /// The activations `[tokens, hidden]` as they go on from here.
+    /// Applies the changes in order to activations `[tokens, hidden]`, and gives the result to the reader, if any.
     pub(crate) fn forward(&self, rows: Tensor) -> Result<Tensor> {
         let mut rows = rows;
         for change in &self.changes {
@@ -51,7 +51,7 @@ impl Hook {
         Ok(rows)
     }
 
-    /// The gradient of what came in, from that of what went on.
+    /// The gradient of the activations before the changes from that after them.
     pub(crate) fn backward(&self, upstream: Tensor) -> Result<Tensor> {
         let mut upstream = upstream;
         for change in self.changes.iter().rev() {
@@ -62,6 +62,8 @@ impl Hook {
 }
 
 impl Change {
+    /// Applies the patch to activations `[tokens, hidden]`. Only additions honor the answer mask; remove and set change
+    /// all tokens.
     fn forward(&self, rows: &Tensor) -> Result<Tensor> {
         Ok(match (&self.operation, &self.only) {
             (PatchOperation::Add(_), Some(AnswerMask::None)) => rows.clone(),
@@ -74,6 +76,8 @@ impl Change {
         })
     }
 
+    /// The gradient before the patch: unchanged for an addition, without its component along the direction for remove
+    /// and set.
     fn backward(&self, upstream: Tensor) -> Result<Tensor> {
         Ok(match &self.operation {
             PatchOperation::Add(_) => upstream,
@@ -94,11 +98,13 @@ pub(crate) struct TokenSelection {
 }
 
 impl TokenSelection {
+    /// Builds the selection from the indices of packed tokens to read, one list for each row of the batch.
     pub(crate) fn new(of_rows: &[Vec<u32>]) -> Self {
         Self { tokens: of_rows.concat().into(), counts: of_rows.iter().map(Vec::len).collect() }
     }
 
-    /// The mean over each row's tokens, row after row, from the activations of all of them.
+    /// The mean of each row's tokens, `width` values for each row, row after row, summed in `f64`. `selected` holds the
+    /// activations `[tokens, width]` of the selected tokens.
     fn means(&self, selected: &Tensor) -> Result<Vec<f32>> {
         let (_, width) = selected.dims2()?;
         let selected = fused::to_host_f32(selected)?;
@@ -133,10 +139,13 @@ enum ReadResult {
 }
 
 impl ActivationReader {
+    /// A reader of these tokens that has read nothing yet.
     pub(crate) fn new(selection: &Arc<TokenSelection>) -> Self {
         Self { selection: Arc::clone(selection), found: Mutex::new(ReadResult::Means(Vec::new())) }
     }
 
+    /// Stores the selected tokens of `rows`, replacing what was read before: their means on the CPU, the activations
+    /// themselves on another device.
     fn read(&self, rows: &Tensor) -> Result<()> {
         let selected = fused::gather_rows(rows, &self.selection.tokens)?;
         let found = if selected.device().is_cpu() {
@@ -148,7 +157,7 @@ impl ActivationReader {
         Ok(())
     }
 
-    /// Takes what was read, row by row; empty at a second call.
+    /// Returns and clears the means that were read, row after row; empty if nothing was read since the last call.
     pub(crate) fn take(&self) -> Result<Vec<f32>> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *found, ReadResult::Means(Vec::new())) {

@@ -54,7 +54,7 @@ pub(crate) struct SavedLinear {
 }
 
 impl SavedLinear {
-    /// Bytes held.
+    /// The bytes of all saved tensors; 0 if nothing is adapted.
     pub(crate) fn bytes(&self) -> usize {
         let scaled = self.scaled.as_ref().map_or(0, SavedMagnitude::bytes);
         self.reduced.as_ref().map_or(0, bytes) + scaled
@@ -62,12 +62,13 @@ impl SavedLinear {
 }
 
 impl Linear {
-    /// Whether a backward pass has gradients to leave here.
+    /// Whether an adapter or the weight itself is trained here, so that a backward pass writes gradients.
     pub(crate) fn is_trained(&self) -> bool {
         !matches!(self.learned, Learned::Nothing)
     }
 
-    /// y = x·Wᵀ + b and what the adapter adds.
+    /// y = x·Wᵀ + b and the adapter's part, for `[tokens, in]`, with dropout if set. While decoding, runs without
+    /// dropout and saves nothing.
     pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, SavedLinear)> {
         if self.decoding {
             return Ok((self.forward_few(&LinearInput::of(input))?, SavedLinear::default()));
@@ -106,7 +107,8 @@ impl Linear {
         }
     }
 
-    /// Leaves the gradients of what is learned here in `gradients` and gives the input's, if wanted.
+    /// Adds the gradients of the trained weight or adapter to `gradients`. Returns the gradient of the input if
+    /// `want_input`, else `None`.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
@@ -134,6 +136,7 @@ impl Linear {
         }
     }
 
+    /// The gradient of the input through the weight alone, without an adapter; `None` unless `want_input`.
     fn input_gradient(&self, upstream: &Tensor, want_input: bool) -> Result<Option<Tensor>> {
         if !want_input {
             return Ok(None);
@@ -141,6 +144,8 @@ impl Linear {
         Ok(Some(fused::linear_input_gradient(upstream, &self.weight)?))
     }
 
+    /// Adds the gradients of A and B to `gradients`; returns the input's through weight and adapter if `want_input`.
+    /// Computes x·Aᵀ again if it was not saved.
     fn low_rank_backward(
         &self,
         part: &LowRankPart,

@@ -31,14 +31,15 @@ pub(crate) struct SavedMagnitude {
 }
 
 impl SavedMagnitude {
-    /// Bytes held.
+    /// The bytes of both saved tensors.
     pub(crate) fn bytes(&self) -> usize {
         precision::bytes(&self.product) + precision::bytes(&self.norm)
     }
 }
 
 impl Magnitude {
-    /// Scales a product by m/n and adds the bias.
+    /// Scales the columns of a product `[tokens, out]` by m/n and adds the bias. Computes n, the row norms of the
+    /// adapted weight, unless they are cached.
     pub(crate) fn forward(
         &self,
         product: Tensor,
@@ -54,7 +55,7 @@ impl Magnitude {
         Ok((output, SavedMagnitude { product, norm }))
     }
 
-    /// The gradient of the unscaled product; m's own goes into `gradients`.
+    /// The gradient of the unscaled product; adds the gradient of m to `gradients`.
     pub(crate) fn backward(&self, upstream: &Tensor, saved: &SavedMagnitude, gradients: &Parameters) -> Result<Tensor> {
         let along = fused::product_sums(upstream, &saved.product)?;
         gradients.accumulate(self.slot, &fused::divide(&along, &saved.norm)?)?;
@@ -62,7 +63,7 @@ impl Magnitude {
     }
 }
 
-/// ‖W‖² of every row in `f32`, a few rows at a time, of a weight of the CPU.
+/// ‖W‖² of every row of a CPU weight: `[rows]`, `f32`, summed in `f64`, 512 rows at a time.
 pub(crate) fn squared_norms(weight: &Tensor) -> Result<Tensor> {
     let (rows, _) = weight.dims2()?;
     let mut parts = Vec::new();

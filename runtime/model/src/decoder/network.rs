@@ -59,8 +59,8 @@ pub(crate) struct Matrix {
 }
 
 impl Network<'_> {
-    /// Block number `layer`, with rotation tables of at least so many rows. `answer_mask` is which
-    /// tokens of the pass belong to answers.
+    /// Builds block `layer` with the weights, adapter, patches and readers of this network. Its rotation table has at
+    /// least `rows` rows; `answer_mask` marks the tokens that answer-only patches change.
     pub(crate) fn block(&self, layer: usize, rows: usize, answer_mask: &AnswerMask) -> Result<Block> {
         let hook = |site| self.hook(layer, site, answer_mask);
         Ok(Block {
@@ -71,6 +71,7 @@ impl Network<'_> {
         })
     }
 
+    /// The patches and the activation reader at one site of a layer. Answer-only patches get the mask.
     fn hook(&self, layer: usize, site: stream::Site, answer_mask: &AnswerMask) -> Hook {
         let change = |patch: &stream::Patch| {
             let only = patch.answers_only.then(|| answer_mask.clone());
@@ -83,7 +84,7 @@ impl Network<'_> {
         }
     }
 
-    /// The lowest block with something to train, if any block has.
+    /// The lowest block with something to train: 0 for full training, `None` without an adapter or modules.
     pub(crate) fn lowest_trained(&self) -> Option<usize> {
         let adapter = self.adapter?;
         if adapter.is_full() {
@@ -92,12 +93,12 @@ impl Network<'_> {
         adapter.modules().iter().map(|module| module.layer).min()
     }
 
-    /// The embedding.
+    /// The embedding matrix, `[vocabulary, hidden]`.
     pub(crate) fn embedding(&self) -> Result<Matrix> {
         self.matrix("model.embed_tokens.weight")
     }
 
-    /// The head; the embedding again where the two are one.
+    /// The output head, `[vocabulary, hidden]`; the embedding if the two are tied.
     pub(crate) fn head(&self) -> Result<Matrix> {
         if self.model.configuration.tied {
             return self.embedding();
@@ -105,11 +106,12 @@ impl Network<'_> {
         self.matrix("lm_head.weight")
     }
 
-    /// The norm between the last block and the head.
+    /// The RMS norm between the last block and the head.
     pub(crate) fn final_norm(&self) -> Result<Norm> {
         self.norm("model.norm.weight")
     }
 
+    /// Builds the attention half of a block, with the rotation table of the layer's kind.
     fn attention(&self, layer: usize, rows: usize, output_hook: Hook) -> Result<Attention> {
         let configuration = &self.model.configuration;
         let kind = &configuration.layers_kind[layer];
@@ -140,6 +142,7 @@ impl Network<'_> {
         })
     }
 
+    /// Builds the feed-forward half of a block. Its input norm has another name in models with sandwich norms.
     fn feed_forward(&self, layer: usize, output_hook: Hook) -> Result<FeedForward> {
         let configuration = &self.model.configuration;
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
@@ -157,7 +160,8 @@ impl Network<'_> {
         })
     }
 
-    /// The linear maps of some sites, which a checkpoint stores apart or as the joined one.
+    /// Builds the linear maps of sites that read the same input: one map for each of `apart`, or the one map of
+    /// `joined` if the checkpoint fuses projections.
     fn projection(&self, layer: usize, apart: &[Site], joined: Site) -> Result<Projection> {
         let configuration = &self.model.configuration;
         if configuration.fused_projections {
@@ -168,6 +172,8 @@ impl Network<'_> {
         Ok(Projection::Apart(linears))
     }
 
+    /// Builds a linear map with its bias. It learns the whole weight in full training, the adapter's factors if the
+    /// site has a module, else nothing.
     fn linear(&self, layer: usize, site: Site) -> Result<Linear> {
         let path = site.path(layer);
         let weight = self.matrix(&format!("{path}.weight"))?;
@@ -181,6 +187,8 @@ impl Network<'_> {
         Ok(Linear { weight: weight.weight, bias: bias.map(|(bias, _)| bias), learned, decoding: self.decoding })
     }
 
+    /// Builds the adapter part of a linear map from its module: A and B in `f32` for DoRA, else in the type that
+    /// products use; DoRA's magnitude, with cached row norms while decoding; and dropout if this network has it.
     fn low_rank(&self, module: &Module, path: &str, weight: &Weight) -> Result<LowRankPart> {
         // `module` came from this adapter, so the adapter is there.
         let Some(adapter) = self.adapter else {
@@ -208,17 +216,19 @@ impl Network<'_> {
         Ok(LowRankPart { low, slots: (module.slots.a, module.slots.b), magnitude, dropout })
     }
 
+    /// The norm of this weight name; `None` unless `present`.
     fn norm_if(&self, present: bool, name: &str) -> Result<Option<Norm>> {
         if present { Ok(Some(self.norm(name)?)) } else { Ok(None) }
     }
 
+    /// The RMS norm with the weight of this name.
     fn norm(&self, name: &str) -> Result<Norm> {
         let configuration = &self.model.configuration;
         let (weight, slot) = self.vector(name)?;
         Ok(Norm { weight, slot, epsilon: configuration.norm_epsilon, unit_offset: configuration.unit_offset_norm })
     }
 
-    /// A vector in f32, and its slot when it is trained.
+    /// A vector in `f32`, trained or frozen, and its parameter slot if it is trained.
     fn vector(&self, name: &str) -> Result<(Tensor, Option<usize>)> {
         if let Some((parameters, slot)) = self.trained(name) {
             return Ok((parameters.value(slot)?, Some(slot)));
@@ -226,6 +236,7 @@ impl Network<'_> {
         Ok((self.frozen(name)?.vector()?, None))
     }
 
+    /// A matrix, trained or frozen, and its parameter slot if it is trained.
     fn matrix(&self, name: &str) -> Result<Matrix> {
         if let Some((parameters, slot)) = self.trained(name) {
             return Ok(Matrix { weight: parameters.operand(slot)?.into(), slot: Some(slot) });
@@ -233,13 +244,13 @@ impl Network<'_> {
         Ok(Matrix { weight: self.frozen(name)?, slot: None })
     }
 
-    /// Where a weight is trained, if it is.
+    /// The parameters and slot of a weight; `None` unless the network trains all weights and has this one.
     fn trained(&self, name: &str) -> Option<(&Parameters, usize)> {
         let parameters = self.adapter.filter(|adapter| adapter.is_full())?.parameters();
         Some((parameters, parameters.index(name)?))
     }
 
-    /// A weight that is not trained, with edits applied.
+    /// The edited weight of this name, if there is one, else the model's own.
     fn frozen(&self, name: &str) -> Result<Weight> {
         match self.edits.and_then(|edits| edits.on_device(name)) {
             Some(edited) => Ok(edited),

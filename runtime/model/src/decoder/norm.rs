@@ -24,13 +24,13 @@ impl Norm {
         self.slot.is_some()
     }
 
-    /// The normalised rows and 1/rms of each row.
+    /// Normalizes rows `[rows, width]`. Returns them, and 1/rms of each row.
     pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
         let (output, inverse) = fused::rms_norm(input, &self.weight, self.epsilon, self.unit_offset)?;
         Ok((output, inverse))
     }
 
-    /// The gradient of the input; the weight's own goes into `gradients` when it trains.
+    /// The gradient of the input; adds the weight's gradient to `gradients` if it is trained.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
@@ -52,7 +52,8 @@ impl Norm {
         Ok((output.reshape(input.shape())?, inverse))
     }
 
-    /// The backward pass of [`Norm::forward_heads`].
+    /// The gradient of the input of [`Norm::forward_heads`], in its shape; adds a trained weight's gradient to
+    /// `gradients`.
     pub(crate) fn backward_heads(
         &self,
         upstream: &Tensor,
@@ -65,6 +66,7 @@ impl Norm {
         Ok(output.reshape(input.shape())?)
     }
 
+    /// Reshapes `[tokens, heads · width]` to `[tokens · heads, width]`.
     fn by_head(&self, rows: &Tensor) -> Result<Tensor> {
         let width = self.weight.elem_count();
         Ok(rows.reshape((rows.elem_count() / width.max(1), width))?)

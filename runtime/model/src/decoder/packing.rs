@@ -39,7 +39,8 @@ pub(crate) struct Packing {
 /// For each row of a slice: the packed token of each of its tokens.
 pub(crate) type TokenPositions = Vec<Vec<u32>>;
 
-/// Finds the packed token of each token of each row, from the piece that each row ends with back to its first.
+/// For each row, the index among all packed tokens of each of its tokens, found by walking from the piece that the row
+/// ends with through its parents.
 fn find_tokens(pieces: &[Piece], ends: &[Option<usize>], lengths: &[usize], segments: &Segments) -> TokenPositions {
     let starts: Vec<usize> = segments.ranges().map(|range| range.start).collect();
     let of_row = |(end, length): (&Option<usize>, &usize)| {
@@ -54,11 +55,11 @@ fn find_tokens(pieces: &[Piece], ends: &[Option<usize>], lengths: &[usize], segm
 }
 
 impl Packing {
-    /// Packs the tokens that the targets of a slice of rows depend on; `share` says whether common prefixes may be
-    /// packed once, which they must not where tokens of different rows are to meet different dropout masks.
+    /// Packs the tokens that the targets of a slice of rows depend on. `share` packs common prefixes once, which must
+    /// not be done where tokens of different rows need different dropout masks.
     ///
     /// # Errors
-    /// When a token is not in the vocabulary, or a row is longer than the model can be asked for.
+    /// When a token is not in the vocabulary, or a row has another number of target marks than of tokens.
     pub(crate) fn new(rows: &Rows, slice: Range<usize>, share: bool, configuration: &Configuration) -> Result<Self> {
         let mut lengths = Vec::with_capacity(slice.len());
         for row in slice.clone() {
@@ -79,8 +80,9 @@ impl Packing {
         Ok(packing)
     }
 
-    /// Packs the prefixes of a slice of rows, each up to a length, for passes that read activations instead of scoring
-    /// targets; the predictors are the last token of each row. Also returns where each token was packed.
+    /// Packs the prefixes of a slice of rows, each of the given length, for passes that read activations instead of
+    /// scoring targets; the predictors are the last token of each prefix. Also returns the packed index of each token
+    /// of each row.
     ///
     /// # Errors
     /// When a token is not in the vocabulary, or a length is 0 or past the end of its row.
@@ -103,7 +105,8 @@ impl Packing {
         Ok((packing, token_positions))
     }
 
-    /// The first tokens of each row of a slice, without targets yet.
+    /// Packs the first `lengths` tokens of each row of a slice, with predictors and targets still empty. Also returns
+    /// the packed index of each token of each row.
     fn pack(
         rows: &Rows,
         slice: Range<usize>,
@@ -145,8 +148,8 @@ impl Packing {
         Ok((packing, token_positions))
     }
 
-    /// How many tokens a row adds to a pass whose last row is the one before it, if common prefixes are shared. At most:
-    /// an earlier row of the pass may have more in common with it.
+    /// An upper bound of the tokens that a row adds to a pass whose last row is the previous one: its length, less the
+    /// prefix shared with that row if `share`. An earlier row may share more.
     pub(crate) fn added_tokens(rows: &Rows, row: usize, share: bool, configuration: &Configuration) -> usize {
         let line = |row: usize| Line {
             ids: &rows.ids[row],
@@ -158,7 +161,7 @@ impl Packing {
         own.ids.len() - common
     }
 
-    /// Which packed tokens belong to answers, for patches that ask.
+    /// The mask of packed tokens that are targets, on the model's device; [`AnswerMask::None`] if no patch asks for it.
     pub(crate) fn answer_mask(&self, network: &Network<'_>) -> Result<AnswerMask> {
         if !network.patches.ask_for_answers() || self.answers.is_empty() {
             return Ok(AnswerMask::None);
@@ -168,24 +171,26 @@ impl Packing {
         Ok(AnswerMask::Tokens(Tensor::from_vec(marks, shape, network.model.weights.device())?))
     }
 
-    /// Whether there is nothing to predict.
+    /// Whether there are no targets.
     pub(crate) fn is_empty(&self) -> bool {
         self.targets.is_empty()
     }
 
-    /// Writes one value for each target into the batch's `[rows, width]`, in row-major order.
+    /// Writes one value per target into `all`, the batch's `[rows, width]` in row-major order. Leaves other elements as
+    /// they are.
     pub(crate) fn scatter(&self, values: &[f32], all: &mut [f32]) {
         for (place, value) in self.target_indices.iter().zip(values) {
             all[*place] = *value;
         }
     }
 
-    /// The values that the batch's `[rows, width]` has at the targets.
+    /// The values at the targets of `all`, the batch's `[rows, width]` in row-major order.
     pub(crate) fn gather(&self, all: &[f32]) -> Vec<f32> {
         self.target_indices.iter().map(|place| all[*place]).collect()
     }
 
-    /// The rows of packed activations that predict a target, `[targets, hidden]`.
+    /// The rows of packed activations that predict each target, `[targets, hidden]`; the input itself if these are all
+    /// tokens in order.
     pub(crate) fn select_predictors(&self, hidden: &Tensor) -> Result<Tensor> {
         if self.selects_every_token() {
             return Ok(hidden.clone());
@@ -193,7 +198,8 @@ impl Packing {
         Ok(fused::gather_rows(hidden, &self.predictors)?)
     }
 
-    /// Gradients of all packed tokens from those of the predictors, 0 elsewhere.
+    /// The gradients of all packed tokens from those of the predictors; tokens that predict nothing get 0, tokens that
+    /// predict several targets the sum.
     pub(crate) fn scatter_gradients(&self, selected: &Tensor) -> Result<Tensor> {
         if self.selects_every_token() {
             return Ok(selected.clone());
@@ -201,16 +207,18 @@ impl Packing {
         Ok(fused::scatter_rows(selected, &self.predictors, self.ids.len())?)
     }
 
+    /// Whether the predictors are all packed tokens, each once and in order, so that selecting them changes nothing.
     fn selects_every_token(&self) -> bool {
         self.predictors.len() == self.ids.len() && self.predictors.iter().zip(0_u32..).all(|(token, at)| *token == at)
     }
 }
 
-/// How many tokens of a row its targets depend on: all before the last target.
+/// How many first tokens of a row its targets depend on: the index of the last target, 0 without one.
 fn needed_tokens(marks: &[bool]) -> usize {
     marks.iter().rposition(|mark| *mark).unwrap_or(0)
 }
 
+/// Checks that a row has as many target marks as tokens, and no token past the vocabulary. `row` names it in errors.
 fn check_ids(row: usize, ids: &[u32], marks: usize, configuration: &Configuration) -> Result<()> {
     if marks != ids.len() {
         return Err(Error::Argument(format!("row `{row}` has `{}` tokens but `{marks}` target marks", ids.len())));

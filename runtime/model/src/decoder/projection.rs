@@ -18,7 +18,7 @@ pub(crate) enum Projection {
 }
 
 impl Projection {
-    /// Whether a backward pass has gradients to leave here.
+    /// Whether any of the linear maps is trained.
     pub(crate) fn is_trained(&self) -> bool {
         match self {
             Self::Apart(linears) => linears.iter().any(Linear::is_trained),
@@ -26,7 +26,8 @@ impl Projection {
         }
     }
 
-    /// The parts, each `[tokens, width]`, and what each map saved.
+    /// Applies the maps to `[tokens, in]`. Returns the parts, each `[tokens, width]`, and what the backward pass of
+    /// each map needs. Errors: another number of parts than `PARTS`.
     pub(crate) fn forward<const PARTS: usize>(&self, input: &Tensor) -> Result<([Tensor; PARTS], Vec<SavedLinear>)> {
         let (parts, saved) = match self {
             Self::Apart(linears) => {
@@ -55,7 +56,8 @@ impl Projection {
         Ok((parts, saved))
     }
 
-    /// The gradient of the input, if wanted, from the gradients of the parts.
+    /// Adds the gradients of trained weights to `gradients`. Returns the gradient of the input, summed over the parts,
+    /// if `want_input`, else `None`.
     pub(crate) fn backward(
         &self,
         upstream: &[Tensor],

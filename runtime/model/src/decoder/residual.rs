@@ -28,7 +28,7 @@ pub(crate) struct SavedOutput {
 }
 
 impl SavedOutput {
-    /// Bytes held.
+    /// The bytes of all saved tensors.
     pub(crate) fn bytes(&self) -> usize {
         self.linear.bytes() + self.before_norm.as_ref().map_or(0, |(rows, inverse)| bytes(rows) + bytes(inverse))
     }
@@ -40,7 +40,8 @@ impl ResidualOutput {
         self.linear.is_trained() || self.norm.as_ref().is_some_and(Norm::is_trained)
     }
 
-    /// The stream `input` `[tokens, hidden]` with the projection of `rows` added.
+    /// Projects `rows`, applies hook and norm, and adds the result to `input`. Returns the stream `[tokens, hidden]`,
+    /// and what the backward pass needs.
     pub(crate) fn forward(&self, input: &Tensor, rows: &Tensor) -> Result<(Tensor, SavedOutput)> {
         let (output, linear) = self.linear.forward(rows)?;
         let output = self.hook.forward(output)?;
@@ -51,7 +52,8 @@ impl ResidualOutput {
         Ok((fused::add(input, &normed)?, SavedOutput { linear, before_norm: Some((output, inverse)) }))
     }
 
-    /// The gradient of the hook's input from that of the sum; the norm's own goes into `gradients`.
+    /// The gradient of the projection's output, before the hook, from that of the sum; adds a trained norm's gradient
+    /// to `gradients`.
     pub(crate) fn norm_backward(
         &self,
         upstream: &Tensor,
@@ -65,7 +67,8 @@ impl ResidualOutput {
         self.hook.backward(upstream)
     }
 
-    /// The gradient of `rows`, if wanted, from that of the projection; its own goes into `gradients`.
+    /// Adds the projection's gradients to `gradients`, from the gradient of its output. Returns the gradient of `rows`
+    /// if `want_rows`, else `None`.
     pub(crate) fn linear_backward(
         &self,
         upstream: &Tensor,

@@ -40,7 +40,7 @@ impl Site {
         Self::Down,
     ];
 
-    /// The sites of each block of a model, in the order in which a forward pass meets them.
+    /// The sites of each block, in the order of a forward pass; four if projections are fused, else seven.
     #[must_use]
     pub fn all(configuration: &Configuration) -> &'static [Self] {
         if configuration.fused_projections {
@@ -50,7 +50,7 @@ impl Site {
         }
     }
 
-    /// The module inside its block, as Hugging Face names it: `self_attn.q_proj`.
+    /// The module's path inside its block, as Hugging Face names it: `self_attn.q_proj`.
     #[must_use]
     pub fn module(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl Site {
         }
     }
 
-    /// The last word of the module: `q_proj`.
+    /// The last part of the module's path: `q_proj`.
     #[must_use]
     pub fn short_name(self) -> &'static str {
         let module = self.module();
@@ -89,7 +89,7 @@ impl Site {
         }
     }
 
-    /// Width of what comes out and of what goes in.
+    /// The shape of the weight, `(out, in)`.
     #[must_use]
     pub fn shape(self, configuration: &Configuration) -> (usize, usize) {
         let queries = configuration.heads * configuration.head_dim;

@@ -23,7 +23,7 @@ pub enum Recompute {
     Blocks,
 }
 
-/// Runs every block and keeps nothing: the hidden rows after the last block, `[tokens, hidden]`.
+/// Runs every block and saves nothing. Returns the hidden rows after the last block, `[tokens, hidden]`.
 pub(crate) fn forward(network: &Network<'_>, packing: &Packing) -> Result<Tensor> {
     forward_to(network, packing, network.model.configuration.layers - 1)
 }
@@ -34,7 +34,8 @@ pub(crate) fn forward_to(network: &Network<'_>, packing: &Packing, last: usize) 
     run_blocks(network, packing, last, |_, _, _| {})
 }
 
-/// Runs every block and keeps what a backward pass needs, from the lowest trained block on.
+/// Runs every block. Returns the hidden rows after the last block, and what the backward pass needs of each block from
+/// the lowest trained one on, in order; nothing if no block is trained.
 pub(crate) fn forward_saving(
     network: &Network<'_>,
     packing: &Packing,
@@ -54,7 +55,8 @@ pub(crate) fn forward_saving(
     Ok((hidden, saved))
 }
 
-/// Runs the blocks up to number `last`. Calls `keep` after each with its number, its input and its activations.
+/// Runs the embedding and the blocks up to index `last`. Calls `keep` after each block with its index, its input and
+/// its activations. Returns the hidden rows after the last one.
 fn run_blocks(
     network: &Network<'_>,
     packing: &Packing,
@@ -71,8 +73,8 @@ fn run_blocks(
     Ok(hidden)
 }
 
-/// Walks the gradient of the hidden rows down to the lowest trained block, and into the
-/// embedding when that is trained.
+/// Walks the gradient of the last hidden rows down to the lowest saved block, adding the gradients of trained weights,
+/// including a trained embedding, to `gradients`. Frees saved tensors on the way.
 pub(crate) fn backward(
     network: &Network<'_>,
     packing: &Packing,
@@ -108,7 +110,7 @@ pub(crate) fn backward(
     Ok(())
 }
 
-/// The embedding of each token, `[tokens, hidden]`, in the type of activations; what follows has the type of its input.
+/// The scaled embedding of each token, `[tokens, hidden]`, in the type of activations.
 pub(crate) fn embed(network: &Network<'_>, ids: &Indices) -> Result<Tensor> {
     let scale = network.model.configuration.embedding_scale;
     let dtype = network.model.weights.precision().dtype(Purpose::Activation);

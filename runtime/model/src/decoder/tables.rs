@@ -24,14 +24,15 @@ struct CachedTable {
     table: Arc<RopeTable>,
 }
 
-/// The row of the rotation tables for the first position of a sequence of some length: behind the rows of short
-/// sequences if the sequence is long, else 0.
+/// The row of the rotation tables for the first position of a sequence of `length` tokens: 0, or, if the sequence is
+/// longer than the short context, the first of the rows for long sequences.
 pub(crate) fn first_table_row(configuration: &Configuration, length: usize) -> usize {
     configuration.short_context().filter(|most| length > *most).unwrap_or(0)
 }
 
 impl RopeTables {
-    /// Rotation table `number` with at least this many rows: the present one, or a larger one that replaces it.
+    /// Rotation table `number` with at least `rows` rows: the cached one, or a larger one that is built and replaces
+    /// it. Errors: the model has no such rotation.
     pub(crate) fn get_or_build(
         &self,
         configuration: &Configuration,
@@ -57,6 +58,8 @@ impl RopeTables {
     }
 }
 
+/// Builds a rotation table with `rows` rows: those up to the short context with the short frequencies, the rest,
+/// counted from position 0 again, with the long ones.
 fn table(setting: &RopeSetting, configuration: &Configuration, rows: usize) -> Result<RopeTable> {
     let short = configuration.short_context().unwrap_or(rows).min(rows);
     let (width, factor) = (configuration.rotated, setting.attention_factor());

@@ -12,7 +12,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The keys of an object; `place` names the file.
+    /// Wraps a JSON object; `place` names the file in errors. Errors: the value is not an object.
     pub(super) fn new(value: &'a Value, place: &'a str) -> Result<Self> {
         let map = value.as_object();
         let map = map
@@ -20,78 +20,79 @@ impl<'a> Fields<'a> {
         Ok(Self { map, place })
     }
 
-    /// Any value that is there and not null.
+    /// The value of a key; `None` if it is missing or null.
     pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    /// Whether the key is there, be it with `null`.
+    /// Whether the key is present, even with the value `null`.
     pub(super) fn contains_key(&self, key: &str) -> bool {
         self.map.contains_key(key)
     }
 
-    /// Whether there are no keys at all.
+    /// Whether the object has no keys.
     pub(super) fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
 
-    /// A text that has to be there.
+    /// The text of a key. Errors: missing, null or not a text.
     pub(super) fn text(&self, key: &str) -> Result<&'a str> {
         self.optional_text(key)?.ok_or_else(|| self.missing(key))
     }
 
-    /// A text, if it is there.
+    /// The text of a key; `None` if missing or null. Errors: not a text.
     pub(super) fn optional_text(&self, key: &str) -> Result<Option<&'a str>> {
         self.typed(key, "texts", Value::as_str)
     }
 
-    /// A size that has to be there.
+    /// The non-negative integer of a key. Errors: missing, null or of another type.
     pub(super) fn size(&self, key: &str) -> Result<usize> {
         self.optional_size(key)?.ok_or_else(|| self.missing(key))
     }
 
-    /// A size that has to be there unless the family has a default.
+    /// The non-negative integer of a key, or `default` if it is missing or null. Errors: no default either, or another
+    /// type.
     pub(super) fn size_or(&self, key: &str, default: Option<usize>) -> Result<usize> {
         self.optional_size(key)?.or(default).ok_or_else(|| self.missing(key))
     }
 
-    /// A size, if it is there.
+    /// The non-negative integer of a key; `None` if missing or null. Errors: of another type.
     pub(super) fn optional_size(&self, key: &str) -> Result<Option<usize>> {
         self.typed(key, "whole numbers", |value| usize::try_from(value.as_u64()?).ok())
     }
 
-    /// A number that has to be there.
+    /// The number of a key. Errors: missing, null or not a number.
     pub(super) fn number(&self, key: &str) -> Result<f64> {
         self.optional_number(key)?.ok_or_else(|| self.missing(key))
     }
 
-    /// A number, if it is there.
+    /// The number of a key; `None` if missing or null. Errors: not a number.
     pub(super) fn optional_number(&self, key: &str) -> Result<Option<f64>> {
         self.typed(key, "numbers", Value::as_f64)
     }
 
-    /// True or false; the default if it is not there.
+    /// The boolean of a key; `default` if missing or null. Errors: not a boolean.
     pub(super) fn flag(&self, key: &str, default: bool) -> Result<bool> {
         Ok(self.typed(key, "true and false", Value::as_bool)?.unwrap_or(default))
     }
 
-    /// An object, if it is there.
+    /// The object of a key; `None` if missing or null. Errors: not an object.
     pub(super) fn object(&self, key: &str) -> Result<Option<Self>> {
         let map = self.typed(key, "objects", Value::as_object)?;
         Ok(map.map(|map| Self { map, place: self.place }))
     }
 
-    /// A list of texts, if it is there.
+    /// The list of texts of a key; `None` if missing or null. Errors: not such a list.
     pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>> {
         self.typed(key, "lists of texts", |value| value.as_array()?.iter().map(Value::as_str).collect())
     }
 
-    /// A list of numbers, if it is there.
+    /// The list of numbers of a key; `None` if missing or null. Errors: not such a list.
     pub(super) fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>> {
         self.typed(key, "lists of numbers", |value| value.as_array()?.iter().map(Value::as_f64).collect())
     }
 
-    /// Token ids: one number or a list of them; empty if they are not there.
+    /// The token ids of a key, one integer or a list of them; empty if missing or null. Errors: anything else.
     pub(super) fn ids(&self, key: &str) -> Result<Vec<u32>> {
         let id = |value: &Value| u32::try_from(value.as_u64()?).ok();
         let read = |value: &'a Value| match value.as_array() {
@@ -101,7 +102,7 @@ impl<'a> Fields<'a> {
         Ok(self.typed(key, "token ids", read)?.unwrap_or_default())
     }
 
-    /// Refuses every value but this one, if the key is there.
+    /// Checks that a key is missing, null or equal to `allowed`. Errors: any other value.
     pub(super) fn only(&self, key: &str, allowed: &Value) -> Result<()> {
         match self.value(key) {
             Some(value) if !same(value, allowed) => Err(self.value_error(key, &format!("only `{}`", plain(allowed)))),
@@ -109,16 +110,19 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An error about the value of a key.
+    /// An error that names the key, its value, the file and, as `allowed`, what the value may be.
     pub(super) fn value_error(&self, key: &str, allowed: &str) -> Error {
         let found = self.map.get(key).map_or_else(|| "missing".into(), plain);
         Error::KeyValue { key: key.into(), found, place: self.place.into(), allowed: allowed.into() }
     }
 
+    /// An [`Error::KeyMissing`] for this key and file.
     fn missing(&self, key: &str) -> Error {
         Error::KeyMissing { key: key.into(), place: self.place.into() }
     }
 
+    /// Reads the value of a key by `read`; `None` if missing or null. Errors: `read` gives `None`; `allowed` says in
+    /// the message what is expected.
     fn typed<T>(&self, key: &str, allowed: &str, read: impl Fn(&'a Value) -> Option<T>) -> Result<Option<T>> {
         match self.value(key) {
             None => Ok(None),
@@ -127,7 +131,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// 1 and 1.0 are the same value.
+/// Whether two values are equal, with numbers compared by value: 1 equals 1.0.
 fn same(left: &Value, right: &Value) -> bool {
     match (left.as_f64(), right.as_f64()) {
         (Some(left), Some(right)) => left == right,
@@ -135,6 +139,7 @@ fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
+/// A value as text for messages, without quotes around strings, cut with `…` after 80 characters.
 fn plain(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), String::from);
     let mut short: String = text.chars().take(80).collect();

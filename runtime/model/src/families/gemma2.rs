@@ -36,6 +36,7 @@ const LOGIT_CAP: f64 = 30.0;
 /// Layers of the 27B model, which scales by hidden/heads instead of the head's width.
 const LARGEST: usize = 46;
 
+/// Sets Gemma 2's fields from `config.json`: norms, scales, soft caps, windows on every other layer, and the rotation.
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("hidden_activation", &json!("gelu_pytorch_tanh"))?;
     fields.only("use_bidirectional_attention", &json!(false))?;
@@ -51,17 +52,18 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     Ok(())
 }
 
-/// A soft cap; `null` means none.
+/// A soft cap: none for `null`, `default` if the key is missing.
 fn cap(fields: &Fields<'_>, key: &str, default: f64) -> Result<Option<f32>> {
     let cap = if fields.contains_key(key) { fields.optional_number(key)? } else { Some(default) };
     Ok(cap.map(|cap| cap as f32))
 }
 
-/// The first layer is local, the second sees everything, and so on.
+/// Whether a layer has a sliding window: every even layer, counted from 0.
 fn slides(layer: usize) -> bool {
     layer.is_multiple_of(2)
 }
 
+/// Sets Gemma 2's fields from GGUF metadata: norms, scales, soft caps, and windows on every other layer.
 fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     shape(configuration);
     gguf_scale(keys, configuration, LARGEST);
@@ -74,8 +76,8 @@ fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     Ok(())
 }
 
-/// Reads the scale of attention from a GGUF file. Where it is missing, the model with `largest` layers scales by
-/// hidden/heads, every other by the width of a head.
+/// Sets the attention scale from GGUF metadata. If the key is missing, it is 1/√(hidden/heads) for the model with
+/// `largest` layers and 1/√head_dim for every other.
 pub(super) fn gguf_scale(keys: &Keys<'_>, configuration: &mut Configuration, largest: usize) {
     let scalar = if configuration.layers == largest {
         configuration.hidden as f64 / configuration.heads.max(1) as f64
@@ -85,7 +87,8 @@ pub(super) fn gguf_scale(keys: &Keys<'_>, configuration: &mut Configuration, lar
     configuration.attention_scale = keys.number("attention.scale").unwrap_or(scalar.sqrt().recip()) as f32;
 }
 
-/// What Gemma 2 and Gemma 3 have in common.
+/// Sets what Gemma 2 and Gemma 3 share: tanh GELU, norms by 1 + weight, sandwich norms, and embeddings scaled by
+/// √hidden.
 pub(super) fn shape(configuration: &mut Configuration) {
     configuration.activation = Activation::GeluTanh;
     configuration.unit_offset_norm = true;
@@ -93,6 +96,7 @@ pub(super) fn shape(configuration: &mut Configuration) {
     configuration.embedding_scale = (configuration.hidden as f64).sqrt() as f32;
 }
 
+/// Adds Gemma 2's own keys to a `config.json`.
 fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
     let kinds = &configuration.layers_kind;
     map.insert("architectures".into(), json!(["Gemma2ForCausalLM"]));
@@ -102,7 +106,7 @@ fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) 
     write_shape(configuration, map);
 }
 
-/// The keys that both write.
+/// Adds the `config.json` keys that Gemma 2 and Gemma 3 share, and removes `hidden_act`.
 pub(super) fn write_shape(configuration: &Configuration, map: &mut Map<String, Value>) {
     map.remove("hidden_act");
     map.insert("hidden_activation".into(), json!("gelu_pytorch_tanh"));

@@ -37,6 +37,8 @@ const LOCAL_THETA: f64 = 10_000.0;
 /// Every sixth layer is global.
 const PERIOD: usize = 6;
 
+/// Sets Gemma 3's fields from `config.json`: norms, scales, soft cap, local and global layers, and a rotation for each
+/// kind.
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("hidden_activation", &json!("gelu_pytorch_tanh"))?;
     fields.only("use_bidirectional_attention", &json!(false))?;
@@ -67,7 +69,8 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     Ok(())
 }
 
-/// Newer files have an object for each kind of layer; older ones stretch only the global rotation.
+/// The global and the local rotation, in this order. Newer files have an object for each kind of layer in
+/// `rope_parameters`; `rope_scaling` of older files stretches only the global one, and wins where both are present.
 fn ropes(fields: &Fields<'_>, max_positions: usize) -> Result<Vec<RopeSetting>> {
     let global_theta = fields.optional_number("rope_theta")?.unwrap_or(GLOBAL_THETA);
     let local_theta = fields.optional_number("rope_local_base_freq")?.unwrap_or(LOCAL_THETA);
@@ -89,6 +92,7 @@ fn ropes(fields: &Fields<'_>, max_positions: usize) -> Result<Vec<RopeSetting>> 
     Ok(ropes)
 }
 
+/// Sets Gemma 3's fields from GGUF metadata, and appends the local rotation.
 fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     shape(configuration);
     // The 27B model.
@@ -113,11 +117,13 @@ fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     Ok(())
 }
 
+/// Sets what Gemma 2 and Gemma 3 share, and the norms of query and key heads.
 fn shape(configuration: &mut Configuration) {
     gemma2::shape(configuration);
     configuration.query_key_norm = true;
 }
 
+/// Adds Gemma 3's own keys to a `config.json`.
 fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
     let kinds = &configuration.layers_kind;
     let name = |kind: &LayerKind| if kind.rope == Some(LOCAL) { "sliding_attention" } else { "full_attention" };

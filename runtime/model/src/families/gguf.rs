@@ -27,7 +27,8 @@ pub struct TensorFacts {
     pub rope_factors: Option<[Vec<f64>; 2]>,
 }
 
-/// A family's configuration.
+/// Reads the configuration of a GGUF file of this family; `architecture` is the prefix of its keys. Leaves the check of
+/// values to the caller.
 pub(super) fn read(
     metadata: &Metadata,
     family: &Family,
@@ -42,7 +43,7 @@ pub(super) fn read(
     Ok(configuration)
 }
 
-/// A plain decoder with what all families read from the same keys.
+/// A plain decoder with the sizes and biases that all families read from the same keys and tensor facts.
 fn shared_keys(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<Configuration> {
     let hidden = keys.size("embedding_length")?;
     let layers = keys.size("block_count")?;
@@ -67,7 +68,8 @@ fn shared_keys(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<
     })
 }
 
-/// The features of a head that turn.
+/// The number of features of a head that are rotated; `head_dim` if the key is missing. Errors: a part of the head in a
+/// family that rotates whole heads, or an odd or too large number.
 fn rotated(keys: &Keys<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     const KEY: &str = "rope.dimension_count";
     let Some(rotated) = keys.optional_size(KEY)? else { return Ok(head_dim) };
@@ -80,6 +82,7 @@ fn rotated(keys: &Keys<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     Ok(rotated)
 }
 
+/// Sets the end-of-text, beginning-of-text and padding tokens from the tokenizer's metadata; missing ones become none.
 fn read_special(metadata: &Metadata, configuration: &mut Configuration) {
     let id = |key: &str| metadata.u32(&format!("tokenizer.ggml.{key}_token_id"));
     let mut eos: Vec<u32> = [id("eos"), id("eot")].into_iter().flatten().collect();
@@ -89,6 +92,8 @@ fn read_special(metadata: &Metadata, configuration: &mut Configuration) {
     configuration.pad = id("padding");
 }
 
+/// The rotation of a GGUF file: LongRoPE factors from tensors first, else divisors from a tensor, else the metadata's
+/// scaling: none, linear or YaRN. Errors: another scaling.
 fn rope(keys: &Keys<'_>, configuration: &Configuration, facts: TensorFacts) -> Result<RopeSetting> {
     let theta = keys.number("rope.freq_base").unwrap_or(10_000.0);
     if let Some([short, long]) = facts.rope_factors {

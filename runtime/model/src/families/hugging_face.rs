@@ -15,7 +15,8 @@ pub(super) const THETA: f64 = 10_000.0;
 /// The key of the context that was first trained on.
 const ORIGINAL: &str = "original_max_position_embeddings";
 
-/// A family's configuration. Multimodal checkpoints keep their text model in `text_config`.
+/// Reads the configuration of a `config.json` of this family, from its `text_config` if it is a multimodal checkpoint.
+/// Leaves the check of values to the caller.
 pub(super) fn read(whole: &Fields<'_>, family: &Family) -> Result<Configuration> {
     let text = whole.object("text_config")?;
     let fields = text.as_ref().unwrap_or(whole);
@@ -28,7 +29,7 @@ pub(super) fn read(whole: &Fields<'_>, family: &Family) -> Result<Configuration>
     Ok(configuration)
 }
 
-/// A plain decoder with what all families read from the same keys.
+/// A plain decoder with the sizes, norms and special tokens that all families read from the same keys.
 fn shared_keys(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
     let defaults = family.defaults;
     let hidden = fields.size("hidden_size")?;
@@ -49,13 +50,15 @@ fn shared_keys(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
     Ok(configuration)
 }
 
-/// Key and value heads. `null` means as many as query heads, also where the key may be left out for fewer.
+/// The number of key and value heads: the family's default if the key is missing; as many as query heads if it is
+/// `null` or there is no default.
 fn kv_heads(fields: &Fields<'_>, default: Option<usize>, heads: usize) -> Result<usize> {
     const KEY: &str = "num_key_value_heads";
     fields.size_or(KEY, default.filter(|_| !fields.contains_key(KEY)).or(Some(heads)))
 }
 
-/// The features of a head that turn. The share of them stands in the rotation's object or beside it.
+/// The number of rotated features of a head, from `partial_rotary_factor` in the rotation's object or beside it;
+/// `head_dim` if missing. Errors: a share outside (0, 1], or other than 1 in a family that rotates whole heads.
 fn rotated(fields: &Fields<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     const KEY: &str = "partial_rotary_factor";
     let objects = [rotation(fields)?, Some(*fields)];
@@ -72,6 +75,7 @@ fn rotated(fields: &Fields<'_>, family: &Family, head_dim: usize) -> Result<usiz
     Ok((head_dim as f64 * share) as usize)
 }
 
+/// Sets end, beginning and padding tokens from the keys that are present; others stay as they are.
 fn read_special(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     let eos = fields.ids("eos_token_id")?;
     if !eos.is_empty() {
@@ -82,20 +86,22 @@ fn read_special(fields: &Fields<'_>, configuration: &mut Configuration) -> Resul
     Ok(())
 }
 
-/// The object of the rotation: where a file has both the older and the newer, transformers takes `rope_scaling`. One
-/// without keys says nothing.
+/// The rotation's object: `rope_scaling` if it is present and has keys, as in transformers, else `rope_parameters`.
+/// `None` if neither has keys.
 pub(super) fn rotation<'a>(fields: &Fields<'a>) -> Result<Option<Fields<'a>>> {
     let older = fields.object("rope_scaling")?.filter(|object| !object.is_empty());
     let newer = fields.object("rope_parameters")?.filter(|object| !object.is_empty());
     Ok(older.or(newer))
 }
 
-/// The one rotation of a model, in the older form (`rope_theta` and `rope_scaling`) or the newer (`rope_parameters`).
+/// Reads the one rotation of a model, in the older form (`rope_theta` and `rope_scaling`) or the newer
+/// (`rope_parameters`), with 10,000 as the default base.
 pub(super) fn rope(fields: &Fields<'_>, configuration: &Configuration) -> Result<RopeSetting> {
     rope_from(fields, configuration, THETA)
 }
 
-/// The one rotation of a model; `theta` is the base of the frequencies where the file names none.
+/// Reads the one rotation of a model; `theta` is the default base. Errors: an object with a rotation for each kind of
+/// layer, or a kind of scaling that is not known.
 pub(super) fn rope_from(fields: &Fields<'_>, configuration: &Configuration, theta: f64) -> Result<RopeSetting> {
     let theta = fields.optional_number("rope_theta")?.unwrap_or(theta);
     let Some(parameters) = rotation(fields)? else { return Ok(RopeSetting::plain(theta)) };
@@ -107,7 +113,9 @@ pub(super) fn rope_from(fields: &Fields<'_>, configuration: &Configuration, thet
     rope_of(&parameters, theta, beside, configuration.max_positions)
 }
 
-/// A rotation from its own object. `original`, the context that was first trained on, counts before one in the object.
+/// Reads a rotation from its own object. `theta` is the default base; `original`, the context first trained on in
+/// tokens, wins over the key in the object, and `max_positions` is used without either. Errors: an unknown kind of
+/// scaling.
 pub(super) fn rope_of(
     parameters: &Fields<'_>,
     theta: f64,
@@ -134,6 +142,8 @@ pub(super) fn rope_of(
     Ok(RopeSetting { theta, scaling })
 }
 
+/// Reads YaRN's parameters. Defaults as in transformers: factor `max_positions / original`, and an attention factor
+/// inferred from the factor, with `mscale` and `mscale_all_dim` if both are set.
 fn yarn(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<RopeScaling> {
     let factor = parameters.optional_number("factor")?.unwrap_or(max_positions as f64 / original);
     let weight = |key| -> Result<Option<f64>> { Ok(parameters.optional_number(key)?.filter(|weight| *weight != 0.0)) };
@@ -151,7 +161,8 @@ fn yarn(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<
     })
 }
 
-/// Factors of their own for every frequency, one set for short and one for long texts.
+/// Reads LongRoPE's parameters: a list of factors for short and one for long sequences. The attention factor is
+/// inferred from `max_positions / original` if missing. Errors: a list is missing.
 pub(super) fn longrope(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<RopeScaling> {
     let factors =
         |key| parameters.numbers(key)?.ok_or_else(|| parameters.value_error(key, "one factor for each frequency"));
@@ -165,14 +176,14 @@ pub(super) fn longrope(parameters: &Fields<'_>, original: f64, max_positions: us
     })
 }
 
-/// Reads `attention_bias`, false where it is missing, for the attention's inputs and output.
+/// Sets the biases of queries, keys and values and of the attention's output from `attention_bias`, false if missing.
 pub(super) fn attention_bias(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     configuration.attention_bias = fields.flag("attention_bias", false)?;
     configuration.output_bias = configuration.attention_bias;
     Ok(())
 }
 
-/// Reads `sliding_window`: `null` means no window, a missing key the window that transformers assumes.
+/// The `sliding_window` in tokens: `None` for `null`, `assumed` if the key is missing.
 pub(super) fn sliding_window(fields: &Fields<'_>, assumed: usize) -> Result<Option<usize>> {
     match fields.contains_key("sliding_window") {
         true => fields.optional_size("sliding_window"),
@@ -180,13 +191,14 @@ pub(super) fn sliding_window(fields: &Fields<'_>, assumed: usize) -> Result<Opti
     }
 }
 
-/// The names of the layers' kinds, for `layer_types`.
+/// The value of `layer_types`: `sliding_attention` for each layer with a window, else `full_attention`.
 pub(super) fn layer_types(configuration: &Configuration) -> Value {
     let kinds = configuration.layers_kind.iter();
     kinds.map(|kind| if kind.window.is_some() { "sliding_attention" } else { "full_attention" }).collect()
 }
 
-/// Gives a window to the layers that slide. `layer_types` says which; `slides` does when it is missing.
+/// Sets `window` on the layers that slide and none on the others. `layer_types` says which slide; if it is missing,
+/// `slides(layer)`. Errors: `layer_types` of another length or with other names.
 pub(super) fn windows(
     fields: &Fields<'_>,
     configuration: &mut Configuration,
@@ -209,9 +221,9 @@ pub(super) fn windows(
     Ok(())
 }
 
-/// The window of a family that says whether one is in use; of the usual size where none is named. Layers that are called
-/// sliding must not lack it: transformers stops there, or gives them a window in one implementation of attention and none
-/// in another.
+/// The window in tokens if `use_sliding_window` is set, `usual` if none is named; else `None`. Errors: `layer_types`
+/// names sliding layers but there is no window; transformers stops there, or applies a window in only some of its
+/// attention implementations.
 pub(super) fn window_in_use(fields: &Fields<'_>, usual: Option<usize>) -> Result<Option<usize>> {
     let used = fields.flag("use_sliding_window", false)?;
     let window = if used { fields.optional_size("sliding_window")?.or(usual) } else { None };
@@ -222,7 +234,7 @@ pub(super) fn window_in_use(fields: &Fields<'_>, usual: Option<usize>) -> Result
     Ok(window)
 }
 
-/// The keys that all families write.
+/// The `config.json` keys that all families share. Writes rotation keys only for models with one rotation.
 pub(super) fn write(configuration: &Configuration) -> Map<String, Value> {
     let mut map = Map::new();
     let mut put = |key: &str, value: Value| map.insert(key.into(), value);
@@ -258,7 +270,7 @@ pub(super) fn write(configuration: &Configuration) -> Map<String, Value> {
     map
 }
 
-/// A rotation's object, without its base.
+/// A rotation's `rope_scaling` object, without its base.
 pub(super) fn write_scaling(rope: &RopeSetting) -> Value {
     match &rope.scaling {
         RopeScaling::None => json!({"rope_type": "default"}),
@@ -290,8 +302,8 @@ pub(super) fn write_scaling(rope: &RopeSetting) -> Value {
     }
 }
 
-/// The Llama 3.1 settings that make these divisors. Every Llama 3 checkpoint uses low 1, high 4 and a first context of
-/// 8,192 tokens; the factor is the largest divisor.
+/// The `llama3` scaling for a list of GGUF divisors: the factor is the largest divisor; low 1, high 4 and a first
+/// context of 8,192 tokens are those of every Llama 3 checkpoint.
 fn write_divisors(theta: f64, divisors: &[f64]) -> Value {
     let factor = divisors.iter().copied().fold(1.0, f64::max);
     let scaling = RopeScaling::Llama3 { factor, low: 1.0, high: 4.0, original: 8192.0 };

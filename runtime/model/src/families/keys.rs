@@ -11,19 +11,20 @@ pub(super) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// A size that has to be there.
+    /// The non-negative integer of a key. Errors: missing or of another type.
     pub(super) fn size(&self, key: &str) -> Result<usize> {
         let missing = || Error::KeyMissing { key: self.full(key), place: self.place() };
         self.optional_size(key)?.ok_or_else(missing)
     }
 
-    /// A size, if it is there. A list of one size for each layer is taken if all are the same.
+    /// The non-negative integer of a key; `None` if missing. A list of one size for each layer counts if all are equal.
+    /// Errors: any other value.
     pub(super) fn optional_size(&self, key: &str) -> Result<Option<usize>> {
         let Some(value) = self.metadata.value(&self.full(key)) else { return Ok(None) };
         value.whole().map(Some).ok_or_else(|| self.value_error(key, "one whole number for all layers"))
     }
 
-    /// A number, if it is there.
+    /// The number of a key; `None` if it is missing or not a number.
     pub(super) fn number(&self, key: &str) -> Option<f64> {
         match self.metadata.value(&self.full(key))? {
             Value::Number(number) => Some(*number),
@@ -31,12 +32,12 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A text, if it is there.
+    /// The text of a key; `None` if it is missing or not a text.
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
         self.metadata.string(&self.full(key))
     }
 
-    /// A list of numbers, or of truths as 0 and 1, if it is there.
+    /// The list of numbers, or of booleans as 0 and 1, of a key; `None` if it is missing or not such a list.
     pub(super) fn numbers(&self, key: &str) -> Option<&'a [f64]> {
         match self.metadata.value(&self.full(key))? {
             Value::Numbers(numbers) => Some(numbers),
@@ -44,7 +45,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// An error about the value of a key.
+    /// An error that names the key, its value, the file and, as `allowed`, what the value may be.
     pub(super) fn value_error(&self, key: &str, allowed: &str) -> Error {
         let key = self.full(key);
         let found = self.metadata.value(&key).map_or_else(
@@ -59,10 +60,12 @@ impl<'a> Keys<'a> {
         Error::KeyValue { key, found, place: self.place(), allowed: allowed.into() }
     }
 
+    /// The key with the architecture as prefix: `llama.block_count`.
     fn full(&self, key: &str) -> String {
         format!("{}.{key}", self.architecture)
     }
 
+    /// The path of the file, for errors.
     fn place(&self) -> String {
         self.metadata.path().display().to_string()
     }

@@ -21,6 +21,7 @@ pub(super) const FAMILY: Family = Family {
     gguf_layout: GgufLayout::LLAMA,
 };
 
+/// Sets Llama's fields from `config.json`: biases and the rotation. Errors: another activation than SiLU.
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("hidden_act", &json!("silu"))?;
     hugging_face::attention_bias(fields, configuration)?;
@@ -29,6 +30,7 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     Ok(())
 }
 
+/// Sets the window of all layers from GGUF metadata; 0 and a missing key mean none. Errors: a model with experts.
 fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     if keys.optional_size("expert_count")?.is_some_and(|experts| experts > 0) {
         return Err(keys.value_error("expert_count", "models without experts"));
@@ -38,6 +40,7 @@ fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     Ok(())
 }
 
+/// Adds Llama's own keys to a `config.json`.
 fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
     map.insert("architectures".into(), json!(["LlamaForCausalLM"]));
     map.insert("attention_bias".into(), json!(configuration.attention_bias));

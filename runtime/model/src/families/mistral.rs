@@ -25,6 +25,8 @@ pub(super) const FAMILY: Family = Family {
 /// What transformers assumes when the key is missing; `null` means no window.
 const WINDOW: usize = 4096;
 
+/// Sets Mistral's fields from `config.json`: one window for all layers, and the rotation. Errors: another activation
+/// than SiLU.
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("hidden_act", &json!("silu"))?;
     let window = hugging_face::sliding_window(fields, WINDOW)?;
@@ -33,10 +35,12 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     Ok(())
 }
 
+/// Does nothing: GGUF files of Mistral are read as Llama's.
 fn from_gguf(_: &Keys<'_>, _: &mut Configuration) -> Result<()> {
     Ok(())
 }
 
+/// Adds Mistral's own keys to a `config.json`.
 fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
     let window = configuration.layers_kind.first().and_then(|kind| kind.window);
     map.insert("architectures".into(), json!(["MistralForCausalLM"]));

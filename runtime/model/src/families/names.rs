@@ -4,7 +4,8 @@ use super::family::GgufLayout;
 use crate::configuration::Configuration;
 use crate::decoder::site::Site;
 
-/// All weights of a model with their shapes, in the order of a forward pass. A tied head is not among them.
+/// The Hugging Face names and shapes of all weights of a model, in the order of a forward pass. Without
+/// `lm_head.weight` if the head is tied.
 #[must_use]
 pub fn expected(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
     let hidden = configuration.hidden;
@@ -21,7 +22,7 @@ pub fn expected(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
     list
 }
 
-/// The weights of one block, by their names inside it.
+/// The names, within the block, and the shapes of one block's weights.
 fn block(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
     let (hidden, width) = (configuration.hidden, configuration.head_dim);
     let mut list = vec![("input_layernorm.weight".to_owned(), vec![hidden])];
@@ -44,8 +45,8 @@ fn block(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
     list
 }
 
-/// The names that a safetensors file may give a weight: plain, inside a multimodal model of either layout, or without
-/// the prefix of a model that has a head.
+/// The names that a safetensors file may give a weight, the usual one first: also those inside multimodal models, and
+/// without the prefix `model.`.
 pub(crate) fn aliases(name: &str) -> Vec<String> {
     match name.strip_prefix("model.") {
         Some(rest) => vec![
@@ -58,7 +59,8 @@ pub(crate) fn aliases(name: &str) -> Vec<String> {
     }
 }
 
-/// The name of a weight in GGUF files: `blk.0.attn_q.weight`.
+/// The name of a weight in GGUF files, such as `blk.0.attn_q.weight`, from its Hugging Face name; `None` if GGUF has
+/// none.
 pub(crate) fn gguf_name(name: &str, form: GgufLayout) -> Option<String> {
     let whole = match name {
         "model.embed_tokens.weight" => Some("token_embd.weight"),

@@ -27,6 +27,8 @@ pub(super) const FAMILY: Family = Family {
 const ORIGINAL: usize = 4096;
 const NORM_EPSILON: f64 = 1e-5;
 
+/// Sets Phi-3's fields from `config.json`: fused projections, one window for all layers, and the rotation. Errors:
+/// biases, or another activation than SiLU.
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("hidden_act", &json!("silu"))?;
     for key in ["attention_bias", "mlp_bias", "lm_head_bias"] {
@@ -40,8 +42,8 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     Ok(())
 }
 
-/// Files of the first weeks call the rotation `su` or `yarn`; it was longrope all along. The context that was first
-/// trained on stands beside the rotation, not in it.
+/// Reads the rotation: plain or LongRoPE, which early files call `su` or `yarn`. The context first trained on stands
+/// beside the rotation's object, not in it.
 fn rope(fields: &Fields<'_>, configuration: &Configuration) -> Result<RopeSetting> {
     let Some(object) = hugging_face::rotation(fields)? else { return hugging_face::rope(fields, configuration) };
     let key = if object.value("rope_type").is_some() { "rope_type" } else { "type" };
@@ -58,6 +60,7 @@ fn rope(fields: &Fields<'_>, configuration: &Configuration) -> Result<RopeSettin
     }
 }
 
+/// Sets fused projections and one window for all layers; 0 means none.
 fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     configuration.fused_projections = true;
     let window = keys.optional_size("attention.sliding_window")?.or(assumed_window(configuration));
@@ -66,12 +69,13 @@ fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     Ok(())
 }
 
-/// The window of Phi-3-mini-4k and Phi-3-medium-4k. Their older files do not name it; llama.cpp took it from the sizes
-/// (pull request 8931) as long as it had windows for this family.
+/// The window, 2,047 tokens, of Phi-3-mini-4k and Phi-3-medium-4k, recognized by their sizes; `None` for others. Their
+/// older GGUF files do not name it (llama.cpp pull request 8931).
 fn assumed_window(configuration: &Configuration) -> Option<usize> {
     (matches!(configuration.layers, 32 | 40) && configuration.max_positions == 4096).then_some(2047)
 }
 
+/// Adds Phi-3's own keys to a `config.json`; LongRoPE's attention factor only if it differs from the inferred one.
 fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
     let window = configuration.layers_kind.first().and_then(|kind| kind.window);
     map.insert("architectures".into(), json!(["Phi3ForCausalLM"]));
@@ -91,7 +95,7 @@ fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) 
     }
 }
 
-/// The share of a head that turns, from which readers get the features back: they round down.
+/// The `partial_rotary_factor` from which readers, who round down, get `rotated` features back.
 fn share(rotated: usize, head_dim: usize) -> f64 {
     let share = rotated as f64 / head_dim as f64;
     if (head_dim as f64 * share) as usize == rotated { share } else { share.next_up() }

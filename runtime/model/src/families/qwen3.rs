@@ -27,6 +27,7 @@ pub(super) const FAMILY: Family = Family {
     gguf_layout: GgufLayout::PLAIN,
 };
 
+/// Sets Qwen3's fields from `config.json`: norms of query and key heads, biases, windows, and the rotation.
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("hidden_act", &json!("silu"))?;
     configuration.query_key_norm = true;
@@ -36,11 +37,13 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     Ok(())
 }
 
+/// Sets the norms of query and key heads.
 fn from_gguf(_: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     configuration.query_key_norm = true;
     Ok(())
 }
 
+/// Adds Qwen3's own keys to a `config.json`.
 fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
     map.insert("architectures".into(), json!(["Qwen3ForCausalLM"]));
     map.insert("attention_bias".into(), json!(configuration.attention_bias));

@@ -33,6 +33,7 @@ const THETA: f64 = 2_000_000.0;
 /// Every so many layers one has no positions. GGUF files do not say; llama.cpp knows it by the architecture.
 const INTERVAL: usize = 4;
 
+/// Sets SmolLM3's fields from `config.json`: biases, layers without positions, windows, and the rotation.
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("hidden_act", &json!("silu"))?;
     hugging_face::attention_bias(fields, configuration)?;
@@ -45,8 +46,9 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     Ok(())
 }
 
-/// Takes the positions from the layers that have none: those with a 0 in `no_rope_layers`, which may be longer than
-/// there are layers, or else one in every `no_rope_layer_interval`.
+/// Removes the rotation from the layers with a 0 in `no_rope_layers`, or, without that list, from every
+/// `no_rope_layer_interval`-th layer. Errors: a list shorter than the layers or with other numbers, or an interval of
+/// 0.
 fn positions(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     let layers = configuration.layers;
     let listed = fields.numbers("no_rope_layers")?;
@@ -66,6 +68,7 @@ fn positions(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<(
     Ok(())
 }
 
+/// Removes the rotation from every fourth layer.
 fn from_gguf(_: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
         kind.rope = (!(layer + 1).is_multiple_of(INTERVAL)).then_some(0);
@@ -73,6 +76,7 @@ fn from_gguf(_: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     Ok(())
 }
 
+/// Adds SmolLM3's own keys to a `config.json`.
 fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
     let marks = configuration.layers_kind.iter().map(|kind| u8::from(kind.rope.is_some()));
     map.insert("architectures".into(), json!(["SmolLM3ForCausalLM"]));

@@ -14,13 +14,15 @@ use crate::error::Result;
 /// Prompt tokens of one pass; a longer prompt goes alone.
 const PASS: usize = 4096;
 
-/// The blocks of a view, with rotations for sequences up to a length; patches ask whose tokens they see.
+/// Builds all blocks, with rotation tables for sequences of up to `longest` tokens. `answer_mask` says which tokens
+/// answer-only patches change.
 pub(super) fn build_blocks(network: &Network<'_>, longest: usize, answer_mask: &AnswerMask) -> Result<Vec<Block>> {
     let rows = first_table_row(&network.model.configuration, longest) + longest;
     (0..network.model.configuration.layers).map(|layer| network.block(layer, rows, answer_mask)).collect()
 }
 
-/// Runs the prompts of some completions, each in its slot: the hidden row after each prompt, `[completions, hidden]`.
+/// Runs the prompts of a batch and fills the cache slots of all sequences; a prompt that several sequences share runs
+/// once. Returns the hidden row of each sequence's last prompt token, `[sequences, hidden]`.
 pub(super) fn prefill(
     network: &Network<'_>,
     blocks: &[Block],
@@ -49,7 +51,8 @@ pub(super) fn prefill(
     Ok(fused::gather_rows(&lasts, &Indices::from(row_of))?)
 }
 
-/// Runs the last token of every sequence: the hidden row after it, `[sequences, hidden]`.
+/// Runs the last token of every active sequence and adds its keys and values to the cache. Returns the hidden rows,
+/// `[sequences, hidden]`.
 pub(super) fn decode_step(
     network: &Network<'_>,
     blocks: &[Block],
@@ -60,6 +63,7 @@ pub(super) fn decode_step(
     rayon::scope(|_| run_last_tokens(network, blocks, active, cache))
 }
 
+/// Runs [`decode_step`] on the current thread.
 fn run_last_tokens(
     network: &Network<'_>,
     blocks: &[Block],
@@ -75,7 +79,8 @@ fn run_last_tokens(
     })
 }
 
-/// Runs some prompts in slots that are empty, to be read by a token `ahead` of their last: the hidden row after each.
+/// Runs prompts, each in its cache slot, which is empty. Returns the hidden row of each last token, `[prompts,
+/// hidden]`. A prompt's rotation is that of a sequence `ahead` tokens longer.
 pub(super) fn run_prompts(
     network: &Network<'_>,
     blocks: &[Block],
@@ -97,8 +102,8 @@ pub(super) fn run_prompts(
     Ok(fused::gather_rows(&hidden, &Indices::from(lasts))?)
 }
 
-/// Runs some tokens, each at its position, and keeps their keys and values: the hidden row after each. `attend` says what they
-/// see at a layer, from queries, keys and values.
+/// Runs tokens with these ids and rows of the rotation tables through all blocks, and stores their keys and values in
+/// the cache. `attend` computes attention from cache, layer, and queries, keys and values. Returns the hidden rows.
 fn run_blocks(
     network: &Network<'_>,
     blocks: &[Block],
@@ -120,7 +125,8 @@ fn run_blocks(
     Ok(hidden)
 }
 
-/// Prompts that go through the model together, by the completions in whose slots they run.
+/// Groups adjacent prompts into passes of at most [`PASS`] tokens; a longer prompt is alone. Each prompt is represented
+/// by its first sequence.
 fn prompt_groups<'a>(firsts: &[&'a Sequence], prompts: &[Vec<u32>]) -> Vec<Vec<&'a Sequence>> {
     let mut groups: Vec<Vec<&Sequence>> = Vec::new();
     let mut tokens = 0;

@@ -11,8 +11,8 @@ use crate::decoder::hook::AnswerMask;
 use crate::decoder::network::Network;
 use crate::error::Result;
 
-/// Recomputes the cached keys and values of sequences whose next token is the first past the short context. Does nothing
-/// for models with one set of factors.
+/// Recomputes the cached keys and values of sequences whose cache has just reached the short context, with the factors
+/// for long sequences. Does nothing for models without LongRoPE.
 pub(super) fn recompute_outgrown(
     network: &Network<'_>,
     prompts: &[Vec<u32>],

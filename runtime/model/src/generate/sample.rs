@@ -26,6 +26,7 @@ pub(super) fn sample_tokens(
     }
 }
 
+/// The options that the device's sampler needs; greedy at temperature 0.
 fn sampling_options(sampling: &Sampling) -> SamplingOptions {
     let Sampling { top_k, top_p, min_p, temperature, .. } = *sampling;
     SamplingOptions { top_k, top_p, min_p, greedy: temperature == 0.0 }
@@ -47,7 +48,8 @@ pub(super) fn sample_token(logits: &[f32], sampling: &Sampling, draw: f64) -> Re
     Ok(draw_token(kept, total, draw, best))
 }
 
-/// The token at which the running sum of weights passes the draw's share of their total; `best` if there is none.
+/// The first token at which the running sum of positive weights exceeds `draw · total`, with the log of its share of
+/// the total. If rounding keeps the sum below, the last token with a positive weight; `best` if there is none.
 fn draw_token(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best: u32) -> SampledToken {
     let wanted = draw * total;
     let mut reached = 0.0;
@@ -65,7 +67,7 @@ fn draw_token(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, 
     SampledToken { id: chosen.0, logprob: (chosen.1 / total).ln() as f32 }
 }
 
-/// The tokens that top-k, top-p and min-p leave, likeliest first.
+/// The token ids that top-k, top-p and min-p leave, by descending weight. Top-p applies to what top-k leaves.
 fn candidates(weights: &[f32], sampling: &Sampling) -> Vec<u32> {
     let limit = if sampling.top_k == 0 { weights.len() } else { sampling.top_k.min(weights.len()) };
     let mut kept = ranked(weights, sampling, limit);
@@ -74,7 +76,8 @@ fn candidates(weights: &[f32], sampling: &Sampling) -> Vec<u32> {
     kept
 }
 
-/// The first `limit` tokens by weight, as few of them as hold the top-p share.
+/// The fewest of the `limit` likeliest tokens that together hold the top-p share of their weight, by descending weight;
+/// all `limit` at top-p 1.
 fn ranked(weights: &[f32], sampling: &Sampling, limit: usize) -> Vec<u32> {
     if sampling.top_p >= 1.0 {
         return top_tokens(weights, limit);

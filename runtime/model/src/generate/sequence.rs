@@ -36,6 +36,8 @@ pub(super) struct StopCriteria<'a> {
 }
 
 impl<'a> StopCriteria<'a> {
+    /// Collects the end tokens of configuration and tokenizer, and the stop texts. Errors: stop texts, but no
+    /// tokenizer.
     pub(super) fn new(model: &'a Model, sampling: &'a Sampling) -> Result<Self> {
         let tokenizer = if sampling.stop.is_empty() { None } else { Some(model.tokenizer()?) };
         let mut ends = model.configuration.eos.clone();
@@ -52,7 +54,7 @@ impl<'a> StopCriteria<'a> {
         })
     }
 
-    /// Whether the last token ends the text, or the end of the text holds a stop text.
+    /// Whether the last token is an end token, or the decoded end of the completion contains a stop text.
     fn is_met(&self, ids: &[u32]) -> Result<bool> {
         if ids.last().is_some_and(|id| self.ends.contains(id)) {
             return Ok(true);
@@ -64,7 +66,8 @@ impl<'a> StopCriteria<'a> {
 }
 
 impl Sequence {
-    /// A completion before its first token; `room` tokens follow its prompt at most.
+    /// A completion before its first token. `number` is its index in the result; at most `room` tokens fit after its
+    /// prompt.
     pub(super) fn new(number: usize, sampling: &Sampling, room: usize) -> Self {
         let prompt = number / sampling.completions;
         let sample = number % sampling.completions;
@@ -82,17 +85,18 @@ impl Sequence {
         }
     }
 
-    /// The token that the next one follows.
+    /// The last token that was generated. Errors: none was yet.
     pub(super) fn last(&self) -> Result<u32> {
         self.ids.last().copied().ok_or_else(|| Error::Argument("a completion went on before its first token".into()))
     }
 
-    /// A number in [0, 1); every token takes exactly one.
+    /// Takes the next number of the random stream, in [0, 1).
     pub(super) fn next_uniform(&mut self) -> f64 {
         (self.stream.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Appends a token and reports it; the completion ends by its stop criteria, the caller's answer or its length.
+    /// Appends a token and calls `on_token`. Marks the sequence as ended if its stop criteria are met, `on_token`
+    /// returned false, or it has its maximum number of tokens.
     pub(super) fn push(
         &mut self,
         id: u32,
@@ -108,6 +112,7 @@ impl Sequence {
         Ok(())
     }
 
+    /// Converts the sequence to its result.
     pub(super) fn into_completion(self) -> Completion {
         Completion { ids: self.ids, logprobs: self.logprobs, finished: self.finished }
     }

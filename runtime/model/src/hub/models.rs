@@ -6,7 +6,8 @@ use super::Hub;
 const PREFIX: &str = "models--";
 
 impl Hub {
-    /// The names of the models in the cache, sorted. A cache that is not there holds none.
+    /// The names, as `owner/model`, of the models that have a folder in the cache, sorted. Empty if there is no cache.
+    /// Does not check that their files are complete.
     #[must_use]
     pub fn cached_models(&self) -> Vec<String> {
         let entries = self.cache.as_ref().and_then(|folder| std::fs::read_dir(folder).ok());

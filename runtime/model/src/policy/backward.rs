@@ -10,13 +10,13 @@ use crate::decoder::stack;
 use crate::error::{Error, Result};
 
 impl Policy {
-    /// Adds Σ seed · d(tap)/d(weights) to the flat gradient. Uses up what `scored` kept; without
-    /// that, the forward pass runs again, slice by slice and under the same dropout masks, and
-    /// gives the same gradient.
+    /// Adds Σ seed · d(tap)/d(weights) to the flat gradient, with seeds the gradients of a loss by the taps. Consumes
+    /// the saved activations of `scored`; without them, runs the forward pass again, slice by slice and under the same
+    /// dropout masks, with the same result. Does nothing if nothing is trained.
     ///
     /// # Errors
-    /// When the rows were scored through another view or before the last update, or seeds have
-    /// another shape or belong to a tap that was not asked for.
+    /// When the rows were scored through another view or before the last update, or seeds have another shape or belong
+    /// to a tap that was not asked for.
     pub fn backward(&self, scored: &mut Scored, seeds: &Seeds) -> Result<()> {
         self.check(scored, seeds)?;
         let seeds = SeedValues::read(seeds, &scored.rows)?;
@@ -59,7 +59,8 @@ impl Policy {
         stack::backward(network, &packing, blocks, upstream, gradients)
     }
 
-    /// Refuses scores of another view or of earlier weights, and seeds of taps that were not asked for.
+    /// Checks that rows were scored through the policy and since the last update, and that each seed's tap was asked
+    /// for.
     fn check(&self, scored: &Scored, seeds: &Seeds) -> Result<()> {
         if scored.view != View::Policy {
             return Err(Error::Argument("only rows scored through the policy can be learned from".into()));

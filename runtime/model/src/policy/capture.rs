@@ -22,7 +22,8 @@ use crate::stream::{Site, Token};
 const LOGIT_ROWS: usize = 32;
 
 impl Policy {
-    /// The activations of one token of each row at some layers, `[layers, rows, hidden]`, as patches left them.
+    /// Reads the activations of one token of each row (or the mean over its targets) at some layers of a view, after
+    /// patches: `[layers, rows, hidden]`, `f32`, on the CPU.
     ///
     /// # Errors
     /// When a layer is not there or named twice, a row is too short, or a row has no target to average over.
@@ -46,7 +47,8 @@ impl Policy {
         Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
     }
 
-    /// Runs one slice up to layer `last` and appends what was read to the list of each layer.
+    /// Runs one slice of rows up to layer `last`, and appends the activations read at each layer to its list in
+    /// `found`.
     fn capture_slice(
         &self,
         view: &View,
@@ -75,7 +77,7 @@ impl Policy {
         Ok(())
     }
 
-    /// log p(id) for the token that follows each row, `[rows, ids]`.
+    /// log p(id) of each of `ids` as the token that follows each row: `[rows, ids]`, `f32`, on the CPU.
     ///
     /// # Errors
     /// When a row is empty or a token is not in the vocabulary.
@@ -93,7 +95,7 @@ impl Policy {
         Ok(Tensor::from_vec(found, (rows.count(), ids.len()), &Device::Cpu)?)
     }
 
-    /// KL(view ‖ other) of the token that follows each row, in nats: `[rows]`.
+    /// KL(view ‖ other), in nats, of the distributions of the token that follows each row: `[rows]`, `f32`, on the CPU.
     ///
     /// # Errors
     /// When a row is empty or a token is not in the vocabulary.
@@ -109,8 +111,8 @@ impl Policy {
         Ok(Tensor::from_vec(found, count, &Device::Cpu)?)
     }
 
-    /// The logits of the token that follows each row of a slice, of a few rows at a time: those of all would not fit in
-    /// memory.
+    /// Runs one slice of rows; the iterator gives the logits of the token that follows each row, for at most
+    /// [`LOGIT_ROWS`] rows at a time, since those of all rows may not fit in memory.
     fn last_logits(
         &self,
         view: &View,
@@ -130,7 +132,8 @@ impl Policy {
     }
 }
 
-/// The tokens of a row that are read, in ascending order. Errors: the row is too short, or has no target.
+/// The indices of the tokens of a row to read, ascending: one, or all targets. Errors: the row is too short or has no
+/// target.
 fn token_indices(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
     let length = rows.ids[row].len();
     match token {
@@ -152,12 +155,13 @@ fn token_indices(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
     }
 }
 
+/// log Σ exp of the logits, in `f64`, without overflow.
 fn log_sum_exp(logits: &[f32]) -> f64 {
     let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     largest + logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum::<f64>().ln()
 }
 
-/// Σ p (log p − log q).
+/// KL(left ‖ right) = Σ p (log p − log q), in nats, for two rows of logits.
 fn divergence(left: &[f32], right: &[f32]) -> f32 {
     let (first, second) = (log_sum_exp(left), log_sum_exp(right));
     let terms = left.iter().zip(right).map(|(left, right)| {

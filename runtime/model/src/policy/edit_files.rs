@@ -23,7 +23,7 @@ const EDITS: &str = "edits.safetensors";
 const FACTOR: &str = "factor.";
 
 impl Policy {
-    /// The edits as an adapter in PEFT's layout; none where weights themselves were changed.
+    /// Builds a LoRA adapter that holds the edits, one rank for each; `None` if no edits are kept as an adapter.
     ///
     /// # Errors
     /// When the device fails.
@@ -41,7 +41,7 @@ impl Policy {
         Adapter::from_outer_products(&self.model, &settings, factors).map(Some)
     }
 
-    /// Writes the edited weights into a checkpoint; nothing where there are none.
+    /// Writes the edits to `edits.safetensors` in a folder. Writes no file if there are none.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -49,7 +49,7 @@ impl Policy {
         write(&self.edits, &folder.join(EDITS))
     }
 
-    /// Writes the weights that were edited when a snapshot was taken into a file; nothing where there were none.
+    /// Writes the edits of a snapshot to a file. Writes no file if it has none.
     ///
     /// # Errors
     /// When there is no such snapshot, or the file cannot be written.
@@ -58,7 +58,7 @@ impl Policy {
         write(&snapshot.1, path)
     }
 
-    /// Reads the edited weights of a checkpoint, if it has any.
+    /// Replaces the edits by those in a checkpoint folder. Does nothing if the folder has none.
     ///
     /// # Errors
     /// When the file is damaged, or its edits are of another model.
@@ -69,8 +69,8 @@ impl Policy {
         Ok(())
     }
 
-    /// Takes a snapshot of the trained numbers as they are now, with the edits of a file that
-    /// [`save_snapshot_edits`](Self::save_snapshot_edits) wrote; with none where it wrote none.
+    /// Stores a snapshot of the trained values as they are now, with the edits in a file that
+    /// [`save_snapshot_edits`](Self::save_snapshot_edits) wrote; with no edits if there is no file.
     ///
     /// # Errors
     /// When the file is damaged, or its edits are of another model.
@@ -79,7 +79,7 @@ impl Policy {
         self.keep_snapshot(name, edits)
     }
 
-    /// The edits in a file; none where there is no file.
+    /// Reads the edits in a file and places edited weights on the device; `None` if there is no file.
     fn read_edits(&self, path: &Path) -> Result<Option<Edits>> {
         if !path.is_file() {
             return Ok(None);
@@ -112,7 +112,7 @@ impl Policy {
         Ok(Some(edits))
     }
 
-    /// Checks the name and shape of a tensor in a file of edits. Returns which factor of an adapter it is, or none for a
+    /// Checks the name and shape of a tensor in a file of edits. Returns which factor of an adapter it is, `None` for a
     /// whole weight. Errors: this model has no such weight or module, or has it in another shape.
     fn check_entry(
         &self,
@@ -142,7 +142,7 @@ impl Policy {
     }
 }
 
-/// Writes edits into a file; nothing where there are none.
+/// Writes edited weights and adapter factors to a safetensors file. Does nothing if there are no edits.
 fn write(edits: &Edits, path: &Path) -> Result<()> {
     if edits.is_empty() {
         return Ok(());
@@ -173,7 +173,8 @@ enum Side {
 /// Where an edit lies beside a weight, and which side of it this is.
 type Part = ((usize, Site), Side);
 
-/// The part in `LAYER.MODULE.NUMBER.SIDE`.
+/// Parses `LAYER.MODULE.NUMBER.SIDE`, the name of a factor without its prefix; `None` if it is malformed. Ignores the
+/// number.
 fn parse_part(rest: &str) -> Option<Part> {
     let mut parts = rest.split('.');
     let (layer, module) = (parts.next()?.parse().ok()?, parts.next()?);

@@ -1,6 +1,7 @@
 //! Changes of a policy beside training: edits of single weight matrices, and patches of activations.
 //!
-//! Both show through [`View::Policy`] alone; the reference stays the base, bit for bit. The arithmetic is in `edit`.
+//! Both show through [`View::Policy`](super::View::Policy) alone; the reference stays the base, bit for bit. The
+//! arithmetic is in `edit`.
 
 use tunebox_compute::precision::{Base, Purpose};
 use tunebox_compute::{DType, Tensor, Weight};
@@ -40,7 +41,7 @@ impl Policy {
         self.patches.count()
     }
 
-    /// Deactivates every patch.
+    /// Deactivates every patch. The numbers of later patches start from 0 again.
     pub fn unpatch_all(&mut self) {
         self.patches = Patches::default();
     }
@@ -48,7 +49,7 @@ impl Policy {
     /// Sets whether later edits replace weights or are held by an adapter.
     ///
     /// # Errors
-    /// When edits were kept the other way already, or all weights are trained.
+    /// When edits were kept the other way already, or an adapter is asked for while all weights are trained.
     pub fn keep_edits_as(&mut self, form: Form) -> Result<()> {
         if form != self.edits.form && !self.edits.is_empty() {
             return Err(Error::Argument("edits are kept one way in a run, and some were made already".into()));
@@ -60,19 +61,20 @@ impl Policy {
         Ok(())
     }
 
-    /// Whether weights were edited.
+    /// Whether there are edits outside the trained parameters. Edits under full fine-tuning change those, and do not
+    /// count.
     #[must_use]
     pub fn is_edited(&self) -> bool {
         !self.edits.is_empty()
     }
 
-    /// Whether the edits so far are kept as an adapter.
+    /// Whether edits are kept as an adapter, including edits still to come.
     #[must_use]
     pub fn edits_are_an_adapter(&self) -> bool {
         self.edits.form == Form::Adapter
     }
 
-    /// Rows and columns of a matrix.
+    /// The shape of a matrix, `(rows, columns)` = `(out, in)`. `layer` is ignored for the embedding and the head.
     ///
     /// # Errors
     /// When the layer is not there.
@@ -81,15 +83,16 @@ impl Policy {
         Ok((matrix.rows, matrix.columns))
     }
 
-    /// The edits so far, for a model that is written out.
+    /// The edits so far.
     pub(crate) fn edits(&self) -> &Edits {
         &self.edits
     }
 
-    /// Rows of a matrix, `[count, in]`, `f32`, on the CPU.
+    /// Reads `count` rows of a matrix from row `first` on, with edits or full training applied but not the adapter:
+    /// `[count, in]`, `f32`, on the CPU.
     ///
     /// # Errors
-    /// When the layer or a row is not there.
+    /// When the layer or a row is not there, or `count` is 0.
     pub fn read_rows(&self, role: Role, layer: usize, first: usize, count: usize) -> Result<Tensor> {
         let matrix = Matrix::of(&self.model.configuration, role, layer)?;
         if count == 0 || first.checked_add(count).is_none_or(|end| end > matrix.rows) {
@@ -98,10 +101,11 @@ impl Policy {
         Ok(self.stored_weight(&matrix.name)?.rows(matrix.first + first, count)?)
     }
 
-    /// W ← W + `scale` · left rightᵀ.
+    /// Edits a matrix: W ← W + `scale` · left·rightᵀ, with `left` `[out]` and `right` `[in]`. Counts as an update.
     ///
     /// # Errors
-    /// When the layer is not there, or the vectors are not as long as the matrix is tall and wide.
+    /// When the layer is not there, the vectors are not as long as the matrix is tall and wide, or the matrix cannot be
+    /// edited.
     pub fn add_outer(&mut self, role: Role, layer: usize, left: &[f32], right: &[f32], scale: f32) -> Result<()> {
         let matrix = self.editable_matrix(role, layer)?;
         if (left.len(), right.len()) != (matrix.rows, matrix.columns) {
@@ -117,11 +121,13 @@ impl Policy {
         self.add_product(&matrix, &left, right)
     }
 
-    /// W ← W − `strength` · r rᵀ W with r of length 1; rows of the embedding lose their own component, and a bias
-    /// that is added to the same output loses its as well. `keep_norms` restores the length of each row afterwards.
+    /// Edits a matrix: W ← W − `strength` · r·rᵀ·W, with r the direction at length 1; a bias of the same output is
+    /// changed alike. For the embedding, each row loses its component along r. `keep_norms` then rescales each row to
+    /// its old length. Counts as an update. Edits kept as an adapter leave the bias as it is.
     ///
     /// # Errors
-    /// When the layer is not there, or the direction has no length or another width than the matrix's output.
+    /// When the layer is not there, the direction has no length or another width than the matrix's output, or the
+    /// matrix cannot be edited.
     pub fn project_out(
         &mut self,
         role: Role,
@@ -159,8 +165,8 @@ impl Policy {
         Ok(())
     }
 
-    /// Projects a direction out by an adapter of rank one, −strength · r (rᵀ W), and leaves the weight itself. Errors:
-    /// `keep_norms`, which such an adapter cannot hold.
+    /// Adds −strength · r·(rᵀ·W) to a matrix as an edit of rank one that an adapter holds. Errors: `keep_norms`, which
+    /// such an adapter cannot hold.
     fn project_out_as_adapter(
         &mut self,
         matrix: &Matrix,
@@ -180,7 +186,8 @@ impl Policy {
         self.add_product(matrix, &left, &right)
     }
 
-    /// Adds left · rightᵀ to a matrix: in the weight itself, or in the adapter and a copy of the weight.
+    /// Adds left·rightᵀ to a matrix: to the weight itself, or, if edits are kept as an adapter, as a factor and to an
+    /// `f32` copy of the weight that passes use.
     fn add_product(&mut self, matrix: &Matrix, left: &[f32], right: &[f32]) -> Result<()> {
         let weight = self.weight(&matrix.name)?;
         let device = weight.device();
@@ -201,8 +208,9 @@ impl Policy {
         self.replace_weight(&matrix.name, changed)
     }
 
-    /// The matrix of a role, if it can be edited. Errors: its edit could only be written out with the rounding of NF4, or
-    /// a DoRA adapter holds the lengths of its rows.
+    /// Finds the matrix of a role and checks that it can be edited. Errors: no such layer, an edit that could only be
+    /// written with NF4's rounding in the whole model, or a DoRA adapter on the matrix, which holds the lengths of its
+    /// rows.
     fn editable_matrix(&self, role: Role, layer: usize) -> Result<Matrix> {
         let whole = self.edits.form == Form::Weights || self.adapter.trainable() > 0;
         if whole && self.model.weights.precision().base() == Base::Nf4 {
@@ -222,12 +230,12 @@ impl Policy {
         Ok(matrix)
     }
 
-    /// A weight as the policy sees it, without its adapter, on the CPU: a copy where it lies in a file.
+    /// Copies a weight to a CPU tensor, with edits or full training applied but not the adapter.
     fn weight(&self, name: &str) -> Result<Tensor> {
         Ok(self.stored_weight(name)?.to_tensor()?)
     }
 
-    /// A weight as the policy sees it, without its adapter, on the CPU and in its stored format.
+    /// A weight on the CPU in its stored format, with edits or full training applied but not the adapter.
     fn stored_weight(&self, name: &str) -> Result<Weight> {
         if self.adapter.is_full()
             && let Some(slot) = self.adapter.parameters().index(name)
@@ -237,14 +245,14 @@ impl Policy {
         self.edits.get(name).map_or_else(|| self.model.weights.on_host(name), |edited| Ok(edited.into()))
     }
 
-    /// An edited weight where the model computes. A matrix is plain there, whatever the base is kept in.
+    /// Copies an edited weight to the model's device, unquantised, in the type that computation uses.
     pub(super) fn place_on_device(&self, weight: &Tensor) -> Result<Weight> {
         let purpose = if weight.rank() == 1 { Purpose::Vector } else { Purpose::Vocabulary };
         let (device, dtype) = (self.model.weights.device(), self.precision().dtype(purpose));
         Ok(Weight::from(weight.clone()).to_device(device, dtype)?)
     }
 
-    /// Replaces a weight, in the trained parameters if all weights are trained, and counts an update.
+    /// Replaces a weight, in the trained parameters under full fine-tuning, else among the edits, and counts an update.
     fn replace_weight(&mut self, name: &str, weight: Tensor) -> Result<()> {
         let parameters = self.adapter.parameters();
         match parameters.index(name).filter(|_| self.adapter.is_full()) {

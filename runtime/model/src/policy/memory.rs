@@ -24,8 +24,8 @@ pub struct PassMemory {
 }
 
 impl Policy {
-    /// What learning takes of memory where slices of `slice` tokens are scored and `together` tokens wait for one
-    /// backward pass, if a pass kept what `recompute` says.
+    /// Estimates the bytes that learning takes where one pass holds `slice` tokens and `together` tokens wait for one
+    /// backward pass, if passes save what `recompute` says.
     #[must_use]
     pub fn pass_memory(&self, slice: u64, together: u64, recompute: Recompute) -> PassMemory {
         let (sizes, settings, precision) = (&self.model.configuration, &self.settings, self.precision());
@@ -45,8 +45,8 @@ impl Policy {
         PassMemory { kept, scratch, head }
     }
 
-    /// Bytes of the keys and values of so many sequences that are written, as many of them side by side as may be, each up
-    /// to so many tokens.
+    /// Estimates the bytes of cached keys and values while generating `sequences` sequences of up to `tokens` tokens
+    /// each, at most [`BATCH`] of them at a time.
     #[must_use]
     pub fn cache_memory(&self, sequences: u64, tokens: u64) -> u64 {
         let sizes = &self.model.configuration;
@@ -55,7 +55,8 @@ impl Policy {
         self.precision().bytes(Purpose::Activation, all)
     }
 
-    /// Bytes that the places of an adapter keep of a token: its reduced inputs; with DoRA the outputs as well.
+    /// The bytes that the adapter's modules save for each token: reduced inputs, and with DoRA the outputs as well. 0
+    /// in full training.
     fn adapted_bytes(&self, recompute: Recompute) -> u64 {
         if self.adapter.is_full() {
             return 0;
@@ -75,8 +76,8 @@ impl Policy {
         self.precision().bytes(Purpose::Activation, numbers)
     }
 
-    /// Bytes that the head takes for as many rows as it takes at once: on the CPU sums over groups of words, on another
-    /// device a tile of logits.
+    /// The bytes that the head takes while it works on `tokens` rows: on the CPU sums over groups of the vocabulary, on
+    /// another device a tile of logits.
     fn head_bytes(&self, tokens: u64) -> u64 {
         let (hidden, words) = (self.model.configuration.hidden as u64, self.model.configuration.vocabulary as u64);
         let numbers = match self.model.weights.device().is_cpu() {
@@ -87,7 +88,7 @@ impl Policy {
     }
 }
 
-/// Bytes that a pass keeps of a token for its backward pass.
+/// The bytes that blocks save of each token for the backward pass, without an adapter's share.
 pub(super) fn token_bytes(configuration: &Configuration, precision: Precision, recompute: Recompute) -> u64 {
     let queries = configuration.heads * configuration.head_dim;
     let keys = configuration.kv_heads * configuration.head_dim;
@@ -102,8 +103,8 @@ pub(super) fn token_bytes(configuration: &Configuration, precision: Precision, r
     precision.bytes(Purpose::Activation, numbers as u64)
 }
 
-/// Bytes of what is there at once of one block on the way back: the gated part, its gradient and those of both that it
-/// was made of, and eight times the stream, the hidden rows and their gradients at the head among them.
+/// The bytes that the backward pass of one block needs at once for `tokens` tokens: four times the feed-forward width
+/// (the gated product, its gradient and those of gate and up) and eight times the hidden width.
 fn scratch(sizes: &Configuration, precision: Precision, tokens: u64) -> u64 {
     let numbers = 4 * sizes.intermediate as u64 + 8 * sizes.hidden as u64;
     precision.bytes(Purpose::Activation, tokens.saturating_mul(numbers))

@@ -48,13 +48,14 @@ pub(super) struct Pass {
 }
 
 impl Pass {
+    /// The bytes of all saved tensors.
     fn bytes(&self) -> usize {
         self.blocks.iter().map(SavedBlock::bytes).sum::<usize>() + self.head.bytes()
     }
 }
 
 impl Scored {
-    /// Wraps taps that were not made by [`Policy::score`]; holds nothing for a backward pass.
+    /// Wraps taps that were not computed by [`Policy::score`]. Without saved activations and dropout, at temperature 1.
     #[must_use]
     pub fn of_taps(view: View, rows: Arc<Rows>, taps: Taps<Tensor>, generation: u64) -> Self {
         Self {
@@ -70,8 +71,8 @@ impl Scored {
         }
     }
 
-    /// A copy for other rows under the same view, taps and patches, without saved activations: its backward pass runs the
-    /// forward pass again. Not for rows that were scored with dropout, whose masks belong to their batch.
+    /// A copy with other rows, for the same view, taps and patches, and without saved activations: its backward pass
+    /// runs the forward pass again. Not for rows scored with dropout, whose masks belong to their batch.
     #[must_use]
     pub fn of_rows(&self, rows: Arc<Rows>) -> Self {
         Self {
@@ -87,7 +88,7 @@ impl Scored {
         }
     }
 
-    /// A tap of every token, `[rows, width]`.
+    /// The values of a tap, `[rows, width]`.
     ///
     /// # Errors
     /// When the tap was not asked for.
@@ -97,7 +98,7 @@ impl Scored {
         self.taps.get(tap).ok_or_else(missing)
     }
 
-    /// Bytes of activations that wait for a backward pass.
+    /// The bytes of activations saved for a backward pass.
     #[must_use]
     pub fn saved_bytes(&self) -> usize {
         self.passes.iter().flatten().map(Pass::bytes).sum()
@@ -105,14 +106,12 @@ impl Scored {
 }
 
 impl Policy {
-    /// Scores rows through a view; logits are divided by the temperature. With `keep` the
-    /// forward pass stays in memory for [`Policy::backward`], which otherwise runs it again;
-    /// of rows of more than one slice, as many slices as there is room for. Adapter dropout acts only with
-    /// `keep`, on the policy.
+    /// Computes taps of every target through a view; logits are divided by the temperature. With `keep`, and on the
+    /// policy alone, adapter dropout applies and activations are saved for [`Policy::backward`], which otherwise runs
+    /// the forward pass again: all of them for rows of one slice, else those of as many slices as there is room for.
     ///
     /// # Errors
-    /// When the temperature is not positive, a token is not in the vocabulary, or a snapshot
-    /// does not exist.
+    /// When the temperature is not positive, a token is not in the vocabulary, or a snapshot does not exist.
     pub fn score(&self, view: &View, rows: &Arc<Rows>, taps: TapSet, temperature: f32, keep: bool) -> Result<Scored> {
         if !(temperature.is_finite() && temperature > 0.0) {
             return Err(Error::Argument(format!("temperature `{temperature}` is not a positive number")));
@@ -159,20 +158,21 @@ impl Policy {
         })
     }
 
-    /// Runs blocks and head over one slice and saves what the backward pass needs.
+    /// Runs blocks and head over one slice and saves what its backward pass needs. Reserves no bytes.
     pub(super) fn forward_pass(&self, network: &Network<'_>, head: &OutputHead, packing: Packing) -> Result<Pass> {
         let (hidden, blocks) = stack::forward_saving(network, &packing, self.settings.recompute)?;
         let head = head.forward_saving(packing.select_predictors(&hidden)?, &packing.targets)?;
         Ok(Pass { packing, blocks, head, reservation: None })
     }
 
-    /// Whether a pass computes the common prefix of rows once. With dropout it does not: each row has masks of its own.
+    /// Whether common prefixes of rows run once. False for learning passes (`keep`, on the policy) with dropout: each
+    /// row has its own masks.
     #[must_use]
     pub fn shares_prefixes(&self, view: &View, keep: bool) -> bool {
         !(keep && *view == View::Policy && self.adapter.settings().dropout > 0.0)
     }
 
-    /// Whether what a slice of so many tokens keeps fits beside what is kept already.
+    /// Whether the estimated activations of `tokens` tokens fit, with all that is saved already, into the `keep` limit.
     fn has_room(&self, tokens: usize) -> bool {
         let token = token_bytes(&self.model.configuration, self.precision(), self.settings.recompute);
         let bytes = token.saturating_mul(tokens as u64);
@@ -180,7 +180,8 @@ impl Policy {
     }
 }
 
-/// The pass that the dropout masks of a slice belong to.
+/// The (generation, pass) pair that names a slice's dropout masks: the first slice's pass plus the slice's index;
+/// `None` without dropout.
 pub(super) fn slice_dropout(first: Option<(u64, u64)>, slice: u64) -> Option<(u64, u64)> {
     first.map(|(generation, pass)| (generation, pass + slice))
 }

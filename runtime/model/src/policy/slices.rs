@@ -28,8 +28,8 @@ pub enum Slice {
 }
 
 impl Policy {
-    /// The rows of each slice, in order: at least one slice, empty only for a batch without rows. `share` says whether
-    /// a pass holds what rows begin with in common once.
+    /// Cuts a batch into ranges of rows, one for each pass: at least one range, empty only for a batch without rows.
+    /// `share` says whether a pass runs common prefixes once.
     pub(super) fn slices(&self, rows: &Rows, share: bool) -> Vec<Range<usize>> {
         let (configuration, settings) = (&self.model.configuration, &self.settings);
         // As if nothing were recomputed: what is recomputed must change no bit, so it must not move a cut.
@@ -39,7 +39,7 @@ impl Policy {
 }
 
 impl Slice {
-    /// Whether one slice was meant to hold all of these rows.
+    /// Whether the setting allows all of these rows in one slice, without regard to the `free` limit.
     pub(super) fn holds(self, rows: &Rows) -> bool {
         match self {
             Self::Whole => true,
@@ -48,7 +48,8 @@ impl Slice {
         }
     }
 
-    /// A slice of at most `free` tokens is never full.
+    /// Cuts rows, in order, into slices as large as the setting allows; a slice of at most `free` tokens may always
+    /// grow.
     fn cut(self, rows: &Rows, share: bool, free: usize, configuration: &Configuration) -> Vec<Range<usize>> {
         let (mut slices, mut start, mut tokens) = (Vec::new(), 0, 0_usize);
         for (row, ids) in rows.ids.iter().enumerate() {
@@ -76,12 +77,12 @@ impl Slice {
 pub(super) struct SavedBytes(Arc<AtomicU64>);
 
 impl SavedBytes {
-    /// What is kept now.
+    /// The bytes reserved now.
     pub(super) fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes until the reservation is dropped.
+    /// Adds bytes to the count until the returned reservation is dropped.
     pub(super) fn reserve(&self, bytes: u64) -> Reservation {
         self.0.fetch_add(bytes, Ordering::Relaxed);
         Reservation { total: self.clone(), bytes }

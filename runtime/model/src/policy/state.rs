@@ -17,13 +17,14 @@ pub struct PolicyState {
 }
 
 impl Policy {
-    /// The present edits, snapshots and update count. The trained numbers are not part of it.
+    /// Copies the present edits, snapshots and update count, without the trained values and patches.
     #[must_use]
     pub fn state(&self) -> PolicyState {
         PolicyState { edits: self.edits.clone(), snapshots: self.snapshots.clone(), generation: self.generation }
     }
 
-    /// Restores what [`state`](Self::state) gave. The caller restores the trained numbers.
+    /// Restores edits, snapshots and update count as [`state`](Self::state) returned them. The caller restores the
+    /// trained values.
     pub fn restore_state(&mut self, state: &PolicyState) {
         self.edits.clone_from(&state.edits);
         self.snapshots.clone_from(&state.snapshots);

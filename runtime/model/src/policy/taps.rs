@@ -10,10 +10,10 @@ use crate::rows::Rows;
 /// The gradients of a loss by differentiable taps, each `[rows, width]` of the CPU; ignored where the rows' mask is 0.
 pub type Seeds = Taps<Tensor>;
 
-/// The taps of some rows, by their numbers and in that order, cut to a width; each `[rows, width]`.
+/// Selects rows of all taps, by their indices and in that order, and their first `width` columns; each `[rows, width]`.
 ///
 /// # Errors
-/// When a number is past the last row, or the width past that of the taps.
+/// When an index is past the last row, or the width past that of the taps.
 pub fn select_rows(taps: &Taps<Tensor>, rows: &[u32], width: usize) -> Result<Taps<Tensor>> {
     let rows = Tensor::new(rows, &Device::Cpu)?;
     let select =
@@ -28,13 +28,13 @@ pub(super) struct BatchTaps {
 }
 
 impl BatchTaps {
-    /// Zeros for every tap of the set.
+    /// Taps filled with 0, `[rows, width]` for each of the set.
     pub(super) fn new(rows: &Rows, asked: TapSet) -> Self {
         let shape = (rows.count(), rows.width());
         Self { shape, values: asked.iter().map(|tap| (tap, vec![0.0; shape.0 * shape.1])).collect() }
     }
 
-    /// Writes the taps of a slice to its targets.
+    /// Writes the taps of a slice at the positions of its targets.
     pub(super) fn add(&mut self, packing: &Packing, taps: &HeadTaps) {
         for (tap, all) in self.values.iter_mut() {
             if let Some(values) = taps.values.get(tap) {
@@ -43,7 +43,7 @@ impl BatchTaps {
         }
     }
 
-    /// The taps as tensors of the CPU, whatever device computes the passes: a loss is built on them there.
+    /// Converts the taps to CPU tensors `[rows, width]`, on whatever device the passes ran.
     pub(super) fn finish(self) -> Result<Taps<Tensor>> {
         let tensor = |values: Vec<f32>| Tensor::from_vec(values, self.shape, &Device::Cpu);
         self.values.into_iter().map(|(tap, values)| Ok((tap, tensor(values)?))).collect()
@@ -54,24 +54,25 @@ impl BatchTaps {
 pub(super) struct SeedValues(Taps<Vec<f32>>);
 
 impl SeedValues {
-    /// Copies `[rows, width]` seeds to the host. Errors: another shape.
+    /// Copies seeds `[rows, width]` to host memory as `f32`. Errors: another shape.
     pub(super) fn read(seeds: &Seeds, rows: &Rows) -> Result<Self> {
         seeds.iter().map(|(tap, seed)| Ok((tap, numbers(seed, rows)?))).collect::<Result<_>>().map(Self)
     }
 
-    /// The seeds of a slice's targets; none when all of them are 0.
+    /// The seeds at the targets of a slice, in their order; `None` if all of them are 0.
     pub(super) fn of(&self, packing: &Packing) -> Option<Self> {
         let own: Taps<Vec<f32>> = self.0.iter().map(|(tap, all)| (tap, packing.gather(all))).collect();
         let all_zero = own.iter().all(|(_, seeds)| seeds.iter().all(|seed| *seed == 0.0));
         (!all_zero).then_some(Self(own))
     }
 
-    /// The seeds as the head takes them.
+    /// The seeds as slices, in the form that the head's backward pass takes.
     pub(super) fn head(&self) -> TapGradients<'_> {
         self.0.iter().map(|(tap, seeds)| (tap, seeds.as_slice())).collect()
     }
 }
 
+/// The values of one seed as `f32`, in row-major order. Errors: a shape other than `[rows, width]`.
 fn numbers(seed: &Tensor, rows: &Rows) -> Result<Vec<f32>> {
     let (count, width) = (rows.count(), rows.width());
     if seed.dims() != [count, width] {

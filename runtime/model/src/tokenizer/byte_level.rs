@@ -10,7 +10,8 @@ use super::gguf::{Kind, Vocabulary};
 use super::pre_tokenizers::{self, Style};
 use super::{TokenizerError, merges};
 
-/// Builds the model, its pre-tokenizer and its decoder.
+/// Builds the library's tokenizer with model, pre-tokenizer and decoder. Merges come from the file, or from the scores
+/// if it has none.
 pub(super) fn build(vocabulary: &Vocabulary, style: Style) -> Result<tokenizers::Tokenizer, TokenizerError> {
     let alphabet = ByteLevel::alphabet();
     let tokens = vocabulary.tokens.iter().zip(&vocabulary.kinds);
@@ -35,16 +36,16 @@ pub(super) fn build(vocabulary: &Vocabulary, style: Style) -> Result<tokenizers:
     Ok(tokenizer)
 }
 
-/// The two halves of a line of `tokenizer.ggml.merges`.
+/// Splits a line of `tokenizer.ggml.merges` at its first space into the left and the right piece.
 fn pair(line: &str) -> Result<(String, String), TokenizerError> {
     line.split_once(' ').map(|(left, right)| (left.to_owned(), right.to_owned())).ok_or_else(|| {
         TokenizerError::Metadata { key: "tokenizer.ggml.merges".into(), wanted: "two pieces with a space between them" }
     })
 }
 
-/// A token in the alphabet of 256 printable characters that stand for bytes. Control and user-defined tokens are text,
-/// matched before any merging, and stay as they are; any other token that some converter left as plain text is spelt
-/// byte by byte.
+/// Spells a token in the alphabet of 256 printable characters that stand for bytes. Returns control and user-defined
+/// tokens, which are matched as text before any merging, and tokens already in the alphabet unchanged; spells others,
+/// which some converters leave as plain text, byte by byte.
 fn spell(token: &str, kind: Kind, is_in_alphabet: impl Fn(char) -> bool) -> Result<String, TokenizerError> {
     let plain = matches!(kind, Kind::Control | Kind::UserDefined);
     if plain || token.chars().all(is_in_alphabet) {

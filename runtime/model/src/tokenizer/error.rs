@@ -81,27 +81,28 @@ pub enum TokenizerError {
 }
 
 impl TokenizerError {
-    /// Parts that do not make a tokenizer.
+    /// An error for parts that do not make a tokenizer; `error` is the library's message.
     pub(super) fn broken(error: impl ToString) -> Self {
         Self::Broken { what: "the tokenizer's parts do not fit together", detail: error.to_string() }
     }
 
-    /// A text that cannot be encoded.
+    /// An error for a text that cannot be encoded; `error` is the library's message.
     pub(super) fn encode(error: impl ToString) -> Self {
         Self::Broken { what: "the text cannot be turned into tokens", detail: error.to_string() }
     }
 
-    /// Ids that cannot be decoded.
+    /// An error for ids that cannot be decoded; `error` is the library's message.
     pub(super) fn decode(error: impl ToString) -> Self {
         Self::Broken { what: "the tokens cannot be turned into text", detail: error.to_string() }
     }
 
-    /// A file that does not hold what it should.
+    /// An error for a tokenizer file with wrong contents; `error` is the reason.
     pub(super) fn malformed(path: &Path, error: impl ToString) -> Self {
         Self::Malformed { path: path.to_path_buf(), detail: error.to_string() }
     }
 }
 
+/// The names in backquotes, joined by commas.
 fn listed(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

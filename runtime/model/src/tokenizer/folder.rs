@@ -16,10 +16,8 @@ use crate::files;
 use crate::panics::catch_panic;
 
 impl Tokenizer {
-    /// The tokenizer of a Hugging Face folder.
-    ///
-    /// `tokenizer_config.json`, `special_tokens_map.json`, `generation_config.json` and `config.json` are read where
-    /// they are.
+    /// Reads the tokenizer of a Hugging Face folder: `tokenizer.json`, and special tokens from `tokenizer_config.json`,
+    /// `special_tokens_map.json`, `generation_config.json` and `config.json`, those that exist.
     ///
     /// # Errors
     /// [`TokenizerError::Absent`] without a `tokenizer.json`; [`TokenizerError::Malformed`] for one that is broken.
@@ -28,6 +26,8 @@ impl Tokenizer {
         catch_panic(|| Self::read(folder, &path)).unwrap_or_else(|panic| Err(TokenizerError::malformed(&path, panic)))
     }
 
+    /// Does the work of [`Tokenizer::from_folder`], without catching panics of the library. `path` is the
+    /// `tokenizer.json`.
     fn read(folder: &Path, path: &Path) -> Result<Self, TokenizerError> {
         let bytes = match files::read(path) {
             Ok(bytes) => bytes,
@@ -58,6 +58,7 @@ struct Settings {
 }
 
 impl Settings {
+    /// Reads the small files of a folder; a missing one counts as empty.
     fn read(folder: &Path) -> Result<Self, TokenizerError> {
         Ok(Self {
             tokenizer: object(&folder.join("tokenizer_config.json"))?,
@@ -67,7 +68,7 @@ impl Settings {
         })
     }
 
-    /// Qwen's tokenizer composes characters even where a converter left that out of `tokenizer.json`.
+    /// Sets an NFC normalizer for Qwen2 tokenizers whose `tokenizer.json` has none, as some converters leave it out.
     fn normalise(&self, inner: &mut tokenizers::Tokenizer) -> Result<(), TokenizerError> {
         let class = self.tokenizer.get("tokenizer_class").and_then(Value::as_str);
         if inner.get_normalizer().is_none() && matches!(class, Some("Qwen2Tokenizer" | "Qwen2TokenizerFast")) {
@@ -76,7 +77,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds what `added_tokens_decoder` lists and `tokenizer.json` lacks, in the order of the ids.
+    /// Adds the tokens of `added_tokens_decoder` that `tokenizer.json` lacks, in the order of their ids.
     fn add_tokens(&self, inner: &mut tokenizers::Tokenizer) -> Result<(), TokenizerError> {
         let Some(listed) = self.tokenizer.get("added_tokens_decoder").and_then(Value::as_object) else {
             return Ok(());
@@ -91,7 +92,9 @@ impl Settings {
         Ok(())
     }
 
-    /// The tokens with a role, made special, and the ids that end an answer.
+    /// Finds the tokens that have a role, registers them as special, and collects the ids that end an answer:
+    /// `eos_token`, and those of `generation_config.json`, or, if it has none, of `config.json` and the known ends of
+    /// turns.
     fn specials(&self, inner: &mut tokenizers::Tokenizer) -> Result<Specials, TokenizerError> {
         let mut found = Specials::default();
         for role in ROLES {
@@ -120,12 +123,15 @@ impl Settings {
         Ok(found)
     }
 
+    /// The text of the token with this role, such as `eos_token`, from `tokenizer_config.json`, else from
+    /// `special_tokens_map.json`.
     fn role(&self, role: &str) -> Option<&str> {
         let value = self.tokenizer.get(role).filter(|value| !value.is_null()).or_else(|| self.map.get(role))?;
         value.as_str().or_else(|| value.get("content")?.as_str())
     }
 
-    /// The ids around a text: as the configuration says where it says anything, otherwise as `tokenizer.json` does.
+    /// The ids before and after a whole text: from `add_bos_token` and `add_eos_token` if either is set, else those
+    /// that `tokenizer.json` puts around a sample text.
     fn surrounding_ids(
         &self,
         inner: &tokenizers::Tokenizer,
@@ -148,13 +154,13 @@ impl Settings {
     }
 }
 
-/// A JSON object from a file, empty where there is no file.
+/// Reads a JSON object from a file; empty if there is no file.
 pub(crate) fn object(path: &Path) -> Result<Map<String, Value>, TokenizerError> {
     let Some(text) = read_optional(path)? else { return Ok(Map::new()) };
     serde_json::from_str(&text).map_err(|error| TokenizerError::malformed(path, error))
 }
 
-/// The text of a file; none where there is no file.
+/// Reads a text file; `None` if there is no file.
 pub(crate) fn read_optional(path: &Path) -> Result<Option<String>, TokenizerError> {
     match files::read_text(path) {
         Ok(text) => Ok(Some(text)),
@@ -163,6 +169,7 @@ pub(crate) fn read_optional(path: &Path) -> Result<Option<String>, TokenizerErro
     }
 }
 
+/// Parses an entry of `added_tokens_decoder`; missing flags are false. `None` if it has no text `content`.
 fn parse_added_token(token: &Value) -> Option<AddedToken> {
     let flag = |key| token.get(key).and_then(Value::as_bool).unwrap_or(false);
     let added = AddedToken::from(token.get("content")?.as_str()?, flag("special"));
@@ -175,7 +182,7 @@ fn parse_added_token(token: &Value) -> Option<AddedToken> {
     )
 }
 
-/// One id or a list of them.
+/// The ids in a value, one id or a list of ids; skips everything that is not an id.
 fn parse_ids(value: Option<&Value>) -> Vec<u32> {
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
     match value {

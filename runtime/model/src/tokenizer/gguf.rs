@@ -36,6 +36,8 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
+    /// Reads tokens, scores, kinds and merges. Tokens without a kind are ordinary. Errors: no token list, or a key of
+    /// another type.
     fn read(metadata: &Metadata) -> Result<Self, TokenizerError> {
         let tokens = texts(metadata, "tokenizer.ggml.tokens")?
             .ok_or_else(|| missing("tokenizer.ggml.tokens", "a list of texts"))?;
@@ -51,14 +53,14 @@ impl Vocabulary {
         })
     }
 
-    /// The token for what cannot be spelt.
+    /// The token that stands for text that cannot be spelled, if the file names one.
     pub(super) fn unknown(&self) -> Option<&str> {
         self.unknown.and_then(|id| self.tokens.get(id as usize)).map(String::as_str)
     }
 }
 
 impl Tokenizer {
-    /// The tokenizer that a GGUF file describes, from its metadata.
+    /// Builds the tokenizer that the metadata of a GGUF file describes.
     ///
     /// # Errors
     /// [`TokenizerError::Metadata`] for a missing key, [`TokenizerError::Unknown`] for a kind of tokenizer or
@@ -67,6 +69,7 @@ impl Tokenizer {
         catch_panic(|| Self::read_gguf(metadata)).unwrap_or_else(|panic| Err(TokenizerError::broken(panic)))
     }
 
+    /// Does the work of [`Tokenizer::from_gguf`], without catching panics of the library.
     fn read_gguf(metadata: &Metadata) -> Result<Self, TokenizerError> {
         let vocabulary = Vocabulary::read(metadata)?;
         let (mut inner, opens) = match metadata.string("tokenizer.ggml.model") {
@@ -94,7 +97,8 @@ impl Tokenizer {
     }
 }
 
-/// Registers control and user-defined tokens, and finds those with a role.
+/// Registers control and user-defined tokens. Returns the tokens with a role, and the ids that end an answer: those
+/// that the file names and the known ends of turns.
 fn specials(
     metadata: &Metadata,
     vocabulary: &Vocabulary,
@@ -122,7 +126,8 @@ fn specials(
     Ok(found)
 }
 
-/// Registers control tokens, with them those that have a role, and user-defined ones.
+/// Registers control tokens and the tokens with a role (`named`) as special, and user-defined ones as whole pieces of
+/// text. In Phi-3's files with a SentencePiece model, all but [`PHI3_KEEPING`] also swallow the white space after them.
 fn register(
     metadata: &Metadata,
     vocabulary: &Vocabulary,
@@ -149,10 +154,12 @@ fn register(
     Ok(())
 }
 
+/// An error for a metadata key that is missing or of another type than `wanted`.
 fn missing(key: &str, wanted: &'static str) -> TokenizerError {
     TokenizerError::Metadata { key: key.to_owned(), wanted }
 }
 
+/// The kind of a token from its code in `tokenizer.ggml.token_type`: 3 is control, 4 user-defined, all others ordinary.
 fn kind(code: f64) -> Kind {
     match code as i64 {
         3 => Kind::Control,
@@ -161,6 +168,7 @@ fn kind(code: f64) -> Kind {
     }
 }
 
+/// The list of texts of a key; `None` if it is missing. Errors: another type.
 fn texts(metadata: &Metadata, key: &str) -> Result<Option<Vec<String>>, TokenizerError> {
     match metadata.value(key) {
         None => Ok(None),
@@ -171,6 +179,7 @@ fn texts(metadata: &Metadata, key: &str) -> Result<Option<Vec<String>>, Tokenize
     }
 }
 
+/// The list of numbers of a key; empty if it is missing. Errors: another type.
 fn numbers(metadata: &Metadata, key: &str) -> Result<Vec<f64>, TokenizerError> {
     match metadata.value(key) {
         None => Ok(Vec::new()),

@@ -14,10 +14,11 @@ struct Pair<'a> {
     lengths: (usize, usize),
 }
 
-/// The merges that the vocabulary implies, best first.
+/// Derives the merges that a vocabulary implies, as (left, right), by descending score of the joined token; ties by
+/// longer left part, then longer right part, then lower ids.
 ///
-/// `tokens` are the spellings by id, `scores` how good each one is (higher is earlier). Where a
-/// spelling occurs twice, its last id and score count.
+/// `tokens` are the spellings by id and `scores` their scores by id, 0 if missing. If a spelling occurs twice, its last
+/// id counts.
 pub(super) fn from_scores(tokens: &[String], scores: &[f64]) -> Vec<(String, String)> {
     let ids: HashMap<&str, usize> = tokens.iter().enumerate().map(|(id, token)| (token.as_str(), id)).collect();
     let mut seen = vec![false; tokens.len()];
@@ -36,7 +37,8 @@ pub(super) fn from_scores(tokens: &[String], scores: &[f64]) -> Vec<(String, Str
     pairs.into_iter().map(|pair| (pair.left.to_owned(), pair.right.to_owned())).collect()
 }
 
-/// Every way to cut a piece into two that the vocabulary has, lower ids first.
+/// Every way to split a token into two tokens of the vocabulary, ordered by the id of the left part, then of the right
+/// part. `score` is the token's own.
 fn halves<'a>(token: &'a str, score: f64, ids: &HashMap<&str, usize>) -> Vec<Pair<'a>> {
     let total = token.chars().count();
     let mut found: Vec<((usize, usize), Pair<'a>)> = token

@@ -47,7 +47,8 @@ pub struct Spans {
 }
 
 impl Tokenizer {
-    /// Puts the parts together; `leading` and `trailing` are the ids that go around a whole text.
+    /// Builds the tokenizer from its parts, with padding and truncation switched off. `leading` and `trailing` are the
+    /// ids put before and after a whole text.
     fn assemble(
         mut inner: tokenizers::Tokenizer,
         leading: Vec<u32>,
@@ -62,10 +63,8 @@ impl Tokenizer {
         Ok(Self { inner, leading, trailing, specials, size })
     }
 
-    /// The ids of `text`.
-    ///
-    /// Names of special tokens inside the text become those tokens. With `add_special` the ids that
-    /// this tokenizer puts around a text (a beginning-of-text token, for many) are added.
+    /// Encodes `text`. Names of special tokens in the text become those tokens. `add_special` adds the ids that this
+    /// tokenizer puts around a text, such as a beginning-of-text token.
     ///
     /// # Errors
     /// When the vocabulary cannot spell the text.
@@ -81,7 +80,7 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The ids of a text that something else will follow: the leading special ids, never the trailing ones.
+    /// Encodes the beginning of a text, with the leading special ids and without the trailing ones.
     ///
     /// # Errors
     /// When the vocabulary cannot spell the text.
@@ -91,7 +90,8 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The ids of a whole training text; trailing special ids that its end already spells are not doubled.
+    /// Encodes a whole training text with leading and trailing special ids; does not add trailing ids with which the
+    /// encoded text already ends.
     ///
     /// # Errors
     /// When the vocabulary cannot spell the text.
@@ -103,7 +103,7 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The ids of `text`, no special ids added, with the bytes of the text behind each of them.
+    /// Encodes `text` without adding special ids, and gives the bytes of the text that each id stands for.
     ///
     /// # Errors
     /// When the vocabulary cannot spell the text.
@@ -126,9 +126,8 @@ impl Tokenizer {
         Ok(Spans { ids: encoding.get_ids().to_vec(), ranges })
     }
 
-    /// The text of `ids`; with `skip_special`, without the special tokens' names.
-    ///
-    /// Ids beyond the vocabulary (rows that pad the embedding) have no text and are left out.
+    /// Decodes `ids` to text; `skip_special` leaves out the names of special tokens. Skips ids beyond the vocabulary,
+    /// which only pad the embedding.
     ///
     /// # Errors
     /// When the decoder cannot put the pieces together.
@@ -142,22 +141,23 @@ impl Tokenizer {
         self.size
     }
 
-    /// The id of a token by its exact spelling.
+    /// The id of the token with exactly this spelling; `None` if there is none.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
 
-    /// The spelling of an id, in the vocabulary's own alphabet.
+    /// The spelling of an id in the vocabulary's own alphabet, such as `Ġthe` for byte-level vocabularies; `None` for
+    /// an unknown id.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
 
-    /// Whether an id is a control token, whose name is not text.
+    /// Whether an id is a control token, whose name is not text. False for unknown ids.
     pub fn is_special(&self, id: u32) -> bool {
         self.inner.get_added_vocabulary().get_added_tokens_decoder().get(&id).is_some_and(|token| token.special)
     }
 
-    /// The beginning-of-text id.
+    /// The beginning-of-text id, if the tokenizer names one.
     pub fn bos(&self) -> Option<u32> {
         self.specials.id("bos_token")
     }
@@ -167,28 +167,28 @@ impl Tokenizer {
         &self.specials.eos
     }
 
-    /// The end-of-text token, as text to append to a training example.
+    /// The text of the end-of-text token, if the tokenizer names one.
     pub fn eos_text(&self) -> Option<&str> {
         self.specials.name("eos_token")
     }
 
-    /// The padding id.
+    /// The padding id, if the tokenizer names one.
     pub fn pad(&self) -> Option<u32> {
         self.specials.id("pad_token")
     }
 
-    /// The special tokens that chat templates know by name: `bos_token`, `eos_token` and so on, with their spelling.
+    /// The special tokens that chat templates know by name, as (role, text): (`bos_token`, `<s>`) and so on.
     pub fn named(&self) -> impl Iterator<Item = (&str, &str)> {
         self.specials.named.iter().map(|special| (special.role.as_str(), special.text.as_str()))
     }
 
-    /// The ids put before and after a text by `encode(_, true)`.
+    /// The ids that `encode(_, true)` puts before a text and after it, in this order.
     pub fn surround(&self) -> (&[u32], &[u32]) {
         (&self.leading, &self.trailing)
     }
 }
 
-/// What the library makes of a text; a panic of it is one more error.
+/// Runs an encoding of the library; a panic of it becomes an error.
 fn encoded(work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding, TokenizerError> {
     catch_panic(work).map_err(TokenizerError::encode)?.map_err(TokenizerError::encode)
 }

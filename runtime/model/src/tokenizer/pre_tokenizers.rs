@@ -59,6 +59,7 @@ pub(super) struct Style {
 }
 
 impl Style {
+    /// A style with this splitting and all options off.
     const fn new(splitting: Splitting) -> Self {
         Self { splitting, composed: false, whole_words: false, opens_with_bos: false }
     }
@@ -86,7 +87,7 @@ const STYLES: [(&[&str], Style); 9] = [
 /// The style with this name.
 ///
 /// # Errors
-/// [`TokenizerError::Unknown`]: a guess would give ids that the model was never trained on.
+/// [`TokenizerError::Unknown`] for any other name: a guess would give ids that the model was never trained on.
 pub(super) fn find_style(name: &str) -> Result<Style, TokenizerError> {
     let style = STYLES.iter().find(|(names, _)| names.contains(&name)).map(|(_, style)| *style);
     style.ok_or_else(|| TokenizerError::Unknown {
@@ -96,7 +97,7 @@ pub(super) fn find_style(name: &str) -> Result<Style, TokenizerError> {
     })
 }
 
-/// Makes a tokenizer cut text in this style.
+/// Sets the tokenizer's pre-tokenizer, and its NFC normalizer if the style has one.
 pub(super) fn apply_style(style: Style, tokenizer: &mut tokenizers::Tokenizer) -> Result<(), TokenizerError> {
     if style.composed {
         tokenizer.with_normalizer(Some(NFC)).map_err(TokenizerError::broken)?;

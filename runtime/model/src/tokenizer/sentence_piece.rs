@@ -21,7 +21,8 @@ use super::{TokenizerError, merges};
 /// What SentencePiece writes for a space.
 const SPACE: &str = "\u{2581}";
 
-/// Builds the model, its normalizer, pre-tokenizer and decoder for one architecture (`general.architecture`).
+/// Builds the library's tokenizer with model, normalizer, pre-tokenizer and decoder for an architecture
+/// (`general.architecture`), which decides how spaces are treated.
 pub(super) fn build(vocabulary: &Vocabulary, architecture: &str) -> Result<tokenizers::Tokenizer, TokenizerError> {
     let gemma = architecture.starts_with("gemma");
     let model =
@@ -40,7 +41,8 @@ pub(super) fn build(vocabulary: &Vocabulary, architecture: &str) -> Result<token
     Ok(tokenizer)
 }
 
-/// Gemma's files spell runs of spaces as spaces, and their scores do not follow the order of merging: the ids do.
+/// Builds Gemma's model, with runs of spaces spelled as [`SPACE`]s and with merges in the order of ids: the scores of
+/// Gemma's files do not follow the order of merging.
 fn gemma_model(vocabulary: &Vocabulary) -> Result<BPE, TokenizerError> {
     let respell = |token: &String| {
         let run = token.contains(' ') && token.trim().is_empty();
@@ -51,6 +53,7 @@ fn gemma_model(vocabulary: &Vocabulary) -> Result<BPE, TokenizerError> {
     model(vocabulary, &tokens, &order)
 }
 
+/// Builds a BPE with byte fallback from tokens by id and their scores, from which the merges are derived.
 fn model(vocabulary: &Vocabulary, tokens: &[String], scores: &[f64]) -> Result<BPE, TokenizerError> {
     let vocab: Vocab = tokens.iter().enumerate().map(|(id, token)| (token.clone(), id as u32)).collect();
     let mut builder =
@@ -61,6 +64,7 @@ fn model(vocabulary: &Vocabulary, tokens: &[String], scores: &[f64]) -> Result<B
     builder.build().map_err(TokenizerError::broken)
 }
 
+/// Sets a normalizer that replaces each space by [`SPACE`]; with `prefix`, it first puts one before the text.
 fn replace_spaces(tokenizer: &mut tokenizers::Tokenizer, prefix: bool) -> Result<(), TokenizerError> {
     let replace = Replace::new(ReplacePattern::String(" ".into()), SPACE.to_owned()).map_err(TokenizerError::broken)?;
     let mut steps: Vec<NormalizerWrapper> = Vec::new();
@@ -72,12 +76,15 @@ fn replace_spaces(tokenizer: &mut tokenizers::Tokenizer, prefix: bool) -> Result
     Ok(())
 }
 
-/// Spaces are gone by the time this runs; it is there because the models' own files have it.
+/// A pre-tokenizer that splits after each space. The normalizer has removed all spaces before, so it changes nothing;
+/// the models' own files have it.
 fn cut_after_spaces() -> Result<Split, TokenizerError> {
     Split::new(SplitPattern::String(" ".into()), SplitDelimiterBehavior::MergedWithPrevious, false)
         .map_err(TokenizerError::broken)
 }
 
+/// A decoder that turns [`SPACE`] into spaces and byte tokens into bytes, and joins the pieces; with `strip`, it
+/// removes one space at the beginning.
 fn decoder(strip: bool) -> Result<Decoders, TokenizerError> {
     let replace = Replace::new(ReplacePattern::String(SPACE.into()), " ").map_err(TokenizerError::broken)?;
     let mut steps: Vec<DecoderWrapper> = vec![replace.into(), ByteFallback::default().into(), Fuse::default().into()];

@@ -39,24 +39,24 @@ pub(super) struct Specials {
 }
 
 impl Specials {
-    /// The id with this role.
+    /// The id of the token with this role, such as `eos_token`.
     pub(super) fn id(&self, role: &str) -> Option<u32> {
         self.named.iter().find(|special| special.role == role).map(|special| special.id)
     }
 
-    /// The spelling with this role.
+    /// The text of the token with this role.
     pub(super) fn name(&self, role: &str) -> Option<&str> {
         self.named.iter().find(|special| special.role == role).map(|special| special.text.as_str())
     }
 
-    /// Adds an id that ends an answer, once.
+    /// Adds an id that ends an answer. Does nothing if it is known already.
     pub(super) fn add_eos(&mut self, id: u32) {
         if !self.eos.contains(&id) {
             self.eos.push(id);
         }
     }
 
-    /// Adds every control token that is spelt like the end of a turn.
+    /// Adds every special token whose spelling is in [`TURN_ENDS`] to the ids that end an answer.
     pub(super) fn add_turn_ends(&mut self, inner: &tokenizers::Tokenizer) {
         let added = inner.get_added_vocabulary().get_added_tokens_decoder();
         for name in TURN_ENDS {

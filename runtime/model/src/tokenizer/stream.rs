@@ -23,7 +23,7 @@ impl StreamDecoder {
         Self { skip_special, ids: Vec::new(), context: 0, given: 0 }
     }
 
-    /// Takes one more id and gives the text that is now settled; often empty inside a character.
+    /// Adds an id and returns the text that is now settled; empty while a character is incomplete.
     ///
     /// # Errors
     /// When the decoder cannot put the pieces together.
@@ -40,7 +40,7 @@ impl StreamDecoder {
         Ok(now.get(before..).unwrap_or_default().to_owned())
     }
 
-    /// Gives what is still held back, whole character or not.
+    /// Returns the text still held back, even an incomplete character, and resets the decoder.
     ///
     /// # Errors
     /// When the decoder cannot put the pieces together.
@@ -50,14 +50,15 @@ impl StreamDecoder {
         Ok(now.get(before..).unwrap_or_default().to_owned())
     }
 
-    /// How long the text was that is out already, and all of the text, both from the same context on.
+    /// Decodes the ids from the context on: the length in bytes of the part that was returned already, and the whole
+    /// text.
     fn texts(&self, tokenizer: &Tokenizer) -> Result<(usize, String), TokenizerError> {
         let before = tokenizer.decode(&self.ids[self.context..self.given], self.skip_special)?;
         let now = tokenizer.decode(&self.ids[self.context..], self.skip_special)?;
         Ok((before.len(), now))
     }
 
-    /// Drops ids that no later text depends on, so that a long answer costs no more than a short one.
+    /// Drops the ids before the context, on which no later text depends, so that the cost of a token does not grow.
     fn drop_settled_ids(&mut self) {
         self.ids.drain(..self.context);
         self.given -= self.context;

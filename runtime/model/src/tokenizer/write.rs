@@ -27,6 +27,7 @@ impl Tokenizer {
         files::write(&folder.join("tokenizer_config.json"), &(settings + "\n"))
     }
 
+    /// The `tokenizer_config.json`: class, whether ids are put around a text, and the tokens with a role.
     fn settings(&self) -> Value {
         let mut table = Map::new();
         table.insert("tokenizer_class".into(), "PreTrainedTokenizerFast".into());
@@ -38,7 +39,8 @@ impl Tokenizer {
         Value::Object(table)
     }
 
-    /// The step that puts ids around a text, for readers that do not know the two flags.
+    /// The post-processor for `tokenizer.json` that puts ids around a text, for readers that ignore `add_bos_token` and
+    /// `add_eos_token`; `None` if there are none.
     fn template_processing(&self) -> Option<Value> {
         if self.leading.is_empty() && self.trailing.is_empty() {
             return None;

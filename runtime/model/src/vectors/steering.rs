@@ -8,10 +8,11 @@ use crate::policy::Policy;
 use crate::stream::{Patch, Site};
 
 impl Policy {
-    /// Adds `coefficient` · direction to the output of every block in `layers` that has one, at every token.
+    /// Activates a patch that adds `coefficient` · direction to the output of each block in `layers` for which there is
+    /// a direction, at every token. Skips layers without a direction.
     ///
     /// # Errors
-    /// When the vectors are for a model of other sizes, or none is for a layer asked for.
+    /// When the vectors are for a model of other sizes, or none is for a layer in `layers`.
     pub fn steer(&mut self, vectors: &Vectors, coefficient: f32, layers: &RangeInclusive<usize>) -> Result<()> {
         let configuration = &self.model().configuration;
         let (width, count) = (configuration.hidden, configuration.layers);

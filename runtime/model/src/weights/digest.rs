@@ -10,7 +10,8 @@ use tunebox_foundation::hexadecimal::hexadecimal;
 
 use crate::error::{Error, Result};
 
-/// The digest in hexadecimal. Reads every byte: about a second for each gigabyte.
+/// The sha256, in hexadecimal, over the bytes of the files in the given order. Reads every byte: about a second per
+/// gigabyte.
 ///
 /// # Errors
 /// When a file cannot be read.

@@ -34,12 +34,13 @@ pub(super) enum Stored {
 }
 
 impl Entry {
-    /// A weight that is not read yet.
+    /// An entry for a weight in a file that is not read yet; `repair` is what has to be undone on its values.
     pub(super) fn in_file(location: Location, repair: Repair) -> Self {
         Self { shape: location.shape.clone(), stored: Stored::File { location, repair }, loaded: OnceLock::new() }
     }
 
-    /// A weight that is in memory already, with the CPU, for a model on some device.
+    /// An entry for a weight in CPU memory. On a CPU device it counts as loaded; for another device it is copied there
+    /// later.
     pub(super) fn in_memory(weight: Weight, device: &Device) -> Self {
         let shape = WeightRef::from(&weight).sides();
         let dtype = match &weight {
@@ -52,7 +53,7 @@ impl Entry {
         Self { shape, stored: Stored::InMemory { dtype, original: Some(weight) }, loaded: OnceLock::new() }
     }
 
-    /// Bytes that it takes, in memory, in its file, or on the device that it has yet to be placed on.
+    /// The bytes of the weight: as loaded, else as it will be kept in memory, in its file or on the device.
     pub(super) fn bytes(&self, precision: Precision) -> u64 {
         if let Some(weight) = self.loaded.get() {
             return weight.bytes() as u64;
@@ -67,7 +68,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is kept in blocks, as its file has it.
+    /// Whether the weight is kept quantized in blocks, in the format of its file or source.
     fn is_in_blocks(&self) -> bool {
         let format = match &self.stored {
             Stored::File { location, .. } => location.kept_format(),
@@ -77,7 +78,7 @@ impl Entry {
         format.is_some_and(|format| format.block() > 1)
     }
 
-    /// What holds its numbers exactly as they are stored, however they are kept.
+    /// The element type that holds the stored values exactly.
     pub(super) fn dtype(&self) -> DType {
         match &self.stored {
             Stored::File { location, .. } => location.kept_format().map_or(DType::F32, Format::dtype),
@@ -85,7 +86,8 @@ impl Entry {
         }
     }
 
-    /// Whether what was read of it takes memory of its own, on whatever device, and is no part of the mapped file.
+    /// Whether the loaded weight has its own memory, on whatever device, and is not a part of the mapped file. False if
+    /// it is not loaded.
     pub(super) fn is_copy(&self) -> bool {
         let moved = matches!(&self.stored, Stored::File { repair, .. } if repair.reorders_rows());
         match self.loaded.get() {
@@ -96,10 +98,10 @@ impl Entry {
         }
     }
 
-    /// Whether it is quantised when it is read.
+    /// Whether this precision quantises the weight when it is read.
     ///
     /// # Errors
-    /// When it is quantized in its file already.
+    /// When the precision would, but the weight is quantized in its file already.
     pub(super) fn quantizes(&self, name: &str, precision: Precision, place: &Path) -> Result<bool> {
         let columns = self.shape.last().copied().unwrap_or(0);
         if !precision.quantizes(self.purpose(name), columns) {
@@ -113,17 +115,17 @@ impl Entry {
         }
     }
 
-    /// Bytes that it takes where it is kept so.
+    /// The bytes of the weight if it were kept in this precision.
     ///
     /// # Errors
-    /// When it cannot be kept so.
+    /// When the precision would quantise it, but it is quantized in its file already.
     pub(super) fn bytes_in(&self, name: &str, precision: Precision, place: &Path) -> Result<u64> {
         let &[rows, columns] = self.shape.as_slice() else { return Ok(self.bytes(precision)) };
         let quantised = self.quantizes(name, precision, place)?.then(|| Weight::nf4_bytes(rows, columns)).flatten();
         Ok(quantised.map_or_else(|| self.bytes(precision), |bytes| bytes as u64))
     }
 
-    /// What a weight of this name is there for.
+    /// The role of the weight: a matrix of a block is linear, another matrix vocabulary, everything else a vector.
     pub(super) fn purpose(&self, name: &str) -> Purpose {
         match self.shape.len() {
             2 if name.starts_with("model.layers.") => Purpose::Linear,
@@ -133,7 +135,7 @@ impl Entry {
     }
 }
 
-/// An error about the numbers of a weight, with the weight and its file.
+/// Adds the names of weight and file to an argument error; converts other errors as they are.
 pub(super) fn name_tensor_in_error(name: &str, place: &Path, error: tunebox_compute::Error) -> Error {
     match error {
         tunebox_compute::Error::Argument(why) => {

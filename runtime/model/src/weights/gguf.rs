@@ -29,7 +29,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// A whole number that fits the type; of a list whose values are all equal, that value.
+    /// The value as a non-negative integer of type `T`; for a list of equal numbers, their value. `None` for anything
+    /// else, or if it does not fit.
     #[must_use]
     pub fn whole<T: TryFrom<u64>>(&self) -> Option<T> {
         let number = match self {
@@ -49,7 +50,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Reads the metadata of a file, and nothing of its tensors.
+    /// Reads the metadata of a GGUF file, and no tensor data.
     ///
     /// # Errors
     /// When the file cannot be read or is not a whole GGUF file.
@@ -57,19 +58,19 @@ impl Metadata {
         Ok(Header::read(path)?.metadata)
     }
 
-    /// The file.
+    /// The path of the GGUF file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A value of whatever kind.
+    /// The value of a key, of any type; `None` if missing.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&Value> {
         self.values.get(key)
     }
 
-    /// A text; none if missing or of another kind.
+    /// The text of a key; `None` if missing or of another type.
     #[must_use]
     pub fn string(&self, key: &str) -> Option<&str> {
         match self.values.get(key)? {
@@ -78,13 +79,13 @@ impl Metadata {
         }
     }
 
-    /// A token id or another whole number; none if missing or of another kind.
+    /// The non-negative integer of a key, such as a token id; `None` if missing, of another type or out of range.
     #[must_use]
     pub fn u32(&self, key: &str) -> Option<u32> {
         self.values.get(key)?.whole()
     }
 
-    /// A truth; none if missing or of another kind.
+    /// The boolean of a key; `None` if missing or of another type.
     #[must_use]
     pub fn bool(&self, key: &str) -> Option<bool> {
         match self.values.get(key)? {

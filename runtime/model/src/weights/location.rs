@@ -31,6 +31,7 @@ pub(crate) struct StoredFormat {
     pub(super) native: Option<Format>,
 }
 
+/// An entry of [`FORMATS`].
 const fn format(number: u32, name: &'static str, dtype: GgmlDType, native: Option<Format>) -> StoredFormat {
     StoredFormat { number, name, dtype, native }
 }
@@ -53,12 +54,12 @@ static FORMATS: [StoredFormat; 13] = [
 ];
 
 impl StoredFormat {
-    /// The plain format with this name, or the name of one that is not read.
+    /// The unquantized format with this safetensors name; the name itself as the error if it is not read.
     pub(super) fn plain(name: String) -> std::result::Result<&'static Self, String> {
         FORMATS[..3].iter().find(|format| format.name == name).ok_or(name)
     }
 
-    /// Whether numbers are quantized in blocks.
+    /// Whether values are quantized in blocks.
     fn is_quantized(&self) -> bool {
         self.dtype.block_size() > 1
     }
@@ -79,10 +80,11 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// A tensor of a GGUF file, by the number of its format.
+    /// The location of a GGUF tensor, by the number of its format and its offset in bytes. A format that is not read is
+    /// an error only when the tensor is asked for.
     ///
     /// # Errors
-    /// When its rows are not whole blocks, or its bytes cannot be counted.
+    /// When its rows are not whole blocks, or its size overflows.
     pub(super) fn of_gguf(path: &Path, name: &str, shape: Vec<usize>, number: u32, offset: u64) -> Result<Self> {
         let format = FORMATS.iter().find(|format| format.number == number);
         let (block, size) = format.map_or((1, 0), |format| (format.dtype.block_size(), format.dtype.type_size()));
@@ -98,7 +100,7 @@ impl Location {
         Ok(Self { path: path.to_path_buf(), name: name.to_owned(), shape, format, offset, bytes })
     }
 
-    /// Refuses bytes that end beyond the file.
+    /// Checks that the tensor ends within a file of this length in bytes.
     pub(super) fn check_end(&self, file_length: u64) -> Result<()> {
         let end = self.offset.saturating_add(self.bytes as u64);
         if end > file_length {
@@ -108,10 +110,10 @@ impl Location {
         Ok(())
     }
 
-    /// The format.
+    /// The tensor's number format.
     ///
     /// # Errors
-    /// When it is one that is not read.
+    /// When the format is not read.
     pub(super) fn format(&self) -> Result<&'static StoredFormat> {
         self.format.clone().map_err(|found| Error::TensorType {
             name: self.name.clone(),
@@ -121,19 +123,19 @@ impl Location {
         })
     }
 
-    /// The format in which the tensor is kept: that of the file for plain numbers and for matrices that products read,
-    /// else none, for `f32`.
+    /// The format in which the tensor is kept: that of the file if products can read it there, and for quantized ones
+    /// if it is a matrix; else `None`, and it becomes `f32`.
     pub(super) fn kept_format(&self) -> Option<Format> {
         let format = self.format.as_ref().ok().filter(|format| !format.is_quantized() || self.shape.len() == 2)?;
         format.native
     }
 
-    /// The name of the format if its numbers are quantized.
+    /// The name of the format if it is quantized, else `None`.
     pub(super) fn quantized(&self) -> Option<&'static str> {
         self.format.as_ref().ok().filter(|format| format.is_quantized()).map(|format| format.name)
     }
 
-    /// Bytes of the tensor as it is kept.
+    /// The bytes of the tensor as it is kept: as in the file, or 4 for each value if it becomes `f32`.
     pub(super) fn kept_bytes(&self) -> u64 {
         match self.kept_format() {
             Some(_) => self.bytes as u64,
@@ -163,6 +165,7 @@ impl Location {
         Ok(self.read()?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
     }
 
+    /// Reads unquantized values of `N` bytes each, converted by `convert`.
     fn read_plain<const N: usize, T>(&self, convert: impl Fn([u8; N]) -> T) -> Result<Vec<T>> {
         let mut output = Vec::with_capacity(self.bytes / N);
         for start in (0..self.bytes).step_by(PIECE) {
@@ -172,7 +175,7 @@ impl Location {
         Ok(output)
     }
 
-    /// Reads blocks on all cores.
+    /// Reads quantized blocks and converts them to `f32`, on all cores.
     fn dequantize(&self, dtype: GgmlDType) -> Result<Vec<f32>> {
         let (block, size) = (dtype.block_size(), dtype.type_size());
         let task = TASK.next_multiple_of(block);

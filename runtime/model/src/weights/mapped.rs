@@ -29,10 +29,10 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Maps some files. One that the system does not map, on a file system without mappings, stays to be read.
+    /// Memory-maps files. Skips a file that the system cannot map; it has to be read instead.
     ///
     /// # Errors
-    /// When one cannot be opened.
+    /// When a file cannot be opened.
     pub(super) fn map<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Result<Self> {
         let mut mappings = BTreeMap::new();
         for path in paths {
@@ -50,14 +50,15 @@ impl Files {
         Ok(Self { mappings })
     }
 
-    /// A part of a file, if the file is mapped and that long.
+    /// A range of a mapped file, from byte `offset` on; `None` if the file is not mapped or is shorter.
     pub(super) fn bytes(&self, path: &Path, offset: u64, length: usize) -> Option<Bytes> {
         let mapping = self.mappings.get(path)?;
         let start = usize::try_from(offset).ok()?;
         Bytes::new(mapping.clone(), start..start.checked_add(length)?).ok()
     }
 
-    /// Releases the mapped pages of a part of a file that will not be read soon.
+    /// Tells the system that it may drop the mapped pages of a range of a file. Does nothing if the file is not mapped
+    /// or is shorter.
     pub(super) fn release(&self, path: &Path, offset: u64, length: usize) {
         let (Some(mapping), Ok(start)) = (self.mappings.get(path), usize::try_from(offset)) else { return };
         if start.checked_add(length).is_some_and(|end| end <= mapping.0.len()) {

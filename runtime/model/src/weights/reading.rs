@@ -12,7 +12,7 @@ use super::repair::Repair;
 use crate::error::{Error, Result};
 
 impl Weights {
-    /// A weight with the CPU, as the precision wants it there.
+    /// Reads or maps a weight on the CPU and quantises it if the precision asks for it. Does not cache it.
     pub(super) fn read(&self, name: &str, entry: &Entry) -> Result<Weight> {
         let weight = match (&entry.stored, self.map_packed(entry)?) {
             (Stored::InMemory { original: Some(weight), .. }, _) => weight.clone(),
@@ -22,7 +22,8 @@ impl Weights {
         self.quantise(name, entry, weight)
     }
 
-    /// A weight where the model computes. What its file had to be read for is not kept, unless it stays there.
+    /// Copies a CPU weight to the model's device, in the type that computation uses there, and releases its mapped
+    /// pages. Returns the weight itself if the device is the CPU.
     pub(super) fn place_on_device(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
         if self.device.is_cpu() {
             return Ok(weight);
@@ -37,14 +38,15 @@ impl Weights {
         Ok(placed)
     }
 
-    /// Releases the mapped pages of a weight that will not be read soon.
+    /// Releases the mapped pages of a weight. Does nothing for a weight that is not in a file.
     pub(super) fn release(&self, entry: &Entry) {
         if let Stored::File { location, .. } = &entry.stored {
             self.files.release(&location.path, location.offset, location.bytes);
         }
     }
 
-    /// A weight as the precision wants it; what was read of its file for that is not kept.
+    /// Converts a weight to the model's precision; releases its mapped pages if it becomes NF4. Does nothing if weights
+    /// are kept as stored.
     fn quantise(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
         if self.precision.base() == Base::Stored {
             return Ok(weight);
@@ -57,7 +59,9 @@ impl Weights {
         Ok(kept)
     }
 
-    /// A matrix where it lies in its file; none where it has to be read.
+    /// A matrix in the mapped file, or a copy with its rows in Hugging Face's order. `None` if it has to be read: a
+    /// vector, a format without products, or unmapped or misaligned bytes. Errors: a repair that is not a reordering of
+    /// whole rows.
     fn map_packed(&self, entry: &Entry) -> Result<Option<Packed>> {
         let &[rows, columns] = entry.shape.as_slice() else { return Ok(None) };
         let Stored::File { location, repair } = &entry.stored else { return Ok(None) };
@@ -82,7 +86,7 @@ impl Weights {
         }
     }
 
-    /// A weight copied out of its file.
+    /// Reads a weight from its file and undoes what the GGUF writer did. Errors: also a weight that is not in a file.
     fn read_copy(&self, name: &str, entry: &Entry) -> Result<Tensor> {
         match &entry.stored {
             Stored::File { location, repair: Repair::Nothing } => location.read(),

@@ -19,7 +19,7 @@ pub(super) enum Repair {
 }
 
 impl Repair {
-    /// What has to be undone on the weight of this name.
+    /// What the GGUF layout of the family changed on the weight of this name.
     pub(super) fn of(name: &str, form: GgufLayout, configuration: &Configuration) -> Self {
         if form.pairs_adjacent && name.contains(".q_proj.") {
             Self::Pairs { heads: configuration.heads }
@@ -32,13 +32,13 @@ impl Repair {
         }
     }
 
-    /// Whether rows of a matrix lie elsewhere once it is undone, which takes a copy of them.
+    /// Whether the repair moves rows, which takes a copy of the matrix.
     pub(super) fn reorders_rows(self) -> bool {
         matches!(self, Self::Pairs { .. })
     }
 
-    /// Where the rows of a matrix were: row `i` of the repaired one is row `order[i]` of the stored one. None if rows
-    /// do not move.
+    /// The order of rows before the GGUF writer moved them: row `i` of the repaired matrix is row `order[i]` of the
+    /// stored one. `None` if rows do not move.
     pub(super) fn order(self, rows: usize) -> Option<Vec<usize>> {
         let Self::Pairs { heads } = self else { return None };
         let half = rows / heads.max(1) / 2;
@@ -47,7 +47,7 @@ impl Repair {
         Some((0..heads).flat_map(of_head).collect())
     }
 
-    /// The values as they were; the shape is not changed.
+    /// The values of a weight of this shape, in row-major order, with the change of the GGUF writer undone.
     pub(super) fn undo(self, mut values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
         match self {
             Self::Nothing => values,

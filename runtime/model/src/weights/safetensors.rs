@@ -22,10 +22,11 @@ pub(crate) const INDEX: &str = "model.safetensors.index.json";
 /// As large as the format allows.
 const LARGEST_HEAD: u64 = 100_000_000;
 
-/// The weight files of a folder, in the order of their names.
+/// The weight files of a folder, sorted by name: those of the index if there is one, else `model.safetensors`. Does not
+/// check that files of the index exist.
 ///
 /// # Errors
-/// When there are none, or the index cannot be read or names files outside the folder.
+/// When there is neither, or the index cannot be read or names files outside the folder.
 pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let index = folder.join(INDEX);
     if index.is_file() {
@@ -38,6 +39,7 @@ pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Err(Error::not_a_model(folder.display(), format!("it has neither `{SINGLE}` nor `{INDEX}`"), MODEL_FORMS))
 }
 
+/// The files that an index names, each once, sorted by name. Errors: a broken index, or a name outside the folder.
 fn shards(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
     let parsed = files::read_json(index)?;
     let map = parsed.get("weight_map").and_then(serde_json::Value::as_object);
@@ -52,15 +54,16 @@ fn shards(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
 
-/// Whether a name is of a file in the folder itself.
+/// Whether a name is a plain file name: not empty or hidden, and without separators, colons and zero bytes.
 pub(crate) fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0', ':'])
 }
 
-/// All tensors of some files, by the names that the files use.
+/// The locations of all tensors in some files, by the names that the files use. Reads no tensor data.
 ///
 /// # Errors
-/// When a file cannot be read, is not safetensors, or is shorter than its head says.
+/// When a file cannot be read, is not safetensors or is shorter than its header says, or two files have the same
+/// tensor.
 pub(crate) fn locate(files: &[PathBuf]) -> Result<BTreeMap<String, Location>> {
     let mut found = BTreeMap::new();
     for path in files {
@@ -79,7 +82,7 @@ pub(crate) fn locate(files: &[PathBuf]) -> Result<BTreeMap<String, Location>> {
     Ok(found)
 }
 
-/// The metadata of a file, as text by key.
+/// Reads the metadata (`__metadata__`) of a safetensors file, as text by key; empty if it has none.
 ///
 /// # Errors
 /// When the file cannot be read or is not safetensors.
@@ -87,7 +90,8 @@ pub(crate) fn facts(path: &Path) -> Result<BTreeMap<String, String>> {
     Ok(head(path)?.2.metadata().clone().unwrap_or_default().into_iter().collect())
 }
 
-/// Where the tensors' bytes start, how long the file is, and what its head says.
+/// Reads a file's header. Returns the offset of the tensors' bytes, the file's length in bytes, and the parsed header.
+/// Errors: also a name that is in it twice.
 fn head(path: &Path) -> Result<(u64, u64, Metadata)> {
     let failed = |error| Error::file(path, error);
     let mut file = bounded::open(path).map_err(failed)?;
@@ -110,7 +114,8 @@ fn head(path: &Path) -> Result<(u64, u64, Metadata)> {
     Ok((8 + size, length, head))
 }
 
-/// Checks the bytes of a tensor against its shape; `start` is the first byte of all tensors in the file.
+/// The location of a tensor, after a check of its size against its shape; `start` is the offset of all tensors' bytes
+/// in the file.
 fn location(path: &Path, name: &str, info: &TensorInfo, start: u64) -> Result<Location> {
     let (from, to) = info.data_offsets;
     let values = info.shape.iter().try_fold(1usize, |product, side| product.checked_mul(*side));

@@ -39,21 +39,21 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// The descriptor of bytes.
+    /// Makes the descriptor of `bytes`: `media_type`, their SHA-256 digest and their size, without annotations.
     #[must_use]
     pub fn of(media_type: &str, bytes: &[u8]) -> Self {
         let (media_type, size) = (media_type.to_owned(), bytes.len() as u64);
         Self { media_type, digest: digest_of(bytes), size, ..Self::default() }
     }
 
-    /// An annotation, where there is one of that name.
+    /// Returns the value of the annotation `name`, or `None` if there is none.
     #[must_use]
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.annotations.as_ref()?.get(name).map(String::as_str)
     }
 
-    /// The digest without its algorithm: safe to be the name of a file.
-    /// Errors: another algorithm, or no digest at all.
+    /// Returns the 64 hexadecimal digits of the digest without `sha256:`, safe as a file name. `what` names the part in
+    /// the error. Errors: another algorithm, or not 64 lower-case hexadecimal digits.
     pub fn hexadecimal(&self, what: &'static str) -> Result<&str, ArtifactError> {
         let digits =
             |text: &&str| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -63,7 +63,7 @@ impl Descriptor {
             .ok_or_else(|| ArtifactError::malformed(what, &format!("its digest is `{}`, not a SHA-256", self.digest)))
     }
 
-    /// Errors: the bytes are not those that are described.
+    /// Fails unless the bytes have the size and the digest of this descriptor. `what` names the part in the error.
     pub fn check(&self, what: &'static str, bytes: &[u8]) -> Result<(), ArtifactError> {
         let (wanted, found) = (self.size, bytes.len() as u64);
         if wanted != found {
@@ -121,18 +121,19 @@ pub struct Component {
     pub target: Option<String>,
 }
 
-/// The digest of bytes, as in `sha256:…`.
+/// Returns the SHA-256 of bytes as `sha256:` and 64 lower-case hexadecimal digits.
 #[must_use]
 pub fn digest_of(bytes: &[u8]) -> String {
     format!("{ALGORITHM}{}", sha256(bytes))
 }
 
-/// A document of one of these types. Errors: other JSON, or none.
+/// Parses JSON into one of the types of this module. `what` names the document in the error. Errors: no JSON, or JSON
+/// of another form.
 pub fn read<Document: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<Document, ArtifactError> {
     serde_json::from_slice(bytes).map_err(|error| ArtifactError::malformed(what, &error.to_string()))
 }
 
-/// The media type that a document says it has.
+/// Returns the `mediaType` that a JSON document states about itself. `None` if it states none or is no JSON object.
 #[must_use]
 pub fn said_type(bytes: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
@@ -143,7 +144,8 @@ pub fn said_type(bytes: &[u8]) -> Option<String> {
     serde_json::from_slice::<Said>(bytes).ok()?.media_type
 }
 
-/// Errors: another media type than the one wanted. Parameters behind a semicolon do not count.
+/// Fails unless `found` is the media type `wanted`. Letter case and parameters after a semicolon do not count; `None`
+/// fails. `what` names the part in the error.
 pub fn media_type(what: &'static str, wanted: &'static str, found: Option<&str>) -> Result<(), ArtifactError> {
     let found = found.map(|found| found.split(';').next().unwrap_or_default().trim());
     match found {

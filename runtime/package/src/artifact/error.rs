@@ -84,12 +84,14 @@ pub enum ArtifactError {
 }
 
 impl ArtifactError {
-    /// A document that breaks the form; the problem may quote foreign text.
+    /// Makes the error for a document that breaks the form. `what` is the part of the package; control characters in
+    /// `problem` are escaped.
     pub(crate) fn malformed(what: &'static str, problem: &str) -> Self {
         Self::Malformed { what, problem: printable(problem, 300) }
     }
 
-    /// Bytes of another digest than was named; both may be foreign text.
+    /// Makes the error for bytes that have the digest `found` where `wanted` was named. `what` is the part of the
+    /// package; control characters in both digests are escaped.
     pub(crate) fn altered(what: &'static str, wanted: &str, found: &str) -> Self {
         Self::Digest { what, wanted: printable(wanted, 80), found: printable(found, 80) }
     }

@@ -9,12 +9,14 @@ use crate::{Error, digest, home};
 /// The folder of the notes, in that of [`home::home`]: an empty file a folder, called by the digest of its path.
 const NOTES: &str = "built";
 
-/// Notes that a person builds this folder, or has begun it here. Whether nothing had been noted of it before.
-/// Errors: no such folder, and no place to note it that is this person's alone.
+/// Marks a folder as one whose code this user lets run, by building it or creating it here. Returns true if it was not
+/// marked before. The mark is an empty file in the folder of [`home::home`], named by the SHA-256 of the resolved path.
+/// Errors: no such folder, or a home folder that other users may change.
 pub fn record(folder: &Path) -> Result<bool, Error> {
     record_in(&home::home()?, folder)
 }
 
+/// Marks a folder as [`record`] does, with the marks kept below `home`. Returns true if it was not marked before.
 fn record_in(home: &Path, folder: &Path) -> Result<bool, Error> {
     let folder = folder.canonicalize().map_err(Error::file("find", folder))?;
     let notes = home.join(NOTES);

@@ -63,8 +63,10 @@ struct Package {
     paths: Vec<PathBuf>,
 }
 
-/// Compiles a method folder to a core module; what the compiler warns of beside it. `watch` hears of every crate beside it
-/// that has to be compiled, once it is.
+/// Compiles a method folder in Rust. Returns the bytes of the core module, and the compiler's warnings about the
+/// method's own package. First writes the SDK into the folder and updates `Cargo.lock`, where needed. Holds the lock of
+/// the target folder while it builds. With [`Options::afresh`] it builds in an empty temporary folder. `watch` gets
+/// every other crate once it is compiled.
 pub(super) fn build(
     folder: &Path,
     toolchain: &Toolchain,
@@ -85,7 +87,8 @@ pub(super) fn build(
     Ok((module, warnings))
 }
 
-/// Waits for other builds into this target folder; the turn ends when the file is closed.
+/// Takes the exclusive build lock of a target folder, the file `guest.lock` in it, and waits for other builds. Creates
+/// the folder. Dropping the returned file releases the lock.
 fn take_turn(target: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     files::create_folder(target)?;
     let path = target.join("guest.lock");
@@ -94,7 +97,8 @@ fn take_turn(target: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
 }
 
 impl Job<'_> {
-    /// Asks cargo about the folder, without resolving dependencies.
+    /// Asks cargo for the package of this folder with `cargo metadata --no-deps`. Errors: cargo fails, or the folder's
+    /// `Cargo.toml` is not that of a package.
     fn describe(&self) -> Result<Package, Error> {
         let manifest = self.folder.join("Cargo.toml");
         let output = self.cargo()?.args(["metadata", "--no-deps", "--format-version", "1"]).output();
@@ -121,8 +125,9 @@ impl Job<'_> {
         })
     }
 
-    /// Lets `Cargo.lock` follow a version that its author has raised, and a dependency that was added, as far as that
-    /// goes without a network; every other line of it stays. Errors: a dependency that is not on this machine.
+    /// Updates `Cargo.lock` without network if it lacks the package's present version or one of its dependencies; its
+    /// other entries stay. Does nothing if there is no readable `Cargo.lock`. Errors: a dependency is neither in the
+    /// lock nor on this machine.
     fn follow(&self, package: &Package) -> Result<(), Error> {
         let lock = files::read_text(&package.root.join("Cargo.lock")).unwrap_or_default();
         let lock: toml::Table = lock.parse().unwrap_or_default();
@@ -140,7 +145,9 @@ impl Job<'_> {
         }
     }
 
-    /// Runs the build itself into a target folder, and finds the module and the warnings.
+    /// Runs `cargo build` into the folder `target`, with `--locked` if there is a `Cargo.lock`. Returns the path of the
+    /// module, and the warnings about the method's own package. `watch` gets every other crate once it is compiled.
+    /// Errors: cargo fails, or the crate makes no WebAssembly module.
     fn compile(
         &self,
         package: &Package,
@@ -179,19 +186,22 @@ impl Job<'_> {
         Ok((module, warnings(self.folder, &package.root, &output.stdout)))
     }
 
+    /// Prepares a call of the toolchain's cargo in the method's folder, offline if the options say so.
     fn cargo(&self) -> Result<Command, Error> {
         cargo_in(self.folder, self.toolchain, self.options.offline)
     }
 
-    /// What cargo answered, if it could do what it was asked for. `root` is that of the workspace.
+    /// Returns cargo's output if it ran and succeeded, else an error that explains its messages. `root` is the root of
+    /// the workspace, from which the compiler names files.
     fn succeeded(&self, root: &Path, output: std::io::Result<Output>) -> Result<Output, Error> {
         let output = output.map_err(Error::file("start", &self.toolchain.cargo))?;
         if output.status.success() { Ok(output) } else { Err(explain(self.folder, root, &output)) }
     }
 }
 
-/// Whether the entries of a lock file have no package of this name and version, and which of its dependencies theirs
-/// lacks.
+/// Compares the `[[package]]` entries of a lock file with a package. Returns whether the package is missing there or
+/// has another version, and the names of its dependencies that its entry does not list. Without an entry of its own,
+/// that list is empty.
 fn behind(entries: &[toml::Value], package: &Package) -> (bool, Vec<String>) {
     let word = |entry: &toml::Value, key: &str| entry.get(key).and_then(toml::Value::as_str).map(str::to_owned);
     let is_own = |entry: &&toml::Value| {
@@ -205,10 +215,12 @@ fn behind(entries: &[toml::Value], package: &Package) -> (bool, Vec<String>) {
     (word(own, "version").as_deref() != Some(package.version.as_str()), missing)
 }
 
-/// Compiler flags that replace every folder of this machine by a name, in cargo's encoding.
+/// Returns `--remap-path-prefix` flags for the dependencies and the standard library, so that no path of this machine
+/// gets into the module. They are separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects.
 ///
-/// The method's own folder is only in debug information: cargo names its files from there on. Without debug information
-/// the flags are therefore those of every other method, for which cargo then has the standard library and the SDK already.
+/// The workspace of the method is remapped in a build with debug information only: elsewhere cargo names its files
+/// from the workspace on. So the other builds of all methods have the same flags, and cargo compiles the standard
+/// library and the SDK once for them.
 fn flags(toolchain: &Toolchain, package: &Package, debug: bool) -> OsString {
     let mut names: Vec<(PathBuf, &str)> = Vec::new();
     if debug {
@@ -232,7 +244,8 @@ fn flags(toolchain: &Toolchain, package: &Package, debug: bool) -> OsString {
     flags
 }
 
-/// The folders where cargo unpacks dependencies.
+/// Returns the folders where cargo unpacks dependencies, sorted: each one in `registry/src`, and `git/checkouts`, below
+/// `CARGO_HOME` or `~/.cargo`. Empty if there is no home folder.
 fn sources() -> Vec<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let Some(home) = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))) else { return Vec::new() };
@@ -243,7 +256,8 @@ fn sources() -> Vec<PathBuf> {
     folders
 }
 
-/// The module among what cargo says it made of a library.
+/// Finds the `.wasm` file of the library `library` in cargo's output `told`, one JSON message a line. `None` if cargo
+/// made no such file.
 fn artifact(told: &[u8], library: &str) -> Option<PathBuf> {
     messages(told)
         .filter(|message| text(message, "reason") == Some("compiler-artifact"))
@@ -255,7 +269,7 @@ fn artifact(told: &[u8], library: &str) -> Option<PathBuf> {
         .find(|file| file.extension().is_some_and(|extension| extension == "wasm"))
 }
 
-/// Whether a path is a file, given by its resolved path.
+/// Whether `path` resolves to `resolved`, a canonical path. False if `path` does not exist.
 fn same(path: &Path, resolved: &Path) -> bool {
     path.canonicalize().is_ok_and(|path| path == resolved)
 }

@@ -13,7 +13,9 @@ use crate::{Error, World, manifest, read_manifest, section};
 const EXPORTS: [(World, &str); 2] =
     [(World::Method, "tunebox:method/training@"), (World::Verifier, "tunebox:method/verify@")];
 
-/// Wraps a module. Errors: no `method!` in it, a manifest that breaks a rule, imports beside the contract.
+/// Wraps a core module into a component that holds the module's manifest and `record` in custom sections at its top
+/// level. Errors: the module has no manifest (the crate has no `method!`), does not fit the contract, has a manifest
+/// that breaks a rule, or imports something outside of the contract.
 pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, Error> {
     let Some(text) = section::find(module, manifest::SECTION)? else { return Err(no_method()) };
     let plain = section::without(module, manifest::SECTION)?;
@@ -24,7 +26,9 @@ pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, E
     seal(bytes, text, record)
 }
 
-/// Puts manifest and record into a component. Errors: a manifest that breaks a rule, imports beside the contract.
+/// Appends the manifest `text` and the build record to a component as custom sections, and checks the result. Errors: a
+/// manifest that breaks a rule, an import outside of the contract (for a verifier: any import), or no export of the
+/// world that the manifest names.
 pub(super) fn seal(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<Compiled, Error> {
     section::append(&mut bytes, manifest::SECTION, text);
     let record = serde_json::to_vec(record).map_err(|error| Error::manifest(error.to_string()))?;
@@ -48,20 +52,21 @@ pub(super) fn seal(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<C
     Ok(Compiled { manifest, imports: found.imports, bytes, warnings: Vec::new() })
 }
 
-/// The error for a module without a method.
+/// The error for a crate that declares no method: its module has no manifest, or its component no export of the world.
 fn no_method() -> Error {
     let hint = "`src/lib.rs` ends with `method! { Type, shape: \"…\", metrics: […] }`";
     build_error("the crate compiles, but it declares no method", hint)
 }
 
-/// The error for an import that is not in the contract.
+/// The error for an import that no host provides: one outside of the contract, or any import of a verifier.
 fn foreign_import(import: &str) -> Error {
     let why = format!("a method may import `{CONTRACT_PACKAGE}…` and nothing else");
     let hint = "a dependency brings it in; methods have no files, clock or system randomness";
     build_error_because(format!("the method asks for `{import}`, which no host gives"), why, hint)
 }
 
-/// What is wrong with a manifest, to whoever wrote it.
+/// Turns a manifest error into one that tells the method's author where the manifest is declared. Other errors are
+/// returned unchanged.
 fn declared(error: Error) -> Error {
     match error {
         Error::Manifest { problem } => unusable_manifest(&problem),
@@ -69,7 +74,7 @@ fn declared(error: Error) -> Error {
     }
 }
 
-/// The component around a module, validated.
+/// Encodes a core module as a component and validates it. The error is a message with all its causes.
 fn encode(module: &[u8]) -> Result<Vec<u8>, String> {
     let encoder = ComponentEncoder::default().validate(true).module(module);
     encoder.and_then(|mut encoder| encoder.encode()).map_err(|error| format!("{error:#}"))

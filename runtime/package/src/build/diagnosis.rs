@@ -38,8 +38,10 @@ const OFFLINE: [&str; 7] = [
     "you're using offline mode",
 ];
 
-/// What cargo's answer for a folder comes to. The compiler names files from the workspace's `root` on, and some by the
-/// names that they have in the bytes; a person is told of them as they lie from the folder on.
+/// Turns the output of a failed cargo into an error. Shows the compiler's errors if there are any, else recognizes a
+/// missing target, an outdated `Cargo.lock`, a workspace without this folder and a dependency that cannot be fetched,
+/// else shows cargo's last error. The compiler names files from the workspace's `root`; the error names them from
+/// `folder`.
 pub(super) fn explain(folder: &Path, root: &Path, output: &Output) -> Error {
     let words = String::from_utf8_lossy(&output.stderr);
     let errors: Vec<Value> = messages(&output.stdout).filter_map(of_compiler).collect();
@@ -64,21 +66,22 @@ pub(super) fn explain(folder: &Path, root: &Path, output: &Output) -> Error {
     }
 }
 
-/// The compiler's message in one of cargo's, if it is an error. The last one, which counts the others, is none.
+/// Takes the compiler's message out of a JSON message of cargo. `None` if it is not of level `error`, or only counts
+/// the errors before it (`aborting due to …`).
 fn of_compiler(mut told: Value) -> Option<Value> {
     let message = told.get_mut("message")?.take();
     let counts = text(&message, "message")?.starts_with("aborting due to");
     (text(&message, "level") == Some("error") && !counts).then_some(message)
 }
 
-/// A compiler that has no standard library for the target says it in one of these ways.
+/// Whether a message says that the compiler has no standard library for the target.
 fn is_missing_library(text: &str) -> bool {
     let library =
         ["`core`", "`std`", "`alloc`"].iter().any(|name| text.contains(&format!("can't find crate for {name}")));
     library || text.contains("target may not be installed")
 }
 
-/// The error for a dependency that cargo cannot get.
+/// The error for a dependency that cargo cannot get. `name` is the dependency, if known; `problem` is what cargo says.
 fn not_fetched(name: Option<String>, problem: &str) -> Error {
     let name = name.map_or("a dependency of the method".to_owned(), |name| format!("the dependency `{name}`"));
     let vendor = "or put the dependencies beside the method with `cargo vendor`";
@@ -87,14 +90,16 @@ fn not_fetched(name: Option<String>, problem: &str) -> Error {
     Reason::NotFetched.error(error)
 }
 
-/// The dependency that cargo cannot get.
+/// Finds the name of the dependency that cargo cannot get in what it printed. `None` if no name is there, or only a
+/// URL.
 fn dependency(words: &str) -> Option<String> {
     let rest = NAMED.iter().find_map(|before| words.split_once(before)).map(|(_, rest)| rest)?;
     let name = rest.split(['`', ' ']).next()?;
     (!name.is_empty() && !name.contains('/')).then(|| name.to_owned())
 }
 
-/// The errors as the compiler shows them, the first of them under its message.
+/// The error for source that does not compile. Its title is `message`, the first error's; below it come up to five
+/// errors as the compiler renders them, how many there are, and `rustc --explain` for their codes.
 fn refused(message: &str, errors: &[Value], places: &Places) -> Error {
     let shown = || errors.iter().take(SHOWN);
     let mut output: Vec<String> = shown().map(|error| places.in_text(text(error, "rendered").unwrap_or(""))).collect();
@@ -118,19 +123,20 @@ fn refused(message: &str, errors: &[Value], places: &Places) -> Error {
     Explanation { location, output: Some(output.join("\n\n")), hint, ..Explanation::new("build", what) }.into()
 }
 
-/// The code of an error, of which the compiler has a longer explanation.
+/// Returns the code of a compiler message, such as `E0308`, or `None` if it has none.
 fn code(error: &Value) -> Option<&str> {
     text(error.get("code")?, "code")
 }
 
-/// What the compiler says first, with the code that stood before it.
+/// Adds a code in brackets to the first line of a message. Without a code the message stays as it is.
 fn headline(message: &str, code: Option<&str>) -> String {
     let Some(code) = code else { return message.to_owned() };
     let (first, rest) = message.split_at(message.find('\n').unwrap_or(message.len()));
     format!("{first} [{code}]{rest}")
 }
 
-/// The file, line and column of an error.
+/// Returns the place of a compiler message as `file:line:column`, from the method's folder. `None` if it has no primary
+/// span.
 fn place(error: &Value, places: &Places) -> Option<String> {
     let span = list(error, "spans").find(|span| span.get("is_primary") == Some(&Value::Bool(true)))?;
     let number = |key: &str| span.get(key).and_then(Value::as_u64).unwrap_or(0);
@@ -149,6 +155,8 @@ struct Places {
 }
 
 impl Places {
+    /// Finds the way between a method's folder and the workspace's `root`. If the folder is not below the root, or one
+    /// of them does not exist, paths are translated as if the two were one folder.
     fn of(folder: &Path, root: &Path) -> Self {
         let way = folder.canonicalize().ok().zip(root.canonicalize().ok());
         let way = way.and_then(|(folder, root)| folder.strip_prefix(root).map(Path::to_owned).ok()).unwrap_or_default();
@@ -156,7 +164,9 @@ impl Places {
         Self { root: root.to_owned(), down, up: "../".repeat(way.iter().count()) }
     }
 
-    /// A file from the folder on. The bytes name the SDK as it is called in its own repository, wherever it lies here.
+    /// Translates a path from the workspace's root into one from the method's folder. A file of the SDK, which the
+    /// compiler names as in the SDK's own repository, is looked for below `.tunebox`. A file that is not found keeps
+    /// its name.
     fn of_file(&self, named: &str) -> String {
         let supplied = format!("{FOLDER}/{named}");
         match named.strip_prefix(&self.down) {
@@ -167,13 +177,15 @@ impl Places {
         }
     }
 
-    /// What the compiler shows, with the places in it named from the folder on.
+    /// Translates the paths in a rendered compiler message into paths from the method's folder, and removes white space
+    /// at its end.
     fn in_text(&self, rendered: &str) -> String {
         let line = |line: &str| self.in_line(line).unwrap_or_else(|| line.to_owned());
         rendered.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// A line that begins with a place.
+    /// Translates the path in a line such as `--> src/lib.rs:4:9`. `None` if the line does not begin with one of
+    /// [`ARROWS`].
     fn in_line(&self, line: &str) -> Option<String> {
         let begun = line.trim_start();
         let place = ARROWS.iter().find_map(|arrow| begun.strip_prefix(arrow))?;
@@ -183,7 +195,8 @@ impl Places {
     }
 }
 
-/// The last error of a program's words, in one line.
+/// Returns the error in a program's output as one line: up to four lines from the first that begins with `error` (else
+/// the last line), joined by `: `, without `Caused by:` and without `error: ` in front.
 fn last_words(words: &str) -> String {
     let lines: Vec<&str> = words.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let start = lines.iter().position(|line| line.starts_with("error")).unwrap_or(lines.len().saturating_sub(1));

@@ -7,45 +7,45 @@ use tunebox_foundation::explain::Explanation;
 use crate::Error;
 use crate::constants::{NO_TARGET, TARGET};
 
-/// An error of a build without a cause.
+/// Makes an error of the category `build` from what happened and what to do.
 pub(super) fn build_error(what: impl Into<String>, hint: impl Into<String>) -> Error {
     Explanation::new("build", what).with_hint(hint).into()
 }
 
-/// An error of a build with its cause.
+/// Makes an error of the category `build` from what happened, why, and what to do.
 pub(super) fn build_error_because(what: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Error {
     Explanation::new("build", what).with_why(why).with_hint(hint).into()
 }
 
-/// The error for a folder whose `Cargo.toml` describes no package that can be built.
+/// The error for a folder whose `Cargo.toml` describes no package that can be built; `problem` says why.
 pub(super) fn no_package(folder: &Path, problem: &str) -> Error {
     let what = format!("`{}` holds no method: {problem}", folder.display());
     build_error(what, "a method folder has a `Cargo.toml` with a package, and `src/lib.rs`")
 }
 
-/// The error for a folder whose `pyproject.toml` describes no method in Python.
+/// The error for a folder whose `pyproject.toml` describes no method in Python; `problem` says why.
 pub(super) fn no_project(folder: &Path, problem: &str) -> Error {
     let example = "the name `my-dpo` stands for `src/my_dpo.py`";
     let hint = format!("`pyproject.toml` has `[project]` with `name`, `version` and `description`; {example}");
     build_error(format!("`{}` holds no method: {problem}", folder.display()), hint)
 }
 
-/// The error for a source whose declarations make no manifest.
+/// The error for a source whose declarations make no valid manifest; `problem` says why.
 pub(super) fn unusable_manifest(problem: &str) -> Error {
     let declared = "in Rust, `#[setting(…)]` and `method!` declare its content, in Python `setting(…)` and `@method`";
     let hint = format!("{declared}; name, version and description are those of `Cargo.toml` or `pyproject.toml`");
     build_error(format!("the method's manifest is not usable: {problem}"), hint)
 }
 
-/// The error for a compiler without the standard library of the target.
+/// The error for a Rust without the standard library of the target.
 pub(super) fn no_target() -> Error {
     let error = Explanation::new("build", NO_TARGET).with_location(format!("cargo build --target {TARGET}"));
     let why = "the toolchain has no standard library for that target";
     error.with_why(why).with_hint("`tunebox doctor --fix`").into()
 }
 
-/// The error for a `Cargo.lock` that does not agree with `Cargo.toml`: `missing` are the dependencies that it lacks and that
-/// are not on this machine.
+/// The error for a `Cargo.lock` that does not agree with `Cargo.toml`. `missing` are the dependencies that it lacks and
+/// that are not on this machine. If there are any and the build was `offline`, the hint says to leave `--offline` out.
 pub(super) fn outdated_lock(folder: &Path, missing: &[String], offline: bool) -> Error {
     let names = quote(missing);
     let why = (!missing.is_empty()).then(|| format!("{names} is not in it, and not on this machine"));
@@ -54,7 +54,7 @@ pub(super) fn outdated_lock(folder: &Path, missing: &[String], offline: bool) ->
     Explanation { why, ..Explanation::new("build", "`Cargo.lock` does not fit `Cargo.toml`").with_hint(hint) }.into()
 }
 
-/// Names as in a sentence.
+/// Joins names with commas, each between backticks.
 pub(super) fn quote(names: &[String]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

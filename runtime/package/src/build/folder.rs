@@ -12,8 +12,8 @@ use crate::files;
 /// How many other folders are named at most.
 const NAMED: usize = 5;
 
-/// Lets a folder pass that has what a method is built from. Errors: another, or none of that name, with those that were
-/// probably meant.
+/// Fails unless the folder holds a method: `Cargo.toml` or `pyproject.toml`, and the folder `src`. The error suggests a
+/// similar path, or lists up to five methods in the folder, else beside it.
 pub fn expect_method(folder: &Path) -> Result<(), Error> {
     if holds_method(folder) {
         return Ok(());
@@ -40,13 +40,13 @@ pub fn expect_method(folder: &Path) -> Result<(), Error> {
     Err(build_error_because(format!("there is no method in `{}`", simplify(folder).display()), why, hint))
 }
 
-/// Whether a folder has what a method is built from, in one of the languages.
+/// Whether a folder has `Cargo.toml` or `pyproject.toml`, and a folder `src`.
 fn holds_method(folder: &Path) -> bool {
     let is_file = |name: &str| folder.join(name).is_file();
     (is_file("Cargo.toml") || is_file(PYPROJECT)) && folder.join("src").is_dir()
 }
 
-/// The folders of methods in a folder, in the order of their names.
+/// Returns the folders directly in `folder` that hold a method, sorted by path. Empty if `folder` cannot be read.
 pub(crate) fn methods_in(folder: &Path) -> Vec<PathBuf> {
     let entries = folder.read_dir().into_iter().flatten().flatten();
     let found = entries.map(|entry| simplify(&entry.path())).filter(|path| holds_method(path));

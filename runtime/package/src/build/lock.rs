@@ -1,4 +1,5 @@
-//! One build at a time where two would write the same files: whoever comes later hears of it, and does not wait for ever.
+//! One build at a time where two would write the same files: whoever comes later hears of it, and does not wait for
+//! ever.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,12 +11,14 @@ use crate::{Error, file_lock};
 /// How long another build may take: the longest compile the standard library as well, on machines with much to do.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
-/// Takes the turn of a file that is open; it ends when the file is closed. `watch` hears what is waited for.
-/// Errors: a file that cannot be locked, or that somebody else does not give free.
+/// Takes the exclusive lock of the open file `file` at `path`; dropping the returned file releases it. If another build
+/// holds the lock, sends `Event::Waiting` to `watch` once and waits for up to 15 minutes. Errors: the file cannot be
+/// locked, or the other build does not end in time.
 pub(super) fn wait_for_build(file: File, path: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     wait_for_build_within(file, path, PATIENCE, watch)
 }
 
+/// Takes the exclusive lock of an open file as [`wait_for_build`] does, but waits for at most `patience`.
 fn wait_for_build_within(file: File, path: &Path, patience: Duration, watch: &mut Watch<'_>) -> Result<File, Error> {
     if file_lock::wait_for_lock(&file, File::try_lock, Instant::now()).map_err(Error::file("lock", path))? {
         return Ok(file);

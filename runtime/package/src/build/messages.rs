@@ -12,8 +12,8 @@ use crate::toolchain::{Toolchain, command};
 /// What tells cargo to use no network, whatever it is asked to do.
 const OFFLINE: &str = "CARGO_NET_OFFLINE";
 
-/// The toolchain's cargo in a folder: with its own compiler, first on the path too, and without what an outer cargo
-/// left in the environment. Errors: no such folder.
+/// Prepares a call of the toolchain's cargo in a folder. Sets its own compiler, puts its folder first on `PATH`, and
+/// removes what an outer cargo left in the environment. `offline` forbids the use of a network. Errors: no such folder.
 pub fn cargo_in(folder: &Path, toolchain: &Toolchain, offline: bool) -> Result<Command, Error> {
     let folder = folder.canonicalize().map_err(Error::file("find", folder))?;
     let mut cargo = command(&toolchain.cargo);
@@ -29,7 +29,9 @@ pub fn cargo_in(folder: &Path, toolchain: &Toolchain, offline: bool) -> Result<C
     Ok(cargo)
 }
 
-/// Runs cargo to its end, and gives away each message as it comes. Errors: it does not start, or cannot be read from.
+/// Runs cargo to its end and calls `heard` with each JSON message on standard output as it comes. Returns the exit
+/// status and both streams in full. Errors: cargo does not start or cannot be read from; a status of failure is no
+/// error here.
 pub(super) fn run(cargo: &mut Command, heard: &mut dyn FnMut(&Value)) -> io::Result<Output> {
     let mut child = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (Some(told), Some(mut said)) = (child.stdout.take(), child.stderr.take()) else {
@@ -54,12 +56,13 @@ pub(super) fn run(cargo: &mut Command, heard: &mut dyn FnMut(&Value)) -> io::Res
     Ok(Output { status: child.wait()?, stdout, stderr })
 }
 
-/// Cargo's messages, one a line; lines that are none are left out.
+/// Iterates over cargo's JSON messages, one a line. Lines that are not JSON are skipped.
 pub(super) fn messages(output: &[u8]) -> impl Iterator<Item = Value> {
     output.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
 }
 
-/// The crate that a message says was just compiled, if it had to be.
+/// Returns the name of the crate that a message of cargo reports as just compiled. `None` for other messages, for
+/// crates that were up to date, and for build scripts.
 pub(super) fn compiled(message: &Value) -> Option<&str> {
     let target = message.get("target")?;
     let is_script = list(target, "kind").any(|kind| kind == "custom-build");
@@ -68,12 +71,12 @@ pub(super) fn compiled(message: &Value) -> Option<&str> {
     if counts { text(target, "name") } else { None }
 }
 
-/// The text that an object has under a key.
+/// Returns the string that a JSON object has under `key`, or `None` if there is no string.
 pub(super) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
 }
 
-/// The entries of the list that an object has under a key.
+/// Iterates over the array that a JSON object has under `key`; over nothing if there is no array.
 pub(super) fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value.get(key).and_then(Value::as_array).into_iter().flatten()
 }

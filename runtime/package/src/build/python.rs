@@ -23,7 +23,9 @@ pub use tools::{Tools, find, find_on_path};
 pub(crate) use editors::files as files_for_editors;
 pub(super) use project::component_name;
 
-/// Makes the component of a folder: its manifest from `pyproject.toml` and `@method`, its code from `src`.
+/// Builds the component of a method in Python: its manifest from `pyproject.toml` and `@method`, its code from `src`.
+/// Writes the files for editors into the folder first. Errors: no tools, source that declares no method or cannot be
+/// built, a manifest or an import that breaks a rule.
 pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
     editors::write_editor_files(folder, watch)?;
     let tools = find(folder)?;

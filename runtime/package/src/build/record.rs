@@ -22,7 +22,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of a component, if it has one. Errors: bytes that are no component, or a broken record.
+    /// Reads the build record in a component's custom section. `None` if there is no such section. Errors: bytes that
+    /// are no component, or a record that cannot be parsed.
     pub fn read(bytes: &[u8]) -> Result<Option<Self>, Error> {
         let Some(text) = section::find(bytes, SECTION)? else { return Ok(None) };
         let record = serde_json::from_slice(text);
@@ -30,7 +31,7 @@ impl Record {
     }
 }
 
-/// Whether two components are the same but for how they were made: another source need not make another method.
+/// Whether two components have the same bytes apart from their build records. False if one of them is no component.
 #[must_use]
 pub fn is_same(one: &[u8], other: &[u8]) -> bool {
     let rest = |bytes| section::without(bytes, SECTION);

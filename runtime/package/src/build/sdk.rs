@@ -10,8 +10,10 @@ use super::{Watch, lock};
 use crate::constants::VERSION;
 use crate::{Error, files, sources};
 
-/// Puts the program's own SDK where the folder has it, if it has it in the place for it. One that it takes from
-/// elsewhere is its own affair. Errors: another version is asked for, a folder that cannot be written.
+/// Writes this program's SDK below the workspace's root, if the method's `Cargo.toml` takes `tunebox` from
+/// `.tunebox/sdk/rust` there. Does nothing if it takes the SDK from elsewhere, or if the same files are there. `watch`
+/// hears of a wait for another build. Errors: `Cargo.toml` asks for another version of the SDK, or a folder cannot be
+/// written.
 pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     let manifest = files::read_text(&folder.join("Cargo.toml")).unwrap_or_default();
     let manifest: toml::Table = manifest.parse().unwrap_or_default();
@@ -36,7 +38,8 @@ pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Erro
     sources::write_sdk(&root)
 }
 
-/// Waits for others that put the SDK below this root, which may build into other folders than this one does.
+/// Takes the lock that guards the SDK below `root`, and waits for other builds. It is the lock of the `Cargo.toml` in
+/// `root`, or of the one in `folder` if `root` has none. Dropping the returned file releases it.
 fn lock_sdk_folder(root: &Path, folder: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     // A file that is there in any case: one of its own would be left in somebody's folder.
     let manifest = |folder: &Path| folder.join("Cargo.toml");
@@ -45,7 +48,8 @@ fn lock_sdk_folder(root: &Path, folder: &Path, watch: &mut Watch<'_>) -> Result<
     lock::wait_for_build(file, &path, watch)
 }
 
-/// The root of the workspace whose place for the SDK a path names, such as `../../.tunebox/sdk/rust`.
+/// Returns the root that a dependency path such as `../../.tunebox/sdk/rust` leads to from `folder`. `None` if the path
+/// does not end in `.tunebox/sdk/rust`, or has anything but `.` and `..` before it.
 fn workspace_of(folder: &Path, path: &str) -> Option<PathBuf> {
     let place = format!("{}/{}", sources::FOLDER, sources::SDK_PATH);
     let above = path.trim_end_matches('/').strip_suffix(&place)?;

@@ -31,7 +31,8 @@ const RESERVED: [&str; 14] = [
     "validation-reward",
 ];
 
-/// The rules that the types do not express.
+/// Checks what the manifest's types do not express: valid and distinct names, texts that can be shown, a plain contract
+/// version, at most 64 settings and 64 metrics, and no metric with a name that the run uses itself.
 pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     name("the method", &manifest.name)?;
     name("the data shape", &manifest.shape)?;
@@ -62,7 +63,8 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     Ok(())
 }
 
-/// The default as a value of the setting's kind. Errors: it is outside its own range.
+/// Returns a setting's default as a value of the setting's kind, or `None` if it has none. Errors: another kind, or a
+/// value that the setting does not allow.
 pub(super) fn default(setting: &Setting) -> Result<Option<Value>, Error> {
     let Some(value) = &setting.default else { return Ok(None) };
     match fits(setting, value.clone()) {
@@ -71,7 +73,7 @@ pub(super) fn default(setting: &Setting) -> Result<Option<Value>, Error> {
     }
 }
 
-/// Names, each once, each of them usable.
+/// Fails unless every name is valid and none occurs twice. `what` says in the error what the names are of.
 fn distinct<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<(), Error> {
     let mut seen = BTreeSet::new();
     for entry in names {
@@ -83,7 +85,8 @@ fn distinct<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<(
     Ok(())
 }
 
-/// Lower-case words, digits and hyphens.
+/// Fails unless `text` is a name: at most 64 lower-case letters, digits and hyphens, beginning with a letter. `what`
+/// says in the error what is called so.
 pub(crate) fn name(what: &str, text: &str) -> Result<(), Error> {
     let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let good = text.len() <= LONGEST_NAME && text.bytes().all(letters);
@@ -94,7 +97,7 @@ pub(crate) fn name(what: &str, text: &str) -> Result<(), Error> {
     Err(Error::manifest(format!("{what} is called `{shown}`; names are lower-case words joined by hyphens")))
 }
 
-/// Text that a terminal may show.
+/// Fails if a text has more than 4 KiB or a control character.
 fn printable(text: &str) -> Result<(), Error> {
     if text.len() > LONGEST_TEXT {
         return Err(Error::manifest(format!("a text has {} bytes, {LONGEST_TEXT} fit", text.len())));

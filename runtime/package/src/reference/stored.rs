@@ -9,7 +9,8 @@ use crate::store::{self, Store, Stored, Wanted};
 use crate::trust::{Lock, Locked};
 use crate::{Artifact, Error, home};
 
-/// The error for a package that `tunebox pull LOCATION` has not fetched yet.
+/// The error for a package that `tunebox pull LOCATION` has not fetched yet. `is_pinned` says whether `tunebox.lock`
+/// asks for it.
 fn not_pulled(location: &str, is_pinned: bool) -> Error {
     let pinned = if is_pinned { "tunebox.lock pins the name to it, and " } else { "" };
     let why = format!("{pinned}a run downloads nothing by itself: it takes what is in the store");
@@ -23,13 +24,13 @@ pub(super) struct Remote<'a> {
     /// As the store and the lock name it, however it was written.
     source: String,
     name: &'a str,
-    /// None: somebody left it out.
+    /// `None` if the name has no version.
     pub(super) version: Option<&'a str>,
 }
 
 impl<'a> Remote<'a> {
-    /// Reads `registry.example/namespace/name:1.2.3`, with `@` as well, as `pull` does. None: it is something else, such as
-    /// a path.
+    /// Parses `registry.example/namespace/name:1.2.3`, with `@` in place of `:` as well; the version may be missing.
+    /// `None` if the text is something else, such as a path.
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let (host, rest) = text.split_once('/')?;
         let last = rest.rfind('/').map_or(0, |slash| slash + 1);
@@ -43,7 +44,8 @@ impl<'a> Remote<'a> {
         (!name.is_empty() && !version.is_empty()).then_some(Self { source, name, version: Some(version) })
     }
 
-    /// What was pulled from there. Errors: nothing was, or no version is named.
+    /// Finds the package of this source and version in the store. Errors: it was not pulled, or the name has no
+    /// version; the error then names the highest one in the store.
     pub(super) fn find(self) -> Result<Stored, Error> {
         let found = look(Wanted { name: Some(self.name), version: self.version, source: Some(&self.source) });
         let Some(version) = self.version else {
@@ -57,20 +59,23 @@ impl<'a> Remote<'a> {
     }
 }
 
-/// Whether a text is `NAME@VERSION`, which no path is meant by.
+/// Whether a text is `NAME@VERSION`, with a semantic version and no slash in the name. Such a text is never read as a
+/// path.
 pub(super) fn is_versioned(text: &str) -> bool {
     let parts = text.split_once('@');
     parts.is_some_and(|(name, version)| !name.contains(['/', '\\']) && semver::Version::parse(version).is_ok())
 }
 
-/// What `NAME@VERSION` means. Errors: packages of several sources, or not that version.
+/// Finds the package that `NAME@VERSION` names in the store. Errors: packages of several sources, or none of that
+/// version.
 pub(super) fn versioned(text: &str) -> Result<Stored, Error> {
     let (name, version) = text.split_once('@').unwrap_or((text, ""));
     look(Wanted { name: Some(name), version: Some(version), source: None })
 }
 
-/// What a bare name means in a project: what its lock pins, else the highest version. None: there is no package of that
-/// name. Errors: the pinned one was not pulled, packages of several sources, and a lock that is not understood.
+/// Finds the package that a bare name means in a project: the one that `tunebox.lock` pins, else the highest version in
+/// the store. `None` if there is no package of that name. Errors: the pinned package was not pulled, packages of
+/// several sources, or a lock that cannot be read.
 pub(super) fn named(name: &str, project: &Path) -> Result<Option<Stored>, Error> {
     if let Some(locked) = Lock::read(project)?.find(name) {
         return pinned(locked).map(Some);
@@ -81,8 +86,9 @@ pub(super) fn named(name: &str, project: &Path) -> Result<Option<Stored>, Error>
     }
 }
 
-/// What a lock pins. No other version stands in for it; other bytes or signers of this one are found out by whoever holds
-/// them against the lock.
+/// Finds the package that a lock entry pins: the same name, version, bytes and signer, if possible from the same
+/// source. If the store has no such package, returns one of the same name and version; the caller compares its bytes
+/// and signer with the lock. Errors: no package of that name and version.
 fn pinned(locked: &Locked) -> Result<Stored, Error> {
     if let Some(home) = home::existing()?
         && let Some(pinned) = choose(Store::open(&home)?.list()?, locked)
@@ -95,7 +101,8 @@ fn pinned(locked: &Locked) -> Result<Stored, Error> {
     }
 }
 
-/// The package that is pinned: from the place that the lock names, or the same from another.
+/// Returns the package with the name, version, digest and signer of a lock entry: the one from the same source, else
+/// the first one. `None` if there is none.
 fn choose(mut stored: Vec<Stored>, locked: &Locked) -> Option<Stored> {
     stored.retain(|one| {
         let found = (&one.name, &one.version, &one.digest, &one.signer);
@@ -105,19 +112,21 @@ fn choose(mut stored: Vec<Stored>, locked: &Locked) -> Option<Stored> {
     stored.into_iter().nth(there)
 }
 
-/// The names in the store, for messages.
+/// Returns the names of the packages in the store, for messages; empty if there is no store.
 pub(super) fn names() -> Result<Vec<String>, Error> {
     let Some(home) = home::existing()? else { return Ok(Vec::new()) };
     Ok(Store::open(&home)?.list()?.into_iter().map(|stored| stored.name).collect())
 }
 
-/// The bytes of a package, hashed again.
+/// Reads a package of the store, and checks all of its digests again.
 pub(super) fn read(stored: &Stored) -> Result<Artifact, Error> {
     let (name, version, source) = (&stored.name, &stored.version, &stored.source);
     let wanted = Wanted { name: Some(name), version: Some(version), source: Some(source) };
     Ok(Store::open(&home::home()?)?.find(wanted)?.1)
 }
 
+/// Finds a package in the store. Does not create the home folder: without one, there is no package. Errors: no package
+/// fits, or several do.
 fn look(wanted: Wanted<'_>) -> Result<Stored, Error> {
     if let Some(home) = home::existing()? {
         return Ok(Store::open(&home)?.find(wanted)?.0);

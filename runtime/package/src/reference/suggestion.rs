@@ -10,14 +10,15 @@ use crate::store::{self, Stored};
 use crate::{Error, build};
 use tunebox_foundation::nearest::nearest;
 
-/// The name of a package that is also that of the folder of a method.
+/// The error for a name that is both a package in the store and the folder of a method.
 pub(super) fn ambiguous(package: &Stored) -> Error {
     let there = vec![package.to_string(), format!("the folder `./{}`", package.name)];
     store::ambiguous(&package.name, &there, None)
 }
 
-/// What was probably meant by a name of nothing: the folder of that name where one is already, what this person has, or
-/// what is built in.
+/// Returns what a person probably meant by a name that was not found: `.` if `base` is itself a method's folder of that
+/// name, else the nearest name among stored packages, method folders in `base` and `built_in`. `None` if no name is
+/// near, or if several are about as near to a name of at most three letters.
 pub(super) fn suggest(text: &str, base: &Path, built_in: &[Builtin]) -> Result<Option<String>, Error> {
     if paths::resolve(base).file_name().is_some_and(|name| name == text) && build::expect_method(base).is_ok() {
         return Ok(Some(".".to_owned()));

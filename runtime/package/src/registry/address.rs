@@ -19,12 +19,13 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// The root of a host.
+    /// Makes the address of the path `/` on a host. `authority` is the host with an optional port; it is put into lower
+    /// case.
     pub(super) fn root(authority: &str, secure: bool) -> Self {
         Self { secure, authority: authority.to_ascii_lowercase(), path: "/".into() }
     }
 
-    /// Reads a whole address. None: it is none of the web, or carries a login.
+    /// Parses an absolute address. `None` if it is neither `http` nor `https`, or holds a user name.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let secure = match uri.scheme_str()? {
@@ -38,12 +39,13 @@ impl Address {
         (!authority.contains('@')).then(|| Self { path, ..Self::root(authority, secure) })
     }
 
-    /// The same host with another path.
+    /// Returns the address on the same host with `path`, which may hold a query, in place of its path and query.
     pub(super) fn at(&self, path: &str) -> Self {
         Self { path: path.to_owned(), ..self.clone() }
     }
 
-    /// Where a `Location` leads from here. None: nowhere.
+    /// Resolves the value of a `Location` header relative to this address. `None` if it is empty or leads to no address
+    /// of the web.
     pub(super) fn join(&self, location: &str) -> Option<Self> {
         if location.is_empty() {
             return None;
@@ -61,22 +63,23 @@ impl Address {
         Self::parse(&format!("{scheme}://{}{path}", self.authority))
     }
 
-    /// The same with more parameters.
+    /// Returns this address with parameters added to its query, their values percent-encoded.
     pub(super) fn with(&self, parameters: &[(&str, &str)]) -> Self {
         let between = if self.path.contains('?') { '&' } else { '?' };
         self.at(&format!("{}{between}{}", self.path, form(parameters)))
     }
 
-    /// Whether both are answered by the same host over the same kind of connection.
+    /// Whether two addresses have the same scheme, host and port. The scheme's default port may be written or left out.
     pub(super) fn same_host(&self, other: &Self) -> bool {
         self.secure == other.secure && self.full_authority() == other.full_authority()
     }
 
-    /// Whether it is this machine.
+    /// Whether the host is this machine.
     pub(super) fn is_loopback(&self) -> bool {
         is_loopback(&self.authority)
     }
 
+    /// Returns host and port, without the port if it is the scheme's default.
     fn full_authority(&self) -> String {
         let usual = if self.secure { ":443" } else { ":80" };
         self.authority.strip_suffix(usual).unwrap_or(&self.authority).to_owned()
@@ -84,13 +87,14 @@ impl Address {
 }
 
 impl fmt::Display for Address {
+    /// Writes the whole address, with scheme, host, port, path and query.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.secure { "https" } else { "http" };
         write!(formatter, "{scheme}://{}{}", self.authority, self.path)
     }
 }
 
-/// Parameters as they stand in an address or a form.
+/// Encodes parameters as `name=value&name=value`. Values are percent-encoded, names are not.
 pub(super) fn form(parameters: &[(&str, &str)]) -> String {
     let encoded = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
     // Names are ours, and plain words.

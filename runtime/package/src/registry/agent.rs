@@ -16,8 +16,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// What servers see.
 const NAME: &str = concat!("tunebox/", env!("CARGO_PKG_VERSION"));
 
-/// A client that follows nothing by itself. Certificates come from a file, the one that `SSL_CERT_FILE` names, or are
-/// those of the public authorities. Errors: a file without certificates.
+/// Creates an HTTP client that follows no redirects and returns every status as a response, with time limits of a
+/// minute. It trusts the certificates in the file `certificates`, else in the one that `SSL_CERT_FILE` names, else
+/// those of the public authorities. `loopback` says that the registry is on this machine: no proxy is used then.
+/// Errors: a file without certificates.
 pub(super) fn agent(certificates: Option<&Path>, loopback: bool) -> Result<Agent, Error> {
     let builder = Agent::config_builder().http_status_as_error(false).max_redirects(0).user_agent(NAME);
     let builder = builder.timeout_connect(Some(PATIENCE)).timeout_recv_response(Some(PATIENCE));
@@ -33,7 +35,7 @@ pub(super) fn agent(certificates: Option<&Path>, loopback: bool) -> Result<Agent
     Ok(builder.build().new_agent())
 }
 
-/// The certificates of a file.
+/// Reads the trusted certificates in a PEM file. Errors: it cannot be read, or holds no certificate.
 fn roots(file: &Path) -> Result<RootCerts, Error> {
     let text = fs::read(file).map_err(Error::file("read", file))?;
     let certificates: Vec<_> = parse_pem(&text)

@@ -41,9 +41,9 @@ pub(super) struct Connection {
     root: Address,
     agent: Agent,
     logins: Option<PathBuf>,
-    /// Whoever is logged in, once somebody asked.
+    /// The login that was found, once the registry has demanded one.
     login: Option<Login>,
-    /// What shows it to the registry.
+    /// The `Authorization` header for the registry, once logged in.
     authorization: Option<String>,
     plain_http: bool,
     writes: bool,
@@ -64,15 +64,15 @@ pub(super) struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    /// A request that sends nothing.
+    /// Makes a request without a body, whose answer may have up to 1 MiB.
     pub(super) fn plain(method: Method, address: Address) -> Self {
         Self { method, address, accept: None, body: None, room: LARGEST_ANSWER }
     }
 }
 
 impl Connection {
-    /// A way to a registry, of which nothing is used yet. Errors: no network is to be used, or certificates that
-    /// cannot be read.
+    /// Prepares a connection to the registry of a package; sends nothing. `writes` says whether a login must allow
+    /// pushing. Errors: the location is offline, or certificates cannot be read.
     pub(super) fn new(place: &Location, remote: &Remote, writes: bool) -> Result<Self, Error> {
         if place.offline {
             let hint = "leave `--offline` out, or use what was pulled before: `tunebox list`";
@@ -94,18 +94,19 @@ impl Connection {
         })
     }
 
-    /// An address in this package's part of the registry.
+    /// Returns the address of a path in the package's repository: `/v2/<repository>/<path>`.
     pub(super) fn address(&self, path: &str) -> Address {
         self.root.at(&format!("/v2/{}/{path}", self.repository))
     }
 
-    /// The error for an artifact that is no package, or not the one that was named.
+    /// Turns an error of an artifact into one that names this package's location.
     pub(super) fn artifact_error(&self, source: ArtifactError) -> Error {
         Error::Artifact { place: Some(self.place.clone()), source }
     }
 
-    /// Asks, logs in where that is demanded, and follows where the answer leads. Whatever else the registry answers is
-    /// an answer. Errors: no answer.
+    /// Sends a request, logs in once if the registry answers with 401, and follows up to eight redirects. Returns any
+    /// other response, whatever its status. Errors: no answer, a login that is missing or rejected, or a redirect that
+    /// may not be followed.
     pub(super) fn send(&mut self, ask: &Ask<'_>, progress: &mut dyn Progress) -> Result<Response<Body>, Error> {
         let (mut address, mut logged_in) = (ask.address.clone(), false);
         for _ in 0..=MOST_REDIRECTS {
@@ -125,7 +126,7 @@ impl Connection {
         Err(explain(format!("`{}` leads from address to address without end", self.registry), hint).into())
     }
 
-    /// Sends a request. Errors: no answer, or one whose status is not among `good`.
+    /// Sends a request, with login and redirects. Errors: no answer, or one whose status is not among `good`.
     pub(super) fn expect(
         &mut self,
         ask: &Ask<'_>,
@@ -136,7 +137,7 @@ impl Connection {
         if good.contains(&response.status()) { Ok(response) } else { Err(self.refusal(response)) }
     }
 
-    /// An answer of a few bytes. Errors: it breaks off, or is longer than anybody needs.
+    /// Reads the body of a response. Errors: it breaks off, or has more than 1 MiB.
     pub(super) fn text(&self, response: Response<Body>) -> Result<Vec<u8>, Error> {
         let mut text = Vec::new();
         let mut reader = response.into_body().into_reader().take(LARGEST_ANSWER + 1);
@@ -147,12 +148,13 @@ impl Connection {
         Err(broken(&self.registry, format!("an answer has more than {LARGEST_ANSWER} bytes")))
     }
 
-    /// The error for a request to this address without an answer.
+    /// Turns a failure of the HTTP client into the error for a request to this address without an answer.
     pub(super) fn no_answer(&self, address: &Address, error: ureq::Error) -> Error {
         no_answer(&address.authority, address.secure, error)
     }
 
-    /// What an answer that is not the wanted one means.
+    /// Turns a response with an unexpected status into an error, with the registry's own message and the `Retry-After`
+    /// seconds, if it sends them.
     pub(super) fn refusal(&self, response: Response<Body>) -> Error {
         let status = response.status();
         if status == StatusCode::UNAUTHORIZED {
@@ -164,7 +166,8 @@ impl Connection {
         bad_status(&self.place, &self.registry, status.as_u16(), said, wait)
     }
 
-    /// One request to one address, without following anything.
+    /// Sends a request to one address, without login and redirects. `own` says whether the address belongs to the
+    /// registry: only then it gets the authorization. `progress` hears how much of the body is sent.
     fn once(
         &self,
         ask: &Ask<'_>,
@@ -192,14 +195,15 @@ impl Connection {
         answer.map_err(|error| self.no_answer(address, error))
     }
 
-    /// Sends a request. Something always comes from a server that drips, so an answer as a whole has an end as well: by
-    /// how many bytes it may have.
+    /// Sends a request with a time limit for the whole answer: the time for `room` bytes at 16 KiB a second, added to
+    /// the usual minute. A server that keeps sending a byte now and then would otherwise never end.
     fn run<Sent: AsSendBody>(&self, request: Request<Sent>, room: u64) -> Result<Response<Body>, ureq::Error> {
         let patience = self.patience + Duration::from_secs(room / SLOWEST);
         self.agent.run(self.agent.configure_request(request).timeout_recv_body(Some(patience)).build())
     }
 
-    /// Where an answer leads. None: it is the answer. Errors: out of the encrypted world, or nowhere.
+    /// Returns the address that a response redirects to, or `None` if it is no redirect. Of 301 to 303 only requests
+    /// that read are followed. Errors: the address is none, or is without encryption where that is not allowed.
     fn elsewhere(&self, ask: &Ask<'_>, from: &Address, response: &Response<Body>) -> Result<Option<Address>, Error> {
         let reads = matches!(ask.method, Method::GET | Method::HEAD);
         let leads = match response.status().as_u16() {
@@ -211,7 +215,8 @@ impl Connection {
         self.follow(from, location.to_str().unwrap_or_default()).map(Some)
     }
 
-    /// The address that a header names. Errors: out of the encrypted world, or nowhere.
+    /// Resolves the value of a `Location` header relative to `from`. Errors: it is no address, or one without
+    /// encryption where that is not allowed.
     pub(super) fn follow(&self, from: &Address, location: &str) -> Result<Address, Error> {
         let nowhere =
             || broken(&self.registry, format!("it leads to `{}`, which is no address", printable(location, 120)));
@@ -219,7 +224,8 @@ impl Connection {
         if self.may_reach(&next) { Ok(next) } else { Err(insecure(&self.registry, &printable(&next.authority, 120))) }
     }
 
-    /// Whether an address is encrypted, or need not be.
+    /// Whether a redirect to an address is allowed: it is encrypted, or the registry itself is not and the address is
+    /// on this machine or `--plain-http` was given.
     fn may_reach(&self, address: &Address) -> bool {
         address.secure || (!self.root.secure && (address.is_loopback() || self.plain_http))
     }
@@ -232,6 +238,7 @@ struct Watched<'a> {
 }
 
 impl Read for Watched<'_> {
+    /// Reads the next bytes to send, and reports their number as progress.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.bytes.read(buffer)?;
         self.progress.advance(read as u64);
@@ -239,7 +246,8 @@ impl Read for Watched<'_> {
     }
 }
 
-/// What a registry says of its own refusal.
+/// Returns the message, else the code, of the first error in a registry's JSON answer, safe to show. `None` if there is
+/// none.
 fn said(text: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Answer {

@@ -15,12 +15,13 @@ const MOST_LISTED: usize = 8;
 const TRY_AGAIN: &str = "try again; if it repeats, check the connection and the registry";
 const OWN_AUTHORITY: &str = "`SSL_CERT_FILE` names the certificates of an authority of your own";
 
-/// An explanation of the category `registry` without a cause.
+/// Makes an explanation of the category `registry` from what happened and what to do.
 pub(super) fn explain(what: impl Into<String>, hint: impl Into<String>) -> Explanation {
     Explanation::new("registry", what).with_hint(hint)
 }
 
-/// The error for a name without a version. `highest` is the name with the highest version that exists.
+/// The error for a name in a registry without a version. `highest` is the name with the highest version that exists, if
+/// that is known.
 pub(crate) fn no_version(name: &str, highest: Option<String>) -> Error {
     let hint = match highest {
         Some(highest) => format!("the highest there is `{highest}`"),
@@ -29,8 +30,8 @@ pub(crate) fn no_version(name: &str, highest: Option<String>) -> Error {
     explain(format!("`{name}` names no version"), hint).into()
 }
 
-/// The error for a package or version that does not exist. `place` names it, `source` without its version; `there` are the
-/// versions that exist, the highest last, and `nearest` the one that was probably meant.
+/// The error for a package or version that does not exist. `place` names it, `source` without its version; `there` are
+/// the versions that exist, the highest last, and `nearest` the one that was probably meant.
 pub(super) fn not_found(place: &str, source: &str, there: &[String], nearest: Option<&str>) -> Error {
     let hint = match (nearest, there.last()) {
         (Some(nearest), _) => format!("did you mean `{source}:{nearest}`?"),
@@ -47,7 +48,8 @@ pub(super) fn not_found(place: &str, source: &str, there: &[String], nearest: Op
     explain(format!("there is no `{place}`"), hint).with_why(why).into()
 }
 
-/// The error for an HTTP status other than the expected ones. `said` is the registry's message, `wait` the seconds to wait.
+/// The error for an HTTP status other than the expected ones. `said` is the registry's message, `wait` the seconds to
+/// wait.
 pub(super) fn bad_status(place: &str, registry: &str, status: u16, said: Option<String>, wait: Option<u64>) -> Error {
     let (reason, what, hint) = match (status, wait) {
         (403, _) => {
@@ -74,8 +76,8 @@ pub(super) fn bad_status(place: &str, registry: &str, status: u16, said: Option<
     reason.error(Explanation { why, ..explain(what, hint).with_location(place) })
 }
 
-/// The error for a login that is missing or, if it was `tried`, rejected. `problem` says why an existing login could not be
-/// used.
+/// The error for a login that is missing or, if it was `tried`, rejected. `problem` says why an existing login could
+/// not be used.
 pub(super) fn unauthorised(place: &str, registry: &str, tried: bool, problem: Option<String>) -> Error {
     let what = if tried { "does not take the login" } else { "wants a login" };
     let hint = match problem {
@@ -93,26 +95,28 @@ pub(super) fn login_in_the_open(registry: &str) -> Error {
     error.with_why("whoever is on the way could read it").into()
 }
 
-/// The error for a redirect from an encrypted address to the host `to` without encryption.
+/// The error for a redirect to the host `to` without encryption, where that is not allowed.
 pub(super) fn insecure(registry: &str, to: &str) -> Error {
     let error = explain(format!("`{registry}` leads to `{to}`, without encryption"), "tell whoever runs the registry");
     error.with_why("what is asked in secret must not be asked in the open").into()
 }
 
-/// The error for a download that ended early, with the number of bytes that were expected and received.
+/// The error for a download that ended early. `what` is the part of the package, `place` its location; `wanted` and
+/// `found` are bytes.
 pub(super) fn truncated(what: &str, place: &str, wanted: u64, found: u64) -> Error {
     let error = explain(format!("the {what} ended early"), TRY_AGAIN).with_location(place);
     let why = format!("{found} of {wanted} bytes came");
     Reason::Unreachable.error(error.with_why(why).with_kept("nothing was installed"))
 }
 
-/// The error for a connection that ended, or an answer that breaks the protocol.
+/// The error for a connection that ended, or an answer that breaks the protocol; `problem` says which.
 pub(super) fn broken(registry: &str, problem: impl Into<String>) -> Error {
     let what = format!("the connection to `{registry}` broke");
     Reason::Unreachable.error(explain(what, TRY_AGAIN).with_why(problem))
 }
 
-/// The error for a request without an answer; only `secure` connections can fail in TLS.
+/// Turns a failure of the HTTP client into an error: timeout, unknown host, TLS, or a broken connection. `secure` says
+/// whether the connection uses TLS. May resolve the host's name once more.
 pub(super) fn no_answer(registry: &str, secure: bool, error: ureq::Error) -> Error {
     match error {
         ureq::Error::Io(error) => network_error(registry, secure, &error),
@@ -125,7 +129,8 @@ pub(super) fn no_answer(registry: &str, secure: bool, error: ureq::Error) -> Err
     }
 }
 
-/// Translates an error of the network; only `secure` connections can fail in TLS.
+/// Turns an error of the network into one about the registry: refused, timed out, TLS, ended early, unknown host, or
+/// broken. `secure` says whether the connection uses TLS. Resolves the host's name once more if nothing else fits.
 fn network_error(registry: &str, secure: bool, error: &io::Error) -> Error {
     let problem = printable(&error.to_string(), 200);
     match error.kind() {
@@ -145,21 +150,24 @@ fn network_error(registry: &str, secure: bool, error: &io::Error) -> Error {
     }
 }
 
+/// The error for a registry that does not answer in time.
 fn timed_out(registry: &str) -> Error {
     Reason::Unreachable.error(explain(format!("`{registry}` does not answer in time"), TRY_AGAIN))
 }
 
+/// The error for a registry whose host name has no address.
 fn not_resolved(registry: &str) -> Error {
     let hint = "check the name of the registry and the connection; a folder that is called so begins with `./`";
     explain(format!("there is no `{registry}` to be found"), hint).into()
 }
 
+/// The error for a TLS connection that cannot be made; `problem` says why.
 fn not_encrypted(registry: &str, problem: String) -> Error {
     let hint = format!("{OWN_AUTHORITY}; `--plain-http` does without");
     explain(format!("no encrypted connection to `{registry}`"), hint).with_why(problem).into()
 }
 
-/// Whether a host, with or without a port, has an address.
+/// Whether the name of a host, with or without a port, resolves to an address. Asks the system's resolver.
 fn resolves(authority: &str) -> bool {
     let port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let whole = if port { authority.to_owned() } else { format!("{authority}:443") };

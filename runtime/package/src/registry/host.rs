@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Bytes of the longest name of a host.
 const LONGEST: usize = 253;
 
-/// The ports that need not be written: the usual ones with and without encryption. Who holds one of them holds the other,
-/// so both lead to one registry as far as trust is concerned.
+/// The ports that need not be written: the usual ones with and without encryption. Who holds one of them holds the
+/// other, so both lead to one registry as far as trust is concerned.
 const USUAL_PORTS: [u16; 2] = [443, 80];
 
 /// The best-known registry: what it is called, its other names, and the host that answers.
@@ -24,7 +24,8 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Reads a host with a dot, a port, or of this machine. None: it is something else, such as a folder.
+    /// Parses a host with an optional port: a name or IPv4 address with a dot, any name with a port, `localhost`, or an
+    /// IPv6 address in brackets. `None` if the text is something else, such as a folder.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();
         let (host, port) = match text.strip_prefix('[') {
@@ -53,18 +54,19 @@ impl Host {
     }
 }
 
-/// The name that a registry has wherever registries are compared: in the store, in the lock, among publishers and logins.
-/// None: the text is no host.
+/// Returns the one name by which a registry is compared, in the store, the lock, and among publishers and logins: lower
+/// case, without the ports 443 and 80, and `docker.io` for all names of Docker Hub. `None` if the text is no host.
 pub(crate) fn canonical(text: &str) -> Option<String> {
     Host::parse(text).map(|host| host.name)
 }
 
-/// Whether a text is spelt like a host, a right one or not: what begins with it is then no path, whatever lies there.
+/// Whether a text looks like a host, valid or not: it has a dot or colon and does not begin with a dot, or is
+/// `localhost`. A text that begins so is never a path, even if such a path exists.
 pub(crate) fn spelt_as_host(text: &str) -> bool {
     (text.contains(['.', ':']) && !text.starts_with('.')) || text.eq_ignore_ascii_case("localhost")
 }
 
-/// Whether a host with or without a port is this machine itself.
+/// Whether a host, with or without a port, is this machine: `localhost` or a loopback address.
 pub(super) fn is_loopback(authority: &str) -> bool {
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
@@ -74,7 +76,8 @@ pub(super) fn is_loopback(authority: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// A host's name, or its address of four numbers.
+/// Checks the name of a host, or an IPv4 address of four decimal numbers, and removes a dot at its end. `None` if it is
+/// neither. Other spellings of an IPv4 address are rejected.
 fn name(text: &str) -> Option<String> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let letters = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -88,11 +91,12 @@ fn name(text: &str) -> Option<String> {
     (!is_address || text.parse::<Ipv4Addr>().is_ok()).then(|| text.to_owned())
 }
 
-/// A port, which is written in one way alone.
+/// Parses a port number. `None` for 0, and for another spelling such as `0443` or `+1`.
 fn number(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port: &u16| *port > 0 && port.to_string() == text)
 }
 
+/// Joins a host and a port with a colon; without a port, returns the host.
 fn at(host: &str, port: Option<u16>) -> String {
     port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }

@@ -33,9 +33,9 @@ pub(super) enum Kind {
 }
 
 impl Location {
-    /// Reads `registry.example/namespace/name:1.2.3`, `oci:FOLDER//name:1.2.3`, or the path of a folder, which begins
-    /// with `./`, `../` or `/`, or exists and cannot be the name of a package in a registry. Version, and in a folder the
-    /// name, may be left out. Errors: it is none of these.
+    /// Parses `registry.example/namespace/name:1.2.3`, `oci:FOLDER//name:1.2.3`, or the path of a folder, which begins
+    /// with `./`, `../` or `/`, or exists and cannot be the name of a package in a registry. Version, and in a folder
+    /// the name, may be left out. Errors: it is none of these.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let kind = match text.strip_prefix("oci:") {
             Some(folder) => Folder::parse(folder).map(Kind::Folder),
@@ -50,7 +50,7 @@ impl Location {
         Ok(Self { kind, offline: false, plain_http: false, logins: None, certificates: None })
     }
 
-    /// Sets whether the use of a network is an error.
+    /// Sets whether the use of a network is an error. It is not at first.
     #[must_use]
     pub fn offline(self, offline: bool) -> Self {
         Self { offline, ..self }
@@ -68,13 +68,14 @@ impl Location {
         Self { logins: Some(file.to_owned()), ..self }
     }
 
-    /// Sets the file of trusted certificates (PEM), in place of the one that `SSL_CERT_FILE` names or the public authorities.
+    /// Sets the file of trusted certificates (PEM), in place of the one that `SSL_CERT_FILE` names or the public
+    /// authorities.
     #[must_use]
     pub fn certificates(self, file: &Path) -> Self {
         Self { certificates: Some(file.to_owned()), ..self }
     }
 
-    /// What the package is called, as far as the place says.
+    /// Returns the package's name, or `None` for a folder without the name of a package.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match &self.kind {
@@ -83,7 +84,7 @@ impl Location {
         }
     }
 
-    /// The version, as far as the place says.
+    /// Returns the package's version, or `None` if the location has none.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         match &self.kind {
@@ -92,8 +93,8 @@ impl Location {
         }
     }
 
-    /// Where packages of this place come from, without the version: `registry.example/namespace/name`, or `oci:` and
-    /// the whole path of the folder, the same whatever way leads there.
+    /// Returns where packages of this location come from, without the version: `registry/namespace/name`, or `oci:` and
+    /// the absolute, resolved path of the folder.
     #[must_use]
     pub fn source(&self) -> String {
         match &self.kind {
@@ -102,7 +103,7 @@ impl Location {
         }
     }
 
-    /// Whether it is a folder.
+    /// Whether the location is a folder; false if it is a name in a registry.
     #[must_use]
     pub fn is_folder(&self) -> bool {
         matches!(self.kind, Kind::Folder(_))
@@ -110,6 +111,7 @@ impl Location {
 }
 
 impl fmt::Display for Location {
+    /// Writes `registry/namespace/name:VERSION`, or `oci:FOLDER//NAME:VERSION`, without the parts that are not known.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             Kind::Remote(remote) => remote.fmt(formatter),
@@ -136,6 +138,7 @@ pub(super) struct Remote {
 }
 
 impl Remote {
+    /// Parses `registry/namespace/name`, optionally with `:VERSION` or `@VERSION`. The error says why it is none.
     fn parse(text: &str) -> Result<Self, String> {
         if text.contains("://") {
             return Err("a name in a registry stands without `https://`".into());
@@ -158,22 +161,22 @@ impl Remote {
         Ok(Self { registry: name, authority, repository: repository.to_owned(), version })
     }
 
-    /// The package's name.
+    /// Returns the package's name, which is the last part of the repository.
     pub(super) fn name(&self) -> &str {
         self.repository.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Replaces the version.
+    /// Returns this name in a registry with another version.
     pub(super) fn of_version(&self, version: &str) -> Self {
         Self { version: Some(version.to_owned()), ..self.clone() }
     }
 
-    /// The version as registries write it, where a plus is no letter.
+    /// Returns the version as an OCI tag, with `_` in place of `+`. `None` if there is no version.
     pub(super) fn tag(&self) -> Option<String> {
         Some(self.version.as_ref()?.replace('+', "_"))
     }
 
-    /// The name without the version.
+    /// Returns `registry/namespace/name`, without the version.
     pub(super) fn source(&self) -> String {
         format!("{}/{}", self.registry, self.repository)
     }
@@ -185,6 +188,7 @@ impl Remote {
 }
 
 impl fmt::Display for Remote {
+    /// Writes `registry/namespace/name`, and `:VERSION` if there is a version.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}/{}", self.registry, self.repository)?;
         self.version.as_ref().map_or(Ok(()), |version| write!(formatter, ":{version}"))
@@ -200,6 +204,8 @@ pub(super) struct Folder {
 }
 
 impl Folder {
+    /// Parses `FOLDER` or `FOLDER//NAME`, optionally with `:VERSION` or `@VERSION`. A text that is the path of an
+    /// existing folder as a whole names no package. The error says why it is neither.
     fn parse(text: &str) -> Result<Self, String> {
         let whole = || Self { path: PathBuf::from(text), name: None, version: None };
         if text.is_empty() {
@@ -219,15 +225,16 @@ impl Folder {
     }
 }
 
-/// Whether a text is meant as a path: by how it is spelt, and by what lies there only where it can be no registry. A
-/// folder that is called like one never stands in for it.
+/// Whether a text is meant as a path: it is spelt like one, or it cannot be a name in a registry and the folder before
+/// `//` exists.
 fn is_path(text: &str) -> bool {
     let begins = ["./", "../", "/", ".\\", "..\\", "\\"].iter().any(|begin| text.starts_with(begin));
     let folder = text.split("//").next().unwrap_or_default();
     begins || Path::new(text).is_absolute() || (!is_meant_for_registry(text) && Path::new(folder).is_dir())
 }
 
-/// Whether a text begins with a host, and goes on as a name in a registry may, or as one that somebody left a part out of.
+/// Whether a text begins with what looks like a host, followed by a namespace or by a version. False if it has two
+/// slashes in a row, except in `://`.
 fn is_meant_for_registry(text: &str) -> bool {
     let Some((host, rest)) = text.split_once('/') else { return false };
     // Two slashes stand behind a folder, or in an address of the web.
@@ -235,7 +242,8 @@ fn is_meant_for_registry(text: &str) -> bool {
     spelt_as_host(host) && !slashes && (rest.contains('/') || text.contains([':', '@']))
 }
 
-/// A word of a name: letters and digits, with single dots, underscores and hyphens inside.
+/// Whether a text is a valid part of a repository's name: lower-case letters and digits, with dots, underscores and
+/// hyphens inside, but no two dots in a row.
 fn is_component(text: &str) -> bool {
     let letter = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
@@ -243,7 +251,7 @@ fn is_component(text: &str) -> bool {
     inside && bytes.first().is_some_and(letter) && bytes.last().is_some_and(letter) && !text.contains("..")
 }
 
-/// A version that can be a tag.
+/// Returns a text that can be a version and an OCI tag. The error says why it cannot; a digest is none.
 fn checked_version(text: &str) -> Result<String, String> {
     if text.starts_with("sha256:") || text.starts_with("sha256-") {
         return Err("a package is named by its version, not by its digest".into());

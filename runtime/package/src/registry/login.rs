@@ -37,7 +37,8 @@ pub(super) enum Challenge {
 }
 
 impl Challenge {
-    /// What an answer demands; a token is preferred. None: nothing that is known here.
+    /// Returns what the `WWW-Authenticate` headers of a response demand; Bearer is preferred to Basic. `None` if they
+    /// offer neither.
     pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
         let texts = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
         let challenges: Vec<Self> = texts.filter_map(Self::parse).collect();
@@ -45,6 +46,8 @@ impl Challenge {
         bearer.or(challenges.first()).cloned()
     }
 
+    /// Parses the value of a `WWW-Authenticate` header. `None` for other schemes than Basic and Bearer, and for Bearer
+    /// without a realm.
     fn parse(text: &str) -> Option<Self> {
         let (scheme, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
         if scheme.eq_ignore_ascii_case("basic") {
@@ -62,7 +65,8 @@ impl Challenge {
     }
 }
 
-/// `name="value",name=value`; a comma or an escaped quote inside quotes belongs to the value.
+/// Parses `name="value",name=value` into pairs of name and value. A comma or an escaped quote inside quotes belongs to
+/// the value.
 fn parameters(text: &str) -> Vec<(String, String)> {
     let (mut all, mut rest) = (Vec::new(), text.trim());
     while let Some((name, value)) = rest.split_once('=') {
@@ -102,14 +106,15 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// The header that shows it. None: there is no token in it, or one that is no text of a header.
+    /// Returns the `Authorization` header with this token. `None` if the answer has no token, or one that is empty or
+    /// not printable ASCII.
     pub(super) fn header(self) -> Option<String> {
         let token = self.token.or(self.access_token)?;
         (!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())).then(|| format!("Bearer {token}"))
     }
 }
 
-/// The header of a name and a password.
+/// Returns the `Authorization` header of a name and a password.
 pub(super) fn basic(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }
@@ -130,8 +135,9 @@ pub(super) enum Login {
 }
 
 impl Login {
-    /// What is kept for a registry, under any of its names, in this file or the one of `docker login`. Helpers that the
-    /// file names are asked.
+    /// Finds the login for a registry, under any of its names, in `file`, else in the file of `docker login`. Runs the
+    /// credential helpers that the file names. Returns `Nobody` if there is no login, and `Unusable` with the reason if
+    /// the file or a helper fails.
     pub(super) fn find(registry: &str, file: Option<&Path>) -> Self {
         let Some(file) = file.map(Path::to_owned).or_else(usual_file) else { return Self::Nobody };
         let text = match fs::read(&file) {
@@ -145,7 +151,8 @@ impl Login {
         found.find(|login| !matches!(login, Self::Nobody)).unwrap_or(Self::Nobody)
     }
 
-    /// What the text of a file keeps under a name.
+    /// Finds the login under `key` in the text of a Docker configuration. May run a credential helper. `file` is the
+    /// path for messages.
     fn read(text: &[u8], key: &str, file: &Path) -> Self {
         match get_credential_from_reader(text, key) {
             Ok(DockerCredential::UsernamePassword(name, password)) => Self::Password(name, password),
@@ -154,7 +161,8 @@ impl Login {
         }
     }
 
-    /// Nothing that a helper says is repeated: it may hold the secret.
+    /// Turns a failed search into `Nobody` if there simply is no login, else into `Unusable` with a reason. Output of a
+    /// helper is never repeated: it may hold the secret.
     fn without(error: &CredentialRetrievalError, file: &Path) -> Self {
         use CredentialRetrievalError as Problem;
         match error {
@@ -176,7 +184,8 @@ impl Login {
     }
 }
 
-/// The names under which the login for a registry may be kept: `docker login` takes the one that somebody typed.
+/// Returns the keys under which a Docker configuration may hold the login for a registry: its name, and its name with a
+/// default port, since `docker login` stores what was typed.
 fn keys(registry: &str) -> Vec<String> {
     if registry == DOCKER_HUB {
         return DOCKER_HUB_KEYS.map(str::to_owned).into();
@@ -186,7 +195,8 @@ fn keys(registry: &str) -> Vec<String> {
     std::iter::once(registry.to_owned()).chain(same).collect()
 }
 
-/// The file that `docker login` writes.
+/// Returns the path of Docker's `config.json`, in `DOCKER_CONFIG` or `~/.docker`. `None` if there is no home folder.
+/// The file need not exist.
 fn usual_file() -> Option<PathBuf> {
     let folder = std::env::var_os("DOCKER_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = folder.or_else(|| Some(std::env::home_dir()?.join(".docker")))?;

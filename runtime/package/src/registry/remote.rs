@@ -29,7 +29,8 @@ const MANIFEST_DIGEST: HeaderName = HeaderName::from_static("docker-content-dige
 /// The steps in which a blob is read.
 const STEP: usize = 64 << 10;
 
-/// Fetches a package and the digest of its manifest.
+/// Downloads and checks a package, and returns it with the digest of its OCI manifest. Errors: no version is named,
+/// there is no such version (the error lists those that exist), or a part is not what the manifest names.
 pub(super) fn pull(
     connection: &mut Connection,
     remote: &Remote,
@@ -53,7 +54,8 @@ pub(super) fn pull(
     Ok((artifact, digest_of(&manifest.bytes)))
 }
 
-/// Leaves a package and gives the digest of its manifest.
+/// Uploads component, configuration and manifest, and returns the manifest's digest. Errors, before anything is
+/// uploaded: the version exists with other bytes, or with a signature that this package lacks.
 pub(super) fn push(
     connection: &mut Connection,
     remote: &Remote,
@@ -76,7 +78,8 @@ pub(super) fn push(
     Ok(documents.digest)
 }
 
-/// Gives the manifest its name, which makes the package one that can be fetched.
+/// Uploads the manifest under a tag, which makes the package visible. Errors: the registry reports another digest for
+/// it.
 fn name(connection: &mut Connection, remote: &Remote, tag: &str, documents: &Documents) -> Result<(), Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let ask = Ask { body: Some((documents.manifest.as_slice(), MANIFEST)), ..Ask::plain(Method::PUT, address) };
@@ -95,12 +98,14 @@ struct Named {
 }
 
 impl Named {
+    /// Parses and checks the manifest.
     fn parts(&self) -> Result<Parts, ArtifactError> {
         Parts::read(&self.bytes, self.media_type.as_deref())
     }
 }
 
-/// The manifest of a tag. None: there is none.
+/// Downloads the manifest of a tag, and checks its size and the digest that the registry reports. `None` if there is no
+/// such tag.
 fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Named>, Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let ask = Ask { accept: Some(MANIFESTS), ..Ask::plain(Method::GET, address) };
@@ -126,7 +131,7 @@ fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Named>, Err
     }
 }
 
-/// The bytes that a descriptor names, as many as it says. Whether they are the right ones, the caller looks.
+/// Downloads a blob and checks its size and digest. `what` names it in errors; `progress` hears of the bytes that come.
 fn blob(
     connection: &mut Connection,
     what: &'static str,
@@ -162,7 +167,7 @@ fn blob(
     Ok(bytes)
 }
 
-/// Leaves a blob, unless it is there.
+/// Uploads a blob, unless the registry has it already. In both cases `progress` hears of all of its bytes.
 fn upload(
     connection: &mut Connection,
     blob: &Descriptor,
@@ -186,7 +191,7 @@ fn upload(
     Ok(())
 }
 
-/// The versions that are there, the highest last. Only for messages: no answer is no version.
+/// Returns the versions in the repository, the highest last, for messages. Empty if the registry gives no list.
 fn tags(connection: &mut Connection) -> Vec<String> {
     #[derive(Deserialize)]
     struct Answer {
@@ -202,11 +207,12 @@ fn tags(connection: &mut Connection) -> Vec<String> {
     tags
 }
 
-/// What a transfer is called.
+/// Returns `name:version`, as the progress of a transfer shows it.
 fn title(remote: &Remote) -> String {
     format!("{}:{}", remote.name(), remote.version.as_deref().unwrap_or_default())
 }
 
+/// Returns the value of a response's header. `None` if it is missing or not visible ASCII.
 fn header(response: &Response<Body>, name: &HeaderName) -> Option<String> {
     response.headers().get(name)?.to_str().ok().map(str::to_owned)
 }

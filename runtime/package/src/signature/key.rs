@@ -34,7 +34,7 @@ pub struct Signer {
 pub type PublicKey = Signer;
 
 impl Signer {
-    /// Reads a public key. None: anything but the one way in which a key is written.
+    /// Parses a public key of minisign, `RW…`. `None` for anything but the one way in which a key is written.
     pub fn parse(key: &str) -> Option<Self> {
         let plain = key.len() == KEY && key.bytes().all(|byte| byte.is_ascii_graphic());
         // The one library knows the kinds of keys, the other shows their numbers.
@@ -43,6 +43,7 @@ impl Signer {
         (signer.key == key && key.starts_with("RW")).then_some(signer)
     }
 
+    /// Makes a signer of the signing library's public key.
     fn of(public: &Public) -> Self {
         // The number is shown as minisign shows it: the last byte first.
         let id = public.keynum().iter().rev().map(|byte| format!("{byte:02X}")).collect();
@@ -56,19 +57,19 @@ impl fmt::Display for Signer {
     }
 }
 
-/// An error about a key or its file.
+/// Makes an error about a key or its file from what happened, why, and what to do.
 fn key_error(what: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Error {
     Explanation::new("key", what).with_why(why).with_hint(hint).into()
 }
 
-/// An error for a file in place of a new key.
+/// The error for a path where a new key's file should be written, and a file exists already.
 fn exists(path: &Path) -> Error {
     let what = format!("there is a file `{}` already", path.display());
     let why = "an overwritten key is lost, and the trust in it too";
     key_error(what, why, "give another file, or move that one away")
 }
 
-/// An error of the library that signs, at what was tried.
+/// The error for a failure of the signing library; `act` says what was tried, as a verb.
 fn library_error(act: &str, error: &minisign::PError) -> Error {
     Explanation::new("key", format!("cannot {act}")).with_why(error.to_string()).into()
 }
@@ -82,8 +83,9 @@ pub struct SecretKey {
 }
 
 impl SecretKey {
-    /// Makes a pair of keys: the secret one in a new file of this name, the public one beside it as `NAME.pub`.
-    /// Errors: a file that is there already, an empty password, a folder that cannot be written.
+    /// Creates a pair of keys and returns the public one. Writes the secret key to the new file `path`, encrypted if
+    /// there is a password, and the public key to `path` with `.pub` appended. Errors: a file that exists, an empty
+    /// password, a folder that cannot be written.
     pub fn generate(path: &Path, password: Option<&str>) -> Result<PublicKey, Error> {
         let mut name = path.as_os_str().to_owned();
         name.push(".pub");
@@ -112,8 +114,8 @@ impl SecretKey {
         Ok(Signer::of(&pk))
     }
 
-    /// Reads a secret key. `password` is asked for only if the key takes one.
-    /// Errors: no such file, a file that is no secret key, no password or another one.
+    /// Reads a secret key from a file. Calls `password` only if the key is encrypted; if it returns `None`, reading
+    /// fails. Errors: no such file, a file that is no secret key, no password or a wrong one.
     pub fn read(path: &Path, password: impl FnOnce() -> Option<String>) -> Result<Self, Error> {
         let shown = path.display();
         let not_key = |problem: &str| {
@@ -148,12 +150,12 @@ impl SecretKey {
         Ok(Self { key, signer: Signer::of(&public), path: path.to_owned(), protected })
     }
 
-    /// Who signs with it.
+    /// Returns the public key that belongs to this secret key.
     pub fn signer(&self) -> &Signer {
         &self.signer
     }
 
-    /// What a person should know before signing with it.
+    /// Returns a warning for the person who signs if no password protects the key's file, else `None`.
     pub fn warning(&self) -> Option<String> {
         if !self.protected {
             let path = self.path.display();
@@ -162,14 +164,14 @@ impl SecretKey {
         None
     }
 
-    /// The text of a signature.
+    /// Signs a text, and returns the text of a `.minisig` file with the two comments `trusted` and `untrusted`.
     pub(super) fn sign(&self, text: &[u8], trusted: &str, untrusted: &str) -> Result<String, Error> {
         let signed = minisign::sign(None, &self.key, text, Some(trusted), Some(untrusted));
         Ok(signed.map_err(|error| library_error("sign", &error))?.into_string())
     }
 }
 
-/// Writes a file that must not be there yet, whole or not at all.
+/// Writes a new file atomically, with the permissions `mode` on Unix. Errors: the path exists already.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
     match files::draft(path, text.as_bytes(), mode)?.persist_noclobber(path) {
         Ok(_) => Ok(()),

@@ -7,7 +7,9 @@ use toml::{Table, Value};
 /// What only matters inside the repository.
 const INSIDE: [&str; 5] = ["lints", "dev-dependencies", "test", "bench", "example"];
 
-/// The text of a `Cargo.toml` with everything filled in that it takes from `workspace`; it stands at `folder` there.
+/// Returns the text of a `Cargo.toml` without the workspace: what it inherits from `workspace` is filled in, lints,
+/// tests and dev-dependencies are removed, and build scripts and automatic targets are turned off. `folder` is the
+/// manifest's folder from the workspace's root.
 pub(super) fn standalone(text: &str, workspace: &Table, folder: &str) -> String {
     let mut manifest: Table = text.parse().unwrap_or_default();
     manifest.retain(|name, _| !INSIDE.contains(&name));
@@ -37,7 +39,7 @@ pub(super) fn standalone(text: &str, workspace: &Table, folder: &str) -> String 
     toml::to_string(&manifest).unwrap_or_default()
 }
 
-/// Fills the dependencies of a table in.
+/// Fills in the inherited `dependencies` and `build-dependencies` of a table. `up` is the path to the workspace's root.
 fn resolve_dependencies(table: &mut Table, workspace: &Table, up: &str) {
     for kind in ["dependencies", "build-dependencies"] {
         for (name, entry) in table.get_mut(kind).and_then(Value::as_table_mut).into_iter().flatten() {
@@ -46,7 +48,9 @@ fn resolve_dependencies(table: &mut Table, workspace: &Table, up: &str) {
     }
 }
 
-/// One dependency as its workspace has it, with the features that it adds; `up` leads to the workspace's root.
+/// Replaces a dependency with `workspace = true` by the workspace's entry, with its own features and other keys added.
+/// `up`, the path to the workspace's root, is put before a `path`. Does nothing to other dependencies, or if the
+/// workspace does not declare this one.
 pub(super) fn resolve_dependency(name: &str, entry: &mut Value, workspace: &Table, up: &str) {
     let Value::Table(own) = entry else { return };
     let Some(shared) = workspace.get("dependencies").and_then(|table| table.get(name)) else { return };

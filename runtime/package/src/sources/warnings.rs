@@ -1,5 +1,6 @@
-//! Lines in the source of a Rust method that compile and cannot work in a component: prints, which go nowhere, and metrics
-//! that are not declared, which end a run. Only the compiler understands the source; a line tells enough for a warning.
+//! Lines in the source of a Rust method that compile and cannot work in a component: prints, which go nowhere, and
+//! metrics that are not declared, which end a run. Only the compiler understands the source; a line tells enough for a
+//! warning.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,8 @@ use crate::files;
 /// What reports a number under a name that stands there, as it is written; `add_` may stand before it.
 const CALL: &str = "metric(\"";
 
-/// The lines below `src` that report a metric of a name that is not among these, as `src/lib.rs:12`, each with the name.
+/// Finds lines below `src` that report a metric whose name is not in `declared`. Returns pairs of place, as
+/// `src/lib.rs:12`, and name. Comments and tests are not searched.
 pub fn undeclared(folder: &Path, declared: &[String]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     each_line(folder, &mut |place, code| {
@@ -19,7 +21,8 @@ pub fn undeclared(folder: &Path, declared: &[String]) -> Vec<(String, String)> {
     found
 }
 
-/// The names in the calls of a line.
+/// Iterates over the names in the calls `metric("…")` and `add_metric("…")` of a line. Methods and other functions with
+/// such an ending do not count.
 fn reported(code: &str) -> impl Iterator<Item = &str> {
     let calls = code.match_indices(CALL).filter(|(at, _)| {
         let before = code[..*at].trim_end_matches("add_");
@@ -31,7 +34,8 @@ fn reported(code: &str) -> impl Iterator<Item = &str> {
 /// What prints, as it is written.
 const MACROS: [&str; 5] = ["println!", "print!", "eprintln!", "eprint!", "dbg!"];
 
-/// The lines below `src` that print, as `src/lib.rs:12`.
+/// Finds lines below `src` that print, with `println!`, `dbg!` and the like. Returns their places, as `src/lib.rs:12`.
+/// Comments and tests are not searched.
 pub fn prints(folder: &Path) -> Vec<String> {
     let mut places = Vec::new();
     each_line(folder, &mut |place, code| {
@@ -42,6 +46,7 @@ pub fn prints(folder: &Path) -> Vec<String> {
     places
 }
 
+/// Whether a line of code calls one of [`MACROS`].
 fn is_printing(code: &str) -> bool {
     let begins_a_word = |at: usize| !code[..at].ends_with(|letter: char| letter.is_alphanumeric() || letter == '_');
     MACROS.iter().any(|name| code.match_indices(name).any(|(at, _)| begins_a_word(at)))
@@ -50,11 +55,14 @@ fn is_printing(code: &str) -> bool {
 /// Who sees a line: its place, as `src/lib.rs:12`, and its code.
 type See<'a> = dyn FnMut(&str, &str) + 'a;
 
-/// Shows every line below `src` without its comment. Those of tests are left out: they run natively.
+/// Calls `see` with the place and the code of each line in the Rust files below `src`, without comments. Tests are left
+/// out: they run natively.
 fn each_line(folder: &Path, see: &mut See<'_>) {
     search(folder, "src", see);
 }
 
+/// Calls `see` with the place and the code of each line in the Rust files below `folder`/`below`, recursively in the
+/// order of names. Leaves out folders `tests` and files `tests.rs`; what cannot be read counts as empty.
 fn search(folder: &Path, below: &str, see: &mut See<'_>) {
     let Ok(entries) = fs::read_dir(folder.join(below)) else { return };
     let entries = entries.flatten().filter_map(|entry| {
@@ -76,7 +84,7 @@ fn search(folder: &Path, below: &str, see: &mut See<'_>) {
     }
 }
 
-/// The lines of a file with their numbers, up to the tests at its end.
+/// Iterates over the lines of a file, up to a test module: the line's number, from 1, and its text before `//`.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let begins_tests = |(line, next): (&str, &str)| line.trim() == "#[cfg(test)]" && next.trim_end().ends_with('{');
     let end = text.lines().zip(text.lines().skip(1)).position(begins_tests).unwrap_or(usize::MAX);

@@ -10,8 +10,9 @@ use super::{Stored, Wanted};
 use crate::Error;
 use tunebox_foundation::nearest::nearest;
 
-/// The one that is meant, out of all packages in their order: of one source, and the highest version where none is
-/// named. `folder` is where they are, unless that is this user's own store.
+/// Returns the package that fits `wanted`; the highest version if `wanted` names none. `known` must be sorted by name,
+/// version and source. `folder` is the folder of the packages, or `None` for this user's own store. Copies of one
+/// package from several paths count as one. Errors: none fits, or several of different names or sources do.
 pub(super) fn choose(known: &[Stored], wanted: Wanted<'_>, folder: Option<&Path>) -> Result<Stored, Error> {
     let fits = |wanted: Option<&str>, value: &str| wanted.is_none_or(|wanted| wanted == value);
     let named = |stored: &&Stored| fits(wanted.name, &stored.name) && fits(wanted.source, &stored.source);
@@ -37,14 +38,14 @@ pub(super) fn choose(known: &[Stored], wanted: Wanted<'_>, folder: Option<&Path>
     Err(no_package(wanted, nearest(name, others), &there, folder))
 }
 
-/// The highest version of each name and source, out of packages in their order.
+/// Returns the highest version for each pair of name and source, out of packages sorted by version.
 fn newest<'a>(ordered: &[&'a Stored]) -> Vec<&'a Stored> {
     let highest: BTreeMap<_, _> = ordered.iter().map(|one| ((&one.name, &one.source), *one)).collect();
     highest.into_values().collect()
 }
 
-/// Keeps one of equal packages that came from several paths: the first signed one, else the first. A stick is mounted here
-/// and there, and no command can tell which of its paths is meant.
+/// Keeps one of equal packages that came from several paths: the first signed one, else the first. A stick may be
+/// mounted at several paths, and no command can tell which of them is meant.
 fn without_copies(packages: Vec<&Stored>) -> Vec<&Stored> {
     let mut kept: Vec<&Stored> = Vec::with_capacity(packages.len());
     for package in packages {
@@ -57,7 +58,7 @@ fn without_copies(packages: Vec<&Stored>) -> Vec<&Stored> {
     kept
 }
 
-/// Whether two packages from paths are the same bytes, not signed by two.
+/// Whether two packages came from paths, have the same bytes, and are not signed by two different keys.
 fn are_copies(left: &Stored, right: &Stored) -> bool {
     let is_local = |one: &Stored| Path::new(&one.source).is_absolute();
     let signers = [left, right].map(|one| one.signer.as_ref());
@@ -65,7 +66,7 @@ fn are_copies(left: &Stored, right: &Stored) -> bool {
     left.digest == right.digest && by_one && is_local(left) && is_local(right)
 }
 
-/// Packages as messages list them: by their sources, and those of a folder as a command names them.
+/// Formats packages for messages: `NAME:VERSION` in a folder, `NAME@VERSION from SOURCE` in this user's store.
 fn written(packages: &[&Stored], folder: Option<&Path>) -> Vec<String> {
     let write = |one: &&Stored| match folder {
         Some(_) => format!("{}:{}", one.name, one.version),
@@ -74,7 +75,7 @@ fn written(packages: &[&Stored], folder: Option<&Path>) -> Vec<String> {
     packages.iter().map(write).collect()
 }
 
-/// Which version is the higher one; what is no version comes before all that are.
+/// Compares two versions. A text that is no version comes before all that are; equal versions are compared as text.
 pub(crate) fn order(left: &str, right: &str) -> std::cmp::Ordering {
     let read = |text: &str| Version::parse(text).ok();
     read(left).cmp(&read(right)).then_with(|| left.cmp(right))

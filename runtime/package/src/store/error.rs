@@ -11,8 +11,9 @@ use crate::error::Reason;
 /// How many packages a message lists.
 const MOST_LISTED: usize = 12;
 
-/// No package has the wanted name and version. `there` lists the packages of that name, or all of a folder that has none
-/// of it; `nearest` is a name that resembles the wanted one.
+/// The error for a package that is not in the store or folder. `there` lists the packages of the wanted name, or all of
+/// a folder that has none of it; `nearest` is a name that resembles the wanted one; `folder` is `None` for this user's
+/// own store.
 pub(crate) fn no_package(wanted: Wanted<'_>, nearest: Option<&str>, there: &[String], folder: Option<&Path>) -> Error {
     let package = match (wanted.name.unwrap_or_default(), wanted.version) {
         ("", _) => String::new(),
@@ -32,7 +33,8 @@ pub(crate) fn no_package(wanted: Wanted<'_>, nearest: Option<&str>, there: &[Str
     Reason::NoPackage.error(Explanation { why, ..Explanation::new("package", what).with_hint(hint) })
 }
 
-/// Several packages fit and none is preferred: those of `there`. The name is empty where none was given.
+/// The error for a name that several packages have, those of `there`, none of which is preferred. `name` is empty if
+/// none was given; `folder` is `None` for this user's own store.
 pub(crate) fn ambiguous(name: &str, there: &[String], folder: Option<&Path>) -> Error {
     let place = place(folder);
     let what = match name {
@@ -47,27 +49,30 @@ pub(crate) fn ambiguous(name: &str, there: &[String], folder: Option<&Path>) -> 
     Explanation::new("package", what).with_why(why).with_hint(hint).into()
 }
 
-/// A file is missing or does not have the bytes that were stored; `part` is the part of the package.
+/// The error for a file of a package that is missing or has other bytes than were stored. `part` is the part of the
+/// package; `folder` is `None` for this user's own store.
 pub(super) fn damaged(part: &str, path: &Path, why: impl Into<String>, folder: Option<&Path>) -> Error {
     let expected = if folder.is_some() { "its folder names" } else { "was kept" };
     let what = format!("the {part} is not what {expected}");
     untrusted(Explanation::new("trust", what).with_location(path.display().to_string()).with_why(why), folder)
 }
 
-/// The index calls a package by the name of another one.
+/// The error for an index that calls a package `named`, while the package calls itself `found`. `folder` is `None` for
+/// this user's own store.
 pub(super) fn mislabelled(named: &str, found: &str, folder: Option<&Path>) -> Error {
     let what = format!("the index says `{named}`, the package itself says `{found}`");
     let why = "the index was changed by hand, or by another program";
     untrusted(Explanation::new("trust", what).with_why(why), folder)
 }
 
-/// A folder that is no image layout.
+/// The error for a folder that is no image layout; `problem` says why.
 pub(super) fn not_layout(folder: &Path, problem: impl Into<String>) -> Error {
     let error = Explanation::new("package", format!("`{}` holds no packages", folder.display())).with_why(problem);
     error.with_hint("name a folder that `tunebox push FILE FOLDER` wrote, or an empty one").into()
 }
 
-/// Adds to an error what a damaged package did not do, and how to replace it.
+/// Turns the explanation of a damaged package into an error, with the hint how to get the package again. `folder` is
+/// `None` for this user's own store.
 fn untrusted(error: Explanation, folder: Option<&Path>) -> Error {
     let (kept, hint) = match folder {
         Some(_) => (
@@ -79,11 +84,12 @@ fn untrusted(error: Explanation, folder: Option<&Path>) -> Error {
     Reason::Untrusted.error(error.with_kept(kept).with_hint(hint))
 }
 
+/// Returns "in `FOLDER`", or "here" for this user's own store.
 fn place(folder: Option<&Path>) -> String {
     folder.map_or_else(|| "here".to_owned(), |folder| format!("in `{}`", folder.display()))
 }
 
-/// The first packages of a list, and how many more there are.
+/// Joins the first packages of a list with `between`, and adds how many more there are.
 fn listed(there: &[String], between: &str) -> String {
     let shown = there[..there.len().min(MOST_LISTED)].join(between);
     match there.len().saturating_sub(MOST_LISTED) {
@@ -92,7 +98,7 @@ fn listed(there: &[String], between: &str) -> String {
     }
 }
 
-/// How to name a package of a folder.
+/// Returns the hint how to name a package of a folder, or how to put one there if `there` is empty.
 fn name_one(folder: &Path, there: &[String]) -> String {
     let folder = folder.display();
     match there.last() {

@@ -15,7 +15,8 @@ const DIGEST: &str = "dev.tunebox.digest";
 const SIZE: &str = "dev.tunebox.size";
 const SIGNER: &str = "dev.tunebox.signer";
 
-/// What the index says of a package.
+/// Returns the annotations of a package's entry in the index: name, version, digest, size, and source and signer where
+/// there are any.
 pub(super) fn annotations(stored: &Stored) -> BTreeMap<String, String> {
     let mut all = vec![
         (REFERENCE, format!("{}:{}", stored.name, stored.version)),
@@ -31,7 +32,8 @@ pub(super) fn annotations(stored: &Stored) -> BTreeMap<String, String> {
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// The same, read back. None: another tool wrote the entry, or somebody put control characters into it.
+/// Reads a package's description from its entry in the index. `None` if another tool wrote the entry, or if a value
+/// that is needed is missing or holds control characters.
 pub(super) fn read(entry: &Descriptor) -> Option<Stored> {
     let text = |name| {
         let text = entry.annotation(name)?;
@@ -48,12 +50,13 @@ pub(super) fn read(entry: &Descriptor) -> Option<Stored> {
     })
 }
 
-/// Where an entry says that its package came from; empty where it does not.
+/// Returns where the package of an entry came from; empty if the entry does not say.
 pub(super) fn source(entry: &Descriptor) -> &str {
     entry.annotation(SOURCE).unwrap_or_default()
 }
 
-/// Whether a package takes the place of an entry: the same name, version and source, or the very same manifest.
+/// Whether storing `new` replaces an entry: both have the same source, and the same name and version or the same
+/// manifest.
 pub(super) fn replaces(new: &Stored, entry: &Descriptor) -> bool {
     if source(entry) != new.source {
         return false;

@@ -70,11 +70,12 @@ pub(super) struct Index {
 }
 
 impl Index {
+    /// Makes an index without entries.
     fn empty() -> Self {
         Self { schema_version: SCHEMA, media_type: Some(INDEX_TYPE.into()), manifests: Vec::new(), rest: Map::new() }
     }
 
-    /// Takes out the entries that fit.
+    /// Removes the entries for which `fits` is true, and returns them.
     pub(super) fn remove(&mut self, fits: impl Fn(&Descriptor) -> bool) -> Vec<Descriptor> {
         self.manifests.extract_if(.., |entry| fits(entry)).collect()
     }
@@ -90,7 +91,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// A layout that is there. Errors: the folder is none.
+    /// Opens an existing layout. Errors: no such folder, no `oci-layout` in it, or a later version than 1.
     pub(super) fn open(folder: &Path, access: Access) -> Result<Self, Error> {
         let layout = Self::at(folder, access);
         let Some(text) = layout.small(MARK)? else {
@@ -105,8 +106,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// A layout that is made where there is none.
-    /// Errors: a folder with the files of something else, or one that the system refuses.
+    /// Opens a layout, and creates it if it is missing; `access` says who may look into a new folder. Errors: a folder
+    /// with the files of something else, or one that the system refuses.
     pub(super) fn create(folder: &Path, access: Access) -> Result<Self, Error> {
         let layout = Self::at(folder, access);
         match access {
@@ -129,22 +130,24 @@ impl Layout {
         Self::open(folder, access)
     }
 
+    /// Makes a layout value for a folder, without looking at the folder.
     fn at(folder: &Path, access: Access) -> Self {
         Self { folder: folder.to_owned(), access, patience: PATIENCE }
     }
 
-    /// The folder.
+    /// Returns the layout's folder.
     pub(super) fn path(&self) -> &Path {
         &self.folder
     }
 
-    /// The folder, unless it is this user's own store.
+    /// Returns the folder for messages, or `None` if it is this user's own store.
     pub(super) fn of_others(&self) -> Option<&Path> {
         Some(self.folder.as_path()).filter(|_| self.access == Access::Shared)
     }
 
-    /// Keeps all others from writing until the file is dropped, and clears away what a killed writer left. Errors: a disk
-    /// where nobody can write, and somebody who keeps the lock.
+    /// Takes the exclusive lock for writing, and deletes temporary files that killed writers left. Dropping the
+    /// returned file releases the lock. Errors: a disk that cannot be written, a lock that is no ordinary file, or
+    /// another process that keeps it.
     pub(super) fn lock(&self) -> Result<File, Error> {
         let path = self.folder.join(LOCK);
         if fs::symlink_metadata(&path).is_ok_and(|about| !about.is_file()) {
@@ -164,9 +167,9 @@ impl Layout {
         Ok(file)
     }
 
-    /// Keeps others from taking files away while this one reads. None: on a disk where nobody can write, where something
-    /// else is in the place of the lock, such as a pipe that would be waited for, and where somebody keeps it. Without it a
-    /// file may be gone in the middle, and never another one: what is read is hashed.
+    /// Takes the shared lock, which keeps others from deleting files while this process reads. `None` if the lock is
+    /// missing, is no ordinary file, cannot be opened, or is held by a writer for more than 10 s. Reading without it is
+    /// safe, since all bytes are hashed, but a file may be gone.
     pub(super) fn share(&self) -> Option<File> {
         let path = self.folder.join(LOCK);
         let ordinary = fs::symlink_metadata(&path).is_ok_and(|about| about.is_file());
@@ -175,7 +178,8 @@ impl Layout {
         matches!(wait_for_lock(&file, File::try_lock_shared, end), Ok(true)).then_some(file)
     }
 
-    /// What is in the layout. Errors: an index that is none.
+    /// Reads and checks `index.json`; an empty index if there is none. Errors: malformed, of another form, or with too
+    /// many entries.
     pub(super) fn index(&self) -> Result<Index, Error> {
         match self.small(INDEX)? {
             Some(text) => {
@@ -193,13 +197,14 @@ impl Layout {
         }
     }
 
-    /// Puts an index in the place of the former one. The lock must be held.
+    /// Replaces `index.json` atomically. The lock must be held. Errors: too many entries, or a folder that cannot be
+    /// written.
     pub(super) fn write_index(&self, index: &Index) -> Result<(), Error> {
         self.check_count(index)?;
         replace(&self.folder.join(INDEX), &json(INDEX, index)?, READABLE)
     }
 
-    /// Errors: more packages than anybody keeps in one folder.
+    /// Fails if an index has more than [`MOST_ENTRIES`] entries.
     fn check_count(&self, index: &Index) -> Result<(), Error> {
         match index.manifests.len() {
             ..=MOST_ENTRIES => Ok(()),
@@ -207,7 +212,8 @@ impl Layout {
         }
     }
 
-    /// The bytes that a descriptor names, hashed. Errors: they are missing, or have changed, or are too many.
+    /// Reads the blob that a descriptor names, of at most `limit` bytes, and checks its size and digest. `what` names
+    /// it in errors. Errors: it is missing, has changed, or is too large.
     pub(super) fn read(&self, what: &'static str, entry: &Descriptor, limit: u64) -> Result<Vec<u8>, Error> {
         if entry.size > limit {
             return Err(ArtifactError::TooLarge { what, size: entry.size, limit }.into());
@@ -221,7 +227,7 @@ impl Layout {
         Ok(bytes)
     }
 
-    /// Keeps bytes under their digest. The lock must be held.
+    /// Stores bytes as a blob, named by their digest. Does nothing if it is there unaltered. The lock must be held.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         let folder = self.blobs();
         files::create_folder(&folder)?;
@@ -230,7 +236,9 @@ impl Layout {
         if files::has_content(&path, bytes) { Ok(()) } else { replace(&path, bytes, READ_ONLY) }
     }
 
-    /// Deletes what only these entries needed. The lock must be held, and the index no longer name them.
+    /// Deletes the blobs that the entries `former` need and no entry of `index` does. Deletes nothing if an entry of
+    /// `index` is damaged or no image manifest. A file that cannot be deleted stays. The lock must be held, and `index`
+    /// be written.
     pub(super) fn forget(&self, former: &[Descriptor], index: &Index) {
         let needed: Option<Vec<_>> = index.manifests.iter().map(|entry| self.references(entry)).collect();
         // Who cannot be asked may need anything: then it all stays.
@@ -243,7 +251,8 @@ impl Layout {
         }
     }
 
-    /// The files that an entry stands on. None: it is no manifest of an image, or is damaged.
+    /// Returns the blobs that an entry needs, by the hexadecimal digits of their digests: its manifest, configuration
+    /// and layers. `None` if the entry is no image manifest, or is damaged.
     fn references(&self, entry: &Descriptor) -> Option<Vec<String>> {
         if entry.media_type != MANIFEST {
             return None;
@@ -254,11 +263,12 @@ impl Layout {
         all.map(|part| part.hexadecimal("manifest").ok().map(str::to_owned)).collect()
     }
 
+    /// Returns the folder of the blobs, `blobs/sha256` in the layout.
     fn blobs(&self) -> PathBuf {
         self.folder.join(BLOBS).join("sha256")
     }
 
-    /// A file at the top. None: there is none.
+    /// Reads a file at the top of the layout, of at most 16 MiB. `None` if there is none.
     fn small(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let path = self.folder.join(name);
         match bounded::read(&path, LARGEST_INDEX) {
@@ -268,17 +278,18 @@ impl Layout {
         }
     }
 
-    /// The error for a folder that is no image layout.
+    /// The error for a folder that is no image layout; `problem` says why.
     pub(super) fn problem(&self, problem: impl Into<String>) -> Error {
         not_layout(&self.folder, problem)
     }
 
-    /// The error for a file that is missing or altered; `part` is the part of the package.
+    /// The error for a file that is missing or has other bytes than were stored. `part` is the part of the package.
     pub(super) fn damaged(&self, part: &str, path: &Path, why: impl Into<String>) -> Error {
         damaged(part, path, why, self.of_others())
     }
 }
 
+/// Serializes a document as indented JSON. `what` names the document in the error.
 fn json(what: &'static str, document: &impl Serialize) -> Result<Vec<u8>, Error> {
     Ok(serde_json::to_vec_pretty(document).map_err(|error| ArtifactError::malformed(what, &error.to_string()))?)
 }

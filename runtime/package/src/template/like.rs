@@ -25,7 +25,9 @@ const VERIFIER: &str = include_str!("verifier.md");
 /// The shapes whose records a bench makes up, and whose methods ask for nothing beside them.
 const SELF_CONTAINED: [&str; 3] = ["supervised", "preference", "unpaired"];
 
-/// Puts the source of `like` in the place of the template's own.
+/// Replaces source, README, description and dependencies of a template's `files` by those of the built-in method or
+/// verifier `like`, under the new name. Adds a test if the method needs nothing but records, and removes `Cargo.lock`
+/// if there are dependencies beside the SDK. Errors: no such built-in.
 pub(super) fn rewrite(files: &mut BTreeMap<String, Vec<u8>>, name: &str, like: &str) -> Result<(), Error> {
     let source = find(like)?;
     let manifest: Table = text(source, "Cargo.toml").parse().unwrap_or_default();
@@ -54,7 +56,8 @@ pub(super) fn rewrite(files: &mut BTreeMap<String, Vec<u8>>, name: &str, like: &
     Ok(())
 }
 
-/// The source of a built-in method or verifier.
+/// Returns the source of the built-in method or verifier `like`. Errors: there is none; the hint has the nearest name,
+/// or lists all of them.
 fn find(like: &str) -> Result<&'static Source, Error> {
     let all = sources::of_builtins();
     if let Some(found) = all.iter().find(|source| source.name == like) {
@@ -68,19 +71,22 @@ fn find(like: &str) -> Result<&'static Source, Error> {
     Err(Explanation::new("new", format!("there is no built-in method or verifier `{like}`")).with_hint(hint).into())
 }
 
+/// Returns the text of a file of a source; empty if there is no such file, or it is not UTF-8.
 fn text(source: &Source, file: &str) -> &'static str {
     let found = source.files.iter().find(|(path, _)| *path == file);
     found.and_then(|(_, bytes)| std::str::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
-/// The lines of the dependencies beside the SDK, at the versions of the repository.
+/// Returns the lines of `Cargo.toml` for the dependencies in `manifest` beside the SDK, at the versions of the
+/// repository.
 fn dependencies(manifest: &Table) -> String {
     let all = manifest.get("dependencies").and_then(Value::as_table).into_iter().flatten();
     let others = all.filter(|(name, _)| *name != sources::CRATE);
     others.filter_map(|(name, _)| Some(format!("{name} = {}\n", sources::dependency(name)?))).collect()
 }
 
-/// The built-in one's page under the new name. A verifier has none: how to try one.
+/// Returns the README of the new method without the part about its folder: the built-in's README under the new name,
+/// or, since verifiers have none, a text that shows how to try a verifier.
 fn page(source: &Source, name: &str) -> String {
     let began = format!("It began as a copy of the built-in `{}`.", source.name);
     match text(source, "README.md").split_once('\n') {
@@ -89,17 +95,19 @@ fn page(source: &Source, name: &str) -> String {
     }
 }
 
-/// What the page of a template tells of every folder.
+/// Returns the part of a template's README that is true of every folder, from its heading `## The folder` on. Empty if
+/// the heading is missing.
 fn of_every_folder(page: &str) -> &str {
     page.find(EVERY_FOLDER).map_or("", |start| &page[start..])
 }
 
-/// How a run file names a method.
+/// Returns the line by which a run file names a method: `use = "NAME"`.
 fn used(name: &str) -> String {
     format!("use = \"{name}\"")
 }
 
-/// A test of the method on a bench, for methods that need nothing but records.
+/// Returns the source of a test that runs three steps of the method on the SDK's bench. `None` for verifiers, and for
+/// methods that need more than the records that a bench makes up.
 fn test(source: &Source, name: &str) -> Option<String> {
     let shape = read_manifest(builtin::find(source.name)?.bytes).ok()?.shape;
     let (_, declared) = text(source, "src/lib.rs").split_once("method! {")?;

@@ -45,7 +45,8 @@ const KEPT_IN_PYTHON: &str = "abc aifc annotationlib antigravity argparse array 
     turtle turtledemo types typing unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg \
     winsound wit_world wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
 
-/// Fails if a method cannot have this name, with the nearest name that it can have; or if a built-in method has it.
+/// Fails if a method cannot have this name, or a built-in method or verifier has it. The error suggests the nearest
+/// name that is free.
 pub(super) fn check(name: &str, language: Language) -> Result<(), Error> {
     let refused = |name: &str| Explanation::new("new", format!("a method cannot be called `{name}`"));
     let good = tidied(name);
@@ -72,6 +73,7 @@ pub(super) fn check(name: &str, language: Language) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether the language's tools or a file system reserve this name.
 fn is_kept(name: &str, language: Language) -> bool {
     let (words, own) = match language {
         Language::Rust => (KEPT_IN_RUST, name.to_owned()),
@@ -80,17 +82,18 @@ fn is_kept(name: &str, language: Language) -> bool {
     words.split_whitespace().any(|word| word == own) || KEPT.split_whitespace().any(|word| word == name)
 }
 
-/// The name as Python writes names: its modules have no hyphens.
+/// Returns the name of the Python module for a method: its name with underscores in place of hyphens.
 pub(super) fn module(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// Such a name would always be answered with the built-in one.
+/// Whether a built-in method or verifier has this name: the name would always mean that one.
 fn is_taken(name: &str) -> bool {
     builtin::find(name).is_some() || builtin::find_verifier(name).is_some()
 }
 
-/// The name in lower-case words joined by single hyphens, if anything of it is left.
+/// Turns a text into a name: lower-case words joined by single hyphens, at most 64 letters, beginning with a letter. A
+/// capital after a lower-case letter begins a new word. `None` if nothing is left.
 fn tidied(name: &str) -> Option<String> {
     let mut tidy = String::new();
     let mut last = '-';

@@ -20,8 +20,8 @@ pub struct Installed {
     pub commands: Vec<String>,
 }
 
-/// Makes sure that there is a toolchain, by the first way that works.
-/// Errors: every way was tried, or none exists here.
+/// Makes sure that there is a toolchain for methods: does nothing if there is one, else tries rustup, then apt. Returns
+/// the toolchain and the commands that were run. Errors: no way worked; the error lists what each command answered.
 pub fn install() -> Result<Installed, Error> {
     if let Ok(toolchain) = find() {
         return Ok(Installed { toolchain, commands: Vec::new() });
@@ -43,17 +43,19 @@ pub fn install() -> Result<Installed, Error> {
     Err(Explanation { location, ..error.with_hint(hint) }.into())
 }
 
+/// Returns the command that adds the target to a Rust of rustup.
 fn rustup() -> Vec<String> {
     ["rustup", "target", "add", TARGET].map(str::to_owned).to_vec()
 }
 
+/// Returns the commands that install Debian's Rust with the source of its standard library.
 fn apt() -> Vec<Vec<String>> {
     let mut install = ["apt-get", "install", "--yes", "--no-install-recommends"].map(str::to_owned).to_vec();
     install.extend(PACKAGES.map(str::to_owned));
     vec![["apt-get", "update"].map(str::to_owned).to_vec(), install]
 }
 
-/// Runs a command; its last words, or why it could not be run.
+/// Runs a command and returns a phrase about it: `done`, the last line of its error output, or why it could not be run.
 fn run(words: &[String]) -> String {
     let Some((program, arguments)) = words.split_first() else { return String::new() };
     let Some(program) = on_path(program) else { return "there is no such program here".to_owned() };

@@ -24,6 +24,7 @@ enum Known {
 }
 
 impl Known {
+    /// Returns the day on which the signer was accepted. `None` if that is not known, or there is no known signer.
     fn first_seen(&self) -> Option<String> {
         match self {
             Self::As(publisher) => publisher.first_seen.clone(),
@@ -33,7 +34,10 @@ impl Known {
 }
 
 impl Trust {
-    /// Everything after the statement, in order.
+    /// Checks a package whose statement was read, in this order: the name that was asked for, the pinned digest, the
+    /// signature, the signer, the pinned version, and names that look alike. Then asks the lock alone or a person, as
+    /// `mode` says. Remembers the package for [`commit`](Self::commit) only if the mode is to ask. Errors: the first
+    /// reason against it.
     pub(super) fn decide(
         &mut self,
         statement: &Statement,
@@ -76,7 +80,8 @@ impl Trust {
         Ok(self.remember(statement, place, signer, known))
     }
 
-    /// Whether a signer is known for a name. Errors: another one is, or there is none where one must be.
+    /// Returns what is known of a package's signer. Errors: another signer is known or pinned for the name, or a
+    /// package that is not from a path has no signature.
     fn check_signer(&self, statement: &Statement, place: &Source, signer: Option<&Signer>) -> Result<Known, Error> {
         let pinned = self.lock.find(&statement.name);
         let held = pinned.map_or(Ok(()), |locked| locked.check_signer(signer.map(|signer| signer.key.as_str())));
@@ -102,13 +107,16 @@ impl Trust {
         }
     }
 
-    /// Those who sign for a name. Where an organisation names some, nobody else does, whoever was accepted before.
+    /// Returns the signers who are known for `path`, each with the file that names it. If the organisation's list names
+    /// any, only those; else those that were accepted on this machine.
     fn signers(&self, path: &str) -> Vec<(&Path, &Publisher)> {
         let named = self.keyring.named(path);
         if named.is_empty() { signers_of(self.publishers.entries(), path) } else { named }
     }
 
-    /// Whether a signer whom nobody knows for a name is known well enough to carry it along.
+    /// Returns what is known of a signer whom no file names for this package. A signer known for other packages is
+    /// taken as known if the package comes from a path and no other publisher has its name; in all other cases the
+    /// signer is unknown.
     fn carried(&self, statement: &Statement, place: &Source, signer: &Signer) -> Known {
         // A stick that carries what a known publisher signed raises no new question, unless the name is another's.
         let has = |one: &Publisher| one.packages.contains(&statement.name);
@@ -117,8 +125,8 @@ impl Trust {
         carried.map_or(Known::No, |(file, publisher)| self.known_as(file, publisher))
     }
 
-    /// How a signer is remembered whom a file names: as it stands in this machine's own; one of a list as such, so that
-    /// it needs the list the next time too.
+    /// Returns how a signer that `file` names is remembered: with its own entry if that is this machine's file. A
+    /// signer of an organisation's list is marked as listed, so that the list is needed the next time too.
     fn known_as(&self, file: &Path, publisher: &Publisher) -> Known {
         let publisher = publisher.clone();
         Known::As(if *file == self.publishers.path {
@@ -128,7 +136,10 @@ impl Trust {
         })
     }
 
-    /// Whether a name could be taken for that of something else.
+    /// Fails if a package's name could be taken for another's: it is, or looks like, that of a built-in method or
+    /// verifier with other bytes, or looks like that of a package by another signer, in the lock or among the
+    /// publishers. A name that the lock pins with this signer is not compared with the other packages, if the signer is
+    /// known otherwise too.
     fn check_name(
         &self,
         statement: &Statement,
@@ -164,7 +175,9 @@ impl Trust {
         Ok(())
     }
 
-    /// The answer where only the lock counts.
+    /// Decides by the lock alone, for `--locked`: it must pin this version and signer, from this source unless the
+    /// package comes from a path. A signer must also be known without the lock. Nothing is remembered. Errors: each of
+    /// these conditions that fails.
     fn locked(
         &self,
         statement: &Statement,
@@ -214,7 +227,8 @@ impl Trust {
         }
     }
 
-    /// Keeps what [`commit`](Self::commit) is to write, and counts it from now on.
+    /// Keeps a package and its signer for [`commit`](Self::commit) to write, and counts both as known from now on.
+    /// Returns what was admitted.
     fn remember(&mut self, statement: &Statement, place: &Source, signer: Option<Signer>, known: Known) -> Admitted {
         let Statement { name, version, sha256, interface, .. } = statement;
         let previous = self.lock.find(name).map(|locked| locked.version.clone()).filter(|previous| previous != version);
@@ -249,7 +263,7 @@ impl Trust {
     }
 }
 
-/// The day of now, in UTC.
+/// Returns the present day in UTC, as in `2026-11-22`.
 pub(super) fn today() -> String {
     jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date().to_string()
 }

@@ -1,5 +1,5 @@
-//! Reads and writes the two files of trust: a comment, a schema, and entries of one kind. Reading is strict: what is not
-//! understood is an error with its line and column.
+//! Reads and writes the two files of trust: a comment, a schema, and entries of one kind. Reading is strict: what is
+//! not understood is an error with its line and column.
 
 use std::io;
 use std::ops::Range;
@@ -26,13 +26,13 @@ const LONGEST: u64 = 1 << 20;
 /// Bytes of a line that is shown.
 const SHOWN: usize = 160;
 
-/// A file of trust that cannot be used as a whole, and why.
+/// Starts the explanation of a file of trust that cannot be used, without a place in it.
 fn unusable(path: &Path, problem: &str, hint: &str) -> Explanation {
     let explanation = Explanation::new("trust", printable(problem, 400)).with_location(show(path));
     explanation.with_kept("nothing was installed and nothing ran").with_hint(hint)
 }
 
-/// A path as messages show it.
+/// Formats a path for messages, with control characters escaped.
 fn show(path: &Path) -> String {
     printable(&path.to_string_lossy(), 400)
 }
@@ -45,7 +45,7 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Reads a file; none is there at first. `hint` says what to do about one that is wrong.
+    /// Reads a file, of at most 1 MiB. `None` if there is none. `hint` says in errors what to do about wrong contents.
     fn read(path: &Path, hint: &'static str) -> Result<Option<Self>, Error> {
         match bounded::read_text(path, LONGEST) {
             Ok(text) => Ok(Some(Self { path: path.to_owned(), text, hint })),
@@ -54,12 +54,12 @@ impl Document {
         }
     }
 
-    /// A text that a name is given to.
+    /// Makes a document of a text; `name` is what errors call it, and `hint` says what to do about wrong contents.
     fn new(name: &str, text: &str, hint: &'static str) -> Self {
         Self { path: PathBuf::from(name), text: text.to_owned(), hint }
     }
 
-    /// The values, all of them known ones.
+    /// Parses the text as TOML into `T`. Errors: malformed TOML, an unknown key or a missing one, with line and column.
     pub(super) fn values<T: DeserializeOwned>(&self) -> Result<T, Error> {
         toml::from_str(&self.text).map_err(|error| {
             let message = error.message().trim().replace('\n', ", ");
@@ -69,7 +69,7 @@ impl Document {
         })
     }
 
-    /// Refuses another way of writing the file than ours.
+    /// Fails unless `schema`, the number of the file's format, is the one that this program reads.
     pub(super) fn check_schema(&self, schema: &Spanned<u32>) -> Result<(), Error> {
         if *schema.get_ref() == SCHEMA {
             return Ok(());
@@ -77,7 +77,8 @@ impl Document {
         Err(self.at(schema, &format!("`schema` is {}, this program reads {SCHEMA}", schema.get_ref())))
     }
 
-    /// The value in its form, or an error at its place. `check` says what is wrong.
+    /// Returns what `check` makes of a value. If `check` fails, its message becomes an error at the value's line and
+    /// column.
     pub(super) fn checked<U>(
         &self,
         value: &Spanned<String>,
@@ -86,12 +87,12 @@ impl Document {
         check(value.get_ref()).map_err(|problem| self.at(value, &problem))
     }
 
-    /// An error that is about a value, at its place.
+    /// Makes an error about a value, at its line and column.
     pub(super) fn at<T>(&self, value: &Spanned<T>, problem: &str) -> Error {
         self.wrong(Some(&value.span()), problem)
     }
 
-    /// What is wrong with the file, at a place where there is one.
+    /// Makes an error about the file, at the line and column of the byte range `span` if there is one.
     fn wrong(&self, span: Option<&Range<usize>>, problem: &str) -> Error {
         let whole = unusable(&self.path, problem, self.hint);
         let Some(snippet) = span.map(|span| self.snippet(span)) else { return whole.into() };
@@ -99,7 +100,8 @@ impl Document {
         whole.with_location(location).with_snippet(snippet).into()
     }
 
-    /// The line that a span begins in.
+    /// Returns the line in which a byte range begins, for an error. Column and width are 0 if the line is cut or
+    /// escaped when shown.
     fn snippet(&self, span: &Range<usize>) -> Snippet {
         let start = (0..=span.start.min(self.text.len())).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0);
         let (before, after) = self.text.split_at(start);
@@ -134,7 +136,8 @@ pub(super) struct Form<T> {
 }
 
 impl<T: Serialize> Form<T> {
-    /// The entries of a file; one that is not there has none. Errors: an entry that is not understood, with its place.
+    /// Reads and checks the entries of a file; none if there is no such file. Errors: an entry that is not understood,
+    /// with line and column.
     pub(super) fn read(&self, path: &Path) -> Result<Vec<T>, Error> {
         match Document::read(path, self.hint)? {
             Some(document) => Ok((self.entries)(&document)?),
@@ -142,12 +145,13 @@ impl<T: Serialize> Form<T> {
         }
     }
 
-    /// The entries of a text; `name` is what errors call it.
+    /// Reads and checks the entries of a text; `name` is what errors call it.
     pub(super) fn parse(&self, name: &str, text: &str) -> Result<Vec<T>, Error> {
         (self.entries)(&Document::new(name, text, self.hint))
     }
 
-    /// The text of a file with these entries. Errors: it could not be read again, and so must not be written.
+    /// Returns the text of a file with these entries. `path` is for errors. Errors: the text is too long or could not
+    /// be read again, and so must not be written.
     pub(super) fn text(&self, path: &Path, entries: &[T]) -> Result<String, Error> {
         let wrong = |problem: &str| {
             let problem = format!("what is to be written into it could not be read again: {problem}");
@@ -168,7 +172,8 @@ impl<T: Serialize> Form<T> {
     }
 }
 
-/// A text that can be shown, of at most some bytes.
+/// Returns a text unchanged if it is not empty, has at most `most` bytes and no control characters. The error names it
+/// `what`.
 pub(super) fn plain(what: &str, text: &str, most: usize) -> Result<String, String> {
     if text.is_empty() || text.len() > most || text.chars().any(is_unprintable) {
         return Err(format!("`{what}` is empty, longer than {most} bytes, or holds a control character"));

@@ -16,12 +16,14 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Waits until nobody else writes into these folders. Errors: a folder that cannot be locked in any way, or that
-    /// somebody else does not give free.
+    /// Locks two folders against other commands that write there, and waits for these for up to a minute. Errors: a
+    /// folder that cannot be locked in any way, or that another process keeps locked.
     pub(super) fn of(folders: [&Path; 2]) -> Result<Self, Error> {
         Self::within(folders, PATIENCE)
     }
 
+    /// Locks two folders as [`of`](Self::of) does, but waits for at most `patience` in all. Two paths of one folder are
+    /// locked once.
     fn within(folders: [&Path; 2], patience: Duration) -> Result<Self, Error> {
         let mut places = Vec::with_capacity(folders.len());
         for folder in folders {
@@ -36,7 +38,8 @@ impl Guard {
     }
 }
 
-/// Locks the folder itself, which leaves nothing behind; where that is not possible, a file in it.
+/// Takes the exclusive lock of a folder, and waits for it until the time `end`. Where the system cannot lock folders,
+/// locks the file [`GUARD`] in it. Dropping the returned file releases the lock.
 fn lock(folder: &Path, end: Instant) -> Result<File, Error> {
     if let Ok(file) = File::open(folder) {
         match wait_for_lock(&file, File::try_lock, end) {

@@ -77,34 +77,35 @@ struct Entry {
 }
 
 impl Lock {
-    /// Reads the lock of a folder; one that is not there holds nothing. Errors: an entry that is not understood, with its
-    /// place.
+    /// Reads `tunebox.lock` in a project's folder; the lock is empty if there is no such file. Errors: an entry that is
+    /// not understood, with line and column.
     pub(crate) fn read(project: &Path) -> Result<Self, Error> {
         let path = project.join(FILE);
         Ok(Self { list: FORM.read(&path)?, path })
     }
 
-    /// Reads the text of a lock; `name` is what errors call it.
+    /// Reads a lock from its text; `name` is what errors call it. Errors: an entry that is not understood, with line
+    /// and column.
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
         Ok(Self { path: PathBuf::from(name), list: FORM.parse(name, text)? })
     }
 
-    /// The text of the file. Errors: it could not be read again.
+    /// Returns the text of the lock's file. Errors: it could not be read again, and so must not be written.
     pub fn to_text(&self) -> Result<String, Error> {
         FORM.text(&self.path, &self.list)
     }
 
-    /// The file.
+    /// Returns the path of the lock's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The package of a name.
+    /// Returns the pinned package of this name, or `None`.
     pub fn find(&self, name: &str) -> Option<&Locked> {
         self.list.iter().find(|locked| locked.name == name)
     }
 
-    /// Pins a package; the highest version stays the highest.
+    /// Adds a pinned package, or replaces the one of the same name. The list stays sorted by name.
     pub(super) fn put(&mut self, new: Locked) {
         match self.list.binary_search_by(|locked| locked.name.cmp(&new.name)) {
             Ok(at) => self.list[at] = new,
@@ -114,12 +115,13 @@ impl Lock {
 }
 
 impl Locked {
-    /// Name and version as people write them.
+    /// Returns name and version as `NAME@VERSION`.
     pub fn title(&self) -> String {
         format!("{}@{}", self.name, self.version)
     }
 
-    /// What `tunebox pull` takes it by.
+    /// Returns the location from which `tunebox pull` fetches this package: `registry/namespace/name:VERSION`, or
+    /// `FOLDER//NAME:VERSION` if it came from a path.
     pub(crate) fn place(&self) -> String {
         let Self { name, version, source, .. } = self;
         if Source::parse(source).is_local() {
@@ -129,7 +131,7 @@ impl Locked {
         }
     }
 
-    /// Fails if other bytes have the version that is pinned.
+    /// Fails if `version` is the pinned one and `digest`, a SHA-256 in hexadecimal, is not. Other versions pass.
     pub(super) fn check_digest(&self, version: &str, digest: &str) -> Result<(), Error> {
         if self.version == version && self.sha256 != digest {
             return Err(refuse(
@@ -141,7 +143,8 @@ impl Locked {
         Ok(())
     }
 
-    /// Fails if the pinned package has a signer and this one has another or none.
+    /// Fails if the pinned package has a signer, and `signer` is another public key or `None`. An unsigned pin passes
+    /// any signer.
     pub(super) fn check_signer(&self, signer: Option<&str>) -> Result<(), Error> {
         let Self { name, signer: pinned, .. } = self;
         match (pinned, signer) {
@@ -156,13 +159,13 @@ impl Locked {
         }
     }
 
-    /// The version that was used, where it is a later one than this: a run refuses the older.
+    /// Returns the highest version that was used here if `version` is older than it, or is no version. Else `None`.
     #[must_use]
     pub fn later_than(&self, version: &str) -> Option<&str> {
         self.check_version(version).is_err().then_some(self.highest.as_str())
     }
 
-    /// Fails if a version is older than the highest that was used.
+    /// Fails if a version is older than the highest one that was used here, or is no version.
     pub(super) fn check_version(&self, found: &str) -> Result<(), Error> {
         let older = match (Version::parse(found), Version::parse(&self.highest)) {
             (Ok(found), Ok(highest)) => found < highest,
@@ -181,6 +184,8 @@ impl Locked {
     }
 }
 
+/// Reads and checks the entries of a lock, and sorts them by name. Errors: a value that is not understood, or a name
+/// that occurs twice, with line and column.
 fn entries(document: &Document) -> Result<Vec<Locked>, Error> {
     let file: File = document.values()?;
     document.check_schema(&file.schema)?;
@@ -196,6 +201,7 @@ fn entries(document: &Document) -> Result<Vec<Locked>, Error> {
 }
 
 impl Entry {
+    /// Checks every value of an entry. Errors: a malformed value, or `highest` below `version`, with line and column.
     fn checked(&self, document: &Document) -> Result<Locked, Error> {
         let used = document.checked(&self.version, version)?;
         let highest = document.checked(&self.highest, version)?;
@@ -217,7 +223,7 @@ impl Entry {
     }
 }
 
-/// A digest as it is written here.
+/// Returns a text unchanged if it is a SHA-256 in 64 lower-case hexadecimal digits. The error is for a message.
 fn digest(text: &str) -> Result<String, String> {
     let sign = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if text.len() == 64 && text.bytes().all(sign) {

@@ -1,5 +1,5 @@
-//! Packages that a person names by a path: nothing of them is asked, and a name still means what the lock pins under it,
-//! and whom an organisation names for it.
+//! Packages that a person names by a path: nothing of them is asked, and a name still means what the lock pins under
+//! it, and whom an organisation names for it.
 
 use std::path::Path;
 
@@ -10,15 +10,16 @@ use super::refusal::{locate, refuse};
 use super::source::LOCAL;
 use crate::{Error, Package};
 
-/// Holds a package from a path against an organisation's list and the lock of a project, of which nothing is written. Where
-/// only the lock counts, it must hold these bytes; else a package whose name neither holds is the person's own affair.
-/// Errors: a signer whom the list does not name for the package, a package of a pinned name that is not the pinned one nor
-/// follows it, and a list or a lock that is not understood.
+/// Checks a package that was named by a path against the organisation's list and the project's lock; writes nothing. A
+/// package that neither names passes, unless `only_locked`: then the lock must pin these bytes under its name. Errors:
+/// a signer whom the list does not name for the package; another signer, an older version, or other bytes of the same
+/// version than the lock pins; a list or a lock that is not understood.
 pub fn hold_path(package: &Package, project: &Path, only_locked: bool) -> Result<(), Error> {
     hold_with(package, project, keyring().as_deref(), only_locked)
 }
 
-/// The same with an organisation's list that is named here.
+/// Checks a package as [`hold_path`] does, with the organisation's list in the file `keyring`. `None`: there is no such
+/// list.
 pub(super) fn hold_with(
     package: &Package,
     project: &Path,
@@ -32,7 +33,8 @@ pub(super) fn hold_with(
     held.map_err(|error| locate(error, &title, &package.origin))
 }
 
-/// Whether somebody else signed it than the list names for it. What nobody signed is the person's own, as without a list.
+/// Fails if the organisation's list names signers for the package's name, and it was signed by somebody else. A package
+/// without a signature passes.
 fn check_listed(package: &Package, listed: &Publishers) -> Result<(), Error> {
     let Some(signer) = &package.signer else { return Ok(()) };
     let named = listed.named(&format!("{LOCAL}{}", package.manifest.name));
@@ -44,6 +46,8 @@ fn check_listed(package: &Package, listed: &Publishers) -> Result<(), Error> {
     }
 }
 
+/// Checks a package against the lock's entry of its name. The pinned bytes pass. Errors: other bytes with another
+/// signer or none, with the pinned version, or with an older one; if `only_locked`, any other bytes, or no entry.
 fn hold(package: &Package, locked: Option<&Locked>, only_locked: bool) -> Result<(), Error> {
     match locked {
         Some(locked) if locked.sha256 == package.digest => return Ok(()),

@@ -27,8 +27,8 @@ const FORM: Form<Publisher> = Form {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Publisher {
-    /// Whether only an organisation's list vouched for it: nobody here accepted it, and what is kept of it merely speaks
-    /// against others. It comes first, so that no entry that is cut short lacks it.
+    /// Whether only an organisation's list vouched for it: nobody here accepted it, and what is kept of it merely
+    /// speaks against others. It comes first, so that no entry that is cut short lacks it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub listed: bool,
     /// What the signer signs for: a registry and namespace, or `local:NAME` for a package from paths.
@@ -76,14 +76,15 @@ struct Entry {
 }
 
 impl Publisher {
-    /// The refusal of a package that `now` signs, where `file` names this publisher for it.
+    /// The error for a package signed by `now`, where `file` names this publisher for it.
     pub(super) fn refuse_other(&self, now: &Signer, file: &Path) -> Error {
         let since = self.first_seen.as_ref().map(|day| format!(" since {day}")).unwrap_or_default();
         let known = format!("`{}` is known{since} by", self.prefix);
         refuse_key(&now.key, &self.key, &known, &self.removal(file))
     }
 
-    /// Adds to the hint of a refusal that this publisher's entry in `file` must be removed as well.
+    /// Adds to the hint of an error that this publisher's entry must be taken out of `file` as well. Does nothing to
+    /// errors other than [`Error::Explained`].
     pub(super) fn add_removal(&self, mut error: Error, file: &Path) -> Error {
         if let Error::Explained { explanation, .. } = &mut error
             && let Some(hint) = &mut explanation.hint
@@ -93,18 +94,21 @@ impl Publisher {
         error
     }
 
+    /// Returns the end of the hint that tells to take this publisher's entry out of a file.
     fn removal(&self, file: &Path) -> String {
         format!("`{}` out of {}", self.prefix, file.display())
     }
 }
 
 impl Publishers {
-    /// Reads a file; one that is not there lists nobody. Errors: an entry that is not understood, with its place.
+    /// Reads the publishers in a file; none if there is no such file. Errors: an entry that is not understood, with
+    /// line and column.
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
         Ok(Self { path: path.to_owned(), list: FORM.read(path)? })
     }
 
-    /// Reads an organisation's list, where one is named. Errors: it is not there, or not understood.
+    /// Reads an organisation's list; an empty one if `named` is `None`. Errors: the file does not exist, or is not
+    /// understood.
     pub(super) fn of_organisation(named: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = named else { return Ok(Self::default()) };
         // A list that is named and not there is a mistake, unlike the files that appear by use.
@@ -112,8 +116,8 @@ impl Publishers {
         Self::read(path)
     }
 
-    /// Those whom an organisation's list names for a name. A package from a path has no namespace: its name means the
-    /// package that the list has under that name, wherever that is from.
+    /// Returns the publishers in this list for `path`, `registry/namespace/name` or `local:NAME`, each with the list's
+    /// file. For `local:NAME`, publishers with a package of that name in any registry count as well.
     pub(super) fn named(&self, path: &str) -> Vec<(&Path, &Publisher)> {
         let mut named = signers_of(self.entries(), path);
         if let Some(package) = path.strip_prefix(LOCAL) {
@@ -123,28 +127,30 @@ impl Publishers {
         named
     }
 
-    /// Reads the text of a file; `name` is what errors call it.
+    /// Reads publishers from the text of a file; `name` is what errors call it. Errors: an entry that is not
+    /// understood, with line and column.
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
         Ok(Self { path: PathBuf::from(name), list: FORM.parse(name, text)? })
     }
 
-    /// The text of a file. Errors: it could not be read again.
+    /// Returns the text of the file. Errors: it could not be read again, and so must not be written.
     pub fn to_text(&self) -> Result<String, Error> {
         FORM.text(&self.path, &self.list)
     }
 
-    /// Everybody in it, with the file that says so.
+    /// Iterates over all publishers, each with the path of this file.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&Path, &Publisher)> {
         self.list.iter().map(move |publisher| (self.path.as_path(), publisher))
     }
 
-    /// Notes that a signer was accepted for a prefix, or listed for it, on a package.
+    /// Adds a publisher, or merges it into the entry with the same prefix and key.
     pub(super) fn put(&mut self, new: &Publisher) {
         put(&mut self.list, new);
     }
 }
 
-/// Adds an entry; one of the same prefix and key takes its packages in, and a person's yes.
+/// Adds a publisher, or merges it into the entry with the same prefix and key: the entry gets its packages too, and an
+/// entry that was only listed becomes an accepted one if `new` is.
 fn put(list: &mut Vec<Publisher>, new: &Publisher) {
     let same = |known: &Publisher| known.prefix == new.prefix && known.key == new.key;
     let Some(entry) = list.iter_mut().find(|known| same(known)) else {
@@ -160,7 +166,8 @@ fn put(list: &mut Vec<Publisher>, new: &Publisher) {
     entry.packages = packages;
 }
 
-/// Those who sign for a name: of several prefixes the longest counts, and of one prefix any of its keys.
+/// Returns the publishers whose prefix covers `path`: only those with the longest such prefix, of which there may be
+/// several keys. Publishers that were only listed do not count.
 pub(super) fn signers_of<'a>(
     all: impl Iterator<Item = (&'a Path, &'a Publisher)>,
     path: &str,
@@ -171,11 +178,13 @@ pub(super) fn signers_of<'a>(
     matching.into_iter().filter(|(_, publisher)| Some(publisher.prefix.len()) == longest).collect()
 }
 
-/// Whether a name lies under a prefix, part by part.
+/// Whether `path` is `prefix`, or lies below it after a slash.
 fn covers(prefix: &str, path: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Reads and checks the entries of a file, and merges those with the same prefix and key. Errors: a value that is not
+/// understood, with line and column.
 fn entries(document: &Document) -> Result<Vec<Publisher>, Error> {
     let file: File = document.values()?;
     document.check_schema(&file.schema)?;
@@ -188,6 +197,7 @@ fn entries(document: &Document) -> Result<Vec<Publisher>, Error> {
 }
 
 impl Entry {
+    /// Checks every value of an entry, and sorts its packages. Errors: a malformed value, with line and column.
     fn checked(&self, document: &Document) -> Result<Publisher, Error> {
         let source = |value| document.checked(value, |text| plain("source", text, LONGEST_NAME));
         let mut packages = Vec::with_capacity(self.packages.len());
@@ -207,7 +217,8 @@ impl Entry {
     }
 }
 
-/// A prefix in the form in which names are compared: its registry by the one name that it has.
+/// Returns a prefix in the form in which prefixes are compared, its registry under its one name: `registry`,
+/// `registry/namespace` or `local:NAME`. The error is for a message.
 fn prefix(text: &str) -> Result<String, String> {
     if let Some(name) = text.strip_prefix(LOCAL) {
         return package_name(name).map(|_| text.to_owned());
@@ -224,7 +235,7 @@ fn prefix(text: &str) -> Result<String, String> {
     })
 }
 
-/// A day as it is written here.
+/// Returns a text unchanged if it is a day as in `2026-11-22`. The error is for a message.
 fn day(text: &str) -> Result<String, String> {
     match text.parse::<jiff::civil::Date>() {
         Ok(day) if day.to_string() == text => Ok(text.to_owned()),
@@ -232,14 +243,14 @@ fn day(text: &str) -> Result<String, String> {
     }
 }
 
-/// A public key.
+/// Returns a text unchanged if it is a public key of minisign. The error, for a message, names it `what`.
 pub(super) fn key(what: &str, text: &str) -> Result<String, String> {
     Signer::parse(text)
         .map(|signer| signer.key)
         .ok_or_else(|| format!("`{what}` is not a public key of minisign (`RW…`)"))
 }
 
-/// The name of a package.
+/// Returns a text unchanged if it is the name of a package. The error is for a message.
 pub(super) fn package_name(text: &str) -> Result<String, String> {
     match crate::manifest::name("a package", text) {
         Ok(()) => Ok(text.to_owned()),

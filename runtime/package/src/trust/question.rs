@@ -38,7 +38,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// The refusal after the answer no.
+    /// Makes the error for the answer no. It says why, and how a person can accept the package.
     pub(super) fn refuse(self) -> Error {
         let Self { statement, source, signer, prefix, is_new, doubts, .. } = self;
         let because = doubts.join("; ");
@@ -66,7 +66,8 @@ impl Question {
 }
 
 impl Trust {
-    /// What a person is asked about a package whose signer is new, or that would take the place of an unsigned one.
+    /// Makes the question about a package whose signer is new (`is_new`), or that would take the place of an unsigned
+    /// one.
     pub(super) fn question(&self, statement: &Statement, place: &Source, signer: &Signer, is_new: bool) -> Question {
         let ours = self.publishers().filter(|(_, known)| known.key == signer.key);
         let known_for: BTreeSet<String> = ours.map(|(_, known)| known.prefix.clone()).collect();
@@ -86,7 +87,7 @@ impl Trust {
         }
     }
 
-    /// That a name stands for a package which nobody signed.
+    /// Returns the doubt that the lock pins this name without a signer; empty if it does not.
     fn unsigned_pin(&self, name: &str) -> Vec<String> {
         let pinned = self.lock.find(name).filter(|locked| locked.signer.is_none());
         let pinned =
@@ -94,7 +95,8 @@ impl Trust {
         pinned.into_iter().collect()
     }
 
-    /// What speaks against a signer whom nobody knows. A name that is only like another one is refused before.
+    /// Returns the doubts about a signer whom nobody knows: other publishers have a package of this name, or sign for a
+    /// prefix that looks like this one. A package name that only looks like another one was refused before.
     fn doubts(&self, name: &str, prefix: &str, signer: &Signer) -> Vec<String> {
         let others = || self.others(Some(signer.key.as_str()));
         let has = |other: &&Publisher| other.packages.iter().any(|package| package == name);
@@ -108,7 +110,7 @@ impl Trust {
     }
 }
 
-/// Whether two prefixes are of one registry, and of namespaces there that are taken for each other.
+/// Whether two prefixes are of the same registry, and the first parts of their namespaces look alike.
 fn resembles(left: &str, right: &str) -> bool {
     let owner = |prefix: &str| {
         let mut parts = prefix.split('/').map(str::to_owned);

@@ -10,17 +10,19 @@ const KEPT: &str = "nothing was installed and nothing ran";
 /// The hint against bytes that were altered.
 pub(crate) const GET_AGAIN: &str = "get it again; if it repeats, tell the publisher";
 
-/// A refusal with exit code 4: what is wrong with the package, why, and what to do.
+/// Makes the error for a package that is not trusted, with exit code 4: what is wrong with it, why, and what to do.
 pub(crate) fn refuse(what: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Error {
     Reason::Untrusted.error(explain(what, why, hint))
 }
 
-/// The parts of a refusal.
+/// Makes the explanation of a refusal from what is wrong, why, and what to do. It says that nothing was installed or
+/// run.
 pub(crate) fn explain(what: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Explanation {
     Explanation::new("trust", what).with_why(why).with_kept(KEPT).with_hint(hint)
 }
 
-/// The refusal of bytes that are no package, or need a later version of this program.
+/// Turns the error of bytes that are no package into a refusal. An error that ends with the sandbox's exit code, such
+/// as another version of the contract, keeps its hint and exit code.
 pub(crate) fn refuse_unreadable(error: &Error) -> Error {
     // Another version of the contract and precompiled code are no question of trust: they keep their hint and exit code.
     let is_sandbox = error.exit() == Exit::Sandbox;
@@ -38,8 +40,8 @@ pub(super) fn refuse_key(now: &str, before: &str, known: &str, forget: &str) -> 
     refuse("another key signs it than before", why, hint)
 }
 
-/// Sets the location of a refusal: the package (`NAME@VERSION`; if empty, the present location) and where it came from, if
-/// that is not empty. Does nothing to errors of other kinds.
+/// Sets the location of a refusal: the package (`NAME@VERSION`; if empty, the present location) and where it came from,
+/// if that is not empty. Does nothing to errors of other kinds.
 pub(crate) fn locate(error: Error, title: &str, source: &str) -> Error {
     let Error::Explained { mut explanation, reason } = error else { return error };
     let present = explanation.location.take().unwrap_or_default();
@@ -51,7 +53,7 @@ pub(crate) fn locate(error: Error, title: &str, source: &str) -> Error {
     Error::Explained { explanation, reason }
 }
 
-/// The beginning of a digest: enough for people to tell two apart.
+/// Returns the first 12 characters of a digest and an ellipsis, for messages.
 pub(crate) fn shorten(digest: &str) -> String {
     let begin: String = digest.chars().take(12).collect();
     if begin.len() < digest.len() { format!("{begin}…") } else { begin }

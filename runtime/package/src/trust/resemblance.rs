@@ -4,12 +4,14 @@
 /// names lie one letter apart.
 const LONG: usize = 5;
 
-/// Whether two different names are easily taken for each other: they read alike, or one slip of a finger is between.
+/// Whether two different names are easily taken for each other: they are equal once separators and letters that look
+/// alike are merged, or they differ by one slip of a finger. False for equal names.
 pub(crate) fn alike(left: &str, right: &str) -> bool {
     left != right && (read(left) == read(right) || slip(left, right))
 }
 
-/// What a hurried reader sees.
+/// Returns a name as a hurried reader sees it: lower case, without hyphens, underscores and dots, with `m` for `rn`,
+/// `w` for `vv`, `o` for `0`, and `l` for `1`, `i` and `|`.
 fn read(name: &str) -> String {
     let letters: String = name.to_lowercase().chars().filter(|letter| !matches!(letter, '-' | '_' | '.')).collect();
     let merged = letters.replace("rn", "m").replace("vv", "w");
@@ -21,7 +23,8 @@ fn read(name: &str) -> String {
     merged.chars().map(seen).collect()
 }
 
-/// Whether one insertion, deletion, replacement or swap is between two names.
+/// Whether two names differ by one inserted, deleted or replaced letter, or by two swapped neighbours. If the shorter
+/// one has fewer than five letters, only a doubled letter or a swap counts.
 fn slip(left: &str, right: &str) -> bool {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let short = left.len().min(right.len()) < LONG;

@@ -23,7 +23,8 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Reads it. What is not plainly a path is a registry, which is trusted less.
+    /// Reads where a package came from. A text that is not plainly a path is a name in a registry, which is trusted
+    /// less.
     pub(crate) fn parse(text: &str) -> Self {
         let folder = text.strip_prefix("oci:").unwrap_or(text);
         if is_path(folder) {
@@ -38,12 +39,12 @@ impl Source {
         Self::Registry { asked: text.to_owned(), repository: repository(&text[..name]), tag }
     }
 
-    /// Whether a person named it by its path.
+    /// Whether a person named the package by a path; false for a registry.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self, Self::Local(_))
     }
 
-    /// How the lock names it: without the version.
+    /// Returns the source as the lock names it, without the version: the path, or `registry/namespace/name`.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Local(path) => path,
@@ -51,7 +52,7 @@ impl Source {
         }
     }
 
-    /// How messages name it: as it was asked for.
+    /// Returns the source as messages name it: the path, or the text that was asked for.
     pub(crate) fn asked(&self) -> &str {
         match self {
             Self::Local(path) => path,
@@ -59,7 +60,7 @@ impl Source {
         }
     }
 
-    /// The version that was asked for.
+    /// Returns the version that was asked for. `None` for a path, or if no version was asked for.
     pub(crate) fn tag(&self) -> Option<&str> {
         match self {
             Self::Local(_) => None,
@@ -67,7 +68,8 @@ impl Source {
         }
     }
 
-    /// The name that publishers are known for: of a path, the package's own, since sticks and folders change hands.
+    /// Returns the name by which publishers are found: `registry/namespace/name`, or `local:` and the package's name
+    /// for a package from a path, since sticks and folders change hands.
     pub(crate) fn path(&self, package: &str) -> String {
         match self {
             Self::Local(_) => format!("{LOCAL}{package}"),
@@ -75,7 +77,8 @@ impl Source {
         }
     }
 
-    /// What a signer is accepted for: the namespace in a registry, where there is one.
+    /// Returns what a signer is accepted for: the registry with the namespace, without the package's name. `local:NAME`
+    /// for a path, and the whole name if there is no namespace.
     pub(crate) fn prefix(&self, package: &str) -> String {
         let path = self.path(package);
         match path.rsplit_once('/') {
@@ -84,7 +87,8 @@ impl Source {
         }
     }
 
-    /// Whether a package is the one that was asked for.
+    /// Whether a statement has the name, and the version if there is one, that was asked for of a registry. Always true
+    /// for a path.
     pub(crate) fn names(&self, statement: &Statement) -> bool {
         let Self::Registry { repository, tag, .. } = self else { return true };
         let name = repository.rsplit('/').next().unwrap_or_default();
@@ -92,7 +96,7 @@ impl Source {
     }
 }
 
-/// A name in a registry as all spellings of it are compared.
+/// Returns a name in a registry in the form in which names are compared: lower case, the registry under its one name.
 fn repository(text: &str) -> String {
     let text = text.to_ascii_lowercase();
     let known = text.split_once('/').and_then(|(host, rest)| Some(format!("{}/{rest}", canonical(host)?)));
@@ -102,7 +106,7 @@ fn repository(text: &str) -> String {
 /// What the packages of paths are known by. No registry is called so: a port is a number.
 pub(super) const LOCAL: &str = "local:";
 
-/// Whether a text can be nothing but a path. Names of registries do not begin like this.
+/// Whether a text is plainly a path: it begins like one, or is the bare name of a `.wasm` file.
 fn is_path(text: &str) -> bool {
     let drive =
         cfg!(windows) && matches!(text.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());

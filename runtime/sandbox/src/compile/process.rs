@@ -46,9 +46,8 @@ enum Answer {
     Malformed(String),
 }
 
-/// Has a child process compile a component, and waits no longer than `compile-seconds`.
-///
-/// Errors: the component is malformed, or takes more than its limits, or the child cannot be used.
+/// Compiles a component in a child process, waiting at most `compile_seconds`, and returns its code. The child has
+/// ended when this returns.
 pub(super) fn compile(program: &Program, bytes: &[u8], name: &str, limits: &Limits) -> Result<Trusted, Error> {
     let lost = |error: &dyn std::fmt::Display| {
         unusable(name, format!("the process that compiles it cannot be used: {error}"))
@@ -80,7 +79,8 @@ pub(super) fn compile(program: &Program, bytes: &[u8], name: &str, limits: &Limi
     })
 }
 
-/// The first line for a child. Its own bound on the processor matters only after this program has ended.
+/// Returns the first line for the child: its memory limit in bytes and its processor time, `compile_seconds` for each
+/// processor. That time only ends a child whose parent is gone; the parent itself waits by the clock.
 fn order(limits: &Limits) -> io::Result<Vec<u8>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     let seconds = (limits.compile_seconds * threads).ceil().clamp(1.0, 1e9) as u64;
@@ -89,7 +89,8 @@ fn order(limits: &Limits) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// What a child says: the code, or why there is none; nothing if it did not say all of it.
+/// Reads the child's answer to the end: `Ok` with the code, or `Err` with why the component is malformed. `None` if the
+/// answer is incomplete, by its length or digest.
 fn answer(output: impl Read) -> Option<Result<Vec<u8>, String>> {
     let mut output = BufReader::new(output);
     match line(&mut output).ok()? {
@@ -103,14 +104,14 @@ fn answer(output: impl Read) -> Option<Result<Vec<u8>, String>> {
     }
 }
 
-/// One line of JSON.
+/// Reads one line of at most `LINE` bytes and parses it as JSON.
 fn line<T: for<'a> Deserialize<'a>>(input: &mut impl BufRead) -> io::Result<T> {
     let mut line = Vec::new();
     input.take(LINE).read_until(b'\n', &mut line)?;
     Ok(serde_json::from_slice(&line)?)
 }
 
-/// Waits for a child, and ends it when it takes longer than `patience`.
+/// Waits up to `patience` for a child to end, then kills it. Returns its exit status.
 fn end(child: &mut Child, patience: Duration) -> io::Result<ExitStatus> {
     let begun = Instant::now();
     while begun.elapsed() < patience {
@@ -123,7 +124,8 @@ fn end(child: &mut Child, patience: Duration) -> io::Result<ExitStatus> {
     child.wait()
 }
 
-/// The error for a child that ended without an answer, from its status and the last line of its standard error.
+/// Builds the error for a child that ended without an answer, from its exit status and the last line of its standard
+/// error: too much memory, too much time, or a compiler that failed.
 fn no_answer(name: &str, status: ExitStatus, last_line: Option<String>, limits: &Limits) -> Error {
     let has = |part: &str| last_line.as_ref().is_some_and(|line| line.contains(part));
     if has("memory allocation of") || has("annot allocate memory") {
@@ -141,13 +143,14 @@ fn no_answer(name: &str, status: ExitStatus, last_line: Option<String>, limits: 
         .into()
 }
 
-/// The error for a component that takes longer to compile than its limit.
+/// Builds the error for a component that takes longer than `seconds` to compile.
 fn too_slow(name: &str, seconds: f64) -> Error {
     let more = (4.0 * seconds).max(1.0).to_string();
     over_limit(name, "takes too long to compile", &format!("{seconds} s"), "seconds", &more)
 }
 
-/// The error for a component that takes more than `limit` to compile; `more` is a larger value of `compile-SETTING`.
+/// Builds the error for a component that takes more than `limit` to compile. `more` is the larger value that the hint
+/// suggests for the setting `limits.compile-SETTING`.
 fn over_limit(name: &str, what: &str, limit: &str, setting: &str, more: &str) -> Error {
     Explanation::new("sandbox", format!("`{name}` {what}"))
         .with_location(format!("more than {limit}, ended before anything of it ran"))
@@ -156,13 +159,14 @@ fn over_limit(name: &str, what: &str, limit: &str, setting: &str, more: &str) ->
         .into()
 }
 
-/// The refusal of a component whose compiler ended or could not start.
+/// Builds the error for a component whose compiling process failed or could not start; `why` says how.
 fn unusable(name: &str, why: String) -> Explanation {
     let location = "in a process of its own, before anything of it ran";
     Explanation::new("sandbox", format!("`{name}` could not be compiled")).with_location(location).with_why(why)
 }
 
-/// The child's whole life: bounds itself, compiles what its standard input holds, answers, and is done.
+/// Runs the child's side of compiling: reads limits and component from standard input, applies the limits to this
+/// process, compiles, and writes the answer to standard output.
 ///
 /// # Errors
 /// When the streams break or the system refuses the bounds; the parent then sees no answer.

@@ -15,31 +15,37 @@ use crate::refusal::Refusal;
 use crate::state::{Answer, BatchEntry, DEVICE, HostContext, RowsEntry, State};
 
 impl HostRows for HostContext<'_> {
+    /// Counts the call and returns the number of rows.
     fn count(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<u32> {
         self.enter("data.rows.count")?;
         whole(self.table.get(&this)?.0.count())
     }
 
+    /// Counts the call and returns the length of the longest row in tokens, prompt included.
     fn width(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<u32> {
         self.enter("data.rows.width")?;
         whole(self.table.get(&this)?.0.width())
     }
 
+    /// Returns a handle of the token ids: `[rows, width]`, `u32`, 0 in the padding.
     fn ids(&mut self, this: Resource<RowsEntry>) -> Answer {
         self.enter("data.rows.ids")?;
         self.per_token(&this, Rows::ids_tensor)
     }
 
+    /// Returns a handle of the target mask: `[rows, width]`, `f32`, 1 where a token is a target, else 0.
     fn mask(&mut self, this: Resource<RowsEntry>) -> Answer {
         self.enter("data.rows.mask")?;
         self.per_token(&this, Rows::mask_tensor)
     }
 
+    /// Returns a handle of the padding mask: `[rows, width]`, `f32`, 1 where there is a token, 0 in the padding.
     fn presence(&mut self, this: Resource<RowsEntry>) -> Answer {
         self.enter("data.rows.presence")?;
         self.per_token(&this, Rows::presence_tensor)
     }
 
+    /// Returns a handle of the number of target tokens of each row: `[rows]`, `f32`.
     fn lengths(&mut self, this: Resource<RowsEntry>) -> Answer {
         self.enter("data.rows.lengths")?;
         let rows = self.table.get(&this)?.0.clone();
@@ -47,11 +53,14 @@ impl HostRows for HostContext<'_> {
         self.give_new(rows.count() as u64, |_| rows.lengths_tensor(&DEVICE))
     }
 
+    /// Counts the call and returns the number of target tokens of all rows together.
     fn targets(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<u32> {
         self.enter("data.rows.targets")?;
         whole(self.table.get(&this)?.0.targets())
     }
 
+    /// Makes a copy of the rows in which every token but the first of each row is a target, and returns its handle.
+    /// Reserves the bytes of the copy.
     fn whole(&mut self, this: Resource<RowsEntry>) -> Answer<RowsEntry> {
         self.enter("data.rows.whole")?;
         let rows = self.table.get(&this)?.0.clone();
@@ -61,6 +70,10 @@ impl HostRows for HostContext<'_> {
         Ok(self.table.push(RowsEntry(Arc::new(rows.whole()), Some(reservation)))?)
     }
 
+    /// Copies the rows with these indices, in that order, and returns the handle. An index may repeat. Reserves the
+    /// bytes of the copy.
+    ///
+    /// Errors: `invalid-argument` for no index, more indices than rows, or an index past the last row.
     fn select(&mut self, this: Resource<RowsEntry>, numbers: Vec<u32>) -> Answer<RowsEntry> {
         self.enter("data.rows.select")?;
         let rows = self.table.get(&this)?.0.clone();
@@ -83,6 +96,7 @@ impl HostRows for HostContext<'_> {
         Ok(self.table.push(RowsEntry(Arc::new(selected), Some(reservation.shrunk_to(held))))?)
     }
 
+    /// Deletes the handle and releases the bytes of rows that the method made. Not counted as a call.
     fn drop(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
@@ -90,11 +104,13 @@ impl HostRows for HostContext<'_> {
 }
 
 impl HostBatch for HostContext<'_> {
+    /// Counts the call and returns the names of the batch's sides, such as `chosen` and `rejected`.
     fn sides(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<Vec<String>> {
         self.enter("data.batch.sides")?;
         Ok(self.table.get(&this)?.0.sides.iter().map(|(side, _)| side.clone()).collect())
     }
 
+    /// Returns a handle of the rows of one side; `invalid-argument` if the batch has no such side.
     fn rows(&mut self, this: Resource<BatchEntry>, side: String) -> Answer<RowsEntry> {
         self.enter("data.batch.rows")?;
         let batch = self.table.get(&this)?.0.clone();
@@ -104,11 +120,14 @@ impl HostBatch for HostContext<'_> {
         }
     }
 
+    /// Counts the call and returns the number of records in the batch.
     fn size(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<u32> {
         self.enter("data.batch.size")?;
         Ok(self.table.get(&this)?.0.size)
     }
 
+    /// Returns a handle of a numeric column of the records: `[size]`, `f32`, NaN where absent; `invalid-argument` for
+    /// an unknown name.
     fn column(&mut self, this: Resource<BatchEntry>, name: String) -> Answer {
         self.enter("data.batch.column")?;
         let batch = self.table.get(&this)?.0.clone();
@@ -119,21 +138,27 @@ impl HostBatch for HostContext<'_> {
         self.give_new(column.len() as u64, |_| Tensor::from_slice(column, column.len(), &DEVICE))
     }
 
+    /// Returns the target tokens of one side in the whole accumulation window, at least 1; `invalid-argument` for an
+    /// unknown side.
     fn window_targets(&mut self, this: Resource<BatchEntry>, side: String) -> Result<u32, Refusal> {
         self.enter("data.batch.window-targets")?;
         count_of(&self.table.get(&this)?.0.window_targets, &side)
     }
 
+    /// Returns the tokens of one side that have a predecessor, in the whole accumulation window, at least 1;
+    /// `invalid-argument` for an unknown side.
     fn window_tokens(&mut self, this: Resource<BatchEntry>, side: String) -> Result<u32, Refusal> {
         self.enter("data.batch.window-tokens")?;
         count_of(&self.table.get(&this)?.0.window_tokens, &side)
     }
 
+    /// Returns the records of the whole accumulation window, at least 1.
     fn window_size(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<u32> {
         self.enter("data.batch.window-size")?;
         Ok(self.table.get(&this)?.0.window_size.max(1))
     }
 
+    /// Deletes the handle. Not counted as a call.
     fn drop(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
@@ -143,7 +168,8 @@ impl HostBatch for HostContext<'_> {
 impl Host for HostContext<'_> {}
 
 impl State {
-    /// A tensor `[rows, width]` of the rows.
+    /// Returns a handle of a tensor `[rows, width]` that `make` computes from the rows. Charges one unit of work an
+    /// element and reserves 4 bytes each.
     fn per_token(
         &mut self,
         this: &Resource<RowsEntry>,
@@ -156,16 +182,17 @@ impl State {
     }
 }
 
-/// Bytes of rows that a method had made: an id and a mark a token, and the lists that hold them.
+/// Estimates the bytes of rows that a method made: 5 a token (id and target mark) and 48 a row for its lists.
 fn row_bytes(tokens: u64, rows: usize) -> u64 {
     5 * tokens + 48 * rows as u64
 }
 
+/// Converts a count to `u32`; traps the method if it does not fit.
 fn whole(count: usize) -> wasmtime::Result<u32> {
     Ok(u32::try_from(count)?)
 }
 
-/// The count of a side, at least 1.
+/// Returns the count of a side, at least 1; `invalid-argument` for an unknown side.
 fn count_of(counts: &BTreeMap<String, u32>, side: &str) -> Result<u32, Refusal> {
     match counts.get(side) {
         Some(count) => Ok((*count).max(1)),
@@ -173,6 +200,7 @@ fn count_of(counts: &BTreeMap<String, u32>, side: &str) -> Result<u32, Refusal> 
     }
 }
 
+/// Builds the `invalid-argument` error for an unknown side; `sides` are the names that the batch has.
 fn no_side<'a>(side: &str, sides: impl Iterator<Item = &'a str>) -> Refusal {
     let known: Vec<String> = sides.map(|side| format!("`{side}`")).collect();
     Refusal::argument(format!("the batch has no side `{}`, only {}", printable(side, 64), known.join(", ")))

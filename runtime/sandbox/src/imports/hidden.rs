@@ -11,16 +11,23 @@ use crate::state::{Answer, HostContext, RowsEntry, State, TensorEntry, ViewEntry
 use crate::train_state::Direction;
 
 impl Host for HostContext<'_> {
+    /// Counts the call and returns the number of blocks of the model.
     fn layers(&mut self) -> wasmtime::Result<u32> {
         self.enter("hidden.layers")?;
         Ok(u32::try_from(self.configuration.layers)?)
     }
 
+    /// Counts the call and returns the width of the residual stream.
     fn dimension(&mut self) -> wasmtime::Result<u32> {
         self.enter("hidden.dimension")?;
         Ok(u32::try_from(self.configuration.hidden)?)
     }
 
+    /// Runs one forward pass and returns a handle of the activations at one site and token: `[layers, rows,
+    /// dimension]`, `f32`, without gradient.
+    ///
+    /// Errors: `invalid-argument` for layers that [`layers_of`](State::layers_of) refuses, for no rows, or for a token
+    /// that a row lacks.
     fn capture(
         &mut self,
         view: Resource<ViewEntry>,
@@ -43,6 +50,10 @@ impl Host for HostContext<'_> {
         self.give_new(elements, |state| state.train_state().policy.capture(&view, &rows, &layers, site, token))
     }
 
+    /// Adds a direction `[dimension]` for a layer to the run's artifact, replacing an earlier one of that layer.
+    ///
+    /// Errors: `invalid-argument` for a missing layer, a number that is not finite, or a site, token or coefficient
+    /// that differs from that of other layers.
     fn publish(
         &mut self,
         layer: u32,
@@ -64,7 +75,8 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Layers that are there, each once, at least one.
+    /// Checks that the list names at least one layer, each at most once, all of the model, and converts it, in its
+    /// order.
     pub(crate) fn layers_of(&self, layers: Vec<u32>) -> Result<Vec<usize>, Refusal> {
         let count = self.configuration.layers;
         if layers.is_empty() || layers.len() > count {
@@ -83,13 +95,16 @@ impl State {
         Ok(layers.into_iter().map(|layer| layer as usize).collect())
     }
 
-    /// The numbers of a vector as wide as the stream, all finite.
+    /// Returns the numbers of an `f32` vector `[dimension]`, as [`vector`](State::vector) checks them.
     pub(crate) fn stream_vector(&mut self, vector: &Resource<TensorEntry>) -> Result<Vec<f32>, Refusal> {
         let width = self.configuration.hidden;
         self.vector(vector, width, "the stream")
     }
 
-    /// The numbers of a vector of a length, all finite; `what` is what it has to be as long as.
+    /// Returns the numbers of an `f32` vector `[length]`; `what` names in the error what the vector must be as long as.
+    /// Charges one unit of work a number.
+    ///
+    /// Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number that is not finite.
     pub(crate) fn vector(
         &mut self,
         vector: &Resource<TensorEntry>,
@@ -110,6 +125,7 @@ impl State {
     }
 }
 
+/// Copies the elements of an `f32` tensor of any shape to a flat list; `dtype-mismatch` for another element type.
 fn numbers(tensor: &Tensor) -> Result<Vec<f32>, Refusal> {
     if tensor.dtype() != candle_core::DType::F32 {
         let message = format!("a vector is `f32`, this is `{}`", tensor.dtype().as_str());
@@ -118,7 +134,7 @@ fn numbers(tensor: &Tensor) -> Result<Vec<f32>, Refusal> {
     Ok(tensor.detach().flatten_all()?.to_vec1::<f32>()?)
 }
 
-/// Refuses a number that is infinite or NaN.
+/// Returns `invalid-argument` if `value` is infinite or NaN; `what` names it in the message.
 pub(crate) fn check_finite(what: &str, value: f32) -> Result<(), Refusal> {
     if value.is_finite() {
         Ok(())
@@ -127,7 +143,7 @@ pub(crate) fn check_finite(what: &str, value: f32) -> Result<(), Refusal> {
     }
 }
 
-/// Converts a site of the contract.
+/// Converts a site of the contract to that of the model crate.
 pub(crate) fn stream_site(site: Site) -> stream::Site {
     match site {
         Site::ResidualBefore => stream::Site::ResidualBefore,
@@ -137,6 +153,7 @@ pub(crate) fn stream_site(site: Site) -> stream::Site {
     }
 }
 
+/// Converts a token position of the contract to that of the model crate.
 fn stream_token(token: Token) -> stream::Token {
     match token {
         Token::FromEnd(number) => stream::Token::FromEnd(number),

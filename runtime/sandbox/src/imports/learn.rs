@@ -14,6 +14,10 @@ use crate::refusal::Refusal;
 use crate::state::{HostContext, ScoresEntry, State, TensorEntry};
 
 impl Host for HostContext<'_> {
+    /// Back-propagates a loss and adds its gradient to the policy's, as [`walk_back`](State::walk_back) does.
+    ///
+    /// Errors: `invalid-argument` if the loss is not one finite `f32` element or depends on no current scores for
+    /// learning.
     fn minimise(&mut self, loss: Resource<TensorEntry>) -> Result<(), Refusal> {
         self.enter("learn.minimise")?;
         let loss = self.held(&loss)?;
@@ -31,6 +35,11 @@ impl Host for HostContext<'_> {
         self.walk_back(&loss.tensor)
     }
 
+    /// Adds the gradient of Σ `logprob` · log-probability + Σ `entropy` · entropy over the target tokens of `scores` to
+    /// the policy's. Runs the pass of the scores first if it was deferred.
+    ///
+    /// Errors: those of [`coefficients`](State::coefficients); `invalid-argument` for scores of another view or of
+    /// earlier weights.
     fn backward_from(
         &mut self,
         scores: Resource<ScoresEntry>,
@@ -48,6 +57,10 @@ impl Host for HostContext<'_> {
         self.backward(BTreeMap::from([(number, seeds)]))
     }
 
+    /// Updates the weights with the accumulated gradient, clears it, and returns its norm before clipping. Counts one
+    /// pass, and first runs the scoring passes that were deferred.
+    ///
+    /// Errors: `invalid-argument` if no gradient has accumulated since the last update.
     fn update(&mut self) -> Result<f32, Refusal> {
         self.enter("learn.update")?;
         if !self.train_state().has_gradient() {
@@ -58,6 +71,7 @@ impl Host for HostContext<'_> {
         Ok(self.train_state().update()?)
     }
 
+    /// Counts the call and returns the learning rate of the next update.
     fn rate(&mut self) -> wasmtime::Result<f64> {
         self.enter("learn.rate")?;
         Ok(self.train_state().hooks.learning_rate())
@@ -65,7 +79,11 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Coefficients of a gradient: `[rows, width]` like the taps, `f32`, finite where they count.
+    /// Returns the coefficients `[rows, width]`, `f32`, for the taps of `scores`, without graph and set to 0 off the
+    /// target tokens.
+    ///
+    /// Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number at a target token that is not
+    /// finite.
     fn coefficients(
         &mut self,
         scores: &Resource<ScoresEntry>,

@@ -21,6 +21,8 @@ use crate::state::HostContext;
 
 /// Turns a refusal into an error that the method gets, or into its end.
 impl Host for HostContext<'_> {
+    /// Converts a refusal for a function with a `result` in WIT: an error is recorded with `State::deny` and returned
+    /// to the method, a trap ends the method.
     fn convert_error(&mut self, refusal: Refusal) -> wasmtime::Result<types::Error> {
         match refusal {
             Refusal::Error(error) => {

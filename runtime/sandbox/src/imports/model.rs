@@ -18,10 +18,11 @@ use crate::requests::ScoreRequest;
 use crate::scores::ScoreRecord;
 use crate::state::{Answer, Charge, HostContext, RowsEntry, ScoresEntry, State, TensorEntry, ViewEntry};
 
-/// Tokens of one call of `next-token`.
+/// The most token ids of one call of `next-token`.
 const MOST_IDS: usize = 4_096;
 
 impl HostView for HostContext<'_> {
+    /// Deletes the handle; a snapshot stays. Not counted as a call.
     fn drop(&mut self, this: Resource<ViewEntry>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
@@ -29,30 +30,41 @@ impl HostView for HostContext<'_> {
 }
 
 impl HostScores for HostContext<'_> {
+    /// Returns a handle of the log-probability of each target token: `[rows, width]`, `f32`. Runs the pass of the
+    /// scores if it was deferred. Traps where another tap would return an error.
     fn logprob(&mut self, this: Resource<ScoresEntry>) -> wasmtime::Result<Resource<TensorEntry>> {
         Ok(self.give_tap("model.scores.logprob", &this, Tap::Logprob)?)
     }
 
+    /// Returns a handle of the entropy of each next-token distribution in nats; errors as in [`State::give_tap`].
     fn entropy(&mut self, this: Resource<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.entropy", &this, Tap::Entropy)
     }
 
+    /// Returns a handle of log Σ p² of each next-token distribution; errors as in [`State::give_tap`].
     fn log_sum_square(&mut self, this: Resource<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.log-sum-square", &this, Tap::LogSumSquare)
     }
 
+    /// Returns a handle of the mean logit over the vocabulary at each token; errors as in [`State::give_tap`].
     fn mean_logit(&mut self, this: Resource<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.mean-logit", &this, Tap::MeanLogit)
     }
 
+    /// Returns a handle of the mean log-probability over the vocabulary at each token; errors as in
+    /// [`State::give_tap`].
     fn mean_logprob(&mut self, this: Resource<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.mean-logprob", &this, Tap::MeanLogprob)
     }
 
+    /// Returns a handle of a tensor that is 1 where the token is the model's first choice, else 0; errors as in
+    /// [`State::give_tap`].
     fn top_one(&mut self, this: Resource<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.top-one", &this, Tap::TopOne)
     }
 
+    /// Deletes the handle. Also frees the scores, unless they are for learning and their pass ran: a loss may depend on
+    /// those until the call ends. Not counted as a call.
     fn drop(&mut self, this: Resource<ScoresEntry>) -> wasmtime::Result<()> {
         let ScoresEntry(number) = self.table.delete(this)?;
         if let Some(record) = self.scores.get_mut(&number) {
@@ -67,16 +79,22 @@ impl HostScores for HostContext<'_> {
 }
 
 impl Host for HostContext<'_> {
+    /// Returns a handle of a view of the weights under training.
     fn policy(&mut self) -> wasmtime::Result<Resource<ViewEntry>> {
         self.enter("model.policy")?;
         Ok(self.table.push(ViewEntry(View::Policy)).map_err(Refusal::from)?)
     }
 
+    /// Returns a handle of a view of the weights before training. Does not check that the run keeps them.
     fn reference(&mut self) -> Answer<ViewEntry> {
         self.enter("model.reference")?;
         Ok(self.table.push(ViewEntry(View::Reference))?)
     }
 
+    /// Makes a frozen copy of the trained weights under a name, replacing one of that name, and returns a handle of its
+    /// view. Counts one pass, and first runs the scoring passes that were deferred.
+    ///
+    /// Errors: `invalid-argument` for an empty or long name, `out-of-budget` past the number of snapshots of the run.
     fn snapshot(&mut self, name: String) -> Answer<ViewEntry> {
         self.enter("model.snapshot")?;
         if name.is_empty() || name.len() > self.limits.name_bytes {
@@ -97,6 +115,7 @@ impl Host for HostContext<'_> {
         Ok(self.table.push(ViewEntry(View::Snapshot(name)))?)
     }
 
+    /// Requests scores of rows under a view without saved activations; see [`State::request_scores`].
     fn score(
         &mut self,
         view: Resource<ViewEntry>,
@@ -109,11 +128,17 @@ impl Host for HostContext<'_> {
         self.request_scores(&view, &rows, taps, temperature, false)
     }
 
+    /// Requests scores of rows under the policy that keep what a backward pass needs; see [`State::request_scores`].
     fn score_for_learning(&mut self, rows: Resource<RowsEntry>, taps: Taps, temperature: f32) -> Answer<ScoresEntry> {
         self.enter("model.score-for-learning")?;
         self.request_scores(&View::Policy, &rows, taps, temperature, true)
     }
 
+    /// Runs one forward pass and returns a handle of the log-probability of each token of `ids` as the one after the
+    /// end of each row: `[rows, ids]`, `f32`, without gradient.
+    ///
+    /// Errors: `invalid-argument` for no rows, an empty row, no ids, more than `MOST_IDS`, or an id outside the
+    /// vocabulary.
     fn next_token(&mut self, view: Resource<ViewEntry>, rows: Resource<RowsEntry>, ids: Vec<u32>) -> Answer {
         self.enter("model.next-token")?;
         let view = self.table.get(&view)?.0.clone();
@@ -129,6 +154,10 @@ impl Host for HostContext<'_> {
         self.give_new(elements, |state| state.train_state().policy.next_token(&view, &rows, &ids))
     }
 
+    /// Runs two forward passes and returns a handle of the KL divergence, in nats, of the next-token distributions
+    /// after the end of each row, from `view` (p) to `other` (q): `[rows]`, `f32`, without gradient.
+    ///
+    /// Errors: `invalid-argument` for no rows or an empty row.
     fn divergence(
         &mut self,
         view: Resource<ViewEntry>,
@@ -147,7 +176,7 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Rows that each have a token for the next one to follow.
+    /// Returns the rows behind a handle; `invalid-argument` if there are none or one of them has no token.
     fn rows_with_ends(&self, rows: &Resource<RowsEntry>) -> Result<Arc<Rows>, Refusal> {
         let rows = self.table.get(rows)?.0.clone();
         if rows.count() == 0 {
@@ -159,7 +188,7 @@ impl State {
         }
     }
 
-    /// Checks that every token id is in the vocabulary.
+    /// Returns `invalid-argument` if a token id is not below the vocabulary's size.
     pub(crate) fn check_tokens(&self, ids: &[u32]) -> Result<(), Refusal> {
         let vocabulary = self.configuration.vocabulary;
         match ids.iter().find(|id| **id as usize >= vocabulary) {
@@ -168,26 +197,34 @@ impl State {
         }
     }
 
-    /// Gives out a tap of scores, after their pass through the model. `function` is the function that the method called.
+    /// Counts a call of `function`, runs the pass of the scores if it was deferred, and returns a handle of one tap:
+    /// `[rows, width]`, `f32`, 0 off the target tokens.
+    ///
+    /// Errors: `invalid-argument` if the tap was not requested with the scores; the model's error if their pass failed.
     fn give_tap(&mut self, function: &'static str, scores: &Resource<ScoresEntry>, tap: Tap) -> Answer {
         self.enter(function)?;
         let held = self.scored_record(scores)?.tap(tap)?;
         self.hand_out(held)
     }
 
-    /// The record behind a handle.
+    /// Returns the scores behind a handle, whether or not their pass has run; `invalid-argument` if they were freed.
     pub(crate) fn record(&self, handle: &Resource<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
         let ScoresEntry(number) = self.table.get(handle)?;
         self.scores.get(number).ok_or_else(|| Refusal::argument("these scores are gone"))
     }
 
-    /// The record behind a handle, after its pass through the model.
+    /// Runs all scoring passes that were deferred, then returns the scores behind a handle. A failed pass is no error
+    /// here; see [`ScoreRecord::check_scored`].
     pub(crate) fn scored_record(&mut self, handle: &Resource<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
         self.run_pending_scores()?;
         self.record(handle)
     }
 
-    /// Charges the taps and gives out a handle; scores at once where a pass cannot share what rows begin with.
+    /// Charges work, a pass and the bytes of the taps, and returns a handle of scores. `keep` saves what a backward
+    /// pass needs. Defers the pass if the policy can share prefixes between rows in one pass; else runs it now.
+    ///
+    /// Errors: `invalid-argument` for a temperature that is not finite and above 0; the model's error if the pass ran
+    /// and failed.
     fn request_scores(
         &mut self,
         view: &View,
@@ -224,7 +261,7 @@ impl State {
     }
 }
 
-/// The taps behind the flags of a call.
+/// Converts the flags of a call to the set of optional taps.
 fn tap_set(flags: Taps) -> TapSet {
     let optional = [
         (Taps::ENTROPY, Tap::Entropy),

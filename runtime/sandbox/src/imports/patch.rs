@@ -13,6 +13,8 @@ use crate::refusal::Refusal;
 use crate::state::{Answer, HostContext, PatchEntry, State, TensorEntry};
 
 impl HostPatch for HostContext<'_> {
+    /// Deletes the handle and removes its patch from the policy. First runs the scoring passes that were deferred,
+    /// which still see the patch.
     fn drop(&mut self, this: Resource<PatchEntry>) -> wasmtime::Result<()> {
         self.run_pending_scores()?;
         let PatchEntry(number) = self.table.delete(this)?;
@@ -23,6 +25,9 @@ impl HostPatch for HostContext<'_> {
 }
 
 impl Host for HostContext<'_> {
+    /// Makes a patch active that adds `coefficient` · `vector` to the activations of these layers at a site; with
+    /// `answers_only` at target tokens, and new tokens, alone. Errors as in [`State::activate`] and
+    /// [`State::layers_of`]; `invalid-argument` for numbers that are not finite.
     fn add(
         &mut self,
         layers: Vec<u32>,
@@ -38,6 +43,8 @@ impl Host for HostContext<'_> {
         self.activate(Patch::add(layers, stream_site(site), &vector, coefficient, answers_only)?)
     }
 
+    /// Makes a patch active that removes the component along `direction` from the activations of these layers at a
+    /// site. Errors: as in [`State::activate`], [`State::layers_of`] and [`State::stream_vector`].
     fn ablate(&mut self, layers: Vec<u32>, site: Site, direction: Resource<TensorEntry>) -> Answer<PatchEntry> {
         self.enter("patch.ablate")?;
         let layers = self.layers_of(layers)?;
@@ -45,6 +52,8 @@ impl Host for HostContext<'_> {
         self.activate(Patch::ablate(layers, stream_site(site), &direction)?)
     }
 
+    /// Makes a patch active that sets the component along `direction` to `value` in the activations of these layers at
+    /// a site. Errors: as in [`State::activate`], [`State::layers_of`] and [`State::stream_vector`].
     fn project(
         &mut self,
         layers: Vec<u32>,
@@ -61,7 +70,10 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Makes a patch active and gives out its handle.
+    /// Adds a patch to the policy and returns its handle. First runs the scoring passes that were deferred, without the
+    /// patch.
+    ///
+    /// Errors: `out-of-budget` past the number of active patches.
     fn activate(&mut self, patch: Patch) -> Answer<PatchEntry> {
         if self.patches >= self.limits.patches {
             let message = format!("a run has at most {} active patches; drop one", self.limits.patches);

@@ -14,17 +14,24 @@ use crate::refusal::Refusal;
 use crate::state::{Answer, BatchEntry, CompletionsEntry, DEVICE, HostContext, State};
 
 impl Host for HostContext<'_> {
+    /// Counts the call and returns the names of the run's verifiers, in the order of the columns of `judge`.
     fn verifiers(&mut self) -> wasmtime::Result<Vec<String>> {
         self.enter("reward.verifiers")?;
         Ok(self.train_state().hooks.verifiers().into_iter().map(|(name, _)| name).collect())
     }
 
+    /// Returns a handle of the weights of the run's verifiers: `[verifiers]`, `f32`; `unsupported` if the run has none.
     fn weights(&mut self) -> Answer {
         self.enter("reward.weights")?;
         let weights: Vec<f32> = self.panel()?.into_iter().map(|(_, weight)| weight).collect();
         self.give_new(weights.len() as u64, |_| Tensor::from_slice(&weights, weights.len(), &DEVICE))
     }
 
+    /// Has every verifier judge every completion and returns a handle of the verdicts: `[rows, verifiers]`, `f32`, NaN
+    /// where a verifier gave none or an infinite one.
+    ///
+    /// Errors: `unsupported` if the run has no verifier; `invalid-argument` if the completions do not continue all
+    /// prompts of the batch.
     fn judge(&mut self, batch: Resource<BatchEntry>, completions: Resource<CompletionsEntry>) -> Answer {
         self.enter("reward.judge")?;
         let columns = self.panel()?.len();
@@ -55,7 +62,7 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// The run's verifiers; `unsupported` where there is none, since a tensor has no empty axis.
+    /// Returns the names and weights of the run's verifiers; `unsupported` if there are none.
     fn panel(&self) -> Result<Vec<(String, f32)>, Refusal> {
         let panel = self.train_state().hooks.verifiers();
         if panel.is_empty() {

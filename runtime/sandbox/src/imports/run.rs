@@ -9,44 +9,55 @@ use crate::reports::{Combine, Measure, Reports};
 use crate::state::{HostContext, TensorEntry};
 
 impl Host for HostContext<'_> {
+    /// Counts the call and returns the number of finished weight updates.
     fn position(&mut self) -> wasmtime::Result<u32> {
         self.enter("run.position")?;
         Ok(self.train_state().hooks.position())
     }
 
+    /// Counts the call and returns the number of weight updates that the run plans.
     fn planned(&mut self) -> wasmtime::Result<u32> {
         self.enter("run.planned")?;
         Ok(self.train_state().hooks.planned_steps())
     }
 
+    /// Reports a number that is averaged over the micro-batches of an update; errors as in [`Reports::metric`].
     fn metric(&mut self, name: String, value: f32) -> Result<(), Refusal> {
         self.enter("run.metric")?;
         self.reports.metric(&name, Measure::Number(value), Combine::Mean)
     }
 
+    /// Reports a one-element tensor that is averaged over the micro-batches of an update, without reading it yet;
+    /// errors as in [`Reports::measure`] and [`Reports::metric`].
     fn metric_of(&mut self, name: String, value: Resource<TensorEntry>) -> Result<(), Refusal> {
         self.enter("run.metric-of")?;
         let measure = Reports::measure(&self.held(&value)?)?;
         self.reports.metric(&name, measure, Combine::Mean)
     }
 
+    /// Reports a number that is summed over the micro-batches of an update; errors as in [`Reports::metric`].
     fn add_metric(&mut self, name: String, value: f32) -> Result<(), Refusal> {
         self.enter("run.add-metric")?;
         self.reports.metric(&name, Measure::Number(value), Combine::Sum)
     }
 
+    /// Reports a one-element tensor that is summed over the micro-batches of an update, without reading it yet; errors
+    /// as in [`Reports::measure`] and [`Reports::metric`].
     fn add_metric_of(&mut self, name: String, value: Resource<TensorEntry>) -> Result<(), Refusal> {
         self.enter("run.add-metric-of")?;
         let measure = Reports::measure(&self.held(&value)?)?;
         self.reports.metric(&name, measure, Combine::Sum)
     }
 
+    /// Counts the call and adds a line to the log, or drops it past the limits.
     fn log(&mut self, line: String) -> wasmtime::Result<()> {
         self.enter("run.log")?;
         self.reports.line(&line);
         Ok(())
     }
 
+    /// Stores why the method is about to trap and where in its source, replacing an earlier report. The error of the
+    /// trap shows it.
     fn fault(&mut self, message: String, file: String, line: u32, column: u32) -> wasmtime::Result<()> {
         self.enter("run.fault")?;
         self.fault = Some(GuestFault::new(&message, &file, line, column));

@@ -23,11 +23,13 @@ use crate::state::{Answer, CompletionsEntry, DEVICE, HostContext, RowsEntry, Sam
 const TOKEN: u64 = 9;
 
 impl HostSampler for HostContext<'_> {
+    /// Returns a handle of a sampler with the default settings.
     fn new(&mut self) -> wasmtime::Result<Resource<SamplerEntry>> {
         self.enter("sample.sampler.constructor")?;
         Ok(self.table.push(SamplerEntry(Sampler::default())).map_err(Refusal::from)?)
     }
 
+    /// Sets what the logits are divided by, finite and 0 or more; 0 takes the likeliest token.
     fn temperature(&mut self, this: Resource<SamplerEntry>, value: f32) -> Result<(), Refusal> {
         self.enter("sample.sampler.temperature")?;
         within(value.is_finite() && value >= 0.0, "temperature", &value, "0 or more, and finite")?;
@@ -35,12 +37,14 @@ impl HostSampler for HostContext<'_> {
         Ok(())
     }
 
+    /// Restricts sampling to the `value` likeliest tokens; 0 removes the restriction.
     fn top_k(&mut self, this: Resource<SamplerEntry>, value: u32) -> Result<(), Refusal> {
         self.enter("sample.sampler.top-k")?;
         self.table.get_mut(&this)?.0.top_k = value;
         Ok(())
     }
 
+    /// Restricts sampling to the likeliest tokens that together hold the probability `value`, in (0, 1].
     fn top_p(&mut self, this: Resource<SamplerEntry>, value: f32) -> Result<(), Refusal> {
         self.enter("sample.sampler.top-p")?;
         within(value > 0.0 && value <= 1.0, "top-p", &value, "above 0 and at most 1")?;
@@ -48,6 +52,7 @@ impl HostSampler for HostContext<'_> {
         Ok(())
     }
 
+    /// Restricts sampling to tokens with at least `value` times the likeliest token's probability, in [0, 1].
     fn min_p(&mut self, this: Resource<SamplerEntry>, value: f32) -> Result<(), Refusal> {
         self.enter("sample.sampler.min-p")?;
         within((0.0..=1.0).contains(&value), "min-p", &value, "0 to 1")?;
@@ -55,6 +60,7 @@ impl HostSampler for HostContext<'_> {
         Ok(())
     }
 
+    /// Sets the most new tokens of a completion: 1 to the run's own limit, end token included.
     fn max_tokens(&mut self, this: Resource<SamplerEntry>, value: u32) -> Result<(), Refusal> {
         self.enter("sample.sampler.max-tokens")?;
         let limit = self.train_state().hooks.max_new_tokens();
@@ -64,6 +70,7 @@ impl HostSampler for HostContext<'_> {
         Ok(())
     }
 
+    /// Sets the completions for each prompt: 1 to the limit `completions`.
     fn completions(&mut self, this: Resource<SamplerEntry>, value: u32) -> Result<(), Refusal> {
         self.enter("sample.sampler.completions")?;
         let limit = self.limits.completions;
@@ -72,6 +79,7 @@ impl HostSampler for HostContext<'_> {
         Ok(())
     }
 
+    /// Deletes the handle. Not counted as a call.
     fn drop(&mut self, this: Resource<SamplerEntry>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
@@ -79,12 +87,15 @@ impl HostSampler for HostContext<'_> {
 }
 
 impl HostCompletions for HostContext<'_> {
+    /// Returns a handle of rows of prompt and completion whose targets are the completion's tokens.
     fn rows(&mut self, this: Resource<CompletionsEntry>) -> wasmtime::Result<Resource<RowsEntry>> {
         self.enter("sample.completions.rows")?;
         let rows = self.table.get(&this)?.0.rows.clone();
         Ok(self.table.push(RowsEntry(rows, None)).map_err(Refusal::from)?)
     }
 
+    /// Returns a handle of the log-probabilities under the distribution that was sampled from: `[rows, width]`, `f32`,
+    /// 0 off the targets.
     fn logprob(&mut self, this: Resource<CompletionsEntry>) -> Answer {
         self.enter("sample.completions.logprob")?;
         let written = self.table.get(&this)?.0.clone();
@@ -93,6 +104,7 @@ impl HostCompletions for HostContext<'_> {
         self.give_new(elements, |_| written.logprob_tensor(&DEVICE))
     }
 
+    /// Returns a handle of a tensor that is 1 where a completion ended by itself, 0 where it was cut: `[rows]`, `f32`.
     fn finished(&mut self, this: Resource<CompletionsEntry>) -> Answer {
         self.enter("sample.completions.finished")?;
         let written = self.table.get(&this)?.0.clone();
@@ -101,6 +113,7 @@ impl HostCompletions for HostContext<'_> {
         self.give_new(flags.len() as u64, |_| Tensor::from_slice(&flags, flags.len(), &DEVICE))
     }
 
+    /// Returns a handle of the index of the prompt that each row continues: `[rows]`, `u32`.
     fn group(&mut self, this: Resource<CompletionsEntry>) -> Answer {
         self.enter("sample.completions.group")?;
         let written = self.table.get(&this)?.0.clone();
@@ -109,6 +122,7 @@ impl HostCompletions for HostContext<'_> {
         self.give_new(count as u64, |_| Tensor::from_slice(&written.group, count, &DEVICE))
     }
 
+    /// Deletes the handle. Not counted as a call.
     fn drop(&mut self, this: Resource<CompletionsEntry>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
@@ -116,6 +130,11 @@ impl HostCompletions for HostContext<'_> {
 }
 
 impl Host for HostContext<'_> {
+    /// Samples completions and returns their handle. Charges tokens, multiply-adds and bytes at their largest number
+    /// first; returns unused tokens and bytes afterwards.
+    ///
+    /// Errors: those of [`tokens_of`](State::tokens_of) and [`rows_of`](State::rows_of); too large caches end the
+    /// method.
     fn generate(
         &mut self,
         view: Resource<ViewEntry>,
@@ -149,7 +168,11 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// New tokens of a completion at most. A prompt near the model's end gets fewer, each prompt by its own length.
+    /// Returns the most new tokens of a completion: the sampler's setting, at most the run's own limit. Not reduced for
+    /// prompts near the model's maximum length, whose completions end earlier.
+    ///
+    /// Errors: `invalid-argument` for a prompt without tokens or as long as the model's maximum; `unsupported` if the
+    /// run does not sample.
     fn tokens_of(&self, prompts: &Rows, sampler: &Sampler) -> Result<u32, Refusal> {
         if let Some(empty) = prompts.ids.iter().position(Vec::is_empty) {
             return Err(Refusal::argument(format!("prompt `{empty}` has no token; a completion starts from one")));
@@ -167,14 +190,15 @@ impl State {
         Ok(sampler.max_tokens.unwrap_or(limit).min(limit))
     }
 
-    /// Ends the method when the model's caches and what scores keep would together be more than they may.
+    /// Ends the method if the caches for so many sequences of so many tokens, and the saved activations, together pass
+    /// the limit `activation_bytes`.
     fn check_cache(&self, sequences: u64, tokens: u64) -> Result<(), Refusal> {
         let held = self.kept_bytes().saturating_add(self.train_state().policy.cache_memory(sequences, tokens));
         let limit = self.limits.activation_bytes;
         if held > limit { Err(Cause::Activations { held, limit }.into()) } else { Ok(()) }
     }
 
-    /// Rows of a call, within its limit.
+    /// Returns the number of completions of a call: prompts times completions for each; `out-of-budget` past the limit.
     fn rows_of(&self, prompts: &Rows, sampler: &Sampler) -> Result<u64, Refusal> {
         let rows = (prompts.count() as u64).saturating_mul(u64::from(sampler.completions));
         let limit = u64::from(self.limits.completions);
@@ -187,6 +211,8 @@ impl State {
     }
 }
 
+/// Returns `invalid-argument` unless `good`. `name` and `value` are those of the argument, `allowed` describes its
+/// range.
 fn within(good: bool, name: &str, value: &dyn std::fmt::Display, allowed: &str) -> Result<(), Refusal> {
     if good {
         return Ok(());

@@ -20,18 +20,22 @@ include!(concat!(env!("OUT_DIR"), "/operations.rs"));
 impl HostTensor for HostContext<'_> {
     tensor_methods!();
 
+    /// Counts the call and returns the dimensions of a tensor.
     fn shape(&mut self, this: Handle) -> wasmtime::Result<Vec<u32>> {
         self.enter("tensor.tensor.shape")?;
         let dims = self.held(&this)?.tensor.dims().to_vec();
         Ok(dims.into_iter().map(u32::try_from).collect::<Result<_, _>>()?)
     }
 
+    /// Counts the call and returns the element type of a tensor.
     fn dtype(&mut self, this: Handle) -> wasmtime::Result<Dtype> {
         self.enter("tensor.tensor.dtype")?;
         let held = self.held(&this)?;
         Ok(element_type_of(held.tensor.dtype())?)
     }
 
+    /// Returns the element of a one-element tensor as `f32` and counts its bytes as read back; `out-of-budget` past the
+    /// limit.
     fn item(&mut self, this: Handle) -> Result<f32, Refusal> {
         self.enter("tensor.tensor.item")?;
         let held = self.held(&this)?;
@@ -40,6 +44,8 @@ impl HostTensor for HostContext<'_> {
         Ok(number)
     }
 
+    /// Returns all elements of a tensor, flat and as `f32`. Counts the bytes as read back before it copies;
+    /// `out-of-budget` past the limit.
     fn copy_to_list(&mut self, this: Handle) -> Result<Vec<f32>, Refusal> {
         self.enter("tensor.tensor.copy-to-list")?;
         let held = self.held(&this)?;
@@ -48,6 +54,7 @@ impl HostTensor for HostContext<'_> {
         Ok(ops::list(&held.tensor)?)
     }
 
+    /// Deletes the handle; the tensor's bytes are released when no graph needs them. Not counted as a call.
     fn drop(&mut self, this: Handle) -> wasmtime::Result<()> {
         Ok(self.free(this)?)
     }
@@ -58,16 +65,19 @@ impl Host for HostContext<'_> {
 }
 
 impl HostScope for HostContext<'_> {
+    /// Opens a scope, to which all tensors made from now on belong, and returns its handle.
     fn new(&mut self) -> wasmtime::Result<Resource<ScopeEntry>> {
         self.enter("tensor.scope.constructor")?;
         Ok(self.open_scope()?)
     }
 
+    /// Exempts a tensor from being freed with a scope.
     fn keep(&mut self, this: Resource<ScopeEntry>, tensor: Handle) -> wasmtime::Result<()> {
         self.enter("tensor.scope.keep")?;
         Ok(self.keep_beyond(&this, &tensor)?)
     }
 
+    /// Closes the scope: frees the tensors made since it was opened, except those kept. Not counted as a call.
     fn drop(&mut self, this: Resource<ScopeEntry>) -> wasmtime::Result<()> {
         Ok(self.close_scope(this)?)
     }

@@ -7,13 +7,17 @@ use crate::bindings::text::Host;
 use crate::refusal::Refusal;
 use crate::state::HostContext;
 
-/// Tokens of one call.
+/// The most token ids of one call of `decode`.
 const MOST_IDS: usize = 65_536;
 
-/// Bytes of text of one call.
+/// The most bytes of text of one call of `encode`.
 const MOST_BYTES: usize = 1 << 20;
 
 impl Host for HostContext<'_> {
+    /// Decodes token ids to text without special tokens. Counts the text's bytes as read back.
+    ///
+    /// Errors: `invalid-argument` for more than `MOST_IDS` ids or one outside the vocabulary; `out-of-budget` past the
+    /// bytes that a step may read back.
     fn decode(&mut self, ids: Vec<u32>) -> Result<String, Refusal> {
         self.enter("text.decode")?;
         if ids.len() > MOST_IDS {
@@ -29,6 +33,10 @@ impl Host for HostContext<'_> {
         Ok(text)
     }
 
+    /// Encodes text to token ids without special tokens. Counts 4 bytes an id as read back.
+    ///
+    /// Errors: `invalid-argument` for more than `MOST_BYTES` bytes; `out-of-budget` past the bytes that a step may read
+    /// back.
     fn encode(&mut self, text: String) -> Result<Vec<u32>, Refusal> {
         self.enter("text.encode")?;
         if text.len() > MOST_BYTES {
@@ -44,12 +52,12 @@ impl Host for HostContext<'_> {
     }
 }
 
-/// The text of tokens, without special ones.
+/// Decodes token ids with the policy's tokenizer, leaving out special tokens.
 fn decode(policy: &Policy, ids: &[u32]) -> Result<String, Error> {
     Ok(policy.model().tokenizer()?.decode(ids, true)?)
 }
 
-/// The tokens of a text, without special ones.
+/// Encodes text with the policy's tokenizer, adding no special tokens.
 fn encode(policy: &Policy, text: &str) -> Result<Vec<u32>, Error> {
     Ok(policy.model().tokenizer()?.encode(text, false)?)
 }

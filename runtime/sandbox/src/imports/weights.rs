@@ -13,6 +13,10 @@ use crate::refusal::Refusal;
 use crate::state::{Answer, HostContext, TensorEntry};
 
 impl Host for HostContext<'_> {
+    /// Selects whether later edits change the weights themselves or become ranks of an adapter.
+    ///
+    /// Errors: `invalid-argument` once an edit was made the other way; `unsupported` for an adapter when all weights
+    /// are trained.
     fn keep_as(&mut self, form: Form) -> Result<(), Refusal> {
         self.enter("weights.keep-as")?;
         let form = match form {
@@ -22,6 +26,11 @@ impl Host for HostContext<'_> {
         Ok(self.train_state().policy.keep_edits_as(form)?)
     }
 
+    /// Returns a handle of the rows `first` to `first + count` of a matrix: `[count, in]`, `f32`. `layer` is ignored
+    /// for embedding and head. Counts the bytes as read back.
+    ///
+    /// Errors: `invalid-argument` for no rows or rows past the matrix; `out-of-budget` past the bytes that a step may
+    /// read back.
     fn read_rows(&mut self, role: Role, layer: u32, first: u32, count: u32) -> Answer {
         self.enter("weights.read-rows")?;
         let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
@@ -37,6 +46,10 @@ impl Host for HostContext<'_> {
         self.give_new(elements, |state| state.train_state().policy.read_rows(role, layer, first, count))
     }
 
+    /// Adds `scale` · `left` `right`ᵀ to a matrix `[out, in]`, with `left` `[out]` and `right` `[in]`. First runs the
+    /// scoring passes that were deferred.
+    ///
+    /// Errors: those of [`vector`](crate::state::State::vector); `invalid-argument` if a product could overflow `f32`.
     fn add_outer(
         &mut self,
         role: Role,
@@ -59,6 +72,10 @@ impl Host for HostContext<'_> {
         Ok(self.train_state().policy.add_outer(model_role(role), layer as usize, &left, &right, scale)?)
     }
 
+    /// Removes `strength` times the component along `direction` from what a matrix writes; `keep_norms` restores the
+    /// length of each row. First runs the scoring passes that were deferred.
+    ///
+    /// Errors: those of [`vector`](crate::state::State::vector); `invalid-argument` for a strength outside −16 to 16.
     fn project_out(
         &mut self,
         role: Role,
@@ -80,7 +97,7 @@ impl Host for HostContext<'_> {
     }
 }
 
-/// Converts a role of the contract.
+/// Converts a matrix's role of the contract to that of the model crate.
 fn model_role(role: Role) -> edit::Role {
     match role {
         Role::Embedding => edit::Role::Embedding,

@@ -24,32 +24,33 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    /// The function of a name, if the contract has one.
+    /// Finds a function by its name in requests, such as `tensor/[method]tensor.exp`; `None` if the contract has no
+    /// such function.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let place = IMPORTS.binary_search_by(|import| import.name.cmp(name)).ok()?;
         IMPORTS.get(place).copied()
     }
 
-    /// The interface that it belongs to.
+    /// Returns the interface that the function belongs to, such as `tensor`.
     pub(crate) fn interface(self) -> &'static str {
         self.name.split('/').next().unwrap_or_default()
     }
 }
 
-/// The interfaces that functions can be asked of, each once.
+/// Returns the interfaces whose functions a process can request, each once, in alphabetical order.
 pub(crate) fn interfaces() -> impl Iterator<Item = &'static str> {
     let names: BTreeSet<&str> = IMPORTS.iter().map(|import| import.interface()).collect();
     names.into_iter()
 }
 
-/// The bytes of a result that cannot be an error of the contract.
+/// Encodes the result of a function without a `result` in WIT. An error ends the method.
 fn plain(answer: wasmtime::Result<impl Encode>) -> wasmtime::Result<Vec<u8>> {
     let mut output = Vec::new();
     answer?.encode(&mut output);
     Ok(output)
 }
 
-/// The bytes of a result that may be one.
+/// Encodes the result of a function with a `result` in WIT: an error is encoded for the method, a trap ends the method.
 fn fallible(host: &mut HostContext<'_>, answer: Result<impl Encode, Refusal>) -> wasmtime::Result<Vec<u8>> {
     let answer = match answer {
         Ok(value) => Ok(value),

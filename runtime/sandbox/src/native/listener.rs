@@ -48,7 +48,7 @@ pub enum Arrival {
 }
 
 impl TwinListener {
-    /// Opens a port and draws a random token.
+    /// Opens a free port of this machine's loopback address and draws a random token.
     ///
     /// # Errors
     /// When the system gives no port or no random numbers.
@@ -59,14 +59,14 @@ impl TwinListener {
         Ok(Self { listener, address, token: random_token()? })
     }
 
-    /// The environment variables that the process needs to connect.
+    /// Returns the environment variables that the process needs to connect, as names and values: address and token.
     #[must_use]
     pub fn environment(&self) -> [(&'static str, String); 2] {
         [(ADDRESS, self.address.to_string()), (TOKEN, self.token.clone())]
     }
 
-    /// Waits for the process to connect, at most `longest`, or until `off` returns true. `patience` limits each of its
-    /// calls later.
+    /// Waits for the process to connect: at most `longest`, without limit if `None`, or until `off` returns true.
+    /// `patience` limits how long the process may compute in each later call.
     ///
     /// # Errors
     /// Failures of the socket. A connection without the token is closed, and the next one accepted.
@@ -98,7 +98,8 @@ impl TwinListener {
         }
     }
 
-    /// The connection and the manifest of its method, if it sends the token in time.
+    /// Reads the first message of a connection. Returns the connection and the method's manifest if the message holds
+    /// the token and comes in time; `None` closes the connection.
     fn authenticate(&self, mut stream: TcpStream) -> Option<(TcpStream, String)> {
         stream.set_nonblocking(false).ok()?;
         stream.set_nodelay(true).ok()?;
@@ -120,13 +121,13 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// The manifest that the method sent, as unchecked text.
+    /// Returns the manifest that the method sent, as unchecked text.
     #[must_use]
     pub fn manifest(&self) -> &str {
         &self.manifest
     }
 
-    /// A second handle to the connection, for messages outside of the calls of a session.
+    /// Duplicates the connection, for messages to the process outside of a session's calls.
     ///
     /// # Errors
     /// When the system cannot duplicate the socket.
@@ -140,7 +141,7 @@ impl Twin {
 pub struct Notifier(TcpStream);
 
 impl Notifier {
-    /// Sends the report of a call, as JSON.
+    /// Sends the report of a call; `text` is JSON.
     ///
     /// # Errors
     /// When the connection broke.
@@ -148,7 +149,8 @@ impl Notifier {
         self.send(REPORT, text)
     }
 
-    /// Sends the reason to stop and closes the connection for writing. Does nothing if the connection broke.
+    /// Sends the reason to stop, closes the connection for writing, and discards what the process still sends. Ignores
+    /// failures.
     pub fn stop(mut self, reason: &str) {
         // The method ends in any case; the reason is sent as far as the connection allows.
         let _ = self.send(STOP, reason);
@@ -158,6 +160,7 @@ impl Notifier {
         let _ = io::copy(&mut (&self.0).take(frame::LARGEST as u64), &mut io::sink());
     }
 
+    /// Sends a message of `kind` with one text, within 5 s.
     fn send(&mut self, kind: u8, text: &str) -> io::Result<()> {
         let mut payload = vec![kind];
         text.encode(&mut payload);
@@ -175,7 +178,7 @@ pub struct ListeningTest {
 }
 
 impl ListeningTest {
-    /// Connects to the test that started this program, as the environment names it.
+    /// Connects to the test that started this program, by address and token in the environment.
     ///
     /// # Errors
     /// When the environment does not name it, nothing listens there, or the other side does not know the token.
@@ -191,6 +194,10 @@ impl ListeningTest {
         Self::connect(address, &variable(TOKEN)?, after(Some(HELLO)))
     }
 
+    /// Connects to a listening test: sends the token, then reads the first message with the token, the manifest and the
+    /// run.
+    ///
+    /// Errors: the other side does not know the token, sends another message, or takes longer than `deadline`.
     fn connect(address: SocketAddr, token: &str, deadline: Deadline) -> io::Result<Self> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -210,17 +217,18 @@ impl ListeningTest {
     }
 }
 
+/// Builds an `InvalidData` error with this message.
 fn invalid(what: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, what)
 }
 
-/// Whether two texts are the same, in a time that does not tell where they differ.
+/// Whether two texts are equal, in a time that does not depend on where they differ.
 fn is_same(one: &str, other: &str) -> bool {
     let difference = one.bytes().zip(other.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
     one.len() == other.len() && difference == 0
 }
 
-/// A random token in hexadecimal digits.
+/// Draws `TOKEN_BYTES` random bytes from the system, as hexadecimal digits.
 fn random_token() -> io::Result<String> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;

@@ -21,7 +21,7 @@ pub(crate) use process::Process;
 
 use crate::grants::{CONTRACT, PACKAGE};
 
-/// The full names of all interfaces that a method may import.
+/// Returns the full names of all interfaces that a method may import.
 #[must_use]
 pub fn every_interface() -> Vec<String> {
     dispatch::interfaces().map(|interface| format!("{PACKAGE}/{interface}@{CONTRACT}")).collect()

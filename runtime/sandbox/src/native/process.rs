@@ -22,10 +22,10 @@ use crate::guest::{ExportResult, Guest, Setting};
 use crate::printable::printable;
 use crate::state::{BatchEntry, HostContext, State};
 
-/// How long telling a process that it is done may take.
+/// How long sending the last message to a process may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Bytes of a request beside what it hands over: its kind, its name, its handles.
+/// Bytes that a request may have in addition to `transfer_bytes`: kind, name and handles.
 const BESIDE: usize = 4_096;
 
 /// The longest name that a message shows.
@@ -52,20 +52,21 @@ enum Message {
     Gone,
 }
 
-/// A message that the protocol does not have, or not at this moment.
+/// Builds the cause for a message that the protocol does not have, or not at this point.
 fn malformed(what: impl Into<String>) -> Cause {
     Cause::Protocol(what.into())
 }
 
 impl Process {
-    /// Takes a process over that may ask the interfaces named.
+    /// Takes over a connected process. It may request functions of the interfaces in `imports`, given by full name.
     pub(crate) fn new(twin: Twin, imports: &[String], state: State) -> Self {
         let Twin { stream, patience, .. } = twin;
         let interfaces = imports.iter().filter_map(|import| interface_of(import)).map(str::to_owned).collect();
         Self { state, stream, patience, interfaces, over: false }
     }
 
-    /// Calls an export and answers all that is asked, until it returns.
+    /// Calls an export with the arguments that `write` encodes, answers the method's requests, and returns the decoded
+    /// result. After an error nothing more is sent to the process.
     fn call<R: Decode>(&mut self, export: Function, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
         let result = self.exchange(export, write);
         // Whoever holds the connection as well may still say why.
@@ -73,6 +74,8 @@ impl Process {
         result
     }
 
+    /// Sends a call with its arguments and answers requests until the export returns. Errors: the process ended, took
+    /// too long, or broke the protocol.
     fn exchange<R: Decode>(&mut self, export: Function, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
         let deadline = after(self.patience);
         let mut payload = vec![CALL, export as u8];
@@ -90,7 +93,8 @@ impl Process {
         }
     }
 
-    /// Answers what is asked between two calls. Whoever wrote the test may think for as long as they like.
+    /// Answers requests between two calls, without time limit, until the method names what it wants next; `None` if the
+    /// process is gone.
     fn idle(&mut self) -> wasmtime::Result<Option<String>> {
         match self.receive(None)? {
             Message::Next(order) => Ok(Some(order)),
@@ -99,7 +103,10 @@ impl Process {
         }
     }
 
-    /// The message that answers a request.
+    /// Runs one request of the method and returns the message with its encoded result.
+    ///
+    /// Errors: an unknown function, an interface that the method does not import (drops of handles are always allowed),
+    /// or arguments of more than `transfer_bytes`.
     fn answer(&mut self, request: &[u8]) -> wasmtime::Result<Vec<u8>> {
         let mut request = Reader::new(request);
         let name: String = read(&mut request)?;
@@ -123,9 +130,9 @@ impl Process {
     }
 
     /// Answers requests until another message comes, and returns that message. The time that the host needs for answers
-    /// does not count against the deadline.
+    /// is added to the deadline.
     ///
-    /// Errors: the method panicked, sent no message in time, or one that the protocol does not have.
+    /// Errors: the method panicked, sent no message in time, or sent one that the protocol does not have.
     fn receive(&mut self, mut deadline: Deadline) -> wasmtime::Result<Message> {
         loop {
             let received = match frame::receive(&mut self.stream, LARGEST, deadline) {
@@ -158,12 +165,14 @@ impl Process {
         }
     }
 
+    /// Sends a message to the process by the deadline; an error ends the method.
     fn send(&mut self, payload: &[u8], deadline: Deadline) -> wasmtime::Result<()> {
         let sent = frame::send(&mut self.stream, payload, deadline);
         sent.map_err(|error| self.lost(&error).into())
     }
 
-    /// What it means that a message did not come, or did not go.
+    /// Converts a failure to send or receive into the cause that ends the method: too slow, malformed, or a closed
+    /// connection.
     fn lost(&self, error: &std::io::Error) -> Cause {
         match (error.kind(), self.patience) {
             (ErrorKind::TimedOut, Some(patience)) => {
@@ -181,19 +190,24 @@ impl Guest for Process {
         &mut self.state
     }
 
+    /// Starts a call without limit of the method's own time, which for native code says nothing about the component.
     fn begin(&mut self, _: f64) {
         // How long native code computes says nothing about the component.
         self.state.meters.begin(f64::INFINITY);
     }
 
+    /// Does nothing: the process runs already.
     fn start(&mut self) -> wasmtime::Result<ExportResult<()>> {
         Ok(Ok(()))
     }
 
+    /// Calls `init` in the process; the inner `Err` is the method's own error message.
     fn init(&mut self, settings: &[Setting]) -> wasmtime::Result<ExportResult<()>> {
         self.call(Function::Init, |to| settings.encode(to))
     }
 
+    /// Calls `step` in the process with the handle of the batch, which is deleted after the call. The inner `Err` is
+    /// the method's own error message.
     fn step(&mut self, batch: Batch) -> wasmtime::Result<ExportResult<()>> {
         let entry = self.state.table.push(BatchEntry(Arc::new(batch)))?;
         let answer = self.call(Function::Step, |to| entry.encode(to))?;
@@ -201,18 +215,23 @@ impl Guest for Process {
         Ok(answer)
     }
 
+    /// Calls `finish` in the process; the inner `Err` is the method's own error message.
     fn finish(&mut self) -> wasmtime::Result<ExportResult<()>> {
         self.call(Function::Finish, |_| {})
     }
 
+    /// Calls `save-state` in the process and returns its bytes. Does not check their number.
     fn save_state(&mut self) -> wasmtime::Result<Vec<u8>> {
         self.call(Function::SaveState, |_| {})
     }
 
+    /// Calls `load-state` in the process; the inner `Err` is the method's own error message.
     fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<ExportResult<()>> {
         self.call(Function::LoadState, |to| state.encode(to))
     }
 
+    /// Answers requests until the method names what it wants next; see [`Guest::wait`]. On an error or a closed
+    /// connection, nothing more is sent to the process.
     fn wait(&mut self) -> wasmtime::Result<Option<String>> {
         let next = self.idle();
         self.over |= !matches!(next, Ok(Some(_)));
@@ -221,6 +240,7 @@ impl Guest for Process {
 }
 
 impl Drop for Process {
+    /// Tells the process that the session is over, unless a call failed or the process is gone.
     fn drop(&mut self) {
         if !self.over {
             // A process that is gone needs no word.

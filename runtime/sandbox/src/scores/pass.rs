@@ -11,7 +11,7 @@ use tunebox_model::error::Error;
 use tunebox_model::policy::{Scored, Seeds, select_rows};
 use tunebox_model::rows::Rows;
 
-/// What the learner gave for some scores, and what its backward pass needs.
+/// One finished forward pass: the model's result for the joined rows, and the scores that these rows belong to.
 pub(crate) struct Pass {
     pub(crate) scored: Scored,
     parts: Vec<Part>,
@@ -23,21 +23,22 @@ pub(super) struct Part {
     /// The score's number.
     pub(super) score: u64,
     pub(super) rows: Arc<Rows>,
-    /// Where they are among the rows of the pass.
+    /// The indices of these rows among the rows of the pass.
     places: Vec<u32>,
 }
 
 impl Part {
+    /// Creates the part of score `score`; [`join`] fills in where its rows go.
     pub(super) fn new(score: u64, rows: Arc<Rows>) -> Self {
         Self { score, rows, places: Vec::new() }
     }
 }
 
-/// Scores that go through the model together at most: a method has a few sides, and time is looked at between passes.
+/// The most scores of one pass. A method has few sides, and the time limit is checked between passes.
 const MOST: usize = 8;
 
-/// How many of these scores, from the first on, go through the model in one pass. Rows of very different widths are not
-/// joined: all would be padded to the widest, which is work that is not charged.
+/// Returns how many of these scores, from the first on, share one pass: at least 1, at most `MOST`, and only as long as
+/// padding all rows to the widest at most doubles the sizes (rows · width) of the scores together.
 pub(super) fn together(parts: &[Part]) -> usize {
     let (mut rows, mut width, mut own) = (0, 0, 0);
     let fits = |part: &&Part| {
@@ -49,8 +50,8 @@ pub(super) fn together(parts: &[Part]) -> usize {
     parts.iter().take(MOST).take_while(fits).count().max(1)
 }
 
-/// The rows of all parts, in turn: the first of each, then the second of each, so that answers to one prompt are
-/// neighbours. Notes in the parts where each row went.
+/// Joins the rows of all parts in turn (the first row of each, then the second of each), so that answers to one prompt
+/// are neighbours. Stores in each part the indices of its rows.
 pub(super) fn join(parts: &mut [Part]) -> Result<Arc<Rows>, Error> {
     if let [part] = parts {
         part.places = (0..part.rows.count() as u32).collect();
@@ -70,16 +71,17 @@ pub(super) fn join(parts: &mut [Part]) -> Result<Arc<Rows>, Error> {
 }
 
 impl Pass {
+    /// Combines what the model returned for the joined rows with the scores that it belongs to.
     pub(super) fn new(scored: Scored, parts: Vec<Part>) -> Self {
         Self { scored, parts }
     }
 
-    /// The numbers of its scores.
+    /// Returns the numbers of the scores that came from this pass.
     pub(super) fn scores(&self) -> impl Iterator<Item = u64> {
         self.parts.iter().map(|part| part.score)
     }
 
-    /// The taps of each score, which the pass then has no more.
+    /// Removes the taps from the pass and returns each score's number with its own taps, cut to the width of its rows.
     pub(super) fn take_taps(&mut self) -> Result<Vec<(u64, Taps<Tensor>)>, Error> {
         let all = std::mem::take(&mut self.scored.taps);
         if let [part] = self.parts.as_slice() {
@@ -89,17 +91,18 @@ impl Pass {
         self.parts.iter().map(taps).collect()
     }
 
-    /// Seeds for all scores of the pass from those of each.
+    /// Joins the seeds of each score, by its number, into seeds for all rows of the pass.
     pub(super) fn all_seeds(&self, seeds: &BTreeMap<u64, Seeds>) -> Result<Seeds, Error> {
         join_seeds(&self.parts.iter().collect::<Vec<_>>(), &self.scored.rows, seeds)
     }
 
-    /// Whether every score of the pass has seeds.
+    /// Whether every score of the pass has an entry in `seeds`.
     pub(super) fn is_covered_by(&self, seeds: &BTreeMap<u64, Seeds>) -> bool {
         self.parts.iter().all(|part| seeds.contains_key(&part.score))
     }
 
-    /// The scores that have seeds, without what the pass kept, and their seeds.
+    /// Returns a copy of the pass with only the rows of scores that have seeds, without saved activations, and their
+    /// joined seeds.
     pub(super) fn only(&self, seeds: &BTreeMap<u64, Seeds>) -> Result<(Scored, Seeds), Error> {
         let mut parts: Vec<Part> = self
             .parts
@@ -113,7 +116,8 @@ impl Pass {
     }
 }
 
-/// The seeds of rows that were joined.
+/// Joins the seeds of each part, by its score's number, into seeds for the joined `rows`: `[rows, width]`, `f32`, 0
+/// where a part has none for a tap.
 fn join_seeds(parts: &[&Part], rows: &Rows, seeds: &BTreeMap<u64, Seeds>) -> Result<Seeds, Error> {
     if let [part] = parts {
         return Ok(seeds.get(&part.score).cloned().unwrap_or_default());

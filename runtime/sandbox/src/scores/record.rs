@@ -22,7 +22,7 @@ enum Outcome {
     Failed(types::Error),
 }
 
-/// The taps of a score, with the bytes that they hold.
+/// Scores that a method requested, with their taps once the pass has run.
 pub(crate) struct ScoreRecord {
     pub(crate) asked: ScoreRequest,
     pub(crate) rows: Arc<Rows>,
@@ -36,22 +36,24 @@ pub(crate) struct ScoreRecord {
 }
 
 impl ScoreRecord {
-    /// A record whose handle the method is about to get.
+    /// Creates scores whose pass has not run and whose handle the method holds. `generation` numbers the present
+    /// weights; `charge` holds the bytes of the taps.
     pub(crate) fn new(asked: ScoreRequest, rows: Arc<Rows>, generation: u64, charge: Arc<Charge>) -> Self {
         Self { asked, rows, outcome: Outcome::Waiting, generation, charge, held: true }
     }
 
-    /// The shape of every tap.
+    /// Returns the shape of every tap: `[rows, width]`.
     pub(crate) fn shape(&self) -> [usize; 2] {
         [self.rows.count(), self.rows.width()]
     }
 
-    /// Whether its pass through the model has not run yet.
+    /// Whether the scores' pass through the model has not run yet.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.outcome, Outcome::Waiting)
     }
 
-    /// Notes what came out of a pass, by its number. Taps for learning become leaves of the coming loss.
+    /// Stores the taps that pass `pass` returned. Differentiable taps of scores for learning become leaves of the next
+    /// loss.
     pub(super) fn set(&mut self, mut taps: Taps<Tensor>, pass: u64) -> Result<(), Refusal> {
         if self.asked.learning {
             learn(&mut taps)?;
@@ -60,12 +62,12 @@ impl ScoreRecord {
         Ok(())
     }
 
-    /// Notes why there is nothing to look at.
+    /// Stores the error with which the scores' pass failed; reading a tap returns it.
     pub(super) fn fail(&mut self, error: types::Error) {
         self.outcome = Outcome::Failed(error);
     }
 
-    /// The pass that it came from.
+    /// Returns the number of the pass that made the taps; `None` if it has not run or failed.
     pub(super) fn pass(&self) -> Option<u64> {
         match self.outcome {
             Outcome::Made { pass, .. } => Some(pass),
@@ -73,12 +75,12 @@ impl ScoreRecord {
         }
     }
 
-    /// Whether a loss may hang on its taps after the method has let go of it.
+    /// Whether a loss may depend on these scores after their handle is dropped: they are for learning and have taps.
     pub(crate) fn may_be_learned_from(&self) -> bool {
         self.asked.learning && self.pass().is_some()
     }
 
-    /// Its taps, or why the model gave none.
+    /// Returns the taps. Errors: that of the failed pass; `invalid-argument` if the pass has not run.
     fn taps(&self) -> Result<&Taps<Tensor>, Refusal> {
         match &self.outcome {
             Outcome::Made { taps, .. } => Ok(taps),
@@ -87,23 +89,26 @@ impl ScoreRecord {
         }
     }
 
-    /// Whether there is something to look at, or the reason why not.
+    /// Returns the error of the failed pass, or `invalid-argument` if it has not run; `Ok` if there are taps.
     pub(crate) fn check_scored(&self) -> Result<(), Refusal> {
         self.taps().map(|_| ())
     }
 
-    /// A tap, ready to hand out. `invalid-argument` when it was not asked for.
+    /// Returns one tap with its reserved bytes; `invalid-argument` if it was not requested, else errors as in
+    /// [`check_scored`](Self::check_scored).
     pub(crate) fn tap(&self, tap: Tap) -> Result<Held, Refusal> {
         let name = tap.name();
         let missing = || Refusal::argument(format!("the tap `{name}` was not asked for when the rows were scored"));
         self.taps()?.get(tap).map(|tensor| self.hold(tensor)).ok_or_else(missing)
     }
 
+    /// Pairs a tap with the reserved bytes of these scores, at graph depth 0.
     fn hold(&self, tensor: &Tensor) -> Held {
         Held { tensor: tensor.clone(), charge: self.charge.clone(), depth: 0 }
     }
 
-    /// Whether the record is still about the weights as they are, seen through the policy.
+    /// Checks that a gradient may go through these scores: they are of the policy, and scored with the weights that
+    /// `generation` numbers.
     pub(crate) fn check_current(&self, generation: u64) -> Result<(), Refusal> {
         if self.asked.view != View::Policy {
             return Err(Refusal::argument("only scores of the policy take a gradient, these are of another view"));
@@ -116,7 +121,8 @@ impl ScoreRecord {
         Ok(())
     }
 
-    /// The taps that a loss may depend on: the differentiable ones of a score for learning; none before its pass.
+    /// Returns the taps that a loss may depend on: the differentiable ones of scores for learning; none before their
+    /// pass ran.
     pub(super) fn leaves(&self) -> impl Iterator<Item = (Tap, &Tensor)> {
         let taps = match &self.outcome {
             Outcome::Made { taps, .. } if self.asked.learning => Some(taps),
@@ -126,7 +132,7 @@ impl ScoreRecord {
     }
 }
 
-/// Makes the differentiable taps of a score leaves of the coming loss.
+/// Replaces each differentiable tap with a leaf, a variable without history, at which the gradient of a loss arrives.
 fn learn(taps: &mut Taps<Tensor>) -> Result<(), Refusal> {
     for (tap, tensor) in taps.iter_mut() {
         if tap.is_differentiable() {
@@ -136,6 +142,7 @@ fn learn(taps: &mut Taps<Tensor>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Returns a variable with the tensor's values and without its graph.
 fn leaf(tensor: &Tensor) -> Result<Tensor, Refusal> {
     Ok(Var::from_tensor(&tensor.detach())?.into_inner())
 }

@@ -22,13 +22,14 @@ pub(crate) type Answer<T = TensorEntry> = Result<Resource<T>, Refusal>;
 pub(crate) const DEVICE: Device = Device::Cpu;
 
 impl State {
-    /// The tensor behind a handle. Ends the method if a scope has freed it.
+    /// Returns the tensor behind a handle, sharing its data. Ends the method if the handle is invalid or its scope was
+    /// dropped.
     pub(crate) fn held(&self, handle: &Resource<TensorEntry>) -> Result<Held, Refusal> {
         let entry = self.table.get(handle)?;
         entry.held.clone().ok_or_else(|| Cause::FreedHandle.into())
     }
 
-    /// Makes a tensor of `elements` numbers of 4 bytes each and gives it out. Its bytes are reserved before `make` runs.
+    /// Reserves 4 bytes an element, makes a tensor of `elements` elements, and returns its handle.
     pub(crate) fn give_new<E: Into<Refusal>>(
         &mut self,
         elements: u64,
@@ -39,15 +40,15 @@ impl State {
         self.give(tensor, &[], reservation)
     }
 
-    /// Gives out a new tensor whose bytes `reservation` holds. `parents` are the operands: they
-    /// stay charged as long as a gradient can flow through the result.
-    /// Ends the method when the graph gets deeper than its limit.
+    /// Returns a handle of a new tensor whose bytes `reservation` holds. If the tensor has a graph, the bytes of its
+    /// operands `parents` stay reserved as long as the result, and a graph deeper than `graph_depth` ends the method.
     pub(crate) fn give(&mut self, tensor: Tensor, parents: &[&Held], reservation: Reservation) -> Answer {
         let (parents, depth) = if tensor.track_op() { self.lineage(parents)? } else { (Vec::new(), 0) };
         self.hand_out(Held { tensor, charge: Arc::new(Charge::new(reservation, parents)), depth })
     }
 
-    /// Gives out what an operation of `compute` made from `parents`: a new tensor, or a view of the first.
+    /// Returns a handle of the result of a tensor operation on `parents`: as a new tensor if it has a reservation, else
+    /// as a view of the first parent.
     pub(crate) fn give_result(&mut self, made: Made, parents: &[&Held]) -> Answer {
         match (made.reservation, parents) {
             (Some(reservation), parents) => self.give(made.tensor, parents, reservation),
@@ -59,7 +60,8 @@ impl State {
         }
     }
 
-    /// Gives out a tensor that shares the bytes of `parent` (a slice, a transposition, an expansion).
+    /// Returns a handle of a tensor that shares the bytes of `parent` (a slice, transposition or expansion); nothing
+    /// more is charged. A graph deeper than `graph_depth` ends the method.
     pub(crate) fn give_view(&mut self, tensor: Tensor, parent: &Held) -> Answer {
         if !tensor.track_op() {
             return self.hand_out(Held { tensor, charge: parent.charge.clone(), depth: 0 });
@@ -68,7 +70,8 @@ impl State {
         self.hand_out(Held { tensor, charge: parent.charge.clone(), depth })
     }
 
-    /// Gives out a handle of a tensor that is charged already.
+    /// Returns a handle of a tensor whose bytes are reserved already. Numbers the tensor for scopes and updates the
+    /// peak.
     pub(crate) fn hand_out(&mut self, held: Held) -> Answer {
         let serial = self.serial;
         let handle = self.table.push(TensorEntry { held: Some(held), serial })?;
@@ -78,7 +81,8 @@ impl State {
         Ok(handle)
     }
 
-    /// The charges that a tracked result keeps alive, and its depth.
+    /// Returns the charges of the operands, which a result with a graph keeps alive, and the depth of that graph.
+    /// Errors: the depth exceeds `graph_depth`.
     fn lineage(&self, parents: &[&Held]) -> Result<(Vec<Arc<Charge>>, u32), Cause> {
         let depth = 1 + parents.iter().map(|parent| parent.depth).max().unwrap_or(0);
         if depth > self.limits.graph_depth {
@@ -87,19 +91,19 @@ impl State {
         Ok((parents.iter().map(|parent| parent.charge.clone()).collect(), depth))
     }
 
-    /// Drops a handle.
+    /// Deletes a handle. The tensor's bytes are released when no other tensor or graph needs them.
     pub(crate) fn free(&mut self, handle: Resource<TensorEntry>) -> Result<(), Refusal> {
         let entry = self.table.delete(handle)?;
         self.live.remove(&entry.serial);
         Ok(())
     }
 
-    /// Opens a scope: tensors made from now on belong to it.
+    /// Opens a scope, to which tensors given out from now on belong, and returns its handle.
     pub(crate) fn open_scope(&mut self) -> Answer<ScopeEntry> {
         Ok(self.table.push(ScopeEntry { opened: self.serial, kept: BTreeSet::new() })?)
     }
 
-    /// Lets a tensor outlive a scope.
+    /// Exempts a tensor from being freed with a scope. Ends the method if the tensor was freed already.
     pub(crate) fn keep_beyond(
         &mut self,
         scope: &Resource<ScopeEntry>,
@@ -114,7 +118,8 @@ impl State {
         Ok(())
     }
 
-    /// Closes a scope: frees what was made since it was opened, but not what was kept.
+    /// Deletes a scope and frees the tensors given out since it was opened, except those kept. Their handles stay,
+    /// empty: using one ends the method.
     pub(crate) fn close_scope(&mut self, scope: Resource<ScopeEntry>) -> Result<(), Refusal> {
         let scope = self.table.delete(scope)?;
         let mut remaining = self.live.split_off(&scope.opened);

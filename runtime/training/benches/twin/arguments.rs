@@ -32,12 +32,13 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Those of this process.
+    /// Parses the arguments of this process, with the model of `TUNEBOX_BENCH_MODEL` as the default.
     pub(crate) fn of_process() -> Outcome<Self> {
         Self::parse(std::env::args().skip(1), std::env::var(MODEL).ok())
     }
 
-    /// Parses arguments; `model` is used if none is given. Sizes that are not given are those of a short run on the model.
+    /// Parses arguments; `model` is used if no `--model` is given. Without names of methods, both are measured. The
+    /// default numbers of pairs, records and tokens depend on whether a model is given.
     pub(crate) fn parse(words: impl IntoIterator<Item = String>, model: Option<String>) -> Outcome<Self> {
         let (mut twins, mut json, mut values) = (Vec::new(), false, BTreeMap::new());
         let mut words = words.into_iter();

@@ -39,7 +39,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// The model that was named, or the tiny one.
+/// Opens the model that was named, or unpacks the tiny one of the sample below `place` and opens that, on the CPU.
 fn open(model: Option<&str>, place: &Path) -> Outcome<Arc<Model>> {
     let path = match model {
         Some(model) => model.to_owned(),
@@ -48,7 +48,8 @@ fn open(model: Option<&str>, place: &Path) -> Outcome<Arc<Model>> {
     Ok(Arc::new(Model::open(&Source::open(&path, true)?, &Device::Cpu)?))
 }
 
-/// Pairs of steps, the twins taking turns at being first. The first pair warms up and does not count.
+/// Executes and times `arguments.pairs` pairs of steps, the twins taking turns at being first. One earlier pair warms
+/// up and does not count.
 fn measure(twin: Twin, model: &Arc<Model>, arguments: &Arguments) -> Outcome<Vec<Timed>> {
     let vocabulary = model.configuration.vocabulary;
     let sizes = Sizes { batch: arguments.batch, sequence: arguments.sequence, vocabulary };
@@ -63,6 +64,8 @@ fn measure(twin: Twin, model: &Arc<Model>, arguments: &Arguments) -> Outcome<Vec
     Ok(times)
 }
 
+/// Prints the measured times, their overhead and the guest's share as a text table, or as a line of JSON if the
+/// arguments ask for it.
 fn show(twin: Twin, arguments: &Arguments, times: &[Timed]) {
     let native = Spread::of(times.iter().map(|timed| timed.native));
     let component = Spread::of(times.iter().map(|timed| timed.component));
@@ -97,7 +100,7 @@ fn show(twin: Twin, arguments: &Arguments, times: &[Timed]) {
     println!("  the same weights to the bit after every step, the same reported numbers within {TOLERANCE:e}");
 }
 
-/// The least of some seconds.
+/// The smallest of the seconds that `seconds` takes from each pair of steps; infinity without pairs.
 fn least(times: &[Timed], seconds: impl Fn(&Timed) -> f64) -> f64 {
     times.iter().map(seconds).fold(f64::INFINITY, f64::min)
 }

@@ -20,7 +20,8 @@ const BETA: f32 = 0.1;
 /// What a step reports, by the names of the method's manifest.
 pub(crate) type Numbers = Vec<(&'static str, f32)>;
 
-/// A step of `lora`: −Σ log p(target) / targets.
+/// Executes a step of `lora` up to the gradient, without the update. The loss is −Σ log p(target) / targets of the
+/// window. Returns the reported numbers by name.
 pub(crate) fn supervised(train_state: &mut TrainState, batch: &Batch) -> Outcome<Numbers> {
     let rows = side(batch, "example")?;
     let targets = targets(batch, "example");
@@ -36,7 +37,8 @@ pub(crate) fn supervised(train_state: &mut TrainState, batch: &Batch) -> Outcome
     ])
 }
 
-/// A step of `dpo`: the mean of −log σ(β·(r(chosen) − r(rejected))) with r = log π − log π_ref.
+/// Executes a step of `dpo` up to the gradient, without the update. The loss is the mean over the window's pairs of
+/// −log σ(β·(r(chosen) − r(rejected))) with r = log π − log π_ref. Returns the reported numbers by name.
 pub(crate) fn preference(train_state: &mut TrainState, batch: &Batch) -> Outcome<Numbers> {
     let (better, worse) = (side(batch, "chosen")?, side(batch, "rejected")?);
     let taps = TapSet::of(&[Tap::Entropy, Tap::MeanLogit, Tap::TopOne]);
@@ -76,27 +78,30 @@ pub(crate) fn preference(train_state: &mut TrainState, batch: &Batch) -> Outcome
     ])
 }
 
-/// The rows of both sides in turn, so that the model computes once what the answers of a pair begin with. A session joins
-/// rows that a component scores one after another in the same order.
+/// Joins the rows of both sides alternately (chosen, rejected, chosen, …), so that the model computes once what the
+/// answers of a pair begin with. A session joins rows that a component scores one after another in the same order.
 fn interleaved(chosen: &Rows, rejected: &Rows) -> Outcome<Arc<Rows>> {
     let ids = chosen.ids.iter().zip(&rejected.ids).flat_map(|(one, other)| [one.clone(), other.clone()]);
     let marks = chosen.targets.iter().zip(&rejected.targets).flat_map(|(one, other)| [one.clone(), other.clone()]);
     Ok(Arc::new(Rows::new(ids.collect(), marks.collect())?))
 }
 
-/// The scores of one side of interleaved rows: every other row from `first` on.
+/// The scores of one side of interleaved rows: every other row from `first` (0 or 1) on. `rows` are the rows of that
+/// side alone.
 fn part(scores: &Scored, first: u32, rows: &Arc<Rows>) -> Outcome<Scored> {
     let numbers: Vec<u32> = (0..rows.count() as u32).map(|row| 2 * row + first).collect();
     let taps = select_rows(&scores.taps, &numbers, rows.width())?;
     Ok(Scored::of_taps(scores.view.clone(), Arc::clone(rows), taps, scores.generation))
 }
 
+/// The request to score a view with these taps at temperature 1; scores of the policy are learned from.
 fn request(view: View, taps: TapSet) -> ScoreRequest {
     let learning = view == View::Policy;
     ScoreRequest { view, taps, temperature: 1.0, learning }
 }
 
-/// Walks back from one slope a row, the same for all its targets.
+/// Accumulates the gradient of a loss whose derivative by the log-probability of every target of a row is that row's
+/// entry of `slopes`.
 fn backward(train_state: &mut TrainState, scores: &mut Scored, slopes: &[f32]) -> Outcome<()> {
     let rows = &scores.rows;
     let width = rows.width();
@@ -108,30 +113,33 @@ fn backward(train_state: &mut TrainState, scores: &mut Scored, slopes: &[f32]) -
     Ok(train_state.backward(scores, &Seeds::from_iter([(Tap::Logprob, seeds)]))?)
 }
 
-/// log(1 + eˣ).
+/// Computes log(1 + eˣ) without overflow.
 fn softplus(x: f32) -> f32 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-/// The log-probability of each row's targets together.
+/// The summed log-probability of each row's targets, in nats.
 fn answers(scores: &Scored) -> Outcome<Vec<f32>> {
     Ok(scores.tap(Tap::Logprob)?.sum(1)?.to_vec1()?)
 }
 
+/// The differences `left` − `right`, number by number.
 fn differences(left: &[f32], right: &[f32]) -> Vec<f32> {
     left.iter().zip(right).map(|(left, right)| left - right).collect()
 }
 
+/// The rows of the side `name` of a batch; fails if it has none.
 fn side<'a>(batch: &'a Batch, name: &str) -> Outcome<&'a Arc<Rows>> {
     let found = batch.sides.iter().find(|(side, _)| side == name);
     Ok(found.map(|(_, rows)| rows).ok_or_else(|| format!("the batch has no side `{name}`"))?)
 }
 
-/// Targets of the whole window on a side.
+/// Number of targets on a side in the whole window; 1 if the side is unknown.
 fn targets(batch: &Batch, side: &str) -> f32 {
     batch.window_targets.get(side).copied().unwrap_or(1) as f32
 }
 
+/// The sum of all elements of a tensor.
 fn sum(numbers: &Tensor) -> Outcome<f32> {
     Ok(numbers.sum_all()?.to_scalar()?)
 }

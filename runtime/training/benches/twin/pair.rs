@@ -25,7 +25,7 @@ pub(crate) enum Twin {
 }
 
 impl Twin {
-    /// The built-in method.
+    /// The name of the built-in method.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Lora => "lora",
@@ -33,7 +33,7 @@ impl Twin {
         }
     }
 
-    /// The records that it learns from.
+    /// The shape of the records that the method learns from.
     pub(crate) fn shape(self) -> Shape {
         match self {
             Self::Lora => Shape::Text,
@@ -41,6 +41,7 @@ impl Twin {
         }
     }
 
+    /// Executes a step of the native twin up to the gradient, without the update; returns the reported numbers.
     fn step(self, train_state: &mut TrainState, batch: &Batch) -> Outcome<Numbers> {
         match self {
             Self::Lora => native::supervised(train_state, batch),
@@ -68,7 +69,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Two adapters that begin with the same numbers, and a component that has taken its settings.
+    /// Starts both twins on the same model with equal new adapters of this rank, and calls the component's `init`.
     pub(crate) fn start(twin: Twin, model: &Arc<Model>, rank: usize) -> Outcome<Self> {
         let package = Reference::parse(twin.name(), ".".as_ref())?.open()?;
         let limits = Limits::default();
@@ -80,7 +81,7 @@ impl Pair {
         Ok(Self { twin, native: train_state(model, rank)?, component })
     }
 
-    /// A step of each over the same batch.
+    /// Executes a step of each twin over the same batch and compares them; `native_first` decides the order.
     ///
     /// # Errors
     /// When they come to different weights or report different numbers.
@@ -93,6 +94,7 @@ impl Pair {
         Ok(Timed { native, component, guest: report.guest_seconds, calls: report.host_calls })
     }
 
+    /// Executes and times a step of the native twin with its update; returns the seconds and the reported numbers.
     fn native(&mut self, batch: &Batch) -> Outcome<(f64, Numbers)> {
         let begun = Instant::now();
         let numbers = self.twin.step(&mut self.native, batch)?;
@@ -100,6 +102,7 @@ impl Pair {
         Ok((begun.elapsed().as_secs_f64(), numbers))
     }
 
+    /// Executes and times a step of the component with its update; returns the seconds and the report.
     fn component(&mut self, batch: &Batch) -> Outcome<(f64, tunebox_sandbox::StepReport)> {
         let batch = batch.clone();
         let begun = Instant::now();
@@ -108,6 +111,7 @@ impl Pair {
         Ok((begun.elapsed().as_secs_f64(), report))
     }
 
+    /// Fails unless the trained numbers of both twins have the same bits.
     fn same_weights(&mut self) -> Outcome<()> {
         let (ours, theirs) = (bits(&self.native.policy)?, bits(&self.component.train_state().policy)?);
         let differing = ours.iter().zip(&theirs).filter(|(one, other)| one != other).count();
@@ -119,7 +123,8 @@ impl Pair {
     }
 }
 
-/// Whether all numbers of the native twin are those that the component reported.
+/// Fails unless the component reported every number of the native twin, within [`TOLERANCE`]. Further numbers of the
+/// component are ignored.
 pub(crate) fn compare(native: &[(&'static str, f32)], component: &[(&str, f64)]) -> Outcome<()> {
     for (name, value) in native {
         let found = component.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
@@ -134,13 +139,13 @@ pub(crate) fn compare(native: &[(&'static str, f32)], component: &[(&str, f64)])
     Ok(())
 }
 
-/// A train state with a new low-rank adapter over a model, equal at every call.
+/// Creates a train state with a new low-rank adapter over a model, with equal numbers at every call.
 fn train_state(model: &Arc<Model>, rank: usize) -> Outcome<TrainState> {
     let settings = AdapterSettings { rank, alpha: 2.0 * rank as f64, ..AdapterSettings::default() };
     Ok(bench_train_state(Policy::new(Arc::clone(model), &settings, PolicySettings::default())?)?)
 }
 
-/// The trained numbers, as bits.
+/// The bits of all trained numbers, in order.
 fn bits(policy: &Policy) -> Outcome<Vec<u32>> {
     Ok(policy.parameters().values().to_vec1::<f32>()?.into_iter().map(f32::to_bits).collect())
 }

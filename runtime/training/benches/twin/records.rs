@@ -21,7 +21,7 @@ pub(crate) struct Sizes {
     pub(crate) vocabulary: usize,
 }
 
-/// The batch of a step, the same every time.
+/// Generates the batch of a step with random tokens; the same step gives the same batch.
 pub(crate) fn batch(shape: Shape, sizes: Sizes, step: usize) -> Outcome<Batch> {
     let mut stream = Stream::new(step as u64, "twin");
     let examples: Vec<Example> = (0..sizes.batch)
@@ -39,7 +39,8 @@ pub(crate) fn batch(shape: Shape, sizes: Sizes, step: usize) -> Outcome<Batch> {
     Ok(window.batches.into_iter().next().ok_or("a window without a batch")?)
 }
 
-/// The row of a place in the batch: the first is the longest, the last the shortest.
+/// Generates a row of random tokens whose second half are targets. Lengths fall evenly from `sequence` at place 0 to
+/// half of it at the last place of a batch, and repeat after that.
 fn row(stream: &mut Stream, sizes: Sizes, place: usize) -> Encoded {
     let half = (sizes.sequence / 2).max(1);
     let length = sizes.sequence - (sizes.sequence - half) * (place % sizes.batch) / (sizes.batch - 1).max(1);
@@ -48,6 +49,7 @@ fn row(stream: &mut Stream, sizes: Sizes, place: usize) -> Encoded {
     Encoded { ids, targets, merged: false }
 }
 
+/// Draws a random number below `limit`, which counts as at least 1.
 fn below(stream: &mut Stream, limit: usize) -> usize {
     (stream.next_u64() % limit.max(1) as u64) as usize
 }

@@ -13,19 +13,20 @@ pub(super) fn step(sizes: &Configuration, trainable: usize, rows: usize, length:
     2.0 * frozen + 3.0 * 2.0 * tokens * trainable as f64 + 3.0 * attention(sizes, rows, length)
 }
 
-/// Number of weights in the blocks' linear layers.
+/// Number of weights in the linear layers of all blocks.
 fn linear(sizes: &Configuration) -> f64 {
     let (heads, shared) = (sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
     let attention = sizes.hidden * (2 * heads + 2 * shared);
     (sizes.layers * (attention + 3 * sizes.hidden * sizes.intermediate)) as f64
 }
 
-/// Number of weights in the output head.
+/// Number of weights in the output head: hidden size × vocabulary.
 fn head(sizes: &Configuration) -> f64 {
     (sizes.hidden * sizes.vocabulary) as f64
 }
 
-/// Operations of attention scores and weighted sums in a forward pass.
+/// Floating-point operations of attention scores and weighted sums in a forward pass through all blocks, for `rows`
+/// causal rows of `length` tokens.
 fn attention(sizes: &Configuration, rows: usize, length: usize) -> f64 {
     let scores = (rows * length * (length + 1) / 2) as f64;
     4.0 * scores * (sizes.heads * sizes.head_dim * sizes.layers) as f64

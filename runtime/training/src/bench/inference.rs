@@ -55,8 +55,8 @@ pub struct Completions {
     pub tokens_per_second: f64,
 }
 
-/// Removes the end tokens of a model, so that completions have the maximum length. Does nothing if the model is shared;
-/// completions may then be shorter, and their actual tokens count.
+/// Removes the end tokens and the tokenizer of a model, so that completions have the maximum length. Does nothing if
+/// the model is shared; completions may then be shorter, and their actual tokens count.
 pub(super) fn without_end_tokens(mut model: Arc<Model>) -> Arc<Model> {
     if let Some(model) = Arc::get_mut(&mut model) {
         model.configuration.eos.clear();
@@ -65,7 +65,7 @@ pub(super) fn without_end_tokens(mut model: Arc<Model>) -> Arc<Model> {
     model
 }
 
-/// Measures scoring of `rows` rows of `length` tokens.
+/// Measures scoring of `rows` random rows of `length` tokens (at least 2) in the fastest of several passes.
 pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scoring, Error> {
     let ids = random_ids(policy, rows, length.max(2));
     let targets = ids.iter().map(|row| vec![true; row.len()]).collect();
@@ -80,7 +80,7 @@ pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scori
     Ok(Scoring { scored_tokens_per_second: tokens / least, scoring_peak_bytes: peak_on(policy.parameters().device()) })
 }
 
-/// Measures generation for every number of completions in the settings.
+/// Measures generation for every number of completions in the settings, and the peak memory after all of them.
 pub(super) fn generation(policy: &Policy, settings: &BenchSettings) -> Result<Generation, Error> {
     let written = settings
         .prompts
@@ -96,7 +96,8 @@ pub(super) fn generation(policy: &Policy, settings: &BenchSettings) -> Result<Ge
     })
 }
 
-/// Measures the generation of some completions at once.
+/// Measures the greedy generation of `completions` completions at once, each of its own random prompt. Takes the best
+/// of several passes.
 fn generate_at_once(policy: &Policy, settings: &BenchSettings, completions: u32) -> Result<Completions, Error> {
     let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
     let prompts = random_ids(policy, completions as usize, prompt_tokens as usize);
@@ -115,15 +116,16 @@ fn generate_at_once(policy: &Policy, settings: &BenchSettings, completions: u32)
     Ok(Completions { prompts: completions, prompt_tokens, new_tokens, first_seconds, tokens_per_second: speed })
 }
 
-/// Seconds until each of the `completions` has its first token, and the rate of the other tokens per second. `times` are those of
-/// the tokens in order: every completion gets its first token before any gets its second. `tokens` is the number of all.
+/// Returns the seconds until each of the `completions` has its first token, and the rate of the other tokens per
+/// second. `times` are those of the tokens in order: every completion gets its first token before any gets its second.
+/// `tokens` is the number of all.
 fn speeds(begun: Instant, times: &[Instant], completions: usize, tokens: usize, ended: Instant) -> (f64, f64) {
     let first = completions.checked_sub(1).and_then(|last| times.get(last)).copied().unwrap_or(ended);
     let later = tokens.saturating_sub(completions) as f64;
     (first.duration_since(begun).as_secs_f64(), later / ended.duration_since(first).as_secs_f64())
 }
 
-/// Random token ids.
+/// Generates `rows` rows of `length` random token ids of the model's vocabulary, the same at every call.
 fn random_ids(policy: &Policy, rows: usize, length: usize) -> Vec<Vec<u32>> {
     let mut stream = Stream::new(2, "bench");
     let vocabulary = policy.model().configuration.vocabulary.max(1) as u64;

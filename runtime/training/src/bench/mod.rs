@@ -62,7 +62,7 @@ pub struct Measured {
     pub start_up: Option<StartUp>,
 }
 
-/// Executes a benchmark. Calls `progress` with the name of each phase.
+/// Executes a benchmark and returns its results. Calls `progress` with the name of each phase as it begins.
 ///
 /// # Errors
 /// A run that cannot be planned or executed, and a method that does not learn from rows.
@@ -84,7 +84,7 @@ pub fn bench(settings: &BenchSettings, progress: &mut dyn FnMut(&str)) -> Result
     Ok(measured)
 }
 
-/// Measures the phases that need a model and no run.
+/// Measures start-up, generation and scoring, as far as the settings want them, and writes the results into `measured`.
 fn measure_model(
     settings: &BenchSettings,
     run_settings: &RunSettings,
@@ -112,7 +112,8 @@ fn measure_model(
     Ok(())
 }
 
-/// The results without measurements.
+/// The results before any measurement: model, method, sizes and threads, with every phase absent. Opens the method's
+/// package for its version.
 fn describe(settings: &BenchSettings) -> Result<Measured, Error> {
     let method = start::method(&settings.method)?;
     Ok(Measured {
@@ -131,7 +132,8 @@ fn describe(settings: &BenchSettings) -> Result<Measured, Error> {
     })
 }
 
-/// The settings of the run, on the model converted to the wanted number format if necessary.
+/// Builds the settings of the benchmark's run. Unpacks the sample if no model is given, and writes the model in the
+/// wanted number format into `folder` if its files have another.
 fn prepare(settings: &BenchSettings, folder: &Path, progress: &mut dyn FnMut(&str)) -> Result<RunSettings, Error> {
     let model = match &settings.model {
         Some(model) => model.clone(),
@@ -155,7 +157,8 @@ fn prepare(settings: &BenchSettings, folder: &Path, progress: &mut dyn FnMut(&st
     run_settings(settings, &stored.display().to_string(), folder)
 }
 
-/// The settings of the benchmark's run.
+/// Builds the settings of the benchmark's run on the model at the path or name `model`, with random records and all
+/// files below `folder`. One step more than the timed ones is planned.
 fn run_settings(settings: &BenchSettings, model: &str, folder: &Path) -> Result<RunSettings, Error> {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let mut overrides = vec![

@@ -30,7 +30,7 @@ impl StoredAs {
     pub const WORDS: [(&'static str, Self); 4] =
         [("f32", Self::F32), ("bf16", Self::Bf16), ("f16", Self::F16), ("nf4", Self::Nf4)];
 
-    /// The type in which weights are stored; `None` for NF4, which is not stored.
+    /// The type in which weights of this format are stored; `None` for NF4, which is computed while the model is read.
     fn dtype(self) -> Option<DType> {
         match self {
             Self::F32 => Some(DType::F32),
@@ -40,13 +40,13 @@ impl StoredAs {
         }
     }
 
-    /// The setting of a run that has this format without storing the model; only for NF4.
+    /// The `--set` argument that gives a run this format without rewriting the model's files; `None` except for NF4.
     pub(super) fn setting(self) -> Option<&'static str> {
         (self == Self::Nf4).then_some("model.precision=nf4")
     }
 }
 
-/// The name of a model's number format; `gguf` for the mixed formats of such a file.
+/// The name of a model's number format: `nf4`, `gguf` for the mixed formats of such a file, or the type of its weights.
 pub(super) fn name(model: &Model) -> &'static str {
     if model.weights.precision().base() == Base::Nf4 {
         return "nf4";
@@ -54,7 +54,8 @@ pub(super) fn name(model: &Model) -> &'static str {
     if is_gguf(model) { "gguf" } else { model.weights.dtype().as_str() }
 }
 
-/// Writes the run's model into a folder in another number format. Returns false and writes nothing if its files have it.
+/// Writes the run's model into a folder in another number format. Returns false and writes nothing if its files have
+/// that format already, or for NF4.
 pub(super) fn store(settings: &RunSettings, precision: StoredAs, folder: &Path) -> Result<bool, Error> {
     let Some(dtype) = precision.dtype() else { return Ok(false) };
     let model = open_model(settings)?;
@@ -65,7 +66,7 @@ pub(super) fn store(settings: &RunSettings, precision: StoredAs, folder: &Path) 
     Ok(true)
 }
 
-/// Whether the model is from a GGUF file.
+/// Whether the model was opened from a GGUF file.
 fn is_gguf(model: &Model) -> bool {
     matches!(model.source().map(Source::form), Some(Form::Gguf { .. }))
 }

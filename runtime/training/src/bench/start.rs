@@ -33,12 +33,13 @@ pub(super) fn timed<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<(f64, 
     Ok((begun.elapsed().as_secs_f64(), made))
 }
 
-/// Opens the package of a method.
+/// Opens the package of a method by name or path, relative to the current folder.
 pub(super) fn method(name: &str) -> Result<Package, Error> {
     open_package(&Reference::parse(name, Path::new("."))?, Path::new("."))
 }
 
-/// Measures the start of a method: compiled, and from a cache of compiled code below `folder`.
+/// Measures the start of a method: compiling it, admitting it from a cache of compiled code below `folder`, and
+/// instantiating it. `open_seconds` is put into the result unchanged.
 pub(super) fn measure(name: &str, model: &Arc<Model>, open_seconds: f64, folder: &Path) -> Result<StartUp, Error> {
     let package = method(name)?;
     let compiling = Compiling { cache: Some(folder.join("compiled")), ..Compiling::default() };
@@ -50,7 +51,8 @@ pub(super) fn measure(name: &str, model: &Arc<Model>, open_seconds: f64, folder:
     Ok(StartUp { open_seconds, compile_seconds, cached_seconds, instantiate_seconds })
 }
 
-/// Admits and compiles a method with every interface granted; returns the seconds too.
+/// Admits and compiles a method with every interface granted. Returns the seconds that it took, without creating the
+/// engine, and the method.
 fn admit(package: &Package, compiling: &Compiling) -> Result<(f64, Method), Error> {
     let grants = Grants::default().with("weights").with("text");
     // A process creates its engine once, so that is not timed.

@@ -56,7 +56,7 @@ pub(super) struct Steps {
     pub(super) precision: &'static str,
 }
 
-/// Executes and measures the steps.
+/// Executes the run of a benchmark, and measures its steps, the speed of matrix products, and the cost of the sandbox.
 pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> Result<Steps, Error> {
     memory::reset_peak(&device::parse(&settings.device)?)?;
     let mut timer = Timer::default();
@@ -96,12 +96,12 @@ struct Timer {
 }
 
 impl Timer {
-    /// Median seconds of a timed step.
+    /// Median seconds of a step, without the first.
     fn median(&self) -> f64 {
         median(self.steps.iter().map(|step| step.seconds).collect())
     }
 
-    /// Mean tokens of a step.
+    /// Mean tokens of a step, without the first.
     fn tokens(&self) -> f64 {
         let sum: u64 = self.steps.iter().map(|step| step.tokens).sum();
         sum as f64 / self.steps.len().max(1) as f64
@@ -109,6 +109,8 @@ impl Timer {
 }
 
 impl Observer for Timer {
+    /// Adds the seconds of a step and keeps its peak memory; records the step itself unless it is the first. Ignores
+    /// other events.
     fn event(&mut self, event: &Event) {
         if let Event::Step(step) = event {
             self.all += step.seconds;
@@ -120,7 +122,7 @@ impl Observer for Timer {
     }
 }
 
-/// The median; NaN of no numbers.
+/// The median of some numbers; NaN without numbers.
 fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let half = numbers.len() / 2;
@@ -131,13 +133,14 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     }
 }
 
-/// The method's total usage of its limits, from the last row of the metrics that has it.
+/// The method's total usage of its limits, from the last row of the metrics in a run's folder that has it; null if none
+/// has.
 fn read_usage(folder: &Path) -> Result<Value, Error> {
     let rows = metrics::rows(&folder.join(metrics::FILE))?;
     Ok(rows.iter().rev().find_map(|row| row.get("used")?.get("total").cloned()).unwrap_or_default())
 }
 
-/// A number of a JSON object; NaN if it is missing.
+/// The number at the key `name` of a JSON object; NaN if it is missing.
 fn number(of: &Value, name: &str) -> f64 {
     of.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }

@@ -54,7 +54,8 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The differences between the run of a checkpoint and the run as it is set up now, a clause each.
+    /// The differences between the run of a checkpoint (`self`) and the run as it is set up now, a clause each; empty
+    /// if there are none. The device is compared only if both are known.
     pub(crate) fn differences(&self, now: &Self) -> Vec<String> {
         let mut compared = vec![
             (self.version == now.version, format!("it was begun by tunebox {}, this is {}", self.version, now.version)),
@@ -80,7 +81,7 @@ impl Identity {
     }
 }
 
-/// A setting's value for a message.
+/// Formats a setting's value for a message; `name` is its dotted name, `None` a setting that is not given.
 fn word(name: &str, value: Option<&Value>) -> String {
     match value {
         None => "not set".into(),
@@ -91,7 +92,8 @@ fn word(name: &str, value: Option<&Value>) -> String {
     }
 }
 
-/// The settings that affect the bits of a run, by dotted name, including defaults.
+/// The settings in the run file `file` (as JSON, with defaults) that affect the bits of a run, by dotted name. Leaves
+/// out names, paths, limits and intervals of saving and logging.
 pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     flatten("", file, &mut flat);
@@ -105,7 +107,8 @@ pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
     flat
 }
 
-/// Collects the values below `name` by dotted name.
+/// Inserts the values below `value` into `flat` by dotted name, where `name` is the name of `value`. A list is one
+/// value.
 fn flatten(name: &str, value: &Value, flat: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(table) => {

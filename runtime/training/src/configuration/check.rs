@@ -35,20 +35,22 @@ const TYPES: [(&str, &str, IsOfType); 6] = [
     ("array", "a list", Value::is_array),
 ];
 
-/// The JSON schema of a run file.
+/// The JSON schema of a run file, generated from its tables.
 #[must_use]
 pub fn schema() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     settings.into_generator().into_root_schema_for::<RunFile>().to_value()
 }
 
-/// The dotted key of a run file whose last part is `name`: `train.steps` for `steps`. Table names do not count.
+/// Finds the dotted key of a run file whose last part is `name`: `train.steps` for `steps`. Returns the first; `None`
+/// if there is none. Top-level tables do not count.
 #[must_use]
 pub fn find_key(name: &str) -> Option<String> {
     find_key_below(&schema(), "", name)
 }
 
-/// Searches the tables below `table` for a key with this name.
+/// Finds the first key named `name` in the table with this schema, whose dotted key is `table`, and in the tables below
+/// it; returns its dotted key.
 fn find_key_below(schema: &Value, table: &str, name: &str) -> Option<String> {
     let properties = schema["properties"].as_object()?;
     if !table.is_empty() && properties.contains_key(name) {
@@ -57,9 +59,9 @@ fn find_key_below(schema: &Value, table: &str, name: &str) -> Option<String> {
     properties.iter().find_map(|(key, schema)| find_key_below(schema, &join(table, key), name))
 }
 
-/// Checks a document against the schema: keys, types, choices, ranges, required keys.
+/// Checks a document against the schema of run files: keys, types, choices, ranges, required keys.
 ///
-/// Numbers and booleans of a `--set` become text where the schema wants text.
+/// Numbers and booleans of a `--set` become text where the schema wants text; nothing else of the document changes.
 ///
 /// # Errors
 /// The first problem, with its location.
@@ -74,7 +76,8 @@ pub(super) fn check(document: &mut Document) -> Result<(), Error> {
 }
 
 impl Document {
-    /// Checks the values of a table, its unknown keys and its required keys.
+    /// Checks every value of a table, that it has no unknown key unless the schema allows more keys, and that no
+    /// required key is missing. `path` is its dotted key.
     fn check_table(&self, path: &str, schema: &Value, table: &mut Map<String, Value>) -> Result<(), Error> {
         let nothing = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&nothing);
@@ -90,7 +93,8 @@ impl Document {
         self.check_required(path, schema, properties, table)
     }
 
-    /// Checks that a table has every required key.
+    /// Checks that the table at `path` has every required key. If a required table is missing, the error names the key
+    /// that is missing in it.
     fn check_required(
         &self,
         path: &str,
@@ -109,8 +113,8 @@ impl Document {
         Err(self.error(&missing, Underline::Key, problem, None))
     }
 
-    /// Checks the type, choice and range of a value, then the values in it. Converts a number or boolean of a `--set` to text where
-    /// the schema wants text.
+    /// Checks the type, choice and range of the value at the dotted key `path`, then the values in it. Converts a
+    /// number or boolean of a `--set` to text where the schema wants text.
     fn check_value(&self, path: &str, schema: &Value, value: &mut Value) -> Result<(), Error> {
         if let Some(cases) = schema["anyOf"].as_array() {
             let cases = || cases.iter().filter(|case| case["type"] != "null");
@@ -139,7 +143,7 @@ impl Document {
         }
     }
 
-    /// The error about a value of another type than `names`.
+    /// The error about the value at `path`, whose type is not among the schema types `names`.
     fn wrong_type(&self, path: &str, names: &[&str], value: &Value) -> Error {
         let expected = TYPES.iter().filter(|(name, ..)| names.contains(name)).map(|(_, words, _)| *words);
         let expected = format!("{} is wanted", expected.collect::<Vec<_>>().join(" or "));
@@ -150,7 +154,7 @@ impl Document {
         self.error(path, Underline::Value, problem, Some(expected))
     }
 
-    /// Checks that a text is one of the choices, if the schema lists choices.
+    /// Checks that a text is one of the choices, if the schema lists choices. Accepts values that are no text.
     fn check_choice(&self, path: &str, schema: &Value, value: &Value) -> Result<(), Error> {
         let choices = choices(schema);
         match value.as_str() {
@@ -163,7 +167,7 @@ impl Document {
         }
     }
 
-    /// Checks a number against the bounds of the schema.
+    /// Checks a number against the bounds of the schema. Accepts values that are no numbers.
     fn check_range(&self, path: &str, schema: &Value, value: &Value) -> Result<(), Error> {
         let Some(number) = value.as_f64() else { return Ok(()) };
         let bounds = BOUNDS.iter().filter_map(|(key, words, test)| Some((schema[*key].as_f64()?, words, test)));
@@ -175,7 +179,8 @@ impl Document {
         Err(self.error(path, Underline::Value, problem, None))
     }
 
-    /// The error about a key that the schema does not have.
+    /// The error about a key of `table` that the schema does not have; `properties` are the known keys. The hint names
+    /// a similar one.
     fn unknown_key(&self, table: &str, key: &str, properties: &Map<String, Value>) -> Error {
         let known: Vec<&str> = properties.keys().map(String::as_str).collect();
         let (list, note) = match table {
@@ -187,7 +192,8 @@ impl Document {
     }
 }
 
-/// The names of the types that a schema permits; none if it permits all.
+/// The names of the JSON types that a schema permits; empty if it permits all. Documented choices (`oneOf`) are
+/// strings.
 fn type_names(schema: &Value) -> Vec<&str> {
     match &schema["type"] {
         Value::String(name) => vec![name],
@@ -197,19 +203,20 @@ fn type_names(schema: &Value) -> Vec<&str> {
     }
 }
 
-/// The texts that a value can be: `const`, `enum`, or for documented choices `oneOf` with one of them each.
+/// The texts that the schema permits, from `const`, `enum`, or for documented choices `oneOf` with one of them each.
+/// Empty if any text is permitted.
 fn choices(schema: &Value) -> Vec<&str> {
     let several = schema["enum"].as_array().into_iter().flatten().chain([&schema["const"]]);
     let documented = schema["oneOf"].as_array().into_iter().flatten().flat_map(choices);
     several.filter_map(Value::as_str).chain(documented).collect()
 }
 
-/// Whether a value has the type that a schema calls `name`.
+/// Whether a value has the type that a JSON schema calls `name`.
 fn has_type(value: &Value, name: &str) -> bool {
     TYPES.iter().any(|(known, _, test)| *known == name && test(value))
 }
 
-/// The type of a value with its article.
+/// Names the type of a JSON value, with its article, in the words of TOML: `a table`, `a list`.
 fn describe_value(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
@@ -221,7 +228,8 @@ fn describe_value(value: &Value) -> &'static str {
     }
 }
 
-/// A list of known words, after the one that is probably meant by `word`.
+/// A hint that lists the words `known` after `intro`, and first proposes the one that is most similar to `word`, if any
+/// is.
 fn suggest(word: &str, known: &[&str], intro: &str) -> String {
     let list = known.join(", ");
     match nearest(word, known.iter().copied()) {
@@ -230,7 +238,8 @@ fn suggest(word: &str, known: &[&str], intro: &str) -> String {
     }
 }
 
-/// What to type instead of a `--set` that is not of the form `table.key=value`.
+/// The hint about a `--set` argument that is not of the form `table.key=value`: the full key if the name alone was
+/// given, else an example.
 pub(super) fn override_hint(assignment: &str) -> String {
     let example = "for example `--set train.batch=2`";
     match assignment.split_once('=').filter(|(name, _)| !name.is_empty() && !name.contains('.')) {
@@ -242,7 +251,8 @@ pub(super) fn override_hint(assignment: &str) -> String {
     }
 }
 
-/// How to write a table for which only its main value was given, as in `method = "lora"`.
+/// How to write a table for which only its main value was given, as in `method = "lora"`; `None` for a table without a
+/// main value.
 fn table_hint(table: &str) -> Option<String> {
     let first = match table {
         "method" => "use",
@@ -252,7 +262,7 @@ fn table_hint(table: &str) -> Option<String> {
     Some(format!("write `[{table}]`, and `{first} = …` on a line below it"))
 }
 
-/// How to give a missing key.
+/// A hint that says how to give the missing setting with the dotted key `key`.
 fn missing_hint(key: &str) -> String {
     match key {
         "model.path" => "name a model folder, a `.gguf` file or a hub name: `--model PATH`".into(),

@@ -50,7 +50,8 @@ pub struct SettingLocation {
 }
 
 impl Document {
-    /// Parses TOML text; messages call it `name`.
+    /// Parses the text of a run file and records the position of every key; messages call the file `name`. Empty text
+    /// is an empty document.
     ///
     /// # Errors
     /// Text that is not TOML, and numbers outside `i64` or not finite, with their location.
@@ -65,7 +66,8 @@ impl Document {
         Ok(document)
     }
 
-    /// Applies one `--set table.key=value`. The value is TOML, or plain text if it does not parse as TOML.
+    /// Applies one `--set table.key=value`, replacing an earlier value of the key. The value is TOML, or plain text if
+    /// it does not parse as TOML.
     ///
     /// # Errors
     /// An assignment without `=`, or whose key has fewer than two parts, an empty part, or leads through a value.
@@ -85,7 +87,8 @@ impl Document {
         Ok(())
     }
 
-    /// The location of a dotted key or of its value: in the file, or in a `--set`. `None` without a file.
+    /// The location of a dotted key or of its value: in the file, or the `--set` that gave it. A key that is not in the
+    /// file gets the file's name alone; `None` without a file.
     #[must_use]
     pub fn location(&self, key: &str, underline: Underline) -> Option<SettingLocation> {
         if let Some(assignment) = self.override_of(key) {
@@ -98,30 +101,33 @@ impl Document {
         }
     }
 
-    /// A problem with a dotted key as an error with the key's location; `note` stands beside the underlined text.
+    /// Turns a problem with a dotted key into an error with the key's location; `note` stands beside the underlined
+    /// text.
     pub(super) fn error(&self, key: &str, underline: Underline, problem: Explanation, note: Option<String>) -> Error {
         locate(problem, self.location(key, underline), note)
     }
 
-    /// Whether the value of a dotted key came from a `--set`, so that a path in it is relative to the current folder.
+    /// Whether the value of a dotted key, or of a table above it, came from a `--set`, so that a path in it is relative
+    /// to the current folder.
     #[must_use]
     pub fn is_override(&self, key: &str) -> bool {
         self.override_of(key).is_some()
     }
 
-    /// Whether a `--set` gave a dotted key or a key below it.
+    /// Whether a `--set` gave the dotted key `key` or a key below it.
     pub(super) fn has_override_within(&self, key: &str) -> bool {
         self.overrides.keys().any(|known| is_within(known, key))
     }
 
-    /// Removes a key of a table; does nothing if it is not there.
+    /// Removes `key` from the top-level table `table`; does nothing if either does not exist.
     pub(super) fn remove(&mut self, table: &str, key: &str) {
         if let Some(Value::Object(table)) = self.tree.get_mut(table) {
             table.shift_remove(key);
         }
     }
 
-    /// The `--set` that gave a key, a table above it, or, for a table that is not in the file, a key below it.
+    /// The `--set` argument that gave a key, a table above it, or, for a table that is not in the file, a key below it.
+    /// `None` if no `--set` did.
     fn override_of(&self, key: &str) -> Option<&String> {
         let above = successors(Some(key), |key| key.rsplit_once('.').map(|(table, _)| table));
         above.into_iter().find_map(|key| self.overrides.get(key)).or_else(|| {
@@ -130,7 +136,8 @@ impl Document {
         })
     }
 
-    /// The line and column of a byte range of the text, with the line for the message.
+    /// Converts a byte range of the text to a location: line and column (from 1, in characters), with the line for the
+    /// message.
     fn location_of(&self, span: &Range<usize>) -> SettingLocation {
         let start = span.start.min(self.text.len());
         let before = self.text.get(..start).unwrap_or_default();
@@ -144,7 +151,7 @@ impl Document {
         SettingLocation { text: format!("{}:{line}:{column}", self.name), snippet }
     }
 
-    /// Converts a TOML table to JSON and records the position of every key below `above`.
+    /// Converts a TOML table to JSON and records the position of every key in it. `above` is the table's dotted key.
     fn read_table(&mut self, above: &str, table: &DeTable<'_>) -> Result<Map<String, Value>, Error> {
         let mut map = Map::new();
         for (key, value) in table {
@@ -155,7 +162,8 @@ impl Document {
         Ok(map)
     }
 
-    /// Converts a TOML value to JSON. Times become text.
+    /// Converts the TOML value at the dotted key `path` to JSON. Dates and times become text. Fails for a number
+    /// outside `i64` or not finite.
     fn read_value(&mut self, path: &str, value: &DeValue<'_>) -> Result<Value, Error> {
         Ok(match value {
             DeValue::String(text) => Value::String(text.to_string()),
@@ -186,24 +194,25 @@ impl Document {
         })
     }
 
-    /// The error about a number that cannot be represented.
+    /// The error about the number `value` at the dotted key `path`, which must be `range`.
     fn out_of_range(&self, path: &str, value: &str, range: &str) -> Error {
         let problem = Explanation::new("config", format!("`{path}` is {value}, it must be {range}"));
         self.error(path, Underline::Value, problem, None)
     }
 }
 
-/// `table.key`, or the key alone at the top.
+/// Joins two parts of a dotted key: `table.key`, or the key alone if `table` is empty.
 pub(super) fn join(table: &str, key: &str) -> String {
     if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
 }
 
-/// Whether a dotted key is `table` or below it.
+/// Whether the dotted key `key` is `table` itself or below it.
 fn is_within(key: &str, table: &str) -> bool {
     key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// A problem at a location; `note` is only used where the location has a line.
+/// Adds a location, if there is one, to a problem and returns it as an error. `note` is added only if the location has
+/// a line.
 fn locate(problem: Explanation, location: Option<SettingLocation>, note: Option<String>) -> Error {
     let SettingLocation { text, snippet } = match location {
         Some(location) => location,
@@ -213,14 +222,14 @@ fn locate(problem: Explanation, location: Option<SettingLocation>, note: Option<
     Explanation { snippet, ..problem.with_location(text) }.into()
 }
 
-/// A value typed on the command line: TOML if it parses as TOML, else the text itself.
+/// Parses a value typed on the command line as TOML; if that fails, the text itself is the value.
 fn parse_value(text: &str) -> Value {
     let line = format!("value = {text}");
     Document::parse("", &line).map_or_else(|_| text.into(), |mut document| document.tree["value"].take())
 }
 
-/// Inserts a value at a path and creates missing tables and list items. `None` if the path leads through a value that is
-/// no table.
+/// Inserts a value at a path into the tree, replacing what is there, and creates missing tables and list items. Returns
+/// `None` without inserting the value if the path leads through a value that is no table, or past the end of a list.
 fn insert(tree: &mut Value, path: &[String], value: Value) -> Option<()> {
     let mut at = tree;
     for (depth, part) in path.iter().enumerate() {

@@ -15,7 +15,7 @@ use tunebox_sandbox::{LIMITS, Limit, Limits, Unit, VERIFIER_LIMITS, VerifierLimi
 pub struct LimitsTable(Map<String, Value>);
 
 impl LimitsTable {
-    /// The limits of the method: the defaults with the run's changes.
+    /// The limits of the method: the defaults, replaced by those that the run sets.
     #[must_use]
     pub fn of_method(&self) -> Limits {
         let defaults = Limits::default();
@@ -23,14 +23,14 @@ impl LimitsTable {
         defaults.with(&self.entries_in(LIMITS)).unwrap_or(defaults)
     }
 
-    /// The limits of each verifier: the defaults with the run's changes.
+    /// The limits of each verifier: the defaults, replaced by those that the run sets.
     #[must_use]
     pub fn of_verifiers(&self) -> VerifierLimits {
         let defaults = VerifierLimits::default();
         defaults.with(&self.entries_in(VERIFIER_LIMITS)).unwrap_or(defaults)
     }
 
-    /// The entries of the table whose names are in a list of limits.
+    /// The entries of the table whose names are those of a limit in `list`.
     fn entries_in(&self, list: &[Limit]) -> Map<String, Value> {
         let known = |name: &str| list.iter().any(|limit| limit.name == name);
         self.0.iter().filter(|(name, _)| known(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -42,6 +42,7 @@ impl JsonSchema for LimitsTable {
         "LimitsTable".into()
     }
 
+    /// Generates the schema of `[limits]` from the sandbox's list of limits. Other keys are not permitted.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let properties: Map<String, Value> =
             LIMITS.iter().chain(VERIFIER_LIMITS).map(|limit| (limit.name.to_owned(), key(limit))).collect();
@@ -55,7 +56,7 @@ impl JsonSchema for LimitsTable {
     }
 }
 
-/// The schema of one limit.
+/// The JSON schema of one limit: its description, type and range.
 fn key(limit: &Limit) -> Value {
     let text = limit.text.trim();
     match limit.unit {

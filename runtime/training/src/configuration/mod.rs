@@ -82,7 +82,8 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// Reads a run file and applies every `--set` in order.
+    /// Reads a run file and applies every `--set` in order. The file's folder is where its paths start, and the
+    /// project.
     ///
     /// # Errors
     /// A file that cannot be read; an unknown key, wrong type or wrong value, with its location.
@@ -110,7 +111,8 @@ impl RunSettings {
         Self::from_document(Document::default(), PathBuf::new(), overrides)
     }
 
-    /// Applies every `--set`, checks the document against the schema, and reads the tables.
+    /// Applies every `--set`, checks the document against the schema, and reads the tables. `folder` is where paths in
+    /// the run file start. A `--set` of `model.adapter` removes `train.adapter` of the file.
     fn from_document(mut document: Document, folder: PathBuf, overrides: &[String]) -> Result<Self, Error> {
         for assignment in overrides {
             document.set(assignment)?;
@@ -137,7 +139,8 @@ impl RunSettings {
         })
     }
 
-    /// The location of a dotted key or its value, for errors that only the plan can find.
+    /// The location of a dotted key or of its value, for errors that only the plan can find; `None` if there is no file
+    /// and no `--set` gave the key.
     #[must_use]
     pub fn location(&self, key: &str, underline: Underline) -> Option<SettingLocation> {
         self.document.location(key, underline)
@@ -149,7 +152,7 @@ impl RunSettings {
         if self.is_override(key) { PathBuf::from(written) } else { simplify(&self.folder.join(written)) }
     }
 
-    /// A model or method given by path or by name: the resolved path if it exists, else `written` unchanged.
+    /// Resolves a model or method given by path or by name: the resolved path if it exists, else `written` unchanged.
     #[must_use]
     pub fn path_or_name(&self, key: &str, written: &str) -> String {
         let path = self.path(key, written);
@@ -162,20 +165,20 @@ impl RunSettings {
         if self.project.as_os_str().is_empty() { Path::new(".") } else { &self.project }
     }
 
-    /// Whether a `--set` gave a dotted key.
+    /// Whether a `--set` gave a dotted key, or a table above it.
     #[must_use]
     pub fn is_override(&self, key: &str) -> bool {
         self.document.is_override(key)
     }
 
-    /// Whether the file or a `--set` gives a dotted key or table.
+    /// Whether the file or a `--set` gives a dotted key or table; defaults do not count.
     #[must_use]
     pub fn is_given(&self, key: &str) -> bool {
         self.document.tree.pointer(&format!("/{}", key.replace('.', "/"))).is_some()
     }
 
-    /// The settings as TOML that runs from any folder: every default filled in, every existing path absolute, and the run
-    /// named `name`.
+    /// The settings as the text of a run file that works from any folder: every default filled in, every existing path
+    /// absolute, and the run named `name`. Names of packages stay as they are.
     #[must_use]
     pub fn to_toml(&self, name: &str) -> String {
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned();
@@ -227,13 +230,13 @@ impl RunSettings {
         }
     }
 
-    /// A problem with a key as an error with the key's location.
+    /// Turns a problem with a key into an error with the key's location.
     #[must_use]
     pub fn error(&self, key: &str, underline: Underline, problem: Explanation) -> Error {
         self.document.error(key, underline, problem, None)
     }
 
-    /// Settings that are valid one by one and not together, as an error at one of their keys.
+    /// The error about settings that are valid one by one and not together, located at one of their keys.
     pub(crate) fn conflict(
         &self,
         key: &str,

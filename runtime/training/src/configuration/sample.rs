@@ -40,8 +40,9 @@ impl RunSettings {
     }
 }
 
-/// The run file of the first built-in method that learns from the same shape of records as `method`. Ignores the files
-/// beside the method, so that its author and a user of its package train on the same data.
+/// The sample's run file of the first built-in method that learns from the same shape of records as `method`. `None` if
+/// `method` cannot be opened or no such file exists. Ignores the files beside the method, so that its author and a user
+/// of its package train on the same data.
 fn run_file_of_shape(method: &str) -> Option<&'static str> {
     let shape = Reference::parse(method, Path::new(".")).and_then(|found| found.open()).ok()?.manifest.shape;
     builtin::list().iter().find_map(|other| {

@@ -79,7 +79,7 @@ pub enum BasePrecision {
 }
 
 impl BasePrecision {
-    /// The number format of a base model for a value of `model.precision`.
+    /// The number format of a base model for a value of `model.precision`: that of the model's files for `None`.
     #[must_use]
     pub fn base(precision: Option<Self>) -> Base {
         match precision {
@@ -165,7 +165,7 @@ pub enum Grant {
 }
 
 impl Grant {
-    /// The interface's name in the contract.
+    /// The name of the granted interface in the WIT contract.
     #[must_use]
     pub fn interface(self) -> &'static str {
         match self {
@@ -192,18 +192,22 @@ impl Default for RunTable {
     }
 }
 
+/// The default of `data.max-length`, in tokens.
 fn max_length() -> u32 {
     1024
 }
 
+/// The default of settings that are on unless given.
 fn yes() -> bool {
     true
 }
 
+/// The default of a verifier's `weight`.
 fn one() -> f64 {
     1.0
 }
 
+/// The default of a verifier's `answer`: the field with the reference answer.
 fn answer() -> String {
     "answer".into()
 }

@@ -84,7 +84,9 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Reads and tokenizes a file.
+    /// Reads and tokenizes a JSONL file. Lines that differ from the shape of the first valid line are wrong. Wrong
+    /// lines are an error, or with `skip_bad` are listed in the report; examples that do not fit the maximum length are
+    /// cut or dropped and counted there.
     ///
     /// # Errors
     /// A file that cannot be read, the first wrong line unless wrong lines are skipped, and a file without an example.
@@ -114,13 +116,14 @@ impl Dataset {
         Ok(Self { name, shape, examples, report, digest: lines.digest(), token_digest })
     }
 
-    /// Rows of an example; both answers of a pair are scored and trained on together.
+    /// Number of rows of each example, such as 2 for a pair of answers; 1 if there is no example. The rows of an
+    /// example are scored and trained on together.
     #[must_use]
     pub fn sides_per_example(&self) -> usize {
         self.examples.first().map_or(1, |example| example.sides.len())
     }
 
-    /// Tokens of each example, for packing.
+    /// Tokens of each example, summed over its sides, in the order of the file; used for packing.
     #[must_use]
     pub fn lengths(&self) -> Vec<usize> {
         self.examples.iter().map(Example::tokens).collect()
@@ -136,7 +139,9 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Tokenizes lines in parallel, and adds their examples in the order of the file.
+    /// Parses and tokenizes lines in parallel, then appends their examples to `examples` in the order of the file. The
+    /// first valid line of the file sets the shape that every later line must have. A wrong line is recorded as skipped
+    /// with `skip_bad`; otherwise it is returned as the error.
     fn read_chunk(&mut self, lines: Vec<Line>, examples: &mut Vec<Example>) -> Result<(), Error> {
         // The first valid line decides the shape, and every later line must have it.
         if self.shape.is_none() {
@@ -164,7 +169,9 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Adds an example, cut to the maximum length; counts it as dropped if no target is left.
+    /// Cuts an example to the maximum length and appends it to `examples`. Records its line as dropped instead if no
+    /// target is left, or if a prompt leaves no room for a completion. Updates the counts of truncated and merged
+    /// examples.
     fn add(&mut self, mut example: Example, examples: &mut Vec<Example>) {
         match example.truncate(self.reading.length) {
             None => self.report.dropped.push(example.line),
@@ -177,8 +184,9 @@ impl Reader<'_> {
     }
 }
 
-/// The error about a wrong line. `wanted` are the shapes that the method learns from; `has_valid_lines`: other lines of the file
-/// are valid, so the wrong ones can be skipped.
+/// Builds the error about a wrong line, with its location, an excerpt and a hint. `fault` and `column` say what is
+/// wrong and where; `wanted` are the shapes that the method learns from. With `has_valid_lines` the hint is to skip
+/// such lines.
 fn line_error(
     name: &str,
     line: &Line,
@@ -199,7 +207,8 @@ fn line_error(
     Explanation { category: "data".into(), ..fault }
 }
 
-/// What to do if the file is one of the sample's, and another file of the sample has records of a wanted shape.
+/// A hint that names another data file of the unpacked sample whose first record has a wanted shape. `None` if `name`
+/// is not a file of the sample, or no other file of it fits.
 fn sample_hint(name: &str, wanted: &[Shape]) -> Option<String> {
     let other = data_beside(Path::new(name), |line| {
         shape_of_line(line, &Shape::all().collect::<Vec<_>>()).is_some_and(|shape| wanted.contains(&shape))
@@ -213,7 +222,8 @@ fn sample_hint(name: &str, wanted: &[Shape]) -> Option<String> {
     ))
 }
 
-/// The part of a line around a column that fits a terminal, and the column in that part. Control characters are blank.
+/// Cuts a line to at most 96 characters around a column, with `…` at each cut end, and replaces control characters by
+/// spaces. Returns the excerpt and the column's position in it; columns count characters, from 1.
 fn excerpt(line: &str, column: usize) -> (String, usize) {
     let characters: Vec<char> = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if characters.len() <= SHOWN_WIDTH {
@@ -226,7 +236,8 @@ fn excerpt(line: &str, column: usize) -> (String, usize) {
     (format!("{front}{part}{back}"), column - start + front.chars().count())
 }
 
-/// The error about a file without an example: all lines are blank, wrong, or too long.
+/// Builds the error about a file that gave no example, because its lines are blank, wrong or too long. `wanted` are the
+/// shapes that the method learns from.
 fn no_example(name: &str, report: &Report, wanted: &[Shape]) -> Explanation {
     let Report { lines, skipped, dropped, length, .. } = report;
     let (why, hint) = match (skipped.first(), dropped.is_empty()) {
@@ -245,7 +256,7 @@ fn no_example(name: &str, report: &Report, wanted: &[Shape]) -> Explanation {
     Explanation::new("data", format!("`{name}` holds no record to learn from")).with_why(why).with_hint(hint)
 }
 
-/// The SHA-256 of the lengths, token ids and targets of all rows.
+/// The hexadecimal SHA-256 of all rows, in order: of each row its length, and every token id with its target mark.
 fn token_digest(examples: &[Example]) -> String {
     let mut digest = Sha256::new();
     for side in examples.iter().flat_map(|example| &example.sides) {

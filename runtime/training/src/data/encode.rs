@@ -39,8 +39,9 @@ impl Example {
         self.sides.iter().map(Encoded::target_count).sum()
     }
 
-    /// Cuts every side to `length` tokens. Returns whether a side was cut, or `None` if a side has no target left. A record
-    /// without targets is not cut: it is `None` if a side leaves no room for a completion.
+    /// Cuts every side to `length` tokens. Returns whether a side was cut, or `None` if a side has no target left. An
+    /// example without any targets is never cut: the result is `Some(false)` if every side is shorter than `length`,
+    /// else `None`.
     pub(super) fn truncate(&mut self, length: usize) -> Option<bool> {
         if self.targets() == 0 {
             return self.sides.iter().all(|side| side.ids.len() < length).then_some(false);
@@ -66,7 +67,11 @@ pub struct Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    /// Tokenizes a record.
+    /// Tokenizes a record into an example with one row for each side; `line` is the number of its line. The prompt and
+    /// fields for verifiers are kept only for a record of the shape `Prompts`.
+    ///
+    /// # Errors
+    /// Content that the tokenizer or the chat template rejects, and messages without a chat template.
     pub(super) fn encode(&self, record: Record, line: u64) -> Result<Example, Fault> {
         let sides = match &record.content {
             Content::Text(text) => vec![encode_text(self.tokenizer, text).map_err(line_fault)?],
@@ -103,7 +108,8 @@ impl Encoder<'_> {
         Ok(Example { sides, columns: record.columns, question: None, line })
     }
 
-    /// Tokenizes an instruction; a text becomes a user message if the model has a chat template.
+    /// Tokenizes an instruction as a prompt without targets. Text becomes a single user message if the model has a chat
+    /// template; otherwise it is tokenized as it is.
     fn instruction(&self, record: &Record, turns: &Turns) -> Result<Encoded, Fault> {
         match (turns, self.template) {
             (Turns::Text(text), Some(_)) => {
@@ -113,7 +119,8 @@ impl Encoder<'_> {
         }
     }
 
-    /// Tokenizes one text of a contrast. The targets are the answers of a conversation, or every token of a plain text.
+    /// Tokenizes one text of a contrast. Targets are the assistant's answers of a conversation, or every token but the
+    /// first of plain text. Messages without an answer have no targets.
     fn contrast(&self, record: &Record, turns: &Turns) -> Result<Encoded, Fault> {
         match turns {
             Turns::Messages(messages) if messages.iter().any(|message| message.role == "assistant") => {
@@ -130,7 +137,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Tokenizes a prompt, without a target.
+    /// Tokenizes text, or messages followed by the opening of an answer, into a row without targets.
     fn prompt(&self, record: &Record, prompt: &Turns) -> Result<Encoded, Fault> {
         let ids = match prompt {
             Turns::Text(text) => self.tokenizer.encode_opening(text).map_err(|error| line_fault(error.into()))?,
@@ -141,7 +148,8 @@ impl Encoder<'_> {
         Ok(Encoded { targets: vec![false; ids.len()], ids, merged: false })
     }
 
-    /// The prompt and answer of a record; both must be text, or both messages.
+    /// Joins the prompt and answer of a record for the tokenizer, with the chat template if they are messages. Fails
+    /// with a fault unless both are text or both are messages, and if messages meet a model without a template.
     fn pair<'a>(&'a self, record: &'a Record, prompt: &'a Turns, completion: &'a Turns) -> Result<Pair<'a>, Fault> {
         match (prompt, completion) {
             (Turns::Text(prompt), Turns::Text(completion)) => Ok(Pair::Text { prompt, completion }),
@@ -154,7 +162,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// The chat template; a fault if the model has none.
+    /// The model's chat template. Fails with a fault if the model has none.
     fn template(&self) -> Result<&ChatTemplate, Fault> {
         self.template.ok_or_else(|| {
             Explanation::new("data", "the record has messages and the model has no chat template")
@@ -164,17 +172,17 @@ impl Encoder<'_> {
     }
 }
 
-/// An empty row, for a side that a record lacks; it does not enter a batch.
+/// A row without tokens, for a side that an instruction lacks; it is left out of batches.
 fn empty_row() -> Encoded {
     Encoded { ids: Vec::new(), targets: Vec::new(), merged: false }
 }
 
-/// Messages with the tools and variables of the record.
+/// Joins messages with the tools and template variables of their record.
 fn conversation<'a>(record: &'a Record, messages: &'a [Message]) -> Conversation<'a> {
     Conversation { messages, tools: record.tools.as_ref(), variables: record.variables.as_ref() }
 }
 
-/// The text of a prompt: the prompt itself, or its last message.
+/// The text of a prompt: the text itself, or the content of its last message (empty without messages).
 fn prompt_text(prompt: &Turns) -> String {
     match prompt {
         Turns::Text(text) => text.clone(),
@@ -182,7 +190,8 @@ fn prompt_text(prompt: &Turns) -> String {
     }
 }
 
-/// An error of the tokenizer or the template, as a fault of the line.
+/// Turns an error of the tokenizer or the template into a fault of the line. Its cause is appended to its first
+/// sentence.
 fn line_fault(error: ChatError) -> Fault {
     let explanation = error.explanation();
     let explained = match explanation.why {

@@ -35,7 +35,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Opens a file.
+    /// Opens a file for reading its lines from the start.
     ///
     /// # Errors
     /// A file that cannot be opened.
@@ -44,7 +44,8 @@ impl Lines {
         Ok(Self { reader, digest: Sha256::new(), number: 0, name: path.display().to_string() })
     }
 
-    /// Reads up to `count` further lines; none at the end of the file.
+    /// Reads up to `count` further lines that are not blank; fewer only at the end of the file, where the list may be
+    /// empty.
     ///
     /// # Errors
     /// A file that cannot be read, or a line that is too long.
@@ -64,12 +65,13 @@ impl Lines {
         self.number
     }
 
-    /// The SHA-256 of everything read so far, in hexadecimal.
+    /// The SHA-256 of all bytes read so far, in hexadecimal.
     pub(super) fn digest(&self) -> String {
         hexadecimal(&self.digest.clone().finalize())
     }
 
-    /// Reads the next line that is not blank; `None` at the end of the file.
+    /// Reads the next line that is not blank, without its line end; `None` at the end of the file. Adds every byte it
+    /// reads to the digest and every line to the count, and removes a byte-order mark from the first line.
     fn next(&mut self) -> Result<Option<Line>, Error> {
         loop {
             let mut bytes = Vec::new();

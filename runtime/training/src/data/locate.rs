@@ -17,7 +17,8 @@ pub(super) enum Step<'a> {
     Item(usize),
 }
 
-/// The column (from 1, in characters) of the value at a path, or of the last value found on the way.
+/// The column (from 1, in characters) of the value at a path in a line of JSON. If the path leads nowhere, the column
+/// of the last value found on it.
 pub(super) fn column(text: &str, path: &[Step<'_>]) -> usize {
     let mut value = text.trim_start();
     for step in path {
@@ -29,14 +30,14 @@ pub(super) fn column(text: &str, path: &[Step<'_>]) -> usize {
     column_at(text, offset(text, value))
 }
 
-/// The column (from 1, in characters) of a field's name in an object.
+/// The column (from 1, in characters) of the quoted name of a field of the line's object; 1 if there is no such field.
 pub(super) fn key_column(text: &str, name: &str) -> usize {
     let value = step_into(text.trim_start(), Step::Field(name)).unwrap_or(text);
     let end = offset(text, value);
     column_at(text, text[..end].rfind(&format!("\"{name}\"")).unwrap_or(end))
 }
 
-/// The text of the value one step below a value.
+/// The JSON text of the field or item one step below the JSON text `value`; `None` if there is none.
 fn step_into<'a>(value: &'a str, step: Step<'_>) -> Option<&'a str> {
     #[derive(Deserialize)]
     struct Object<'a>(#[serde(borrow)] BTreeMap<Cow<'a, str>, &'a RawValue>);
@@ -47,12 +48,12 @@ fn step_into<'a>(value: &'a str, step: Step<'_>) -> Option<&'a str> {
     raw.map(RawValue::get)
 }
 
-/// The byte at which `value`, a slice of `text`, begins.
+/// The byte offset of `value` in `text`; `value` must be a slice of `text`.
 fn offset(text: &str, value: &str) -> usize {
     (value.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
 }
 
-/// The column of a byte, from 1, in characters.
+/// Converts a byte offset in `text` to a column, from 1, in characters; 1 if the offset is not at a character boundary.
 fn column_at(text: &str, byte: usize) -> usize {
     text.get(..byte).map_or(1, |before| before.chars().count() + 1)
 }

@@ -8,8 +8,10 @@ use tunebox_model::chat::Encoded;
 /// The name of the side.
 pub(super) const SIDE: &str = "mismatched";
 
-/// For each record of a window, in order, the index of the record whose completion it gets. `window` holds indices of
-/// records by micro-batch; the file has `total` records.
+/// For each record of a window, in order, the index of the record whose completion its `mismatched` row gets: the one
+/// before it in the window, and for the first the last. `window` holds indices of records by micro-batch; the file has
+/// `total` records. A record alone in its window gets the completion of the record before it in the file, wrapping
+/// around.
 pub(super) fn completion_sources(window: &[Vec<usize>], total: usize) -> Vec<usize> {
     let all: Vec<usize> = window.concat();
     match all.as_slice() {
@@ -19,7 +21,8 @@ pub(super) fn completion_sources(window: &[Vec<usize>], total: usize) -> Vec<usi
     }
 }
 
-/// Joins the prompt of one row and the completion of another, cut to `length` tokens.
+/// Joins the tokens of `prompt` before its first target and those of `completion` from its first target on, and cuts
+/// the row to `length` tokens. A row without targets counts as prompt as a whole.
 pub(super) fn combine(prompt: &Encoded, completion: &Encoded, length: usize) -> Encoded {
     let start = |row: &Encoded| row.targets.iter().position(|target| *target).unwrap_or(row.ids.len());
     let (end, begin) = (start(prompt), start(completion));

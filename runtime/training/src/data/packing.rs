@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
-/// Packs examples into bins of at most `capacity` tokens. `order` holds indices of `lengths` (in tokens).
+/// Packs examples into bins of at most `capacity` tokens. `order` holds indices of `lengths` (in tokens); each bin of
+/// the result holds such indices.
 ///
-/// The longest go first, each into the fullest bin that has room for it; ties keep the given order. An example longer than
-/// `capacity` gets its own bin. The number of bins depends only on the lengths, not on the order.
+/// The longest go first, each into the fullest bin that has room for it; ties keep the given order. An example longer
+/// than `capacity` gets its own bin. The number of bins depends only on the lengths, not on the order.
 pub(super) fn pack(order: &[usize], lengths: &[usize], capacity: usize) -> Vec<Vec<usize>> {
     let mut longest_first = order.to_vec();
     longest_first.sort_by_key(|example| std::cmp::Reverse(lengths[*example]));
@@ -29,7 +30,8 @@ pub(super) fn pack(order: &[usize], lengths: &[usize], capacity: usize) -> Vec<V
     bins
 }
 
-/// Removes the bin with the least room of at least `length` tokens, and returns it with its room.
+/// Removes the bin whose free space is the least that is still at least `length` tokens. Returns the bin's index and
+/// its free tokens; `None` if no bin has room. `room` maps free tokens to indices of bins.
 fn remove_fullest(room: &mut BTreeMap<usize, Vec<usize>>, length: usize) -> Option<(usize, usize)> {
     let (&left, bins) = room.range_mut(length..).next()?;
     let bin = bins.pop();

@@ -16,7 +16,7 @@ use super::shape::Shape;
 const TEMPLATE_FIELDS: [&str; 2] = ["tools", "chat_template_kwargs"];
 
 impl Record {
-    /// Parses one line of a file whose records have one of the shapes `wanted`.
+    /// Parses one line of a file as a record of the first shape in `wanted` whose fields the line has.
     ///
     /// # Errors
     /// What is wrong with the line, and its column in characters, from 1.
@@ -27,13 +27,15 @@ impl Record {
     }
 }
 
-/// The first of the wanted shapes that a line has; `None` if the line is not valid.
+/// The first of the wanted shapes whose fields a line has; `None` if the line is not a JSON object or has none of the
+/// shapes. The types of the fields are not checked.
 pub(super) fn shape_of_line(line: &[u8], wanted: &[Shape]) -> Option<Shape> {
     let (text, object) = parse_object(line, wanted).ok()?;
     find_shape(text, &object, wanted).ok()
 }
 
-/// Parses a line as a JSON object. `wanted` is only used for the hint of an error.
+/// Parses a line as a JSON object; returns the line as text and the object. `wanted` are the shapes for the example in
+/// the hint of an error.
 fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<String, Value>), LocatedFault> {
     let characters = |end: usize| String::from_utf8_lossy(&bytes[..end.min(bytes.len())]).chars().count();
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -58,7 +60,10 @@ fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<S
     }
 }
 
-/// The first of the wanted shapes that an object has.
+/// The first of the wanted shapes whose fields an object has. `text` is the line, for locating a fault.
+///
+/// # Errors
+/// A fault about another known shape, about a field that is missing from a begun shape, or about unknown fields.
 fn find_shape(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Result<Shape, LocatedFault> {
     if let Some(shape) = wanted.iter().find(|shape| shape.is_complete(object)) {
         return Ok(*shape);
@@ -78,7 +83,8 @@ fn find_shape(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Resu
     Err(missing.unwrap_or_else(|| (fault::unknown_shape(&fields, wanted), start)))
 }
 
-/// A field that a record of a shape lacks; located at the field that was probably meant, if there is one.
+/// The fault about a field that a record of `shape` lacks, with its column: that of the field that was probably meant,
+/// or of the object if no name is similar.
 fn missing_field(text: &str, object: &Map<String, Value>, field: &str, shape: Shape) -> LocatedFault {
     let others = object.keys().map(String::as_str).filter(|name| !shape.facts().required.contains(name));
     let similar = nearest(field, others);
@@ -86,7 +92,8 @@ fn missing_field(text: &str, object: &Map<String, Value>, field: &str, shape: Sh
     (fault::missing(field, shape, similar), at)
 }
 
-/// Reads an object that has the fields of a shape.
+/// Reads the content of an object that has the fields of `shape`; `text` is its line. Checks the types of the fields.
+/// Further fields that are numbers or booleans become columns.
 fn read_record(text: &str, mut object: Map<String, Value>, shape: Shape) -> Result<Record, LocatedFault> {
     let mut fields = Fields { text, object: &mut object };
     let content = match shape {
@@ -120,7 +127,7 @@ fn read_record(text: &str, mut object: Map<String, Value>, shape: Shape) -> Resu
     Ok(Record { content, tools, variables, columns: numbers(&object) })
 }
 
-/// The fields that are numbers or booleans, as `f32`.
+/// The fields that are numbers or booleans (as 0 or 1), as `f32`, by name. Ignores all other fields.
 fn numbers(object: &Map<String, Value>) -> BTreeMap<String, f32> {
     let number = |value: &Value| match value {
         Value::Bool(truth) => Some(f32::from(u8::from(*truth))),
@@ -137,7 +144,8 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// Takes a text or a list of messages.
+    /// Removes a field that must be a text or a list of messages that is not empty, and returns its value. Unlike
+    /// [`Fields::take_non_empty`], accepts an empty text.
     fn take_turns(&mut self, name: &str) -> Result<Turns, LocatedFault> {
         match self.object.get(name) {
             Some(Value::Array(_)) => self.take_messages(name).map(Turns::Messages),
@@ -150,7 +158,8 @@ impl Fields<'_> {
         }
     }
 
-    /// Takes a text or a list of messages; an empty text is a fault.
+    /// Removes a field that must be a text or a list of messages, and returns its value. An empty text or list is a
+    /// fault.
     fn take_non_empty(&mut self, name: &str) -> Result<Turns, LocatedFault> {
         let column = self.column(name);
         match self.take_turns(name)? {
@@ -159,12 +168,13 @@ impl Fields<'_> {
         }
     }
 
-    /// Takes a text or a list of messages, if the field is there.
+    /// Removes a field that must be a text or a list of messages, not empty, and returns its value; `None` if the field
+    /// is not there.
     fn take_if_present(&mut self, name: &str) -> Result<Option<Turns>, LocatedFault> {
         if self.object.contains_key(name) { self.take_non_empty(name).map(Some) } else { Ok(None) }
     }
 
-    /// Takes a text that is not empty.
+    /// Removes a field that must be a text that is not empty, and returns the text.
     fn take_text(&mut self, name: &str) -> Result<String, LocatedFault> {
         match self.object.remove(name) {
             Some(Value::String(text)) if text.is_empty() => Err((fault::empty(name), self.column(name))),
@@ -173,7 +183,7 @@ impl Fields<'_> {
         }
     }
 
-    /// Takes a list of messages that is not empty.
+    /// Removes a field that must be a list of messages that is not empty, and returns the messages.
     fn take_messages(&mut self, name: &str) -> Result<Vec<Message>, LocatedFault> {
         let items = match self.object.remove(name) {
             Some(Value::Array(items)) if items.is_empty() => return Err((fault::empty(name), self.column(name))),
@@ -183,7 +193,8 @@ impl Fields<'_> {
         items.into_iter().enumerate().map(|(index, item)| self.read_message(name, index, item)).collect()
     }
 
-    /// Reads item `index` of a list of messages.
+    /// Reads `item`, the message at position `index` (from 0) of the field `list`. Its role must be text; its content
+    /// text or text parts, or missing if there are tool calls.
     fn read_message(&self, list: &str, index: usize, item: Value) -> Result<Message, LocatedFault> {
         let wrong = |name: Option<&str>, found, wanted| {
             let mut path = vec![Step::Field(list), Step::Item(index)];
@@ -206,12 +217,13 @@ impl Fields<'_> {
         serde_json::from_value(item).map_err(|_| wrong(Some("content"), "a list", "a list of text parts"))
     }
 
-    /// Takes a prompt and its completion.
+    /// Removes `prompt` and `completion`, each a text or a list of messages, and returns them.
     fn take_pair(&mut self) -> Result<Content, LocatedFault> {
         Ok(Content::PromptCompletion(self.take_turns("prompt")?, self.take_turns("completion")?))
     }
 
-    /// Takes a pair of answers. Without `prompt`, the messages that both answers begin with are the prompt.
+    /// Removes `chosen`, `rejected` and, if present, `prompt`. Without `prompt`, both answers must be lists of
+    /// messages; the messages that both begin with become the prompt.
     fn take_preference(&mut self) -> Result<Content, LocatedFault> {
         let (chosen, rejected) = (self.take_turns("chosen")?, self.take_turns("rejected")?);
         if self.object.contains_key("prompt") {
@@ -225,8 +237,9 @@ impl Fields<'_> {
         Ok(Content::Preference(Turns::Messages(prompt), Turns::Messages(chosen), Turns::Messages(rejected)))
     }
 
-    /// Takes a prompt, and copies every further field as text for the verifiers. Removes `answer`, so that the method does
-    /// not get it as a number.
+    /// Removes `prompt`, and copies every further field that is not null and not for the chat template as text for the
+    /// verifiers. Also removes `answer`, so that the method does not get it as a number; the copy for the verifiers
+    /// stays.
     fn take_prompt(&mut self) -> Result<Content, LocatedFault> {
         let prompt = self.take_non_empty("prompt")?;
         let further =
@@ -237,7 +250,7 @@ impl Fields<'_> {
         Ok(Content::Prompt(prompt, fields))
     }
 
-    /// Checks that `label` is a boolean, 0 or 1, and leaves it among the numbers of the record.
+    /// Checks that `label` is a boolean, 0 or 1. Does not remove the field, so it becomes a column of the record.
     fn check_label(&self) -> Result<(), LocatedFault> {
         let label = self.object.get("label");
         let is_number = |value: &Value| value.as_f64().is_some_and(|number| number == 0.0 || number == 1.0);
@@ -247,23 +260,24 @@ impl Fields<'_> {
         Err(self.wrong_type("label", describe_field(label), "true or false (or 1 or 0)"))
     }
 
-    /// The column of a field's value.
+    /// The column (from 1, in characters) of a field's value in the line; that of the object if the field is not there.
     fn column(&self, name: &str) -> usize {
         column(self.text, &[Step::Field(name)])
     }
 
-    /// The fault of a field with a value of another type, at its column.
+    /// The fault about a field of the wrong type, with the column of its value. `found` and `wanted` are the types in
+    /// words.
     fn wrong_type(&self, name: &str, found: &str, wanted: &str) -> LocatedFault {
         (fault::wrong_type(name, found, wanted), self.column(name))
     }
 }
 
-/// The type of a field's value, with its article; `missing` without a value.
+/// Names the type of a field's value, with its article, such as `a number`; `missing` for `None`.
 fn describe_field(value: Option<&Value>) -> &'static str {
     value.map_or("missing", describe)
 }
 
-/// The type of a value, with its article.
+/// Names the type of a JSON value, with its article, such as `a number`; `empty text` for an empty string.
 fn describe(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -7,8 +7,8 @@ use tunebox_sandbox::Question;
 use super::{Dataset, Example, Report, Shape};
 use crate::configuration::RandomRecords;
 
-/// A random data set of one shape, of token ids below `vocabulary`; `None` for shapes whose records are not rows of equal
-/// length.
+/// Generates a data set of one shape with random token ids below `vocabulary`; the same seed gives the same data.
+/// `None` for the shapes `Instructions` and `Contrast`, whose rows need not have equal length.
 pub(crate) fn random_dataset(shape: Shape, sizes: RandomRecords, vocabulary: usize) -> Option<Dataset> {
     let (rows, length, learned) = match shape {
         Shape::Messages | Shape::PromptCompletion | Shape::Text => (1, sizes.sequence, true),

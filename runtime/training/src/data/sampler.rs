@@ -44,7 +44,7 @@ pub struct BatchSampler {
 }
 
 impl BatchSampler {
-    /// Starts at a cursor, over examples of these lengths in tokens.
+    /// Creates a sampler that continues at `cursor`. `lengths` are the tokens of each example.
     ///
     /// `None` if there is no example, or the cursor is past the end of its epoch.
     #[must_use]
@@ -54,13 +54,14 @@ impl BatchSampler {
         inside.then_some(Self { batching, lengths, cursor, batches })
     }
 
-    /// The position before the next window.
+    /// The position before the next window, from which [`BatchSampler::new`] continues.
     #[must_use]
     pub fn cursor(&self) -> Cursor {
         self.cursor
     }
 
-    /// Moves to a position that [`BatchSampler::cursor`] gave.
+    /// Moves to a position that [`BatchSampler::cursor`] returned. Draws the order of its epoch anew if that is another
+    /// epoch.
     pub(crate) fn seek(&mut self, cursor: Cursor) {
         if cursor.epoch != self.cursor.epoch {
             self.batches = epoch_batches(cursor.epoch, &self.batching, &self.lengths);
@@ -68,20 +69,21 @@ impl BatchSampler {
         self.cursor = cursor;
     }
 
-    /// Number of windows in an epoch. It is the same for every epoch: shuffling does not change it.
+    /// Number of windows, and so of updates, in an epoch. It is the same for every epoch: shuffling does not change it.
     #[must_use]
     pub fn windows_per_epoch(&self) -> usize {
         self.batches.len().div_ceil(self.batching.accumulation)
     }
 
-    /// Finished epochs, with the finished fraction of the present one.
+    /// Number of finished epochs, plus the finished fraction of the present epoch by micro-batches.
     #[must_use]
     pub fn finished_epochs(&self) -> f64 {
         self.cursor.epoch as f64 + self.cursor.index as f64 / self.batches.len() as f64
     }
 
-    /// The micro-batches of the next window, as indices of examples, and moves past it. A window does not reach into the
-    /// next epoch, so the last window of an epoch may be smaller.
+    /// Returns the micro-batches of the next window, as indices of examples, and advances the cursor past it. A window
+    /// does not reach into the next epoch, so the last window of an epoch may be smaller. Starts the next epoch after
+    /// it.
     pub fn next_window(&mut self) -> Vec<Vec<usize>> {
         if self.cursor.index >= self.batches.len() {
             self.cursor = Cursor { epoch: self.cursor.epoch + 1, index: 0 };
@@ -94,7 +96,8 @@ impl BatchSampler {
     }
 }
 
-/// The micro-batches of epoch `number`, in order.
+/// Draws the micro-batches of the epoch with this number (from 0), in order, as indices of examples. Depends only on
+/// its arguments. `lengths` are the tokens of each example.
 fn epoch_batches(number: u64, batching: &Batching, lengths: &[usize]) -> Vec<Vec<usize>> {
     let mut stream = Stream::new(batching.seed, &format!("data/{number}"));
     let mut order: Vec<usize> = (0..lengths.len()).collect();

@@ -114,7 +114,8 @@ impl Shape {
         SHAPES.iter().map(|facts| facts.shape)
     }
 
-    /// The shapes that a manifest's word for the shape of examples stands for; `None` for an unknown word.
+    /// The shapes that a manifest's word for its records stands for, such as `supervised` for conversations, prompts
+    /// with completions, and texts. `None` for an unknown word.
     #[must_use]
     pub fn of_method(word: &str) -> Option<Vec<Self>> {
         match word {
@@ -128,30 +129,31 @@ impl Shape {
         }
     }
 
-    /// The properties of this shape.
+    /// The table entry of this shape: names, sides, fields and an example line.
     pub(super) fn facts(self) -> &'static Facts {
         SHAPES.iter().find(|facts| facts.shape == self).unwrap_or(&SHAPES[0])
     }
 
-    /// The names of the sides of a batch of such records.
+    /// The names of the sides of a batch of such records, in the order of an example's rows.
     #[must_use]
     pub fn sides(self) -> &'static [&'static str] {
         self.facts().sides
     }
 
-    /// The fields of such a record, in words.
+    /// The fields of such a record, in words for a message.
     #[must_use]
     pub fn fields(self) -> &'static str {
         self.facts().fields
     }
 
-    /// Whether an object has the fields of this shape. One field is enough for an instruction.
+    /// Whether an object has all required fields of this shape; for an instruction, at least one of them. Values are
+    /// not checked.
     pub(super) fn is_complete(self, object: &Map<String, Value>) -> bool {
         let has = |field: &&str| object.contains_key(*field);
         if self == Self::Instructions { self.has_any(object) } else { self.facts().required.iter().all(has) }
     }
 
-    /// Whether an object has at least one field of this shape.
+    /// Whether an object has at least one required field of this shape. Values are not checked.
     pub(super) fn has_any(self, object: &Map<String, Value>) -> bool {
         self.facts().required.iter().any(|field| object.contains_key(*field))
     }

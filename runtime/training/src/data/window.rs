@@ -24,7 +24,8 @@ pub struct Window {
     pub targets: u64,
 }
 
-/// Builds the batches of a window. `micro_batches` holds indices of examples.
+/// Builds the batches of one update, and writes the counts of the whole window into each. `micro_batches` holds indices
+/// of examples, one list for each batch. Counts of zero become 1, since losses are divided by them.
 ///
 /// # Errors
 /// Rows whose ids and targets differ in length, which tokenizing rules out.
@@ -56,7 +57,9 @@ pub fn window(data: &Dataset, micro_batches: &[Vec<usize>]) -> Result<Window, Er
     Ok(window)
 }
 
-/// Builds one batch of the examples `indices`. `sources` are the examples whose completions the side `mismatched` gets.
+/// Builds one batch of the examples with the given indices, without the counts of its window. `sources` are, in the
+/// same order, the examples whose completions the rows of the side `mismatched` get. A number that an example lacks is
+/// NaN; empty rows are left out.
 fn batch(data: &Dataset, indices: &[usize], sources: &[usize]) -> Result<Batch, Error> {
     let examples: Vec<_> = indices.iter().map(|index| &data.examples[*index]).collect();
     let mut sides = Vec::new();
@@ -81,13 +84,13 @@ fn batch(data: &Dataset, indices: &[usize], sources: &[usize]) -> Result<Batch, 
     Ok(Batch { sides, size: narrow(examples.len()), columns, questions, ..Batch::default() })
 }
 
-/// Collects encoded rows for the model.
+/// Collects tokenized rows into one [`Rows`] for the model.
 pub(crate) fn rows(encoded: impl Iterator<Item = Encoded>) -> Result<Arc<Rows>, Error> {
     let (ids, targets) = encoded.map(|row| (row.ids, row.targets)).unzip();
     Ok(Arc::new(Rows::new(ids, targets)?))
 }
 
-/// A count as `u32`; counts above its range become the largest.
+/// Converts a count to `u32`; a larger count becomes `u32::MAX`.
 fn narrow(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -32,8 +32,8 @@ const REFUSALS: [&str; 18] = [
     "is illegal and",
 ];
 
-/// `refusals` (share of completions that refuse), `finished` (share that ended with an end token), `length` (mean tokens); with
-/// verifiers also `pass-at-1`, `pass-at-k` and `reward`.
+/// Generates completions of all prompts and computes `refusals` (share that refuses), `finished` (share that ended with
+/// an end token) and `length` (mean tokens); with verifiers also `pass-at-1`, `pass-at-k` and `reward`.
 pub(super) fn numbers(
     policy: &Policy,
     data: &Dataset,
@@ -54,7 +54,7 @@ pub(super) fn numbers(
     Ok(numbers)
 }
 
-/// Whether a completion contains a phrase of refusal.
+/// Whether a completion contains one of the phrases by which models refuse, ignoring case and the form of apostrophes.
 fn refuses(text: &str) -> bool {
     let text = text.to_lowercase().replace('\u{2019}', "'");
     REFUSALS.iter().any(|phrase| text.contains(phrase))

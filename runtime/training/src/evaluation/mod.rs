@@ -33,8 +33,8 @@ pub struct Evaluation {
     pub figures: Vec<Figure>,
 }
 
-/// Evaluates a base model, and the same model with an adapter, on a JSONL file. The verifiers of the run `rewards`, if given,
-/// score the completions of prompts.
+/// Evaluates a base model, and with `adapted` the same model with an adapter, on a JSONL file; the shape of its records
+/// decides how. The verifiers of the run `rewards`, if given, score the completions of prompts.
 ///
 /// # Errors
 /// A file that cannot be read, and a failed pass through the model.

@@ -12,9 +12,10 @@ struct Pairs {
     rejected: Vec<RowScore>,
 }
 
-/// `accuracy` and `margin` compare the mean log-probability of a target token, so that a longer answer is not worse by its
-/// length alone. `reward-accuracy` and `reward-margin` are those of DPO with β = 1: r = log π(y) − log π_base(y), summed over
-/// the answer; only with an adapter.
+/// Computes how often and by how much a model prefers the chosen answers. `accuracy` and `margin` compare the mean
+/// log-probability of a target token, so that a longer answer is not worse by its length alone. `reward-accuracy` and
+/// `reward-margin` are those of DPO with β = 1: r = log π(y) − log π_base(y), summed over the answer; only if there is
+/// an adapted model.
 pub(super) fn figures(
     base: &Policy,
     adapted: Option<&Policy>,
@@ -41,23 +42,26 @@ pub(super) fn figures(
 }
 
 impl Pairs {
-    /// Differences of the mean log-probability of a target: chosen minus rejected.
+    /// For each pair, the mean log-probability of a target token of the chosen answer minus that of the rejected one,
+    /// in nats.
     fn differences(&self) -> impl Iterator<Item = f64> {
         let each = |row: &RowScore| row.logprob / row.targets.max(1) as f64;
         self.chosen.iter().zip(&self.rejected).map(move |(chosen, rejected)| each(chosen) - each(rejected))
     }
 
-    /// Share of the pairs whose chosen answer has the higher mean log-probability.
+    /// Share of the pairs whose chosen answer has the higher mean log-probability of a target token.
     fn accuracy(&self) -> f64 {
         mean(self.differences().map(|difference| f64::from(u8::from(difference > 0.0))))
     }
 
-    /// Mean of [`differences`](Self::differences).
+    /// Mean over the pairs of the mean log-probability of a target token of the chosen answer minus that of the
+    /// rejected one, in nats.
     fn margin(&self) -> f64 {
         mean(self.differences())
     }
 
-    /// (log π − log π_base)(chosen) − (log π − log π_base)(rejected) of each pair, in nats.
+    /// For each pair, (log π − log π_base)(chosen) − (log π − log π_base)(rejected), in nats, where `self` has the
+    /// scores under π and `base` those under π_base.
     fn rewards(&self, base: &Self) -> Vec<f64> {
         let gain = |own: &[RowScore], base: &[RowScore]| -> Vec<f64> {
             own.iter().zip(base).map(|(own, base)| own.logprob - base.logprob).collect()

@@ -41,7 +41,8 @@ pub(super) struct RowScore {
     pub(super) targets: usize,
 }
 
-/// Computes named numbers of the base model and of the model with its adapter.
+/// Calls `numbers` with the base model and, if given, with the adapted one, and pairs the results by position to
+/// figures.
 pub(super) fn figures(
     base: &Policy,
     adapted: Option<&Policy>,
@@ -56,7 +57,8 @@ pub(super) fn figures(
     Ok(base.iter().enumerate().map(figure).collect())
 }
 
-/// Scores one side of every example, in order.
+/// Scores side number `side` of every example under the policy, `batch` examples at a time. Returns one score for each
+/// example, in order.
 pub(super) fn score(policy: &Policy, data: &Dataset, side: usize, batch: usize) -> Result<Vec<RowScore>, Error> {
     let mut scores = Vec::with_capacity(data.examples.len());
     let taps = TapSet::of(&[Tap::TopOne]);
@@ -74,13 +76,13 @@ pub(super) fn score(policy: &Policy, data: &Dataset, side: usize, batch: usize) 
     Ok(scores)
 }
 
-/// A tap of shape `[rows, width]` as rows of numbers.
+/// Converts a tensor of shape `[rows, width]` to one vector of `width` numbers for each row.
 fn table(tap: &tunebox_compute::Tensor) -> Result<Vec<Vec<f32>>, Error> {
     tap.to_vec2().map_err(|error| tunebox_compute::Error::from(error).into())
 }
 
-/// `loss` (nats per target token), `perplexity` (its exponential), `accuracy` (share of targets that were the model's first
-/// choice), over all targets.
+/// Computes `loss` (nats per target token), `perplexity` (its exponential) and `accuracy` (share of targets that were
+/// the model's first choice) over all targets of all rows. A set without targets is counted as having one.
 pub(super) fn likelihood(scores: &[RowScore]) -> Vec<(&'static str, f64)> {
     let targets = scores.iter().map(|row| row.targets).sum::<usize>().max(1) as f64;
     let loss = -scores.iter().map(|row| row.logprob).sum::<f64>() / targets;

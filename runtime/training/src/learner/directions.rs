@@ -15,7 +15,8 @@ pub(crate) const FILE: &str = "vectors.safetensors";
 /// The file of the same directions as a control vector for llama.cpp and repeng.
 pub(crate) const CONTROL_VECTOR: &str = "vectors.gguf";
 
-/// The directions by layer, with `facts` and with site, token and scale of the first of them.
+/// Converts directions by layer for writing, with `facts` as metadata and the site, token and scale of the first
+/// direction.
 pub(crate) fn vectors(published: &BTreeMap<usize, Direction>, facts: &[(&str, &str)]) -> Vectors {
     let layers = published.iter().map(|(layer, direction)| (*layer, direction.vector.clone())).collect();
     let mut known: Facts = facts.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -27,7 +28,7 @@ pub(crate) fn vectors(published: &BTreeMap<usize, Direction>, facts: &[(&str, &s
     Vectors { layers, facts: known }
 }
 
-/// Writes the directions of a checkpoint; does nothing if there are none.
+/// Writes the directions of a checkpoint into its folder; does nothing if there are none.
 pub(crate) fn save(published: &BTreeMap<usize, Direction>, folder: &Path) -> Result<(), Error> {
     if published.is_empty() {
         return Ok(());
@@ -35,7 +36,8 @@ pub(crate) fn save(published: &BTreeMap<usize, Direction>, folder: &Path) -> Res
     error::from_model(vectors(published, &[]).save(&folder.join(FILE)))
 }
 
-/// Reads the directions of a checkpoint, if it has any.
+/// Reads the directions of a checkpoint from its folder, by layer; none if it has no such file. Fails if the file lacks
+/// the site, token or scale.
 pub(crate) fn restore(folder: &Path) -> Result<BTreeMap<usize, Direction>, Error> {
     let path = folder.join(FILE);
     if !path.is_file() {

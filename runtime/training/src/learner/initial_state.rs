@@ -26,7 +26,7 @@ pub(crate) struct InitialState {
 }
 
 impl InitialState {
-    /// Copies everything that a step may change: three numbers for every trained number.
+    /// Copies everything that a step may change. Trained numbers and the optimizer's two moments are copied to the CPU.
     pub(crate) fn copy_of(train_state: &TrainState) -> Result<Self, Error> {
         Ok(Self {
             values: train_state.policy.parameters().snapshot()?,
@@ -38,7 +38,7 @@ impl InitialState {
         })
     }
 
-    /// Restores the copy and clears the gradient.
+    /// Restores the copy in place of the train state's present content, and clears the gradient.
     pub(crate) fn restore(&self, train_state: &mut TrainState) -> Result<(), Error> {
         train_state.snapshots.clone_from(&self.snapshots);
         train_state.published.clone_from(&self.published);
@@ -46,8 +46,8 @@ impl InitialState {
         self.restore_numbers(train_state)
     }
 
-    /// Restores the copy after a method's `init`. What `init` did for the first time stays: edits where there were none,
-    /// snapshots and directions under new names.
+    /// Restores the copy after a method's `init` ran again. Keeps from `init` what the copy lacks: edits if it has
+    /// none, snapshots under other names, and directions of other layers.
     pub(crate) fn restore_after_init(&self, train_state: &mut TrainState) -> Result<(), Error> {
         train_state.snapshots.extend(self.snapshots.clone());
         train_state.published.extend(self.published.clone());
@@ -55,7 +55,7 @@ impl InitialState {
         self.restore_numbers(train_state)
     }
 
-    /// Restores the trained numbers and the optimizer, and clears the gradient.
+    /// Restores the trained numbers and the optimizer's moments and update count, and clears the gradient.
     fn restore_numbers(&self, train_state: &mut TrainState) -> Result<(), Error> {
         train_state.set_trained(&self.values)?;
         let (first, second) = &self.moments;
@@ -64,7 +64,7 @@ impl InitialState {
     }
 }
 
-/// Copies of the optimizer's moments, which no later update changes.
+/// Copies of the optimizer's first and second moments on the CPU, which no later update changes.
 fn moments(train_state: &TrainState) -> Result<(Tensor, Tensor), Error> {
     let parameters = train_state.policy.parameters();
     let (first, second, _) = train_state.hooks.optimizer.state(parameters)?;
@@ -72,7 +72,8 @@ fn moments(train_state: &TrainState) -> Result<(Tensor, Tensor), Error> {
     if parameters.device().is_cpu() { Ok((first.copy()?, second.copy()?)) } else { Ok((first, second)) }
 }
 
-/// Resets a train state to the beginning of the run, before any `init`.
+/// Resets a train state to the beginning of the run, before any `init`: removes snapshots and directions, resets the
+/// policy, zeroes the optimizer and clears the gradient.
 pub(crate) fn reset(train_state: &mut TrainState) -> Result<(), Error> {
     train_state.snapshots.clear();
     train_state.published.clear();

@@ -44,7 +44,8 @@ pub(crate) struct ReferenceCache {
 }
 
 impl ReferenceCache {
-    /// A cache for the rows of some data. `identity` names the reference: base, and adapter if one is continued.
+    /// An empty cache that accepts only the rows of `data`. `identity` names the reference: the base model, and the
+    /// adapter if one is continued.
     pub(crate) fn new(identity: String, data: &Dataset) -> Self {
         let mut cache = Self { identity, data: HashSet::new(), kept: HashMap::new(), room: MOST, changed: false };
         let sides = data.examples.iter().flat_map(|example| &example.sides);
@@ -52,7 +53,8 @@ impl ReferenceCache {
         cache
     }
 
-    /// The log-probabilities of rows under the reference, at temperature 1; scores and caches those that are missing.
+    /// The log-probabilities of rows under the reference, at temperature 1, on the CPU. Takes cached rows from the
+    /// cache; scores the others in one pass and caches them if [`ReferenceCache::keep`] accepts them.
     pub(crate) fn score(&mut self, policy: &Policy, rows: &Arc<Rows>) -> Result<Scored, Error> {
         let (count, width) = (rows.count(), rows.width());
         let mut all = vec![0f32; count * width];
@@ -72,7 +74,8 @@ impl ReferenceCache {
         Ok(Scored::of_taps(View::Reference, Arc::clone(rows), taps, policy.generation()))
     }
 
-    /// Caches the numbers of a row, if it is one of the data, there is room and all numbers are finite.
+    /// Caches the log-probabilities of a row. Does nothing if the row is not one of the data, there is no room left, or
+    /// a number is not finite.
     fn keep(&mut self, key: Key, values: Vec<f32>) {
         if values.len() <= self.room && self.data.contains(&key) && values.iter().all(|value| value.is_finite()) {
             self.room -= values.len();
@@ -81,7 +84,7 @@ impl ReferenceCache {
         }
     }
 
-    /// The key of a row, by its tokens and targets.
+    /// The key of a row: SHA-256 of the reference's identity, the token ids and their target marks.
     fn key(&self, ids: &[u32], marks: &[bool]) -> Key {
         let mut digest = Sha256::new();
         digest.update(self.identity.as_bytes());
@@ -92,7 +95,8 @@ impl ReferenceCache {
         digest.finalize().into()
     }
 
-    /// Loads the file of the run's folder. Ignores a missing or invalid file: its rows are scored again.
+    /// Loads the cache from its file in the run's folder `run`. Ignores a missing or invalid file: its rows are scored
+    /// again.
     pub(crate) fn load(&mut self, run: &Path) {
         // The magic bytes; of each row a key and a length; the numbers; and the digest at the end.
         let most = MAGIC.len() + 36 * self.data.len() + 4 * MOST + 32;
@@ -103,7 +107,8 @@ impl ReferenceCache {
         self.changed = false;
     }
 
-    /// Writes the cache into the run's folder; does nothing if it has not changed.
+    /// Writes the cache to its file in the run's folder `run`; does nothing if it has not changed since it was loaded
+    /// or saved.
     pub(crate) fn save(&mut self, run: &Path) -> Result<(), files::FileError> {
         if !self.changed {
             return Ok(());
@@ -122,7 +127,8 @@ impl ReferenceCache {
     }
 }
 
-/// The entries of a file; `None` if the file is incomplete or its digest is wrong.
+/// Parses the bytes of a cache file into its rows: key, and log-probabilities of the targets. `None` if the file is
+/// incomplete or its digest is wrong.
 fn parse(bytes: &[u8]) -> Option<Vec<(Key, Vec<f32>)>> {
     let (body, sum) = bytes.split_last_chunk::<32>()?;
     if Sha256::digest(body).as_slice() != sum {
@@ -142,7 +148,8 @@ fn parse(bytes: &[u8]) -> Option<Vec<(Key, Vec<f32>)>> {
     Some(entries)
 }
 
-/// Scores the rows with these indices in one pass; returns the log-probabilities of the targets of each.
+/// Scores the rows with these indices under the reference in one pass. Returns, for each of them, the log-probabilities
+/// of its targets only.
 fn score_rows(policy: &Policy, rows: &Rows, indices: &[usize]) -> Result<Vec<Vec<f32>>, Error> {
     if indices.is_empty() {
         return Ok(Vec::new());
@@ -157,7 +164,8 @@ fn score_rows(policy: &Policy, rows: &Rows, indices: &[usize]) -> Result<Vec<Vec
     Ok(targets.collect())
 }
 
-/// Writes the numbers of a row's targets to the positions of the targets.
+/// Copies `values`, one for each target of row number `row`, to the positions of the targets in `into`, which begins
+/// with that row. Other positions stay as they are.
 fn set_targets(rows: &Rows, row: usize, values: &[f32], into: &mut [f32]) {
     let targets = rows.targets[row].iter().zip(into).filter(|(mark, _)| **mark);
     for ((_, number), value) in targets.zip(values) {

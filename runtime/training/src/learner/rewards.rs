@@ -33,18 +33,20 @@ pub(crate) struct RewardState {
 }
 
 impl RewardState {
-    /// The state before the first step.
+    /// The state before the first step. `seed` is the run's; `max_new_tokens` is the default maximum length of a
+    /// completion.
     pub(crate) fn new(verifiers: Verifiers, max_new_tokens: u32, seed: u64) -> Self {
         Self { verifiers, max_new_tokens, seed, ..Self::default() }
     }
 
-    /// Clears the counts and the error of the step before.
+    /// Clears the counts and the error of the step before, also those of the verifiers.
     pub(super) fn begin_step(&mut self) {
         (self.calls, self.sampled_tokens, self.failure) = (0, 0, None);
         self.verifiers.begin_step();
     }
 
-    /// Samples completions; see [`RunHooks::generate`](tunebox_sandbox::RunHooks::generate).
+    /// Samples completions of prompts with a seed drawn from the run's seed, `step` and the number of the call in the
+    /// step; see [`RunHooks::generate`](tunebox_sandbox::RunHooks::generate). Adds their tokens to the step's count.
     pub(super) fn generate(
         &mut self,
         policy: &Policy,
@@ -71,7 +73,9 @@ impl RewardState {
         Ok(completions)
     }
 
-    /// Judges completions by the verifiers; see [`RunHooks::judge`](tunebox_sandbox::RunHooks::judge).
+    /// Decodes completions and scores them by every verifier; see
+    /// [`RunHooks::judge`](tunebox_sandbox::RunHooks::judge). Returns the verdicts of the first completion by verifier,
+    /// then those of the next. Records a failure of the verifiers in `failure`.
     pub(super) fn judge(
         &mut self,
         policy: &Policy,

@@ -33,12 +33,13 @@ pub(crate) fn write(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<(
     Ok(files::write(&plan.folder.join(FILE), text.as_bytes())?)
 }
 
-/// The lock of a plan, as [`write`] would write it before the run.
+/// The lock of a plan as a TOML table without an artifact, as [`write`] would write it before the run.
 pub(crate) fn table(plan: &PlannedRun) -> Result<Table, Error> {
     Ok(Table::try_from(lock(plan, None)?).unwrap_or_default())
 }
 
-/// The lock of a plan without null values.
+/// The lock of a plan as a JSON object, with null values removed. `artifact` is `None` before the end of the run; an
+/// empty list records that the run left nothing.
 fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, Error> {
     let (summary, identity) = (&plan.summary, &plan.identity);
     let files = artifact.unwrap_or_default().iter().map(file).collect::<Result<Vec<_>, Error>>()?;
@@ -70,7 +71,8 @@ fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, Error>
     Ok(lock)
 }
 
-/// The table of a method. `revised` lists its changes during the run; the other keys are those of the last version.
+/// The table of a method in a lock. `settings` are its settings with defaults; `revised` lists the changes of the
+/// method during the run, and the other keys are those of the last version.
 pub(crate) fn method(package: &Package, settings: &Map<String, Value>, revised: &[Revision]) -> Value {
     json!({
         "name": package.manifest.name, "version": package.manifest.version, "interface": package.manifest.interface,
@@ -79,7 +81,7 @@ pub(crate) fn method(package: &Package, settings: &Map<String, Value>, revised: 
     })
 }
 
-/// The table of a verifier, which the run calls `name`.
+/// The table of a verifier in a lock; `name` is the verifier's name in the run.
 pub(crate) fn verifier(name: &str, package: &Package) -> Value {
     json!({
         "name": name, "version": package.manifest.version, "sha256": package.digest, "signer": signer(package),
@@ -87,41 +89,41 @@ pub(crate) fn verifier(name: &str, package: &Package) -> Value {
     })
 }
 
-/// The entry of a file of the artifact, with its digest.
+/// The entry of one file of the artifact in a lock: name, size in bytes and SHA-256.
 fn file(written: &Written) -> Result<Value, Error> {
     let name = written.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let digest = tunebox_model::digest(std::slice::from_ref(&written.path))?;
     Ok(json!({ "name": name, "bytes": written.bytes, "sha256": digest }))
 }
 
-/// The table of a data set.
+/// The table of a data set in a lock: name, number of records, digests of the file and of the tokens.
 fn data(data: &Dataset) -> Value {
     json!({
         "name": data.name, "records": data.examples.len(), "sha256": data.digest, "tokens-sha256": data.token_digest,
     })
 }
 
-/// The public key that signed a package.
+/// The public key that signed a package; `None` for an unsigned one.
 fn signer(package: &Package) -> Option<&str> {
     package.signer.as_ref().map(|signer| signer.key.as_str())
 }
 
-/// The processor architecture and operating system, as a lock names them.
+/// The processor architecture and operating system of this program, such as `x86_64-linux`.
 pub(crate) fn system() -> String {
     format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)
 }
 
-/// The table of a device other than the CPU.
+/// The table of a device other than the CPU in a lock: chip, architecture, and versions of its software.
 pub(crate) fn accelerator(about: &DeviceInfo) -> Value {
     json!({ "chip": about.name, "architecture": about.architecture, "software": about.software })
 }
 
-/// A list as JSON; null if it is empty, so that the lock leaves its key out.
+/// Converts items to a JSON list; null if there are none, so that the lock leaves its key out.
 pub(crate) fn list(items: Vec<Value>) -> Value {
     if items.is_empty() { Value::Null } else { Value::Array(items) }
 }
 
-/// Removes the null fields of an object and of the objects in it: TOML has no null.
+/// Removes the null fields of all objects in a JSON value, at any depth: TOML has no null. Nulls in lists stay.
 pub(crate) fn remove_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {

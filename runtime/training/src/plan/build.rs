@@ -25,7 +25,9 @@ use crate::data::{BatchSampler, Batching, Dataset, Shape};
 use crate::error::{Error, damaged};
 use crate::learner::LearningRate;
 
-/// Plans a run: opens model, data and method, and compares a resumed run with its checkpoint. Runs nothing of the method.
+/// Plans a run: opens model, data and method, chooses the run's folder, and compares a resumed run with its checkpoint.
+/// Compiles the method and verifiers but calls nothing of them, and does not create the folder of a new run. Packages
+/// named without a version are pinned to the stored one.
 ///
 /// # Errors
 /// A wrong setting, a model, data or method that cannot be used, and a resumed run that would not continue exactly.
@@ -36,7 +38,7 @@ pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
     plan_with_method(settings, &engine, method)
 }
 
-/// Plans a run with a method that is loaded already.
+/// Plans a run with a method that is already loaded; [`plan`] does the same after loading the method from the settings.
 pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: PlannedMethod) -> Result<Plan, Error> {
     precision::check(&settings, &method)?;
     let verifiers = load_verifiers(&settings, engine)?;
@@ -76,7 +78,7 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     Ok(Plan { run, policy, sampler })
 }
 
-/// Checks that validation prompts have a verifier that scores the completions.
+/// Fails if the validation data are prompts and the run has no verifier to score their completions.
 fn check_validation(
     settings: &RunSettings,
     verifiers: &[PlannedVerifier],
@@ -90,7 +92,8 @@ fn check_validation(
     Err(settings.conflict("data.validation", Underline::Key, what, hint))
 }
 
-/// Problems that do not stop the run.
+/// Collects warnings about the compile cache, an adapter trained on a base in another number format, a device that
+/// `auto` fell back from, and a method that cannot have an effect.
 fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> Result<Vec<String>, Error> {
     let cache = engine.warning().map(str::to_owned);
     let device = device::auto_fallback_reason(&settings.file.train.device);
@@ -98,13 +101,17 @@ fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> 
     Ok([cache, precision::changed_base_warning(settings)?, device, effect].into_iter().flatten().collect())
 }
 
-/// The engine that admits the method and the verifiers of a run.
+/// Creates the engine that compiles the method and the verifiers of a run, with the run's limits.
 pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
     let limits = settings.file.limits.of_method();
     Ok(Engine::with(Compiling { limits, ..settings.compiling.clone() })?)
 }
 
-/// The sampler of the training data, at the position of the checkpoint. `length` is the maximum length of an example.
+/// Creates the sampler of the training data, at the checkpoint's position if there is one. `folder` is the run's, for
+/// the error; `length` is the maximum length of an example in tokens.
+///
+/// # Errors
+/// A position that is past the end of the data.
 fn sampler(
     settings: &RunSettings,
     folder: &Path,
@@ -126,7 +133,8 @@ fn sampler(
         .ok_or_else(|| damaged(folder, "its place in the data is past the end of the data"))
 }
 
-/// The learning rate of a run. `windows` is the number of updates in an epoch.
+/// The learning-rate settings of a run. The default peak is 2e-5 for training all weights and 2e-4 for an adapter.
+/// `windows` is the number of updates in an epoch; it gives the steps if `train.steps` is not set.
 fn learning_rate(settings: &RunSettings, policy: &Policy, windows: u64) -> Result<LearningRate, Error> {
     let train = &settings.file.train;
     let schedule: Schedule = train.schedule.parse().map_err(|error: tunebox_compute::Error| {
@@ -143,7 +151,7 @@ fn learning_rate(settings: &RunSettings, policy: &Policy, windows: u64) -> Resul
     })
 }
 
-/// The time in whole seconds since 1970.
+/// The present time in whole seconds since 1970 (UTC).
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)

@@ -30,7 +30,8 @@ pub(super) struct Destination {
     pub(super) run_lock: Option<RunLock>,
 }
 
-/// Chooses the folder of a run. A new run without a name gets the method's name and the first free number.
+/// Chooses the folder of a run without creating it. A new run without a name gets the method's name and the first free
+/// number. A resumed run gets its last checkpoint and is locked for this process.
 ///
 /// # Errors
 /// A name that is no folder name, a new run whose folder exists, and nothing to resume.
@@ -56,7 +57,8 @@ pub(super) fn choose_folder(
     Ok(Destination { name, folder, checkpoint: None, run_lock: None })
 }
 
-/// The error about a new run whose folder exists. `can_resume`: the run in it can be resumed with the same settings.
+/// The error about a new run whose folder exists. `can_resume` says that the existing run can be resumed with the same
+/// settings; the hint then proposes `--resume`.
 pub(crate) fn run_exists(name: &str, folder: &Path, can_resume: bool) -> Error {
     let hint = if can_resume {
         "`--resume` goes on with it; another `--name` starts anew"
@@ -70,7 +72,7 @@ pub(crate) fn run_exists(name: &str, folder: &Path, can_resume: bool) -> Error {
         .into()
 }
 
-/// The error about a folder in which no run can be resumed.
+/// The error about a folder in which no run can be resumed. `why` is the cause.
 fn nothing_to_resume(folder: &Path, why: &str, hint: String) -> Error {
     Explanation::new("training", "there is no run to resume")
         .with_location(folder.display().to_string())
@@ -79,7 +81,11 @@ fn nothing_to_resume(folder: &Path, why: &str, hint: String) -> Error {
         .into()
 }
 
-/// Finds the run to resume and its last checkpoint, and locks the run for this process.
+/// Finds the run to resume, by its name or as the most suitable one in `runs`, locks it for this process, and reads the
+/// state of its last checkpoint. `known` is the identity of the present settings.
+///
+/// # Errors
+/// A run that does not exist, is finished, is trained by another process, or has no checkpoint.
 fn resume(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Destination, Error> {
     let folder = match &settings.file.run.name {
         Some(name) => runs.join(check_name(name)?),
@@ -104,7 +110,7 @@ fn resume(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Desti
     Ok(Destination { name, folder, checkpoint: Some((path, state)), run_lock })
 }
 
-/// Fails if the run of a folder is finished.
+/// Fails if the run in `folder` is finished; the hint proposes a new run that starts from its artifact.
 fn check_unfinished(name: &str, folder: &Path) -> Result<(), Error> {
     if !lock::has_finished(folder) {
         return Ok(());
@@ -119,7 +125,8 @@ fn check_unfinished(name: &str, folder: &Path) -> Result<(), Error> {
         .into())
 }
 
-/// Whether the run of a folder can be resumed with these settings, as far as it is known before model and data are read.
+/// Whether the run in `folder` is unfinished and its last checkpoint matches the present settings, method and verifiers
+/// (`known`). Model and data are not compared, since they are not read yet. False if the checkpoint cannot be read.
 fn can_resume(settings: &RunSettings, folder: &Path, known: &Identity) -> Result<bool, Error> {
     if lock::has_finished(folder) {
         return Ok(false);
@@ -132,8 +139,9 @@ fn can_resume(settings: &RunSettings, folder: &Path, known: &Identity) -> Result
     Ok(check_same_run(settings, "", Some(&(path, state)), &now).is_ok())
 }
 
-/// The unfinished run to resume if none is named. Prefers a run with the same settings, then one that like this one has an
-/// end or has none, then one that is not running, then the one whose last checkpoint is newest.
+/// Finds the unfinished run with a checkpoint to resume if none is named. Prefers, in this order: a run that can be
+/// resumed with these settings; one that is endless, or not, as these settings are; one that no process trains; the one
+/// with the newest last checkpoint; the one with the last name.
 fn find_latest(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<PathBuf, Error> {
     let (mut begun, mut finished) = (Vec::new(), false);
     let endless = settings.file.train.steps == Some(ENDLESS);
@@ -159,13 +167,14 @@ fn find_latest(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<
     Err(nothing_to_resume(runs, why, NEW_RUN.into()))
 }
 
-/// The method's name with the first number that no run has.
+/// The method's name followed by `-` and the first number from 1 for which `runs` has no entry.
 fn next_name(runs: &Path, method: &str) -> String {
     let free = (1_u32..).map(|number| format!("{method}-{number}")).find(|name| !runs.join(name).exists());
     free.unwrap_or_else(|| method.to_owned())
 }
 
-/// Checks that a name is a folder name on every system.
+/// Returns `name` if it is a valid folder name on every system: 1 to 100 ASCII letters, digits, `-`, `_` and `.`, not
+/// starting with `.`. Fails otherwise.
 fn check_name(name: &str) -> Result<String, Error> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     let good = !name.is_empty() && name.len() <= 100 && !name.starts_with('.') && name.chars().all(plain);

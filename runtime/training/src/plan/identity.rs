@@ -15,7 +15,7 @@ use crate::data::Dataset;
 use crate::error::Error;
 use crate::runs::start_from;
 
-/// The identity of a run. `model` is the digest of its weights.
+/// The full identity of a run: everything that determines its bits. `model` is the digest of the weights.
 pub(super) fn identity(
     settings: &RunSettings,
     policy: &Policy,
@@ -36,7 +36,8 @@ pub(super) fn identity(
     })
 }
 
-/// The part of a run's identity that is known before model and data are read.
+/// The part of a run's identity that is known before model and data are read: version, settings, and the digests of the
+/// method and the verifiers. The other fields are empty.
 pub(super) fn partial_identity(
     settings: &RunSettings,
     method: &PlannedMethod,
@@ -52,7 +53,8 @@ pub(super) fn partial_identity(
     }
 }
 
-/// Checks that a checkpoint belongs to the run with identity `now`. `authoring` allows another version of the method.
+/// Checks that a checkpoint belongs to the run with identity `now`. Does nothing without a checkpoint. With
+/// `settings.authoring` the method may differ. `name` is the run's name in the error.
 ///
 /// # Errors
 /// The differences between the two runs.

@@ -22,7 +22,8 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Opens model and data, and builds the policy. `clock` is the time that chat templates read.
+    /// Opens model and data, and builds the policy. Generates random records instead of reading data if the settings
+    /// ask for them. `clock` is the time that chat templates read, in seconds since 1970.
     pub(super) fn open(settings: &RunSettings, method: &PlannedMethod, clock: i64) -> Result<Self, Error> {
         let (model, model_digest) = open_with_digest(settings, clock)?;
         let runtime_bytes = bytes_beside_weights(&model.weights);
@@ -37,7 +38,8 @@ impl Inputs {
     }
 }
 
-/// Generates random records of the first possible shape that the method learns from.
+/// Generates a random data set of the first shape in `reading.wanted` that can be generated. Fails if none of the
+/// method's shapes can.
 fn generate_dataset(
     settings: &RunSettings,
     model: &Model,
@@ -52,7 +54,8 @@ fn generate_dataset(
     })
 }
 
-/// Reads the training and validation data that the run file names.
+/// Reads and tokenizes the training data and, if the run file names them, the validation data; returns them in this
+/// order.
 fn read_datasets(
     settings: &RunSettings,
     model: &Model,

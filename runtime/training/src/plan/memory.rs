@@ -32,13 +32,14 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The sum.
+    /// The sum of all fields, in bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.weights + self.training + self.activations + self.scratch + self.head + self.runtime
     }
 
-    /// The estimate for a policy and the tokens of a step, with `runtime` bytes in use beside the weights.
+    /// Estimates the memory of a run from its policy and the tokens of a step. `runtime` is the number of bytes in use
+    /// beside the weights, from [`bytes_beside_weights`].
     #[must_use]
     pub(crate) fn of(policy: &Policy, tokens: Tokens, recompute: Recompute, runtime: u64) -> Self {
         let trainable = policy.adapter().trainable() as u64;
@@ -60,8 +61,9 @@ impl Estimate {
     }
 }
 
-/// Bytes in use beside a model's weights just after it was opened: on the CPU those of this process, or a usual value if the
-/// system does not tell; on an accelerator those of the largest dequantized matrix.
+/// Bytes in use beside a model's weights, measured just after the model was opened. On the CPU: the resident memory of
+/// this process without the weights, or 160 MiB if the system does not report it. On an accelerator: the size of the
+/// largest matrix after dequantization.
 pub(super) fn bytes_beside_weights(weights: &Weights) -> u64 {
     const USUAL: u64 = 160 << 20;
     if !weights.device().is_cpu() {
@@ -71,7 +73,8 @@ pub(super) fn bytes_beside_weights(weights: &Weights) -> u64 {
     held.map_or(USUAL, |held| held.saturating_sub(weights.bytes_in_memory()))
 }
 
-/// Bytes of the largest quantized matrix of a block in the format of activations, to which it is dequantized for a product.
+/// Bytes of the largest quantized matrix of the model's blocks after it is dequantized to the number format of
+/// activations; 0 if none is quantized.
 fn largest_dequantized(weights: &Weights) -> u64 {
     let matrices = weights.names().filter(|name| name.starts_with("model.layers."));
     let packed = matrices.filter(|name| matches!(weights.weight(name), Ok(Weight::Packed(_))));
@@ -79,13 +82,13 @@ fn largest_dequantized(weights: &Weights) -> u64 {
     weights.precision().bytes(Purpose::Activation, numbers.max().unwrap_or(0))
 }
 
-/// Free memory of a run's device in bytes; `None` if it is unknown or there is no such device.
+/// Free memory in bytes of the device that the settings name; `None` if it is unknown or there is no such device.
 #[must_use]
 pub fn free(settings: &RunSettings) -> Option<u64> {
     free_on(&device::parse(&settings.file.train.device).ok()?)
 }
 
-/// Free memory of an open device in bytes; `None` if it is unknown.
+/// Free memory of an open device in bytes, for the CPU that of the machine; `None` if it is unknown.
 pub(super) fn free_on(device: &Device) -> Option<u64> {
     match device::info(device).ok()? {
         Some(about) => Some(about.free),
@@ -93,7 +96,7 @@ pub(super) fn free_on(device: &Device) -> Option<u64> {
     }
 }
 
-/// Peak memory in bytes: of this process for the CPU, of its tensors for an accelerator; `None` if it is unknown.
+/// Peak memory in bytes: for the CPU of this process, for an accelerator of the tensors on it; `None` if it is unknown.
 #[must_use]
 pub fn peak_on(device: &Device) -> Option<u64> {
     match device::info(device).ok()? {
@@ -102,19 +105,20 @@ pub fn peak_on(device: &Device) -> Option<u64> {
     }
 }
 
-/// Free memory of this machine in bytes; `None` if it is unknown.
+/// Available memory of this machine in bytes, from `/proc/meminfo`; `None` where that does not exist.
 #[must_use]
 pub fn available() -> Option<u64> {
     read_bytes("/proc/meminfo", "MemAvailable:")
 }
 
-/// Peak memory of this process in bytes; `None` if it is unknown.
+/// Peak resident memory of this process in bytes, from `/proc/self/status`; `None` where that does not exist.
 #[must_use]
 pub fn peak() -> Option<u64> {
     read_bytes("/proc/self/status", "VmHWM:")
 }
 
-/// Reads the value of a line such as `VmHWM:  123 kB` in bytes; `None` if the file or the line is missing.
+/// Reads the line of a file that begins with `name`, such as `VmHWM:  123 kB`, and converts its kibibytes to bytes;
+/// `None` if the file, the line or its number is missing.
 fn read_bytes(file: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;

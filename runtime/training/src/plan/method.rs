@@ -29,35 +29,37 @@ pub struct PlannedMethod {
 }
 
 impl PlannedMethod {
-    /// Whether it imports `learn`. A method that does not trains nothing.
+    /// Whether the method imports the interface `learn`. A method that does not import it trains nothing.
     #[must_use]
     pub fn learns(&self) -> bool {
         self.imports("learn")
     }
 
-    /// Whether it imports `weights`, which edit the model.
+    /// Whether the method imports the interface `weights`, with which it can edit the model's weights.
     #[must_use]
     pub fn edits(&self) -> bool {
         self.imports("weights")
     }
 
-    /// A warning if the method cannot have an effect.
+    /// A warning if the method's imports do not let it train, edit or publish anything; `None` otherwise.
     pub(crate) fn without_effect(&self) -> Option<&'static str> {
         without_effect(self.admitted.imports())
     }
 
-    /// Completions of a prompt: the setting `completions`, if the method has it, as built-in methods do.
+    /// Number of completions for each prompt: the method's setting `completions` as in built-in methods. `None` if the
+    /// method has no such setting or it is not positive.
     #[must_use]
     pub fn completions(&self) -> Option<u64> {
         self.positive_setting("completions")
     }
 
-    /// Maximum new tokens of a completion: the setting `max-tokens`, if the method has it.
+    /// Maximum new tokens of a completion: the method's setting `max-tokens`. `None` if the method has no such setting
+    /// or it is not positive.
     pub(crate) fn new_tokens(&self) -> Option<u64> {
         self.positive_setting("max-tokens")
     }
 
-    /// The value of a setting that is a positive integer.
+    /// The value of the method's setting `name`; `None` unless the setting exists and is a positive integer.
     fn positive_setting(&self, name: &str) -> Option<u64> {
         self.settings.iter().find_map(|(known, value)| match value {
             Value::Integer(count) if known == name && *count > 0 => u64::try_from(*count).ok(),
@@ -65,13 +67,14 @@ impl PlannedMethod {
         })
     }
 
-    /// Whether the method imports an interface, given by its short name.
+    /// Whether the method imports the interface with this short name, such as `learn`.
     fn imports(&self, interface: &str) -> bool {
         self.admitted.imports().iter().any(|import| interface_of(import) == Some(interface))
     }
 }
 
-/// A warning for a method whose imports do not let it train, edit or publish anything.
+/// A warning if `imports` contain none of the interfaces `learn`, `weights` and `hidden`, so that the method cannot
+/// train, edit or publish anything; `None` otherwise.
 #[must_use]
 pub fn without_effect(imports: &[String]) -> Option<&'static str> {
     let has_effect = |import: &String| matches!(interface_of(import), Some("learn" | "weights" | "hidden"));
@@ -81,7 +84,8 @@ pub fn without_effect(imports: &[String]) -> Option<&'static str> {
     )
 }
 
-/// Finds, reads and admits the method that the settings name.
+/// Finds the method that the settings name, reads its package, checks it against the project's lock, resolves its
+/// settings and compiles its component.
 pub(super) fn load_method(settings: &RunSettings, engine: &Engine) -> Result<PlannedMethod, Error> {
     let found = settings.method_reference()?;
     let engine = engine.of_stranger(!matches!(found, Reference::Builtin(_)));
@@ -91,7 +95,8 @@ pub(super) fn load_method(settings: &RunSettings, engine: &Engine) -> Result<Pla
     })
 }
 
-/// A method that runs in its own process and sent its manifest; it may use every interface.
+/// Prepares a method that runs in its own process, connected by `twin`, from the JSON manifest that the process sent.
+/// The method has no component to compile and may use every interface.
 pub(crate) fn native(settings: &RunSettings, manifest: &str, twin: Twin) -> Result<PlannedMethod, Error> {
     let package = Package {
         manifest: manifest::parse(manifest.as_bytes())?,
@@ -106,7 +111,8 @@ pub(crate) fn native(settings: &RunSettings, manifest: &str, twin: Twin) -> Resu
     prepare(settings, package, |package, _| Ok(Method::native(&package.manifest.name, package.imports.clone(), twin)))
 }
 
-/// A newer version of the run's method, from the bytes that its author built during the run.
+/// Prepares a newer version of the run's method from the bytes of a component that its author built during the run.
+/// Compiles the component with the grants and limits of the run.
 pub(crate) fn revised(settings: &RunSettings, bytes: Vec<u8>, engine: &Engine) -> Result<PlannedMethod, Error> {
     let package = Package {
         manifest: read_manifest(&bytes)?,
@@ -124,7 +130,8 @@ pub(crate) fn revised(settings: &RunSettings, bytes: Vec<u8>, engine: &Engine) -
     })
 }
 
-/// Resolves the settings of a method and admits its component.
+/// Checks that a package is a method, finds the shapes of its records, resolves its settings, and calls `admit` to
+/// compile its component.
 fn prepare(
     settings: &RunSettings,
     package: Package,
@@ -143,13 +150,14 @@ fn prepare(
     Ok(PlannedMethod { package, settings: values, shapes, limits, admitted })
 }
 
-/// The default interfaces, and those that the run file grants.
+/// The interfaces that the method may import: the default ones, and those that the run file grants.
 fn grants(settings: &RunSettings) -> Grants {
     let named = settings.file.method.grants.iter();
     named.fold(Grants::default(), |grants, grant| grants.with(grant.interface()))
 }
 
-/// The settings of the method, including defaults.
+/// The value of every setting of the method, in the manifest's order: from the run file, or the default. A wrong
+/// setting is an error at its key.
 fn resolve(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Value)>, Error> {
     let values = resolve_settings(&package.manifest, &toml_table(&settings.file.method.settings));
     values.map_err(|error| setting_error(settings, "method", &settings.file.method.r#use, &error))
@@ -161,7 +169,8 @@ pub(crate) fn lock_settings(settings: &RunSettings, package: &Package) -> Map<St
     resolve(settings, package).map_or_else(|_| settings.file.method.settings.clone(), |values| settings_json(&values))
 }
 
-/// An error about a component's settings, located in the table `below` of the run file. `used` names the component.
+/// Turns an error about a component's setting into one with the setting's location in the table `below` of the run
+/// file. `used` is the component as the run file names it.
 pub(super) fn setting_error(settings: &RunSettings, below: &str, used: &str, wrong: &SettingError) -> Error {
     let is_key = matches!(wrong, SettingError::Unknown { .. });
     let underline = if is_key { Underline::Key } else { Underline::Value };
@@ -173,12 +182,12 @@ pub(super) fn setting_error(settings: &RunSettings, below: &str, used: &str, wro
     settings.error(&format!("{below}.{}", wrong.name()), underline, problem)
 }
 
-/// Settings as a TOML table.
+/// Converts settings from JSON to a TOML table; an empty table if one of them has no TOML form.
 pub(super) fn toml_table(settings: &Map<String, Json>) -> toml::Table {
     toml::Table::try_from(settings).unwrap_or_default()
 }
 
-/// Settings as a JSON object.
+/// Converts settings with their values to a JSON object.
 pub(super) fn settings_json(settings: &[(String, Value)]) -> Map<String, Json> {
     settings.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
 }

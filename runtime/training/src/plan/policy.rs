@@ -13,7 +13,11 @@ use super::model::max_length;
 use crate::configuration::{AdapterTable, RunSettings, Underline};
 use crate::error::Error;
 
-/// Builds the policy over a model. `learns`: the method trains; `sides`: rows of a record.
+/// Builds the policy over a model: with the adapter of `model.adapter`, with a new adapter or all weights trainable if
+/// the method trains (`learns`), else without an adapter. `sides` is the number of rows of a record.
+///
+/// # Errors
+/// A run file that gives both `model.adapter` and `train.adapter`, and an adapter that does not fit the model.
 pub(super) fn build_policy(
     settings: &RunSettings,
     model: Arc<Model>,
@@ -46,21 +50,21 @@ pub(super) fn build_policy(
 /// Bytes of activations that a pass may keep for any size of micro-batch.
 const FREE_BYTES: u64 = 2 << 30;
 
-/// Bytes of activations that are kept for a backward pass although it could recompute them: half of the limit
+/// Bytes of activations that may be kept for a backward pass although it could recompute them: half of the limit
 /// `activation-bytes`, at most a quarter of the device's free memory. Affects the speed of a run, not its results.
 fn kept_bytes(settings: &RunSettings, device: &Device) -> u64 {
     let limit = settings.file.limits.of_method().activation_bytes;
     (limit / 2).min(memory::free_on(device).unwrap_or(0) / 4)
 }
 
-/// The most rows or tokens of one pass: those of a micro-batch with all sides of its records. A method may ask to score more
-/// at once; they are split into several passes.
+/// The most rows (or, with packing, tokens) of one pass through the model: those of a micro-batch with all `sides` of
+/// its records. If a method scores more at once, they are split into several passes.
 fn pass_size(settings: &RunSettings, model: &Model, sides: usize) -> Slice {
     let rows = settings.file.train.batch as usize * sides;
     if settings.file.data.packing { Slice::Tokens(rows * max_length(settings, model)) } else { Slice::Rows(rows) }
 }
 
-/// The settings of a new adapter from the run file. Alpha is twice the rank unless given.
+/// The settings of a new adapter from the table of the run file. Alpha is twice the rank unless given.
 fn adapter_settings(table: &AdapterTable, seed: u64) -> AdapterSettings {
     AdapterSettings {
         kind: table.kind,

@@ -11,7 +11,7 @@ use crate::configuration::{BasePrecision, RunSettings, Underline};
 use crate::error::Error;
 use crate::lock;
 
-/// The number formats that a run asks for.
+/// The number formats that the run file asks for, checked against the device.
 ///
 /// # Errors
 /// A format that the device does not have, or NF4 with training of all weights.
@@ -30,7 +30,8 @@ pub(super) fn requested(settings: &RunSettings, device: &Device) -> Result<Preci
     }
 }
 
-/// Checks that a run with `model.precision` neither trains the base nor writes a model from it.
+/// Fails if the run sets `model.precision` and either trains all weights or edits weights in a way that writes a whole
+/// model.
 pub(super) fn check(settings: &RunSettings, method: &PlannedMethod) -> Result<(), Error> {
     match nf4_conflict(settings, method).filter(|_| settings.file.model.precision.is_some()) {
         Some(problem) => Err(settings.error("model.precision", Underline::Key, problem)),
@@ -38,7 +39,8 @@ pub(super) fn check(settings: &RunSettings, method: &PlannedMethod) -> Result<()
     }
 }
 
-/// Why the base of a run cannot be kept in NF4; `None` if it can.
+/// Why the base of a run cannot be kept in NF4: the run trains all weights, or writes a whole edited model. `None` if
+/// it can.
 pub(super) fn nf4_conflict(settings: &RunSettings, method: &PlannedMethod) -> Option<Explanation> {
     full_training_conflict(settings).or_else(|| edit_conflict(settings, method))
 }
@@ -50,9 +52,9 @@ fn full_training_conflict(settings: &RunSettings) -> Option<Explanation> {
     is_full.then(|| Explanation::new("config", what).with_hint("leave one of them out"))
 }
 
-/// The conflict of NF4 with a method that edits. Edited weights, and edits beside an adapter, are written as a whole model,
-/// which would be rounded to NF4 in matrices that were not edited. The method's setting `apply` tells its output; an edit of
-/// a method without that setting fails when it is made.
+/// The conflict of NF4 with a method that edits weights. Edited weights, and edits beside an adapter, are written as a
+/// whole model, whose other matrices would be rounded to NF4. The method's setting `apply` names its output; `None` for
+/// a method without edits, without that setting, or whose edits alone form the adapter.
 fn edit_conflict(settings: &RunSettings, method: &PlannedMethod) -> Option<Explanation> {
     if !method.edits() {
         return None;
@@ -76,7 +78,8 @@ fn edit_conflict(settings: &RunSettings, method: &PlannedMethod) -> Option<Expla
     Some(Explanation::new("config", what).with_hint(hint))
 }
 
-/// A warning if the continued adapter was trained on a base in another number format.
+/// A warning if the continued adapter was trained on a base in another number format than this run's. `None` without a
+/// continued adapter, if the formats are equal, or if the adapter is not in a run's folder.
 pub(super) fn changed_base_warning(settings: &RunSettings) -> Result<Option<String>, Error> {
     let Some(written) = &settings.file.model.adapter else { return Ok(None) };
     let then = lock::base_precision(&settings.path("model.adapter", written))?;

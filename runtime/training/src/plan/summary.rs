@@ -81,7 +81,7 @@ pub struct PlanSummary {
 }
 
 impl PlanSummary {
-    /// Replaces version, imports and settings by those of another version of the method.
+    /// Replaces the method's version, imports and settings in the summary by those of another version of the method.
     pub(crate) fn update_method(&mut self, method: &PlannedMethod) {
         self.method_version.clone_from(&method.package.manifest.version);
         self.imports.clone_from(&method.package.imports);
@@ -89,7 +89,7 @@ impl PlanSummary {
     }
 }
 
-/// Describes a plan.
+/// Collects the figures of a plan, with the estimated memory. `name` is the run's name.
 pub(super) fn summary(
     settings: &RunSettings,
     name: &str,
@@ -131,7 +131,7 @@ pub(super) fn summary(
     }
 }
 
-/// The estimated memory of a run.
+/// The estimated memory of a run with the micro-batches and recomputation of its settings, in bytes by use.
 fn estimate(settings: &RunSettings, inputs: &Inputs, method: &PlannedMethod) -> Estimate {
     let train = &settings.file.train;
     let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
@@ -139,7 +139,8 @@ fn estimate(settings: &RunSettings, inputs: &Inputs, method: &PlannedMethod) -> 
     Estimate::of(&inputs.policy, tokens, recompute, inputs.runtime_bytes)
 }
 
-/// The number formats by use; counts the matrices that NF4 leaves as stored.
+/// Pairs of a use and its number format in words, for display. With NF4, the format of matrices also says how many of
+/// them stay as stored.
 fn number_formats(weights: &Weights) -> Vec<(String, String)> {
     let precision = weights.precision();
     let linear = match weights.linear_as_stored() {
@@ -156,7 +157,8 @@ fn number_formats(weights: &Weights) -> Vec<(String, String)> {
 }
 
 impl Plan {
-    /// Settings that would reduce the run's memory, each with the estimated bytes of the run with that setting.
+    /// Settings that would reduce the run's estimated memory: each as the argument of `--set`, with the total estimated
+    /// bytes of the run with that setting. Leaves out those that would not reduce it.
     #[must_use]
     pub fn smaller(&self) -> Vec<(&'static str, u64)> {
         let (run, whole) = (&self.run, self.run.summary.memory);
@@ -176,7 +178,8 @@ impl Plan {
         all.into_iter().chain(quantized).filter(|(_, bytes)| *bytes < whole.total()).collect()
     }
 
-    /// Bytes of the weights if the base were kept in NF4; `None` if this run cannot have it so.
+    /// Bytes of the model's weights with the base in NF4; `None` if this run cannot use NF4 or the size cannot be
+    /// computed.
     fn nf4_weight_bytes(&self) -> Option<u64> {
         if nf4_conflict(&self.run.settings, &self.run.method).is_some() {
             return None;

@@ -38,7 +38,8 @@ struct Sizes {
 }
 
 impl Tokens {
-    /// The tokens of a step with micro-batches of `batch` records.
+    /// The most tokens of a step with micro-batches of `batch` records, from the sizes of the data, the method's
+    /// settings, and whether records are packed or completions generated.
     pub(super) fn of(settings: &RunSettings, data: &Dataset, method: &PlannedMethod, batch: u32) -> Self {
         let micro = method.package.manifest.batch.is_micro();
         let sizes = Sizes {
@@ -64,21 +65,21 @@ impl Tokens {
 }
 
 impl Sizes {
-    /// Micro-batches of `batch` records, each as long as the longest.
+    /// The tokens of a step without packing: micro-batches of `batch` records, each counted as long as the longest.
     fn fixed(self) -> Tokens {
         let of = |records: u64| self.record.saturating_mul(records.min(self.records));
         Tokens { slice: of(self.batch), together: of(self.batch.saturating_mul(self.micro_batches)), generated: None }
     }
 
-    /// Micro-batches of as many records as fit into `batch` × `length` tokens. `longest` and `all` are the tokens of the
-    /// longest record and of all.
+    /// The tokens of a step with packing: micro-batches of at most `batch` × `length` tokens. `longest` is the tokens
+    /// of the longest record, `all` those of all records together.
     fn packed(self, length: u64, longest: u64, all: u64) -> Tokens {
         let bin = self.batch.saturating_mul(length).max(longest).min(all);
         Tokens { slice: bin, together: bin.saturating_mul(self.micro_batches).min(all), generated: None }
     }
 
-    /// Prompts with `completions` each, of `new` tokens. One pass has as many rows as a micro-batch has records, and holds a
-    /// prompt once if `shared`.
+    /// The tokens of a step that generates `completions` of `new` tokens for each prompt; `None` if their number is
+    /// unknown. One pass has as many rows as a micro-batch has records, and holds a prompt only once if `shared`.
     fn generated(self, new: u64, completions: Option<u64>, shared: bool) -> Tokens {
         let prompts = self.batch.saturating_mul(self.micro_batches).min(self.records);
         let rows = completions.map_or(u64::MAX, |each| prompts.saturating_mul(each));

@@ -18,7 +18,8 @@ const LOCK: &str = "tunebox.lock";
 /// Asks the user about a signer that is not known yet; true accepts it.
 pub type Ask<'a> = dyn FnMut(&Question) -> bool + 'a;
 
-/// Decides about packages of the store, and writes the decisions into the lock of a project. Without `ask`, accepts only what is
+/// Checks packages against the lock of a project before a run. With `ask`, checks only packages of the store, asks the
+/// user about unknown signers, and writes the decisions into the lock. Without `ask`, accepts only packages that are
 /// built in or listed in the lock, including components given by a path, and writes nothing.
 ///
 /// # Errors
@@ -40,8 +41,8 @@ pub fn admit_packages(found: &[Reference], project: &Path, ask: Option<&mut Ask<
     Ok(trust.commit()?)
 }
 
-/// Opens a package. One from the store must be the one that the lock of the project lists; so must one from a path, if the
-/// lock lists its name.
+/// Opens a package and checks it against the lock of `project`. A package of the store must be the listed one; a
+/// package at a path only if the lock lists its name; a built-in one is not checked.
 ///
 /// # Errors
 /// A package that cannot be read or does not match the lock.
@@ -51,7 +52,8 @@ pub fn open_package(found: &Reference, project: &Path) -> Result<Package, Error>
     Ok(package)
 }
 
-/// Checks a package against the lock of a project. `only_locked`: a package from a path must be in the lock, too.
+/// Checks a package against the lock of a project; accepts a built-in one. With `only_locked`, a package at a path must
+/// be in the lock, too.
 fn check_lock(found: &Reference, package: &Package, project: &Path, only_locked: bool) -> Result<(), Error> {
     match found {
         Reference::Builtin(_) => {}
@@ -64,8 +66,8 @@ fn check_lock(found: &Reference, package: &Package, project: &Path, only_locked:
     Ok(())
 }
 
-/// Copies the lock of a project into the folder of a run, so that the run can be resumed and replayed from there. Does nothing
-/// if none of its packages is from the store.
+/// Copies the lock of a project into the folder of a run, so that the run can be resumed and replayed from there. Does
+/// nothing if none of `packages` is from the store.
 pub(crate) fn copy_lock<'a>(
     project: &Path,
     folder: &Path,
@@ -77,12 +79,12 @@ pub(crate) fn copy_lock<'a>(
     Ok(())
 }
 
-/// Opens the known signers of this user and the lock of a project.
+/// Opens the known signers of this user together with the lock of a project.
 fn open(project: &Path) -> Result<Trust, Error> {
     Ok(Trust::open(&home()?, project)?)
 }
 
-/// The bytes and signature of a package, and where the store had it from.
+/// The component's bytes with its signature, and the location from which the store got the package (empty if unknown).
 fn from_store(package: &Package) -> (Artifact, String) {
     let artifact = Artifact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
     (artifact, package.source.clone().unwrap_or_default())

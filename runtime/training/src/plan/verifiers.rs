@@ -24,7 +24,7 @@ pub struct PlannedVerifier {
     pub(crate) admitted: Verifier,
 }
 
-/// Finds, reads and admits the verifiers that the settings list.
+/// Finds, reads and compiles the verifiers that the run file lists, in its order. Fails if two have the same name.
 pub(crate) fn load_verifiers(settings: &RunSettings, engine: &Engine) -> Result<Vec<PlannedVerifier>, Error> {
     let tables = &settings.file.verifier;
     let mut planned: Vec<PlannedVerifier> = Vec::new();
@@ -40,7 +40,8 @@ pub(crate) fn load_verifiers(settings: &RunSettings, engine: &Engine) -> Result<
     Ok(planned)
 }
 
-/// Finds, reads and admits the verifier with this number in the run file.
+/// Finds the verifier of one `[[verifier]]` table, reads its package, checks it against the project's lock, resolves
+/// its settings and compiles its component. `number` is the table's position, from 0; `given` its content.
 fn load_verifier(
     settings: &RunSettings,
     engine: &Engine,

@@ -34,7 +34,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The summary of the run.
+    /// The summary of the run, whether it finished or was interrupted.
     #[must_use]
     pub fn summary(&self) -> &Summary {
         match self {
@@ -42,7 +42,7 @@ impl Outcome {
         }
     }
 
-    /// The exit code of the program; `None` for a finished run.
+    /// The exit code of the program: [`Exit::Interrupted`] for a stopped run, `None` for a finished one.
     #[must_use]
     pub fn exit(&self) -> Option<Exit> {
         matches!(self, Self::Interrupted(_)).then_some(Exit::Interrupted)
@@ -78,7 +78,7 @@ pub struct Summary {
     pub written: Vec<Written>,
 }
 
-/// Executes a plan. `stop` is checked after each step: if it is set, the step is saved and the run ends.
+/// Executes a plan to its end. `stop` is checked after each step: if it is set, the step is saved and the run ends.
 ///
 /// # Errors
 /// The error that ends the run; [`Error::Step`] names the last checkpoint.
@@ -86,8 +86,9 @@ pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result
     run_revised(plan, observer, stop, None)
 }
 
-/// Executes a plan. `stop` is checked after each step: if it is set, the step is saved and the run ends. With `revisions`, which
-/// the method's author has, the method may change between steps, and a step that fails in the method waits for a fixed version.
+/// Executes a plan as [`run`] does. With `revisions`, which only the method's author has, the method may change between
+/// steps, and a step that fails in the method waits for a fixed version. `stop` is checked after each step: if it is
+/// set, the step is saved and the run ends.
 ///
 /// # Errors
 /// The error that ends the run; [`Error::Step`] names the last checkpoint.
@@ -106,7 +107,8 @@ pub fn run_revised(
     ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.kept.clone() })
 }
 
-/// Executes the remaining steps with their checkpoints, then `finish`, and writes the artifact. Ends early if `stop` is set.
+/// Executes the remaining steps and saves their checkpoints, then calls the method's `finish` and writes the artifact.
+/// If `stop` is set, saves the present step and returns early without either.
 fn execute_steps(
     running: &mut ActiveRun,
     observer: &mut dyn Observer,

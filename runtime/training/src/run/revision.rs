@@ -44,7 +44,7 @@ pub(super) struct RevisableRun<'a> {
 }
 
 impl<'a> RevisableRun<'a> {
-    /// Records the state at which the run starts or resumes.
+    /// Records the state at which the run starts or resumes, so that the first step can be tried again.
     pub(super) fn begin(running: &mut ActiveRun, revisions: &'a mut dyn Revisions) -> Result<Self, Error> {
         let checkpoint = running.plan.checkpoint.as_ref();
         let state = checkpoint.map(|(path, state)| state.method_state(path)).transpose()?;
@@ -56,9 +56,9 @@ impl<'a> RevisableRun<'a> {
         Ok(revisable)
     }
 
-    /// Executes the next step with the newest version of the method. A step that fails in the method is tried again with the
-    /// next version, from the state before it. Returns false if the user stopped the run instead; the state before the step is
-    /// then saved.
+    /// Executes and records the next step, with the newest version of the method. If the step fails in the method,
+    /// waits for a fixed version and tries it again from the state before it. Returns false if the user stopped the run
+    /// instead; the state before the step is then saved.
     pub(super) fn execute_step(
         &mut self,
         running: &mut ActiveRun,
@@ -86,7 +86,8 @@ impl<'a> RevisableRun<'a> {
         }
     }
 
-    /// Tries the next step, with a newer version if there is one, and records the state after it.
+    /// Tries the next step once, first switching to the component `newest` if there is one, and records the state after
+    /// it. Does not advance the step counter.
     fn try_step(
         &mut self,
         running: &mut ActiveRun,
@@ -102,8 +103,8 @@ impl<'a> RevisableRun<'a> {
         Ok(event)
     }
 
-    /// Switches to another component. If it does not fit the run, or rejects its settings or state, restarts the version
-    /// before it from the recorded state.
+    /// Switches the run to the component `bytes`, and reports the outcome to the author. If the component does not fit
+    /// the run, or rejects its settings or state, restarts the version before it from the recorded state.
     fn revise(&mut self, running: &mut ActiveRun, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<(), Error> {
         self.rewind(running);
         match self.try_method(running, bytes) {
@@ -122,7 +123,8 @@ impl<'a> RevisableRun<'a> {
         Ok(())
     }
 
-    /// Replaces the recorded state by the present one. After an error there is no recorded state, so the run must end.
+    /// Replaces the recorded state by the present one; `state` is the method's saved state. If copying fails, nothing
+    /// is recorded and the run must end.
     fn record_state(&mut self, running: &mut ActiveRun, state: Vec<u8>) -> Result<(), Error> {
         self.streams.clone_from(running.session.streams());
         self.cursor = running.sampler.cursor();
@@ -132,14 +134,15 @@ impl<'a> RevisableRun<'a> {
         Ok(())
     }
 
-    /// Moves the data back to the recorded position. The method must be restarted or ended afterwards.
+    /// Moves the data back to the recorded position, and keeps the present usage as that of earlier versions. The
+    /// method must be restarted or ended afterwards.
     fn rewind(&self, running: &mut ActiveRun) {
         running.sampler.seek(self.cursor);
         running.before.clone_from(&running.used);
     }
 
-    /// Abandons an unfinished step and saves the state before it. Saves nothing before the first step, or if that state is
-    /// saved already.
+    /// Abandons an unfinished step: restores the state before it and saves that as a checkpoint. Saves nothing before
+    /// the first step, or if that step's checkpoint exists already.
     fn abandon_step(&self, running: &mut ActiveRun, observer: &mut dyn Observer) -> Result<(), Error> {
         self.rewind(running);
         match &self.saved {
@@ -151,7 +154,8 @@ impl<'a> RevisableRun<'a> {
         }
     }
 
-    /// Starts a component in place of the present one, from the recorded state.
+    /// Compiles a component, checks that it fits the run, and starts it in place of the present method from the
+    /// recorded state. Returns the planned method and the report of its `init`.
     ///
     /// # Errors
     /// A component that does not fit the run, or rejects its settings or state.
@@ -163,8 +167,9 @@ impl<'a> RevisableRun<'a> {
         Ok((method, report))
     }
 
-    /// Starts `method`, or the run's method, in place of the session's present one. As in a resumed run, `init` runs on the
-    /// train state of the run's beginning; the recorded state is then restored over it.
+    /// Starts `method`, or with `None` the run's present method anew, in place of the session's method. First resets
+    /// the train state to the run's beginning and calls `init`, as in a resumed run; the recorded state, if there is
+    /// one, is then restored over it. Returns the report of `init`.
     fn start_method(&self, running: &mut ActiveRun, method: Option<&PlannedMethod>) -> Result<StepReport, Error> {
         let (session, step) = (&mut running.session, running.step);
         let method = method.unwrap_or(&running.plan.method);
@@ -186,7 +191,8 @@ impl<'a> RevisableRun<'a> {
 }
 
 impl ActiveRun {
-    /// Checks that a method has the name, shape of records and needs that the run was set up for.
+    /// Checks that a method has the same name as the run's present method, learns from the shape of its data, and
+    /// imports `learn` and `weights` exactly if that method does.
     fn check_compatible(&self, method: &PlannedMethod) -> Result<(), Error> {
         let (old, new) = (&self.plan.method, &method.package.manifest);
         let unlike = |what: String| Err(misfit(what));
@@ -200,8 +206,8 @@ impl ActiveRun {
         changed_needs(learns, edits).map_or(Ok(()), |what| unlike(what.into()))
     }
 
-    /// Makes a method that of the run, and records the change. Records nothing for an equal component; before the first step
-    /// writes the lock anew instead.
+    /// Makes `method` the run's method, and appends the change to the metrics. Records nothing if its component is the
+    /// same; before the first step rewrites the lock instead.
     fn switch_method(&mut self, method: PlannedMethod) -> Result<(), Error> {
         let sha256 = method.package.digest.clone();
         let before = std::mem::replace(&mut self.plan.identity.method, sha256.clone());
@@ -221,7 +227,7 @@ impl ActiveRun {
     }
 }
 
-/// The error about a changed method that does not fit the run.
+/// The error about a changed method that does not fit the run. `why` is the cause.
 fn misfit(why: String) -> Error {
     Explanation::new("training", "the changed method does not fit the run that goes on")
         .with_why(why)
@@ -229,7 +235,8 @@ fn misfit(why: String) -> Error {
         .into()
 }
 
-/// How the needs of a method differ from those of the version before it. Each pair is (before, now).
+/// Says how a method's needs differ from those of the version before it; `None` if they are equal. `learns`: whether it
+/// trains; `edits`: whether it edits weights. Each pair is (before, now).
 fn changed_needs(learns: (bool, bool), edits: (bool, bool)) -> Option<&'static str> {
     match (learns, edits) {
         ((true, false), _) => Some(

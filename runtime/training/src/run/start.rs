@@ -57,7 +57,7 @@ pub(super) struct ActiveRun {
 pub(super) struct NewFolder(Option<PathBuf>);
 
 impl NewFolder {
-    /// Creates the folder of a new run; does nothing for a resumed run.
+    /// Creates the folder of a new run, which is removed when the result is dropped. Does nothing for a resumed run.
     ///
     /// # Errors
     /// A folder that another run created since this one was planned.
@@ -72,13 +72,14 @@ impl NewFolder {
         Err(run_exists(&name, &folder, false))
     }
 
-    /// Keeps the folder when this is dropped.
+    /// Makes a later drop keep the folder.
     pub(super) fn mark_used(&mut self) {
         self.0 = None;
     }
 }
 
 impl Drop for NewFolder {
+    /// Removes the folder unless it was marked as used; ignores errors.
     fn drop(&mut self) {
         if let Some(folder) = &self.0 {
             // Best effort: the error that led here is the one to report.
@@ -88,10 +89,11 @@ impl Drop for NewFolder {
 }
 
 impl ActiveRun {
-    /// Starts the method, restores the checkpoint if there is one, and creates the run's folder.
+    /// Starts the method and calls `init`, restores the checkpoint if there is one, creates and locks the folder of a
+    /// new run, sends the plan to the observer, and scores the validation data before the first step.
     ///
-    /// The folder is created after `init` succeeded and removed if the first step fails, so that a failed start leaves nothing
-    /// behind.
+    /// The folder is created after `init` succeeded and removed if the first step fails, so that a failed start leaves
+    /// nothing behind.
     pub(super) fn start(plan: Plan, observer: &mut dyn Observer) -> Result<Self, Error> {
         let Plan { run: mut plan, policy, sampler } = plan;
         let train_state = train_state(&plan, policy)?;
@@ -131,12 +133,12 @@ impl ActiveRun {
         Ok(running)
     }
 
-    /// Locks the session's train state.
+    /// Locks the session's train state until the result is dropped.
     pub(super) fn train_state(&mut self) -> MutexGuard<'_, TrainState> {
         self.session.train_state()
     }
 
-    /// The summary of the run so far.
+    /// The summary of the run so far. `written` are the files of the artifact, empty for a run that was stopped.
     pub(super) fn summary(&self, written: Vec<Written>) -> Summary {
         Summary {
             name: self.plan.name.clone(),
@@ -154,8 +156,9 @@ impl ActiveRun {
     }
 }
 
-/// Writes the settings and the lock of a new run, or removes the metrics of a resumed run after its checkpoint. Also records a
-/// change of the method since the checkpoint.
+/// Opens the metrics file of a run. For a new run, first writes the settings, the lock and a copy of the project's
+/// lock. For a resumed run, removes the metrics after its checkpoint, and records a change of the method since then in
+/// the metrics and in `plan`.
 fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let Some((_, state)) = &plan.checkpoint else {
         files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
@@ -178,7 +181,7 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     Ok(metrics)
 }
 
-/// Sends the plan, its warnings and the log lines of `init` to the observer.
+/// Sends the plan, its warnings and the log lines of `init` (the report `opening`) to the observer.
 fn announce(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer) {
     let resumed = plan.checkpoint.as_ref().map(|(_, state)| state.step);
     let (summary, folder) = (Box::new(plan.summary.clone()), plan.folder.clone());
@@ -189,7 +192,8 @@ fn announce(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer
     show_lines(resumed.unwrap_or(0), (&opening.log, opening.dropped_lines), observer);
 }
 
-/// The train state of a plan, with the verifiers started.
+/// Creates the train state of a plan before the first step: policy, optimizer and rewards, with the verifiers started
+/// and the reference cache loaded.
 pub(crate) fn train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<TrainState, Error> {
     let settings = AdamWSettings { weight_decay: plan.settings.file.train.weight_decay, ..AdamWSettings::default() };
     let optimizer = AdamW::new(settings, policy.parameters())?;
@@ -202,7 +206,8 @@ pub(crate) fn train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> R
     Ok(TrainState::new(policy, trainer))
 }
 
-/// The cache of the reference's scores, loaded from the run's folder; `None` where the run meets no row twice.
+/// The cache of the reference's scores, loaded from the run's folder. `None` if `train.cache-reference` is off, or the
+/// run has one epoch or less and so meets no row twice.
 fn references(plan: &PlannedRun) -> Option<ReferenceCache> {
     if !plan.settings.file.train.cache_reference || plan.steps <= plan.summary.steps_per_epoch {
         return None;
@@ -213,8 +218,9 @@ fn references(plan: &PlannedRun) -> Option<ReferenceCache> {
     Some(references)
 }
 
-/// Starts a session, calls `init`, and restores the plan's checkpoint if it has one. `init` runs on the state of the run's
-/// beginning. Returns its report, or why it or the restoring failed; the session then has the last log lines.
+/// Starts a session of the plan's method, calls `init` on the state of the run's beginning, and restores the plan's
+/// checkpoint if it has one. The inner result is the report of `init`, or why `init` or restoring failed; the session
+/// then holds the last log lines.
 pub(crate) fn start_session(
     plan: &PlannedRun,
     train_state: TrainState,
@@ -224,7 +230,7 @@ pub(crate) fn start_session(
     Ok((session, opening))
 }
 
-/// Calls `init` and restores the checkpoint of the plan over the result.
+/// Calls `init` and restores the plan's checkpoint, if it has one, over the result. Returns the report of `init`.
 fn open_session(plan: &PlannedRun, session: &mut Session) -> Result<StepReport, Error> {
     let report = session.init(&plan.method.settings)?;
     if let Some((path, state)) = &plan.checkpoint {
@@ -238,7 +244,7 @@ fn open_session(plan: &PlannedRun, session: &mut Session) -> Result<StepReport, 
     Ok(report)
 }
 
-/// The settings of a session of a method in the run.
+/// The limits, seed, metric names and profiler for a session of `method` in the run.
 pub(super) fn session_settings(plan: &PlannedRun, method: &PlannedMethod) -> SessionSettings {
     SessionSettings {
         limits: method.limits.clone(),

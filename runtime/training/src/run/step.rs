@@ -20,14 +20,14 @@ use crate::plan::peak_on;
 use crate::validation::{pass_rate, validate};
 
 impl ActiveRun {
-    /// Executes the next step and records it.
+    /// Executes the next step, advances the step counter and records the step.
     pub(super) fn execute_step(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         let event = self.try_step(observer)?;
         self.record_step(event, observer)
     }
 
-    /// Executes the next step without advancing the step counter. Sends reports and warnings to the observer even if the step
-    /// fails.
+    /// Executes the next step without advancing the step counter or writing metrics. Sends log lines and warnings to
+    /// the observer even if the step fails, and updates the usage.
     pub(super) fn try_step(&mut self, observer: &mut dyn Observer) -> Result<StepEvent, Error> {
         let (begun, step) = (Instant::now(), self.step);
         let (used, before, unlearned) = (&mut self.used, &self.before, &mut self.unlearned);
@@ -68,8 +68,8 @@ impl ActiveRun {
         })
     }
 
-    /// Advances the step counter, writes the step's metrics, sends them to the observer, and scores the validation data if it
-    /// is due.
+    /// Advances the step counter and the totals, writes the step's metrics, sends them to the observer, and scores the
+    /// validation data if it is due. From then on the run's folder is kept.
     pub(super) fn record_step(&mut self, event: StepEvent, observer: &mut dyn Observer) -> Result<(), Error> {
         self.unused.mark_used();
         self.step = event.step;
@@ -87,20 +87,21 @@ impl ActiveRun {
         }
     }
 
-    /// Sends the log of a call outside of steps to the observer, and updates the usage.
+    /// Sends the log and warnings of a call outside of steps to the observer, and updates the usage from its report.
     pub(super) fn show_report(&mut self, report: &StepReport, observer: &mut dyn Observer) {
         show(self.step + 1, report, observer);
         self.used = report.usage.after(&self.before);
     }
 
-    /// Sends the log lines of a failed call to the observer, once.
+    /// Sends the remaining log lines of a failed call, logged under `step`, to the observer. Each line is sent only
+    /// once.
     pub(super) fn show_last_lines(&mut self, step: u64, observer: &mut dyn Observer) {
         let (lines, dropped) = self.session.take_last_lines();
         show_lines(step, (&lines, dropped), observer);
     }
 
-    /// Warns the author of a method about declared metrics that no step reported. Does nothing for other users, and before the
-    /// first step.
+    /// Warns the author of a method about metrics that its manifest declares and no step reported. Does nothing if the
+    /// method is not given as a folder, or before the first step.
     pub(super) fn warn_unreported(&self, observer: &mut dyn Observer) {
         let own = matches!(self.plan.settings.method_reference(), Ok(Reference::Folder(_)));
         if !own || self.step == 0 {
@@ -113,7 +114,8 @@ impl ActiveRun {
         }
     }
 
-    /// Scores the validation data, writes the score and sends it to the observer; does nothing without validation data.
+    /// Scores the validation data, writes the score to the metrics and sends it to the observer: a pass rate for
+    /// prompts, else a loss. Does nothing without validation data.
     pub(super) fn run_validation(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         let (step, train) = (self.step, &self.plan.settings.file.train);
         let Some(data) = &self.plan.validation else { return Ok(()) };
@@ -133,14 +135,16 @@ impl ActiveRun {
         Ok(())
     }
 
-    /// Writes a checkpoint.
+    /// Writes a checkpoint of the present state, with the state that the method returns from `save_state`.
     pub(super) fn save(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         let method_state = self.session.save_state()?;
         let streams = self.session.streams().clone();
         self.write_checkpoint(&method_state, streams, observer)
     }
 
-    /// Writes a checkpoint with a given state of the method and positions of its random streams.
+    /// Writes a checkpoint of the present train state with the given state of the method and positions of its random
+    /// streams, and keeps only the last `train.keep` checkpoints. Also syncs the metrics to the disk, saves the
+    /// reference cache, and sends the event `Saved`.
     pub(super) fn write_checkpoint(
         &mut self,
         method_state: &[u8],
@@ -175,7 +179,7 @@ impl ActiveRun {
         Ok(())
     }
 
-    /// Calls `finish` after the last step, and writes the closing metrics and the usage.
+    /// Calls `finish` after the last step, and writes the metrics that it reports and the method's usage of its limits.
     pub(super) fn close(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         let finished = self.session.finish();
         let moment = (self.step, self.last_loss);
@@ -190,7 +194,7 @@ impl ActiveRun {
     }
 }
 
-/// Sends the log and warnings of a call to the observer.
+/// Sends the log lines of a call to the observer, and a warning if an operation of the host took too long.
 fn show(step: u64, report: &StepReport, observer: &mut dyn Observer) {
     show_lines(step, (&report.log, report.dropped_lines), observer);
     if let Some(slow) = &report.slow {
@@ -199,7 +203,8 @@ fn show(step: u64, report: &StepReport, observer: &mut dyn Observer) {
     }
 }
 
-/// The warning about a method that ignored a rejected gradient.
+/// The warning about a method that ignored a rejected gradient. `function` was rejected at `step` with the message
+/// `words`.
 fn nothing_learned(step: u64, function: &str, words: &str) -> String {
     format!(
         "`{function}` was refused at step {step}, and the method went on without it: {words}; in Rust, `?` after the call ends \
@@ -207,7 +212,7 @@ fn nothing_learned(step: u64, function: &str, words: &str) -> String {
     )
 }
 
-/// Sends log lines to the observer, and a warning if lines were dropped.
+/// Sends log lines of `step` to the observer, and a warning if more lines were dropped; `dropped` is their number.
 pub(super) fn show_lines(step: u64, (lines, dropped): (&[String], u32), observer: &mut dyn Observer) {
     for line in lines {
         observer.event(&Event::Log { step, line: line.clone() });

@@ -23,8 +23,12 @@ pub(crate) struct Update {
 /// The last finite loss of a run, and its step.
 pub(crate) type LastLoss = Option<(f64, u64)>;
 
-/// Executes step `step` (from 0): calls the method for every batch of the next window, then updates the weights if it
-/// accumulated a gradient. Passes each report to `handle_report`.
+/// Executes step `step` (from 0): calls the method for every batch of the next window, then updates the weights if a
+/// gradient is accumulated. `last` is the last finite loss, for errors. Passes the report of each call to
+/// `handle_report`.
+///
+/// # Errors
+/// A failed call or update, and a reported loss that is not finite.
 pub(crate) fn update(
     plan: &PlannedRun,
     session: &mut Session,
@@ -59,8 +63,9 @@ pub(crate) fn update(
     Ok(Update { tokens: window.tokens, targets: window.targets, numbers })
 }
 
-/// The cause of a failed step: a number that is not finite or a failed verifier, if there was one, else `error`. The method
-/// itself only sees that a call was rejected.
+/// Returns the cause of a failed step: a failed verifier or a number that is not finite if there was one, else `error`.
+/// The method itself only sees that a call was rejected. `moment` is the step (from 0) and the last finite loss. Clears
+/// the recorded verifier failure.
 pub(crate) fn explained(plan: &PlannedRun, session: &mut Session, moment: (u64, LastLoss), error: Error) -> Error {
     let trainer = &mut session.train_state().hooks;
     if let Some(failure) = trainer.rewards.failure.take() {
@@ -73,7 +78,8 @@ pub(crate) fn explained(plan: &PlannedRun, session: &mut Session, moment: (u64, 
     }
 }
 
-/// The error about a loss or gradient that is not finite.
+/// The error about a loss or gradient (`quantity`) that is not finite at `step` (from 0). `last` is the last finite
+/// loss; `untrained`: no update was made before.
 fn not_finite(plan: &PlannedRun, (step, last): (u64, LastLoss), untrained: bool, quantity: &'static str) -> Error {
     Error::NonFinite { quantity, step: step + 1, last, untrained, rate: plan.learning_rate.peak }
 }

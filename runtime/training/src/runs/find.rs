@@ -28,8 +28,8 @@ pub fn find_model(name: &str, revision: Option<&str>, offline: bool) -> Result<S
     Ok(Source::find(name, revision, &Hub::from_environment(offline), &mut |_| {})?)
 }
 
-/// The step and folder of the newest checkpoint of an unfinished run, for use as an adapter. `None` if the folder holds no
-/// run or a finished one.
+/// The step and folder of the newest readable checkpoint of an unfinished run, for use as an adapter. `None` if the
+/// folder holds no run or a finished one.
 ///
 /// # Errors
 /// A run that has not saved a trained adapter yet.
@@ -49,7 +49,8 @@ pub fn newest_checkpoint(folder: &Path) -> Result<Option<(u64, PathBuf)>, Error>
     Ok(Some((step, checkpoint)))
 }
 
-/// The option that starts a new run from the adapter or model in a folder; `None` if it holds neither.
+/// The option of `tunebox train` that starts a new run from the adapter (`--set model.adapter=…`) or model (`--model
+/// …`) in a folder, in backticks; `None` if the folder holds neither.
 pub(crate) fn start_from(folder: &Path) -> Option<String> {
     let (shown, holds) = (folder.display(), |name: &str| folder.join(name).is_file());
     if holds(ADAPTER) {
@@ -58,7 +59,8 @@ pub(crate) fn start_from(folder: &Path) -> Option<String> {
     holds("config.json").then(|| format!("`--model {shown}`"))
 }
 
-/// The error about a run that is used in a way that needs a finished run; the hint tells how to finish it.
+/// The error about a run that is used in a way that needs a finished run. `why` is the cause; the hint tells how to
+/// finish the run.
 pub(crate) fn unfinished(folder: &Path, why: &str) -> Error {
     let name = folder.file_name().unwrap_or_default().display();
     let hint = if is_running(folder) {
@@ -77,27 +79,29 @@ pub(crate) fn unfinished(folder: &Path, why: &str) -> Error {
         .into()
 }
 
-/// Whether the run of a folder has no end, as `tunebox dev` starts it.
+/// Whether the run in `folder` has no planned end, as `tunebox dev` starts it. False if its lock cannot be read.
 pub(crate) fn is_endless(folder: &Path) -> bool {
     let steps = lock::read(folder).and_then(|lock| lock.get("steps")?.as_integer());
     steps == Some(i64::from(ENDLESS))
 }
 
-/// The run in a folder of runs whose name is most similar to a name that does not exist.
+/// The run in a folder of runs whose name equals `name` but for case, else the one whose name is most similar; `None`
+/// if none is similar.
 pub(crate) fn nearest_run(name: &str, folder: &Path) -> Option<String> {
     let runs = names_in(folder);
     let alike = runs.iter().find(|run| run.eq_ignore_ascii_case(name)).map(String::as_str);
     alike.or_else(|| nearest(name, runs.iter().map(String::as_str))).map(str::to_owned)
 }
 
-/// The names of the runs in a folder; none if it cannot be listed.
+/// The names of the runs in a folder; an empty list if the folder cannot be listed.
 fn names_in(folder: &Path) -> Vec<String> {
     let names = files::names(folder).unwrap_or_default();
     names.into_iter().filter(|name| is_run(&folder.join(name))).collect()
 }
 
-/// Fails if a path does not exist and looks like that of a run: it leads into a folder of runs below the current one, or
-/// differs from an existing run by case or one slip in the folder's name.
+/// Fails if `name` is a path that does not exist and looks like that of a run: its first part is a folder of runs in
+/// the current folder, or it equals the path of an existing run but for case or one slip in the name of `runs`. Accepts
+/// any other path, and any that exists.
 fn reject_missing_run(name: &Path) -> Result<(), Error> {
     let parts = name.components().filter(|part| *part != Component::CurDir);
     let plain = |part: Component<'_>| match part {
@@ -127,7 +131,8 @@ fn reject_missing_run(name: &Path) -> Result<(), Error> {
     }
 }
 
-/// The run that `parts` of a path mean: its name alone, or its path with a slip in the name of the folder.
+/// The path of the existing run that `parts` of a path probably mean: the run's name alone, or a path whose first part
+/// resembles `runs`. Ignores the case of names. Keeps the parts below the run; `None` if there is no such run.
 fn similar_run(parts: &[String], runs: &[String]) -> Option<PathBuf> {
     let (name, below) = match parts {
         [name] => (name, &parts[1..]),

@@ -29,7 +29,8 @@ pub(crate) struct RunLock {
 }
 
 impl RunLock {
-    /// Locks the run of a folder for this process.
+    /// Locks the run of a folder for this process until the result is dropped, and writes the process's id into the
+    /// lock file.
     ///
     /// # Errors
     /// A run that another process trains, and a lock file that cannot be written.
@@ -55,14 +56,16 @@ impl RunLock {
     }
 }
 
-/// Whether a process trains the run of a folder.
+/// Whether some process, this one included, holds the lock of the run in `folder`. Does not wait; false if there is no
+/// lock file.
 pub(crate) fn is_running(folder: &Path) -> bool {
     let path = folder.join(FILE);
     path.symlink_metadata().is_ok_and(|about| about.is_file())
         && File::open(&path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// Opens or creates the lock file. Fails on a link or a pipe under its name, so that nothing else is written to.
+/// Opens or creates the lock file without truncating it. Fails on a link or a pipe under its name, so that nothing else
+/// is written to.
 fn open(path: &Path) -> io::Result<File> {
     if path.symlink_metadata().is_ok_and(|about| !about.is_file()) {
         return Err(io::Error::other("it is no ordinary file"));
@@ -70,7 +73,8 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().create(true).truncate(false).write(true).open(path)
 }
 
-/// Tries to lock the file. Returns true on a file system without locks, where nothing keeps other processes out.
+/// Tries for up to 400 ms to lock the file; returns false if another process holds the lock all that time. Returns true
+/// on a file system without locks, where nothing keeps other processes out.
 fn try_lock(file: &File) -> bool {
     for _ in 0..ATTEMPTS {
         match file.try_lock() {
@@ -81,7 +85,7 @@ fn try_lock(file: &File) -> bool {
     false
 }
 
-/// The id of the process that holds the lock; `None` if it cannot be read.
+/// The id of the process that holds the lock, from the lock file; `None` if it cannot be read.
 fn read_process_id(path: &Path) -> Option<u32> {
     bounded::read_text(path, MAX_BYTES).ok()?.trim().parse().ok()
 }

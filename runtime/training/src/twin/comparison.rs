@@ -60,13 +60,15 @@ enum Stopped {
 }
 
 impl<E: Into<Error>> From<E> for Stopped {
+    /// A failure of the comparison, not a difference.
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }
 }
 
-/// Executes all steps of the settings by their component and by its native twin, and compares them. Calls `progress` with the
-/// finished and planned steps after each equal update.
+/// Executes all steps of the settings by their component and by its native twin, and compares them. The first
+/// difference ends the comparison and is part of the result. Calls `progress` with the finished and planned steps after
+/// each equal update.
 ///
 /// # Errors
 /// A run that cannot be planned, and an error in which both end.
@@ -88,6 +90,8 @@ pub fn compare(settings: RunSettings, twin: Twin, progress: &mut dyn FnMut(u64, 
 }
 
 impl Comparison {
+    /// Plans the run twice, exchanges one method for the twin, and compares `init`, every step, `finish` and the
+    /// written edits. Counts what is equal in `self`; stops at the first difference or error.
     fn execute(
         &mut self,
         settings: RunSettings,
@@ -120,7 +124,8 @@ impl Comparison {
         Ok(())
     }
 
-    /// Compares the reports of both, and their state after them; counts what is equal.
+    /// Compares the reports of both runners, then their states after the reports, and adds what is equal to the counts.
+    /// `at` is the moment in a difference; the last argument is the component's reports and the twin's.
     fn compare_snapshots(
         &mut self,
         at: &Moment,
@@ -142,7 +147,8 @@ impl Comparison {
 struct Moment(String);
 
 impl Moment {
-    /// Both results, unless one of them is an error. Two equal errors are a failure of the comparison, not a difference.
+    /// Returns both results if both are `Ok`. Two equal errors are a failure of the comparison; one error, or two
+    /// different ones, are a difference.
     fn both<T>(&self, component: Result<T, Error>, twin: Result<T, Error>) -> Result<(T, T), Stopped> {
         let describe = |error: Option<Error>| match error.map(|error| (error.location(), error)) {
             None => "it went on".to_owned(),
@@ -156,7 +162,8 @@ impl Moment {
         }
     }
 
-    /// Fails with a difference unless both values are equal.
+    /// Fails with a difference in `what` unless both values are equal. `show` turns a value into text for the
+    /// difference.
     fn same<T: PartialEq>(
         &self,
         what: impl Into<String>,
@@ -167,18 +174,19 @@ impl Moment {
         if component == twin { Ok(()) } else { Err(self.difference(what, show(component), show(twin))) }
     }
 
-    /// Fails with a difference unless both numbers have the same bits.
+    /// Fails with a difference in `what` unless both numbers have the same bits.
     fn same_bits(&self, what: impl Into<String>, component: f64, twin: f64) -> Result<(), Stopped> {
         self.same(what, &component.to_bits(), &twin.to_bits(), |bits| f64::from_bits(*bits).to_string())
     }
 
-    /// A difference at this moment; both values are made printable and cut.
+    /// Builds the difference in `what` at this moment. Both values are made printable and cut to 200 bytes.
     fn difference(&self, what: impl Into<String>, component: String, twin: String) -> Stopped {
         let [component, twin] = [component, twin].map(|text| printable(&text, SHOWN_BYTES));
         Stopped::Differ(Difference { moment: self.0.clone(), what: what.into(), component, twin })
     }
 
-    /// Compares the files of two folders; returns the number of their bytes.
+    /// Compares the files of the component's folder (`ours`) and the twin's (`theirs`) by content; returns the number
+    /// of bytes of the component's files. Fails at the first file that differs or is missing in one folder.
     fn compare_files(&self, ours: &Path, theirs: &Path) -> Result<u64, Stopped> {
         let mut names = files::names(ours)?;
         names.extend(files::names(theirs)?);
@@ -195,7 +203,8 @@ impl Moment {
         Ok(bytes)
     }
 
-    /// Compares the reports of both, call by call.
+    /// Compares the component's reports (`ours`) with the twin's, call by call: metrics, log, dropped lines and number
+    /// of host calls. Fails at the first difference.
     fn compare_reports(&self, ours: &[StepReport], theirs: &[StepReport]) -> Result<(), Stopped> {
         for (one, other) in ours.iter().zip(theirs) {
             let names = |report: &StepReport| report.metrics.iter().map(|(name, ..)| name.clone()).collect::<Vec<_>>();
@@ -213,7 +222,8 @@ impl Moment {
         Ok(())
     }
 
-    /// Compares trained numbers, gradient norm, saved state and random streams.
+    /// Compares trained numbers, gradient norm, saved state and random streams of the component (`ours`) and the twin.
+    /// Fails at the first difference.
     fn compare_states(&self, ours: &Snapshot, theirs: &Snapshot) -> Result<(), Stopped> {
         let (all, found) = (&ours.trained, &theirs.trained);
         self.same("the number of trained numbers", &all.len(), &found.len(), ToString::to_string)?;
@@ -230,7 +240,8 @@ impl Moment {
     }
 }
 
-/// Compares the manifests of both.
+/// Compares the manifest in the component's package with the JSON manifest that the twin sent. A difference names the
+/// first differing key.
 fn compare_manifests(package: &Package, twin: &str) -> Result<(), Stopped> {
     let text = section::find(&package.bytes, manifest::SECTION)?.unwrap_or_default();
     let (component, native): (Value, Value) =

@@ -22,9 +22,9 @@ use crate::error::Error;
 /// Updates of a comparison, for a method that trains and unless the user says how many.
 const STEPS: u32 = 5;
 
-/// Settings for a comparison on the embedded model and data, with `set` on top. `steps` defaults to a few for a method that
-/// trains, and to one epoch for one that only edits. Grants every interface that the component imports: its author asks.
-/// Puts all files below `folder`.
+/// Builds the settings for a comparison on the embedded model and data; `set` holds further `--set` arguments, which
+/// take precedence. `steps` defaults to 5 for a method that trains, and to one epoch for one that only edits. Grants
+/// every interface in `imports`, those of the component. Puts all files below `folder`.
 ///
 /// # Errors
 /// A wrong setting, and a folder that cannot be written.

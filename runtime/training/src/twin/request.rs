@@ -40,7 +40,7 @@ pub(super) struct TestRequest {
 }
 
 impl TestRequest {
-    /// Parses the JSON of a request.
+    /// Parses the JSON of a request. Fails on an unknown key, and if the request asks for no records or for empty ones.
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let request: Self = serde_json::from_str(text)
             .map_err(|error| impossible(error.to_string(), "build the method against this version's SDK"))?;
@@ -50,14 +50,15 @@ impl TestRequest {
         Ok(request)
     }
 
-    /// The saved state that the method starts from, if there is one.
+    /// The saved state that the method starts from, decoded; `None` if the request has none. Fails if it is not
+    /// hexadecimal.
     pub(super) fn state(&self) -> Result<Option<Vec<u8>>, Error> {
         let Some(digits) = &self.state else { return Ok(None) };
         let unreadable = || impossible("the state is not in hexadecimal digits", "give what `save_state` gave");
         Ok(Some(from_hexadecimal(digits).ok_or_else(unreadable)?))
     }
 
-    /// Plans the run of a method in its own process, with files below `folder`.
+    /// Plans the run of the method in its own process, connected by `twin`, with all files below `folder`.
     pub(super) fn plan(&self, twin: Twin, folder: &Path) -> Result<Plan, Error> {
         let settings = self.run_settings(folder)?;
         let (engine, manifest) = (engine(&settings)?, twin.manifest().to_owned());
@@ -65,7 +66,8 @@ impl TestRequest {
         plan_with_method(settings, &engine, method)
     }
 
-    /// The settings of the run.
+    /// Unpacks the sample model and writes the request's records below `folder`, and builds the settings of the run
+    /// from them.
     fn run_settings(&self, folder: &Path) -> Result<RunSettings, Error> {
         let model = sample::unpack(folder)?.join("model");
         let data = folder.join("records.jsonl");
@@ -99,25 +101,26 @@ impl TestRequest {
         Ok(settings)
     }
 
-    /// Records in a micro-batch, such that one update has all records.
+    /// Number of records in a micro-batch, chosen such that one update has all records: all of them, divided by
+    /// `train.accumulation` and rounded up.
     fn batch(&self) -> u64 {
         let records = self.records.as_ref().map_or_else(|| u64::from(self.rows()), |records| records.len() as u64);
         let parts = self.set.get("train.accumulation").and_then(Value::as_u64).unwrap_or(1).max(1);
         records.div_ceil(parts)
     }
 
-    /// Number of random records.
+    /// Number of random records that the request asks for; 4 if it does not say.
     fn rows(&self) -> u32 {
         self.rows.unwrap_or(4)
     }
 }
 
-/// The error about a request that cannot be met.
+/// The error about a unit test's request that cannot be met. `why` is the cause, `hint` what to do.
 pub(super) fn impossible(why: impl Into<String>, hint: &str) -> Error {
     Explanation::new("test", "the bench cannot do what the test wants").with_why(why).with_hint(hint).into()
 }
 
-/// A key and its value in the form of `--set`.
+/// Formats a key and its JSON value as a `--set` argument. Fails for a value that TOML cannot express, such as null.
 fn assignment(key: &str, value: &Value) -> Result<String, Error> {
     let unwritable = |_| impossible(format!("`{key}` is `{value}`, which no setting can be"), "leave it out");
     Ok(format!("{key}={}", toml::Value::try_from(value).map_err(unwritable)?))

@@ -38,7 +38,7 @@ pub(super) struct Snapshot {
 }
 
 impl Runner {
-    /// Starts the method and calls `init`; also returns its report.
+    /// Starts the method of a plan and calls `init`; returns the runner and the report of `init`.
     pub(super) fn start(plan: Plan) -> Result<(Self, StepReport), Error> {
         let Plan { run: plan, policy, sampler } = plan;
         let train_state = train_state(&plan, policy)?;
@@ -46,12 +46,12 @@ impl Runner {
         Ok((Self { plan, session, sampler, step: 0 }, opening?))
     }
 
-    /// The names of the metrics, in the order of the manifest.
+    /// The names of the metrics that the method declares, in the order of its manifest.
     pub(super) fn metrics(&self) -> &[String] {
         &self.plan.method.package.manifest.metrics
     }
 
-    /// Executes one step of a run; returns a report for each call of the method.
+    /// Executes the next step of the run and advances the step counter; returns a report for each call of the method.
     pub(super) fn update(&mut self) -> Result<Vec<StepReport>, Error> {
         let mut reports = Vec::new();
         let mut collect = |report| reports.push(report);
@@ -60,19 +60,21 @@ impl Runner {
         Ok(reports)
     }
 
-    /// Calls `finish`.
+    /// Calls the method's `finish`; returns its report.
     pub(super) fn finish(&mut self) -> Result<StepReport, Error> {
         let report = self.session.finish();
         report.map_err(|error| explained(&self.plan, &mut self.session, (self.step, None), error.into()))
     }
 
-    /// The learning rate of the next update, and the norm of the last gradient.
+    /// The learning rate of the step that began last (before any step, of the first), and the norm of its last gradient
+    /// before clipping.
     pub(super) fn rate_and_norm(&mut self) -> (f64, f64) {
         let trainer = &self.session.train_state().hooks;
         (trainer.learning_rate(), trainer.progress.norm)
     }
 
-    /// The state after some reports.
+    /// Saves the method's state and copies the trained numbers, the gradient norm and the random streams. `reports` are
+    /// put into the result unchanged.
     pub(super) fn snapshot(&mut self, reports: Vec<StepReport>) -> Result<Snapshot, Error> {
         let state = self.session.save_state()?;
         let streams = self.session.streams().clone();
@@ -82,7 +84,8 @@ impl Runner {
         Ok(Snapshot { reports, norm, trained, state, streams })
     }
 
-    /// Writes edited weights and published directions as files into a folder.
+    /// Writes edited weights and published directions as files into a folder, which it creates. Writes nothing that the
+    /// method did not edit or publish.
     pub(super) fn write_edits(&mut self, folder: &Path) -> Result<(), Error> {
         let train_state = self.session.train_state();
         files::create_folder(folder)?;
@@ -91,7 +94,7 @@ impl Runner {
     }
 }
 
-/// The error about a connection to the method's process that broke outside of a call.
+/// The error about a connection to the method's process that broke between two calls.
 pub(super) fn disconnected(error: std::io::Error) -> Error {
     Explanation::new("test", "the process of the method cannot be reached").with_why(error.to_string()).into()
 }

@@ -37,7 +37,8 @@ pub fn serve_test(test: ListeningTest) -> Result<(), Error> {
     }
 }
 
-/// Calls the method as ordered, and returns a report for each call.
+/// Executes one order of the test (`step`, `finish` or `save-state`); returns a report for each call of the method.
+/// Fails on another order.
 fn call(runner: &mut Runner, order: &str) -> Result<Vec<StepReport>, Error> {
     match order {
         "step" => runner.update(),
@@ -54,7 +55,7 @@ fn call(runner: &mut Runner, order: &str) -> Result<Vec<StepReport>, Error> {
     }
 }
 
-/// The step, metrics, log, gradient norm and learning rate after a call, as JSON for the test.
+/// The step, combined metrics, log, gradient norm and learning rate after the calls of `reports`, as JSON for the test.
 fn report(runner: &mut Runner, reports: &[StepReport]) -> String {
     let mut tally = Tally::default();
     reports.iter().for_each(|report| tally.add(&report.metrics));

@@ -23,14 +23,15 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether both are equal.
+    /// Whether the recorded and the present value are equal.
     #[must_use]
     pub fn same(&self) -> bool {
         self.recorded == self.found
     }
 }
 
-/// Compares the values below some keys, in the order of the lock. A value that one side lacks is `absent` there.
+/// Compares the values below the top-level `keys` of two locks: first those of `recorded` in its order, then those that
+/// only `found` has. A value that one lock lacks is `absent` there. Ignores names, sources and revisions.
 pub(super) fn compare(recorded: &Table, found: &Table, keys: &[&str]) -> Vec<Comparison> {
     let (mut then, mut now) = (Vec::new(), Vec::new());
     for key in keys {
@@ -47,7 +48,8 @@ pub(super) fn compare(recorded: &Table, found: &Table, keys: &[&str]) -> Vec<Com
         .collect()
 }
 
-/// Collects the values below `name` with their dotted keys.
+/// Appends the values below `value` to `into` as (dotted key, text), where `name` is the key of `value`. Skips the keys
+/// `name`, `source` and `revised`. Items of a list of tables are numbered from 0; other lists are one value.
 fn leaves(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
     match value {
         Value::Table(table) => {
@@ -63,8 +65,8 @@ fn leaves(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
     }
 }
 
-/// The first metric in which two runs differ, by their folders. Ignores times, and the rows of used limits, which each
-/// process of a run writes anew.
+/// The first metric in which two runs, given by their folders, differ; if one run has more rows, their numbers of rows;
+/// `None` if all are equal. Ignores times, and rows of used limits, which each process of a run writes anew.
 pub(super) fn first_difference(recorded: &Path, found: &Path) -> Result<Option<Comparison>, Error> {
     let is_compared = |(name, _): &(&String, &Json)| !name.contains("second");
     let read_rows = |run: &Path| -> Result<Vec<_>, Error> {

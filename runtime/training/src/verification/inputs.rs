@@ -16,7 +16,8 @@ use crate::plan::{digests, lock_settings};
 const PLANNED: [&str; 6] =
     ["model.family", "data.records", "data.tokens-sha256", "validation.records", "validation.tokens-sha256", "steps"];
 
-/// Checks that data files which only the run's own file names are ordinary files. Reading a pipe could wait without end.
+/// Checks that data files which only the run's own file names, and no `--set`, are ordinary files or missing. Reading a
+/// pipe could wait without end.
 ///
 /// # Errors
 /// Something else than an ordinary file, located in the run's file.
@@ -37,8 +38,8 @@ pub(super) fn check_data_files(settings: &RunSettings) -> Result<(), Error> {
     Ok(())
 }
 
-/// The inputs in the form of a lock, without the keys that only a plan knows. `components` are the method and the verifiers;
-/// those that cannot be read are left out.
+/// The present inputs of a run as a lock, without the keys that only a plan knows. `components` are the method, then
+/// the verifiers, each as read; those that cannot be read are left out.
 ///
 /// # Errors
 /// A model or data that cannot be read.
@@ -64,13 +65,13 @@ pub(super) fn lock_without_plan(settings: &RunSettings, components: &[Result<Pac
     Ok(Table::try_from(now).unwrap_or_default())
 }
 
-/// The table of the run's method in a lock.
+/// The table `method` of a lock, for the run's present method and settings.
 pub(super) fn method(settings: &RunSettings, package: &Package) -> Value {
     lock::write::method(package, &lock_settings(settings, package), &[])
 }
 
-/// Removes the values from a comparison with [`lock_without_plan`] that are absent because they are not known: those that only
-/// a plan knows, and those of components that cannot be read. Other absent values are differences.
+/// Removes comparisons whose present value is `absent` only because [`lock_without_plan`] cannot know it: keys that
+/// only a plan knows, and those of components that cannot be read. Other absent values stay, as differences.
 pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, components: &[Result<Package, Error>]) {
     let names = std::iter::once("method.".to_owned()).chain((0_usize..).map(|number| format!("verifier.{number}.")));
     let unread = components.iter().zip(names).filter(|(read, _)| read.is_err());

@@ -30,7 +30,8 @@ pub struct Unnamed {
 }
 
 impl Unnamed {
-    /// The components that the run file of a folder names by a path and no `--set` does; `None` if there are none.
+    /// Finds the components that the run file of a folder names by a path and no `--set` overrides; `None` if there are
+    /// none.
     pub(super) fn find(folder: &Path, settings: &RunSettings) -> Option<Self> {
         let verifiers = (0..settings.file.verifier.len()).map(|number| format!("verifier.{number}.use"));
         let keys = std::iter::once("method.use".to_owned()).chain(verifiers);
@@ -42,7 +43,8 @@ impl Unnamed {
         (!paths.is_empty()).then(|| Self { folder: folder.to_owned(), paths })
     }
 
-    /// The command with which the user names the components. `PATH` stands for paths that the user gives.
+    /// The `tunebox verify` command with which the user allows a replay with the components. `PATH` stands for the
+    /// paths that the user must give.
     #[must_use]
     pub fn command(&self) -> String {
         let sets: String = self.paths.iter().map(|(key, _)| format!(" --set {key}=PATH")).collect();
@@ -50,7 +52,7 @@ impl Unnamed {
     }
 }
 
-/// The paths in backticks, separated by commas.
+/// Joins the paths, each in backticks, with commas; the keys are left out.
 fn list(paths: &[(String, PathBuf)]) -> String {
     let paths: Vec<String> = paths.iter().map(|(_, path)| format!("`{}`", path.display())).collect();
     paths.join(", ")

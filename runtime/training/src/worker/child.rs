@@ -53,14 +53,15 @@ pub fn serve(
     exit
 }
 
-/// The error about a job that did not arrive.
+/// The error about a job that did not arrive or cannot be read. `why` is the cause.
 fn unreadable(why: &str) -> Error {
     let problem = Explanation::new("worker", "the worker cannot be understood before the first step").with_why(why);
     let problem = problem.with_kept("nothing had been saved yet").with_hint("the same command again");
     Error::Explained(Box::new(problem), Exit::Sandbox)
 }
 
-/// Reads orders in a thread until the pipe ends, which it does with the parent.
+/// Starts a thread that sets `stop` for every stop order on `input`, and calls `orphaned` at the end of the pipe, which
+/// means that the parent is gone.
 fn listen(mut input: BufReader<impl Read + Send + 'static>, stop: Arc<AtomicBool>, orphaned: fn()) {
     std::thread::spawn(move || {
         while let Input::Document(Order::Stop) = read(&mut input) {
@@ -77,6 +78,7 @@ struct Sender<'a, W> {
 }
 
 impl<W: Write> Observer for Sender<'_, W> {
+    /// Sends an event to the parent. Drops an event that is too long; calls `orphaned` if the pipe is closed.
     fn event(&mut self, event: &Event) {
         match write(self.output, &Message::Event(Box::new(event.clone()))) {
             Ok(()) => {}

@@ -27,7 +27,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The most messages that wait between the thread that reads the pipe and the observer.
 const QUEUE: usize = 64;
 
-/// Executes a run: in this process if all of it is built in or no `worker` is given, else in a process of that program.
+/// Executes a run and sends its events to `observer`: in a process started from `worker`, or in this process if all of
+/// the run is built in or no `worker` is given. `stop` ends the run after the present step.
 ///
 /// # Errors
 /// The error that ends the run.
@@ -43,8 +44,8 @@ pub fn execute(
     }
 }
 
-/// Executes the run in a worker process started from `program`. Forwards events to `observer`; `stop` ends the run after the
-/// present step.
+/// Executes the run in a worker process started from `program`, and waits for that process to end. Forwards events to
+/// `observer`; `stop` ends the run after the present step. A model of the hub is fetched in this process first.
 ///
 /// # Errors
 /// [`Error::Worker`]: the error that the worker reports, its death, or an invalid message.
@@ -67,7 +68,7 @@ fn supervise(
     result
 }
 
-/// An error of a worker without a folder and a checkpoint.
+/// Builds the error of a worker of which neither the run's folder nor a checkpoint is known.
 fn worker_error(explanation: Explanation, exit: Exit) -> Error {
     Error::Worker(Box::new(WorkerError { explanation, exit, folder: None, kept: None }))
 }
@@ -82,7 +83,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts the worker, and threads that read its messages and its error output.
+    /// Starts the worker process, and threads that read its messages and its error output.
     fn start(program: &Program) -> io::Result<Self> {
         let mut child = program.start()?;
         let (orders, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -102,7 +103,8 @@ impl Worker {
         Ok(Self { child, orders, messages, stderr, progress: Progress::default() })
     }
 
-    /// Sends the job, and handles messages until the run ends.
+    /// Sends the job, checks the worker's version, and forwards events to `observer` until the run ends. Sends one stop
+    /// order once `stop` is set.
     fn converse(&mut self, job: &Job, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome, Error> {
         // A worker that is gone cannot take it; its messages, or their end, tell why.
         self.send(job);
@@ -135,13 +137,15 @@ impl Worker {
         }
     }
 
-    /// Kills a worker that sent an invalid message, and returns the error about it.
+    /// Kills a worker that sent an invalid message, and returns the error about the message. `why` says what is
+    /// invalid.
     fn reject(&mut self, why: String) -> Error {
         let _ = self.wait_or_kill(Duration::ZERO);
         self.progress.error("cannot be understood", why)
     }
 
-    /// Waits for a worker whose output ended, and returns the error about its death.
+    /// Waits for a worker whose output ended, killing it after 5 seconds, and returns the error about its death with
+    /// the last line of its error output.
     fn explain_death(&mut self) -> Error {
         let how = self.wait_or_kill(GRACE).map_or_else(|error| format!("is lost: {error}"), ending);
         let why = match self.stderr.take().and_then(StderrTail::last_line) {
@@ -155,15 +159,16 @@ impl Worker {
         self.progress.error(&how, why)
     }
 
-    /// Sends a document; closes the pipe if that fails.
+    /// Sends a document to the worker. If that fails, closes the pipe and reports nothing: the worker's messages, or
+    /// their end, tell why.
     fn send(&mut self, document: &impl serde::Serialize) {
         if self.orders.as_mut().is_some_and(|orders| write(orders, document).is_err()) {
             self.orders = None;
         }
     }
 
-    /// Waits until the worker ends, and kills it after `timeout`. Keeps its input open, since the end of its input would tell
-    /// it that the parent is gone.
+    /// Waits until the worker ends, kills it if that takes longer than `timeout`, and returns its exit status. Keeps
+    /// the worker's input open, since the end of its input would tell it that the parent is gone.
     fn wait_or_kill(&mut self, timeout: Duration) -> io::Result<ExitStatus> {
         let begun = Instant::now();
         while begun.elapsed() < timeout {
@@ -178,6 +183,7 @@ impl Worker {
 }
 
 impl Drop for Worker {
+    /// Kills the worker if it still runs.
     fn drop(&mut self) {
         let _ = self.wait_or_kill(Duration::ZERO);
     }
@@ -193,7 +199,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Updates the progress from an event.
+    /// Updates the progress from an event of the worker. Only the plan and finished steps matter.
     fn update(&mut self, event: &Event) {
         match event {
             Event::Planned { summary, folder, resumed } => {
@@ -206,8 +212,8 @@ impl Progress {
         }
     }
 
-    /// The error about a worker that `how` ("was killed", …). The last checkpoint is read from the disk, not taken from the
-    /// worker's messages.
+    /// The error about a worker that failed as `how` says ("was killed", …), because of `why`. Names the step from the
+    /// progress. The last checkpoint is read from the disk, not taken from the worker's messages.
     fn error(&self, how: &str, why: String) -> Error {
         let kept = self.folder.as_ref().and_then(|folder| checkpoint::last_whole(folder));
         let worker = self.method.as_ref().map_or("the worker".to_owned(), |name| format!("the worker of `{name}`"));

@@ -27,7 +27,7 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// The version of this program.
+    /// The versions of the messages and of this program.
     pub(super) fn this() -> Self {
         Self { version: VERSION, program: env!("CARGO_PKG_VERSION").into() }
     }
@@ -62,7 +62,11 @@ pub(super) enum Message {
     Failed(Box<Explanation>, Exit),
 }
 
-/// Writes a document as one line, in a single write.
+/// Writes a document as one line of JSON, in a single write, and flushes.
+///
+/// # Errors
+/// A pipe that cannot be written, and `FileTooLarge` for a line of [`MAX_LINE_BYTES`] or more, of which nothing is
+/// written.
 pub(super) fn write(output: &mut impl Write, document: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(document)?;
     if line.len() >= MAX_LINE_BYTES {
@@ -86,12 +90,12 @@ pub(super) enum Input<T> {
     Invalid(String),
 }
 
-/// Reads a line of at most [`MAX_LINE_BYTES`].
+/// Reads one line of at most [`MAX_LINE_BYTES`] and parses it as a JSON document.
 pub(super) fn read<T: DeserializeOwned>(input: &mut impl BufRead) -> Input<T> {
     read_at_most(input, MAX_LINE_BYTES)
 }
 
-/// Reads a line of at most `most` bytes.
+/// Reads one line of at most `most` bytes, including its end, and parses it as a JSON document.
 fn read_at_most<T: DeserializeOwned>(input: &mut impl BufRead, most: usize) -> Input<T> {
     let mut line = Vec::new();
     if let Err(error) = io::Read::take(input, most as u64).read_until(b'\n', &mut line) {

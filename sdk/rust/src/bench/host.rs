@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(2);
 pub struct Error(pub(super) String);
 
 impl Error {
-    /// The program cannot be started.
+    /// The error for a program that cannot be started.
     pub(super) fn not_started(program: &str, reason: &std::io::Error) -> Self {
         Self(format!(
             "cannot start `{program}`: {reason}\na bench runs on the program `tunebox`; install it, or name it: \
@@ -35,7 +35,7 @@ impl Error {
         ))
     }
 
-    /// No port of this machine can be used.
+    /// The error for a failure to listen on a port of this machine.
     fn no_port(reason: std::io::Error) -> Self {
         Self(format!("cannot listen on this machine: {reason}"))
     }
@@ -65,7 +65,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Starts the program and waits until it connects. Gives what its stream is proven by as well.
+    /// Starts the program and waits until it connects. Returns the host, its connection and the token that proved it.
     pub(super) fn start() -> Result<(Self, TcpStream, String), Error> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::no_port)?;
         let address = listener.local_addr().map_err(Error::no_port)?;
@@ -89,7 +89,7 @@ impl Host {
         Ok((host, stream, token))
     }
 
-    /// Waits for the connection of the program and refuses any other.
+    /// Waits until a client sends the token, and drops all others. Errors: the program ended, or 60 s passed.
     fn accept_connection(&mut self, listener: &TcpListener, token: &str) -> Result<TcpStream, Error> {
         listener.set_nonblocking(true).map_err(Error::no_port)?;
         let begun = Instant::now();
@@ -116,14 +116,14 @@ impl Host {
         }
     }
 
-    /// Waits for the end of the program and gives what it wrote to its error stream.
+    /// Waits for the program to end, killing it after 5 s, and returns its stderr. Empty at a second call.
     pub(super) fn error_output(&mut self) -> String {
         self.end();
         let text = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
         text.trim_end().to_owned()
     }
 
-    /// Waits for the program to end, as it does on a closed connection; kills it after [`ENDS_WITHIN`].
+    /// Waits for the program to end, as it does when its connection closes; kills it after [`ENDS_WITHIN`].
     fn end(&mut self) {
         let begun = Instant::now();
         while begun.elapsed() < ENDS_WITHIN {
@@ -144,14 +144,14 @@ impl Drop for Host {
     }
 }
 
-/// The stream, if the other side sends the token within the time allowed.
+/// Returns the stream if its first message, within 5 s, is the token; else drops it and returns `None`.
 fn check_token(mut stream: TcpStream, token: &str) -> Option<TcpStream> {
     stream.set_nonblocking(false).ok()?;
     let known: String = read_greeting(&mut stream, ENDS_WITHIN)?;
     (known == token).then_some(stream)
 }
 
-/// A random text: two hashes of the standard library, whose keys the system draws.
+/// Generates a random token of 32 hexadecimal digits from two hash keys that the system draws.
 fn token() -> String {
     let number = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", number(), number())

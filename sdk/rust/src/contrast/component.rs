@@ -31,21 +31,21 @@ pub fn principal(differences: &Tensor, centred: bool) -> Tensor {
     (component / length).cast(Dtype::F32)
 }
 
-/// Each layer's matrix over its largest entry, so that powers neither overflow nor vanish; zeros stay.
+/// Divides each layer's matrix by its largest absolute entry, so that powers stay finite; zero matrices stay zero.
 #[track_caller]
 fn at_size_one(matrices: &Tensor) -> Tensor {
     let largest = matrices.abs().max(Keep(1)).max(Keep(2)); // [layers, 1, 1]
     matrices / largest.clamp(Some(f64::MIN_POSITIVE), None)
 }
 
-/// The share of pairs whose difference points along the direction of their layer: `[layers]`, 0 to 1.
+/// The fraction of pairs whose difference has a positive dot product with the direction of its layer: `[layers]`.
 /// `differences` are `[layers, pairs, dimension]`, `directions` `[layers, dimension]`.
 #[track_caller]
 pub fn separation(differences: &Tensor, directions: &Tensor) -> Tensor {
     along(differences, directions).greater(0.0).cast(Dtype::F32).mean(1)
 }
 
-/// The directions, each turned round where most pairs point the other way; at a tie the sum decides.
+/// Flips each direction, `[layers, dimension]`, that most differences oppose; at a tie, that their sum opposes.
 #[track_caller]
 pub fn majority(differences: &Tensor, directions: &Tensor) -> Tensor {
     let along = along(differences, directions); // [layers, pairs]
@@ -55,7 +55,7 @@ pub fn majority(differences: &Tensor, directions: &Tensor) -> Tensor {
     directions * sign
 }
 
-/// How far each difference reaches along the direction of its layer: `[layers, pairs]`.
+/// The dot product of each difference with the direction of its layer: `[layers, pairs]`.
 #[track_caller]
 fn along(differences: &Tensor, directions: &Tensor) -> Tensor {
     matmul(differences, &directions.unsqueeze(2)).squeeze(2)

@@ -34,8 +34,8 @@ pub enum Apply {
 }
 
 impl Edit {
-    /// Takes a direction `[dimension]` out, with `apply = "direction"` only as long as the patches live.
-    /// Needs the grant of `weights`. Errors: a direction that has no length or another width than the stream.
+    /// Removes a direction `[dimension]` from the weights, or for `apply = "direction"` from the activations until the
+    /// patches are dropped. Needs the grant of `weights`. Errors: a direction of length 0 or of another width.
     #[track_caller]
     pub fn apply(&self, direction: &Tensor) -> Result<Vec<Patch>> {
         let edit = |role, layer| project_out(role, layer, direction, self.strength, self.keep_norms);

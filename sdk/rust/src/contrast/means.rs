@@ -11,7 +11,7 @@ pub struct Means {
 }
 
 impl Means {
-    /// Takes the vectors of some rows in: `[layers, rows, dimension]`.
+    /// Adds the vectors of some rows, `[layers, rows, dimension]`, to the sum, in `f64`.
     #[track_caller]
     pub fn add(&mut self, captured: &Tensor) {
         let sum = captured.cast(Dtype::F64).sum(1); // [layers, dimension]
@@ -22,20 +22,20 @@ impl Means {
         });
     }
 
-    /// How many vectors were taken in.
+    /// How many vectors were added for each layer.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The mean in `f64`, `[layers, dimension]`; `None` before the first vector.
+    /// The mean of the added vectors in `f64`, `[layers, dimension]`; `None` before the first was added.
     #[track_caller]
     pub fn mean(&self) -> Option<Tensor> {
         self.sum.as_ref().map(|sum| sum.scale(1.0 / f64::from(self.count.max(1))))
     }
 }
 
-/// What is left of `direction` without its part along `other`, row by row: r − (r·ô) ô.
-/// Both are `[layers, dimension]` of one type.
+/// Subtracts from each row of `direction` its projection on the same row of `other`: r − (r·ô) ô. Both are
+/// `[layers, dimension]` of one type.
 #[track_caller]
 pub fn projected(direction: &Tensor, other: &Tensor) -> Tensor {
     let unit = other / other.norm(Keep(-1));

@@ -16,7 +16,7 @@ pub struct Refusal {
     pub rate: f32,
 }
 
-/// Scores prompts that each end where the answer begins; `tokens` are those that refusals begin with.
+/// Estimates refusal of prompts that end where the answer begins; `tokens` are the ids that refusals begin with.
 #[track_caller]
 pub fn refusal(view: &View, prompts: &[Rows], tokens: &[u32]) -> Result<Refusal> {
     let (mut score, mut refused, mut count) = (0.0, 0.0, 0.0_f32);

@@ -8,8 +8,8 @@ use crate::patch::{self, Patch};
 use crate::tensor::All;
 use crate::{Result, Rows, Tensor};
 
-/// Adds the directions `[layers, dimension]` at the outputs of their layers, times a coefficient, until the patches
-/// are dropped.
+/// Adds `coefficient` times each direction of `[layers, dimension]` to the output of its block in `layers`, until the
+/// returned patches are dropped.
 #[track_caller]
 pub fn added(directions: &Tensor, layers: Range<u32>, coefficient: f32) -> Result<Vec<Patch>> {
     let add = |(place, layer)| {
@@ -19,8 +19,8 @@ pub fn added(directions: &Tensor, layers: Range<u32>, coefficient: f32) -> Resul
     (0..).zip(layers).map(add).collect()
 }
 
-/// The mean log-probability of a target token of the first kind minus that of the second, in nats. One forward pass
-/// for each kind of each pair.
+/// The mean log-probability per target token of the first rows of all pairs minus that of the second ones, in nats. One
+/// forward pass for each of the two rows of a pair.
 #[track_caller]
 pub fn lead(pairs: &[[Rows; 2]]) -> Result<f32> {
     let mut means = [0.0; 2];

@@ -36,8 +36,8 @@ pub struct Verdict {
 }
 
 impl Trial {
-    /// A trial without prompts yet; refusals begin with the first token of one of these texts, divided by `|`.
-    /// Needs the grant of `text`.
+    /// Creates a trial without prompts. `refusals` are texts divided by `|`; the first token of each counts as a
+    /// refusal. Needs the grant of `text`. Errors: no text has a token.
     #[track_caller]
     pub fn new(refusals: &str) -> Result<Self> {
         let begins = refusals.split('|').map(|text| Ok(text::encode(text)?.first().copied()));
@@ -48,24 +48,24 @@ impl Trial {
         Ok(Self { begins, ..Self::default() })
     }
 
-    /// Keeps prompts, harmful and harmless ones; either may be empty.
+    /// Adds the two sets of prompts, harmful and harmless, to those of the trial. A set without rows is ignored.
     pub fn keep(&mut self, [harmful, harmless]: [Rows; 2]) {
         self.harmful.extend((harmful.count() > 0).then_some(harmful));
         self.harmless.extend((harmless.count() > 0).then_some(harmless));
     }
 
-    /// Whether there are prompts of both kinds.
+    /// Whether the trial has both harmful and harmless prompts.
     pub fn is_ready(&self) -> bool {
         !self.harmful.is_empty() && !self.harmless.is_empty()
     }
 
-    /// How the policy as it is now meets the harmful prompts.
+    /// Estimates how the present policy, with its active patches, refuses the harmful prompts.
     #[track_caller]
     pub fn refusal(&self) -> Result<Refusal> {
         refusal(&policy(), &self.harmful, &self.begins)
     }
 
-    /// Measures a direction: added at a layer's input, and removed everywhere.
+    /// Measures a direction `[dimension]`: added at the input of block `layer`, then removed from every block.
     #[track_caller]
     pub fn verdict(&self, layer: u32, direction: &Tensor) -> Result<Verdict> {
         let added = patch::add(&[layer], Site::ResidualBefore, direction, 1.0, false)?;
@@ -75,7 +75,7 @@ impl Trial {
         Ok(Verdict { bypass: self.refusal()?.score, induced, moved: self.moved()? })
     }
 
-    /// How far the policy has moved from the reference on harmless prompts: the mean KL of the next token.
+    /// The mean KL(reference ‖ policy) of the next token on the harmless prompts, in nats, under active patches.
     #[track_caller]
     pub fn moved(&self) -> Result<f32> {
         let base = reference()?;
@@ -84,7 +84,7 @@ impl Trial {
     }
 }
 
-/// Removes a direction from all that the policy reads and writes, at every layer, until the patches are dropped.
+/// Removes a direction from input, attention and MLP output of every block, until the patches are dropped.
 #[track_caller]
 pub fn ablated(direction: &Tensor) -> Result<Vec<Patch>> {
     let layers: Vec<u32> = (0..layers()).collect();

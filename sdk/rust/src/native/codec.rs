@@ -36,17 +36,17 @@ impl fmt::Display for Malformed {
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// A reader at the start of `bytes`.
+    /// Creates a reader at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Reads the next value.
+    /// Reads the next value and advances. Errors: bytes that are no such value.
     pub fn read<T: Decode>(&mut self) -> Result<T, Malformed> {
         T::decode(self)
     }
 
-    /// Checks that every byte was read.
+    /// Fails if bytes are left to read.
     pub fn end(&self) -> Result<(), Malformed> {
         match self.0.len() {
             0 => Ok(()),
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes all bytes that are left.
+    /// Returns all bytes that are left and leaves the reader empty.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
@@ -94,7 +94,7 @@ macro_rules! numbers {
 
 numbers! { u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 }
 
-/// Writes a length. One above 4 GiB is written as the largest `u32`: a frame refuses such a message anyway.
+/// Writes a length as `u32`. One above 4 GiB is written as the largest `u32`: a frame refuses such a message anyway.
 fn encode_length(length: usize, output: &mut Vec<u8>) {
     u32::try_from(length).unwrap_or(u32::MAX).encode(output);
 }

@@ -81,7 +81,7 @@ pub(crate) struct Connected {
 }
 
 impl Connected {
-    /// Makes a stream the connection of this thread. Errors: it has one; the stream is broken.
+    /// Makes a stream this thread's connection; installs the panic hook. Errors: the thread has one; a broken stream.
     pub(crate) fn new(stream: TcpStream, role: Role) -> Result<Self, Ended> {
         if SESSION.get() != 0 {
             return Err(Ended::Busy);
@@ -103,27 +103,27 @@ impl Drop for Connected {
     }
 }
 
-/// Sends a message. Errors: the host is gone or ended the method.
+/// Sends a message over the thread's connection. Errors: there is none, or it has ended; a failure ends it.
 pub(crate) fn send(message: &[u8]) -> Result<(), Ended> {
     with(|connection| frame::send(&mut connection.stream, message, None).map_err(lost))
 }
 
-/// Waits for a message. Errors: as [`send`].
+/// Waits for a message on the thread's connection, without a deadline. Errors: there is none, or it has ended.
 pub(crate) fn receive() -> Result<Vec<u8>, Ended> {
     with(|connection| receive_from(&mut connection.stream).map_err(lost))
 }
 
-/// Waits for a message. Errors: those of the connection, its end among them.
+/// Waits for a message on a stream, without a deadline. Errors: those of the stream; `UnexpectedEof` if it is closed.
 pub(crate) fn receive_from(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     frame::receive(stream, frame::LARGEST, None)?.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Why the connection ended, if it did.
+/// Why the thread has no working connection, [`Ended::Absent`] if it never had one; `None` if it works.
 pub(crate) fn ended() -> Option<Ended> {
     with(|_| Ok(())).err()
 }
 
-/// Notes that nothing more comes, and why.
+/// Marks the thread's connection as ended and returns the reason: `why`, or the earlier one if it had ended.
 pub(crate) fn end(why: Ended) -> Ended {
     with(|_| Err::<(), _>(why.clone())).err().unwrap_or(why)
 }
@@ -150,21 +150,21 @@ pub struct Request {
 }
 
 impl Request {
-    /// Names the function, as in `tensor/[method]tensor.add-scalar`.
+    /// Creates a request to call a function, named as in `tensor/[method]tensor.add-scalar`.
     pub fn new(function: &str) -> Self {
         let mut message = vec![frame::REQUEST];
         function.encode(&mut message);
         Self { message }
     }
 
-    /// Adds an argument.
+    /// Appends an encoded argument and returns the request.
     #[must_use]
     pub fn with(mut self, argument: &(impl Encode + ?Sized)) -> Self {
         argument.encode(&mut self.message);
         self
     }
 
-    /// Asks the host. Without one, or when it ends the method, nothing after the call is done.
+    /// Sends the request and waits for its decoded answer. On a failure a twin exits its process; a bench panics.
     #[track_caller]
     pub fn send<A: Decode>(self) -> A {
         match self.exchange().and_then(|answer| read_answer(&answer)) {
@@ -194,7 +194,7 @@ fn read_answer<A: Decode>(message: &[u8]) -> Result<A, Ended> {
     read().map_err(end)
 }
 
-/// Ends the process of a twin, and the call of a bench.
+/// Exits the process if it is a twin; panics with the reason otherwise.
 #[track_caller]
 fn give_up(ended: &Ended) -> ! {
     let role = CONNECTION.try_with(|connection| connection.borrow().as_ref().map(|connection| connection.role));
@@ -212,8 +212,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Tells the host that it is no longer needed. Does nothing once the connection is another or none: the host has
-    /// dropped it then, or will. Never panics, so that it may be called while a panic unwinds.
+    /// Asks the host to drop the resource, by the request `function`. Does nothing if the thread has another connection
+    /// or none: the host has dropped it then, or will. Never panics, so that it may be called while a panic unwinds.
     pub fn release(&self, function: &str) {
         if self.session == SESSION.get() && ended().is_none() {
             let answer = Request::new(function).with(self).exchange();

@@ -36,12 +36,12 @@ const CHUNK: usize = 1 << 16;
 /// The end of a call, if it has one.
 pub(crate) type Deadline = Option<Instant>;
 
-/// A moment so far from now.
+/// The deadline that lies `patience` from now; `None`, no deadline, for `None` or a time too far away.
 pub(crate) fn after(patience: Option<Duration>) -> Deadline {
     patience.and_then(|patience| Instant::now().checked_add(patience))
 }
 
-/// Writes a message.
+/// Writes a message with its length. Errors: more than 64 MiB, the deadline has passed, a broken stream.
 pub(crate) fn send(stream: &mut TcpStream, payload: &[u8], deadline: Deadline) -> io::Result<()> {
     let length = u32::try_from(payload.len()).ok().filter(|_| payload.len() <= LARGEST);
     let length = length.ok_or_else(|| io::Error::new(ErrorKind::FileTooLarge, "a message has at most 64 MiB"))?;
@@ -52,7 +52,7 @@ pub(crate) fn send(stream: &mut TcpStream, payload: &[u8], deadline: Deadline) -
     stream.write_all(&framed)
 }
 
-/// Reads a message of at most so many bytes; `None` when the other side is gone before its first byte.
+/// Reads a message of at most `largest` bytes. `None` if the other side has closed the stream before its first byte.
 pub(crate) fn receive(stream: &mut TcpStream, largest: usize, deadline: Deadline) -> io::Result<Option<Vec<u8>>> {
     let mut header = [0; 4];
     if !fill(stream, &mut header, deadline)? {
@@ -75,7 +75,7 @@ pub(crate) fn receive(stream: &mut TcpStream, largest: usize, deadline: Deadline
     Ok(Some(payload))
 }
 
-/// Fills a buffer; `false` when the other side is gone before its first byte.
+/// Fills a buffer by the deadline; `false` if the other side has closed the stream before its first byte.
 fn fill(stream: &mut TcpStream, buffer: &mut [u8], deadline: Deadline) -> io::Result<bool> {
     let mut filled = 0;
     while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
@@ -94,7 +94,7 @@ fn fill(stream: &mut TcpStream, buffer: &mut [u8], deadline: Deadline) -> io::Re
     Ok(true)
 }
 
-/// Whether an error says that nobody is there any more.
+/// Whether an I/O error means that the other side has closed the connection.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -102,7 +102,7 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
     )
 }
 
-/// The time that is left, as a socket takes it; an error when there is none.
+/// The time left until the deadline, as a socket timeout; `None` without a deadline. `TimedOut` if it has passed.
 fn left(deadline: Deadline) -> io::Result<Option<Duration>> {
     let Some(deadline) = deadline else { return Ok(None) };
     match deadline.saturating_duration_since(Instant::now()) {

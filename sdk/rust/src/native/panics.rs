@@ -26,7 +26,7 @@ thread_local! {
     static FIRST_PANIC: RefCell<Option<CaughtPanic>> = const { RefCell::new(None) };
 }
 
-/// Installs the panic hook, once in a process.
+/// Installs [`forward_panic`] as the panic hook, once in a process, and keeps the previous hook.
 pub(crate) fn install_hook() {
     PREVIOUS.get_or_init(|| {
         let previous = take_hook();
@@ -35,7 +35,7 @@ pub(crate) fn install_hook() {
     });
 }
 
-/// The panic hook: keeps the first panic of a call, then runs the previous hook.
+/// The panic hook: records the first panic of this thread's call of the host, then runs the previous hook.
 pub(crate) fn forward_panic(panic: &PanicHookInfo<'_>) {
     if IN_CALL.get() {
         FIRST_PANIC.with_borrow_mut(|first| {
@@ -57,7 +57,7 @@ fn describe(panic: &PanicHookInfo<'_>) -> CaughtPanic {
     }
 }
 
-/// Runs a call of the host. Errors: the first panic in it.
+/// Runs a call of the host and catches its panic. Errors: the first panic of `work`, with message and location.
 pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, CaughtPanic> {
     FIRST_PANIC.set(None);
     IN_CALL.set(true);

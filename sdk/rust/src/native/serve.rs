@@ -23,7 +23,7 @@ pub(crate) enum Outcome {
     Report { shown: String, returned: Vec<u8> },
 }
 
-/// Serves the host that the environment names; does nothing without one. An error ends the process: it serves nothing else.
+/// Serves the host that `TUNEBOX_TWIN` names; does nothing without one. An error exits the process with code 1.
 pub(super) fn twin(manifest: &str, dispatch: Dispatch) {
     let Ok(address) = std::env::var(ADDRESS) else { return };
     let token = std::env::var(TOKEN).unwrap_or_default();
@@ -35,7 +35,7 @@ pub(super) fn twin(manifest: &str, dispatch: Dispatch) {
     }
 }
 
-/// Sends token and manifest to the host, then serves it.
+/// Sends token and manifest over a new connection to the host, then answers its calls until it ends.
 pub(super) fn greet_and_serve(stream: TcpStream, token: &str, manifest: &str, dispatch: Dispatch) -> Result<(), Ended> {
     let _connected = Connected::new(stream, Role::Twin)?;
     send_greeting(&(token, manifest))?;
@@ -45,28 +45,28 @@ pub(super) fn greet_and_serve(stream: TcpStream, token: &str, manifest: &str, di
     }
 }
 
-/// Sends the first message to a host, which has no kind.
+/// Sends the first message to the host, whose bytes are `words` alone, without a kind.
 pub(crate) fn send_greeting(words: &impl Encode) -> Result<(), Ended> {
     let mut message = Vec::new();
     words.encode(&mut message);
     connection::send(&message)
 }
 
-/// Reads the first message of a new connection; `None` if it is malformed or does not come before the deadline.
+/// Reads the first message of a new connection; `None` if it is malformed, too late or the stream is broken.
 pub(crate) fn read_greeting<T: Decode>(stream: &mut TcpStream, patience: Duration) -> Option<T> {
     let message = frame::receive(stream, frame::LARGEST, frame::after(Some(patience))).ok()??;
     stream.set_read_timeout(None).ok()?;
     T::decode(&mut Reader::new(&message)).ok()
 }
 
-/// Asks the host of a bench for its next call, such as `step`.
+/// Asks the host of a bench to make its next call, such as `step`. Does not wait for it.
 pub(crate) fn request_next(what: &str) -> Result<(), Ended> {
     let mut message = vec![frame::NEXT];
     what.encode(&mut message);
     connection::send(&message)
 }
 
-/// Answers calls of the host until it ends or reports. Errors: the host ended the method, or the connection broke.
+/// Answers calls of the host until it ends or reports. Errors: the host stopped the method, or the connection broke.
 pub(crate) fn serve_calls(dispatch: Dispatch) -> Result<Outcome, Ended> {
     let mut returned = Vec::new();
     loop {
@@ -88,7 +88,7 @@ pub(crate) fn serve_calls(dispatch: Dispatch) -> Result<Outcome, Ended> {
     }
 }
 
-/// Runs a call of the host and gives the message that answers it: its result, or its panic.
+/// Runs one call of the host and returns the message that answers it: the result, or the panic with its location.
 fn answer_call(dispatch: Dispatch, call: &mut Reader<'_>) -> Result<Vec<u8>, Ended> {
     let function = u8::decode(call)?;
     let mut arguments = Reader::new(call.rest());
@@ -108,7 +108,7 @@ fn answer_call(dispatch: Dispatch, call: &mut Reader<'_>) -> Result<Vec<u8>, End
     }
 }
 
-/// Ends the process and says why, past the test harness, which would keep it to itself.
+/// Writes the reason to stderr, which the test harness does not capture, and exits the process with code 1.
 pub(super) fn exit(ended: &Ended) -> ! {
     // Nobody is left to tell that this failed.
     let _ = writeln!(std::io::stderr(), "tunebox twin: {ended}");

@@ -60,7 +60,7 @@ pub struct Rewards {
 }
 
 impl Rewards {
-    /// Rewards in row-major order. `each` completions belong to a prompt.
+    /// Creates rewards from row-major values, a weight for each verifier, and the number of completions of each prompt.
     pub fn new(values: &[f32], weights: &[f32], each: usize) -> Self {
         let wide = |numbers: &[f32]| numbers.iter().map(|number| f64::from(*number)).collect();
         Self { values: wide(values), weights: wide(weights), each: each.max(1) }
@@ -71,17 +71,17 @@ impl Rewards {
         self.rows().map(|row| weighted(row, &self.weights)).collect()
     }
 
-    /// The rewards of every row by one verifier.
+    /// The rewards of all rows by the verifier with this number, from 0.
     pub fn column(&self, number: usize) -> Vec<f64> {
         self.rows().map(|row| row[number]).collect()
     }
 
-    /// Completions of a prompt.
+    /// Number of completions of each prompt.
     pub fn each(&self) -> usize {
         self.each
     }
 
-    /// How many completions pass by the first verifier: those to which it gives `threshold` or more.
+    /// The fractions of completions and of prompts that pass: where the first verifier gives `threshold` or more.
     pub fn passes(&self, threshold: f32) -> Passes {
         let passed: Vec<bool> = self.column(0).iter().map(|verdict| *verdict >= f64::from(threshold)).collect();
         let share = |count: usize, of: usize| count as f32 / of.max(1) as f32;
@@ -92,21 +92,21 @@ impl Rewards {
         }
     }
 
-    /// Whether the rewards of a row's group differ: without that, nothing can be learned from it.
+    /// For each row, whether the rewards of its group differ (deviation above 1e-8, or fewer than two judged).
     pub fn differing(&self) -> Vec<bool> {
         let combined = self.combined();
         let groups = combined.chunks(self.each);
         groups.flat_map(|group| vec![deviation(group).is_nan() || deviation(group) > 1e-8; group.len()]).collect()
     }
 
-    /// The rows of the first groups whose rewards differ, at most so many groups.
+    /// The row numbers of the first groups whose rewards differ, at most `groups` groups.
     pub fn first_differing(&self, groups: u32) -> Vec<u32> {
         let differing = self.differing();
         let starts = (0..differing.len()).step_by(self.each).filter(|start| differing[*start]);
         starts.take(groups as usize).flat_map(|start| start..start + self.each).map(|row| row as u32).collect()
     }
 
-    /// The rewards of some rows, whole groups of them.
+    /// The rewards of the rows with these numbers, which must be whole groups.
     #[must_use]
     pub fn select(&self, rows: &[u32]) -> Self {
         let columns = self.weights.len();
@@ -129,13 +129,13 @@ pub struct Passes {
 }
 
 impl Advantage {
-    /// Rewards summed, and divided by the spread of their group or by nothing.
+    /// The advantage of the weighted sum of rewards, divided by the group's standard deviation if `scaled`.
     pub fn scaled(scaled: bool) -> Self {
         let scale_rewards = if scaled { Scale::Group } else { Scale::None };
         Self { scale_rewards, combine_rewards: Combination::SumThenNormalise }
     }
 
-    /// The advantage of every row; 0 where no verifier could judge.
+    /// Computes the advantage of every row; 0 where no verifier could judge.
     pub fn of(&self, rewards: &Rewards) -> Vec<f32> {
         let advantages = match self.combine_rewards {
             Combination::SumThenNormalise => self.summed(rewards),
@@ -167,7 +167,7 @@ impl Advantage {
     }
 }
 
-/// Each reward normalised in its group, the weighted sum normalised over the update.
+/// Normalises each reward in its group, then their weighted sums over the update. NaN where no verifier judged.
 fn normalised(rewards: &Rewards) -> Vec<f64> {
     let columns = rewards.weights.len();
     let mut scores = vec![f64::NAN; rewards.values.len()];
@@ -189,7 +189,7 @@ fn normalised(rewards: &Rewards) -> Vec<f64> {
     sums.iter().map(|sum| (sum - centre) / spread).collect()
 }
 
-/// Σ weight · value over the values that are not NaN; NaN when all are.
+/// Σ weight · value over the values that are not NaN; NaN if all are.
 fn weighted(row: &[f64], weights: &[f64]) -> f64 {
     if row.iter().all(|value| value.is_nan()) {
         return f64::NAN;
@@ -197,12 +197,12 @@ fn weighted(row: &[f64], weights: &[f64]) -> f64 {
     weighted_sum(row, weights)
 }
 
-/// Σ weight · value over the values that are not NaN; 0 when all are.
+/// Σ weight · value over the values that are not NaN; 0 if all are.
 fn weighted_sum(row: &[f64], weights: &[f64]) -> f64 {
     row.iter().zip(weights).filter(|(value, _)| !value.is_nan()).map(|(value, weight)| value * weight).sum()
 }
 
-/// The mean of the numbers that are not NaN.
+/// The mean of the numbers that are not NaN; NaN if there are none.
 pub(super) fn mean(values: &[f64]) -> f64 {
     let (sum, count) = numbers(values).fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
     sum / count

@@ -29,7 +29,7 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// A bonus before the first update.
+    /// Creates the state of a bonus before the first update.
     pub fn new(bonus: EntropyBonus) -> Self {
         Self { bonus, last: None }
     }
@@ -39,8 +39,8 @@ impl Steering {
         Self::new(EntropyBonus { entropy_coefficient: 0.0, entropy_target: 0.0, entropy_step: 0.0 })
     }
 
-    /// The loss with coefficient · mean entropy of the tokens of a mask taken off; as it is without a bonus.
-    /// Reports `policy-loss` and `entropy-coefficient`.
+    /// Subtracts coefficient · masked mean entropy from the loss, then moves the coefficient towards a target, if one
+    /// is set. Reports `policy-loss` and `entropy-coefficient`. Without a bonus returns the loss and reports nothing.
     #[track_caller]
     pub fn with_bonus(&mut self, loss: Tensor, entropy: &Tensor, mask: &Tensor) -> Result<Tensor> {
         let EntropyBonus { entropy_coefficient: coefficient, entropy_target: target, entropy_step: step } = self.bonus;
@@ -61,13 +61,13 @@ impl Steering {
         Ok(loss - bonus)
     }
 
-    /// The coefficient and the last mean entropy as bytes, for a checkpoint.
+    /// The coefficient and the last mean entropy (NaN for none) as 8 bytes, for a checkpoint.
     pub fn save(&self) -> Vec<u8> {
         let numbers = [self.bonus.entropy_coefficient, self.last.unwrap_or(f32::NAN)];
         numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 
-    /// Restores what [`save`](Self::save) returned. Errors: another number of bytes.
+    /// Restores what [`save`](Self::save) returned. Errors: not 8 bytes.
     pub fn load(&mut self, state: &[u8]) -> Result<()> {
         let number = |at: usize| state.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(f32::from_le_bytes);
         let (Some(coefficient), Some(last), 8) = (number(0), number(4), state.len()) else {
@@ -79,7 +79,7 @@ impl Steering {
     }
 }
 
-/// 1 for the share of the tokens that count whose entropy is highest: `[rows, width]`.
+/// The mask of the fraction `share` of the counted tokens with the highest entropy: 1 or 0, `[rows, width]`.
 #[track_caller]
 pub fn high_entropy(entropy: &Tensor, kept: &Kept, share: f32) -> Tensor {
     let (entropy, mask) = (entropy.detach(), &kept.mask);

@@ -26,8 +26,8 @@ pub struct Learner<'a> {
 }
 
 impl Learner<'_> {
-    /// Learns from the rows of a rollout that are kept. Does nothing if they have no token: the weights stay. The last
-    /// update is left to the run. Reports `loss`, `kl`, `entropy`, the clipped ratios and the difference of sampling.
+    /// Back-propagates the loss of the kept rows `updates` times, with a weight update between two; the run does the
+    /// last. Does nothing if no token is kept. Reports `loss`, `kl`, `entropy`, clipped ratios, sampling difference.
     #[track_caller]
     pub fn learn(&self, rollout: &Rollout, kept: &Kept, steering: &mut Steering) -> Result<()> {
         if kept.tokens == 0 {
@@ -44,7 +44,7 @@ impl Learner<'_> {
         Ok(())
     }
 
-    /// One gradient on the completions of a rollout. `old` is ℓ_old; the first call sets it.
+    /// Back-propagates the loss of a rollout once and reports its metrics. `old` is ℓ_old; the first call sets it.
     fn add_gradient(
         &self,
         rollout: &Rollout,

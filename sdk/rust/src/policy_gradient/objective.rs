@@ -93,7 +93,7 @@ pub struct Tokens<'a> {
 }
 
 impl Objective {
-    /// The clipped ratio a token, averaged over all tokens, with nothing further.
+    /// The objective `dapo` with clipped token ratios: its costs are averaged over all tokens, other options are off.
     pub fn clipped(epsilon: f32, epsilon_high: f32) -> Self {
         Self {
             loss: Loss::Dapo,
@@ -107,7 +107,7 @@ impl Objective {
         }
     }
 
-    /// Refuses settings that do not go together.
+    /// Fails if `cispo` lacks `epsilon-high`, `dr-grpo` lacks `max-tokens`, or `delta` is not above 1 + `epsilon-high`.
     pub fn check(&self, max_tokens: u32) -> Result<()> {
         if self.loss == Loss::Cispo && self.epsilon_high == 0.0 {
             return Err(Error::new("`loss = \"cispo\"` needs `epsilon-high`, the cap of its weights, such as 5"));
@@ -121,7 +121,7 @@ impl Objective {
         Ok(())
     }
 
-    /// w: `[rows, width]`, or `[rows, 1]` at the level of the completion.
+    /// The ratio w of the probabilities now and when sampled: `[rows, width]`, or `[rows, 1]` over completions.
     #[track_caller]
     pub fn ratio(&self, tokens: &Tokens<'_>) -> Tensor {
         let log_ratio = tokens.logprob - tokens.old;
@@ -131,8 +131,8 @@ impl Objective {
         }
     }
 
-    /// What every token costs: `[rows, width]`, or `[rows, 1]` at the level of the completion. `ratio`
-    /// is that of [`ratio`](Self::ratio).
+    /// The cost of every token: `[rows, width]`, or `[rows, 1]` if the loss depends only on a ratio `[rows, 1]`.
+    /// `ratio` is the result of [`ratio`](Self::ratio).
     #[track_caller]
     pub fn cost(&self, tokens: &Tokens<'_>, ratio: &Tensor) -> Tensor {
         let cost = match self.loss {
@@ -147,7 +147,7 @@ impl Objective {
         if self.off_policy_mask > 0.0 { cost * self.on_policy(tokens) } else { cost }
     }
 
-    /// −min(w·A, clip(w)·A), with w capped at `delta`.
+    /// The clipped cost: −min(w·A, clip(w)·A), with w capped at `delta`.
     fn limited(&self, advantage: &Tensor, ratio: &Tensor) -> Tensor {
         let (low, high) = (1.0 - self.epsilon, 1.0 + self.high());
         let clipped = ratio.clamp(Some(low.into()), Some(high.into())) * advantage;
@@ -155,7 +155,7 @@ impl Objective {
         -capped.minimum(&clipped)
     }
 
-    /// −(4/τ)·σ(τ(w − 1))·A.
+    /// The cost of `sapo`: −(4/τ)·σ(τ(w − 1))·A, with τ by the sign of A.
     fn gated(&self, advantage: &Tensor, ratio: &Tensor) -> Tensor {
         let (positive, negative) = (self.sapo_temperature_positive, self.sapo_temperature_negative);
         let sharpness = choose(&advantage.greater(0.0), positive, negative); // [rows, 1]
@@ -163,25 +163,25 @@ impl Objective {
         -(gate * advantage)
     }
 
-    /// 1 for completions to keep: A ≥ 0, or mean(ℓ_old − ℓ) within the threshold. `[rows, 1]`.
+    /// The mask `[rows, 1]` of completions to keep: A ≥ 0, or mean(ℓ_old − ℓ) at most `off-policy-mask`.
     fn on_policy(&self, tokens: &Tokens<'_>) -> Tensor {
         let fallen = (tokens.old - tokens.logprob.detach()).masked_mean(tokens.mask, Keep(1));
         let keep = tokens.advantage.greater_equal(0.0).logical_or(fallen.less_equal(self.off_policy_mask));
         keep.cast(Dtype::F32)
     }
 
-    /// The ratio under its cap.
+    /// The ratio clamped to at most `delta`, or to the largest `f32` if `delta` is 0.
     fn capped(&self, ratio: &Tensor) -> Tensor {
         let cap = (self.delta > 0.0).then_some(f64::from(self.delta));
         ratio.clamp(None, Some(cap.unwrap_or(f64::from(f32::MAX))))
     }
 
-    /// How far above 1 a ratio may go.
+    /// How far above 1 a ratio may go: `epsilon-high`, or `epsilon` if that is 0.
     fn high(&self) -> f32 {
         if self.epsilon_high > 0.0 { self.epsilon_high } else { self.epsilon }
     }
 
-    /// The costs as one number. Every denominator is of the whole update.
+    /// Reduces the costs of the kept tokens to one number, by the loss's mean, with denominators of the whole update.
     #[track_caller]
     pub fn aggregate(&self, cost: &Tensor, kept: &Kept, max_tokens: u32) -> Tensor {
         let counted = cost * &kept.mask; // [rows, width]
@@ -198,8 +198,8 @@ impl Objective {
     }
 }
 
-/// exp(λ + k·s − λ·eˢ) with s = Σ (ℓ − ℓ_old), without gradient: `[rows, 1]`. (k, λ) is (2, 3) for
-/// A ≥ 0, else (3, 2).
+/// The weight of a completion in `vespo`: exp(λ + k·s − λ·eˢ) with s = Σ (ℓ − ℓ_old), without gradient, `[rows, 1]`.
+/// (k, λ) is (2, 3) for A ≥ 0, else (3, 2).
 fn vespo_weight(tokens: &Tokens<'_>) -> Tensor {
     let log_ratio = (tokens.logprob.detach() - tokens.old).clamp(Some(-20.0), Some(20.0));
     let whole = log_ratio.masked_sum(tokens.mask, Keep(1)).clamp(Some(LOG_RATIO.0), Some(LOG_RATIO.1));

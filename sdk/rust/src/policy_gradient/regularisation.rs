@@ -17,7 +17,7 @@ pub struct Divergence {
 }
 
 impl Divergence {
-    /// ℓ_ref of rows, or nothing where it costs nothing. One forward pass.
+    /// Log-probabilities of rows under the reference, `[rows, width]`; `None`, without a pass, if `beta` is 0.
     #[track_caller]
     pub fn reference(&self, rows: &Rows, temperature: f32) -> Result<Option<Tensor>> {
         if self.beta == 0.0 {
@@ -26,7 +26,7 @@ impl Divergence {
         Ok(Some(score(&reference()?, rows, Taps::empty(), temperature)?.logprob()))
     }
 
-    /// k3 = e^{ℓ_ref − ℓ} − (ℓ_ref − ℓ) − 1, times the ratio where it is to be corrected: `[rows, width]`.
+    /// k3 = e^{ℓ_ref − ℓ} − (ℓ_ref − ℓ) − 1 per token, times the ratio with `kl-bias-correction`: `[rows, width]`.
     #[track_caller]
     pub fn of(&self, logprob: &Tensor, reference: &Tensor, ratio: &Tensor) -> Tensor {
         let behind = reference - logprob;

@@ -52,7 +52,7 @@ pub struct Rollout {
 }
 
 impl Sampling {
-    /// Samples completions from the policy and has the verifiers judge them.
+    /// Samples completions of the batch's prompts from the policy and has the run's verifiers judge them.
     #[track_caller]
     pub fn roll_out(&self, batch: &Batch) -> Result<Rollout> {
         let mut sampler = Sampler::new()
@@ -102,7 +102,7 @@ pub struct Kept {
 }
 
 impl Rollout {
-    /// Some rows of it, whole groups.
+    /// The rows with these numbers, which must be whole groups, with their rewards, as a rollout.
     fn select(&self, chosen: &[u32]) -> Result<Rollout> {
         let rows = self.rows.select(chosen)?;
         let places = from_indices(chosen, &[chosen.len() as u32]);
@@ -115,9 +115,9 @@ impl Rollout {
         })
     }
 
-    /// All rows, without those that were cut off (`whole_only`) and those of groups whose rewards are
-    /// all alike (`differing_only`). Rows that were cut off still count in means over rows, as in the
-    /// reference; groups without a signal do not.
+    /// Builds the mask of the tokens to learn from. `whole_only` drops rows that were cut off, `differing_only` rows of
+    /// groups whose rewards are alike. Rows that were cut off still count in means over rows, as in TRL; rows of such
+    /// groups do not.
     #[track_caller]
     pub fn keep(&self, whole_only: bool, differing_only: bool) -> Kept {
         let differing = self.rewards.differing();
@@ -135,7 +135,7 @@ impl Rollout {
         Kept { mask, rows, tokens: tokens as u32 }
     }
 
-    /// Reports rewards and lengths under the names of the reference.
+    /// Reports rewards, lengths and the share of cut completions as metrics, under the names of TRL.
     #[track_caller]
     pub fn report(&self) {
         let rewards = self.rewards.combined();
@@ -151,8 +151,8 @@ impl Rollout {
         lengths("completions-terminated", &ended().collect::<Vec<_>>());
     }
 
-    /// Reports how far the log-probabilities of sampling are from those of scoring: rounding, where the
-    /// model wrote from its own distribution. Only of the first scores: `old` are those of an earlier update.
+    /// Reports mean and largest |log-probability when sampled − `logprob`| of target tokens: rounding, if sampling did
+    /// not change the distribution. Does nothing if `old` is given, as after an update.
     #[track_caller]
     pub fn report_difference(&self, logprob: &Tensor, old: Option<&Tensor>) {
         if old.is_some() {
@@ -164,7 +164,7 @@ impl Rollout {
     }
 }
 
-/// Mean, least and largest length under names that begin alike; 0 without any.
+/// Reports mean, least and largest value as `NAME-mean-length`, `-min-length` and `-max-length`; 0 without values.
 #[track_caller]
 fn lengths(name: &str, values: &[f64]) {
     let least = values.iter().copied().reduce(f64::min).unwrap_or(0.0);

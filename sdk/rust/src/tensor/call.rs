@@ -40,7 +40,7 @@ impl From<Keep> for Over {
 
 /// An operand beside a tensor: a tensor, or a number that becomes one.
 pub trait Operand {
-    /// Calls `work` with the operand as a tensor.
+    /// Calls `work` with the operand as a tensor and returns its result. A number becomes a scalar tensor.
     #[track_caller]
     #[doc(hidden)]
     fn with<R>(&self, work: impl FnOnce(&Tensor) -> R) -> R;

@@ -43,7 +43,7 @@ operator!(Mul, mul, multiply, |x, number| x.scale(number.into()), x.scale(number
 operator!(Div, div, divide, |x, number| x.reference() / full(&[], number), full(&[], number) / x.reference());
 
 impl Tensor {
-    /// A reference from an owner or a reference alike, for the macro above.
+    /// Returns `self`: an auto-reference that the macro above applies to owned tensors and references alike.
     fn reference(&self) -> &Tensor {
         self
     }

@@ -1,6 +1,6 @@
 //! Where answers stand in a text: in boxes, and as numbers.
 
-/// The content of every `\boxed{…}` that is closed, in order. Escaped braces do not count.
+/// Returns the content of every closed `\boxed{…}`, in order of their starts. Escaped braces do not count.
 pub fn boxes(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for (start, opening) in text.match_indices("\\boxed{") {

@@ -39,7 +39,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Starts to watch a folder and a run file. Fails if the folder holds no method.
+    /// Starts a thread that watches and builds the method folder, and watches the run file. Fails if the folder holds
+    /// no method. Also notes once per folder that building runs its code.
     pub(super) fn open(
         terminal: Terminal,
         folder: PathBuf,
@@ -54,12 +55,14 @@ impl Session {
         Ok(Self { terminal, folder, run_file, used_run_file: None, changes, watcher, display, has_begun, learns: None })
     }
 
-    /// Stores the content of the run file, so that later changes of it are reported.
+    /// Stores the present content of the run file as that of the run about to start. Only a different content counts as
+    /// a change later.
     pub(super) fn remember_run_file(&mut self) {
         self.used_run_file = read_run_file(self.run_file.as_deref());
     }
 
-    /// Trains with the last build, and with those that follow during the run.
+    /// Plans a run and carries it out. Each component that is built during the run replaces the method in it. Resets
+    /// whether the run has begun.
     pub(super) fn train(&mut self, settings: RunSettings, stop: &AtomicBool) -> Result<Outcome, Error> {
         self.display = Rc::new(RefCell::new(RunDisplay::new(self.terminal)));
         self.has_begun.set(false);
@@ -69,8 +72,8 @@ impl Session {
         outcome
     }
 
-    /// Waits, between two runs, for a new component, or for a changed run file while the source builds. Returns false
-    /// after Ctrl-C.
+    /// Waits between two runs until a new one should start: after a successful build, or after a change of the run file
+    /// if the last build succeeded. Returns false after Ctrl-C.
     pub(super) fn wait_for_run(&mut self, stop: &AtomicBool) -> bool {
         while let Some(change) = self.next_change(stop) {
             match change {
@@ -89,7 +92,8 @@ impl Session {
         false
     }
 
-    /// Waits, during a run, for a component. Returns `None` after Ctrl-C.
+    /// Waits, during a run, for the next successful build and returns its component. Shows failed builds meanwhile.
+    /// Returns `None` after Ctrl-C.
     fn wait_for_component(&mut self, stop: &AtomicBool) -> Option<Vec<u8>> {
         loop {
             let change = self.next_change(stop)?;
@@ -99,7 +103,8 @@ impl Session {
         }
     }
 
-    /// Waits for the next change. Returns `None` after Ctrl-C. Continues a panic of the watcher.
+    /// Waits for the next change that the watcher sends. Returns `None` after Ctrl-C. If the watcher panicked, panics
+    /// with the same payload.
     fn next_change(&mut self, stop: &AtomicBool) -> Option<Change> {
         while !stop.load(Ordering::SeqCst) {
             match self.changes.recv_timeout(POLL_INTERVAL) {
@@ -114,7 +119,8 @@ impl Session {
         None
     }
 
-    /// Reports a change, and after a failed build that a fix is waited for. Returns the component of a build.
+    /// Shows a change; after a failed build also that a fix is waited for, without waiting here. Returns the component
+    /// if the change is a successful build, else `None`.
     fn handle_or_wait(&mut self, change: Change) -> Option<Vec<u8>> {
         let has_failed = matches!(&change, Change::Built(result, _) if result.is_err());
         let component = self.handle(change);
@@ -144,18 +150,19 @@ impl Session {
         self.display.borrow().write_above(|| self.terminal.status(label, text));
     }
 
-    /// Shows what is waited for.
+    /// Writes a message about what the command waits for, and emits a `waiting` event.
     pub(super) fn show_waiting(&self, text: &str) {
         self.status("Waiting", text);
         self.terminal.event(json!({ "event": "waiting" }));
     }
 
-    /// Shows an error that does not end the command.
+    /// Shows an error above the progress bar, without ending the command.
     pub(super) fn show_failure(&self, failure: &Failure) {
         self.display.borrow().write_above(|| failure.show(self.terminal));
     }
 
-    /// Reports a change. Returns the component of a build.
+    /// Shows a change. Returns the component if the change is a successful build, else `None`. A failed build also
+    /// clears whether the method learns.
     fn handle(&mut self, change: Change) -> Option<Vec<u8>> {
         match change {
             Change::Source => self.status("Building", &self.folder.display().to_string()),
@@ -177,14 +184,15 @@ impl Session {
         None
     }
 
-    /// Reports that the run file changed and what follows. Does nothing without a run file.
+    /// Shows that the run file changed, with the given effect, and emits an event. Does nothing without a run file.
     fn show_run_file_change(&self, effect: &str) {
         let Some(path) = &self.run_file else { return };
         self.status("Note", &format!("{} has changed: {effect}", path.display()));
         self.terminal.event(json!({ "event": "run-file-changed", "path": path }));
     }
 
-    /// Reports a successful build, stores whether it imports `learn`, and returns its bytes.
+    /// Shows a successful build with its compiler warnings, stores whether it imports `learn`, and returns the bytes of
+    /// the component.
     fn show_built(&mut self, built: Built, time: Duration) -> Vec<u8> {
         self.display.borrow().write_above(|| show_compiler_warnings(self.terminal, &built.warnings));
         self.learns = Some(built.imports.iter().any(|import| interface_of(import) == Some("learn")));

@@ -34,8 +34,8 @@ struct Polled<T> {
 }
 
 impl<T: PartialEq + Clone> Polled<T> {
-    /// Whether the value is new and was the same at the previous poll. A file that an editor is replacing may be missing
-    /// for a moment.
+    /// Records a polled value. Returns true if it equals the previous poll's value and is not the one reported last, so
+    /// each value is reported once. Waiting for two equal polls skips files that an editor is just replacing.
     fn is_new(&mut self, now: &T) -> bool {
         let is_new = self.last.as_ref() == Some(now) && self.reported.as_ref() != Some(now);
         if is_new {
@@ -46,7 +46,8 @@ impl<T: PartialEq + Clone> Polled<T> {
     }
 }
 
-/// Builds the folder now and after every change. Returns when the receiver is gone.
+/// Polls the folder and the run file every [`POLL_INTERVAL`], builds each new version of the source, and sends what it
+/// finds, also the first state. Blocks until the receiver is gone.
 pub(super) fn watch(folder: &Path, run_file: Option<&Path>, offline: bool, changes: &Sender<Change>) {
     let (mut sources, mut run_files) = (Polled::default(), Polled::default());
     let mut poll = || -> Result<(), SendError<Change>> {
@@ -66,7 +67,8 @@ pub(super) fn watch(folder: &Path, run_file: Option<&Path>, offline: bool, chang
     }
 }
 
-/// Builds the folder and sends its start, waiting and result. Fails if the receiver is gone.
+/// Builds the folder and sends three kinds of changes: that a build begins, that it waits for another one, and its
+/// result. A failed build is a result; an error means that the receiver is gone.
 fn build(folder: &Path, offline: bool, changes: &Sender<Change>) -> Result<(), SendError<Change>> {
     changes.send(Change::Source)?;
     let start = Instant::now();
@@ -80,7 +82,7 @@ fn build(folder: &Path, offline: bool, changes: &Sender<Change>) -> Result<(), S
     changes.send(Change::Built(result, start.elapsed()))
 }
 
-/// The content of the run file; `None` if there is none.
+/// Reads the content of the run file. `None` if there is no path, or if the file is missing, unreadable or above 1 MiB.
 pub(super) fn read_run_file(run_file: Option<&Path>) -> Option<Vec<u8>> {
     bounded::read(run_file?, MAX_RUN_FILE_BYTES).ok()
 }

@@ -36,7 +36,8 @@ pub(super) struct NativeBuild {
 }
 
 impl NativeBuild {
-    /// Compiles the tests and returns the test executable of the library.
+    /// Compiles the tests of the method with cargo and returns the path of the library's test executable. Fails if they
+    /// do not compile or the package has no library with tests.
     pub(super) fn build_tests(&self) -> Result<PathBuf, Failure> {
         let mut cargo = self.cargo(&["test", "--no-run", "--message-format", "json-render-diagnostics"])?;
         let output = self.run(&mut cargo)?;
@@ -53,7 +54,8 @@ impl NativeBuild {
         })
     }
 
-    /// Runs the method's own tests, which may start this program as their host. Returns whether all passed.
+    /// Runs the method's own tests with cargo; they may start this program as their host. Returns whether all passed.
+    /// Their output goes to stderr; with `--quiet` only if a test fails.
     pub(super) fn run_tests(&self) -> Result<bool, Failure> {
         let mut cargo = self.cargo(&["test"])?;
         if let Ok(program) = std::env::current_exe() {
@@ -70,7 +72,8 @@ impl NativeBuild {
         Ok(output.status.success())
     }
 
-    /// Runs cargo. Its messages go to stderr; with `--quiet` only if it fails.
+    /// Runs cargo to its end and returns its output and status; a failed status is not an error. Its messages go to
+    /// stderr, with `--quiet` only if it fails.
     fn run(&self, cargo: &mut Command) -> Result<Output, Failure> {
         cargo.stderr(if self.quiet { Stdio::piped() } else { Stdio::inherit() });
         let output = cargo.output().map_err(|error| Failure::file(&self.toolchain.cargo, &error))?;
@@ -80,7 +83,8 @@ impl NativeBuild {
         Ok(output)
     }
 
-    /// Starts the twin, which connects to the listener.
+    /// Starts the test executable as the native twin in the method folder; it connects to the listener. Its output is
+    /// discarded unless `--verbose` is given.
     pub(super) fn start_twin(&self, executable: &Path, listener: &TwinListener) -> Result<TwinProcess, Failure> {
         let output = if self.verbose { Stdio::from(io::stderr()) } else { Stdio::null() };
         let mut twin = command(executable);
@@ -91,7 +95,8 @@ impl NativeBuild {
         twin.spawn().map(TwinProcess).map_err(|error| Failure::file(executable, &error))
     }
 
-    /// The shell command that starts the twin under gdb, in the folder where it otherwise starts.
+    /// The shell command that starts the twin under gdb, with the listener's environment variables, in the method
+    /// folder.
     pub(super) fn debugger_command(&self, executable: &Path, listener: &TwinListener) -> Result<String, Failure> {
         let variables = listener.environment().map(|(name, value)| format!("{name}={value}")).join(" ");
         let (root, executable) = (self.root()?.display().to_string(), executable.display().to_string());
@@ -99,7 +104,8 @@ impl NativeBuild {
         Ok(format!("cd {root}; {variables} gdb --args {executable} {}", ARGUMENTS.join(" ")))
     }
 
-    /// Prepares cargo in the folder, without the variables of a twin that may have started this process.
+    /// Prepares a cargo command for the method folder, without the environment variables that would make its tests
+    /// connect to a listener of this process's parent.
     fn cargo(&self, arguments: &[&str]) -> Result<Command, Failure> {
         let mut cargo = cargo_in(&self.folder, &self.toolchain, self.offline)?;
         cargo.args(arguments).stdin(Stdio::null()).env_remove(ADDRESS).env_remove(TOKEN);
@@ -111,12 +117,12 @@ impl NativeBuild {
         self.folder.canonicalize().map_err(|error| Failure::file(&self.folder, &error))
     }
 
-    /// The absolute path of its `Cargo.toml`.
+    /// The absolute path of the method folder's `Cargo.toml`.
     fn manifest(&self) -> Result<PathBuf, Failure> {
         Ok(self.root()?.join("Cargo.toml"))
     }
 
-    /// A build error of the folder, with a hint to run cargo.
+    /// Creates a build failure of the method folder with a reason and a hint how to run cargo: exit code 2.
     fn failure(&self, what: &str, why: &str) -> Failure {
         let explanation =
             Explanation::new("build", what).with_location(self.folder.display().to_string()).with_why(why);
@@ -125,6 +131,7 @@ impl NativeBuild {
     }
 }
 
+/// Writes bytes to stderr and ignores errors.
 fn write_stderr(bytes: &[u8]) {
     // A failure to report has nowhere to be reported.
     let _ = io::stderr().write_all(bytes);
@@ -152,7 +159,8 @@ impl Drop for TwinProcess {
     }
 }
 
-/// The executable in a message of cargo, if it has the tests of this package's library.
+/// Returns the executable in a JSON message of cargo if it holds the tests of the library of the package at `manifest`,
+/// else `None`.
 fn library_tests(message: &Value, manifest: &Path) -> Option<PathBuf> {
     let text = |value: &Value, key: &str| value.get(key)?.as_str().map(PathBuf::from);
     let kinds = message.get("target")?.get("kind")?.as_array()?;

@@ -7,7 +7,7 @@ use tunebox_training::twin::{Comparison, Difference};
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::{counted, grouped};
 
-/// Shows the debugger command, with `--quiet` too: without it nothing continues.
+/// Shows the debugger command that the user must run for the test to continue. Shows it with `--quiet` too.
 pub(super) fn show_debugger_command(terminal: Terminal, command: &str) {
     terminal.event(json!({ "event": "waiting", "command": command }));
     terminal.status("Debug", command);
@@ -23,7 +23,7 @@ pub(super) fn show_failed(terminal: Terminal, method: &str) -> ExitStatus {
     ExitStatus::Code(Exit::No)
 }
 
-/// Shows that the own tests of a verifier passed, which has no native twin.
+/// Shows that the own tests of a verifier passed, and that it has no native twin to compare: exit code 0.
 pub(super) fn show_without_twin(terminal: Terminal, method: &str) -> ExitStatus {
     terminal.status(
         "Passed",
@@ -33,7 +33,7 @@ pub(super) fn show_without_twin(terminal: Terminal, method: &str) -> ExitStatus 
     ExitStatus::Success
 }
 
-/// Shows that component and twin agree, or fails with the first difference.
+/// Shows that component and twin agree and suggests the command `next`, or fails with the first difference.
 pub(super) fn show_comparison(terminal: Terminal, comparison: Comparison, next: &str) -> CommandResult {
     let Comparison { method, steps, metrics, bits, weights, difference } = comparison;
     terminal.event(json!({
@@ -49,7 +49,7 @@ pub(super) fn show_comparison(terminal: Terminal, comparison: Comparison, next: 
     Ok(ExitStatus::Success)
 }
 
-/// The error for a difference between component and twin: exit code 1.
+/// Creates the failure for a difference between component and twin, with both values: exit code 1.
 fn difference_failure(method: &str, difference: Difference) -> Failure {
     let Difference { moment, what, component, twin } = difference;
     let explanation = Explanation::new("test", format!("the component and the native twin of `{method}` differ"))

@@ -21,7 +21,8 @@ pub(super) struct GuestProfile {
 }
 
 impl GuestProfile {
-    /// Adds a profiler to the settings of a run. Fails if the method runs in a worker, or the file cannot be written.
+    /// Adds a profiler to the settings of a run. Fails if the method would run in a worker process, or if `path` is a
+    /// folder or is not in an existing folder.
     pub(super) fn start(path: &Path, settings: &mut RunSettings, in_process: bool) -> Result<Self, Failure> {
         if !in_process && !settings.is_all_built_in() {
             return Err(Failure::usage(
@@ -39,7 +40,7 @@ impl GuestProfile {
         Ok(Self { path: path.to_owned(), profiler })
     }
 
-    /// Writes the recorded samples, also of a failed run. Writes no file if nothing was recorded.
+    /// Writes the recorded samples to the file and shows their number. Writes no file if nothing was recorded.
     pub(super) fn write(&self, terminal: Terminal) -> Result<(), Failure> {
         let mut bytes = Vec::new();
         let recorded = self.profiler.write(&mut bytes).map_err(|error| Failure::file(&self.path, &error))?;

@@ -16,7 +16,8 @@ use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 /// Largest public key file that is read, in bytes.
 const MAX_KEY_BYTES: u64 = 4 << 10;
 
-/// Finds the package that an argument names. `None` if it names the folder of a run, or nothing.
+/// Finds the package that the argument names. `None` if the argument is a folder that does not name a package, or names
+/// nothing: it is then taken for a run.
 pub(super) fn find_package(subject: &Path) -> Result<Option<Reference>, Failure> {
     let text = subject.to_string_lossy();
     if subject.is_dir() && !Reference::means_package(&text) {
@@ -31,8 +32,8 @@ pub(super) fn find_package(subject: &Path) -> Result<Option<Reference>, Failure>
     }
 }
 
-/// Verifies a package and shows its signer. Exit code 1 if it is unsigned or its signer is unknown; other problems are
-/// errors. Opening the package already checks its digest and signature.
+/// Verifies a package and shows its signer; `wanted` is the key of `--signer`. Exit code 1 if the package is unsigned
+/// or its signer unknown; other problems are errors. Opening the package already checks its digest and signature.
 pub(super) fn verify_package(terminal: Terminal, found: &Reference, wanted: Option<&str>) -> CommandResult {
     let package = found.open()?;
     if let Reference::Stored(stored) = found {
@@ -86,7 +87,7 @@ enum Doubt {
 }
 
 impl Doubt {
-    /// The command or action that would verify the package.
+    /// Suggests a command or an action that would remove this doubt.
     fn suggestion(&self, found: &Reference) -> String {
         match (self, found) {
             (Self::Unsigned, _) => {
@@ -102,7 +103,8 @@ impl Doubt {
     }
 }
 
-/// Checks a package from a path like a run does. An unknown signer is a doubt, not an error.
+/// Checks the trust of a package from a path as a run does. Returns a doubt for an unknown signer and `None` if it is
+/// trusted. Any other refusal is an error.
 fn doubt_about_path(package: &Package, path: &Path) -> Result<Option<Doubt>, Failure> {
     let path = std::path::absolute(path).map_err(|error| Failure::file(path, &error))?;
     match check_trust(package, &path.display().to_string())? {
@@ -112,14 +114,15 @@ fn doubt_about_path(package: &Package, path: &Path) -> Result<Option<Doubt>, Fai
     }
 }
 
-/// Checks signer and `tunebox.lock` like a run does, without asking and without saving anything.
+/// Checks the signer and `tunebox.lock` of the present folder as a run does, without asking and without saving
+/// anything. The inner result is the verdict; the outer error is a trust file that cannot be opened.
 fn check_trust(package: &Package, source: &str) -> Result<Result<(), Error>, Failure> {
     let artifact = Artifact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
     let mut trust = Trust::open(&home()?, Path::new("."))?;
     Ok(trust.admit(&artifact, source, Mode::Ask(&mut |_| false)).map(drop))
 }
 
-/// Fails unless the package is signed by the wanted key.
+/// Fails with exit code 4 unless the package is signed by the key `wanted`, given as text or as the path of a key file.
 fn check_signer(package: &Package, wanted: &str) -> Result<(), Failure> {
     let key = read_key(wanted)?;
     let found = package.signer.as_ref().map_or("nobody", |signer| signer.key.as_str());
@@ -134,7 +137,7 @@ fn check_signer(package: &Package, wanted: &str) -> Result<(), Failure> {
     Err(Failure::new(explanation.with_hint(hint), Exit::Trust))
 }
 
-/// Reads a public key: the key itself, or the path of a minisign key file.
+/// Parses a public key: the key itself, or the first key in the file at that path. Fails if the file holds none.
 fn read_key(text: &str) -> Result<Signer, Failure> {
     if let Some(key) = Signer::parse(text) {
         return Ok(key);

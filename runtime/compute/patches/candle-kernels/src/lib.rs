@@ -14,12 +14,12 @@ pub const ALL_IDS: [usize; 1] = [0];
 pub struct Module;
 
 impl Module {
-    /// Its index in candle's list of loaded modules.
+    /// Returns 0, the index of this module in candle's list of loaded modules: all modules share one entry.
     pub fn index(&self) -> usize {
         0
     }
 
-    /// Its PTX.
+    /// Returns the PTX text of the module, which contains no function.
     pub fn ptx(&self) -> &'static str {
         EMPTY
     }
@@ -44,7 +44,7 @@ pub mod ffi {
         )*};
         (@ $arguments:tt $($name:ident)*) => { $(absent!(@@ $name $arguments);)* };
         (@@ $name:ident ($($argument:ty),*)) => {
-            /// Not part of this build.
+            /// Aborts the process: this launcher of candle's quantized products is not part of the build.
             ///
             /// # Safety
             /// It ends the process whatever it is given.

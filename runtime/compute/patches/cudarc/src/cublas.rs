@@ -15,17 +15,17 @@ pub struct CudaBlas(());
 pub trait Gemm {}
 
 impl CudaBlas {
-    /// Creates a handle.
+    /// Creates a handle without opening cuBLAS. Never fails.
     pub fn new(_stream: Arc<CudaStream>) -> Result<Self, CublasError> {
         Ok(Self(()))
     }
 
-    /// cuBLAS's own handle, of which there is none.
+    /// Returns a unit in the place of cuBLAS's own handle, which does not exist here.
     pub fn handle(&self) -> &() {
         &self.0
     }
 
-    /// Fails.
+    /// Always fails: candle's own matrix products do not exist in this build.
     ///
     /// # Safety
     /// Always sound.
@@ -76,7 +76,7 @@ pub mod result {
     /// An error of cuBLAS.
     pub type CublasError = crate::CallError<'b'>;
 
-    /// Fails.
+    /// Always fails: candle's own matrix products do not exist in this build.
     ///
     /// # Safety
     /// Always sound.

@@ -13,19 +13,20 @@ pub type DriverError = crate::CallError<'d'>;
 
 /// Bytes on a device, released when they are dropped. Calls return after the copy or in the order of one stream.
 pub trait Memory: Any + std::fmt::Debug + Send + Sync {
-    /// Copies bytes of the host to the memory, from its byte `start` on.
+    /// Copies all bytes of `from` (host) into this memory, at byte offset `start`.
     fn write(&self, start: usize, from: &[u8]) -> Result<(), String>;
 
-    /// Copies bytes of the memory, from its byte `start` on, to the host.
+    /// Fills `into` (host) with bytes of this memory, from byte offset `start` on. Waits until they are copied.
     fn read(&self, start: usize, into: &mut [u8]) -> Result<(), String>;
 
-    /// Copies `count` bytes of another memory of the device, from its byte `other_start` on.
+    /// Copies `count` bytes of `other`, another memory of the same device, from its byte offset `other_start` into this
+    /// memory at byte offset `start`.
     fn copy(&self, start: usize, other: &dyn Memory, other_start: usize, count: usize) -> Result<(), String>;
 }
 
 /// The allocator of a device.
 pub trait Allocator: std::fmt::Debug + Send + Sync {
-    /// Allocates memory: of zeros if `cleared`, else of what was there before.
+    /// Allocates `bytes` bytes: zeroed if `cleared`, else with unspecified content.
     fn allocate(&self, bytes: usize, cleared: bool) -> Result<Arc<dyn Memory>, String>;
 }
 
@@ -34,7 +35,7 @@ pub trait Allocator: std::fmt::Debug + Send + Sync {
 pub struct CudaContext(usize);
 
 impl CudaContext {
-    /// Creates the context of a device, which need not exist.
+    /// Creates the context of the device `ordinal` without asking the driver: the device need not exist. Never fails.
     pub fn new(ordinal: usize) -> Result<Arc<Self>, DriverError> {
         Ok(Arc::new(Self(ordinal)))
     }
@@ -44,20 +45,20 @@ impl CudaContext {
         self.0
     }
 
-    /// The driver's own number of the device, of which there is none.
+    /// Returns nothing: there is no device number of the driver here.
     pub fn cu_device(&self) {}
 
-    /// Creates a stream.
+    /// Creates a stream without an allocator. Never fails.
     pub fn new_stream(self: &Arc<Self>) -> Result<Arc<CudaStream>, DriverError> {
         Ok(self.per_thread_stream())
     }
 
-    /// Creates a stream.
+    /// Creates a stream without an allocator. The streams of two calls are not related, nor bound to a thread.
     pub fn per_thread_stream(self: &Arc<Self>) -> Arc<CudaStream> {
         Arc::new(CudaStream { context: Arc::clone(self), allocator: OnceLock::new() })
     }
 
-    /// Creates the module of any text. [`CudaModule::load_function`] finds nothing in it.
+    /// Returns an empty module whatever the text is. [`CudaModule::load_function`] finds nothing in it.
     pub fn load_module(&self, _text: String) -> Result<Arc<CudaModule>, DriverError> {
         Ok(Arc::new(CudaModule))
     }
@@ -83,7 +84,7 @@ pub struct CudaModule;
 pub struct CudaFunction;
 
 impl CudaModule {
-    /// Fails, with the name of the kernel.
+    /// Always fails, with an error that names the kernel.
     pub fn load_function(&self, name: &str) -> Result<CudaFunction, DriverError> {
         refuse(name)
     }
@@ -97,44 +98,44 @@ pub struct CudaStream {
 }
 
 impl CudaStream {
-    /// Sets the allocator, once.
+    /// Sets the allocator of the stream. Does nothing if it has been set before.
     pub fn set_allocator(&self, allocator: Arc<dyn Allocator>) {
         let _ = self.allocator.set(allocator);
     }
 
-    /// Allocates memory for `count` numbers.
+    /// Allocates memory for `count` numbers of type `T`, zeroed if `cleared`. Fails if no allocator has been set.
     fn allocate<T>(self: &Arc<Self>, count: usize, cleared: bool) -> Result<CudaSlice<T>, DriverError> {
         let Some(allocator) = self.allocator.get() else { return refuse("alloc") };
         let memory = allocator.allocate(count * size_of::<T>(), cleared).map_err(crate::CallError)?;
         Ok(CudaSlice::new(memory, count, Arc::clone(self)))
     }
 
-    /// The context that the stream is of.
+    /// The context that created the stream.
     pub fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
-    /// The driver's own stream, of which there is none.
+    /// Returns a null pointer: there is no stream of the driver here.
     pub fn cu_stream(&self) -> *mut c_void {
         std::ptr::null_mut()
     }
 
-    /// Fails: this stream does not know of the work of the device.
+    /// Always fails: this stream does not know of the work of the device.
     pub fn synchronize(&self) -> Result<(), DriverError> {
         refuse("synchronize")
     }
 
-    /// The stream is not being recorded.
+    /// Reports that the stream is not being captured into a graph. Never fails.
     pub fn capture_status(&self) -> Result<sys::CUstreamCaptureStatus, DriverError> {
         Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
-    /// Begins a launch, which fails in the end.
+    /// Begins a launch of a kernel of candle's. [`LaunchArgs::launch`] always fails.
     pub fn launch_builder<'a>(&'a self, _function: &'a CudaFunction) -> LaunchArgs<'a> {
         LaunchArgs(PhantomData)
     }
 
-    /// Allocates memory for numbers, which hold what was there before.
+    /// Allocates memory for `count` numbers, with unspecified content.
     ///
     /// # Safety
     /// They are written before they are read.
@@ -142,7 +143,7 @@ impl CudaStream {
         self.allocate(count, false)
     }
 
-    /// Allocates numbers that are zero.
+    /// Allocates memory for `count` numbers, all zero.
     pub fn alloc_zeros<T>(self: &Arc<Self>, count: usize) -> Result<CudaSlice<T>, DriverError> {
         self.allocate(count, true)
     }
@@ -192,7 +193,7 @@ impl CudaStream {
         Ok(to)
     }
 
-    /// Copies numbers of the device into memory that holds at least as many.
+    /// Copies all numbers of `from` into `to`, both on the device. Panics if `to` holds fewer numbers.
     pub fn memcpy_dtod<T, F: DevicePtr<T>, U: DevicePtr<T>>(&self, from: &F, to: &mut U) -> Result<(), DriverError> {
         assert!(to.len() >= from.len(), "more numbers than there is memory for");
         let (from, to, size) = (from.view(), to.view(), size_of::<T>());
@@ -200,13 +201,13 @@ impl CudaStream {
     }
 }
 
-/// Numbers as bytes.
+/// Reinterprets numbers as their bytes, in the byte order of the host.
 fn bytes<T: DeviceRepr>(numbers: &[T]) -> &[u8] {
     // SAFETY: a type that goes to a device as it lies is a plain number, without padding.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// Numbers as bytes, to be written.
+/// Reinterprets numbers as their bytes, to be overwritten.
 fn bytes_mut<T: DeviceRepr>(numbers: &mut [T]) -> &mut [u8] {
     // SAFETY: a type that goes to a device as it lies is a plain number, of which all patterns of bits are valid.
     unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
@@ -217,7 +218,7 @@ fn bytes_mut<T: DeviceRepr>(numbers: &mut [T]) -> &mut [u8] {
 pub struct LaunchArgs<'a>(PhantomData<&'a CudaStream>);
 
 impl LaunchArgs<'_> {
-    /// Fails.
+    /// Always fails: candle's own kernels do not exist in this build.
     ///
     /// # Safety
     /// Always sound.
@@ -228,7 +229,7 @@ impl LaunchArgs<'_> {
 
 /// The method by which candle adds an argument to a launch.
 pub trait PushKernelArg<T> {
-    /// Drops the argument.
+    /// Drops the argument and returns the launch.
     fn arg(&mut self, _argument: T) -> &mut Self {
         self
     }
@@ -246,7 +247,7 @@ pub struct LaunchConfig {
 }
 
 impl LaunchConfig {
-    /// A thread for each number.
+    /// A launch of `count` blocks of one thread each.
     pub fn for_num_elems(count: u32) -> Self {
         Self { grid_dim: (count, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 }
     }
@@ -270,7 +271,8 @@ pub type CudaSlice<T> = CudaView<'static, T>;
 pub type CudaViewMut<'a, T> = CudaView<'a, T>;
 
 impl<T> CudaSlice<T> {
-    /// Hands memory of a device that holds `count` numbers to candle.
+    /// Wraps memory of a device that holds at least `count` numbers, beginning at its first byte, as a slice of
+    /// candle's.
     pub fn new(memory: Arc<dyn Memory>, count: usize, stream: Arc<CudaStream>) -> Self {
         Self { memory, start: 0, count, stream, kind: PhantomData }
     }
@@ -304,7 +306,7 @@ impl<T> CudaView<'_, T> {
         &self.stream
     }
 
-    /// Some of the numbers.
+    /// A view of the numbers in `range`, counted in numbers. Panics if the range is not within this view.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> CudaView<'_, T> {
         let first = match range.start_bound() {
             Bound::Included(first) => *first,
@@ -321,7 +323,7 @@ impl<T> CudaView<'_, T> {
         CudaView { memory, start: self.start + first, count: end - first, stream, kind: PhantomData }
     }
 
-    /// Some of the numbers, to be written.
+    /// A view of the numbers in `range`, to be written. Panics if the range is not within this view.
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> CudaViewMut<'_, T> {
         self.slice(range)
     }
@@ -333,7 +335,7 @@ pub struct SyncOnDrop<'a>(PhantomData<&'a CudaStream>);
 
 /// Numbers on a device.
 pub trait DevicePtr<T> {
-    /// The numbers.
+    /// The numbers as a view.
     fn view(&self) -> &CudaView<'_, T>;
 
     /// The number of numbers.
@@ -341,7 +343,7 @@ pub trait DevicePtr<T> {
         self.view().count
     }
 
-    /// A null address: no kernel of candle's reads it.
+    /// Returns a null address: no kernel of candle's reads it.
     fn device_ptr<'a>(&'a self, _stream: &'a CudaStream) -> (u64, SyncOnDrop<'a>) {
         (0, SyncOnDrop(PhantomData))
     }
@@ -349,7 +351,7 @@ pub trait DevicePtr<T> {
 
 /// Numbers on a device, to be written.
 pub trait DevicePtrMut<T>: DevicePtr<T> {
-    /// A null address: no kernel of candle's writes it.
+    /// Returns a null address: no kernel of candle's writes it.
     fn device_ptr_mut<'a>(&'a mut self, _stream: &'a CudaStream) -> (u64, SyncOnDrop<'a>) {
         (0, SyncOnDrop(PhantomData))
     }
@@ -375,7 +377,7 @@ pub trait HostSlice<T>: AsRef<[T]> + AsMut<[T]> {
         self.len() == 0
     }
 
-    /// The numbers.
+    /// The numbers themselves; waits for nothing.
     ///
     /// # Safety
     /// Always sound.
@@ -418,7 +420,7 @@ pub(crate) use names;
 pub mod result {
     /// Attributes of a device.
     pub mod device {
-        /// Fails.
+        /// Always fails: no attribute of a device can be asked for here.
         ///
         /// # Safety
         /// Always sound.

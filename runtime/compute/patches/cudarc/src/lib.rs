@@ -11,7 +11,7 @@ pub mod driver;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallError<const LIBRARY: char>(String);
 
-/// Returns the error that names an operation of candle's own, which this build does not have.
+/// Fails with an error that says that candle's own `operation` does not exist on a CUDA device in this build.
 fn refuse<T, const LIBRARY: char>(operation: &str) -> Result<T, CallError<LIBRARY>> {
     Err(CallError(format!("the tensor library has no `{operation}` on a CUDA device in this build")))
 }
@@ -48,12 +48,12 @@ pub mod curand {
             Ok(Self)
         }
 
-        /// Fails.
+        /// Always fails: candle's generator does not exist in this build.
         pub fn fill_with_uniform<T>(&self, _numbers: &mut T) -> Result<(), CurandError> {
             refuse("rand")
         }
 
-        /// Fails.
+        /// Always fails: candle's generator does not exist in this build.
         pub fn fill_with_normal<T, N>(&self, _numbers: &mut T, _mean: N, _deviation: N) -> Result<(), CurandError> {
             refuse("randn")
         }

@@ -9,14 +9,15 @@ use super::sys::{self, Handle};
 /// The name of a text in the errors of the compiler.
 const NAME: &CStr = c"tunebox.cu";
 
-/// What NVRTC is told, for a capability of 80, 90, …: machine code and not PTX, which a driver older than NVRTC refuses.
-/// Lambdas have no execution space of their own; in these texts all are the device's.
+/// The options for NVRTC, for a compute capability given as 80, 90, …: compile to machine code (not to PTX, which a
+/// driver older than NVRTC refuses), as C++17, with functions and lambdas that have no execution space marked as device
+/// code.
 pub(super) fn options(capability: u32) -> [String; 3] {
     let architecture = format!("--gpu-architecture=sm_{capability}");
     [architecture, "--std=c++17".into(), "--device-as-default-execution-space".into()]
 }
 
-/// The version of NVRTC.
+/// The version of NVRTC as (major, minor).
 pub(super) fn version() -> Result<(i32, i32), CallError> {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: room for two numbers.
@@ -24,7 +25,7 @@ pub(super) fn version() -> Result<(i32, i32), CallError> {
     Ok((major, minor))
 }
 
-/// The architectures that NVRTC compiles for, as 90 for `sm_90`.
+/// The compute capabilities that NVRTC compiles for, as 90 for `sm_90`.
 pub(super) fn architectures() -> Result<Vec<u32>, CallError> {
     let mut count = 0;
     // SAFETY: room for one number.
@@ -35,10 +36,10 @@ pub(super) fn architectures() -> Result<Vec<u32>, CallError> {
     Ok(found.into_iter().map(c_int::unsigned_abs).collect())
 }
 
-/// Compiles a text to machine code.
+/// Compiles the CUDA C++ text `source` to machine code (a CUBIN image).
 ///
 /// # Errors
-/// What NVRTC says, with its log.
+/// The error of NVRTC with its compile log, as text; also for a zero byte in the text or an option.
 pub(super) fn compile(source: &str, options: &[String]) -> Result<Vec<u8>, String> {
     let terminated = |text: &str| CString::new(text).map_err(|_| "a text of kernels holds a zero byte".to_owned());
     let text = terminated(source)?;
@@ -62,7 +63,8 @@ pub(super) fn compile(source: &str, options: &[String]) -> Result<Vec<u8>, Strin
 struct Program(Handle);
 
 impl Program {
-    /// Bytes that NVRTC made of the program, by the function that tells their number and the one that writes them.
+    /// Reads a result of the program, such as its log or its CUBIN: `size` returns the number of bytes and `write`
+    /// fills a buffer of that size.
     fn output(
         &self,
         size: unsafe fn(Handle, *mut usize) -> Result<(), CallError>,

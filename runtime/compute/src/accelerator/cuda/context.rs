@@ -27,7 +27,7 @@ impl Drop for Context {
 }
 
 impl Context {
-    /// The number of devices.
+    /// Initializes the driver and returns the number of CUDA devices.
     pub(super) fn count_devices() -> Result<usize, CallError> {
         let mut count = 0;
         // SAFETY: room for one number, after the driver's start.
@@ -38,7 +38,7 @@ impl Context {
         Ok(usize::try_from(count).unwrap_or(0))
     }
 
-    /// The newest version of CUDA that the driver is made for.
+    /// The newest version of CUDA that the driver supports, as (major, minor).
     pub(super) fn driver_version() -> Result<(i32, i32), CallError> {
         let mut version = 0;
         // SAFETY: room for one number.
@@ -46,7 +46,8 @@ impl Context {
         Ok((version / 1000, version % 1000 / 10))
     }
 
-    /// Opens a device by its number.
+    /// Initializes the driver, retains the primary context of the device `ordinal`, makes it current on this thread,
+    /// and creates a non-blocking stream in it.
     pub(super) fn open(ordinal: usize) -> Result<Arc<Self>, CallError> {
         let mut opened = Self { device: 0, context: 0, stream: 0, ordinal };
         let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
@@ -67,13 +68,13 @@ impl Context {
         Ok(Arc::new(opened))
     }
 
-    /// Makes the context that of this thread, as most calls need it.
+    /// Makes this context the current one of the calling thread, as most driver calls require.
     pub(super) fn bind(&self) -> Result<(), CallError> {
         // SAFETY: a context that is open.
         unsafe { sys::cuCtxSetCurrent(self.context) }
     }
 
-    /// An attribute of the device.
+    /// Reads the device attribute `which`, a number of the driver's.
     pub(super) fn attribute(&self, which: c_int) -> Result<i32, CallError> {
         let mut value = 0;
         // SAFETY: room for one number, and a device that is open.
@@ -81,12 +82,12 @@ impl Context {
         Ok(value)
     }
 
-    /// The compute capability of the device.
+    /// The compute capability of the device as (major, minor).
     pub(super) fn capability(&self) -> Result<(i32, i32), CallError> {
         Ok((self.attribute(sys::CAPABILITY_MAJOR)?, self.attribute(sys::CAPABILITY_MINOR)?))
     }
 
-    /// The name of the device.
+    /// The name of the device as the driver gives it, such as `NVIDIA H100`.
     pub(super) fn name(&self) -> Result<String, CallError> {
         let mut name = [0_u8; 256];
         // SAFETY: as many bytes as the length says.
@@ -94,7 +95,7 @@ impl Context {
         Ok(CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned())
     }
 
-    /// Bytes of the device that are free, and all.
+    /// Returns the (free, total) memory of the device in bytes.
     pub(super) fn free_and_total(&self) -> Result<(u64, u64), CallError> {
         let (mut free, mut total) = (0, 0);
         self.bind()?;
@@ -103,7 +104,7 @@ impl Context {
         Ok((free as u64, total as u64))
     }
 
-    /// The pool that the memory of the device comes from.
+    /// The default memory pool of the device, from which all allocations come.
     fn pool(&self) -> Result<Handle, CallError> {
         let mut pool = 0;
         // SAFETY: room for one handle, and a device that is open.
@@ -111,7 +112,7 @@ impl Context {
         Ok(pool)
     }
 
-    /// An attribute of the pool.
+    /// Reads the 64-bit attribute `which` of the device's default memory pool.
     pub(super) fn pool_attribute(&self, which: c_int) -> Result<u64, CallError> {
         let mut bytes = 0_u64;
         // SAFETY: the attributes that `sys` names have 64 bits.
@@ -119,21 +120,21 @@ impl Context {
         Ok(bytes)
     }
 
-    /// Sets an attribute of the pool.
+    /// Sets the 64-bit attribute `which` of the device's default memory pool to `number`.
     pub(super) fn set_pool_attribute(&self, which: c_int, mut number: u64) -> Result<(), CallError> {
         // SAFETY: the attributes that `sys` names have 64 bits.
         unsafe { sys::cuMemPoolSetAttribute(self.pool()?, which, (&raw mut number).cast()) }
     }
 
-    /// Waits for all work of the device.
+    /// Waits until all work in the stream is done.
     fn synchronize(&self) -> Result<(), CallError> {
         self.bind()?;
         // SAFETY: a stream that is open.
         unsafe { sys::cuStreamSynchronize(self.stream) }
     }
 
-    /// Allocates memory, which holds what was there before. If there is none, waits for all work, returns unused memory of
-    /// the pool to the driver so that it can be had in other sizes, and tries once more.
+    /// Allocates `bytes` bytes with unspecified content, in stream order. If there is no memory left, waits for all
+    /// work, returns the unused memory of the pool to the driver, and tries once more.
     pub(super) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Memory, CallError> {
         let mut address = 0;
         self.bind()?;
@@ -151,7 +152,11 @@ impl Context {
         Ok(Memory(Arc::new(Allocation { context: Arc::clone(self), address, bytes })))
     }
 
-    /// Copies bytes of the device, each part from a byte of a memory on, and waits until they are there.
+    /// Copies bytes of the device to the host and waits until all are copied. Each part is (memory, byte offset in it,
+    /// host buffer to fill).
+    ///
+    /// # Errors
+    /// The error of the driver, or its `INVALID_VALUE` when a part reaches past the end of its memory.
     pub(super) fn read<const N: usize>(&self, parts: [(&Memory, usize, &mut [u8]); N]) -> Result<(), CallError> {
         self.bind()?;
         for (memory, start, into) in parts {
@@ -162,7 +167,7 @@ impl Context {
         self.synchronize()
     }
 
-    /// Loads machine code, which stays loaded.
+    /// Loads a CUBIN image and returns the handle of its module, which is never unloaded.
     pub(super) fn load(&self, code: &[u8]) -> Result<Handle, CallError> {
         let mut module = 0;
         self.bind()?;
@@ -171,7 +176,8 @@ impl Context {
         Ok(module)
     }
 
-    /// A kernel of a module by its name, whose blocks may have `shared` bytes of shared memory where it is given.
+    /// Returns the handle of the kernel `name` in a loaded module. If `shared` is given, first allows its blocks that
+    /// many bytes of dynamic shared memory.
     pub(super) fn function(&self, module: Handle, name: &str, shared: Option<u32>) -> Result<Handle, CallError> {
         let mut function = 0;
         // A name with a zero byte is that of no kernel, and neither is the empty one.
@@ -209,12 +215,12 @@ impl Drop for Allocation {
 }
 
 impl Memory {
-    /// The address of the first byte.
+    /// The device address of the first byte.
     pub(super) fn address(&self) -> u64 {
         self.0.address
     }
 
-    /// The address of a part.
+    /// Returns the device address of the byte `start`. Fails if `count` bytes from there reach past the end.
     fn part(&self, start: usize, count: usize) -> Result<u64, CallError> {
         match start.checked_add(count) {
             Some(end) if end <= self.0.bytes => Ok(self.0.address + start as u64),
@@ -222,14 +228,14 @@ impl Memory {
         }
     }
 
-    /// Sets all bytes to zero.
+    /// Queues setting all bytes to zero.
     pub(super) fn clear(&self) -> Result<(), CallError> {
         self.0.context.bind()?;
         // SAFETY: as many bytes as were allocated.
         unsafe { sys::cuMemsetD8Async(self.0.address, 0, self.0.bytes, self.0.context.stream) }
     }
 
-    /// Copies bytes of the host to the memory, from its byte `start` on.
+    /// Copies all bytes of `from` (host) into this memory, at byte offset `start`. Fails if they reach past its end.
     pub(super) fn write(&self, start: usize, from: &[u8]) -> Result<(), CallError> {
         let to = self.part(start, from.len())?;
         self.0.context.bind()?;
@@ -237,7 +243,8 @@ impl Memory {
         unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.0.context.stream) }
     }
 
-    /// Copies `count` bytes of another memory of the device, from its byte `other_start` on.
+    /// Queues copying `count` bytes of `other`, from its byte offset `other_start`, into this memory at byte offset
+    /// `start`. Fails if they reach past the end of either memory.
     fn copy(&self, start: usize, other: &Self, other_start: usize, count: usize) -> Result<(), CallError> {
         let (to, from) = (self.part(start, count)?, other.part(other_start, count)?);
         self.0.context.bind()?;

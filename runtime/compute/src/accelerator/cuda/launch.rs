@@ -14,7 +14,8 @@ use crate::accelerator::driver::elsewhere;
 use crate::accelerator::kernel::Kernel;
 use crate::error::{Error, Result};
 
-/// Puts a kernel into the stream. `Accelerator::launch` has checked the kinds of the arguments.
+/// Converts the arguments to what the driver takes and queues the kernel in the device's stream. The caller
+/// (`Accelerator::launch`) has checked the kinds of the arguments.
 ///
 /// # Errors
 /// When a tensor is elsewhere, the kernel does not compile, or the driver refuses.
@@ -37,7 +38,8 @@ pub(super) fn launch(cuda: &Cuda, kernel: &Kernel, build: Build, grid: Grid, arg
     .map_err(|error| cuda.stopped(error))
 }
 
-/// The bits of an argument. Refuses a tensor of another device.
+/// Converts an argument into the 8 bytes that the driver reads it from: an address, a number, the bits of an f32, or 0
+/// for an absent tensor. Refuses a tensor of another device, and a size of 2³² or more; `kernel` is named in errors.
 fn value(cuda: &Cuda, kernel: &str, argument: &Argument<'_>) -> Result<u64> {
     Ok(match argument {
         Argument::Tensor(tensor) => address(cuda, tensor, kernel)?,
@@ -50,16 +52,17 @@ fn value(cuda: &Cuda, kernel: &str, argument: &Argument<'_>) -> Result<u64> {
     })
 }
 
-/// The address of a tensor's first number, however the others lie.
+/// The device address of a tensor's first number. Does not check that the other numbers follow without gaps. `caller`
+/// is named in errors.
 ///
 /// # Errors
-/// As of [`memory`].
+/// When the tensor is on another device, or has an element type that no kernel reads.
 pub(super) fn address(cuda: &Cuda, tensor: &Tensor, caller: &str) -> Result<u64> {
     let (memory, start) = memory(cuda, tensor, caller)?;
     Ok(memory.address() + start as u64)
 }
 
-/// The memory of a tensor, and the byte at which its first number is; `caller` is named in errors.
+/// Returns the memory of a tensor and the byte offset of its first number in it. `caller` is named in errors.
 ///
 /// # Errors
 /// When the tensor is of another device, or has numbers of a type that no kernel reads.

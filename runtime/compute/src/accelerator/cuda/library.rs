@@ -49,10 +49,11 @@ impl std::fmt::Display for CallError {
 }
 
 impl Library {
-    /// Opens the library unless it is open. It stays open to the end of the process.
+    /// Opens the library: by name where the system's loader looks, then in `folders`. Does nothing if it is open. The
+    /// library is never closed.
     ///
     /// # Errors
-    /// That it is not found, and what installs it.
+    /// A text that says that the library is not found, and what installs it.
     pub(super) fn open(&self, folders: &[PathBuf]) -> Result<(), String> {
         if self.opened.get().is_none() {
             let found = self.find(folders).ok_or_else(|| format!("{} is not found; {}", self.what, self.hint))?;
@@ -61,7 +62,9 @@ impl Library {
         Ok(())
     }
 
-    /// Tries every name where the system's loader looks, then in `folders`.
+    /// Tries every name of the library where the system's loader looks, then every name in each of `folders`. Before it
+    /// opens a file of a folder, opens the libraries `beside` it, which that file looks for by name alone. `None` if
+    /// nothing could be opened.
     fn find(&self, folders: &[PathBuf]) -> Option<Opened> {
         let known = self.names.iter().find_map(|name| open(OsStr::new(name)));
         let files = folders.iter().flat_map(|folder| self.names.iter().map(move |name| (folder, folder.join(name))));
@@ -77,7 +80,7 @@ impl Library {
         })
     }
 
-    /// A function by its name; none if the library is not open or lacks it.
+    /// Looks a function up by its name. `None` if the library is not open or lacks the function.
     ///
     /// # Safety
     /// `F` is a pointer to a function, and of the type that the function has.
@@ -108,14 +111,15 @@ macro_rules! functions {
 }
 pub(super) use functions;
 
-/// The files of a folder whose names begin with one of these.
+/// The paths of the files in `folder` whose names begin with one of `beginnings`. Empty if the folder cannot be read.
 fn neighbours(folder: &Path, beginnings: &[&str]) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let of = |name: &str| beginnings.iter().any(|beginning| name.starts_with(beginning));
     files.filter(|file| file.file_name().to_str().is_some_and(of)).map(|file| file.path()).collect()
 }
 
-/// Where toolkits and Python's packages put libraries, beside where the loader looks.
+/// The folders in which CUDA libraries are searched after the loader's own: `lib64` of `CUDA_HOME` and `CUDA_PATH`,
+/// `/usr/local/cuda/lib64`, then those of an active Python environment (`VIRTUAL_ENV`, `CONDA_PREFIX`).
 pub(super) fn folders() -> Vec<PathBuf> {
     let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty());
     let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(of).map(|home| home.join("lib64"));
@@ -124,8 +128,8 @@ pub(super) fn folders() -> Vec<PathBuf> {
     toolkits.chain(["/usr/local/cuda/lib64".into()]).chain(packages).collect()
 }
 
-/// The folders of libraries in a Python environment: `lib` itself, where Conda has them, and those of NVIDIA's packages,
-/// `lib/python3.x/site-packages/nvidia/{cu13,cublas,cuda_nvrtc}/lib`.
+/// The folders of libraries in a Python environment, sorted: `lib` itself, where Conda has them, then those of NVIDIA's
+/// packages, `lib/python3.x/site-packages/nvidia/{cu13,cublas,cuda_nvrtc}/lib`.
 fn packages(environment: &Path) -> Vec<PathBuf> {
     let listed = |folder: PathBuf| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -138,7 +142,7 @@ fn packages(environment: &Path) -> Vec<PathBuf> {
     [environment.join("lib")].into_iter().chain(packages.map(|package| package.join("lib"))).collect()
 }
 
-/// Opens a library.
+/// Opens a library by its name or path, which runs its start-up code. `None` if that fails.
 fn open(name: &OsStr) -> Option<Opened> {
     // SAFETY: what runs is the library's own start-up code, as it would for a program that links it.
     unsafe { Opened::new(name) }.ok()

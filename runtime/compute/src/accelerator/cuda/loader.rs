@@ -50,12 +50,14 @@ struct Loaded {
 }
 
 impl Loader {
-    /// A loader with no module yet. `most` is the largest shared memory of a block, in bytes.
+    /// Creates a loader that has loaded nothing. `most` is the most shared memory that a block of this device may have,
+    /// in bytes.
     pub(super) fn new(context: Arc<Context>, capability: u32, compiler: (i32, i32), most: u32) -> Self {
         Self { context, capability, compiler, most, loaded: Mutex::default() }
     }
 
-    /// A kernel, with leave for so many bytes of shared memory a block.
+    /// Returns the handle of a kernel compiled for `build`, whose blocks may have `shared` bytes of dynamic shared
+    /// memory. Compiles and loads its module at the first call; later calls return the cached handle.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the text does not compile, the driver does not take it, or the device has less shared memory.
@@ -84,7 +86,8 @@ impl Loader {
         Ok(function)
     }
 
-    /// The machine code of a variant on the device, from disk or from the compiler.
+    /// Loads the module of a variant: the machine code comes from the code cache on disk or, if it is not there or the
+    /// driver refuses it, from NVRTC, which also writes it to the cache.
     fn module(&self, variant: Variant) -> Result<Handle> {
         let source = Language::Cuda.text(variant.0, variant.1)?;
         let options = compile::options(self.capability);
@@ -103,12 +106,13 @@ impl Loader {
         self.context.load(&code).map_err(|error| self.stopped(format!("the driver refuses its kernels: {error}")))
     }
 
-    /// [`Error::Stopped`] of this device.
+    /// Creates [`Error::Stopped`] with the name of this device and the reason `why`.
     fn stopped(&self, why: String) -> Error {
         Error::Stopped { device: format!("cuda:{}", self.context.ordinal), why }
     }
 
-    /// The name of a file of machine code: the digest of all that went into it.
+    /// The file name of a module's machine code in the cache: the SHA-256 of the options, the NVRTC version and the
+    /// source text, in hexadecimal, with `.cubin`.
     fn name(&self, source: &str, options: &[String]) -> String {
         let compiler = format!("{}.{}", self.compiler.0, self.compiler.1);
         let mut digest = Sha256::new();
@@ -120,7 +124,8 @@ impl Loader {
     }
 }
 
-/// Why a kernel cannot be had where a block has less shared memory than it takes, and what takes less.
+/// The message that a block of `kernel` takes `wanted` bytes of shared memory where the GPU gives `most`, with a
+/// setting that takes less.
 fn too_narrow(kernel: &str, wanted: u32, most: u32) -> String {
     format!(
         "a block of the kernel `{kernel}` takes {wanted} bytes of shared memory and this GPU gives {most}; \
@@ -128,7 +133,7 @@ fn too_narrow(kernel: &str, wanted: u32, most: u32) -> String {
     )
 }
 
-/// Where machine code is kept between runs; none where nothing is to be kept, or the folder is not ours alone.
+/// Opens the code cache of CUDA kernels. `None` if caching is off, or its folder cannot be used or trusted.
 fn kernels() -> Option<CodeCache> {
     CodeCache::open(&folder("kernels")?, "tunebox kernels", LARGEST, MOST).ok()
 }

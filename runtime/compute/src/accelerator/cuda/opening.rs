@@ -18,7 +18,8 @@ const OLDEST: i32 = 12;
 /// Two numbers of a version.
 type Version = (i32, i32);
 
-/// Opens a device.
+/// Opens the CUDA device `ordinal` for the first time in this process: checks, in this order, driver, device, compute
+/// capability, NVRTC and cuBLAS, their versions, and sets the device up.
 ///
 /// # Errors
 /// Why it cannot be used, and what to do about it.
@@ -36,7 +37,7 @@ pub(super) fn open(ordinal: usize) -> Result<Cuda, String> {
     set_up(context, capability, driver, compiler)
 }
 
-/// Refuses a number that no device has.
+/// Checks that the driver has a device of this number. The error says which numbers exist.
 fn expect_device(ordinal: usize) -> Result<(), String> {
     let found = Context::count_devices().map_err(unusable)?;
     if ordinal < found {
@@ -52,7 +53,7 @@ fn expect_device(ordinal: usize) -> Result<(), String> {
 const NO_DEVICE: &str = "the driver is there and finds no GPU; `nvidia-smi` lists those that it sees, and \
     `CUDA_VISIBLE_DEVICES` may hide them";
 
-/// Why the driver does not start.
+/// Converts an error of starting the driver into a message with its cause, and what to do where it is known.
 fn unusable(error: CallError) -> String {
     match error.code {
         sys::NO_DEVICE => NO_DEVICE.into(),
@@ -66,7 +67,7 @@ fn unusable(error: CallError) -> String {
     }
 }
 
-/// Refuses a compiler whose machine code the driver does not take.
+/// Checks that the driver's major CUDA version is at least that of NVRTC, whose machine code it would refuse otherwise.
 fn expect_driver(driver: Version, compiler: Version) -> Result<(), String> {
     if driver.0 >= compiler.0 {
         return Ok(());
@@ -85,7 +86,7 @@ fn expect_driver(driver: Version, compiler: Version) -> Result<(), String> {
     ))
 }
 
-/// Refuses a GPU that is too old.
+/// Checks that the compute capability is at least 8.0. Returns it as 80, 90, ….
 fn expect_capability((major, minor): (i32, i32)) -> Result<u32, String> {
     if (major, minor) < LEAST {
         return Err(format!("its compute capability is {major}.{minor}; 8.0 is needed, for products in bf16"));
@@ -93,7 +94,8 @@ fn expect_capability((major, minor): (i32, i32)) -> Result<u32, String> {
     Ok((major * 10 + minor).unsigned_abs())
 }
 
-/// Refuses a compiler that is older than the GPU. Where it does not say what it compiles for, the first kernel tells.
+/// Checks that NVRTC compiles for the device's compute capability. `compiled_for` lists what it compiles for, as 90 for
+/// `sm_90`; if the list is empty (NVRTC did not say), nothing is refused here.
 fn expect_architecture(capability: u32, compiled_for: &[u32]) -> Result<(), String> {
     if compiled_for.is_empty() || compiled_for.contains(&capability) {
         return Ok(());
@@ -104,7 +106,8 @@ fn expect_architecture(capability: u32, compiled_for: &[u32]) -> Result<(), Stri
     ))
 }
 
-/// Keeps the pool, opens cuBLAS, and allocates the fault word of an open device.
+/// Sets up a device whose context is open: makes its pool keep freed memory, opens cuBLAS, allocates the fault word,
+/// and creates candle's device with our allocator.
 fn set_up(context: Arc<Context>, capability: u32, driver: Version, compiler: Version) -> Result<Cuda, String> {
     let number = |which| context.attribute(which).map_err(to_text);
     let processors = number(sys::MULTIPROCESSOR_COUNT)?.unsigned_abs();
@@ -135,7 +138,7 @@ fn set_up(context: Arc<Context>, capability: u32, driver: Version, compiler: Ver
     })
 }
 
-/// The message of an error.
+/// Converts an error to its message.
 fn to_text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -17,7 +17,8 @@ use super::sys::{self, Handle};
 use crate::accelerator::view::MatrixView;
 use crate::error::{Error, Result};
 
-/// Opens cuBLAS on the stream of a device, with sums in f32 whatever the products are of. Returns its handle and version.
+/// Creates a cuBLAS handle on the device's stream and forbids reductions in less than f32. Returns (handle, version),
+/// the version as 130100 for 13.1.
 pub(super) fn open(context: &Context) -> std::result::Result<(Handle, i32), CallError> {
     let (mut blas, mut version) = (0, 0);
     context.bind()?;
@@ -31,7 +32,8 @@ pub(super) fn open(context: &Context) -> std::result::Result<(Handle, i32), Call
     Ok((blas, version))
 }
 
-/// `into ← factor · left · right`, or added to what is there. `Accelerator::multiply` has checked sides and types.
+/// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. `[rows, columns, depth]`
+/// are the shape of the result and the terms of each sum. `Accelerator::multiply` has checked shapes and types.
 ///
 /// # Errors
 /// When a matrix is elsewhere or has gaps within its rows, a side has 2³¹ numbers or more, or cuBLAS refuses.
@@ -85,17 +87,17 @@ pub(super) fn multiply(
     done.map_err(|error| cuda.stopped(format!("a product of {rows} × {depth} and {depth} × {columns}: {error}")))
 }
 
-/// A dimension as cuBLAS takes it, below 2³¹.
+/// Converts a dimension to the C integer that cuBLAS takes. Refuses 2³¹ and more.
 fn side(number: usize) -> Result<c_int> {
     c_int::try_from(number).map_err(|_| Error::shape(format!("a side of {number} is too long for a product")))
 }
 
-/// The row stride of a matrix as cuBLAS takes it.
+/// The row stride of a matrix in elements, as the C integer that cuBLAS takes. Refuses gaps within rows.
 fn pitch(of: &MatrixView<'_>) -> Result<c_int> {
     side(of.row_stride()?)
 }
 
-/// The element type as cuBLAS names it.
+/// The cuBLAS constant of an element type. Refuses all but f32, bf16 and f16.
 fn kind(dtype: DType) -> Result<c_int> {
     match dtype {
         DType::F32 => Ok(sys::R_32F),

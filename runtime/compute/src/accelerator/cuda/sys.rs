@@ -72,59 +72,59 @@ pub(super) const GEMM_DEFAULT_TENSOR_OP: c_int = 99;
 pub(super) const DISALLOW_REDUCED_PRECISION_REDUCTION: c_int = 16;
 
 functions! { DRIVER;
-    /// Starts the driver.
+    /// Initializes the driver.
     fn cuInit(flags: c_uint);
     /// The newest version of CUDA that the driver is made for: 13000 for 13.0.
     fn cuDriverGetVersion(version: *mut c_int);
-    /// The words of an error.
+    /// Looks up the driver's text for an error code.
     fn cuGetErrorString(error: c_int, words: *mut *const c_char);
-    /// The number of devices.
+    /// Returns the number of CUDA devices.
     fn cuDeviceGetCount(count: *mut c_int);
-    /// A device by its number.
+    /// Looks a device up by its number, counted from 0.
     fn cuDeviceGet(device: *mut c_int, ordinal: c_int);
-    /// The name of a device.
+    /// Writes the name of a device as a C string of at most `length` bytes.
     fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int);
-    /// An attribute of a device.
+    /// Reads the attribute `which` of a device.
     fn cuDeviceGetAttribute(value: *mut c_int, which: c_int, device: c_int);
-    /// The context that all of a process share.
+    /// Retains the primary context of a device, which all users of a process share.
     fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int);
-    /// Gives the shared context back.
+    /// Releases the primary context of a device, once for each retain.
     fn cuDevicePrimaryCtxRelease_v2(device: c_int);
-    /// Makes a context that of this thread.
+    /// Makes a context the current one of the calling thread.
     fn cuCtxSetCurrent(context: Handle);
-    /// Creates a stream.
+    /// Creates a stream in the current context of the calling thread.
     fn cuStreamCreate(stream: *mut Handle, flags: c_uint);
-    /// Waits for all that is in a stream.
+    /// Waits until all work in a stream is done.
     fn cuStreamSynchronize(stream: Handle);
-    /// The pool that allocations of a device come from.
+    /// Returns the default memory pool of a device, from which its allocations come.
     fn cuDeviceGetDefaultMemPool(pool: *mut Handle, device: c_int);
-    /// Reads an attribute of a pool.
+    /// Reads the attribute `which` of a memory pool.
     fn cuMemPoolGetAttribute(pool: Handle, which: c_int, value: *mut c_void);
-    /// Sets an attribute of a pool.
+    /// Sets the attribute `which` of a memory pool.
     fn cuMemPoolSetAttribute(pool: Handle, which: c_int, value: *mut c_void);
-    /// Returns unused memory of a pool to the driver.
+    /// Returns unused memory of a pool to the driver, all but `keep` bytes.
     fn cuMemPoolTrimTo(pool: Handle, keep: usize);
-    /// Bytes that are free, and all.
+    /// Returns the free and the total memory of the current context's device, in bytes.
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
-    /// Allocates memory in the order of a stream.
+    /// Allocates memory, in stream order.
     fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: Handle);
-    /// Releases memory in the order of a stream.
+    /// Releases memory, in stream order.
     fn cuMemFreeAsync(address: u64, stream: Handle);
-    /// Writes one byte into many.
+    /// Queues setting `bytes` bytes to the value `byte`.
     fn cuMemsetD8Async(address: u64, byte: u8, bytes: usize, stream: Handle);
-    /// Copies from the host.
+    /// Queues a copy from the host to the device.
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: Handle);
-    /// Copies to the host.
+    /// Queues a copy from the device to the host.
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: Handle);
-    /// Copies within a device.
+    /// Queues a copy within a device.
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Handle);
-    /// Loads machine code.
+    /// Loads a CUBIN image as a module.
     fn cuModuleLoadData(module: *mut Handle, image: *const c_void);
-    /// A kernel by its name.
+    /// Looks a kernel of a module up by its name.
     fn cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char);
-    /// Sets an attribute of a kernel.
+    /// Sets the attribute `which` of a kernel.
     fn cuFuncSetAttribute(function: Handle, which: c_int, value: c_int);
-    /// Puts a kernel into a stream.
+    /// Queues a kernel in a stream.
     fn cuLaunchKernel(
         function: Handle,
         blocks_x: c_uint,
@@ -141,13 +141,13 @@ functions! { DRIVER;
 }
 
 functions! { COMPILER;
-    /// The version of NVRTC.
+    /// Returns the version of NVRTC.
     fn nvrtcVersion(major: *mut c_int, minor: *mut c_int);
     /// The number of architectures that NVRTC compiles for.
     fn nvrtcGetNumSupportedArchs(count: *mut c_int);
-    /// Those architectures, as 90 for `sm_90`.
+    /// Writes the compute capabilities that NVRTC compiles for, as 90 for `sm_90`.
     fn nvrtcGetSupportedArchs(architectures: *mut c_int);
-    /// Creates a program of a text, which NVRTC may read until the program is destroyed.
+    /// Creates a program from a source text.
     fn nvrtcCreateProgram(
         program: *mut Handle,
         text: *const c_char,
@@ -158,28 +158,28 @@ functions! { COMPILER;
     );
     /// Destroys a program.
     fn nvrtcDestroyProgram(program: *mut Handle);
-    /// Compiles a program.
+    /// Compiles a program with `count` options.
     fn nvrtcCompileProgram(program: Handle, count: c_int, options: *const *const c_char);
-    /// Bytes of the log of a program.
+    /// Returns the length of a program's compile log in bytes.
     fn nvrtcGetProgramLogSize(program: Handle, size: *mut usize);
-    /// The log of a program.
+    /// Writes the compile log of a program.
     fn nvrtcGetProgramLog(program: Handle, log: *mut c_char);
-    /// Bytes of the machine code of a program.
+    /// Returns the length of a program's machine code in bytes.
     fn nvrtcGetCUBINSize(program: Handle, size: *mut usize);
-    /// The machine code of a program.
+    /// Writes the machine code of a program.
     fn nvrtcGetCUBIN(program: Handle, code: *mut c_char);
 }
 
 functions! { PRODUCTS;
-    /// Creates a handle of cuBLAS in the context of this thread.
+    /// Creates a cuBLAS handle in the current context of the calling thread.
     fn cublasCreate_v2(blas: *mut Handle);
-    /// Sets the stream that products go to.
+    /// Sets the stream into which cuBLAS queues its work.
     fn cublasSetStream_v2(blas: Handle, stream: Handle);
-    /// Sets what sums of products may be in.
+    /// Sets the math mode, which limits the precision of sums.
     fn cublasSetMathMode(blas: Handle, mode: c_int);
-    /// The version of cuBLAS: 130100 for 13.1.
+    /// Returns the version of cuBLAS: 130100 for 13.1.
     fn cublasGetVersion_v2(blas: Handle, version: *mut c_int);
-    /// Multiplies matrices, column by column.
+    /// Queues a batch of products of column-major matrices that lie at equal distances.
     fn cublasGemmStridedBatchedEx(
         blas: Handle,
         transa: c_int,
@@ -207,7 +207,7 @@ functions! { PRODUCTS;
     );
 }
 
-/// The driver's words for an error code.
+/// The driver's text for an error code. `None` for a code that it does not know.
 fn driver_words(code: c_int) -> Option<String> {
     let mut words = std::ptr::null();
     // SAFETY: room for one pointer.
@@ -216,7 +216,7 @@ fn driver_words(code: c_int) -> Option<String> {
     (!words.is_null()).then(|| unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned())
 }
 
-/// Words for an error code of cuBLAS, whose own are the names of its constants.
+/// Our text for an error code of cuBLAS, which has only the names of constants itself. `None` for other codes.
 fn product_words(code: c_int) -> Option<String> {
     let words = match code {
         1 => "it does not start",

@@ -21,7 +21,8 @@ enum Value {
     Number(f32),
 }
 
-/// Converts an argument into what the encoder takes. Refuses a tensor of another device.
+/// Converts an argument into the value that the encoder takes. Refuses a tensor of another device, and a size of 2³² or
+/// more; `kernel` is named in errors.
 fn value(metal: &Metal, kernel: &str, argument: &Argument<'_>) -> Result<Value> {
     Ok(match argument {
         Argument::Tensor(tensor) => {
@@ -37,7 +38,8 @@ fn value(metal: &Metal, kernel: &str, argument: &Argument<'_>) -> Result<Value> 
     })
 }
 
-/// The buffer of a tensor, and the byte at which its first number is, however the others lie; `caller` is named in errors.
+/// Returns the buffer of a tensor and the byte offset of its first number in it. Does not check that the other numbers
+/// follow without gaps. `caller` is named in errors.
 ///
 /// # Errors
 /// When the tensor is of another device.
@@ -51,7 +53,8 @@ pub(super) fn buffer(metal: &Metal, tensor: &Tensor, caller: &str) -> Result<(Bu
     }
 }
 
-/// Puts the kernel `name` of a module into the queue. The caller has checked the kinds of the arguments.
+/// Encodes a launch of the kernel `name` of a module. The caller has checked the kinds of the arguments. Behind the
+/// last argument, passes a bit mask of those arguments that are buffers and not null.
 ///
 /// # Errors
 /// When a tensor is elsewhere, the kernel does not compile, a group of it would have too many threads, or the tensor

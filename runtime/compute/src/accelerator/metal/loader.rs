@@ -40,12 +40,13 @@ struct Loaded {
 }
 
 impl Loader {
-    /// A loader with no library yet.
+    /// Creates a loader that has loaded nothing.
     pub(super) fn new(device: Device, ordinal: usize) -> Self {
         Self { device, ordinal, loaded: Mutex::default() }
     }
 
-    /// A kernel for a type of activations and a size of heads.
+    /// Returns the kernel `name` of a module, compiled for `build`. Compiles at the first call; later calls return the
+    /// cached function.
     ///
     /// # Errors
     /// When there is no such kernel, its text does not compile here, or its groups are no multiples of 32 threads.
@@ -78,7 +79,7 @@ impl Loader {
         Ok(function)
     }
 
-    /// Compiles a library without fast math, which would reorder sums.
+    /// Compiles the text of a module for `build`, without fast math, which would reorder sums.
     fn compiled(&self, module: Module, build: Build) -> Result<Library> {
         let options = MTLCompileOptions::new();
         // The newer call is macOS 15 and later; both keep infinities and the order in which sums are written.
@@ -88,7 +89,7 @@ impl Loader {
         library.map_err(|error| self.stopped(format!("its kernels do not compile: {error}")))
     }
 
-    /// [`Error::Stopped`] of this device.
+    /// Creates [`Error::Stopped`] with the name of this device and the reason `why`.
     fn stopped(&self, why: impl std::fmt::Display) -> Error {
         Error::Stopped { device: format!("metal:{}", self.ordinal), why: why.to_string() }
     }

@@ -8,7 +8,8 @@ use super::loader::Loader;
 use super::pool::{Pool, SHARED};
 use super::{Metal, clear_fault};
 
-/// Opens a device.
+/// Opens the Metal device `ordinal` for the first time in this process: only device 0, and only an Apple GPU (M1 or
+/// later) with unified memory. Creates its fault word and the buffer that stands for a null pointer.
 ///
 /// # Errors
 /// Why it cannot be used, and what to do about it.
@@ -47,7 +48,8 @@ pub(super) fn open(ordinal: usize) -> Result<Metal, String> {
     })
 }
 
-/// Its cores: Metal does not tell, so it is the most that its kind has. Grids of passes depend on it, results do not.
+/// An upper bound of the GPU's core count by its product line, since Metal does not report the count. Sizes of grids
+/// depend on it, results do not.
 fn processors(device: &Found) -> u32 {
     match device.device_type() {
         MetalDeviceType::Phone => 6,
@@ -57,7 +59,7 @@ fn processors(device: &Found) -> u32 {
     }
 }
 
-/// The first line of a message of the tensor library, whose other lines are a backtrace.
+/// The first line of an error message of candle, whose other lines are a backtrace. Empty for an empty text.
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }

@@ -32,13 +32,14 @@ struct Held {
 }
 
 impl Held {
-    /// Bytes of buffers that no tensor has.
+    /// Bytes of all buffers that no tensor uses.
     fn unused(&self) -> usize {
         let unused = |of: &Vec<Arc<Buffer>>| of.iter().filter(|buffer| Arc::strong_count(buffer) == 1).count();
         self.buffers.iter().map(|(size, of)| size * unused(of)).sum()
     }
 
-    /// Whether the device has so many bytes more, after what no tensor has was given back where there were none.
+    /// Whether the device can allocate `bytes` more bytes. If it cannot and buffers are unused, first waits for all
+    /// work and returns the unused buffers to the system.
     fn has_room(&mut self, device: &MetalDevice, bytes: usize) -> candle_core::Result<bool> {
         let metal = device.metal_device();
         let fits = || metal.current_allocated_size() + bytes <= metal.recommended_max_working_set_size();
@@ -49,7 +50,7 @@ impl Held {
         Ok(fits())
     }
 
-    /// Gives back what no tensor has; the device must have come to rest.
+    /// Returns all buffers that no tensor uses to the system. No work may be under way.
     fn trim(&mut self, device: &MetalDevice) {
         for buffers in self.buffers.values_mut() {
             let (used, unused): (Vec<_>, Vec<_>) = buffers.drain(..).partition(|buffer| Arc::strong_count(buffer) > 1);
@@ -61,10 +62,11 @@ impl Held {
 }
 
 impl Pool {
-    /// A buffer of at least so many bytes; none if the device has no more. What it holds is left over from an earlier use.
+    /// Returns a buffer of at least `bytes` bytes with unspecified content: an unused one of the same rounded size, or
+    /// a new one. `None` if the device has no memory left.
     ///
     /// # Errors
-    /// What the tensor library says of the work that it waits for before memory is given back.
+    /// The error of candle when waiting for work fails, which is done before unused memory is returned.
     pub(super) fn take(&self, device: &MetalDevice, bytes: usize) -> candle_core::Result<Option<Arc<Buffer>>> {
         let size = rounded(bytes);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,28 +86,31 @@ impl Pool {
         Ok(Some(buffer))
     }
 
-    /// Whether the device has so many bytes for a buffer that is not of this pool.
+    /// Whether the device can allocate `bytes` bytes for a buffer outside this pool. If it cannot, first returns unused
+    /// buffers to the system.
     ///
     /// # Errors
-    /// As of [`Self::take`].
+    /// The error of candle when waiting for work fails, which is done before unused memory is returned.
     pub(super) fn has_room(&self, device: &MetalDevice, bytes: usize) -> candle_core::Result<bool> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).has_room(device, bytes)
     }
 
-    /// Lets the count of the most that was given begin again at what is given now.
+    /// Resets the peak to the bytes that the device has allocated now.
     pub(super) fn reset_peak(&self, device: &MetalDevice) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.peak = device.metal_device().current_allocated_size();
     }
 
-    /// Bytes of buffers that no tensor has, and the most that the device had given at one time.
+    /// Returns (unused, peak): bytes of buffers that no tensor uses, and the most bytes that the device had allocated
+    /// at one time.
     pub(super) fn figures(&self) -> (usize, usize) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         (held.unused(), held.peak)
     }
 }
 
-/// The size of the buffer for so many bytes.
+/// Rounds a request up to the size of its buffer: at least 256 bytes, then one of eight steps between two powers of
+/// two.
 fn rounded(bytes: usize) -> usize {
     let bytes = bytes.max(LEAST);
     bytes.next_multiple_of((bytes.next_power_of_two() / 2 / STEPS).max(1))

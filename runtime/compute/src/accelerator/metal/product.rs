@@ -17,7 +17,9 @@ const FEW: usize = 8;
 /// SIMD groups of a group that makes columns.
 const COLUMNS: usize = 8;
 
-/// `into ← factor · left · right`, or added to what is there. Shapes and types meet: `Accelerator::multiply` has looked.
+/// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. `[rows, columns, depth]`
+/// are the shape of the result and the terms of each sum. `Accelerator::multiply` has checked shapes and types. Uses a
+/// kernel of its own for at most 8 rows.
 ///
 /// # Errors
 /// When a side is too long or a matrix is elsewhere, or a kernel does not compile.

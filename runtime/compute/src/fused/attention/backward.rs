@@ -44,15 +44,15 @@ struct Task {
 }
 
 impl Task {
-    /// The rows of all its queries.
+    /// The range of rows that the queries of the task cover; empty if there are none.
     fn rows(&self) -> Range<usize> {
         let ends = self.queries.first().zip(self.queries.last());
         ends.map_or(0..0, |(first, last)| first.rows.start..last.rows.end)
     }
 }
 
-/// The gradients of [`attention`](super::attention) by q, k and v, shaped like them and of their type. `dout` is the
-/// gradient by the output; `out` and `lse` are what the forward pass returned.
+/// Returns dq, dk and dv: the gradients of [`attention`](super::attention) by q, k and v, shaped like them and of their
+/// type. `dout` is the gradient by the output; `out` and `lse` are what the forward pass returned.
 #[expect(clippy::too_many_arguments, reason = "the inputs, the outputs and the gradient of one operation")]
 pub fn attention_backward(
     dout: &Tensor,
@@ -94,7 +94,8 @@ pub fn attention_backward(
     Ok((host::tensor(dq, q.dims())?, host::tensor(dk, k.dims())?, host::tensor(dv, v.dims())?))
 }
 
-/// All tasks, in the order of rows first and of heads second.
+/// Creates a task for each block of [`BLOCK`] keys of a sequence and each key-value head. Tasks are in the order of
+/// their rows, and those of the same rows in the order of heads.
 fn tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
     let mut tasks = Vec::new();
     for number in 0..segments.count() {
@@ -112,7 +113,9 @@ fn tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
     tasks
 }
 
-/// The queries that may see some keys of a sequence.
+/// Returns the spans of queries that may see the key positions `keys` of sequence `number`: first its own queries from
+/// the first key on, then the sequences that continue it. The window limits its own queries only if no tokens continue
+/// it.
 fn queries(segments: &Segments, number: usize, keys: &Range<usize>, shape: &AttentionShape) -> Vec<Span> {
     let mut found: Vec<Span> = segments.family(number).filter(|one| !one.rows.is_empty()).collect();
     // The rows of all spans lie side by side, so the own span is cut at the window only if it is the last.
@@ -124,8 +127,8 @@ fn queries(segments: &Segments, number: usize, keys: &Range<usize>, shape: &Atte
     found
 }
 
-/// Splits tasks into consecutive groups whose parts of dq are in memory together. A group ends with the task by which its
-/// numbers of dq reach [`WAITING`].
+/// Splits tasks into consecutive groups whose parts of dq are in memory together. A group ends with the task by which
+/// its parts reach [`WAITING`] numbers, so it may exceed that.
 fn portions<'a>(tasks: &'a [Task], shape: &AttentionShape) -> Vec<&'a [Task]> {
     let mut waiting = 0;
     let portions = tasks.split_inclusive(|task| {
@@ -137,7 +140,8 @@ fn portions<'a>(tasks: &'a [Task], shape: &AttentionShape) -> Vec<&'a [Task]> {
     portions.collect()
 }
 
-/// Adds the parts of dq in the order of their tasks.
+/// Adds the parts of dq, of which `parts[i]` belongs to `tasks[i]`, to the rows and head features that the tasks cover,
+/// in the order of the tasks.
 fn add_parts(tasks: &[Task], parts: &[Vec<f32>], dq: Tile<'_>, shape: &AttentionShape) {
     let width = shape.group_features();
     dq.grid(SUM_ROWS, width).into_par_iter().for_each(|(rows, columns, mut tile)| {
@@ -150,7 +154,8 @@ fn add_parts(tasks: &[Task], parts: &[Vec<f32>], dq: Tile<'_>, shape: &Attention
     });
 }
 
-/// One block of keys: fills its dk and dv, returns the part of dq for the queries that see it.
+/// Computes the gradients of one task: adds those of its block of keys and values to `dk` and `dv`. Returns its part of
+/// dq, `[rows of its queries, group · head_dim]`.
 fn block(layer: Layer<'_>, above: Above<'_>, task: &Task, dk: &mut Tile<'_>, dv: &mut Tile<'_>) -> Vec<f32> {
     let (shape, width) = (layer.shape, layer.shape.group_features());
     let rows = task.rows();
@@ -165,7 +170,8 @@ fn block(layer: Layer<'_>, above: Above<'_>, task: &Task, dk: &mut Tile<'_>, dv:
     part
 }
 
-/// One tile of queries of a task: adds to dk and dv, fills its part of dq.
+/// Computes the gradients of one tile of a task's queries, the tokens `tile`: adds to dk and dv, and overwrites `part`,
+/// the dq of these queries. Does nothing if none of them sees a key of the task.
 fn tile(
     layer: Layer<'_>,
     above: Above<'_>,
@@ -202,8 +208,9 @@ fn tile(
     });
 }
 
-/// Scores become weights and gradients by weights become gradients by scores, row by row:
-/// `p = exp(s − lse)`, `ds = p·(dp − Σ dout·out)`, times the slope of the soft cap.
+/// Replaces scores (`weights`) by softmax weights p, and gradients by the weights (`slopes`) by gradients by the
+/// scores, row by row: `p = exp(s − lse)`, `ds = p·(dp − Σ dout·out)`, times the derivative of the soft cap. Both
+/// become 0 for keys that a query does not see.
 fn score_gradients(
     shape: &AttentionShape,
     lse: &[f32],
@@ -242,8 +249,8 @@ fn plain_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32) {
     }
 }
 
-/// [`plain_row`] with a soft cap: `weights` holds scores over the cap, and `slopes` is multiplied with the slope of the
-/// cap.
+/// Turns a row of scores divided by the cap (`weights`) into softmax weights of the capped scores, and its gradients by
+/// the weights (`slopes`) into those by the scores before the cap. `log` is log Σ exp of the row, `mean` Σ dout·out.
 #[inline(always)]
 fn capped_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32, cap: f32) {
     for (weight, slope) in weights.iter_mut().zip(slopes) {

@@ -12,14 +12,14 @@ use crate::fused::host::{self, Floats};
 use crate::fused::scratch;
 use crate::fused::simd::{exp_in_place, largest, tanh, vectorize, widest};
 
-/// Attends with one query a sequence: `q` is `[batch, heads · head_dim]`; `kept[i]` are the keys and the values of
-/// sequence i, `[length, kv_heads · head_dim]` each, the new token's own last. The result is shaped like `q`. The caller
-/// has checked `shape` and the shape of `q`.
+/// Attends with one query per sequence to its kept keys and values: `q` is `[batch, heads · head_dim]`; `kept[i]` are
+/// the keys and the values of sequence i, `[length, kv_heads · head_dim]` each, with the new token's last. The result
+/// is shaped like `q`. The caller has checked `shape` and the shape of `q`.
 ///
 /// A sequence's result does not depend on the others in the batch.
 ///
 /// # Errors
-/// When nothing was kept of a sequence, or by another shape.
+/// [`Error::Shape`] if a sequence has no keys, or their number is not a multiple of the row width.
 pub(in crate::fused) fn attention_cached(
     q: &Tensor,
     kept: &[(&[f32], &[f32])],
@@ -41,7 +41,8 @@ pub(in crate::fused) fn attention_cached(
     host::tensor(out, q.dims())
 }
 
-/// Attends with the query heads of one key-value head of one sequence.
+/// Computes attention of one sequence's newest token for the query heads that share `kv_head`. `query` and `out` are
+/// `[group, head_dim]`, keys and values `[length, kv_heads · head_dim]`. With a window, only its last tokens count.
 fn one(shape: &AttentionShape, query: &[f32], (keys, values): (&[f32], &[f32]), kv_head: usize, out: &mut [f32]) {
     let (group, dim, stride) = (shape.group(), shape.head_dim, shape.kv_heads * shape.head_dim);
     let length = keys.len() / stride;
@@ -77,6 +78,7 @@ struct KeyScores<'a> {
 impl WithSimd for KeyScores<'_> {
     type Output = ();
 
+    /// Writes `factor · query·key` to `scores`, `[query heads, length]`, for every query head and kept token.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { rows: Rows { numbers, dim, stride }, query, factor, scores, length } = self;
@@ -106,6 +108,7 @@ struct ValueMixture<'a> {
 impl WithSimd for ValueMixture<'_> {
     type Output = ();
 
+    /// Overwrites `out`, `[query heads, dim]`, with each head's sum of kept values weighted by its `scores`.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         /// Vectors of a row whose sums stay in registers.
@@ -132,7 +135,8 @@ impl WithSimd for ValueMixture<'_> {
     }
 }
 
-/// Sums `score · value` over the tokens kept, for the `N` vectors of one head's result that begin at number `start`.
+/// Returns Σ `score · value` over the kept tokens for `N` vectors of features of one head. `values` has a row for each
+/// token, and `start` is the index of the first feature in a row.
 #[inline(always)]
 fn mix_vectors<S: Simd, const N: usize>(
     simd: S,
@@ -151,7 +155,8 @@ fn mix_vectors<S: Simd, const N: usize>(
     sums
 }
 
-/// Applies the soft cap and the softmax to a row of scores, in place.
+/// Applies the soft cap, if any, and the softmax to a row of scores, in place. With a cap, the given scores are already
+/// divided by it.
 #[inline(always)]
 fn softmax(scores: &mut [f32], soft_cap: Option<f32>) {
     if let Some(cap) = soft_cap {

@@ -1,6 +1,6 @@
-//! Attention as launches of a device: on the tensor cores of CUDA where numbers have 16 bits and heads are whole eights, by
-//! the plain kernels not_on_cpu; Metal has these alone. The sizes of tiles are those of `kernels/cuda/attention_tensor.cu`
-//! and `attention_tiles.cu`.
+//! Attention as launches of a device: on the tensor cores of CUDA where numbers have 16 bits and heads are whole
+//! eights, by the plain kernels elsewhere; Metal has these alone. The sizes of tiles are those of
+//! `kernels/cuda/attention_tensor.cu` and `attention_tiles.cu`.
 
 use candle_core::{DType, Tensor};
 
@@ -20,15 +20,17 @@ const WHOLE: usize = 128;
 const EIGHT: usize = 8;
 /// Rows of a tile on ordinary cores.
 const PLAIN: usize = 32;
-/// Rows of a tile of the gradients on ordinary cores of CUDA past [`FITTING`] features. Metal keeps [`PLAIN`] rows, since
-/// it holds a piece of the features at a time.
+/// Rows of a tile of the gradients on ordinary cores of CUDA past [`FITTING`] features. Metal keeps [`PLAIN`] rows,
+/// since it holds a piece of the features at a time.
 const PLAIN_SMALL: usize = 16;
 /// Features up to which four tiles of 32 rows fit into what every processor has, 99 KiB.
 const FITTING: usize = 160;
 /// Tokens and heads that a block of `attention_delta` takes.
 const DELTAS: usize = 8;
 
-/// What a module is compiled for, for the heads of a layer: the head size rounded up to 16, past [`WHOLE`] to 32.
+/// Returns the constants that the attention kernels are compiled with: the activation type, the head size rounded up to
+/// a multiple of 16, past [`WHOLE`] of 32, and `group`, the query heads of a key-value head (0 where no kernel needs
+/// it).
 ///
 /// # Errors
 /// [`Error::Shape`] past [`WIDEST`] features.
@@ -41,12 +43,13 @@ pub(in crate::fused) fn build(act: DType, shape: &AttentionShape, group: u32) ->
     Ok(Build { act, head: extent(shape.head_dim.next_multiple_of(step))?, group })
 }
 
-/// A window as kernels take it: 0 where it hides nothing of so many tokens.
+/// Returns the window as kernels take it: 0 without a window, or if it hides none of `tokens` tokens.
 pub(in crate::fused) fn window(shape: &AttentionShape, tokens: usize) -> Result<u32> {
     extent(shape.window.filter(|window| *window < tokens).unwrap_or(0))
 }
 
-/// Returns the output and log Σ exp, `[tokens, heads]` f32. The caller has checked the shapes.
+/// Launches the forward kernel over `inputs`, which are q, k and v. Returns the output, shaped like q, and log Σ exp,
+/// `[tokens, heads]` f32. The caller has checked the shapes.
 pub(super) fn attention(
     device: &Accelerator,
     inputs: [&Tensor; 3],
@@ -64,7 +67,8 @@ pub(super) fn attention(
     Ok((out, lse))
 }
 
-/// Returns the gradients by q, k and v. The caller has checked the shapes.
+/// Launches the kernels of the gradients. Returns dq, dk and dv, given q, k and v as `inputs` and dout, out and log Σ
+/// exp. The caller has checked the shapes.
 pub(super) fn attention_backward(
     device: &Accelerator,
     inputs: [&Tensor; 3],
@@ -112,7 +116,8 @@ struct Tiles {
 }
 
 impl<'a> Layer<'a> {
-    /// Checks the type of q, which the others must have too.
+    /// Collects the arguments of a layer; `inputs` are q, k and v. Returns an error if q is not f32 or bf16 or a head
+    /// has more than [`WIDEST`] features. Does not check that k and v have the type of q, as they must.
     fn of(
         device: &'a Accelerator,
         inputs: [&'a Tensor; 3],
@@ -123,13 +128,14 @@ impl<'a> Layer<'a> {
         Ok(Self { device, inputs, segments, shape, build: build(act, shape, 0)? })
     }
 
-    /// Features that the module is compiled for.
+    /// The head size that the module is compiled for: `head_dim` rounded up.
     fn features(&self) -> usize {
         self.build.head as usize
     }
 
-    /// Whether tensor cores can do it: they take 16 bits, copy eight numbers at a time, and look for the largest product
-    /// instead of the largest score, which is the same for a factor above 0.
+    /// Whether the kernels for tensor cores can be used: on CUDA, in 16 bits, with a head size that is a multiple of
+    /// [`EIGHT`], a scale above 0, and q, k, v and `more` aligned for vector loads. They look for the largest product
+    /// instead of the largest score, which is the same only for a scale above 0.
     fn tensor_cores(&self, more: &[&Tensor]) -> bool {
         self.build.act != DType::F32
             && self.inputs[0].device().is_cuda()
@@ -138,7 +144,7 @@ impl<'a> Layer<'a> {
             && self.inputs.iter().chain(more).all(|tensor| is_aligned(tensor))
     }
 
-    /// Tiles of the forward kernel; `cores`: on tensor cores.
+    /// Returns tile sizes, threads and shared memory of the forward kernel: of the version for tensor cores if `cores`.
     fn forward_tiles(&self, cores: bool) -> Tiles {
         let features = self.features();
         let plain = 4 * (2 * PLAIN * (features + 1) + PLAIN * (PLAIN + 1));
@@ -149,7 +155,7 @@ impl<'a> Layer<'a> {
         Tiles { tiling: Tiling::Queries(queries), heads: self.shape.heads, parts: 1, threads, shared }
     }
 
-    /// Tiles of the kernel of dq; `cores`: on tensor cores.
+    /// Returns tile sizes, threads and shared memory of the kernel of dq: of the version for tensor cores if `cores`.
     fn query_tiles(&self, cores: bool) -> Tiles {
         let features = self.features();
         let keys = if features <= WHOLE { 64 } else { 32 };
@@ -158,7 +164,8 @@ impl<'a> Layer<'a> {
         Tiles { tiling: Tiling::Queries(queries), heads: self.shape.heads, parts: 1, threads, shared }
     }
 
-    /// Tiles of the kernel of dk and dv; `cores`: on tensor cores.
+    /// Returns tile sizes, threads and shared memory of the kernel of dk and dv: of the version for tensor cores if
+    /// `cores`.
     fn key_tiles(&self, cores: bool) -> Tiles {
         let features = self.features();
         let queries = match features {
@@ -172,7 +179,8 @@ impl<'a> Layer<'a> {
         Tiles { tiling: Tiling::Keys(keys), heads: self.shape.kv_heads, parts, threads, shared }
     }
 
-    /// Rows of a tile of the gradients on ordinary cores, threads, and bytes of shared memory.
+    /// For the gradient kernels without tensor cores: returns the rows of a tile, the threads of a block, and its bytes
+    /// of shared memory.
     fn plain_gradients(&self) -> (usize, u32, usize) {
         let features = self.features();
         let small = features > FITTING && self.inputs[0].device().is_cuda();
@@ -188,7 +196,8 @@ impl<'a> Layer<'a> {
         self.device.compute(&kernel::ATTENTION_DELTA, self.build, grid, &[tokens, heads], &arguments)
     }
 
-    /// Launches a kernel whose arguments begin with `first` and end with what all have in common.
+    /// Launches a kernel over the tiles of all sequences. Its arguments are `first`, then the tile tables, the row
+    /// strides of q, k and v, and the sizes and options of the layer. Does nothing if there are no tokens.
     fn launch(&self, kernel: &Kernel, tiles: Tiles, first: &[Argument<'_>]) -> Result<()> {
         if self.segments.tokens() == 0 {
             return Ok(());

@@ -9,6 +9,7 @@ use crate::parity::{TestDevice, on_each_device};
 /// Lengths that no tile divides; the long one spans several tiles of keys and two blocks of the gradients.
 const LENGTHS: [usize; 4] = [37, 0, 1, 530];
 
+/// Small heads on ordinary cores: plain, grouped, with a narrow and a wide window, and with a soft cap.
 fn shapes() -> [AttentionShape; 5] {
     let plain = AttentionShape { heads: 4, kv_heads: 4, head_dim: 6, scale: 0.4, window: None, soft_cap: None };
     [
@@ -20,8 +21,8 @@ fn shapes() -> [AttentionShape; 5] {
     ]
 }
 
-/// Heads of whole eights, which tensor cores take: sizes with tiles of their own, one that a module pads, and three that
-/// blocks share.
+/// Head sizes that are multiples of 8, which tensor cores take: sizes with tiles of their own, one that is rounded up,
+/// and three whose features two blocks share.
 fn even_shapes() -> [AttentionShape; 8] {
     let plain = AttentionShape { heads: 4, kv_heads: 2, head_dim: 64, scale: 0.125, window: None, soft_cap: None };
     [
@@ -36,28 +37,30 @@ fn even_shapes() -> [AttentionShape; 8] {
     ]
 }
 
+/// Returns q, k, v and dout for `tokens` tokens: normal f32 numbers on the CPU, the same on every call.
 fn inputs(shape: &AttentionShape, tokens: usize) -> [Tensor; 4] {
     let (wide, narrow) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
     let named = |name: &str, width| normal(name, &[tokens, width]);
     [named("q", wide), named("k", narrow), named("v", narrow), named("dout", wide)]
 }
 
-/// The same where a test runs.
+/// Returns the tensors of [`inputs`] on the device and in the type of a test.
 fn inputs_on(on: &TestDevice, shape: &AttentionShape, tokens: usize) -> [Tensor; 4] {
     inputs(shape, tokens).map(|tensor| on.place(&tensor))
 }
 
-/// The lengths for a place: the tiles of a device are smaller than those of the CPU.
+/// Returns the lengths of the sequences: shorter for a device, whose tiles are smaller than those of the CPU.
 fn lengths(on: &TestDevice) -> [usize; 4] {
     if on.device.is_cpu() { LENGTHS } else { [37, 0, 1, 190] }
 }
 
-/// How many times the tolerance of the CPU a device may be off: it sums the numbers of a product one after another.
+/// Returns the factor of the tolerance: 2 on a device, which sums the numbers of a product one after another, else 1.
 fn times(on: &TestDevice) -> f64 {
     if on.device.is_cpu() { 1.0 } else { 2.0 }
 }
 
-/// The output of one sequence, with its scores as one matrix a head.
+/// Computes attention of one sequence with whole score matrices, in the type of the inputs. Returns the output,
+/// `[tokens, heads · head_dim]`, and log Σ exp, `[tokens, heads]`.
 fn reference(q: &Tensor, k: &Tensor, v: &Tensor, shape: &AttentionShape) -> (Tensor, Tensor) {
     let length = q.dim(0).unwrap();
     let split = |x: &Tensor, heads: usize| x.reshape((length, heads, shape.head_dim)).unwrap().transpose(0, 1).unwrap();
@@ -83,7 +86,8 @@ fn reference(q: &Tensor, k: &Tensor, v: &Tensor, shape: &AttentionShape) -> (Ten
     (out.reshape((length, shape.heads * shape.head_dim)).unwrap(), log.t().unwrap())
 }
 
-/// The reference of a packed batch.
+/// Computes [`reference`] for each sequence of a packed batch and joins outputs and log Σ exp. No sequence continues
+/// another.
 fn packed_twin(leaves: [&Var; 3], segments: &Segments, shape: &AttentionShape) -> (Tensor, Tensor) {
     let ranges = segments.ranges().filter(|range| !range.is_empty());
     let (outs, logs): (Vec<_>, Vec<_>) = ranges
@@ -95,8 +99,9 @@ fn packed_twin(leaves: [&Var; 3], segments: &Segments, shape: &AttentionShape) -
     (Tensor::cat(&outs, 0).unwrap(), Tensor::cat(&logs, 0).unwrap())
 }
 
-/// Compares a gradient. In bf16 it is off by about 2⁻⁹ of itself for each of what is rounded on the way; a token that
-/// sees few keys may be off by more, since Σ dout·out is subtracted from what is hardly larger, and `out` was rounded.
+/// Asserts that a gradient agrees with its reference. In bf16 it is off by about 2⁻⁹ of itself for each rounding on the
+/// way; a token that sees few keys may be off by more, since Σ dout·out is subtracted from a number hardly larger, and
+/// `out` was rounded.
 fn compare(on: &TestDevice, what: &str, found: &Tensor, reference: &Tensor) {
     if on.dtype == DType::F32 {
         return on.within(what, found, reference, 5e-6 * times(on));
@@ -129,8 +134,9 @@ on_each_device! {
     }
 }
 
-/// What rows begin with is there once: a beginning of all, one of the first three within it, and a row of its own.
-/// Lengths that no tile divides, on both sides of a block of keys; one row ends where what it shares ends.
+/// Returns a batch in which sequences continue others: a beginning of all, one of the first three within it, and an
+/// unrelated sequence. No tile divides the lengths, which lie on both sides of a block of keys; one sequence adds no
+/// token of its own.
 fn branching(on: &TestDevice) -> Segments {
     let [second, fourth] = if on.device.is_cpu() { [250, 300] } else { [120, 80] };
     let pieces =
@@ -138,13 +144,13 @@ fn branching(on: &TestDevice) -> Segments {
     Segments::branching(&pieces).unwrap()
 }
 
-/// The rows of the packed batch that each whole sequence is made of.
+/// Returns the rows of the packed batch that make up each whole sequence of [`branching`].
 fn lines(segments: &Segments) -> Vec<Vec<u32>> {
     let rows = |number| segments.path(number).into_iter().flat_map(|one| one.rows.start as u32..one.rows.end as u32);
     [2, 3, 4, 5, 6].into_iter().map(|number| rows(number).collect()).collect()
 }
 
-/// Rows of a tensor by number, on the CPU.
+/// Gathers rows of a CPU tensor by number.
 fn pick(tensor: &Tensor, rows: &[u32]) -> Tensor {
     tensor.index_select(&Tensor::new(rows, &Device::Cpu).unwrap(), 0).unwrap()
 }
@@ -171,7 +177,7 @@ on_each_device! {
     }
 }
 
-/// Heads as large models have them.
+/// Head sizes of large models.
 fn wide_shapes() -> [AttentionShape; 3] {
     let qwen = AttentionShape { heads: 14, kv_heads: 2, head_dim: 64, scale: 0.125, window: None, soft_cap: None };
     [

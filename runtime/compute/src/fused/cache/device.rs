@@ -1,5 +1,5 @@
-//! The cache of a device: each layer has a pool of pages, keys and values apart, in the type of activations. Which pages
-//! a sequence has is one table for all layers, which a pass uploads once.
+//! The cache of a device: each layer has a pool of pages, keys and values apart, in the type of activations. Which
+//! pages a sequence has is one table for all layers, which a pass uploads once.
 
 use candle_core::{DType, Tensor};
 
@@ -52,12 +52,12 @@ pub(super) struct Placed {
 }
 
 impl Paged {
-    /// A cache of empty sequences, without memory for pages yet.
+    /// Creates a cache of `slots` empty sequences. Pages get memory only when the first keys of a layer are kept.
     pub(super) fn new(device: Accelerator, slots: usize, layers: usize) -> Self {
         Self { device, pages: Pages::new(slots), layers: (0..layers).map(|_| None).collect() }
     }
 
-    /// Tokens of a slot's sequence; 0 for a slot that is not there.
+    /// The number of tokens of a slot's sequence; 0 for a slot that does not exist.
     pub(super) fn length(&self, slot: usize) -> usize {
         self.pages.sequence(slot).map_or(0, |sequence| sequence.length)
     }
@@ -67,7 +67,8 @@ impl Paged {
         self.pages.slots()
     }
 
-    /// Gives pages to the sequences that grow and builds the tables of the pass. The caller has checked the slots.
+    /// Reserves pages for the sequences that grow, counts their new tokens, and uploads the tables of the pass. The
+    /// caller has checked the slots.
     pub(super) fn begin(&mut self, parts: &[Part]) -> Result<Placed> {
         for part in parts {
             self.pages.grow(part.slot, part.rows.len())?;
@@ -75,7 +76,8 @@ impl Paged {
         self.tables(parts)
     }
 
-    /// The tables of a pass in one upload.
+    /// Builds the tables of a pass and uploads them in one copy: lengths and pages of its sequences and, unless each
+    /// grows by one token, the sequence and the position of each row.
     fn tables(&self, parts: &[Part]) -> Result<Placed> {
         let sequences: Vec<&Sequence> = parts.iter().filter_map(|part| self.pages.sequence(part.slot)).collect();
         let pages_of = sequences.iter().map(|sequence| sequence.pages.len()).max().unwrap_or(0);
@@ -109,7 +111,8 @@ impl Paged {
         Ok(Placed { rows, shortest, longest, pages_of, lengths, pages, rows_of })
     }
 
-    /// Writes the keys and values of a pass into the pages of a layer, after enlarging its pool if needed.
+    /// Writes the keys and values of a pass into the pages of a layer. First allocates or enlarges the layer's pool if
+    /// needed.
     pub(super) fn keep(
         &mut self,
         placed: &Placed,
@@ -144,7 +147,11 @@ impl Paged {
         self.device.launch(&kernel::CACHE_APPEND, text(act, shape)?, grid, &arguments)
     }
 
-    /// Makes a layer's pool as large as the tables ask for, and takes along what it holds.
+    /// Allocates a layer's pool for as many pages as [`Pages`] asks for, or enlarges it and copies the pages that it
+    /// holds. `width` is the numbers of a token's keys. Does nothing if the pool is large enough.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the layer does not exist, or its pool has another width or type.
     fn grow(&mut self, layer: usize, width: usize, act: DType) -> Result<()> {
         let (device, shape) = (&self.device, [self.pages.capacity(), PAGE * width]);
         let Some(pool) = self.layers.get_mut(layer) else { return Err(no_layer(layer)) };
@@ -167,7 +174,8 @@ impl Paged {
         Ok(())
     }
 
-    /// Attends with one query a sequence, in chunks of [`CHUNK`] tokens that a second kernel merges.
+    /// Attends with one query per sequence: one kernel handles chunks of [`CHUNK`] tokens, a second merges the chunks.
+    /// Returns an error if a sequence has no tokens or the layer has no keys.
     pub(super) fn attend(&self, placed: &Placed, layer: usize, q: &Tensor, shape: &AttentionShape) -> Result<Tensor> {
         let act = expect_type(q, "q")?;
         let Some(Some(pool)) = self.layers.get(layer) else { return Err(no_layer(layer)) };
@@ -201,7 +209,8 @@ impl Paged {
         self.device.compute(&kernel::ATTENTION_CACHED_MERGE, text(act, shape)?, grid, q.dims(), &arguments)
     }
 
-    /// Makes slot `to` continue the sequence of slot `from`. The caller has checked both slots.
+    /// Replaces the sequence of slot `to` by that of slot `from`: full pages are shared, an unfinished last page is
+    /// copied in every layer. The caller has checked both slots.
     pub(super) fn fork(&mut self, from: usize, to: usize) -> Result<()> {
         match self.pages.fork(from, to)? {
             Some([from, to]) => self.copy_page(from as usize, to as usize),
@@ -209,7 +218,8 @@ impl Paged {
         }
     }
 
-    /// Copies a page of every layer.
+    /// Copies page `from` to page `to`, keys and values, in every layer that has a pool. Enlarges the pools first if
+    /// needed.
     fn copy_page(&mut self, from: usize, to: usize) -> Result<()> {
         for layer in 0..self.layers.len() {
             let Some(pool) = &self.layers[layer] else { continue };
@@ -224,18 +234,20 @@ impl Paged {
         Ok(())
     }
 
-    /// Releases the pages of a slot.
+    /// Empties a slot. Pages that no other sequence shares become free in the pool, which keeps its memory.
     pub(super) fn retire(&mut self, slot: usize) {
         self.pages.retire(slot);
     }
 }
 
-/// The text of the kernels for a layer: they know how many query heads share a key-value head.
+/// Returns the constants that the cache's kernels are compiled with for a layer, the number of query heads that share a
+/// key-value head among them.
 fn text(act: DType, shape: &AttentionShape) -> Result<Build> {
     build(act, shape, extent(shape.group())?)
 }
 
-/// Query heads of a block: the largest divisor of a group that is at most `TOGETHER`.
+/// Returns the query heads that a block of `attention_cached` handles: the largest divisor of `group` that is at most
+/// [`TOGETHER`].
 fn together(group: usize) -> usize {
     (1..=group.min(TOGETHER)).rev().find(|size| group.is_multiple_of(*size)).unwrap_or(1)
 }

@@ -30,7 +30,7 @@ pub(super) struct Sequence {
 }
 
 impl Pages {
-    /// Sequences without pages.
+    /// Creates `slots` empty sequences without pages.
     pub(super) fn new(slots: usize) -> Self {
         Self { sequences: vec![Sequence::default(); slots], holders: Vec::new(), free: Vec::new(), capacity: 0 }
     }
@@ -40,20 +40,21 @@ impl Pages {
         self.sequences.len()
     }
 
-    /// How many pages a pool should have room for.
+    /// The number of pages that each layer's pool must have room for. It never shrinks.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The sequence of a slot, if the slot is there.
+    /// The sequence of a slot; `None` if the slot does not exist.
     pub(super) fn sequence(&self, slot: usize) -> Option<&Sequence> {
         self.sequences.get(slot)
     }
 
-    /// Makes room for more tokens in a slot that is there.
+    /// Adds `tokens` tokens to the length of a slot's sequence and takes the pages that they need. Panics if the slot
+    /// does not exist.
     ///
     /// # Errors
-    /// When pages cannot be counted in 32 bits any more.
+    /// [`Error::Shape`](crate::error::Error::Shape) if a page's number does not fit in 32 bits.
     pub(super) fn grow(&mut self, slot: usize, tokens: usize) -> Result<()> {
         let length = self.sequences[slot].length + tokens;
         while self.sequences[slot].pages.len() < length.div_ceil(PAGE) {
@@ -64,11 +65,12 @@ impl Pages {
         Ok(())
     }
 
-    /// Gives a slot the pages of another; both are there. The unfinished one, if there is one, has to be copied: from the
-    /// first of the pages that are returned to the second.
+    /// Makes slot `to` continue the sequence of slot `from`: empties `to`, shares the full pages, and takes a new page
+    /// for the copy of an unfinished last one. Returns both numbers of that page, `[from, to]`, for the caller to copy
+    /// its content; `None` if the last page is full or both are the same slot. Panics if a slot does not exist.
     ///
     /// # Errors
-    /// When pages cannot be counted in 32 bits any more.
+    /// [`Error::Shape`](crate::error::Error::Shape) if a page's number does not fit in 32 bits.
     pub(super) fn fork(&mut self, from: usize, to: usize) -> Result<Option<[u32; 2]>> {
         if from == to {
             return Ok(None);
@@ -88,7 +90,8 @@ impl Pages {
         Ok(copied)
     }
 
-    /// Takes back what a slot has.
+    /// Empties a slot. Its pages become free if no other sequence shares them. Does nothing for a slot that does not
+    /// exist.
     pub(super) fn retire(&mut self, slot: usize) {
         let Some(sequence) = self.sequences.get_mut(slot) else { return };
         for page in std::mem::take(sequence).pages {
@@ -100,7 +103,7 @@ impl Pages {
         }
     }
 
-    /// Takes a free page. If there is none, raises the capacity by half.
+    /// Takes a free page, or adds one. If the added page exceeds the capacity, raises the capacity by half.
     fn page(&mut self) -> Result<u32> {
         if let Some(page) = self.free.pop() {
             self.holders[page as usize] = 1;

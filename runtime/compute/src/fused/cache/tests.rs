@@ -9,8 +9,8 @@ use crate::parity::{TestDevice, on_each_device};
 const SHAPE: AttentionShape =
     AttentionShape { heads: 4, kv_heads: 2, head_dim: 6, scale: 0.4, window: None, soft_cap: None };
 
-/// Shapes of which some have heads of whole eights, a window, a cap, groups that no power of two divides, and features
-/// that 16 and 32 lanes of a device share.
+/// Shapes with and without heads of multiples of 8, a window, a cap, a group that is no power of two, and features that
+/// 16 and 32 lanes of a device share.
 fn shapes() -> [AttentionShape; 7] {
     [
         SHAPE,
@@ -23,19 +23,20 @@ fn shapes() -> [AttentionShape; 7] {
     ]
 }
 
-/// Queries, keys and values of so many tokens, on the CPU.
+/// Returns q, k and v for `tokens` tokens: normal f32 numbers on the CPU, the same on every call.
 fn inputs(shape: &AttentionShape, tokens: usize) -> [Tensor; 3] {
     let (wide, narrow) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
     [("q", wide), ("k", narrow), ("v", narrow)].map(|(name, width)| normal(name, &[tokens, width]))
 }
 
-/// Some rows of a tensor of the CPU, where a test runs.
+/// Gathers rows of a CPU tensor and puts them on the device and in the type of a test.
 fn pick(on: &TestDevice, from: &Tensor, rows: &[u32]) -> Tensor {
     let rows = Tensor::new(rows, &Device::Cpu).unwrap();
     on.place(&from.index_select(&rows, 0).unwrap())
 }
 
-/// Keeps some rows of `k` and `v` in slots, so many each, and meets them with the last row's query of each slot.
+/// Appends the rows of `k` and `v` that `growth` lists for each slot to layer 0, then attends with the query of each
+/// slot's last row. Returns the outputs, one row for each slot.
 fn grow(
     on: &TestDevice,
     cache: &mut KvCache,
@@ -50,7 +51,8 @@ fn grow(
     cache.attend(&pass, 0, &pick(on, q, &lasts), shape).unwrap()
 }
 
-/// What attention over a whole sequence gives its last token, `[1, heads · head_dim]` on the CPU.
+/// Computes attention without a cache over a sequence of these rows and returns its last row, `[1, heads · head_dim]`
+/// on the CPU.
 fn whole(on: &TestDevice, rows: &[u32], [q, k, v]: &[Tensor; 3], shape: &AttentionShape) -> Tensor {
     let [q, k, v] = [q, k, v].map(|tensor| pick(on, tensor, rows));
     let (out, _) = attention(&q, &k, &v, &Segments::new(&[rows.len()]), shape).unwrap();

@@ -8,7 +8,7 @@ use crate::fused::device::{expect_type, over_rows};
 use crate::fused::linear::device::add_bias;
 use crate::fused::{host, norm};
 
-/// [`split_columns`](super::split_columns) on a device: one copy for each part.
+/// Splits a matrix by columns into parts of these widths on a device, with one copy for each part.
 pub(super) fn cut(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let act = expect_type(joined, "joined")?;
     let (rows, columns) = host::matrix(joined, "joined")?;
@@ -25,7 +25,7 @@ pub(super) fn cut(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Re
     Ok(parts)
 }
 
-/// [`concat_columns`](super::concat_columns) on a device: one copy for each part.
+/// Joins matrices of `rows` rows side by side on a device, with one copy for each part.
 pub(super) fn join(device: &Accelerator, parts: &[Tensor], rows: usize) -> Result<Tensor> {
     let act = parts.first().map_or(Ok(DType::F32), |first| expect_type(first, "columns"))?;
     let columns = parts.iter().filter_map(|part| part.dims().last()).sum();
@@ -41,13 +41,15 @@ pub(super) fn join(device: &Accelerator, parts: &[Tensor], rows: usize) -> Resul
     Ok(joined)
 }
 
-/// The numbers of a matrix from a column of its first row on.
+/// Returns a flat view of a matrix's numbers from `column` of its first row on. A kernel reaches the column's further
+/// rows by the matrix's row stride.
 fn from(matrix: &Tensor, column: usize) -> Result<Tensor> {
     let flat = matrix.flatten_all()?;
     Ok(flat.narrow(0, column, flat.elem_count() - column)?)
 }
 
-/// Copies `[rows, columns]` numbers of one type; the rows on either side are so many numbers apart.
+/// Copies `[rows, columns]` numbers between two tensors of one type. A stride is the distance of two row starts in
+/// numbers.
 pub(in crate::fused) fn copy(
     device: &Accelerator,
     (to, to_stride): (&Tensor, usize),
@@ -59,7 +61,7 @@ pub(in crate::fused) fn copy(
     device.launch(&kernel::COPY_COLUMNS, to.dtype(), over_rows(device, rows), &arguments)
 }
 
-/// [`scale_columns`](super::scale_columns) on a device.
+/// Computes `x ⊙ factors + bias` for each column on a device, in the type of `x`.
 pub(super) fn scale(device: &Accelerator, x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let act = expect_type(x, "x")?;
     let (rows, columns) = host::matrix(x, "x")?;
@@ -71,7 +73,7 @@ pub(super) fn scale(device: &Accelerator, x: &Tensor, factors: &Tensor, bias: Op
     Ok(y)
 }
 
-/// [`product_sums`](super::product_sums) on a device.
+/// Sums `a ⊙ b` over the rows on a device: `[columns]` f32.
 pub(super) fn product_sums(device: &Accelerator, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (_, columns) = host::matrix(a, "a")?;
     if columns == 0 {

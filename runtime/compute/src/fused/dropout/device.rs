@@ -10,7 +10,8 @@ const THREADS: u32 = 256;
 /// Numbers of one block: each thread has a block of the stream.
 const NUMBERS: usize = 16 * THREADS as usize;
 
-/// Applies the mask that the key of a stream makes; kept values are multiplied with `widened`.
+/// Applies dropout on a device, with a mask drawn from the stream that has this key: a share `rate` of the values
+/// becomes 0, the others are multiplied by `widened`.
 pub(super) fn apply(device: &Accelerator, values: &Tensor, key: [u32; 8], rate: f32, widened: f32) -> Result<Tensor> {
     let act = expect_type(values, "values")?;
     let (key, numbers) = (device.upload(&key, &[8])?, values.elem_count());

@@ -9,11 +9,12 @@ use crate::parity::on_each_device;
 
 const SIDES: (usize, usize, usize, usize) = (23, 301, 67, 5);
 
+/// The dropout of all tests here, with a rate of 0.3.
 fn dropout() -> Dropout {
     Dropout { rate: 0.3, seed: 7, name: "a place".into() }
 }
 
-/// What every value is multiplied with, drawn one after another.
+/// Draws the mask of a dropout one number after another: 0 or 1/(1 − rate), f64.
 fn mask(dropout: &Dropout, shape: &[usize]) -> Tensor {
     let mut stream = Stream::new(dropout.seed, &dropout.name);
     let draw = |_| if stream.uniform() < dropout.rate { 0.0 } else { 1.0 / (1.0 - dropout.rate) };

@@ -15,7 +15,7 @@ const THREADS: u32 = 128;
 /// Blocks side by side that walk over the numbers.
 const BLOCKS: u32 = 65_535;
 
-/// [`embed`](super::embed) on a device.
+/// Looks up embeddings on a device: row i of the result is `scale · weight[ids[i]]`, in type `dtype`.
 pub(super) fn embed(
     device: &Accelerator,
     ids: &Indices,
@@ -30,7 +30,7 @@ pub(super) fn embed(
     rows(device, weight, &ids.on(weight.device())?, scale, dtype)
 }
 
-/// [`embed_gradient`](super::embed_gradient) on a device.
+/// Computes the gradient of the embedding table on a device: row `id` is `scale · Σ dy` over the tokens with that id.
 pub(super) fn embed_gradient(
     device: &Accelerator,
     ids: &[u32],
@@ -41,8 +41,8 @@ pub(super) fn embed_gradient(
     sums_by_number(device, &kernel::EMBED_GRADIENT, ids, dy, scale, (rows, DType::F32))
 }
 
-/// `[rows, width]` of which row `number` is `scale · Σ dy` over the rows of `dy` with that number, in order, and 0
-/// where there is none.
+/// Sums rows by index: row n of the result, `[rows, width]` in type `dtype`, is `scale` times the sum of the rows i of
+/// `dy` with `numbers[i] == n`, in order, and 0 if there are none. `kernel` is the one that sums into that type.
 pub(in crate::fused) fn sums_by_number(
     device: &Accelerator,
     kernel: &'static Kernel,
@@ -92,7 +92,8 @@ struct Runs {
 }
 
 impl Runs {
-    /// Groups places by their number.
+    /// Groups the indices of `numbers` by the number there, numbers ascending. The indices of one number keep their
+    /// order.
     fn of(numbers: &[u32]) -> Result<Self> {
         let end = extent(numbers.len())?;
         let mut order: Vec<u32> = (0..end).collect();

@@ -7,7 +7,7 @@ use crate::accelerator::{Accelerator, arguments, kernel};
 use crate::error::Result;
 use crate::fused::device::{expect_type, over_rows};
 
-/// [`gated`](super::gated) on a device.
+/// Computes `activation(gate) · up` on a device, in one launch.
 pub(super) fn gated(device: &Accelerator, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     let act = expect_type(gate, "gate")?;
     let (rows, columns) = sides(gate);
@@ -15,7 +15,7 @@ pub(super) fn gated(device: &Accelerator, gate: &Tensor, up: &Tensor, activation
     device.compute(&kernel::GATED, act, over_rows(device, rows), gate.dims(), &arguments)
 }
 
-/// [`gated_backward`](super::gated_backward) on a device.
+/// Computes the gradients of `activation(gate) · up` by `gate` and by `up`, in this order, on a device.
 pub(super) fn gated_backward(
     device: &Accelerator,
     dy: &Tensor,
@@ -31,13 +31,13 @@ pub(super) fn gated_backward(
     Ok((dgate, dup))
 }
 
-/// A tensor of any shape as rows.
+/// Returns rows and columns of a tensor of any rank: the last axis is the columns, all others together the rows.
 fn sides(tensor: &Tensor) -> (usize, usize) {
     let columns = tensor.dims().last().copied().unwrap_or(1).max(1);
     (tensor.elem_count() / columns, columns)
 }
 
-/// The number by which the kernel knows an activation.
+/// Returns the code of an activation in the kernels: 0 for SiLU, 1 for the tanh form of GELU.
 fn number(activation: Activation) -> u32 {
     match activation {
         Activation::Silu => 0,

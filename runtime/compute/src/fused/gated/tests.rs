@@ -10,7 +10,8 @@ use crate::parity::on_each_device;
 
 const BOTH: [Activation; 2] = [Activation::Silu, Activation::GeluTanh];
 
-/// Written out, because the tensor library's own GELU has a rounded derivative.
+/// Computes `activation(gate) · up` by plain operations. GELU is written out, because the tensor library's own has a
+/// rounded derivative.
 fn reference(gate: &Var, up: &Var, activation: Activation) -> Tensor {
     let gate = gate.as_tensor();
     let inner = match activation {

@@ -22,8 +22,9 @@ use crate::weight::WeightRef;
 /// gradient by the entropy needs the entropy among the taps.
 pub type TapGradients<'a> = Taps<&'a [f32]>;
 
-/// The gradients by `hidden`, `[rows, hidden]` in its type, and, when wanted, by `weight`, `[vocabulary, hidden]` f32.
-/// `taps` is what the forward pass returned for the same inputs.
+/// Returns the gradients of a loss by `hidden`, `[rows, hidden]` in its type, and, if `want_weight`, by `weight`,
+/// `[vocabulary, hidden]` f32. `seeds` are the gradients of the loss by the taps; `taps` is what the forward pass
+/// returned for the same inputs.
 pub fn head_taps_backward<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -67,7 +68,7 @@ pub fn head_taps_backward<'w>(
     Ok((host::tensor(dhidden, hidden.dims())?, dweight))
 }
 
-/// Adds the parts of the groups in their order.
+/// Adds all parts to `sum`, in their order. Each is as long as `sum`.
 fn add_parts(sum: &mut [f32], parts: &[Vec<f32>]) {
     const NUMBERS: usize = 1 << 14;
     sum.par_chunks_mut(NUMBERS).enumerate().for_each(|(chunk, sum)| {
@@ -94,8 +95,8 @@ struct Row {
     even: f32,
 }
 
-/// Refuses seeds and taps of another number of rows, seeds of taps without a gradient, and a seed of the entropy where the
-/// taps do not hold it.
+/// Returns an error if seeds or taps do not have `count` rows, a seed belongs to a tap without a gradient, or there is
+/// a seed of the entropy but no entropy among the taps.
 fn check(count: usize, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<()> {
     let entropy = taps.values.get(Tap::Entropy);
     let others = [entropy, Some(&taps.log_sum_exp)].into_iter().flatten().map(Vec::len);
@@ -111,7 +112,8 @@ fn check(count: usize, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The rows of all tokens, from the seeds.
+/// Computes the coefficients of the logit gradients of each row from its target, taps and seeds. A tap without seeds
+/// counts as seeds of 0.
 fn rows(targets: &[u32], taps: &HeadTaps, seeds: TapGradients<'_>, vocabulary: usize) -> Vec<Row> {
     let seed = |tap: Tap, row: usize| seeds.get(tap).map_or(0.0, |seeds| seeds[row]);
     let entropies = taps.values.get(Tap::Entropy);
@@ -138,7 +140,8 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// The part of dhidden that comes from one group of words; adds to their rows of dweight.
+    /// Returns the part of dhidden, `[rows, width]`, that comes from one group of words. Adds the gradients by these
+    /// words' rows of the weight to `dweight`, if given.
     fn gradients(&self, group: &Range<usize>, mut dweight: Option<&mut Tile<'_>>) -> Vec<f32> {
         let (rows, width) = (self.rows.len(), self.head.width);
         let mut part = vec![0.0; rows * width];
@@ -157,7 +160,8 @@ impl Block<'_> {
         part
     }
 
-    /// Replaces what the product left in a tile by the gradient by the product.
+    /// Replaces the products of a tile, `[rows, words]` after [`HeadOptions::factor`], by the gradients of the loss by
+    /// the plain products hidden·Wᵀ.
     fn logit_gradients(&self, tile: &mut [f32], words: &Range<usize>) {
         let options = self.head.options;
         for (row, numbers) in self.rows.iter().zip(tile.chunks_exact_mut(words.len())) {
@@ -171,15 +175,15 @@ impl Block<'_> {
     }
 }
 
-/// The gradient by a logit z, except for the target's own share.
+/// Returns the gradient of the loss by a logit z of a row, without the `hit` that only the target's logit has.
 #[inline(always)]
 fn slope(z: f32, row: &Row) -> f32 {
     let log = z - row.log;
     exp(log).mul_add(row.curved.mul_add(log, row.linear), row.even)
 }
 
-/// Replaces the products of a row by the gradients by them, without a soft cap. `hit` is the target's index in the
-/// tile.
+/// Replaces the logits of a row by the gradients by the products hidden·Wᵀ, without a soft cap. `hit` is the target's
+/// index in the tile, if it is there; `factor` is the derivative of a logit by its product.
 #[inline(always)]
 fn plain_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32) {
     for number in numbers.iter_mut() {
@@ -190,8 +194,9 @@ fn plain_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32) {
     }
 }
 
-/// Replaces the products of a row by the gradients by them, with a soft cap of `height`. `hit` is the target's index in
-/// the tile.
+/// Replaces the products of a row, divided by the cap, by the gradients by the products hidden·Wᵀ. A logit is `height`
+/// · tanh(product). `hit` is the target's index in the tile, if it is there; `factor` is the derivative of a logit
+/// without tanh's.
 #[inline(always)]
 fn capped_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32, height: f32) {
     let hit = hit.map(|hit| (hit, tanh(numbers[hit])));

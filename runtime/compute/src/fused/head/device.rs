@@ -1,8 +1,8 @@
 //! The head on a device: the vocabulary in tiles of words, each met by blocks of rows.
 //!
-//! A tile's words are brought to the type of activations once, whatever format they are stored in; a product leaves their
-//! logits for a block of rows, a kernel takes them into the sums of the rows, and the next product writes over them. The
-//! taps of all rows come to the host together.
+//! A tile's words are brought to the type of activations once, whatever format they are stored in; a product leaves
+//! their logits for a block of rows, a kernel takes them into the sums of the rows, and the next product writes over
+//! them. The taps of all rows come to the host together.
 
 mod gradients;
 mod sums;
@@ -32,7 +32,8 @@ pub const TILE: (usize, usize) = (ROWS, WORDS);
 const EIGHT: usize = 8;
 const THREADS: u32 = 512;
 
-/// Computes the taps of all rows and waits for them. The caller has checked the shapes.
+/// Computes the taps of all rows on a device and copies them to the host. Waits for the device. The caller has checked
+/// the shapes.
 pub(super) fn taps(device: &Accelerator, inputs: Inputs<'_>) -> Result<HeadTaps> {
     let head = Head::of(device, inputs)?;
     let sums = Sums::new(&head)?;
@@ -40,7 +41,8 @@ pub(super) fn taps(device: &Accelerator, inputs: Inputs<'_>) -> Result<HeadTaps>
     sums.taps(&head)
 }
 
-/// Whole logits, `[rows, vocabulary]` f32. A matrix that has to be brought to another type is so tile by tile.
+/// Computes whole logits on a device, `[rows, vocabulary]` f32, after scale, soft cap and temperature. A weight of
+/// another type than `hidden` is converted tile by tile.
 pub(super) fn logits(
     device: &Accelerator,
     hidden: &Tensor,
@@ -65,7 +67,8 @@ pub(super) fn logits(
     Ok(logits)
 }
 
-/// Some rows of a matrix that follow one another, in the type of activations: where they are, or a copy.
+/// Returns consecutive rows of a weight in type `act`: a view if the weight has that type, else a converted or unpacked
+/// copy.
 fn matrix(device: &Accelerator, weight: WeightRef<'_>, rows: Range<usize>, act: DType) -> Result<Tensor> {
     match weight {
         WeightRef::Tensor(tensor) => device.cast(&tensor.narrow(0, rows.start, rows.len())?, act),
@@ -99,26 +102,27 @@ struct Tile<'a> {
     hidden: Tensor,
     /// `[block, words]` f32.
     products: Tensor,
-    /// `[block, words]` in the type of activations, for what is made of the products. These themselves where they are of
-    /// that type.
+    /// `[block, words]` in the type of activations, for what is made of the products. These themselves where they are
+    /// of that type.
     made: Tensor,
 }
 
 impl Tile<'_> {
-    /// Rows, words, words from a row to the next, the first word, and all words of the vocabulary, as kernels take them.
+    /// Returns the size arguments of the head's kernels: rows of the block, words of the tile, the row stride in words,
+    /// the tile's first word, and the words of the vocabulary.
     fn sizes(&self, head: &Head<'_>) -> [Argument<'static>; 5] {
         let words = self.words.len();
         [self.block.len(), words, words, self.words.start, head.words].map(Argument::Size)
     }
 
-    /// A block of threads a row.
+    /// Returns a grid with one block of [`THREADS`] threads for each row.
     fn grid(&self) -> Result<Grid> {
         Ok(Grid::of(extent(self.block.len())?, THREADS))
     }
 }
 
 impl<'a> Head<'a> {
-    /// Checks the type of the hidden states and uploads the targets.
+    /// Checks that the hidden states are f32 or bf16, and uploads the targets.
     fn of(device: &'a Accelerator, inputs: Inputs<'a>) -> Result<Self> {
         let Inputs { hidden, weight, targets, options } = inputs;
         let act = expect_type(hidden, "hidden")?;
@@ -128,14 +132,16 @@ impl<'a> Head<'a> {
         Ok(Self { device, hidden, weight, options, targets, act, rows, width, words })
     }
 
-    /// The words of each tile; what is left of whole eights comes last.
+    /// Splits the vocabulary into ranges of at most [`WORDS`] words, all of them multiples of [`EIGHT`] except a last
+    /// one of the remaining words.
     fn tiles(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let whole = self.words / EIGHT * EIGHT;
         steps(0..whole, WORDS).chain(steps(whole..self.words, EIGHT))
     }
 
-    /// Takes a tile into the sums of its rows. `slopes` are the running gradients of these rows, if they are wanted: the kernel
-    /// then also leaves the weights of the tile's words in `tile.made`, and scales `slopes` to the new largest logits.
+    /// Launches the kernel that adds a tile's logits to the running sums of its rows. `slopes` are the running
+    /// gradients of these rows, if they are wanted: the kernel then also writes the weights of the tile's words to
+    /// `tile.made`, and scales `slopes` to the new largest logits.
     fn accumulate(&self, tile: &Tile<'_>, sums: &Sums, slopes: Option<&Tensor>) -> Result<()> {
         let kernel = if slopes.is_some() { &kernel::HEAD_ACCUMULATE } else { &kernel::HEAD_STATISTICS };
         let targets = self.targets.narrow(0, tile.block.start, tile.block.len())?;
@@ -152,8 +158,9 @@ impl<'a> Head<'a> {
         self.device.launch(kernel, self.act, tile.grid()?, &arguments)
     }
 
-    /// Hands every tile with every block of rows to `work`, tile by tile; `makes` says whether it makes something of the
-    /// products.
+    /// Multiplies every tile of words with every block of rows and calls `work` with each result, tile by tile. All
+    /// tiles share one buffer, so their products are lost after the call. `makes` says whether `work` fills
+    /// `tile.made`, which then has a buffer of its own unless activations are f32. Does nothing if there are no rows.
     fn for_each_tile(&self, makes: bool, mut work: impl FnMut(&Tile<'_>) -> Result<()>) -> Result<()> {
         if self.rows == 0 {
             return Ok(());

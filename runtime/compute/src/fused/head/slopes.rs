@@ -19,8 +19,9 @@ use crate::fused::simd::{exp, tanh, vectorize};
 use crate::fused::stored::Stored;
 use crate::weight::WeightRef;
 
-/// What [`head_taps`](super::head_taps) returns, and the gradient of each row's log-probability by its hidden state,
-/// `[rows, hidden]` f32. For losses of log-probabilities over a frozen head; [`scale_head_gradient`] is the rest.
+/// Computes the taps of each row, as [`head_taps`](super::head_taps) does, and the gradient of its log-probability by
+/// its hidden state, `[rows, hidden]` f32. For losses of log-probabilities over a frozen head: [`scale_head_gradient`]
+/// turns it into the gradient of the loss.
 pub fn head_taps_with_gradient<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -35,8 +36,8 @@ pub fn head_taps_with_gradient<'w>(
     Ok((taps, host::tensor(slopes, hidden.dims())?))
 }
 
-/// The taps on the CPU, a task for each group of the vocabulary, and with `want_slopes` the gradient of each row's
-/// log-probability, `[rows, hidden]`; else no numbers.
+/// Computes the taps on the CPU, with a task for each group of the vocabulary. Also returns the gradient of each row's
+/// log-probability by its hidden state, `[rows, hidden]`, with `want_slopes`; else an empty list.
 pub(super) fn on_cpu(inputs: Inputs<'_>, want_slopes: bool) -> Result<(HeadTaps, Vec<f32>)> {
     let Inputs { hidden, targets, options, .. } = inputs;
     let stored = Stored::of(inputs.weight, "weight")?;
@@ -63,8 +64,9 @@ pub(super) fn on_cpu(inputs: Inputs<'_>, want_slopes: bool) -> Result<(HeadTaps,
     Ok((taps, slopes))
 }
 
-/// The gradient by the hidden states of a loss whose gradient by the log-probabilities is `seeds`: each row of
-/// `slopes` times its seed, in the type of the hidden states, which is f32 on the CPU.
+/// Multiplies each row of `slopes` by its seed. If `slopes` are the gradients of log-probabilities by hidden states,
+/// and `seeds` those of a loss by the log-probabilities, the result is the gradient of the loss by the hidden states.
+/// It has type `dtype`, which must be f32 on the CPU.
 pub fn scale_head_gradient(slopes: &Tensor, seeds: &[f32], dtype: DType) -> Result<Tensor> {
     let (rows, width) = host::matrix(slopes, "slopes")?;
     if rows != seeds.len() {
@@ -87,7 +89,7 @@ struct Group {
 }
 
 impl Head<'_> {
-    /// The sums of one group of words for a block of rows.
+    /// Computes the sums of one group of words for each row of a block, with Σ e·W if `want_slopes`.
     fn accumulate_group(&self, hidden: &[f32], targets: &[u32], words: Range<usize>, want_slopes: bool) -> Group {
         let (rows, width) = (targets.len(), self.width);
         let mut sums = vec![Statistics::default(); rows];
@@ -107,9 +109,9 @@ impl Head<'_> {
         Group { sums, weighted_sums }
     }
 
-    /// Adds one row of a tile of products to the row's sums. Where there is a `weighted_sum`, brings it to the new largest
-    /// logit and leaves in the row the weights of its words, by which their rows of the head are to be added; without, the
-    /// row is left with unspecified numbers.
+    /// Adds a row of a tile of products to the row's sums. With a `weighted_sum`, scales it to the new largest logit
+    /// and replaces the row by the factors with which the words' rows of the weight are to be added to it. Otherwise
+    /// leaves unspecified numbers in the row.
     fn accumulate_row(
         &self,
         row: &mut [f32],
@@ -137,7 +139,8 @@ impl Head<'_> {
         }
     }
 
-    /// Fills the gradient of one row's log-probability from the groups; `all` are the row's sums over the whole vocabulary.
+    /// Writes the gradient of one row's log-probability by its hidden state to `slope`, `[width]`. `all` are the row's
+    /// sums over the whole vocabulary, `groups` those of its parts.
     fn slope(&self, groups: &[Group], row: usize, all: &Statistics, target: usize, slope: &mut [f32]) {
         let factor = self.options.logit_slope();
         let height = self.options.soft_cap.map(|cap| cap * self.options.inverse_temperature);
@@ -153,7 +156,7 @@ impl Head<'_> {
     }
 }
 
-/// Multiplies every number with a factor.
+/// Multiplies every number by a factor, in place.
 fn scale(numbers: &mut [f32], factor: f32) {
     vectorize!(numbers.iter_mut().for_each(|number| *number *= factor));
 }

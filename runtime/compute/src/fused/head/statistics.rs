@@ -21,13 +21,15 @@ pub(super) struct Statistics {
 }
 
 impl Default for Statistics {
+    /// The sums over no words.
     fn default() -> Self {
         Self { largest: f32::NEG_INFINITY, target: None, sum: 0.0, square: 0.0, weighted: 0.0, plain: 0.0 }
     }
 }
 
 impl Statistics {
-    /// The sums of one row of logits, which it destroys.
+    /// Computes the sums of one row of logits that the taps need, without `target`. Overwrites the logits by e = exp(z
+    /// − largest).
     #[inline(always)]
     pub(super) fn of(logits: &mut [f32], taps: TapSet) -> Self {
         let largest = largest(logits);
@@ -46,12 +48,13 @@ impl Statistics {
         sums
     }
 
-    /// ln Σ exp of the logits.
+    /// Returns ln Σ exp of the logits.
     pub(super) fn log_sum_exp(&self) -> f64 {
         f64::from(self.largest) + self.sum.ln()
     }
 
-    /// The value of a tap, from sums over a whole vocabulary of this many words.
+    /// Returns the value of a tap, given that the sums are over a whole vocabulary of `vocabulary` words. NaN if the
+    /// tap needs a target and there is none, but 0 for [`Tap::TopOne`].
     pub(super) fn tap(&self, tap: Tap, vocabulary: usize) -> f64 {
         let target = self.target.unwrap_or(f32::NAN);
         match tap {
@@ -64,7 +67,7 @@ impl Statistics {
         }
     }
 
-    /// The sums over the words of both.
+    /// Combines the sums over two separate sets of words into those over both.
     pub(super) fn merged(self, other: Self) -> Self {
         let (high, low) = if self.largest >= other.largest { (self, other) } else { (other, self) };
         let gap = f64::from(low.largest) - f64::from(high.largest);

@@ -17,6 +17,7 @@ const SIDES: Sides = (261, 19, 4501);
 /// Words beyond two tiles of a device, of which the last is less than a vector; rows beyond one block of a device.
 const LARGE: [Sides; 2] = [(3, 8, 32_773), (1030, 8, 40)];
 
+/// Options with all taps: plain, with temperature and scale, and with a soft cap too.
 fn variants() -> [HeadOptions; 3] {
     let plain = HeadOptions { taps: TapSet::ALL, ..HeadOptions::default() };
     [
@@ -26,22 +27,24 @@ fn variants() -> [HeadOptions; 3] {
     ]
 }
 
+/// Returns a target word below `words` for each row.
 fn targets((rows, _, words): Sides) -> Vec<u32> {
     (0..rows as u32).map(|row| row * 7919 % words as u32).collect()
 }
 
+/// Returns hidden states, head and targets of the sides [`SIDES`], on the CPU in f32.
 fn inputs() -> (Tensor, Tensor, Vec<u32>) {
     let (rows, hidden, words) = SIDES;
     (normal("hidden", &[rows, hidden]), normal("head", &[words, hidden]), targets(SIDES))
 }
 
-/// Hidden states where a test runs, and a head of the same numbers in some type.
+/// Returns hidden states on the device and in the type of a test, and a head on that device in type `stored`.
 fn inputs_on(on: &TestDevice, (rows, hidden, words): Sides, stored: DType) -> (Tensor, Tensor) {
     let weight = on.back(&on.normal("head", &[words, hidden])).to_dtype(stored).unwrap();
     (on.normal("hidden", &[rows, hidden]), on.put(&weight))
 }
 
-/// Every variant of options with a type that the head is stored in, and sides.
+/// Returns the combinations to test: options, the type that the head is stored in, and sides.
 fn cases() -> Vec<(HeadOptions, DType, Sides)> {
     let [plain, warm, capped] = variants();
     let mut cases = vec![(plain, DType::F32, SIDES), (warm, DType::BF16, SIDES), (capped, DType::F32, SIDES)];
@@ -49,7 +52,7 @@ fn cases() -> Vec<(HeadOptions, DType, Sides)> {
     cases
 }
 
-/// How many times the tolerance of the CPU a device may be off: it sums the numbers of a product one after another.
+/// Returns the factor of the tolerance: 3 on a device, which sums the numbers of a product one after another, else 1.
 fn times(on: &TestDevice) -> f64 {
     if on.device.is_cpu() { 1.0 } else { 3.0 }
 }
@@ -64,6 +67,7 @@ struct Twin {
     mean_logprob: Tensor,
 }
 
+/// Computes the taps from whole logits.
 fn reference(hidden: &Var, weight: &Var, targets: &[u32], options: &HeadOptions) -> Twin {
     let logits = (hidden.matmul(&weight.t().unwrap()).unwrap() * f64::from(options.logit_scale)).unwrap();
     let logits = match options.soft_cap.map(f64::from) {
@@ -85,11 +89,12 @@ fn reference(hidden: &Var, weight: &Var, targets: &[u32], options: &HeadOptions)
     }
 }
 
-/// The gradient by one tap.
+/// Returns gradients of a loss by one tap alone.
 fn seed_of(tap: Tap, seeds: &[f32]) -> TapGradients<'_> {
     TapGradients::from_iter([(tap, seeds)])
 }
 
+/// Returns a vector on the CPU.
 fn tensor(numbers: &[f32]) -> Tensor {
     Tensor::new(numbers, &Device::Cpu).unwrap()
 }
@@ -179,7 +184,8 @@ on_each_device! {
     }
 }
 
-/// A head in blocks of 32 whole numbers, from −127 up, times 2⁻⁶, so that 16 bits hold each of them.
+/// Returns a head of `words` words and hidden size 64 in Q8_0: integers from −127 up, times 2⁻⁶, so that 16 bits hold
+/// each of them.
 fn quantized(words: usize) -> Weight {
     let mut stream = Stream::new(3, "head");
     let block = |stream: &mut Stream| {

@@ -13,7 +13,7 @@ pub(in crate::fused) struct IntegerTokens(());
 pub(in crate::fused) enum IntegerProduct {}
 
 impl IntegerProduct {
-    /// Always none: this processor has no dot products of bytes.
+    /// Always `None`: this processor has no dot products of bytes.
     pub(in crate::fused) fn of(_: &View<'_>, _: &[f32], _: &IntegerTokens) -> Option<Self> {
         None
     }

@@ -5,9 +5,9 @@
 //! their order. So nothing is widened, and a token has the same bits alone and in a batch.
 //!
 //! A number of a token is off by half a step at most. Where the numbers of a part are of one size (normal ones, say), a
-//! dot product is off by about 2·10⁻⁵ of the root of the sum of its squared terms, a hundredth of what rounding the tokens
-//! to bf16 costs; beside one number a thousand times as large, the others are off more than in bf16, and their terms
-//! count as little beside its own.
+//! dot product is off by about 2·10⁻⁵ of the root of the sum of its squared terms, a hundredth of what rounding the
+//! tokens to bf16 costs; beside one number a thousand times as large, the others are off more than in bf16, and their
+//! terms count as little beside its own.
 //!
 //! Needs dot products of bytes (AVX-512 VNNI). Elsewhere there is no [`IntegerProduct`], and the numbers are widened.
 

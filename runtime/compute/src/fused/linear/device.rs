@@ -9,7 +9,8 @@ use crate::fused::device::{expect_type, matrix, over_rows, parts};
 use crate::fused::host;
 use crate::weight::WeightRef;
 
-/// `x·Wᵀ + b`, in the type of `x`.
+/// Computes `x·Wᵀ + b` on a device, in the type of `x`, after checking shapes. A weight of another type is converted
+/// first.
 pub(in crate::fused) fn linear(
     device: &Accelerator,
     x: &Tensor,
@@ -31,14 +32,14 @@ pub(in crate::fused) fn linear(
     Ok(y)
 }
 
-/// `y ← y + b`, every row alike; `y` is `[rows, columns]`, `bias` is `[columns]` f32.
+/// Adds `bias`, `[columns]` f32, to every row of `y`, `[rows, columns]`, in place.
 pub(in crate::fused) fn add_bias(device: &Accelerator, y: &Tensor, bias: &Tensor) -> Result<()> {
     let (rows, columns) = host::matrix(y, "y")?;
     let arguments = arguments![y, bias, rows, columns, columns as u64];
     device.launch(&kernel::ADD_BIAS, y.dtype(), over_rows(device, rows), &arguments)
 }
 
-/// `dy·W`, in the type of `dy`.
+/// Computes `dy·W` on a device, in the type of `dy`, after checking shapes.
 pub(in crate::fused) fn input_gradient(device: &Accelerator, dy: &Tensor, weight: WeightRef<'_>) -> Result<Tensor> {
     let act = expect_type(dy, "dy")?;
     let (_, outputs) = host::matrix(dy, "dy")?;
@@ -48,13 +49,13 @@ pub(in crate::fused) fn input_gradient(device: &Accelerator, dy: &Tensor, weight
     product(device, MatrixView::plain(dy), MatrixView::plain(&weight), act, 1.0)
 }
 
-/// `factor · dyᵀ·x` in f32: the shape of every weight gradient.
+/// Computes `factor · dyᵀ·x` on a device, `[out, in]` f32. Every weight gradient has this form.
 pub(in crate::fused) fn weight_gradient(device: &Accelerator, dy: &Tensor, x: &Tensor, factor: f32) -> Result<Tensor> {
     expect_type(dy, "dy")?;
     product(device, MatrixView::transposed(dy), MatrixView::plain(x), DType::F32, factor)
 }
 
-/// `Σ dy` over the tokens, f32.
+/// Sums `dy` over the tokens on a device, `[out]` f32, in fixed order.
 pub(super) fn bias_gradient(device: &Accelerator, dy: &Tensor) -> Result<Tensor> {
     let act = expect_type(dy, "dy")?;
     let (tokens, outputs) = host::matrix(dy, "dy")?;
@@ -64,7 +65,7 @@ pub(super) fn bias_gradient(device: &Accelerator, dy: &Tensor) -> Result<Tensor>
     })
 }
 
-/// `factor · left·right` as a tensor of its own: zeros where there is nothing to sum.
+/// Computes `factor · left·right` into a new tensor of type `dtype`: zeros if the inner dimension is 0.
 pub(in crate::fused) fn product(
     device: &Accelerator,
     left: MatrixView<'_>,
@@ -81,7 +82,7 @@ pub(in crate::fused) fn product(
     Ok(result)
 }
 
-/// Rows and columns of a weight.
+/// Returns the rows and columns of a weight, or [`Error::Shape`] if it is no matrix.
 pub(in crate::fused) fn sides(weight: WeightRef<'_>) -> Result<[usize; 2]> {
     <[usize; 2]>::try_from(weight.sides())
         .map_err(|sides| Error::shape(format!("`weight` has shape {sides:?}, a matrix is needed")))

@@ -11,7 +11,7 @@ use crate::weight::{Format, Packed, Weight};
 /// Sides that no tile divides; the second set is the path of few tokens.
 const SIDES: [(usize, usize, usize); 3] = [(531, 613, 277), (3, 613, 70), (1, 5, 1)];
 
-/// A matrix in each format of blocks.
+/// Returns a random matrix in each quantized format.
 fn packed(rows: usize, columns: usize) -> Vec<(Format, Weight)> {
     let mut stream = Stream::new(9, "bytes");
     let of_files = [Format::Q4_0, Format::Q4_1, Format::Q5_0, Format::Q5_1, Format::Q8_0]
@@ -28,11 +28,12 @@ fn packed(rows: usize, columns: usize) -> Vec<(Format, Weight)> {
     all
 }
 
+/// Converts a tensor to f64.
 fn double(tensor: &Tensor) -> Tensor {
     tensor.to_dtype(DType::F64).unwrap()
 }
 
-/// A weight as it is stored, of numbers that the place has exactly.
+/// Returns a normal weight on the device of a test in type `stored`, rounded to the test's type first.
 fn weight(on: &TestDevice, sides: [usize; 2], stored: DType) -> Tensor {
     let numbers = normal("weight", &sides).to_dtype(on.dtype).unwrap();
     on.put(&numbers.to_dtype(stored).unwrap())

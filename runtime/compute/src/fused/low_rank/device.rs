@@ -1,7 +1,7 @@
 //! The adapted layer as products of the device; the thin ones add to the large one's result.
 //!
-//! A and B meet activations in their type: f32 ones are rounded to it, as is what lies between them. Their gradients are
-//! summed and left in f32.
+//! A and B meet activations in their type: f32 ones are rounded to it, as is what lies between them. Their gradients
+//! are summed and left in f32.
 
 use std::borrow::Cow;
 
@@ -17,8 +17,8 @@ use crate::fused::linear::device::{input_gradient, linear, product, sides, weigh
 use crate::fused::residual;
 use crate::weight::WeightRef;
 
-/// [`adapted_linear`](super::adapted_linear) on a device, or [`dropout_linear`](crate::fused::dropout_linear) where there is
-/// a dropout.
+/// Computes `x·Wᵀ + b + s·(drop(x)·Aᵀ)·Bᵀ` on a device, without dropout if that is `None`. Returns the output and
+/// `drop(x)·Aᵀ`, both in the type of `x`.
 pub(in crate::fused) fn adapted_linear(
     device: &Accelerator,
     x: &Tensor,
@@ -42,13 +42,13 @@ pub(in crate::fused) fn adapted_linear(
     Ok((y, down))
 }
 
-/// Applies a dropout, if there is one.
+/// Returns `x` after dropout, or `x` itself, borrowed, if there is no dropout.
 fn drop_values<'a>(x: &'a Tensor, dropout: Option<&Dropout>) -> Result<Cow<'a, Tensor>> {
     dropout.map_or(Ok(Cow::Borrowed(x)), |dropout| Ok(Cow::Owned(dropout.apply(x)?)))
 }
 
-/// [`adapted_linear_backward`](super::adapted_linear_backward) on a device, or
-/// [`dropout_linear_backward`](crate::fused::dropout_linear_backward) where there is a dropout.
+/// Computes the gradients of the adapted layer by A, by B and, if `want_input`, by x on a device. `xa` and `dropout`
+/// are those of the forward pass.
 #[expect(clippy::too_many_arguments, reason = "the terms of one formula")]
 pub(in crate::fused) fn adapted_linear_backward(
     device: &Accelerator,
@@ -78,7 +78,7 @@ pub(in crate::fused) fn adapted_linear_backward(
     })
 }
 
-/// `s·dy·B` in the type of `dy`.
+/// Computes `s·dy·B`, `[tokens, rank]` in the type of `dy`.
 fn unproject(device: &Accelerator, dy: &Tensor, low: &LowRank) -> Result<Tensor> {
     let act = expect_type(dy, "dy")?;
     expect_type(&low.b, "b")?;

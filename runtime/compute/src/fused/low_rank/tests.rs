@@ -8,6 +8,7 @@ use crate::parity::{TestDevice, on_each_device};
 
 const SIDES: (usize, usize, usize, usize) = (263, 301, 517, 5);
 
+/// Returns x, a bf16 weight, bias, adapter and dy on the CPU, of the sides [`SIDES`].
 fn layer() -> (Tensor, Tensor, Tensor, LowRank, Tensor) {
     let (tokens, inputs, outputs, rank) = SIDES;
     let low = LowRank { a: normal("a", &[rank, inputs]), b: normal("b", &[outputs, rank]), scale: 1.7 };
@@ -15,7 +16,7 @@ fn layer() -> (Tensor, Tensor, Tensor, LowRank, Tensor) {
     (normal("x", &[tokens, inputs]), weight, normal("bias", &[outputs]), low, normal("dy", &[tokens, outputs]))
 }
 
-/// The same layer in another place.
+/// Returns the tensors of [`layer`] on the device of a test; x and dy also in the test's type.
 fn placed(on: &TestDevice) -> (Tensor, Tensor, Tensor, LowRank, Tensor) {
     let (x, weight, bias, low, dy) = layer();
     let [weight, bias, a, b] = [weight, bias, low.a, low.b].map(|tensor| on.put(&tensor));

@@ -13,7 +13,7 @@ const THREADS: u32 = 256;
 /// Rows of one block of warps.
 const WARPS: u32 = THREADS / 32;
 
-/// [`rms_norm`](super::rms_norm) on a device.
+/// Normalizes the rows of `x` on a device. Returns y, in the type of `x`, and r, `[rows]` f32.
 pub(super) fn forward(
     device: &Accelerator,
     x: &Tensor,
@@ -31,7 +31,7 @@ pub(super) fn forward(
     Ok((y, rates))
 }
 
-/// [`rms_norm_backward`](super::rms_norm_backward) on a device.
+/// Computes the gradient of the normalization by `x` on a device, in the type of `x`; `rates` is r.
 pub(super) fn backward(
     device: &Accelerator,
     dy: &Tensor,
@@ -47,7 +47,7 @@ pub(super) fn backward(
     device.compute(kernel, act, grid, x.dims(), &arguments![dy, x, weight, rates, rows, width, offset])
 }
 
-/// `Σ dy·x·r` over the rows, r = 1 where there is none: the lengths of DoRA ask for that.
+/// Computes `Σ dy·x·r` over the rows, `[width]` f32; r is 1 without `rates`, as the row norms of DoRA need.
 pub(in crate::fused) fn weight_gradient(
     device: &Accelerator,
     dy: &Tensor,
@@ -63,7 +63,8 @@ pub(in crate::fused) fn weight_gradient(
     })
 }
 
-/// The kernel and the grid for rows of a width: a warp for a row up to [`NARROW`], else a block.
+/// Chooses the kernel and its grid for rows of a width: up to [`NARROW`] the first of the two kernels, with a warp for
+/// each row, else the second, with a block for each row.
 fn choose(width: usize, rows: usize, [narrow, wide]: [&'static Kernel; 2]) -> Result<(&'static Kernel, Grid)> {
     let rows = extent(rows)?;
     Ok(match width {

@@ -11,6 +11,7 @@ const EPSILON: f64 = 1e-6;
 const SHAPES: [(&[usize], bool); 5] =
     [(&[67, 301], false), (&[9, 7, 65], true), (&[1, 3], false), (&[3, 1304], true), (&[130, 515], false)];
 
+/// Computes the normalization by plain operations, in the type of `x`.
 fn reference(x: &Var, weight: &Var, unit_offset: bool) -> Tensor {
     let mean = x.sqr().unwrap().mean_keepdim(D::Minus1).unwrap();
     let rate = (mean + EPSILON).unwrap().sqrt().unwrap();

@@ -9,7 +9,7 @@ use crate::fused::host;
 
 const THREADS: u32 = 128;
 
-/// [`add_vector`](super::add_vector) on a device.
+/// Adds a vector to every row, or to those whose mark is 1, on a device.
 pub(super) fn add(device: &Accelerator, rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Result<Tensor> {
     let act = expect_type(rows, "rows")?;
     let (tokens, width) = host::matrix(rows, "rows")?;
@@ -17,7 +17,7 @@ pub(super) fn add(device: &Accelerator, rows: &Tensor, vector: &Tensor, marks: O
     device.compute(&kernel::PATCH_ADD, act, grid, rows.dims(), &arguments)
 }
 
-/// [`set_component`](super::set_component) on a device.
+/// Sets the component of every row along a direction of length 1 to `value` on a device; 0 removes it.
 pub(super) fn set_component(device: &Accelerator, rows: &Tensor, direction: &Tensor, value: f32) -> Result<Tensor> {
     let act = expect_type(rows, "rows")?;
     let (tokens, width) = host::matrix(rows, "rows")?;

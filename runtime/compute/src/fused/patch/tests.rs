@@ -9,7 +9,7 @@ use crate::parity::{TestDevice, on_each_device};
 
 const TOKENS: usize = 5;
 
-/// A direction of length 1, the same in every type.
+/// Returns a direction of length 1, `[1, width]` f32, on the device of a test.
 fn direction(on: &TestDevice, width: usize) -> Tensor {
     let row = normal("direction", &[1, width]);
     let length = row.sqr().unwrap().sum_all().unwrap().sqrt().unwrap();

@@ -6,7 +6,7 @@ use crate::accelerator::{Accelerator, arguments, kernel};
 use crate::error::Result;
 use crate::fused::device::expect_type;
 
-/// [`add`](super::add) on a device.
+/// Computes `a + b` on a device, in the type of `a`.
 pub(super) fn add(device: &Accelerator, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let act = expect_type(a, "a")?;
     let numbers = a.elem_count();

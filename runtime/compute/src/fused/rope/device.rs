@@ -13,7 +13,8 @@ const THREADS: u32 = 256;
 /// Pairs that one thread turns where everything begins on a boundary of vectors.
 const EIGHT: usize = 8;
 
-/// [`rope`](super::rope) on a device; `sign` is −1 for the inverse. Returns `x` itself if nothing is rotated.
+/// Rotates each head of `x` by the position of its token on a device; a `sign` of −1 rotates back. Returns `x` itself
+/// if there are no tokens or nothing is rotated.
 pub(super) fn turned(
     device: &Accelerator,
     x: &Tensor,

@@ -13,7 +13,7 @@ fn positions() -> Indices {
     POSITIONS.to_vec().into()
 }
 
-/// The turn with cosines and sines as matrices, head by head.
+/// Rotates the heads by plain operations with matrices of cosines and sines, at [`POSITIONS`].
 fn reference(x: &Var, heads: usize, frequencies: &[f64], factor: f64) -> Tensor {
     let (tokens, features) = x.dims2().unwrap();
     let half = frequencies.len();

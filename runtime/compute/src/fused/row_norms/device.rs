@@ -14,7 +14,8 @@ use crate::weight::WeightRef;
 /// Threads that sum a row.
 const THREADS: u32 = 128;
 
-/// [`adapted_row_norms`](super::adapted_row_norms) on a device.
+/// Computes the norm of each row of `W + s·B·A` on a device, `[out]` f32. `base_squares` is ‖W‖² by row; W and A are
+/// multiplied in type `dtype`.
 pub(super) fn adapted_row_norms(
     device: &Accelerator,
     base_squares: &Tensor,
@@ -35,19 +36,21 @@ pub(super) fn adapted_row_norms(
     pairwise(device, &kernel::ROOT_SUMS, base_squares, &sums)
 }
 
-/// `sums ← keep · sums + scale · Σ a ⊙ b` by row.
+/// Updates the number of each row in `sums`, `[rows]` f32, to `keep · sums + scale · Σ a ⊙ b`; `a` and `b` are
+/// `[rows, width]`. With a `keep` of 0, `sums` may be unwritten before.
 fn row_dots(device: &Accelerator, sums: &Tensor, a: &Tensor, b: &Tensor, [keep, scale]: [f32; 2]) -> Result<()> {
     let (rows, width) = host::matrix(a, "a")?;
     let arguments = arguments![sums, a, b, rows, width, keep, scale];
     device.launch(&kernel::ROW_DOTS, DType::F32, Grid::of(extent(rows)?, THREADS), &arguments)
 }
 
-/// `a / b` on a device.
+/// Computes `a / b` number by number on a device, in f32.
 pub(super) fn divide(device: &Accelerator, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     pairwise(device, &kernel::QUOTIENTS, a, b)
 }
 
-/// One number out of each pair.
+/// Launches a kernel that computes one f32 number from each pair of numbers of `a` and `b`. The result is shaped like
+/// `a`.
 fn pairwise(device: &Accelerator, kernel: &'static Kernel, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let numbers = a.elem_count();
     device.compute(kernel, DType::F32, device.flat(numbers), a.dims(), &arguments![a, b, numbers as u64])

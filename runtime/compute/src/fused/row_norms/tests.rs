@@ -9,6 +9,7 @@ use crate::parity::{TestDevice, on_each_device};
 
 const SIDES: (usize, usize, usize) = (37, 48, 5);
 
+/// Returns a weight, the squared norms of its rows, and an adapter, on the device of a test.
 fn layer(on: &TestDevice) -> (Tensor, Tensor, LowRank) {
     let (outputs, inputs, rank) = SIDES;
     let weight = on.normal("weight", &[outputs, inputs]);

@@ -14,7 +14,8 @@ const WORDS: usize = 512 * 1024;
 const STREAM: usize = 10;
 const THREADS: u32 = 1024;
 
-/// [`sample_tokens`](super::sample_tokens) on a device: one launch for all rows.
+/// Chooses one word for each row of logits on a device: one launch for all rows, then a wait for the choices. Returns
+/// `None` for more than [`WORDS`] words.
 pub(super) fn sample_tokens<'a>(
     device: &Accelerator,
     logits: &Tensor,
@@ -53,7 +54,7 @@ pub(super) fn sample_tokens<'a>(
     chosen.collect::<Result<_>>().map(Some)
 }
 
-/// A stream as the kernel takes it, the position with its low word first.
+/// Returns a stream as the kernel takes it: the eight words of its key, then the low and the high word of its position.
 fn stream_words(stream: &Stream) -> [u32; STREAM] {
     let (key, position) = (stream.key(), stream.position());
     std::array::from_fn(|at| match at {

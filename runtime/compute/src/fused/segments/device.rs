@@ -46,6 +46,7 @@ type Made = (Tiling, Arc<Plan>);
 pub(super) struct Plans(Arc<Mutex<Vec<Made>>>);
 
 impl PartialEq for Plans {
+    /// Always true: plans follow from the segments, so only these are compared.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -54,7 +55,8 @@ impl PartialEq for Plans {
 impl Eq for Plans {}
 
 impl Segments {
-    /// The tiles of some size on a device, made and uploaded when they are first asked for.
+    /// Returns the plan for a tiling on the device of `like`. Makes and uploads it on the first call and keeps it for
+    /// later ones.
     pub(in crate::fused) fn plan(&self, device: &Accelerator, like: &Tensor, tiling: Tiling) -> Result<Arc<Plan>> {
         let mut plans = self.plans.0.lock().unwrap_or_else(PoisonError::into_inner);
         let here = |plan: &Plan| plan.places.device().same_device(like.device());
@@ -75,7 +77,8 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Cuts all sequences into tiles, the ones with the most work first.
+    /// Cuts all sequences into tiles and sorts them by work, the most first: tiles of queries by position, tiles of
+    /// keys by the tokens that may attend to them. Ties keep the order of the sequences.
     fn of(segments: &Segments, tiling: Tiling) -> Result<Self> {
         // Positions and rows are counted in 32 bits; the last of a sequence is the largest of either.
         u32::try_from(segments.tokens()).map_err(|_| Error::shape("a batch of 2³² tokens is too long for a device"))?;
@@ -94,7 +97,7 @@ impl Numbers {
         Ok(numbers)
     }
 
-    /// Adds the tiles of one sequence.
+    /// Adds the tiles of sequence `number` and the spans that they meet. Adds nothing for a sequence without tokens.
     fn add(&mut self, segments: &Segments, number: usize, tiling: Tiling) {
         let own = segments.own(number);
         let (met, tiles): (Vec<Span>, Vec<_>) = match tiling {
@@ -114,7 +117,7 @@ impl Numbers {
         }));
     }
 
-    /// Both lists in one upload.
+    /// Uploads tiles and spans in one copy; the plan's tensors are views of it.
     fn upload(self, device: &Accelerator) -> Result<Plan> {
         let (places, spans) = (self.places.len(), self.spans.len());
         let numbers = [self.places.into_flattened(), self.spans.into_flattened()].concat();
@@ -127,7 +130,7 @@ impl Numbers {
     }
 }
 
-/// The tokens from a tile of keys on, in its sequence and in all that go on from it.
+/// Counts the tokens from the first of a tile of keys on, in its sequence and in those that continue it.
 fn following(place: &[u32; PLACE], spans: &[[u32; SPAN]]) -> u64 {
     let [first, _, _, path, count] = *place;
     let met = &spans[path as usize..(path + count) as usize];
@@ -138,7 +141,7 @@ fn following(place: &[u32; PLACE], spans: &[[u32; SPAN]]) -> u64 {
 mod tests {
     use super::*;
 
-    /// A beginning of 5 tokens that a row of 4 and an empty one go on from, and a row of its own.
+    /// Packs a beginning of 5 tokens, a sequence of 4 and an empty one that continue it, and an unrelated one of 3.
     fn segments() -> Segments {
         Segments::branching(&[(5, None), (4, Some(0)), (0, Some(0)), (3, None)]).unwrap()
     }

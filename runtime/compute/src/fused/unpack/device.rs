@@ -19,7 +19,8 @@ pub(in crate::fused) enum Rows<'a> {
     Numbered(&'a Tensor),
 }
 
-/// Rows of a matrix on a device times a factor, `[count, columns]` in some type of activations.
+/// Unpacks rows of a matrix on a device and multiplies them by `scale`: `[count, columns]` in type `act`. Returns an
+/// error if the matrix is not on a device, its format is f32, f16 or bf16, or a range of rows ends past the matrix.
 pub(in crate::fused) fn unpacked(
     device: &Accelerator,
     packed: &Packed,
@@ -54,7 +55,8 @@ pub(in crate::fused) fn unpacked(
     device.compute(kernel(packed.format())?, act, device.flat(number * columns), &[number, columns], &arguments)
 }
 
-/// Rows that follow one another in f32, where the matrix is.
+/// Unpacks consecutive rows of a matrix on the matrix's device: `[rows, columns]` f32. Returns an error if the matrix
+/// is on the CPU.
 pub(crate) fn rows_on_device(packed: &Packed, rows: Range<usize>) -> Result<Tensor> {
     match Accelerator::of(packed.device())? {
         Some(device) => unpacked(&device, packed, Rows::Between(rows), 1.0, DType::F32),
@@ -62,10 +64,10 @@ pub(crate) fn rows_on_device(packed: &Packed, rows: Range<usize>) -> Result<Tens
     }
 }
 
-/// The kernel that unpacks a format into the type of activations.
+/// Returns the kernel that unpacks a format into the type of activations.
 ///
 /// # Errors
-/// [`Error::Dtype`] for a plain format.
+/// [`Error::Dtype`] for f32, f16 and bf16, which have no blocks.
 fn kernel(format: Format) -> Result<&'static kernel::Kernel> {
     Ok(match format {
         Format::Q4_0 => &kernel::UNPACK_Q4_0,

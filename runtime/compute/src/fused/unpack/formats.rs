@@ -2,7 +2,8 @@
 
 use super::Block;
 
-/// A number of 16 bits by arithmetic alone, so that a loop around it stays a vector loop.
+/// Converts an f16 number, given as its two bytes, to f32 by arithmetic alone, so that a loop around it stays a vector
+/// loop.
 #[inline(always)]
 pub(super) fn half(low: u8, high: u8) -> f32 {
     let bits = i32::from(i16::from_le_bytes([low, high]));
@@ -13,13 +14,13 @@ pub(super) fn half(low: u8, high: u8) -> f32 {
     f32::from_bits((bits << 13) as u32 & 0x8fff_e000) * f32::from_bits(0x7780_0000)
 }
 
-/// Infinity, or not a number: only in a broken file.
+/// Converts the bits of an f16 infinity or NaN to f32. Such numbers occur only in a broken file.
 #[cold]
 fn not_finite(bits: i32) -> f32 {
     f32::from_bits((bits << 13) as u32 & 0x8fff_e000 | 0x7f80_0000)
 }
 
-/// A little-endian word of 32 bits.
+/// Reads the little-endian 32-bit word at byte `at` of a block.
 #[inline(always)]
 fn word(block: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
@@ -29,6 +30,7 @@ fn word(block: &[u8], at: usize) -> u32 {
 pub(super) struct Brain;
 
 impl Block<64, 32> for Brain {
+    /// Converts 32 numbers of bf16 to f32.
     #[inline(always)]
     fn read(block: &[u8; 64], numbers: &mut [f32; 32]) {
         let pairs = block.as_chunks::<2>().0;
@@ -38,8 +40,8 @@ impl Block<64, 32> for Brain {
     }
 }
 
-/// 32 numbers of four bits, with a fifth each in a word of their own if `FIFTH`: Q4_0 and Q5_0, whose numbers lie around 0,
-/// and with the least number beside the scale (`LEAST`) Q4_1 and Q5_1.
+/// 32 numbers of four bits, with a fifth each in a word of their own if `FIFTH`: Q4_0 and Q5_0, whose numbers lie
+/// around 0, and with the least number beside the scale (`LEAST`) Q4_1 and Q5_1.
 pub(in crate::fused) struct Nibbles<const LEAST: bool, const FIFTH: bool>;
 
 impl<const LEAST: bool, const FIFTH: bool> Nibbles<LEAST, FIFTH> {
@@ -54,8 +56,8 @@ impl<const LEAST: bool, const FIFTH: bool> Nibbles<LEAST, FIFTH> {
     /// Where the word with the fifth bits begins.
     pub(in crate::fused) const BITS: usize = if LEAST { 4 } else { 2 };
 
-    /// What is added to the lower four bits of a code: 16 if its fifth bit is set, less the code of zero. `fifth` is 0 for
-    /// a clear bit.
+    /// Returns the number to add to the lower four bits of a code: 16 if the format has fifth bits and `fifth` is not
+    /// 0, less the code of zero.
     #[inline(always)]
     fn added(fifth: u32) -> i32 {
         (if FIFTH && fifth != 0 { 16 } else { 0 }) - Self::ZERO
@@ -63,6 +65,8 @@ impl<const LEAST: bool, const FIFTH: bool> Nibbles<LEAST, FIFTH> {
 }
 
 impl<const SIZE: usize, const LEAST: bool, const FIFTH: bool> Block<SIZE, 32> for Nibbles<LEAST, FIFTH> {
+    /// Converts a block of Q4_0, Q4_1, Q5_0 or Q5_1 to f32: the lower halves of its last 16 bytes are the first 16
+    /// codes, the upper halves the others.
     #[inline(always)]
     fn read(block: &[u8; SIZE], numbers: &mut [f32; 32]) {
         let scale = half(block[0], block[1]);
@@ -82,6 +86,7 @@ impl<const SIZE: usize, const LEAST: bool, const FIFTH: bool> Block<SIZE, 32> fo
 pub(in crate::fused) struct Q8Zero;
 
 impl Block<34, 32> for Q8Zero {
+    /// Converts a block of Q8_0 to f32: a signed byte for each number, times the block's scale.
     #[inline(always)]
     fn read(block: &[u8; 34], numbers: &mut [f32; 32]) {
         let scale = half(block[0], block[1]);
@@ -91,8 +96,8 @@ impl Block<34, 32> for Q8Zero {
     }
 }
 
-/// The scale and minimum of 32 numbers: those of the block times the 6-bit ones, of which twelve bytes hold eight of
-/// both.
+/// Returns the scale and the minimum of part `part`, 0 to 7, of 32 numbers: those of the block (`of_block`) times the
+/// part's own of 6 bits, of which `packed`, twelve bytes, holds eight of both.
 #[inline(always)]
 fn scale_and_least(of_block: (f32, f32), packed: &[u8], part: usize) -> (f32, f32) {
     let (scale, least) = if part < 4 {
@@ -103,11 +108,13 @@ fn scale_and_least(of_block: (f32, f32), packed: &[u8], part: usize) -> (f32, f3
     (of_block.0 * f32::from(scale), of_block.1 * f32::from(least))
 }
 
-/// 256 numbers of four bits, with a scale and a least number of 6 bits for each 32: Q4_K, and with fifth bits in bytes of
-/// their own (`FIFTH`) Q5_K.
+/// 256 numbers of four bits, with a scale and a least number of 6 bits for each 32: Q4_K, and with fifth bits in bytes
+/// of their own (`FIFTH`) Q5_K.
 pub(in crate::fused) struct ScaledNibbles<const FIFTH: bool>;
 
 impl<const SIZE: usize, const FIFTH: bool> Block<SIZE, 256> for ScaledNibbles<FIFTH> {
+    /// Converts a block of Q4_K or Q5_K to f32: a code of 4 or 5 bits times the scale of its 32 numbers, less their
+    /// minimum.
     #[inline(always)]
     fn read(block: &[u8; SIZE], numbers: &mut [f32; 256]) {
         let scales = (half(block[0], block[1]), half(block[2], block[3]));
@@ -129,6 +136,7 @@ impl<const SIZE: usize, const FIFTH: bool> Block<SIZE, 256> for ScaledNibbles<FI
 pub(in crate::fused) struct Q6K;
 
 impl Block<210, 256> for Q6K {
+    /// Converts a block of Q6_K to f32: a code of 6 bits less 32, times the scale of its 16 numbers.
     #[inline(always)]
     fn read(block: &[u8; 210], numbers: &mut [f32; 256]) {
         let scale = half(block[208], block[209]);

@@ -24,7 +24,7 @@ const FORMATS: [(Format, GgmlDType); 8] = [
     (Format::Q6_K, GgmlDType::Q6K),
 ];
 
-/// Blocks of random bytes whose scales are ordinary numbers.
+/// Returns the bytes of `count` blocks: random, but with scales that are ordinary numbers.
 pub(in crate::fused) fn blocks(format: Format, count: usize) -> Vec<u8> {
     let mut stream = crate::random::Stream::new(7, &format!("{format:?}"));
     let size = format.block_bytes();
@@ -67,7 +67,7 @@ fn every_number_of_sixteen_bits_is_read() {
     }
 }
 
-/// A matrix of 70 rows of 512 numbers in every format of blocks. Those of NF4 have more than one group of scales.
+/// Returns a matrix of 70 rows of 512 numbers in every quantized format. That in NF4 has more than one group of scales.
 fn matrices() -> Vec<(Format, Weight)> {
     let (rows, columns) = (70, 512);
     let stored = |(format, _): (Format, GgmlDType)| {
@@ -78,13 +78,14 @@ fn matrices() -> Vec<(Format, Weight)> {
     FORMATS.into_iter().map(stored).chain([(Format::NF4, made)]).collect()
 }
 
-/// A tensor of any device on the CPU.
+/// Copies a tensor of any device to the CPU.
 fn back(tensor: Tensor) -> Tensor {
     Weight::from(tensor).to_tensor().unwrap()
 }
 
 on_each_device! {
-    /// All rows, some rows, and rows by number times a factor: the bits of the CPU's f32, or the numbers nearest to them.
+    /// All rows, some rows, and rows by number times a factor: the bits of the CPU's f32, or the numbers nearest to
+    /// them.
     fn blocks_on_a_device_hold_the_numbers_of_the_cpu(on) tolerance(0.0, 0.0) {
         for (format, weight) in matrices() {
             let placed = weight.to_device(&on.device, on.dtype).unwrap();

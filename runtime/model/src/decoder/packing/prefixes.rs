@@ -25,11 +25,13 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
+    /// The id, the target mark and the line's first table row of a token: what must match for two lines to share it.
+    /// `None` past the end.
     fn at(&self, place: usize) -> Option<(u32, bool, usize)> {
         Some((*self.ids.get(place)?, *self.marks.get(place)?, self.first_row))
     }
 
-    /// How many tokens both begin with, at least `from`, which are known to be the same.
+    /// The length of the common prefix of two lines, whose first `from` tokens are known to match.
     pub(super) fn common(&self, other: &Line<'_>, from: usize) -> usize {
         let length = self.ids.len().min(other.ids.len());
         (from..length).find(|place| self.at(*place) != other.at(*place)).unwrap_or(length)
@@ -65,7 +67,7 @@ struct Branch {
 }
 
 impl Pieces {
-    /// Each line a piece of its own.
+    /// Makes each line one piece, without sharing; a line without tokens gets none.
     pub(super) fn unshared(lines: &[Line<'_>]) -> Self {
         let mut pieces = Self { pieces: Vec::new(), ends: vec![None; lines.len()] };
         for (line, tokens) in lines.iter().enumerate() {
@@ -74,7 +76,8 @@ impl Pieces {
         pieces
     }
 
-    /// Packs each common prefix once.
+    /// Cuts lines into pieces so that common prefixes are packed once, where that saves enough. Below [`MIN_TOKENS`]
+    /// tokens in all, shares nothing.
     pub(super) fn shared(lines: &[Line<'_>]) -> Self {
         // By what the lines hold apart: that is what they cost when nothing is shared.
         if lines.iter().map(|line| line.ids.len()).sum::<usize>() < MIN_TOKENS {
@@ -89,7 +92,8 @@ impl Pieces {
         found
     }
 
-    /// Lays down what a branch has in common, if that is worth it; gives the bundles that go on from there.
+    /// Adds the common prefix of a branch's lines as a piece if it saves enough tokens. Returns the branches that
+    /// follow, grouped by their next token; a branch of one line is finished here.
     fn add_common_prefix(&mut self, branch: Branch, lines: &[Line<'_>]) -> Vec<Branch> {
         let Branch { lines: members, mut from, at, mut parent } = branch;
         let Some((first, others)) = members.split_first() else { return Vec::new() };
@@ -116,6 +120,8 @@ impl Pieces {
         parts
     }
 
+    /// Adds the last tokens of a line as a piece and records it as the line's end. Without tokens, the line ends with
+    /// `parent`.
     fn add_remainder(&mut self, line: usize, tokens: Range<usize>, parent: Option<usize>) {
         if tokens.is_empty() {
             self.ends[line] = parent;

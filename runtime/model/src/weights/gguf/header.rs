@@ -26,7 +26,8 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads the head of a file.
+    /// Reads metadata and tensor locations of a GGUF file, and no tensor data. Errors: it is not GGUF version 2 or 3,
+    /// is damaged, or is shorter than its tensors.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let file = bounded::open(path).map_err(|error| Error::file(path, error))?;
         let length = file.metadata().map_err(|error| Error::file(path, error))?.len();
@@ -44,6 +45,8 @@ struct Cursor<R> {
 }
 
 impl<R: Read> Cursor<R> {
+    /// Reads the whole header from the start of the file. Errors: also a key or tensor that is there twice, or a tensor
+    /// that ends past the file.
     fn header(&mut self) -> Result<Header> {
         if self.bytes::<4>()? != MAGIC {
             return Err(self.broken("this is not a GGUF file: it does not start with `GGUF`"));
@@ -89,6 +92,8 @@ impl<R: Read> Cursor<R> {
         Ok(Header { metadata, tensors: found })
     }
 
+    /// Reads the dimensions, format and offset of a tensor, whose name is read already. The offset is still relative to
+    /// the data.
     fn location(&mut self, name: &str) -> Result<Location> {
         let dimensions = self.u32()?;
         if dimensions > MOST_DIMENSIONS {
@@ -106,6 +111,7 @@ impl<R: Read> Cursor<R> {
         Location::of_gguf(&self.path, name, shape, format, offset)
     }
 
+    /// Reads a metadata value of this GGUF type. An `f32` becomes the `f64` with the same shortest decimal form.
     fn value(&mut self, kind: u32) -> Result<Value> {
         Ok(match kind {
             7 => Value::Boolean(self.bytes::<1>()? != [0]),
@@ -117,7 +123,8 @@ impl<R: Read> Cursor<R> {
         })
     }
 
-    /// A number or truth of a kind, as the nearest `f64`.
+    /// Reads a number or boolean of this GGUF type and converts it to the nearest `f64`. Errors: a type that is
+    /// neither.
     fn number(&mut self, kind: u32) -> Result<f64> {
         Ok(match kind {
             0 | 7 => u8::from_le_bytes(self.bytes()?).into(),
@@ -134,6 +141,8 @@ impl<R: Read> Cursor<R> {
         })
     }
 
+    /// Reads a list with its type and count; `depth` lists are around it. Lists of lists are skipped and give an empty
+    /// list.
     fn list(&mut self, depth: u32) -> Result<Value> {
         let kind = self.u32()?;
         let count = self.u64()?;
@@ -151,7 +160,7 @@ impl<R: Read> Cursor<R> {
         }
     }
 
-    /// Grows with what is really there: a list that ends early costs no more than its bytes.
+    /// Reads `count` values by `one`. Grows with what is read, so a false count costs no memory.
     fn repeat<T>(&mut self, count: u64, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut values = Vec::new();
         for _ in 0..count {
@@ -160,6 +169,7 @@ impl<R: Read> Cursor<R> {
         Ok(values)
     }
 
+    /// Reads a number of entries. Errors: more than [`MOST_ENTRIES`]; `what` names the entries.
     fn count(&mut self, what: &str) -> Result<u64> {
         let count = self.u64()?;
         if count > MOST_ENTRIES {
@@ -168,6 +178,8 @@ impl<R: Read> Cursor<R> {
         Ok(count)
     }
 
+    /// Reads a text with its length, without trailing zero bytes; invalid UTF-8 is replaced. Errors: longer than
+    /// `longest` bytes or than the rest of the file.
     fn text(&mut self, longest: u64) -> Result<String> {
         let length = self.u64()?;
         if length > longest || length > self.length - self.at {
@@ -182,20 +194,24 @@ impl<R: Read> Cursor<R> {
         Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
+    /// Reads 4 bytes as a little-endian integer.
     fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.bytes()?))
     }
 
+    /// Reads 8 bytes as a little-endian integer.
     fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.bytes()?))
     }
 
+    /// Reads the next `N` bytes.
     fn bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut bytes = [0; N];
         self.fill(&mut bytes)?;
         Ok(bytes)
     }
 
+    /// Fills a buffer with the next bytes. Errors: the file ends before.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
         if bytes.len() as u64 > self.length - self.at {
             return Err(self.broken(format!("the file ends inside its head, after {} bytes", self.length)));
@@ -212,6 +228,7 @@ impl<R: Read> Cursor<R> {
         }
     }
 
+    /// An error about this file's contents.
     fn broken(&self, what: impl Into<String>) -> Error {
         Error::broken(&self.path, what)
     }

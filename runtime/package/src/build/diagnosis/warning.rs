@@ -18,8 +18,9 @@ pub struct Warning {
     pub output: String,
 }
 
-/// The warnings of a folder's own package in what cargo tells, which repeats them where nothing had to be compiled again.
-/// What the compiler says of a crate beside it, such as the SDK, is no affair of the folder's author.
+/// Returns the compiler's warnings about the package in `folder` from cargo's output `told`; cargo repeats them if
+/// nothing was compiled again. Warnings about other crates, such as the SDK, are left out. Paths are translated from
+/// the workspace's `root` to `folder`. Empty if the folder has no `Cargo.toml`.
 pub(crate) fn warnings(folder: &Path, root: &Path, told: &[u8]) -> Vec<Warning> {
     let Ok(manifest) = folder.join("Cargo.toml").canonicalize() else { return Vec::new() };
     let is_own = |told: &Value| {
@@ -31,7 +32,8 @@ pub(crate) fn warnings(folder: &Path, root: &Path, told: &[u8]) -> Vec<Warning> 
     own.collect()
 }
 
-/// A message of the compiler, if it warns. The last one, which counts the others, shows no place and is none.
+/// Turns a compiler message into a [`Warning`]. `None` if it has another level, or only counts the warnings before it
+/// (`1 warning emitted`).
 fn warning(message: &Value, places: &Places) -> Option<Warning> {
     let first = text(message, "message")?;
     let place = place(message, places);

@@ -36,7 +36,9 @@ struct Fault {
     column: usize,
 }
 
-/// Asks the source. Errors: it cannot be read, or declares no method.
+/// Imports the method's module with the Python of this machine, by `python -m tunebox.describe`, and returns the
+/// manifest entries and interfaces that it declares. The source runs. Errors: a fault in the source, at its line, or no
+/// answer from Python.
 pub(super) fn describe(tools: &Tools, place: &Workspace, module: &str) -> Result<Described, Error> {
     let source = place.part(SOURCE);
     let output = tools.ask(place, &["-m", "tunebox.describe", module, source.to_string_lossy().as_ref()])?;
@@ -53,7 +55,8 @@ pub(super) fn describe(tools: &Tools, place: &Workspace, module: &str) -> Result
 }
 
 impl Fault {
-    /// The error with its line.
+    /// Turns the fault into an error with its location. The source line is shown if the file is one of the method's
+    /// own.
     fn into_error(self, place: &Workspace) -> Error {
         let Self { message, file, line, column } = self;
         let inside = file.strip_prefix("src/").map(|inside| place.part(SOURCE).join(inside));

@@ -16,14 +16,17 @@ use crate::{Error, files, sources};
 /// Its folder, in that of [`sources::FOLDER`].
 const PLACE: &str = "python";
 
-/// Every file by its path in [`sources::FOLDER`].
+/// Returns the package `tunebox`, its stubs and its README by their paths in [`sources::FOLDER`], such as
+/// `python/README.md`.
 pub(crate) fn files() -> &'static BTreeMap<String, Vec<u8>> {
     static EDITOR_FILES: LazyLock<BTreeMap<String, Vec<u8>>> =
         LazyLock::new(|| FILES.iter().map(|(name, bytes)| (format!("{PLACE}/{name}"), bytes.to_vec())).collect());
     &EDITOR_FILES
 }
 
-/// Puts this program's own where the folder's `pyproject.toml` looks for it. Errors: a folder that cannot be written.
+/// Writes the files for editors below `.tunebox/python` of the method's folder. Does nothing if `pyproject.toml` does
+/// not name that path, or if the same files are there. Holds the lock of `pyproject.toml` meanwhile; `watch` hears of a
+/// wait for it. Errors: a folder that cannot be written.
 pub(super) fn write_editor_files(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     let path = folder.join(PYPROJECT);
     let looks_there = files::read_text(&path).is_ok_and(|text| text.contains(&place()));
@@ -35,7 +38,7 @@ pub(super) fn write_editor_files(folder: &Path, watch: &mut Watch<'_>) -> Result
     sources::write_files(folder, files())
 }
 
-/// The folder's name as `pyproject.toml` has it.
+/// Returns the folder of the files for editors as `pyproject.toml` names it: `.tunebox/python`.
 fn place() -> String {
     format!("{}/{PLACE}", sources::FOLDER)
 }

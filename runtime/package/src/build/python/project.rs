@@ -17,12 +17,14 @@ pub(super) struct Project {
 }
 
 impl Project {
-    /// The module that declares the method: the name, as Python writes names.
+    /// Returns the name of the Python module that declares the method: the project's name with underscores in place of
+    /// hyphens.
     pub(super) fn module(&self) -> String {
         self.name.replace('-', "_")
     }
 
-    /// The contents of the manifest's section, from the entries that the source gives.
+    /// Returns the JSON of the manifest's section: `entries`, which the source declares, with name, version,
+    /// description and licence of `pyproject.toml`. Errors: they make no manifest.
     pub(super) fn manifest(&self, mut entries: Map<String, Value>) -> Result<Vec<u8>, Error> {
         let own = [("name", &self.name), ("version", &self.version), ("description", &self.description)];
         let own = own.into_iter().chain(self.licence.as_ref().map(|licence| ("licence", licence)));
@@ -33,7 +35,8 @@ impl Project {
     }
 }
 
-/// Reads `[project]`. Errors: no such file or table, or an entry that is missing.
+/// Reads `[project]` of the folder's `pyproject.toml`. Errors: no such file or table, or no `name`, `version` or
+/// `description`.
 pub(super) fn read(folder: &Path) -> Result<Project, Error> {
     let table = table(folder)?;
     let text = |key: &str| table.get(key).and_then(toml::Value::as_str).map(str::to_owned);
@@ -42,11 +45,12 @@ pub(super) fn read(folder: &Path) -> Result<Project, Error> {
     Ok(Project { name, version, description, licence: text("license") })
 }
 
-/// The name of the component's file, known without building.
+/// Returns the file name of the component, `<name>.wasm` with the project's name, without building.
 pub(in super::super) fn component_name(folder: &Path) -> Result<String, Error> {
     read(folder).map(|project| format!("{}.wasm", project.name))
 }
 
+/// Returns the table `[project]` of the folder's `pyproject.toml`. Errors: no such file, no TOML, or no such table.
 fn table(folder: &Path) -> Result<toml::Table, Error> {
     let text = files::read_text(&folder.join(PYPROJECT))?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| no_project(folder, error.message()))?;

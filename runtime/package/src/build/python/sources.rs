@@ -2,18 +2,20 @@
 
 use crate::sources;
 
-/// The files of `sdk/python` by their paths: the package, the stubs for editors, and the page. Written by the build script.
+/// The files of `sdk/python` by their paths: the package, the stubs for editors, and the page. Written by the build
+/// script.
 pub(super) static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python.rs"));
 
 /// The file of the contract that lists what a method may import.
 pub(super) const WORLD: &str = "world.wit";
 
-/// The files of `wit`, by name.
+/// Iterates over the WIT files of the contract: file name and contents.
 pub(super) fn contract() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     sources::files().iter().filter_map(|(path, bytes)| Some((path.strip_prefix("sdk/rust/wit/")?, bytes.as_slice())))
 }
 
-/// The modules of the package, by their paths.
+/// Iterates over the modules of the package `tunebox`: path, such as `tunebox/describe.py`, and contents. Stubs are not
+/// among them.
 pub(super) fn modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     FILES.iter().copied().filter(|(path, _)| path.ends_with(".py"))
 }

@@ -27,19 +27,22 @@ pub struct Tools {
     pub release: String,
 }
 
-/// Finds the tools for a folder: in its `.venv`, else on the path. Errors: none there, or a Python that is too old.
+/// Finds `componentize-py` and Python for a method's folder: in its `.venv`, else on `PATH`. Runs both with
+/// `--version`. Errors: one of them is missing, or Python is older than 3.11.
 pub fn find(folder: &Path) -> Result<Tools, Error> {
     let own = folder.join(ENVIRONMENT);
     let own = own.canonicalize().unwrap_or(own);
     among([own.join("bin"), own.join("Scripts")].into())
 }
 
-/// Finds the tools on the path alone, where no folder is trusted. Errors: as for a folder.
+/// Finds `componentize-py` and Python on `PATH` alone, so that nothing of a folder runs. Runs both with `--version`.
+/// Errors: one of them is missing, or Python is older than 3.11.
 pub fn find_on_path() -> Result<Tools, Error> {
     among(Vec::new())
 }
 
-/// The tools in these folders, else on the path. What is found is asked for its version, and so is run.
+/// Finds `componentize-py` in these folders, else on `PATH`, and Python beside it, else in the same places. Runs both
+/// with `--version`. Errors: one of them is missing, or Python is older than 3.11.
 fn among(mut folders: Vec<PathBuf>) -> Result<Tools, Error> {
     folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     let componentize = find_program("componentize-py", folders.clone()).ok_or_else(no_compiler)?;
@@ -65,13 +68,14 @@ fn among(mut folders: Vec<PathBuf>) -> Result<Tools, Error> {
 }
 
 impl Tools {
-    /// Writes bindings for the whole contract, to read the source with.
+    /// Writes Python bindings for the whole contract into the workspace, so that Python can import the method's source.
     pub(super) fn bind(&self, place: &Workspace) -> Result<(), Error> {
         let mut command = self.componentizer(place);
         run(command.arg("bindings").arg(place.part(BINDINGS)), &self.componentize).map(|_| ())
     }
 
-    /// Makes the component. `folder` may bring packages in an environment of its own.
+    /// Runs `componentize-py` in the workspace and returns the component's bytes. Imports of WASI are replaced by
+    /// traps. Packages of the `.venv` in `folder` get in, no others of this machine.
     pub(super) fn componentize(&self, place: &Workspace, folder: &Path) -> Result<Vec<u8>, Error> {
         let output = place.path().join("method.wasm");
         let mut command = self.componentizer(place);
@@ -84,7 +88,8 @@ impl Tools {
         std::fs::read(&output).map_err(Error::file("read", output))
     }
 
-    /// Asks Python with the bindings and the package on its path.
+    /// Runs Python in the workspace, with the package `tunebox` and the bindings on its path. Returns its output
+    /// whatever its exit status is. Errors: Python does not start.
     pub(super) fn ask(&self, place: &Workspace, arguments: &[&str]) -> Result<Output, Error> {
         let folders = [place.part(PACKAGE), place.part(BINDINGS)];
         let path = std::env::join_paths(folders).map_err(|error| not_made(&error.to_string()));
@@ -94,6 +99,8 @@ impl Tools {
         command.output().map_err(Error::file("start", &self.python))
     }
 
+    /// Prepares a call of `componentize-py` in the workspace, for the world `method` of the workspace's contract and
+    /// without the variables that add Python packages.
     fn componentizer(&self, place: &Workspace) -> Command {
         let mut command = command(&self.componentize);
         command.arg("-q").arg("-d").arg(place.part(CONTRACT)).args(["-w", "method"]).current_dir(place.path());
@@ -102,7 +109,7 @@ impl Tools {
     }
 }
 
-/// Runs a program that must succeed.
+/// Runs a program and returns its output. Errors: it does not start, or it fails; the error then holds its message.
 fn run(command: &mut Command, program: &Path) -> Result<Output, Error> {
     let output = command.output().map_err(Error::file("start", program))?;
     if output.status.success() {
@@ -111,14 +118,15 @@ fn run(command: &mut Command, program: &Path) -> Result<Output, Error> {
     Err(not_made(last_words(&String::from_utf8_lossy(&output.stderr))))
 }
 
-/// The error among a program's words: the last line of a Python traceback, else what it says first.
+/// Returns the error in a program's output: the last line such as `TypeError: …`, else the first line, else a phrase
+/// that says that there is none.
 fn last_words(words: &str) -> &str {
     let lines = || words.lines().map(str::trim).filter(|line| !line.is_empty());
     let named = |line: &&str| line.split_once(": ").is_some_and(|(kind, _)| kind.ends_with("Error"));
     lines().rfind(named).or_else(|| lines().next()).unwrap_or("it says nothing")
 }
 
-/// The name and version that a program states.
+/// Returns the first line that a program prints for `--version`. `None` if it cannot be run, fails or prints nothing.
 fn stated_release(program: &Path) -> Option<String> {
     answer(program, &["--version"]).filter(|line| !line.is_empty())
 }
@@ -131,14 +139,14 @@ fn no_compiler() -> Error {
     Reason::NoCompiler.error(error.with_hint(format!("`pip install componentize-py`, or {own}")))
 }
 
-/// The error for a method that `componentize-py` cannot make a component of.
+/// The error for a method that `componentize-py` or Python fails on; `problem` is what they say.
 pub(super) fn not_made(problem: &str) -> Error {
     let error = Explanation::new("build", "`componentize-py` makes no component of this method").with_why(problem);
     let hint = "a module that a method imports must be pure Python: one with compiled parts does not load there";
     error.with_hint(hint).into()
 }
 
-/// The version in a line such as `Python 3.11.2`.
+/// Parses the major and minor version in a line such as `Python 3.11.2`. `None` for any other line.
 fn version(line: &str) -> Option<(u32, u32)> {
     let mut numbers = line.strip_prefix("Python ")?.split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))

@@ -39,24 +39,26 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    /// The path of the folder.
+    /// Returns the path of the temporary folder.
     pub(super) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The path of one of its folders, such as [`CONTRACT`].
+    /// Returns the path of a folder in the workspace, by a name of this module such as [`CONTRACT`].
     pub(super) fn part(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
-    /// Leaves in the contract's world only the interfaces that the source names.
+    /// Rewrites the world in the workspace's contract, so that a method imports only these interfaces.
     pub(super) fn narrow(&self, interfaces: &BTreeSet<String>) -> Result<(), Error> {
         let text = contract().find(|(name, _)| *name == WORLD).map_or(&b""[..], |(_, text)| text);
         write(&self.part(CONTRACT).join(WORLD), narrowed(&String::from_utf8_lossy(text), interfaces).as_bytes())
     }
 }
 
-/// Copies the method's source, the package and the contract. Errors: the source has no module of that name.
+/// Creates a temporary folder with copies of the method's `src`, the package `tunebox` and the contract, and with the
+/// entry module that loads `module`. Sources and package get one fixed time stamp. Errors: `src` has no module of that
+/// name.
 pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace, Error> {
     let place = tempfile::tempdir().map_err(Error::file("create", std::env::temp_dir()))?;
     let place = Workspace { folder: place };
@@ -81,7 +83,8 @@ pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace,
     Ok(place)
 }
 
-/// The text of the world without the imports of a method that are not in the set.
+/// Returns the text of the world's file without the imports of the world `method` that are not in the set. Other worlds
+/// keep theirs.
 fn narrowed(text: &str, interfaces: &BTreeSet<String>) -> String {
     let mut inside = false;
     let kept = text.lines().filter(|line| {
@@ -92,7 +95,7 @@ fn narrowed(text: &str, interfaces: &BTreeSet<String>) -> String {
     kept.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Copies a folder without what Python itself and editors leave in it, which is no source.
+/// Copies a folder with everything below it, except `__pycache__` and files that editors leave.
 fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     create_folder(to)?;
     for entry in fs::read_dir(from).map_err(Error::file("read", from))? {
@@ -109,7 +112,8 @@ fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Gives a folder and everything in it the same time, the innermost first.
+/// Sets the modification time of a folder and of everything below it to [`STAMP`], the innermost first. A folder that
+/// the system does not let change keeps its time.
 fn stamp(path: &Path) -> Result<(), Error> {
     if path.is_dir() {
         for entry in fs::read_dir(path).map_err(Error::file("read", path))? {

@@ -14,7 +14,9 @@ use crate::registry::login::{Challenge, Login, Token, basic};
 const FORM: &str = "application/x-www-form-urlencoded";
 
 impl Connection {
-    /// Gets what shows the registry who is asking. Errors: nobody is logged in, or the login is not taken.
+    /// Obtains the `Authorization` header that a response of status 401 demands, and keeps it for later requests. Looks
+    /// the login up in Docker's file. Without encryption, except on this machine, no login is looked up or sent.
+    /// Errors: there is no login, or it is rejected.
     pub(super) fn log_in(&mut self, response: &Response<Body>) -> Result<(), Error> {
         let challenge = Challenge::read(response.headers());
         let realm = match &challenge {
@@ -37,7 +39,9 @@ impl Connection {
         if self.authorization.is_some() { Ok(()) } else { Err(self.unauthorised()) }
     }
 
-    /// Fetches a token. None: there is none for this login.
+    /// Fetches a token from the address `realm` and returns it as an `Authorization` header. A connection that writes
+    /// asks for pull and push, others for `scope`. Without a login, the request is anonymous. `None` if the server
+    /// rejects the login (status 400, 401 or 403).
     fn token(
         &self,
         realm: &Address,
@@ -80,7 +84,8 @@ impl Connection {
         }
     }
 
-    /// What it means that the registry takes nobody, or not this one.
+    /// The error for a request that the registry rejects for lack of a valid login: rejected, unusable, withheld for
+    /// lack of encryption, or missing.
     pub(super) fn unauthorised(&self) -> Error {
         let (tried, problem) = match &self.login {
             Some(Login::Password(..) | Login::Identity(_)) => (true, None),
@@ -92,7 +97,7 @@ impl Connection {
     }
 }
 
-/// Whether everybody on the way to another machine can read what is said.
+/// Whether requests to an address can be read on the way: it has no encryption and is not on this machine.
 fn in_the_open(address: &Address) -> bool {
     !address.secure && !address.is_loopback()
 }

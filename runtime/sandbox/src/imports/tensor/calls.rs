@@ -15,7 +15,8 @@ use crate::state::{Answer, DEVICE, State, TensorEntry};
 pub(super) type Handle = Resource<TensorEntry>;
 
 impl State {
-    /// Runs an operation on a fixed number of operands.
+    /// Runs a tensor operation on a fixed number of operands: counts the call under `name`, looks up the operands, runs
+    /// `function` within the session's budget, and returns a handle of the result.
     pub(super) fn operate<const N: usize>(
         &mut self,
         name: &'static str,
@@ -30,7 +31,8 @@ impl State {
         self.give_result(made, &held.iter().collect::<Vec<_>>())
     }
 
-    /// Runs an operation on a list of at most `limit` tensors.
+    /// Runs a tensor operation on a list of operands, counted as `name`; `invalid-argument` for more than `limit`
+    /// operands.
     pub(super) fn operate_on_list(
         &mut self,
         name: &'static str,
@@ -49,7 +51,8 @@ impl State {
         self.give_result(made, &held.iter().collect::<Vec<_>>())
     }
 
-    /// Cuts a tensor into views.
+    /// Cuts a tensor into views of it with `function`, counted as one call of `name`, and returns a handle of each, in
+    /// order.
     pub(super) fn split(
         &mut self,
         name: &'static str,
@@ -61,7 +64,7 @@ impl State {
         function(&held.tensor)?.into_iter().map(|part| self.give_result(part, &[&held])).collect()
     }
 
-    /// Makes a new tensor.
+    /// Makes a tensor without operands on the CPU with `function`, counted as `name`, and returns its handle.
     pub(super) fn create(
         &mut self,
         name: &'static str,
@@ -72,7 +75,8 @@ impl State {
         self.give_result(made, &[])
     }
 
-    /// Makes a new tensor of numbers from a random sequence of the run, which advances.
+    /// Makes a tensor from the run's random sequence named `sequence`, which advances, and returns its handle. The call
+    /// is counted as `name`.
     pub(super) fn draw(
         &mut self,
         name: &'static str,
@@ -86,7 +90,7 @@ impl State {
     }
 }
 
-/// The element type that the contract names.
+/// Converts an element type of the contract to candle's.
 pub(super) fn element_type(dtype: Dtype) -> DType {
     match dtype {
         Dtype::U8 => DType::U8,
@@ -99,7 +103,7 @@ pub(super) fn element_type(dtype: Dtype) -> DType {
     }
 }
 
-/// The contract's name of an element type.
+/// Converts candle's element type to the contract's; `internal` for a type that the contract lacks.
 pub(super) fn element_type_of(dtype: DType) -> Result<Dtype, Refusal> {
     Ok(match dtype {
         DType::U8 => Dtype::U8,

@@ -11,7 +11,8 @@ use crate::fused::head::{HeadTaps, Inputs, TapGradients};
 use crate::fused::host;
 use crate::fused::taps::Tap;
 
-/// The taps, and the gradient of each row's log-probability by its hidden state, `[rows, width]` f32.
+/// Computes the taps, and the gradient of each row's log-probability by its hidden state, `[rows, width]` f32. Waits
+/// for the device.
 pub(in crate::fused::head) fn taps_and_slopes(device: &Accelerator, inputs: Inputs<'_>) -> Result<(HeadTaps, Tensor)> {
     let head = Head::of(device, inputs)?;
     let sums = Sums::new(&head)?;
@@ -40,7 +41,7 @@ pub(in crate::fused::head) fn taps_and_slopes(device: &Accelerator, inputs: Inpu
     Ok((sums.taps(&head)?, slopes))
 }
 
-/// Each row of `slopes` times its seed.
+/// Multiplies each row of `slopes` by its seed; the result has type `dtype`.
 pub(in crate::fused::head) fn scaled(
     device: &Accelerator,
     slopes: &Tensor,
@@ -53,7 +54,8 @@ pub(in crate::fused::head) fn scaled(
     device.compute(&kernel::SCALE_ROWS, dtype, device.over_rows(rows, 256), &[rows, width], &arguments)
 }
 
-/// Computes the gradients by the hidden states and, if wanted, by the head. The caller has checked seeds and taps.
+/// Computes the gradients by the hidden states, in their type, and, if wanted, by the head, f32. The caller has checked
+/// seeds and taps.
 pub(in crate::fused::head) fn taps_backward(
     device: &Accelerator,
     inputs: Inputs<'_>,
@@ -78,7 +80,8 @@ pub(in crate::fused::head) fn taps_backward(
     Ok((device.cast(&dhidden, head.act)?, dweight))
 }
 
-/// Room for a sum in f32 that the first product writes; zeros where there is none to come.
+/// Allocates an f32 tensor for a sum. Its content is unspecified, since the first product overwrites it; it is zeros if
+/// there are no rows and hence no product.
 fn sum_of(head: &Head<'_>, shape: [usize; 2]) -> Result<Tensor> {
     if head.rows == 0 { head.device.zeros(&shape, DType::F32) } else { head.device.empty(&shape, DType::F32) }
 }
@@ -91,7 +94,7 @@ struct RowInputs {
 }
 
 impl RowInputs {
-    /// Uploads the log Σ exp, the entropy and the gradients by the taps in one copy.
+    /// Uploads the log Σ exp, the entropy if it has a seed, and the seeds of the taps, all in one copy.
     fn of(head: &Head<'_>, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<Self> {
         let entropy = taps.values.get(Tap::Entropy).filter(|_| seeds.get(Tap::Entropy).is_some());
         let [logprob, by_entropy, mean] =
@@ -106,7 +109,8 @@ impl RowInputs {
         Ok(Self { all: head.device.upload(&numbers, &[numbers.len()])?, starts })
     }
 
-    /// The numbers for a block of rows; none for an input that is absent.
+    /// Returns the numbers for the rows of a tile's block, in the order of `starts`; `None` for an input that is
+    /// absent.
     fn of_block(&self, tile: &Tile<'_>) -> Result<[Option<Tensor>; 5]> {
         let mut found = [const { None }; 5];
         for (found, start) in found.iter_mut().zip(self.starts) {
@@ -117,7 +121,7 @@ impl RowInputs {
     }
 }
 
-/// Replaces the products of a tile by the gradients of the loss by them.
+/// Launches the kernel that writes the gradients of the loss by a tile's products to `tile.made`.
 fn gradient(head: &Head<'_>, tile: &Tile<'_>, given: &RowInputs) -> Result<()> {
     let given = given.of_block(tile)?;
     let targets = head.targets.narrow(0, tile.block.start, tile.block.len())?;

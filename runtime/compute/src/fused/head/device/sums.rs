@@ -12,7 +12,8 @@ use crate::fused::taps::{Tap, TapSet};
 
 const THREADS: usize = 128;
 
-/// Which sums the taps need, as the bits that `kernels/head.h` knows: of the entropy, of squares, of the mean.
+/// Returns which optional sums the taps need, as the bits that `kernels/head.h` knows: 1 for the entropy, 2 for
+/// squares, 4 for the mean.
 pub(super) fn wanted(taps: TapSet) -> u32 {
     let mean = taps.contains(Tap::MeanLogit) || taps.contains(Tap::MeanLogprob);
     u32::from(taps.contains(Tap::Entropy)) | u32::from(taps.contains(Tap::LogSumSquare)) << 1 | u32::from(mean) << 2
@@ -23,14 +24,14 @@ pub(super) fn wanted(taps: TapSet) -> u32 {
 pub(super) struct Sums([Tensor; 6]);
 
 impl Sums {
-    /// Allocates the sums of all rows, unwritten.
+    /// Allocates the sums of all rows; their content is unspecified until a kernel has taken in the first tile.
     pub(super) fn new(head: &Head<'_>) -> Result<Self> {
         let new = |dtype| head.device.empty(&[head.rows], dtype);
         let (single, double) = (DType::F32, DType::F64);
         Ok(Self([new(single)?, new(single)?, new(double)?, new(double)?, new(double)?, new(double)?]))
     }
 
-    /// The running sums of a block of rows, in the order of the type.
+    /// Returns views of the six running sums for a block of rows, in the order that [`Sums`] lists them.
     pub(super) fn of(&self, block: &Range<usize>) -> Result<[Tensor; 6]> {
         let mut all = self.0.clone();
         for sums in &mut all {
@@ -39,7 +40,7 @@ impl Sums {
         Ok(all)
     }
 
-    /// The target's logit and Σ e.
+    /// Returns the target's logit, f32, and Σ e, f64, of all rows.
     pub(super) fn target_and_sum(&self) -> (&Tensor, &Tensor) {
         (&self.0[1], &self.0[2])
     }

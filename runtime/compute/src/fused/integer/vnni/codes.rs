@@ -33,10 +33,10 @@ pub(super) trait Layout<const SIZE: usize, const PER: usize> {
     /// What all parts of a block need.
     type Head: Copy;
 
-    /// Reads the head of block `at` of every row.
+    /// Reads what all parts of block `at` share, for each of the 16 rows.
     fn head(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize) -> Self::Head;
 
-    /// Reads some parts of it.
+    /// Reads the codes, scales and offsets of the `PER` parts of a group in block `at`, for each of the 16 rows.
     fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, head: Self::Head, group: usize) -> [Codes; PER];
 }
 
@@ -45,9 +45,11 @@ impl<const SIZE: usize, const LEAST: bool, const FIFTH: bool> Layout<SIZE, 1> fo
     const OFFSET: bool = LEAST;
     type Head = ();
 
+    /// Reads nothing: a block has only one part.
     #[inline(always)]
     fn head(_: Vnni, _: &Rows<'_, SIZE>, _: usize) {}
 
+    /// Reads the 32 codes of block `at` of each row, with its scale and, if `LEAST`, its minimum as the offset.
     #[inline(always)]
     fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, (): (), _: usize) -> [Codes; 1] {
         let mut words = simd.nibbles(simd.words(rows, at, SIZE - 16));
@@ -66,9 +68,11 @@ impl Layout<34, 1> for Q8Zero {
     const ZERO: i32 = 128;
     type Head = ();
 
+    /// Reads nothing: a block has only one part.
     #[inline(always)]
     fn head(_: Vnni, _: &Rows<'_, 34>, _: usize) {}
 
+    /// Reads the 32 signed bytes of block `at` of each row as unsigned codes, with 128 for zero, and its scale.
     #[inline(always)]
     fn parts(simd: Vnni, rows: &Rows<'_, 34>, at: usize, (): (), _: usize) -> [Codes; 1] {
         let f = simd.avx512f;
@@ -82,7 +86,7 @@ impl Layout<34, 1> for Q8Zero {
 }
 
 impl Vnni {
-    /// Codes with one scale and no offset.
+    /// Makes codes whose halves share one scale and whose offset is 0.
     #[inline(always)]
     pub(super) fn plain(self, words: [__m512i; 8], scale: __m512) -> Codes {
         Codes { words, scale: [scale; 2], offset: self.avx512f._mm512_setzero_ps() }

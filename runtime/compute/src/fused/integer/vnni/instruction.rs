@@ -14,7 +14,8 @@ pulp::simd_type!({
 });
 
 impl Vnni {
-    /// Adds to each of 16 sums the products of four bytes without sign and four with one.
+    /// Adds to each of the 16 sums the dot product of the four unsigned bytes in its lane of `codes` with the four
+    /// signed bytes in its lane of `numbers`.
     #[inline(always)]
     pub(super) fn dot(self, sums: __m512i, codes: __m512i, numbers: __m512i) -> __m512i {
         // SAFETY: a `Vnni` exists only on a processor that has the instruction.

@@ -42,8 +42,9 @@ pub(in crate::fused) struct IntegerProduct<'a> {
 }
 
 impl<'a> IntegerProduct<'a> {
-    /// Nothing where the weight is not quantized or the processor lacks the instructions. `x` holds whole tokens, and
-    /// `whole` is theirs.
+    /// Prepares the product of a weight with tokens. `x` holds whole tokens, `[tokens, columns]`. Rounds them to
+    /// integers and keeps these in `whole`, which later products of the same tokens reuse. Returns `None` if the weight
+    /// is in no quantized format that is supported here, or the processor lacks the instructions.
     pub(in crate::fused) fn of(weight: &'a View<'a>, x: &[f32], whole: &'a IntegerTokens) -> Option<Self> {
         let simd = Vnni::try_new()?;
         let (format, blocks) = weight.blocks(0..weight.rows)?;
@@ -63,12 +64,14 @@ impl<'a> IntegerProduct<'a> {
         Some(Self { simd, blocks, row: blocks.len() / weight.rows.max(1), numbers, write })
     }
 
-    /// Writes the dot products of some rows of the weight, the tile's columns, with every token.
+    /// Writes the dot products of the weight's rows `rows` with every token to a tile, with a row for each token and a
+    /// column for each row of the weight.
     pub(in crate::fused) fn write(&self, rows: Range<usize>, tile: &mut Tile<'_>) {
         (self.write)(self, rows, tile);
     }
 
-    /// Writes the dot products of some rows of the weight, the tile's columns, with every token, 16 rows at a time.
+    /// Implements `write` for the layout `L`, for 16 rows of the weight at a time: writes their dot products with every
+    /// token to the tile's columns.
     fn rows<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize>(&self, rows: Range<usize>, tile: &mut Tile<'_>) {
         let (blocks, in_row) = (self.blocks.as_chunks::<SIZE>().0, self.row / SIZE);
         let mut found = [[0.0; ROWS]; TOKENS];

@@ -10,7 +10,7 @@ pub(super) const ROWS: usize = 16;
 /// The blocks of each row.
 pub(super) type Rows<'a, const SIZE: usize> = [&'a [[u8; SIZE]]; ROWS];
 
-/// The words of two times 16 bytes.
+/// Joins the words of two runs of 16 bytes into one list.
 #[inline(always)]
 pub(super) fn join(first: [__m512i; 4], second: [__m512i; 4]) -> [__m512i; 8] {
     let ([a, b, c, d], [e, f, g, h]) = (first, second);
@@ -18,7 +18,7 @@ pub(super) fn join(first: [__m512i; 4], second: [__m512i; 4]) -> [__m512i; 8] {
 }
 
 impl Vnni {
-    /// The lower four bits of every byte.
+    /// Keeps the lower four bits of every byte.
     #[inline(always)]
     pub(super) fn low<const N: usize>(self, mut words: [__m512i; N]) -> [__m512i; N] {
         let mask = self.avx512f._mm512_set1_epi8(15);
@@ -28,7 +28,7 @@ impl Vnni {
         words
     }
 
-    /// The upper four bits of every byte.
+    /// Moves the upper four bits of every byte to its lower half and clears the rest.
     #[inline(always)]
     pub(super) fn high<const N: usize>(self, mut words: [__m512i; N]) -> [__m512i; N] {
         for word in &mut words {
@@ -37,13 +37,15 @@ impl Vnni {
         self.low(words)
     }
 
-    /// 16 bytes as 32 numbers of four bits: the lower ones first.
+    /// Splits 16 bytes of each row into 32 codes of four bits, one to a byte: the lower halves of all bytes, then the
+    /// upper ones.
     #[inline(always)]
     pub(super) fn nibbles(self, words: [__m512i; 4]) -> [__m512i; 8] {
         join(self.low(words), self.high(words))
     }
 
-    /// Four bits of every number, and the fifth out of a word with a bit of each.
+    /// Adds 16 to each of 32 codes of a row whose bit is set in the row's lane of `bits`, which has a bit for each code
+    /// in order.
     #[inline(always)]
     pub(super) fn with_fifth(self, words: [__m512i; 8], bits: __m512i) -> [__m512i; 8] {
         let (f, bw) = (self.avx512f, self.avx512bw);
@@ -59,7 +61,8 @@ impl Vnni {
         whole
     }
 
-    /// Four bits of every number, and above them those at `place` of bytes of their own.
+    /// Sets the bits above the lower four of each code to those of the byte at its place in `bytes`, shifted right by
+    /// `place` and masked by `mask`.
     #[inline(always)]
     pub(super) fn with_bits(self, words: [__m512i; 8], bytes: [__m512i; 8], place: i32, mask: i8) -> [__m512i; 8] {
         let f = self.avx512f;
@@ -72,7 +75,8 @@ impl Vnni {
         whole
     }
 
-    /// 16 bytes of a block of every row, from `from` on, as four words a row.
+    /// Reads 16 bytes of block `at` of every row, from byte `from` on: four words a row, with row i in lane i of each
+    /// vector.
     #[inline(always)]
     pub(super) fn words<const SIZE: usize>(self, rows: &Rows<'_, SIZE>, at: usize, from: usize) -> [__m512i; 4] {
         let f = self.avx512f;
@@ -95,26 +99,26 @@ impl Vnni {
         ]
     }
 
-    /// Four bytes of a block of every row.
+    /// Reads four bytes of block `at` of every row, from byte `from` on, each row's into its lane.
     #[inline(always)]
     pub(super) fn word<const SIZE: usize>(self, rows: &Rows<'_, SIZE>, at: usize, from: usize) -> __m512i {
         bytemuck::cast(bytes::<SIZE, 4>(rows, at, from))
     }
 
-    /// A number of 16 bits of a block of every row.
+    /// Reads an f16 number of block `at` of every row, at byte `from`, and converts it to f32.
     #[inline(always)]
     pub(super) fn halves<const SIZE: usize>(self, rows: &Rows<'_, SIZE>, at: usize, from: usize) -> __m512 {
         self.avx512f._mm512_cvtph_ps(bytemuck::cast(bytes::<SIZE, 2>(rows, at, from)))
     }
 
-    /// The numbers of 16 bits in the lower halves of words.
+    /// Converts the f16 numbers in the lower 16 bits of each lane to f32.
     #[inline(always)]
     pub(super) fn widened(self, words: __m512i) -> __m512 {
         self.avx512f._mm512_cvtph_ps(self.avx512f._mm512_cvtepi32_epi16(words))
     }
 }
 
-/// `N` bytes of block `at` of every row, from byte `from` on.
+/// Copies `N` bytes of block `at` of every row, from byte `from` on.
 #[inline(always)]
 fn bytes<const SIZE: usize, const N: usize>(rows: &Rows<'_, SIZE>, at: usize, from: usize) -> [[u8; N]; ROWS] {
     let mut bytes = [[0; N]; ROWS];
@@ -124,7 +128,7 @@ fn bytes<const SIZE: usize, const N: usize>(rows: &Rows<'_, SIZE>, at: usize, fr
     bytes
 }
 
-/// 16 bytes of block `at` of a row, from byte `from` on.
+/// Copies 16 bytes of block `at` of a row, from byte `from` on, into a vector.
 #[inline(always)]
 fn sixteen<const SIZE: usize>(row: &[[u8; SIZE]], at: usize, from: usize) -> __m128i {
     let mut bytes = [0; 16];

@@ -24,7 +24,8 @@ impl Scales {
         Self { scale: simd.widened(both), least: simd.widened(least), packed: [first, second, third] }
     }
 
-    /// The scale and the offset of a part of 32.
+    /// Returns the scale and the offset (the minimum with its sign turned) of a part of 32 numbers, 0 to 7, for every
+    /// row.
     #[inline(always)]
     fn part(self, simd: Vnni, part: usize) -> (__m512, __m512) {
         let f = simd.avx512f;
@@ -48,7 +49,7 @@ impl Scales {
         (f._mm512_mul_ps(self.scale, f._mm512_cvtepi32_ps(scale)), f._mm512_sub_ps(none, least))
     }
 
-    /// The codes of a part with its scale and offset.
+    /// Joins the code bytes of a part of 32 numbers, 0 to 7, with its scale and offset.
     #[inline(always)]
     fn codes(self, simd: Vnni, words: [__m512i; 8], part: usize) -> Codes {
         let (scale, offset) = self.part(simd, part);
@@ -62,11 +63,13 @@ impl<const SIZE: usize, const FIFTH: bool> Layout<SIZE, 2> for ScaledNibbles<FIF
     const GROUPS: usize = 4;
     type Head = Scales;
 
+    /// Reads the scales of block `at` of every row.
     #[inline(always)]
     fn head(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize) -> Scales {
         Scales::of(simd, rows, at)
     }
 
+    /// Reads parts 2·`group` and 2·`group` + 1 of block `at` of every row: 32 numbers each.
     #[inline(always)]
     fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, head: Scales, group: usize) -> [Codes; 2] {
         let bytes = SIZE - 128 + 32 * group;
@@ -88,11 +91,13 @@ impl Layout<210, 4> for Q6K {
     /// The scale, and sixteen bytes with those of 16 numbers each.
     type Head = (__m512, [__m512i; 4]);
 
+    /// Reads the scale of block `at` of every row, and the sixteen signed bytes that scale 16 numbers each.
     #[inline(always)]
     fn head(simd: Vnni, rows: &Rows<'_, 210>, at: usize) -> Self::Head {
         (simd.halves(rows, at, 208), simd.words(rows, at, 192))
     }
 
+    /// Reads half `side` of block `at` of every row, 128 numbers as four parts of 32.
     #[inline(always)]
     fn parts(simd: Vnni, rows: &Rows<'_, 210>, at: usize, head: Self::Head, side: usize) -> [Codes; 4] {
         let (low, high) = (64 * side, 128 + 32 * side);
@@ -110,7 +115,8 @@ impl Layout<210, 4> for Q6K {
     }
 }
 
-/// The scale of 16 numbers of Q6_K: that of the block times a byte with a sign.
+/// Returns the scale of 16 numbers of Q6_K for every row: that of the block times the signed byte number `byte` of its
+/// sixteen.
 #[inline(always)]
 fn small(simd: Vnni, (scale, bytes): (__m512, [__m512i; 4]), byte: usize) -> __m512 {
     let f = simd.avx512f;

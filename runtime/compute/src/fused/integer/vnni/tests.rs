@@ -18,6 +18,7 @@ fn require_instructions() {
     assert!(Vnni::try_new().is_some(), "absent `avx512-vnni`: this processor has none");
 }
 
+/// Returns a quantized weight of random bytes whose scales are ordinary numbers.
 fn weight(format: Format, rows: usize, columns: usize) -> Weight {
     let bytes = blocks(format, rows * columns / format.block());
     Weight::Packed(Packed::new(bytes.into(), format, rows, columns).unwrap().into())
@@ -27,7 +28,7 @@ fn numbers(tensor: &Tensor) -> Vec<f32> {
     tensor.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// The tokens as the product sees them, and the most by which each number may be off.
+/// Returns for each number of the tokens the value to which the product rounds it, and the largest error of that.
 fn seen(x: &[f32], depth: usize) -> Vec<(f64, f64)> {
     let found = Numbers::of(x, depth);
     let mut seen = Vec::new();
@@ -43,13 +44,15 @@ fn seen(x: &[f32], depth: usize) -> Vec<(f64, f64)> {
     seen
 }
 
+/// Multiplies tokens of `columns` numbers with a weight. The products of a token are adjacent.
 fn product(x: &[f32], weight: &Weight, columns: usize) -> Vec<f32> {
     let x = Tensor::from_slice(x, (x.len() / columns, columns), &Device::Cpu).unwrap();
     numbers(&linear_few_tokens(&x, weight, None).unwrap())
 }
 
-/// Fails where a dot product is not that of the numbers as they are seen, or further from that of the numbers given
-/// than their rounding allows. Returns the mean square of how far, over the sum of the squared terms.
+/// Asserts that each dot product equals that of the rounded tokens, and differs from that of the given tokens by no
+/// more than rounding allows. Returns the mean over all dot products of the squared error divided by the sum of squared
+/// terms.
 fn check(format: Format, (rows, columns): (usize, usize), x: &[f32]) -> f64 {
     let weight = weight(format, rows, columns);
     let (weights, seen) = (numbers(&weight.to_tensor().unwrap()), seen(x, columns));

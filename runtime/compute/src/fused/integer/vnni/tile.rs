@@ -30,7 +30,8 @@ pub(super) struct RowPanel<'a, L, const SIZE: usize, const PER: usize> {
 impl<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize> NullaryFnOnce for RowPanel<'_, L, SIZE, PER> {
     type Output = ();
 
-    /// A sum takes a part after another, whole numbers first, so its bits do not depend on the tokens beside it.
+    /// Writes the dot products of 16 rows with every token to `found`. A sum adds one part after another, with exact
+    /// integers inside a part, so its bits do not depend on the tokens beside it.
     #[inline(always)]
     fn call(self) {
         let Self { simd, rows, next, numbers, found, .. } = self;
@@ -61,7 +62,7 @@ impl<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize> NullaryFnOnce fo
     }
 }
 
-/// One part of the rows with every token.
+/// Adds the products of one part of 16 rows with every token to the tokens' sums, [`PAIR`] tokens at a time.
 #[inline(always)]
 fn accumulate_tokens<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize>(
     simd: Vnni,
@@ -81,7 +82,7 @@ fn accumulate_tokens<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize>(
     }
 }
 
-/// Adds the products of one part of the rows with `T` tokens to the tokens' sums.
+/// Adds the products of one part of 16 rows, scaled to f32, with `T` tokens to the tokens' sums.
 #[inline(always)]
 fn accumulate_group<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize, const T: usize>(
     simd: Vnni,
@@ -113,7 +114,8 @@ fn accumulate_group<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize, c
     }
 }
 
-/// `starts` and Σ code · number over some words of a part, exactly.
+/// Returns for each of `T` tokens and 16 rows the token's start plus Σ code · integer over some words of a part,
+/// exactly.
 #[inline(always)]
 fn integer_dots<const T: usize>(
     simd: Vnni,
