@@ -218,15 +218,16 @@ fn behind(entries: &[toml::Value], package: &Package) -> (bool, Vec<String>) {
 /// Returns `--remap-path-prefix` flags for the dependencies and the standard library, so that no path of this machine
 /// gets into the module. They are separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects.
 ///
-/// The workspace of the method is remapped in a build with debug information only: elsewhere cargo names its files
-/// from the workspace on. So the other builds of all methods have the same flags, and cargo compiles the standard
+/// The workspace of the method, and what it depends on in there, is remapped in a build with debug information only:
+/// elsewhere cargo names its files from the workspace on. So the other builds of all methods have the same flags, and cargo compiles the standard
 /// library and the SDK once for them.
 fn flags(toolchain: &Toolchain, package: &Package, debug: bool) -> OsString {
     let mut names: Vec<(PathBuf, &str)> = Vec::new();
     if debug {
         names.push((package.root.clone(), "."));
     }
-    names.extend(package.paths.iter().map(|path| (path.clone(), "tunebox")));
+    let paths = package.paths.iter().filter(|path| debug || !path.starts_with(&package.root));
+    names.extend(paths.map(|path| (path.clone(), "tunebox")));
     // Cargo names it from the workspace's root on, as it names the SDK in its own repository.
     names.push((Path::new(sources::FOLDER).join("sdk"), "sdk"));
     names.extend(sources().into_iter().map(|path| (path, "dependencies")));
