@@ -15,7 +15,7 @@ from clang.cindex import Index
 HERE = Path(__file__).parent
 KERNELS = HERE / "../../runtime/compute/src/accelerator/kernels"
 # The files of each library behind what all have in front, and what it depends on beside the type of activations.
-SHARED = ["metal/prelude.metal", "common.h"]
+SHARED = ["metal/prelude.metal", "dialect.h"]
 STEP = ["elementwise.h", "norm.h", "rope.h", "embedding.h", "optimizer.h", "head.h", "patches.h"]
 ATTENTION = ["attention.h", "metal/attention_tiles.metal", "attention_plain.h"]
 LIBRARIES = {

@@ -12,7 +12,7 @@
 
 #define KERNELS(file) <../../runtime/compute/src/accelerator/kernels/file>
 #include KERNELS(metal/prelude.metal)
-#include KERNELS(common.h)
+#include KERNELS(dialect.h)
 #include KERNELS(elementwise.h)
 #include KERNELS(norm.h)
 #include KERNELS(rope.h)

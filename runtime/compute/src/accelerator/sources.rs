@@ -1,6 +1,6 @@
 //! The texts of kernels: which files make a module, and what a kernel only reads.
 //!
-//! Kernels are written once; `kernels/common.h` says how. A language has a prelude, and files of its own where its
+//! Kernels are written once; `kernels/dialect.h` says how. A language has a prelude, and files of its own where its
 //! instructions for matrices differ. Both are compiled on every system for the tests: whether the list of kernels and the
 //! texts say the same is seen without a GPU.
 
@@ -34,10 +34,10 @@ impl Language {
             Self::Cuda => &[
                 include_str!("kernels/cuda/machine.cuh"),
                 include_str!("kernels/cuda/prelude.cuh"),
-                include_str!("kernels/common.h"),
+                include_str!("kernels/dialect.h"),
             ],
             #[cfg(any(test, target_os = "macos"))]
-            Self::Metal => &[include_str!("kernels/metal/prelude.metal"), include_str!("kernels/common.h")],
+            Self::Metal => &[include_str!("kernels/metal/prelude.metal"), include_str!("kernels/dialect.h")],
         }
     }
 

@@ -1,7 +1,7 @@
 // How numbers lie in the blocks of each quantized format, for CUDA and for Metal. Agrees with fused/unpack.rs and
 // weight/nf4.rs bit for bit.
 //
-// `common.h` says what the preludes define: DEVICE and MEMBER (before a function), GLOBAL, LOCAL and THREAD (the
+// `dialect.h` says what the preludes define: DEVICE and MEMBER (before a function), GLOBAL, LOCAL and THREAD (the
 // memory behind a pointer or a reference), UNROLL, `times`, `plus` and `minus` (each rounded by itself, as on the
 // processor) and `half_at`.
 

@@ -1,4 +1,4 @@
-// CUDA's side of what `common.h` lists: kernels and their arguments, kinds of memory, loops by eights, f64, the fault
+// CUDA's side of what `dialect.h` lists: kernels and their arguments, kinds of memory, loops by eights, f64, the fault
 // word. machine.cuh, in front, has what is written in PTX.
 
 // A pointer of CUDA may lead to any kind of memory.

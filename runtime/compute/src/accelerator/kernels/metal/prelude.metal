@@ -1,7 +1,7 @@
-// Metal's side of what `common.h` lists: kernels and their arguments, kinds of memory, numbers of 16 bits, pairs for what
+// Metal's side of what `dialect.h` lists: kernels and their arguments, kinds of memory, numbers of 16 bits, pairs for what
 // f32 cannot hold, the fault word. A block is a threadgroup here, and a warp a SIMD group.
 //
-// A library is the text of this file, common.h and the files of its kernels, one after another, compiled at run time.
+// A library is the text of this file, dialect.h and the files of its kernels, one after another, compiled at run time.
 // Metal 2.3 and up, SIMD groups of 32, no fast-math: sums of pairs are nothing without the order in which they are
 // written.
 #include <metal_stdlib>
