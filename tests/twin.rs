@@ -8,7 +8,6 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::support::absent::absent;
-use crate::support::transcript::METHOD_TARGET;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -22,7 +21,7 @@ fn tunebox(words: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
     command.args(words).env("NO_COLOR", "1").env("TUNEBOX_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled"));
     // None that the cargo above may hold.
-    command.env("CARGO_TARGET_DIR", METHOD_TARGET);
+    command.env("CARGO_TARGET_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/twin"));
     command.env("TUNEBOX_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/twin-home"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

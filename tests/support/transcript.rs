@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data, RedactedValue, Redactions};
 
-/// Where methods are compiled, for every test of the program: the standard library and the SDK are compiled once.
+/// Where tests that write methods compile them. Pages and twins have folders of their own: cargo takes a native build of
+/// another folder's method for this one's if the name is the same and the build is newer than the source.
 pub(crate) const METHOD_TARGET: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/methods");
 
 /// The program under test.
@@ -58,7 +59,7 @@ fn run(command: &str, place: &Path) -> String {
         .env("PATH", path)
         .env("NO_COLOR", "1")
         .env("TUNEBOX_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled"))
-        .env("CARGO_TARGET_DIR", METHOD_TARGET)
+        .env("CARGO_TARGET_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/pages"))
         .env("TUNEBOX_HOME", place.join(".tunebox"))
         .env_remove("TUNEBOX_PUBLISHERS")
         .env("COLUMNS", "120")

@@ -165,9 +165,7 @@ impl Job<'_> {
             cargo.arg("--locked");
         }
         cargo.env("CARGO_TARGET_DIR", target);
-        cargo
-            .env("CARGO_ENCODED_RUSTFLAGS", flags(self.toolchain, package, self.options.debug))
-            .env("CARGO_INCREMENTAL", "0");
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(self.toolchain, package)).env("CARGO_INCREMENTAL", "0");
         if let Some(linker) = &self.toolchain.linker {
             cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
         }
@@ -215,19 +213,14 @@ fn behind(entries: &[toml::Value], package: &Package) -> (bool, Vec<String>) {
     (word(own, "version").as_deref() != Some(package.version.as_str()), missing)
 }
 
-/// Returns `--remap-path-prefix` flags for the dependencies and the standard library, so that no path of this machine
-/// gets into the module. They are separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects.
+/// Returns `--remap-path-prefix` flags for the workspace, the dependencies and the standard library, so that no path of
+/// this machine gets into the module. They are separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects.
 ///
-/// The workspace of the method, and what it depends on in there, is remapped in a build with debug information only:
-/// elsewhere cargo names its files from the workspace on. So the other builds of all methods have the same flags, and cargo compiles the standard
-/// library and the SDK once for them.
-fn flags(toolchain: &Toolchain, package: &Package, debug: bool) -> OsString {
-    let mut names: Vec<(PathBuf, &str)> = Vec::new();
-    if debug {
-        names.push((package.root.clone(), "."));
-    }
-    let paths = package.paths.iter().filter(|path| debug || !path.starts_with(&package.root));
-    names.extend(paths.map(|path| (path.clone(), "tunebox")));
+/// The folder of the workspace also tells apart methods of one name in one target folder: cargo names a unit by its
+/// path in the workspace, and would take the code of the other folder for this one's if it is newer than the source.
+fn flags(toolchain: &Toolchain, package: &Package) -> OsString {
+    let mut names: Vec<(PathBuf, &str)> = vec![(package.root.clone(), ".")];
+    names.extend(package.paths.iter().map(|path| (path.clone(), "tunebox")));
     // Cargo names it from the workspace's root on, as it names the SDK in its own repository.
     names.push((Path::new(sources::FOLDER).join("sdk"), "sdk"));
     names.extend(sources().into_iter().map(|path| (path, "dependencies")));
