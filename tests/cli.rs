@@ -140,7 +140,7 @@ fn what_a_device_lacks_is_said_in_the_order_in_which_it_is_needed() {
     std::fs::copy(library, libraries.path().join("libcuda.so.1")).unwrap();
     let told = doctor();
     // Nobody is told to install the other libraries for a driver or a GPU that cannot be used.
-    let lacks = "the driver does not start: the driver lacks a function that is called";
+    let lacks = "the driver does not start: the NVIDIA driver's `libcuda.so.1` lacks a function that is called";
     assert!(told.contains("cuda: not available: ") && told.contains(lacks), "{told}");
     assert!(!told.contains("pip install"), "{told}");
 }

@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -145,7 +145,7 @@ impl Job<'_> {
         }
     }
 
-    /// Runs `cargo build` into the folder `target`, with `--locked` if there is a `Cargo.lock`. Returns the path of the
+    /// Runs `cargo rustc` into the folder `target`, with `--locked` if there is a `Cargo.lock`. Returns the path of the
     /// module, and the warnings about the method's own package. `watch` gets every other crate once it is compiled.
     /// Errors: cargo fails, or the crate makes no WebAssembly module.
     fn compile(
@@ -155,7 +155,7 @@ impl Job<'_> {
         watch: &mut Watch<'_>,
     ) -> Result<(PathBuf, Vec<Warning>), Error> {
         let mut cargo = self.cargo()?;
-        cargo.args(["build", "--lib", "--profile", "method", "--target", TARGET, "--message-format", "json"]);
+        cargo.args(["rustc", "--lib", "--profile", "method", "--target", TARGET, "--message-format", "json"]);
         let detail = if self.options.debug { NAMED } else { STRIPPED };
         cargo.args(PROFILE.iter().chain(&detail).flat_map(|entry| ["--config", *entry]));
         if self.toolchain.library == Library::FromSource {
@@ -169,6 +169,7 @@ impl Job<'_> {
         if let Some(linker) = &self.toolchain.linker {
             cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
         }
+        cargo.arg("--").arg(remap(&package.root, "."));
         let own = package.name.replace('-', "_");
         let output = run(&mut cargo, &mut |message| {
             if let Some(name) = compiled(message).filter(|name| *name != own) {
@@ -213,29 +214,28 @@ fn behind(entries: &[toml::Value], package: &Package) -> (bool, Vec<String>) {
     (word(own, "version").as_deref() != Some(package.version.as_str()), missing)
 }
 
-/// Returns `--remap-path-prefix` flags for the workspace, the dependencies and the standard library, so that no path of
-/// this machine gets into the module. They are separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects.
+/// Returns `--remap-path-prefix` flags for the dependencies and the standard library, so that no path of this machine gets
+/// into the module. They are separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects.
 ///
-/// The folder of the workspace also tells apart methods of one name in one target folder: cargo names a unit by its
-/// path in the workspace, and would take the code of the other folder for this one's if it is newer than the source.
+/// Nothing here names the method's own workspace: cargo compiles the standard library and the SDK again wherever these
+/// flags differ. [`Job::compile`] gives that name to the method's own crate alone.
 fn flags(toolchain: &Toolchain, package: &Package) -> OsString {
-    let mut names: Vec<(PathBuf, &str)> = vec![(package.root.clone(), ".")];
-    names.extend(package.paths.iter().map(|path| (path.clone(), "tunebox")));
+    let outside = package.paths.iter().filter(|path| !path.starts_with(&package.root));
+    let mut flags: Vec<OsString> = outside.map(|path| remap(path, "tunebox")).collect();
     // Cargo names it from the workspace's root on, as it names the SDK in its own repository.
-    names.push((Path::new(sources::FOLDER).join("sdk"), "sdk"));
-    names.extend(sources().into_iter().map(|path| (path, "dependencies")));
+    flags.push(remap(&Path::new(sources::FOLDER).join("sdk"), "sdk"));
+    flags.extend(sources().iter().map(|path| remap(path, "dependencies")));
     let library = toolchain.sysroot.join("lib/rustlib/src/rust");
-    names.extend(library.canonicalize().ok().map(|path| (path, "rust")));
-    names.push((library, "rust"));
+    flags.extend(library.canonicalize().ok().map(|path| remap(&path, "rust")));
+    flags.push(remap(&library, "rust"));
+    flags.join(OsStr::new("\u{1f}"))
+}
 
-    let mut flags = OsString::new();
-    for (index, (path, name)) in names.iter().enumerate() {
-        flags.push(if index == 0 { "--remap-path-prefix=" } else { "\u{1f}--remap-path-prefix=" });
-        flags.push(path);
-        flags.push("=");
-        flags.push(name);
-    }
-    flags
+/// The compiler's flag that writes `name` wherever a path begins with `path`.
+fn remap(path: &Path, name: &str) -> OsString {
+    let mut flag = OsString::from("--remap-path-prefix=");
+    flag.extend([path.as_os_str(), OsStr::new("="), OsStr::new(name)]);
+    flag
 }
 
 /// Returns the folders where cargo unpacks dependencies, sorted: each one in `registry/src`, and `git/checkouts`, below
