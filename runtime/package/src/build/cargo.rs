@@ -220,8 +220,7 @@ fn behind(entries: &[toml::Value], package: &Package) -> (bool, Vec<String>) {
 /// Nothing here names the method's own workspace: cargo compiles the standard library and the SDK again wherever these
 /// flags differ. [`Job::compile`] gives that name to the method's own crate alone.
 fn flags(toolchain: &Toolchain, package: &Package) -> OsString {
-    let outside = package.paths.iter().filter(|path| !path.starts_with(&package.root));
-    let mut flags: Vec<OsString> = outside.map(|path| remap(path, "tunebox")).collect();
+    let mut flags: Vec<OsString> = package.paths.iter().map(|path| remap(path, "tunebox")).collect();
     // Cargo names it from the workspace's root on, as it names the SDK in its own repository.
     flags.push(remap(&Path::new(sources::FOLDER).join("sdk"), "sdk"));
     flags.extend(sources().iter().map(|path| remap(path, "dependencies")));
