@@ -165,7 +165,7 @@ impl Job<'_> {
             cargo.arg("--locked");
         }
         cargo.env("CARGO_TARGET_DIR", target);
-        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(self.toolchain, package)).env("CARGO_INCREMENTAL", "0");
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", self.flags(package)).env("CARGO_INCREMENTAL", "0");
         if let Some(linker) = &self.toolchain.linker {
             cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
         }
@@ -183,6 +183,25 @@ impl Job<'_> {
             build_error(what, "`Cargo.toml` needs `[lib]` with `crate-type = [\"cdylib\"]`")
         })?;
         Ok((module, warnings(self.folder, &package.root, &output.stdout)))
+    }
+
+    /// Returns the `--remap-path-prefix` flags of all crates, so that no path of this machine gets into the module. They are
+    /// separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects.
+    ///
+    /// Cargo compiles the standard library and the SDK again wherever these flags differ. So they leave out the method's
+    /// workspace, which [`Job::compile`] adds for the method's own crate; line tables alone name it in other crates too.
+    fn flags(&self, package: &Package) -> OsString {
+        let sdk = package.root.join(sources::FOLDER);
+        let elsewhere = package.paths.iter().filter(|path| !path.starts_with(&sdk));
+        let mut flags: Vec<OsString> = self.options.debug.then(|| remap(&package.root, ".")).into_iter().collect();
+        flags.extend(elsewhere.map(|path| remap(path, "tunebox")));
+        // Cargo names it from the workspace's root on, as it names the SDK in its own repository.
+        flags.push(remap(&Path::new(sources::FOLDER).join("sdk"), "sdk"));
+        flags.extend(sources().iter().map(|path| remap(path, "dependencies")));
+        let library = self.toolchain.sysroot.join("lib/rustlib/src/rust");
+        flags.extend(library.canonicalize().ok().map(|path| remap(&path, "rust")));
+        flags.push(remap(&library, "rust"));
+        flags.join(OsStr::new("\u{1f}"))
     }
 
     /// Prepares a call of the toolchain's cargo in the method's folder, offline if the options say so.
@@ -212,22 +231,6 @@ fn behind(entries: &[toml::Value], package: &Package) -> (bool, Vec<String>) {
     let listed: Vec<&str> = listed.filter_map(|entry| entry.as_str()?.split(' ').next()).collect();
     let missing = package.dependencies.iter().filter(|name| !listed.contains(&name.as_str())).cloned().collect();
     (word(own, "version").as_deref() != Some(package.version.as_str()), missing)
-}
-
-/// Returns `--remap-path-prefix` flags for the dependencies and the standard library, so that no path of this machine gets
-/// into the module. They are separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects.
-///
-/// Nothing here names the method's own workspace: cargo compiles the standard library and the SDK again wherever these
-/// flags differ. [`Job::compile`] gives that name to the method's own crate alone.
-fn flags(toolchain: &Toolchain, package: &Package) -> OsString {
-    let mut flags: Vec<OsString> = package.paths.iter().map(|path| remap(path, "tunebox")).collect();
-    // Cargo names it from the workspace's root on, as it names the SDK in its own repository.
-    flags.push(remap(&Path::new(sources::FOLDER).join("sdk"), "sdk"));
-    flags.extend(sources().iter().map(|path| remap(path, "dependencies")));
-    let library = toolchain.sysroot.join("lib/rustlib/src/rust");
-    flags.extend(library.canonicalize().ok().map(|path| remap(&path, "rust")));
-    flags.push(remap(&library, "rust"));
-    flags.join(OsStr::new("\u{1f}"))
 }
 
 /// The compiler's flag that writes `name` wherever a path begins with `path`.
