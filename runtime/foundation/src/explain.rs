@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 pub use tunebox_explain_derive::Explain;
 
 /// All parts of one error message. Serialisable, because a worker process sends it to the program that started it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{what}")]
 pub struct Explanation {
     /// The subject, as in `error[model]`.
     pub category: Cow<'static, str>,
@@ -145,6 +146,12 @@ pub trait Explain: std::error::Error {
     /// What the user should do about it, if the error knows.
     fn hint(&self) -> Option<String> {
         self.explanation().hint
+    }
+}
+
+impl Explain for Explanation {
+    fn explanation(&self) -> Explanation {
+        self.clone()
     }
 }
 

@@ -39,17 +39,17 @@ pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &Metri
     let mut names: Vec<&str> = match kind {
         ArtifactKind::Model => {
             let dtype = if policy.adapter().is_full() { DType::F32 } else { policy.model().weights.dtype() };
-            crate::error::from_model(merge(policy, folder, dtype))?;
+            merge(policy, folder, dtype)?;
             MODEL.to_vec()
         }
         ArtifactKind::Edits => {
             if let Some(adapter) = policy.edits_as_adapter()? {
-                crate::error::from_model(adapter.save(policy.model(), folder))?;
+                adapter.save(policy.model(), folder)?;
             }
             ADAPTER.to_vec()
         }
         ArtifactKind::Adapter => {
-            crate::error::from_model(policy.save(folder))?;
+            policy.save(folder)?;
             ADAPTER.to_vec()
         }
         ArtifactKind::Directions | ArtifactKind::Nothing => Vec::new(),
@@ -77,12 +77,12 @@ fn write_directions(plan: &PlannedRun, train_state: &TrainState, folder: &Path) 
     }
     let facts = [("method", plan.summary.method.as_str()), ("model", plan.summary.model.as_str())];
     let vectors = directions::vectors(&train_state.published, &facts);
-    crate::error::from_model(vectors.save(&folder.join(directions::FILE)))?;
+    vectors.save(&folder.join(directions::FILE))?;
     let mut names = vec![directions::FILE];
     // A control vector cannot hold layer 0.
     if vectors.layers.keys().any(|layer| *layer > 0) {
         let family = &train_state.policy.model().configuration.family;
-        crate::error::from_model(vectors.save_gguf(&folder.join(directions::CONTROL_VECTOR), family))?;
+        vectors.save_gguf(&folder.join(directions::CONTROL_VECTOR), family)?;
         names.push(directions::CONTROL_VECTOR);
     }
     Ok(names)

@@ -5,9 +5,8 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 use tunebox_compute::precision::Base;
 
-use crate::configuration::BasePrecision;
 use crate::learner::directions;
-use crate::plan::PlannedRun;
+use crate::plan::{PlanSummary, PlannedRun};
 
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "README.md";
@@ -30,46 +29,28 @@ pub(crate) enum ArtifactKind {
     Nothing,
 }
 
-/// What a card says about one kind of artifact.
-struct KindText {
-    /// The library that loads the artifact, for model hubs.
-    library: &'static str,
-    /// The beginning of the card's first sentence.
-    opening: String,
-    /// How to load the artifact.
-    usage: String,
-}
-
 /// The Markdown text of a run's card, from its plan, the kind of its artifact and the rows of its metrics.
 pub(crate) fn card(plan: &PlannedRun, kind: ArtifactKind, rows: &[Map<String, Value>]) -> String {
-    let (summary, text) = (&plan.summary, describe_kind(plan, kind));
-    let records = if summary.records == 1 { "record" } else { "records" };
-    let verb = if summary.adapter == "none" { "made" } else { "trained" };
+    let PlanSummary { name, model, method, method_version: version, data, records: count, .. } = &plan.summary;
+    let (library, opening, usage) = describe_kind(plan, kind);
+    let (properties, table) = (properties(plan), table(plan, rows));
+    let records = if *count == 1 { "record" } else { "records" };
+    let verb = if plan.summary.adapter == "none" { "made" } else { "trained" };
     format!(
         "---\nbase_model: {model}\nlibrary_name: {library}\ntags: [tunebox, {method}]\n---\n\n\
          # {name}\n\n{opening} `{model}`, {verb} by the method `{method}` {version} on {count} {records} of `{data}`.\n\
          \n## How it was made\n\n{properties}\
          \n## What was measured\n\n{table}\
          \n## How to use it\n\n{usage}",
-        name = plan.name,
-        model = summary.model,
-        library = text.library,
-        method = summary.method,
-        version = summary.method_version,
-        opening = text.opening,
-        count = summary.records,
-        data = summary.data,
-        properties = properties(plan),
-        table = table(plan, rows),
-        usage = text.usage,
     )
 }
 
-/// The parts of the card that depend on the kind of artifact: library, opening and how to load it.
-fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> KindText {
+/// The parts of the card that depend on the kind of artifact: the library that loads it (for model hubs), the beginning
+/// of the first sentence, and how to load it.
+fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> (&'static str, String, String) {
     let (folder, model) = (plan.folder.display(), &plan.summary.model);
     let chat = format!("```sh\ntunebox chat {folder}\n```\n");
-    let (library, opening, usage) = match kind {
+    match kind {
         ArtifactKind::Adapter | ArtifactKind::Edits => {
             let adapter = if kind == ArtifactKind::Edits {
                 "Edits as an adapter for".to_owned()
@@ -97,8 +78,7 @@ fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> KindText {
             let usage = "There is nothing to load: no step made an update, an edit or a direction.\n";
             ("tunebox", "Nothing for".to_owned(), usage.to_owned())
         }
-    };
-    KindText { library, opening, usage }
+    }
 }
 
 /// The Markdown table of the method, its settings, the training and the digests.
@@ -207,5 +187,5 @@ fn python_base(model: &str, nf4: bool) -> String {
 
 /// Whether `model.precision` of the run is NF4.
 fn is_nf4(plan: &PlannedRun) -> bool {
-    BasePrecision::base(plan.settings.file.model.precision) == Base::Nf4
+    plan.settings.file.model.precision == Base::Nf4
 }

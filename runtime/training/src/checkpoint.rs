@@ -15,7 +15,7 @@ use tunebox_compute::{Device, Tensor};
 pub(crate) use identity::{Identity, settings_that_matter};
 
 use crate::data::Cursor;
-use crate::error::{self, Error, damaged};
+use crate::error::{Error, damaged};
 use crate::learner::{TrainState, directions};
 use tunebox_foundation::files::{self, Draft};
 use tunebox_foundation::hexadecimal::from_hexadecimal;
@@ -38,7 +38,7 @@ const LARGEST_STATE: u64 = 1 << 30;
 const LARGEST_HEAD: u64 = 16 << 20;
 
 /// The content of `state.json`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct State {
     /// The layout, [`SCHEMA`].
@@ -79,8 +79,8 @@ impl State {
     /// Reads the state from the folder of a checkpoint. Fails if it is missing, damaged or of another layout.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(STATE);
-        let state: Self = serde_json::from_slice(&files::read(&path, LARGEST_STATE)?)
-            .map_err(|error| damaged(&path, error.to_string()))?;
+        let state: Self =
+            serde_json::from_slice(&files::read(&path, LARGEST_STATE)?).map_err(|error| damaged(&path, error))?;
         match state.schema {
             SCHEMA => Ok(state),
             other => Err(damaged(&path, format!("its layout is {other}, {SCHEMA} is known"))),
@@ -92,21 +92,7 @@ impl State {
 impl State {
     /// The state of a run after so many steps and updates, by a method that keeps nothing.
     pub(crate) fn bare(step: u64, updates: u64, identity: Identity) -> Self {
-        Self {
-            schema: SCHEMA,
-            step,
-            cursor: Cursor::default(),
-            updates,
-            generation: updates,
-            streams: BTreeMap::new(),
-            method_state: String::new(),
-            snapshots: Vec::new(),
-            tokens: 0,
-            seconds: 0.0,
-            last_loss: None,
-            clock: 0,
-            identity,
-        }
+        Self { schema: SCHEMA, step, updates, generation: updates, identity, ..Self::default() }
     }
 }
 
@@ -143,11 +129,11 @@ pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: us
     let target = folder(run, state.step);
     files::create_folder(&run.join("steps"))?;
     let draft = Draft::begin(&target)?;
-    error::from_model(train_state.policy.save(draft.path()))?;
-    error::from_model(train_state.policy.save_edits(draft.path()))?;
+    train_state.policy.save(draft.path())?;
+    train_state.policy.save_edits(draft.path())?;
     for (number, name) in train_state.snapshots.keys().enumerate() {
         let path = draft.path().join(edits_of(number));
-        error::from_model(train_state.policy.save_snapshot_edits(name, &path))?;
+        train_state.policy.save_snapshot_edits(name, &path)?;
     }
     directions::save(&train_state.published, draft.path())?;
     let (first, second, _) = train_state.hooks.optimizer.state(train_state.policy.parameters())?;
@@ -157,7 +143,7 @@ pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: us
         let snapshots = safetensors::serialize(&train_state.snapshots, None);
         draft.write(SNAPSHOTS, &snapshots.map_err(unwritable)?)?;
     }
-    let text = serde_json::to_vec_pretty(state).map_err(|error| damaged(&target, error.to_string()))?;
+    let text = serde_json::to_vec_pretty(state).map_err(|error| damaged(&target, error))?;
     draft.write(STATE, &text)?;
     draft.commit()?;
     prune(run, keep)?;
@@ -203,23 +189,18 @@ fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Resu
     let wanted = train_state.policy.parameters().len();
     let numbers = names.len().saturating_mul(wanted).saturating_mul(4) as u64;
     let bytes = files::read(path, numbers.saturating_add(LARGEST_HEAD))?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(path, error.to_string()))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(path, error))?;
     let read = names.iter().map(|name| {
-        let view = file.tensor(name).map_err(|error| damaged(path, error.to_string()))?;
+        let view = file.tensor(name).map_err(|error| damaged(path, error))?;
         if view.dtype() != safetensors::Dtype::F32 || view.shape() != [wanted] {
             return Err(damaged(path, format!("`{name}` is not a list of {wanted} numbers of type `f32`")));
         }
-        Ok((name.clone(), view.load(&Device::Cpu).map_err(compute)?))
+        Ok((name.clone(), view.load(&Device::Cpu).map_err(tunebox_compute::Error::from)?))
     });
     read.collect()
 }
 
-/// Converts an error of candle to one of this crate.
-fn compute(error: candle_core::Error) -> Error {
-    tunebox_compute::Error::from(error).into()
-}
-
 /// The error about tensors that cannot be serialized for a checkpoint; names the optimizer's file.
 fn unwritable(error: safetensors::SafeTensorError) -> Error {
-    damaged(Path::new(OPTIMIZER), error.to_string())
+    damaged(Path::new(OPTIMIZER), error)
 }

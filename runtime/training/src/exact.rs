@@ -1,58 +1,32 @@
-//! Serializes `f64` without loss: numbers that are not finite, which JSON lacks, become text such as `"NaN"` or `"-inf"`.
+//! Serializes `f64` as its bits, an integer: JSON has no numbers that are not finite, and rounds others.
 //!
-//! For `#[serde(with = "exact")]`, and `exact::pairs` for lists of named numbers. Finite numbers keep their bits.
+//! For `#[serde(with = "exact")]`, and `exact::pairs` for lists of named numbers.
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serializer};
 
-/// A number, or the text of one that is not finite.
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum Number {
-    Finite(f64),
-    Other(String),
-}
-
-impl From<f64> for Number {
-    /// A finite number as it is; any other as its text, such as `NaN` or `-inf`.
-    fn from(value: f64) -> Self {
-        if value.is_finite() { Self::Finite(value) } else { Self::Other(value.to_string()) }
-    }
-}
-
-impl Number {
-    /// The number as `f64`; fails for a text that is no number.
-    fn value<E: Error>(self) -> Result<f64, E> {
-        match self {
-            Self::Finite(value) => Ok(value),
-            Self::Other(text) => text.parse().map_err(E::custom),
-        }
-    }
-}
-
-/// Serializes a finite number as a number, and any other as text such as `"NaN"`.
+/// Serializes the bits of a number.
 pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    Number::from(*value).serialize(serializer)
+    serializer.serialize_u64(value.to_bits())
 }
 
-/// Deserializes a number, or text that is a number.
+/// Deserializes a number from its bits.
 pub(crate) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<f64, D::Error> {
-    Number::deserialize(deserializer)?.value()
+    u64::deserialize(deserializer).map(f64::from_bits)
 }
 
 /// Lists of names and numbers.
 pub(crate) mod pairs {
-    use super::{Deserialize, Deserializer, Number, Serializer};
+    use super::{Deserialize, Deserializer, Serializer};
 
-    /// Serializes a list of named numbers as pairs; numbers that are not finite become text.
+    /// Serializes a list of named numbers as pairs of the name and the bits.
     pub(crate) fn serialize<S: Serializer>(values: &[(String, f64)], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(values.iter().map(|(name, value)| (name, Number::from(*value))))
+        serializer.collect_seq(values.iter().map(|(name, value)| (name, value.to_bits())))
     }
 
-    /// Deserializes a list of pairs of a name and a number, or text that is a number.
+    /// Deserializes a list of pairs of a name and the bits of a number.
     pub(crate) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Vec<(String, f64)>, D::Error> {
-        let pairs = Vec::<(String, Number)>::deserialize(deserializer)?;
-        pairs.into_iter().map(|(name, number)| Ok((name, number.value()?))).collect()
+        let pairs = Vec::<(String, u64)>::deserialize(deserializer)?;
+        Ok(pairs.into_iter().map(|(name, bits)| (name, f64::from_bits(bits))).collect())
     }
 }
 

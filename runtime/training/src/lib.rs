@@ -26,9 +26,7 @@ mod verification;
 mod verifiers;
 mod worker;
 
-pub use bench::{
-    BenchSettings, Completions, Generation, Measured, Overhead, Phase, Scoring, StartUp, StoredAs, Training, bench,
-};
+pub use bench::{BenchSettings, Completions, Generation, Measured, Overhead, Phase, Scoring, StartUp, Training, bench};
 pub use checkpoint::is_checkpoint;
 pub use configuration::{RUNS_FOLDER, RunSettings};
 pub use error::{Error, WorkerError};

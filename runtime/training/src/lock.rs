@@ -9,7 +9,6 @@ use tunebox_compute::precision::Base;
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::files;
 
-use crate::configuration::BasePrecision;
 use crate::error::Error;
 
 /// The file's name in a run's folder.
@@ -64,7 +63,6 @@ pub fn base_precision(folder: &Path) -> Result<Option<Base>, Error> {
     let Some(path) = found else { return Ok(None) };
     let lock = parse(&path, &files::read_text(&path)?)?;
     let model = lock.get("settings").and_then(|settings| settings.get("model"));
-    let precision = model.and_then(|model| model.get("precision")).cloned();
-    let precision: Result<Option<BasePrecision>, _> = precision.map(Value::try_into).transpose();
-    Ok(Some(BasePrecision::base(precision.map_err(|error| damaged(&path, error.message()))?)))
+    let precision = model.and_then(|model| model.get("precision")).cloned().map(Value::try_into).transpose();
+    precision.map(|base| Some(base.unwrap_or_default())).map_err(|error| damaged(&path, error.message()))
 }

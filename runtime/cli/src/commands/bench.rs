@@ -4,11 +4,10 @@ mod report;
 
 use std::path::Path;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tunebox_package::Reference;
-use tunebox_training::{BenchSettings, Phase, StoredAs, bench};
+use tunebox_training::{BenchSettings, Phase, bench};
 
 use crate::arguments::Global;
 use crate::package::trust::TrustOptions;
@@ -21,8 +20,8 @@ pub(crate) struct Bench {
     model: Option<String>,
     /// Precision of the base weights: converted first, or for `nf4` quantized while loading [default: as in the model's
     /// files]
-    #[arg(long, value_parser = precision_values())]
-    precision: Option<StoredAs>,
+    #[arg(long, value_parser = ["f32", "bf16", "f16", "nf4"])]
+    precision: Option<String>,
     /// Measure only this part. Can be repeated
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
@@ -94,14 +93,6 @@ impl From<Part> for Phase {
     }
 }
 
-/// Parser of the values of `--precision`: the words of [`StoredAs`].
-fn precision_values() -> impl TypedValueParser<Value = StoredAs> {
-    PossibleValuesParser::new(StoredAs::WORDS.map(|(word, _)| word)).try_map(|given| {
-        let known = StoredAs::WORDS.into_iter().find(|(word, _)| *word == given);
-        known.map(|(_, stored)| stored).ok_or("unknown precision")
-    })
-}
-
 impl Bench {
     /// Checks the signer of the method, runs the benchmark, and shows the results, or emits them as one JSON object.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
@@ -109,9 +100,11 @@ impl Bench {
         if let Ok(found) = Reference::parse(&self.method, Path::new(".")) {
             TrustOptions::default().check_package(terminal, &found)?;
         }
+        let nf4 = self.precision.iter().find(|word| *word == "nf4").map(|_| "model.precision=nf4".to_owned());
         let settings = BenchSettings {
             model: self.model,
-            precision: self.precision,
+            // NF4 is no type of weights in a file: it is computed while the model is read.
+            dtype: self.precision.as_ref().and_then(|precision| precision.parse().ok()),
             only: self.only.into_iter().map(Phase::from).collect(),
             method: self.method,
             batch: self.batch,
@@ -122,7 +115,7 @@ impl Bench {
             prompt_tokens: self.prompt_tokens,
             new_tokens: self.new_tokens,
             device: self.device,
-            set: self.set,
+            set: nf4.into_iter().chain(self.set).collect(),
             offline: global.offline,
             in_process: self.in_process,
         };

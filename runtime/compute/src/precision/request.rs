@@ -3,14 +3,23 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the frozen matrices of a model's blocks are kept in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Number format of the frozen matrices of a model's blocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Base {
     /// The format of the model's files.
     #[default]
     Stored,
-    /// NF4 with double quantization, made while the model is read.
+    /// 4-bit NF4 with double quantization, computed while the model is read; for adapters on a base of unquantized weights.
     Nf4,
+}
+
+impl Base {
+    /// Whether the matrices keep the format of the model's files.
+    #[must_use]
+    pub fn is_stored(&self) -> bool {
+        *self == Self::Stored
+    }
 }
 
 /// Number format of activations.

@@ -3,7 +3,6 @@
 
 mod flops;
 mod inference;
-mod memory;
 mod precision;
 mod settings;
 mod start;
@@ -17,12 +16,11 @@ use tunebox_model::{Policy, PolicySettings};
 
 use crate::configuration::{RandomRecords, RunSettings, Underline};
 use crate::error::Error;
-use crate::plan::open_model;
+use crate::plan::{open_model, reset_peak};
 use crate::sample;
 use tunebox_foundation::files;
 
 pub use inference::{Completions, Generation, Scoring};
-pub use precision::StoredAs;
 pub use settings::{BenchSettings, Phase};
 pub use start::StartUp;
 pub use steps::{Overhead, Training};
@@ -92,7 +90,7 @@ fn measure_model(
     progress: &mut dyn FnMut(&str),
     measured: &mut Measured,
 ) -> Result<(), Error> {
-    memory::reset_peak(&device::parse(&settings.device)?)?;
+    reset_peak(&device::parse(&settings.device)?)?;
     let (open_seconds, model) = start::timed(|| open_model(run_settings))?;
     measured.precision = precision::name(&model).into();
     if settings.wants(Phase::StartUp) {
@@ -146,12 +144,10 @@ fn prepare(settings: &BenchSettings, folder: &Path, progress: &mut dyn FnMut(&st
         let hint = "`--in-process` measures it here, if you trust it";
         return Err(given.conflict("method.use", Underline::Value, what, hint));
     }
-    let Some(precision) = settings.precision.filter(|precision| precision.setting().is_none()) else {
-        return Ok(given);
-    };
+    let Some(dtype) = settings.dtype else { return Ok(given) };
     progress("storing the model's weights anew");
     let stored = folder.join("stored");
-    if !precision::store(&given, precision, &stored)? {
+    if !precision::store(&given, dtype, &stored)? {
         return Ok(given);
     }
     run_settings(settings, &stored.display().to_string(), folder)
@@ -175,7 +171,6 @@ fn run_settings(settings: &BenchSettings, model: &str, folder: &Path) -> Result<
         "run.name=bench".into(),
         "train.rate=1e-4".into(),
     ];
-    overrides.extend(settings.precision.and_then(StoredAs::setting).map(str::to_owned));
     overrides.extend(settings.set.iter().cloned());
     let mut run_settings = RunSettings::from_overrides(&overrides)?;
     run_settings.offline = settings.offline;
@@ -186,12 +181,12 @@ fn run_settings(settings: &BenchSettings, model: &str, folder: &Path) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use tunebox_compute::DType;
+
     use super::*;
 
     fn settings(only: &[Phase]) -> BenchSettings {
         BenchSettings {
-            model: None,
-            precision: None,
             only: only.iter().copied().collect(),
             method: "lora".into(),
             batch: 2,
@@ -202,9 +197,8 @@ mod tests {
             prompt_tokens: 4,
             new_tokens: 5,
             device: "cpu".into(),
-            set: Vec::new(),
             offline: true,
-            in_process: false,
+            ..BenchSettings::default()
         }
     }
 
@@ -230,8 +224,11 @@ mod tests {
 
     #[test]
     fn weights_are_kept_in_the_precision_asked_for() {
-        for (precision, name) in [(StoredAs::Bf16, "bf16"), (StoredAs::F32, "f32"), (StoredAs::Nf4, "nf4")] {
-            let settings = BenchSettings { precision: Some(precision), ..settings(&[Phase::Scoring]) };
+        for (dtype, set, name) in
+            [(Some(DType::BF16), "", "bf16"), (Some(DType::F32), "", "f32"), (None, "model.precision=nf4", "nf4")]
+        {
+            let set = Some(set).filter(|set| !set.is_empty()).map(str::to_owned).into_iter().collect();
+            let settings = BenchSettings { dtype, set, ..settings(&[Phase::Scoring]) };
             let measured = bench(&settings, &mut |_| {}).unwrap();
             assert_eq!(measured.precision, name);
             assert!(measured.scoring.unwrap().scored_tokens_per_second > 0.0);

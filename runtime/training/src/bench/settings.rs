@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::precision::StoredAs;
+use tunebox_compute::DType;
 
 /// A part of a benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,12 +20,12 @@ pub enum Phase {
 }
 
 /// The settings of a benchmark.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct BenchSettings {
     /// The model: a folder, `.gguf` file, or hub name; the embedded sample if `None`.
     pub model: Option<String>,
-    /// The number format of the base model; that of its files if `None`.
-    pub precision: Option<StoredAs>,
+    /// The type to which the model's weights are converted first; that of its files if `None`.
+    pub dtype: Option<DType>,
     /// The phases to measure; all if empty.
     pub only: BTreeSet<Phase>,
     /// The method.

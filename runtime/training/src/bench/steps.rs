@@ -10,13 +10,13 @@ use tunebox_compute::precision::Purpose;
 use tunebox_compute::throughput::matmul_flops;
 
 use super::settings::BenchSettings;
-use super::{flops, memory, precision};
+use super::{flops, precision};
 use crate::configuration::RunSettings;
 use crate::data::Shape;
 use crate::error::Error;
 use crate::metrics;
 use crate::observer::{Event, Observer, StepEvent};
-use crate::plan::plan;
+use crate::plan::{plan, reset_peak};
 use crate::run::run;
 
 /// How fast steps are.
@@ -58,66 +58,56 @@ pub(super) struct Steps {
 
 /// Executes the run of a benchmark, and measures its steps, the speed of matrix products, and the cost of the sandbox.
 pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> Result<Steps, Error> {
-    memory::reset_peak(&device::parse(&settings.device)?)?;
-    let mut timer = Timer::default();
+    reset_peak(&device::parse(&settings.device)?)?;
+    let mut timed = TimedSteps::default();
     let plan = plan(run_settings.clone())?;
     let model = plan.policy.model();
     let (sizes, precision) = (model.configuration.clone(), precision::name(model));
     let activations = model.weights.precision().dtype(Purpose::Activation);
     let (trainable, expected_peak_bytes) = (plan.run.summary.trainable as usize, plan.run.summary.memory.total());
     let is_supervised = matches!(plan.run.data.shape, Shape::Messages | Shape::PromptCompletion | Shape::Text);
-    let outcome = run(plan, &mut timer, &AtomicBool::new(false))?;
+    let outcome = run(plan, &mut timed, &AtomicBool::new(false))?;
     let used = read_usage(&outcome.summary().folder)?;
     let (rate, multiplied) = matmul_flops(&device::parse(&settings.device)?, activations)?;
-    let step_seconds = timer.median();
+    let step_seconds = median(timed.counted().iter().map(|step| step.seconds).collect());
     let necessary = flops::step(&sizes, trainable, settings.batch as usize, settings.sequence as usize);
     let utilisation = is_supervised.then(|| necessary / step_seconds / rate);
     let training = Training {
         product_gflops: rate / 1e9,
         product_type: multiplied.as_str(),
-        tokens_per_second: timer.tokens() / step_seconds,
+        tokens_per_second: timed.mean_tokens() / step_seconds,
         step_seconds,
-        peak_bytes: timer.peak,
+        peak_bytes: timed.0.last().and_then(|step| step.peak),
         expected_peak_bytes,
         utilisation,
     };
-    let guest_share = number(&used, "guest-seconds") / timer.all;
+    let guest_share = number(&used, "guest-seconds") / timed.0.iter().map(|step| step.seconds).sum::<f64>();
     let host_calls = number(&used, "host-calls") / f64::from(settings.steps + 1);
     Ok(Steps { training, overhead: Overhead { guest_share, host_calls }, precision })
 }
 
-/// Records all steps but the first.
+/// The steps of a run, recorded as they end.
 #[derive(Default)]
-struct Timer {
-    steps: Vec<StepEvent>,
-    /// Seconds of all steps.
-    all: f64,
-    peak: Option<u64>,
-}
+struct TimedSteps(Vec<StepEvent>);
 
-impl Timer {
-    /// Median seconds of a step, without the first.
-    fn median(&self) -> f64 {
-        median(self.steps.iter().map(|step| step.seconds).collect())
+impl TimedSteps {
+    /// All steps but the first, which warms up.
+    fn counted(&self) -> &[StepEvent] {
+        self.0.get(1..).unwrap_or_default()
     }
 
-    /// Mean tokens of a step, without the first.
-    fn tokens(&self) -> f64 {
-        let sum: u64 = self.steps.iter().map(|step| step.tokens).sum();
-        sum as f64 / self.steps.len().max(1) as f64
+    /// Mean tokens of a counted step.
+    fn mean_tokens(&self) -> f64 {
+        let sum: u64 = self.counted().iter().map(|step| step.tokens).sum();
+        sum as f64 / self.counted().len().max(1) as f64
     }
 }
 
-impl Observer for Timer {
-    /// Adds the seconds of a step and keeps its peak memory; records the step itself unless it is the first. Ignores
-    /// other events.
+impl Observer for TimedSteps {
+    /// Records a step; ignores other events.
     fn event(&mut self, event: &Event) {
         if let Event::Step(step) = event {
-            self.all += step.seconds;
-            self.peak = step.peak;
-            if step.step > 1 {
-                self.steps.push(step.clone());
-            }
+            self.0.push(step.clone());
         }
     }
 }

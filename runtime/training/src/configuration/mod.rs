@@ -23,8 +23,8 @@ pub use check::{find_key, schema};
 pub use document::{Document, SettingLocation, Underline};
 pub use limits::LimitsTable;
 pub use tables::{
-    AdapterTable, BasePrecision, DataTable, ENDLESS, Grant, Initialise, MethodTable, ModelTable, RUNS_FOLDER, RunFile,
-    RunTable, TrainTable, VerifierTable,
+    AdapterTable, DataTable, ENDLESS, Grant, Initialise, MethodTable, ModelTable, RUNS_FOLDER, RunFile, RunTable,
+    TrainTable, VerifierTable,
 };
 
 use crate::error::Error;

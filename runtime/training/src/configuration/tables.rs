@@ -54,9 +54,9 @@ pub struct ModelTable {
     /// Source of the weights; the model's files unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initialise: Option<Initialise>,
-    /// Number format of the frozen matrices of the model's blocks; that of the files unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub precision: Option<BasePrecision>,
+    /// Number format of the frozen matrices of the model's blocks.
+    #[serde(default, skip_serializing_if = "Base::is_stored")]
+    pub precision: Base,
     /// Revision to fetch for a hub name: a branch, tag or commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
@@ -68,25 +68,6 @@ pub struct ModelTable {
 pub enum Initialise {
     /// Random weights drawn from `train.seed`; the folder holds a configuration and a tokenizer.
     Random,
-}
-
-/// Number format of a frozen base model that differs from that of its files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum BasePrecision {
-    /// 4-bit NF4 with double quantization, computed while the model is read; for adapters on a base of unquantized weights.
-    Nf4,
-}
-
-impl BasePrecision {
-    /// The number format of a base model for a value of `model.precision`: that of the model's files for `None`.
-    #[must_use]
-    pub fn base(precision: Option<Self>) -> Base {
-        match precision {
-            None => Base::Stored,
-            Some(Self::Nf4) => Base::Nf4,
-        }
-    }
 }
 
 /// `[data]`: the training and validation data.

@@ -45,7 +45,7 @@ fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<S
     match serde_json::from_str(text) {
         Ok(Value::Object(object)) => Ok((text, object)),
         Ok(other) => {
-            let what = format!("the line is {}, a JSON object is wanted", describe(&other));
+            let what = format!("the line is {}, a JSON object is wanted", describe(Some(&other)));
             Err((Explanation::new("data", what).with_hint(example_line(wanted)).into(), column(text, &[])))
         }
         Err(error) => {
@@ -147,23 +147,18 @@ impl Fields<'_> {
     /// Removes a field that must be a text or a list of messages that is not empty, and returns its value. Unlike
     /// [`Fields::take_non_empty`], accepts an empty text.
     fn take_turns(&mut self, name: &str) -> Result<Turns, LocatedFault> {
-        match self.object.get(name) {
-            Some(Value::Array(_)) => self.take_messages(name).map(Turns::Messages),
-            Some(Value::String(text)) => {
-                let text = text.clone();
-                self.object.remove(name);
-                Ok(Turns::Text(text))
-            }
-            other => Err(self.wrong_type(name, describe_field(other), "text or a list of messages")),
+        match self.object.remove(name) {
+            Some(Value::Array(items)) => self.read_messages(name, items).map(Turns::Messages),
+            Some(Value::String(text)) => Ok(Turns::Text(text)),
+            other => Err(self.wrong_type(name, other.as_ref(), "text or a list of messages")),
         }
     }
 
     /// Removes a field that must be a text or a list of messages, and returns its value. An empty text or list is a
     /// fault.
     fn take_non_empty(&mut self, name: &str) -> Result<Turns, LocatedFault> {
-        let column = self.column(name);
         match self.take_turns(name)? {
-            Turns::Text(text) if text.is_empty() => Err((fault::empty(name), column)),
+            Turns::Text(text) if text.is_empty() => Err((fault::empty(name), self.column(name))),
             turns => Ok(turns),
         }
     }
@@ -179,17 +174,23 @@ impl Fields<'_> {
         match self.object.remove(name) {
             Some(Value::String(text)) if text.is_empty() => Err((fault::empty(name), self.column(name))),
             Some(Value::String(text)) => Ok(text),
-            other => Err(self.wrong_type(name, describe_field(other.as_ref()), "text")),
+            other => Err(self.wrong_type(name, other.as_ref(), "text")),
         }
     }
 
     /// Removes a field that must be a list of messages that is not empty, and returns the messages.
     fn take_messages(&mut self, name: &str) -> Result<Vec<Message>, LocatedFault> {
-        let items = match self.object.remove(name) {
-            Some(Value::Array(items)) if items.is_empty() => return Err((fault::empty(name), self.column(name))),
-            Some(Value::Array(items)) => items,
-            other => return Err(self.wrong_type(name, describe_field(other.as_ref()), "a list of messages")),
-        };
+        match self.object.remove(name) {
+            Some(Value::Array(items)) => self.read_messages(name, items),
+            other => Err(self.wrong_type(name, other.as_ref(), "a list of messages")),
+        }
+    }
+
+    /// Reads `items`, the value of the field `name`, as messages. An empty list is a fault.
+    fn read_messages(&self, name: &str, items: Vec<Value>) -> Result<Vec<Message>, LocatedFault> {
+        if items.is_empty() {
+            return Err((fault::empty(name), self.column(name)));
+        }
         items.into_iter().enumerate().map(|(index, item)| self.read_message(name, index, item)).collect()
     }
 
@@ -203,16 +204,16 @@ impl Fields<'_> {
             (fault::wrong_type(&field, found, wanted), column(self.text, &path))
         };
         let Some(object) = item.as_object() else {
-            return Err(wrong(None, describe(&item), "an object with `role` and `content`"));
+            return Err(wrong(None, describe(Some(&item)), "an object with `role` and `content`"));
         };
         match object.get("role") {
             Some(Value::String(role)) if !role.is_empty() => {}
-            other => return Err(wrong(Some("role"), describe_field(other), "text such as `user`")),
+            other => return Err(wrong(Some("role"), describe(other), "text such as `user`")),
         }
         match object.get("content") {
             Some(Value::String(_) | Value::Array(_)) => {}
             None | Some(Value::Null) if object.contains_key("tool_calls") => {}
-            other => return Err(wrong(Some("content"), describe_field(other), "text")),
+            other => return Err(wrong(Some("content"), describe(other), "text")),
         }
         serde_json::from_value(item).map_err(|_| wrong(Some("content"), "a list", "a list of text parts"))
     }
@@ -257,7 +258,7 @@ impl Fields<'_> {
         if label.is_some_and(|value| value.is_boolean() || is_number(value)) {
             return Ok(());
         }
-        Err(self.wrong_type("label", describe_field(label), "true or false (or 1 or 0)"))
+        Err(self.wrong_type("label", label, "true or false (or 1 or 0)"))
     }
 
     /// The column (from 1, in characters) of a field's value in the line; that of the object if the field is not there.
@@ -265,28 +266,24 @@ impl Fields<'_> {
         column(self.text, &[Step::Field(name)])
     }
 
-    /// The fault about a field of the wrong type, with the column of its value. `found` and `wanted` are the types in
-    /// words.
-    fn wrong_type(&self, name: &str, found: &str, wanted: &str) -> LocatedFault {
-        (fault::wrong_type(name, found, wanted), self.column(name))
+    /// The fault about a field of the wrong type, with the column of its value `found`. `wanted` is the type in words.
+    fn wrong_type(&self, name: &str, found: Option<&Value>, wanted: &str) -> LocatedFault {
+        (fault::wrong_type(name, describe(found), wanted), self.column(name))
     }
 }
 
-/// Names the type of a field's value, with its article, such as `a number`; `missing` for `None`.
-fn describe_field(value: Option<&Value>) -> &'static str {
-    value.map_or("missing", describe)
-}
-
-/// Names the type of a JSON value, with its article, such as `a number`; `empty text` for an empty string.
-fn describe(value: &Value) -> &'static str {
+/// Names the type of a JSON value, with its article, such as `a number`; `empty text` for an empty string, and `missing`
+/// for `None`.
+fn describe(value: Option<&Value>) -> &'static str {
     match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a truth value",
-        Value::Number(_) => "a number",
-        Value::String(text) if text.is_empty() => "empty text",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
+        None => "missing",
+        Some(Value::Null) => "null",
+        Some(Value::Bool(_)) => "a truth value",
+        Some(Value::Number(_)) => "a number",
+        Some(Value::String(text)) if text.is_empty() => "empty text",
+        Some(Value::String(_)) => "text",
+        Some(Value::Array(_)) => "a list",
+        Some(Value::Object(_)) => "an object",
     }
 }
 

@@ -22,52 +22,54 @@ pub(super) fn figures(
     data: &Dataset,
     settings: &EvaluationSettings,
 ) -> Result<Vec<Figure>, Error> {
-    let of = |policy: &Policy| {
-        let chosen = score(policy, data, 0, settings.batch)?;
-        Ok::<_, Error>(Pairs { chosen, rejected: score(policy, data, 1, settings.batch)? })
+    let pairs = |policy: &Policy| {
+        let side = |side| score(policy, data, side, settings.batch);
+        Ok::<_, Error>(Pairs { chosen: side(0)?, rejected: side(1)? })
     };
-    let base = of(base)?;
-    let adapted = adapted.map(of).transpose()?;
-    let mut figures = vec![
-        Figure { name: "accuracy", base: Some(base.accuracy()), adapted: adapted.as_ref().map(Pairs::accuracy) },
-        Figure { name: "margin", base: Some(base.margin()), adapted: adapted.as_ref().map(Pairs::margin) },
-    ];
+    let (base, adapted) = (pairs(base)?, adapted.map(pairs).transpose()?);
+    let figure = |name, number: fn(&Pairs) -> f64| {
+        let adapted = adapted.as_ref().map(number);
+        Figure { name, base: Some(number(&base)), adapted }
+    };
+    let mut figures = vec![figure("accuracy", Pairs::accuracy), figure("margin", Pairs::margin)];
     if let Some(adapted) = &adapted {
-        let margins = adapted.rewards(&base);
-        let better = mean(margins.iter().map(|margin| f64::from(u8::from(*margin > 0.0))));
-        figures.push(Figure { name: "reward-accuracy", base: None, adapted: Some(better) });
-        figures.push(Figure { name: "reward-margin", base: None, adapted: Some(mean(margins.into_iter())) });
+        let rewards = adapted.rewards(&base);
+        let gains = [("reward-accuracy", share_above_zero(&rewards)), ("reward-margin", mean(rewards.into_iter()))];
+        figures.extend(gains.map(|(name, gain)| Figure { name, base: None, adapted: Some(gain) }));
     }
     Ok(figures)
+}
+
+/// The share of the numbers that are above 0.
+fn share_above_zero(numbers: &[f64]) -> f64 {
+    mean(numbers.iter().map(|number| f64::from(*number > 0.0)))
 }
 
 impl Pairs {
     /// For each pair, the mean log-probability of a target token of the chosen answer minus that of the rejected one,
     /// in nats.
-    fn differences(&self) -> impl Iterator<Item = f64> {
+    fn differences(&self) -> Vec<f64> {
         let each = |row: &RowScore| row.logprob / row.targets.max(1) as f64;
-        self.chosen.iter().zip(&self.rejected).map(move |(chosen, rejected)| each(chosen) - each(rejected))
+        self.chosen.iter().zip(&self.rejected).map(|(chosen, rejected)| each(chosen) - each(rejected)).collect()
     }
 
     /// Share of the pairs whose chosen answer has the higher mean log-probability of a target token.
     fn accuracy(&self) -> f64 {
-        mean(self.differences().map(|difference| f64::from(u8::from(difference > 0.0))))
+        share_above_zero(&self.differences())
     }
 
     /// Mean over the pairs of the mean log-probability of a target token of the chosen answer minus that of the
     /// rejected one, in nats.
     fn margin(&self) -> f64 {
-        mean(self.differences())
+        mean(self.differences().into_iter())
     }
 
     /// For each pair, (log π − log π_base)(chosen) − (log π − log π_base)(rejected), in nats, where `self` has the
     /// scores under π and `base` those under π_base.
     fn rewards(&self, base: &Self) -> Vec<f64> {
-        let gain = |own: &[RowScore], base: &[RowScore]| -> Vec<f64> {
-            own.iter().zip(base).map(|(own, base)| own.logprob - base.logprob).collect()
-        };
-        let (chosen, rejected) = (gain(&self.chosen, &base.chosen), gain(&self.rejected, &base.rejected));
-        chosen.into_iter().zip(rejected).map(|(chosen, rejected)| chosen - rejected).collect()
+        let gain = |(own, base): (&RowScore, &RowScore)| own.logprob - base.logprob;
+        let (chosen, rejected) = (self.chosen.iter().zip(&base.chosen), self.rejected.iter().zip(&base.rejected));
+        chosen.map(gain).zip(rejected.map(gain)).map(|(chosen, rejected)| chosen - rejected).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use tunebox_model::stream::{Site, Token};
 use tunebox_model::vectors::{Facts, Vectors};
 use tunebox_sandbox::Direction;
 
-use crate::error::{self, Error};
+use crate::error::{Error, damaged};
 
 /// The file of directions, in a checkpoint and in a run's folder.
 pub(crate) const FILE: &str = "vectors.safetensors";
@@ -33,7 +33,7 @@ pub(crate) fn save(published: &BTreeMap<usize, Direction>, folder: &Path) -> Res
     if published.is_empty() {
         return Ok(());
     }
-    error::from_model(vectors(published, &[]).save(&folder.join(FILE)))
+    Ok(vectors(published, &[]).save(&folder.join(FILE))?)
 }
 
 /// Reads the directions of a checkpoint from its folder, by layer; none if it has no such file. Fails if the file lacks
@@ -47,7 +47,7 @@ pub(crate) fn restore(folder: &Path) -> Result<BTreeMap<usize, Direction>, Error
     let fact = |name: &str| vectors.facts.get(name).map_or("", String::as_str);
     let known = (Site::named(fact("site")), Token::named(fact("token")), fact("scale").parse().ok());
     let (Some(site), Some(token), Some(coefficient)) = known else {
-        return Err(error::damaged(&path, "its directions do not say where they were read"));
+        return Err(damaged(&path, "its directions do not say where they were read"));
     };
     let direction = |(layer, vector)| (layer, Direction { layer, site, token, vector, coefficient });
     Ok(vectors.layers.into_iter().map(direction).collect())

@@ -1,12 +1,10 @@
 //! Loads the method of a run: finds and reads its package, resolves its settings, admits its component. Runs nothing of it.
 
-use std::borrow::Cow;
-
 use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_package::digest::sha256;
 use tunebox_package::settings::SettingError;
-use tunebox_package::{Package, Reference, World, component, manifest, read_manifest, resolve_settings};
+use tunebox_package::{Manifest, Package, Reference, World, component, manifest, read_manifest, resolve_settings};
 use tunebox_sandbox::native::{Twin, every_interface};
 use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, Value, interface_of};
 
@@ -88,46 +86,35 @@ pub fn without_effect(imports: &[String]) -> Option<&'static str> {
 /// settings and compiles its component.
 pub(super) fn load_method(settings: &RunSettings, engine: &Engine) -> Result<PlannedMethod, Error> {
     let found = settings.method_reference()?;
-    let engine = engine.of_stranger(!matches!(found, Reference::Builtin(_)));
     let package = trust::open_package(&found, settings.project())?;
-    prepare(settings, package, |package, limits| {
-        engine.admit(&package.bytes, &package.manifest.name, &grants(settings), limits)
-    })
+    compile(settings, package, &engine.of_stranger(!matches!(found, Reference::Builtin(_))))
 }
 
 /// Prepares a method that runs in its own process, connected by `twin`, from the JSON manifest that the process sent.
 /// The method has no component to compile and may use every interface.
 pub(crate) fn native(settings: &RunSettings, manifest: &str, twin: Twin) -> Result<PlannedMethod, Error> {
-    let package = Package {
-        manifest: manifest::parse(manifest.as_bytes())?,
-        imports: every_interface(),
-        digest: sha256(manifest.as_bytes()),
-        bytes: Cow::Borrowed(&[]),
-        origin: "a process of its own".into(),
-        signature: None,
-        signer: None,
-        source: None,
-    };
+    let package = unsigned_package(manifest::parse(manifest.as_bytes())?, every_interface(), Vec::new());
     prepare(settings, package, |package, _| Ok(Method::native(&package.manifest.name, package.imports.clone(), twin)))
 }
 
 /// Prepares a newer version of the run's method from the bytes of a component that its author built during the run.
 /// Compiles the component with the grants and limits of the run.
 pub(crate) fn revised(settings: &RunSettings, bytes: Vec<u8>, engine: &Engine) -> Result<PlannedMethod, Error> {
-    let package = Package {
-        manifest: read_manifest(&bytes)?,
-        imports: component::interfaces(&bytes)?.imports,
-        digest: sha256(&bytes),
-        bytes: Cow::Owned(bytes),
-        origin: "built while the run went on".into(),
-        signature: None,
-        signer: None,
-        source: None,
-    };
-    prepare(settings, package, |package, limits| {
-        let engine = engine.of_stranger(true);
-        engine.admit(&package.bytes, &package.manifest.name, &grants(settings), limits)
-    })
+    let package = unsigned_package(read_manifest(&bytes)?, component::interfaces(&bytes)?.imports, bytes);
+    compile(settings, package, &engine.of_stranger(true))
+}
+
+/// A package without a signature, of a method that its author works on.
+fn unsigned_package(manifest: Manifest, imports: Vec<String>, bytes: Vec<u8>) -> Package {
+    let (digest, bytes, origin) = (sha256(&bytes), bytes.into(), "the author's build".into());
+    Package { manifest, imports, digest, bytes, origin, signature: None, signer: None, source: None }
+}
+
+/// Prepares a method from its package, and compiles its component with the grants of the run.
+fn compile(settings: &RunSettings, package: Package, engine: &Engine) -> Result<PlannedMethod, Error> {
+    let named = settings.file.method.grants.iter();
+    let grants = named.fold(Grants::default(), |grants, grant| grants.with(grant.interface()));
+    prepare(settings, package, |package, limits| engine.admit(&package.bytes, &package.manifest.name, &grants, limits))
 }
 
 /// Checks that a package is a method, finds the shapes of its records, resolves its settings, and calls `admit` to
@@ -148,12 +135,6 @@ fn prepare(
     let limits = settings.file.limits.of_method();
     let admitted = admit(&package, &limits)?;
     Ok(PlannedMethod { package, settings: values, shapes, limits, admitted })
-}
-
-/// The interfaces that the method may import: the default ones, and those that the run file grants.
-fn grants(settings: &RunSettings) -> Grants {
-    let named = settings.file.method.grants.iter();
-    named.fold(Grants::default(), |grants, grant| grants.with(grant.interface()))
 }
 
 /// The value of every setting of the method, in the manifest's order: from the run file, or the default. A wrong

@@ -22,6 +22,7 @@ pub(crate) mod verifiers;
 pub use build::plan;
 pub(crate) use build::{engine, plan_with_method};
 pub(crate) use folder::run_exists;
+pub(crate) use memory::reset_peak;
 pub use memory::{Estimate, available, free, peak, peak_on};
 pub use method::{PlannedMethod, without_effect};
 pub(crate) use method::{lock_settings, native, revised};

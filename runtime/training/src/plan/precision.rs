@@ -7,7 +7,7 @@ use tunebox_model::adapter::AdapterKind;
 use tunebox_sandbox::Value;
 
 use super::method::PlannedMethod;
-use crate::configuration::{BasePrecision, RunSettings, Underline};
+use crate::configuration::{RunSettings, Underline};
 use crate::error::Error;
 use crate::lock;
 
@@ -16,11 +16,8 @@ use crate::lock;
 /// # Errors
 /// A format that the device does not have, or NF4 with training of all weights.
 pub(super) fn requested(settings: &RunSettings, device: &Device) -> Result<PrecisionRequest, Error> {
-    if let (Some(_), Some(problem)) = (settings.file.model.precision, full_training_conflict(settings)) {
-        return Err(settings.error("model.precision", Underline::Key, problem));
-    }
-    let base = BasePrecision::base(settings.file.model.precision);
-    let requested = PrecisionRequest { base, compute: settings.file.train.compute };
+    reject_nf4(settings, full_training_conflict(settings))?;
+    let requested = PrecisionRequest { base: settings.file.model.precision, compute: settings.file.train.compute };
     match Precision::new(requested, device) {
         Ok(_) => Ok(requested),
         Err(error) => {
@@ -30,13 +27,16 @@ pub(super) fn requested(settings: &RunSettings, device: &Device) -> Result<Preci
     }
 }
 
-/// Fails if the run sets `model.precision` and either trains all weights or edits weights in a way that writes a whole
+/// Fails if the run keeps its base in NF4 and either trains all weights or edits weights in a way that writes a whole
 /// model.
 pub(super) fn check(settings: &RunSettings, method: &PlannedMethod) -> Result<(), Error> {
-    match nf4_conflict(settings, method).filter(|_| settings.file.model.precision.is_some()) {
-        Some(problem) => Err(settings.error("model.precision", Underline::Key, problem)),
-        None => Ok(()),
-    }
+    reject_nf4(settings, nf4_conflict(settings, method))
+}
+
+/// Fails with `conflict`, located at `model.precision`, if there is one and the run keeps its base in NF4.
+fn reject_nf4(settings: &RunSettings, conflict: Option<Explanation>) -> Result<(), Error> {
+    let conflict = conflict.filter(|_| settings.file.model.precision == Base::Nf4);
+    conflict.map_or(Ok(()), |problem| Err(settings.error("model.precision", Underline::Key, problem)))
 }
 
 /// Why the base of a run cannot be kept in NF4: the run trains all weights, or writes a whole edited model. `None` if
@@ -56,40 +56,29 @@ fn full_training_conflict(settings: &RunSettings) -> Option<Explanation> {
 /// whole model, whose other matrices would be rounded to NF4. The method's setting `apply` names its output; `None` for
 /// a method without edits, without that setting, or whose edits alone form the adapter.
 fn edit_conflict(settings: &RunSettings, method: &PlannedMethod) -> Option<Explanation> {
-    if !method.edits() {
-        return None;
-    }
-    let form = method.settings.iter().find_map(|(name, value)| match value {
-        Value::Text(form) if name == "apply" => Some(form.as_str()),
-        _ => None,
-    });
+    let form = method.settings.iter().find(|(name, _)| name == "apply").filter(|_| method.edits());
     let beside = settings.file.model.adapter.is_some() || method.learns();
     let (what, hint) = match form {
-        Some("weights") => (
-            "the method writes a model of edited weights, and with `model.precision` all of it would be rounded to NF4",
-            "leave `model.precision` out, or set `method.apply` to \"adapter\"",
-        ),
-        Some("adapter") if beside => (
-            "edits beside an adapter are written as a whole model, and with `model.precision` all of it would be rounded to NF4",
-            "leave `model.precision` out",
-        ),
+        Some((_, Value::Text(form))) if form == "weights" => {
+            ("the method writes a model of edited weights", ", or set `method.apply` to \"adapter\"")
+        }
+        Some((_, Value::Text(form))) if form == "adapter" && beside => {
+            ("edits beside an adapter are written as a whole model", "")
+        }
         _ => return None,
     };
-    Some(Explanation::new("config", what).with_hint(hint))
+    let what = format!("{what}, and with `model.precision` all of it would be rounded to NF4");
+    Some(Explanation::new("config", what).with_hint(format!("leave `model.precision` out{hint}")))
 }
 
 /// A warning if the continued adapter was trained on a base in another number format than this run's. `None` without a
 /// continued adapter, if the formats are equal, or if the adapter is not in a run's folder.
 pub(super) fn changed_base_warning(settings: &RunSettings) -> Result<Option<String>, Error> {
     let Some(written) = &settings.file.model.adapter else { return Ok(None) };
-    let then = lock::base_precision(&settings.path("model.adapter", written))?;
-    let now = BasePrecision::base(settings.file.model.precision);
-    let name = |base| if base == Base::Nf4 { "in nf4" } else { "as in its files" };
+    let (then, now) = (lock::base_precision(&settings.path("model.adapter", written))?, settings.file.model.precision);
+    let name = |base: Base| if base.is_stored() { "as in its files" } else { "in nf4" };
     Ok(then.filter(|then| *then != now).map(|then| {
-        format!(
-            "the adapter was trained on a base {}, this run has it {}: see `model.precision`",
-            name(then),
-            name(now)
-        )
+        let (then, now) = (name(then), name(now));
+        format!("the adapter was trained on a base {then}, this run has it {now}: see `model.precision`")
     }))
 }

@@ -50,7 +50,7 @@ impl Outcome {
 }
 
 /// The summary of a run.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Summary {
     /// The run's name.
     pub name: String,
@@ -102,9 +102,9 @@ pub fn run_revised(
     let ended = execute_steps(&mut running, observer, stop, revisions);
     match &ended {
         Ok(_) => running.warn_unreported(observer),
-        Err(_) => running.show_last_lines(running.step, observer),
+        Err(_) => running.show_last_lines(running.summary.step, observer),
     }
-    ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.kept.clone() })
+    ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.summary.checkpoint.clone() })
 }
 
 /// Executes the remaining steps and saves their checkpoints, then calls the method's `finish` and writes the artifact.
@@ -117,27 +117,27 @@ fn execute_steps(
 ) -> Result<Outcome, Error> {
     let mut revisable = revisions.map(|revisions| RevisableRun::begin(running, revisions)).transpose()?;
     let every = u64::from(running.plan.settings.file.train.save_every);
-    while running.step < running.plan.steps {
+    while running.summary.step < running.plan.steps {
         let begun = Instant::now();
         let done = match &mut revisable {
             Some(revisable) => revisable.execute_step(running, observer, stop)?,
             None => running.execute_step(observer).map(|()| true)?,
         };
         if !done {
-            return Ok(Outcome::Interrupted(running.summary(Vec::new())));
+            return Ok(Outcome::Interrupted(running.summary.clone()));
         }
-        running.seconds += begun.elapsed().as_secs_f64();
+        running.summary.seconds += begun.elapsed().as_secs_f64();
         let stopped = stop.load(Ordering::Relaxed);
-        if stopped || running.step.is_multiple_of(every) || running.step == running.plan.steps {
+        if stopped || running.summary.step.is_multiple_of(every) || running.summary.step == running.plan.steps {
             running.save(observer)?;
         }
-        if stopped && running.step < running.plan.steps {
-            return Ok(Outcome::Interrupted(running.summary(Vec::new())));
+        if stopped && running.summary.step < running.plan.steps {
+            return Ok(Outcome::Interrupted(running.summary.clone()));
         }
     }
     let begun = Instant::now();
     running.close(observer)?;
-    running.seconds += begun.elapsed().as_secs_f64();
-    let written = artifact::write(&running.plan, &running.session.train_state(), &running.metrics)?;
-    Ok(Outcome::Finished(running.summary(written)))
+    running.summary.seconds += begun.elapsed().as_secs_f64();
+    running.summary.written = artifact::write(&running.plan, &running.session.train_state(), &running.metrics)?;
+    Ok(Outcome::Finished(running.summary.clone()))
 }

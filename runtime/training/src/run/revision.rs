@@ -11,7 +11,7 @@ use tunebox_foundation::explain::Explanation;
 use tunebox_package::Manifest;
 use tunebox_sandbox::StepReport;
 
-use super::start::{ActiveRun, session_settings};
+use super::start::{ActiveRun, continue_at, session_settings};
 use crate::data::Cursor;
 use crate::error::Error;
 use crate::learner::begin_step;
@@ -71,18 +71,16 @@ impl<'a> RevisableRun<'a> {
                 Ok(event) => return running.record_step(event, observer).map(|()| true),
                 Err(error) => error,
             };
-            running.show_last_lines(running.step + 1, observer);
+            running.show_last_lines(running.summary.step + 1, observer);
             if !matches!(error, Error::Sandbox(_) | Error::NonFinite { .. }) {
                 return Err(error);
             }
             newest = self.revisions.wait_for_fix(&error, stop);
-            if newest.is_some() {
-                continue;
+            match (&newest, stop.load(Ordering::Relaxed)) {
+                (Some(_), _) => {}
+                (None, true) => return self.abandon_step(running, observer).map(|()| false),
+                (None, false) => return Err(error),
             }
-            if !stop.load(Ordering::Relaxed) {
-                return Err(error);
-            }
-            return self.abandon_step(running, observer).map(|()| false);
         }
     }
 
@@ -111,11 +109,11 @@ impl<'a> RevisableRun<'a> {
             Ok((method, report)) => {
                 running.switch_method(method)?;
                 running.show_report(&report, observer);
-                self.revisions.report_outcome(running.step, Ok(&running.plan.method.package.manifest));
+                self.revisions.report_outcome(running.summary.step, Ok(&running.plan.method.package.manifest));
             }
             Err(error) => {
-                running.show_last_lines(running.step + 1, observer);
-                self.revisions.report_outcome(running.step, Err(&error));
+                running.show_last_lines(running.summary.step + 1, observer);
+                self.revisions.report_outcome(running.summary.step, Err(&error));
                 let report = self.start_method(running, None)?;
                 running.show_report(&report, observer);
             }
@@ -146,7 +144,9 @@ impl<'a> RevisableRun<'a> {
     fn abandon_step(&self, running: &mut ActiveRun, observer: &mut dyn Observer) -> Result<(), Error> {
         self.rewind(running);
         match &self.saved {
-            Some((state, initial)) if running.kept.as_ref().is_none_or(|(step, _)| *step != running.step) => {
+            Some((state, initial))
+                if running.summary.checkpoint.as_ref().is_none_or(|(step, _)| *step != running.summary.step) =>
+            {
                 initial.restore(&mut running.train_state())?;
                 running.write_checkpoint(state, self.streams.clone(), observer)
             }
@@ -171,7 +171,7 @@ impl<'a> RevisableRun<'a> {
     /// the train state to the run's beginning and calls `init`, as in a resumed run; the recorded state, if there is
     /// one, is then restored over it. Returns the report of `init`.
     fn start_method(&self, running: &mut ActiveRun, method: Option<&PlannedMethod>) -> Result<StepReport, Error> {
-        let (session, step) = (&mut running.session, running.step);
+        let (session, step) = (&mut running.session, running.summary.step);
         let method = method.unwrap_or(&running.plan.method);
         let mut train_state = session.train_state();
         initial_state::reset(&mut train_state)?;
@@ -180,12 +180,8 @@ impl<'a> RevisableRun<'a> {
         session.replace(&method.admitted, session_settings(&running.plan, method))?;
         let report = session.init(&method.settings)?;
         let Some((state, initial)) = &self.saved else { return Ok(report) };
-        let mut train_state = session.train_state();
-        initial.restore_after_init(&mut train_state)?;
-        begin_step(&mut train_state, step);
-        drop(train_state);
-        session.restore_streams(&self.streams);
-        session.load_state(state)?;
+        initial.restore_after_init(&mut session.train_state())?;
+        continue_at(session, step, &self.streams, state)?;
         Ok(report)
     }
 }
@@ -195,15 +191,19 @@ impl ActiveRun {
     /// imports `learn` and `weights` exactly if that method does.
     fn check_compatible(&self, method: &PlannedMethod) -> Result<(), Error> {
         let (old, new) = (&self.plan.method, &method.package.manifest);
-        let unlike = |what: String| Err(misfit(what));
-        if new.name != old.package.manifest.name {
-            return unlike(format!("it is called `{}`, the run is one of `{}`", new.name, old.package.manifest.name));
-        }
-        if !method.shapes.contains(&self.plan.data.shape) {
-            return unlike(format!("it learns from records of the shape `{}`, which these are not", new.shape));
-        }
-        let (learns, edits) = ((old.learns(), method.learns()), (old.edits(), method.edits()));
-        changed_needs(learns, edits).map_or(Ok(()), |what| unlike(what.into()))
+        let why = if new.name != old.package.manifest.name {
+            format!("it is called `{}`, the run is one of `{}`", new.name, old.package.manifest.name)
+        } else if !method.shapes.contains(&self.plan.data.shape) {
+            format!("it learns from records of the shape `{}`, which these are not", new.shape)
+        } else {
+            let needs = changed_needs((old.learns(), method.learns()), (old.edits(), method.edits()));
+            let Some(changed) = needs else { return Ok(()) };
+            changed.to_owned()
+        };
+        Err(Explanation::new("training", "the changed method does not fit the run that goes on")
+            .with_why(why)
+            .with_hint("change it back, or begin a new run with it")
+            .into())
     }
 
     /// Makes `method` the run's method, and appends the change to the metrics. Records nothing if its component is the
@@ -217,22 +217,14 @@ impl ActiveRun {
         if sha256 == before {
             return Ok(());
         }
-        if self.step == 0 {
+        if self.summary.step == 0 {
             return lock::write::write(&self.plan, None);
         }
-        let revision = Revision { after: self.step, sha256 };
+        let revision = Revision { after: self.summary.step, sha256 };
         self.metrics.add_revision(&revision)?;
         self.plan.revised.push(revision);
         Ok(())
     }
-}
-
-/// The error about a changed method that does not fit the run. `why` is the cause.
-fn misfit(why: String) -> Error {
-    Explanation::new("training", "the changed method does not fit the run that goes on")
-        .with_why(why)
-        .with_hint("change it back, or begin a new run with it")
-        .into()
 }
 
 /// Says how a method's needs differ from those of the version before it; `None` if they are equal. `learns`: whether it

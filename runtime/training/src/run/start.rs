@@ -1,22 +1,23 @@
 //! Starts a run, or resumes it from a checkpoint.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 
 use tunebox_compute::optimizer::{AdamW, AdamWSettings};
 use tunebox_sandbox::{SessionSettings, StepReport, Usage};
 
+use super::Summary;
 use super::step::show_lines;
 use super::update::LastLoss;
-use super::{Summary, Written};
-use crate::checkpoint;
+use crate::checkpoint::{self, State};
 use crate::data::BatchSampler;
 use crate::error::Error;
 use crate::learner::reference::ReferenceCache;
 use crate::learner::{RewardState, TrainState, Trainer, begin_step};
 use crate::lock;
 use crate::metrics::MetricsFile;
-use crate::observer::{Event, Observer, StepEvent};
+use crate::observer::{Event, Observer};
 use crate::plan::{Plan, PlannedMethod, PlannedRun, Revision, run_exists, trust};
 use crate::runs::RunLock;
 use crate::verifiers::Verifiers;
@@ -31,23 +32,15 @@ pub(super) struct ActiveRun {
     pub(super) session: Session,
     pub(super) sampler: BatchSampler,
     pub(super) metrics: MetricsFile,
-    /// Finished steps.
-    pub(super) step: u64,
-    pub(super) tokens: u64,
-    pub(super) seconds: f64,
+    /// The summary of the run so far.
+    pub(super) summary: Summary,
     pub(super) last_loss: LastLoss,
-    pub(super) first: Option<StepEvent>,
-    pub(super) last: Option<StepEvent>,
-    /// Metrics that the method reported after the last step.
-    pub(super) closing: Vec<(String, f64)>,
     /// The method's usage of its limits in this process.
     pub(super) used: Usage,
     /// The part of `used` by earlier versions of the method.
     pub(super) before: Usage,
     /// Whether the user was warned that the method ignored a rejected gradient.
     pub(super) unlearned: bool,
-    /// The step and folder of the last checkpoint.
-    pub(super) kept: Option<(u64, PathBuf)>,
     /// Removes the run's folder if no step is finished.
     pub(super) unused: NewFolder,
 }
@@ -65,11 +58,10 @@ impl NewFolder {
         if plan.checkpoint.is_some() {
             return Ok(Self(None));
         }
-        let (name, folder) = (plan.name.clone(), plan.folder.clone());
-        if files::create_new_folder(&folder)? {
-            return Ok(Self(Some(folder)));
+        if files::create_new_folder(&plan.folder)? {
+            return Ok(Self(Some(plan.folder.clone())));
         }
-        Err(run_exists(&name, &folder, false))
+        Err(run_exists(&plan.name, &plan.folder, false))
     }
 
     /// Makes a later drop keep the folder.
@@ -110,14 +102,17 @@ impl ActiveRun {
         announce(&plan, &opening, observer);
         let state = plan.checkpoint.as_ref();
         let mut running = Self {
-            step: state.map_or(0, |(_, state)| state.step),
-            tokens: state.map_or(0, |(_, state)| state.tokens),
-            seconds: state.map_or(0.0, |(_, state)| state.seconds),
+            summary: Summary {
+                name: plan.name.clone(),
+                folder: plan.folder.clone(),
+                step: before,
+                total: plan.steps,
+                seconds: state.map_or(0.0, |(_, state)| state.seconds),
+                tokens: state.map_or(0, |(_, state)| state.tokens),
+                checkpoint: state.map(|(path, state)| (state.step, path.clone())),
+                ..Summary::default()
+            },
             last_loss: state.and_then(|(_, state)| state.last_loss),
-            kept: state.map(|(path, state)| (state.step, path.clone())),
-            first: None,
-            last: None,
-            closing: Vec::new(),
             used: opening.usage,
             before: Usage::default(),
             unlearned: false,
@@ -127,7 +122,7 @@ impl ActiveRun {
             metrics,
             unused,
         };
-        if running.step == 0 {
+        if before == 0 {
             running.run_validation(observer)?;
         }
         Ok(running)
@@ -136,23 +131,6 @@ impl ActiveRun {
     /// Locks the session's train state until the result is dropped.
     pub(super) fn train_state(&mut self) -> MutexGuard<'_, TrainState> {
         self.session.train_state()
-    }
-
-    /// The summary of the run so far. `written` are the files of the artifact, empty for a run that was stopped.
-    pub(super) fn summary(&self, written: Vec<Written>) -> Summary {
-        Summary {
-            name: self.plan.name.clone(),
-            folder: self.plan.folder.clone(),
-            step: self.step,
-            total: self.plan.steps,
-            seconds: self.seconds,
-            tokens: self.tokens,
-            first: self.first.clone(),
-            last: self.last.clone(),
-            closing: self.closing.clone(),
-            checkpoint: self.kept.clone(),
-            written,
-        }
     }
 }
 
@@ -226,22 +204,30 @@ pub(crate) fn start_session(
     train_state: TrainState,
 ) -> Result<(Session, Result<StepReport, Error>), Error> {
     let mut session = Session::start(&plan.method.admitted, train_state, session_settings(plan, &plan.method))?;
-    let opening = open_session(plan, &mut session);
+    let checkpoint = plan.checkpoint.as_ref();
+    let opening = session.init(&plan.method.settings).map_err(Error::from).and_then(|report| {
+        checkpoint.map_or(Ok(()), |(path, state)| restore(&mut session, path, state)).map(|()| report)
+    });
     Ok((session, opening))
 }
 
-/// Calls `init` and restores the plan's checkpoint, if it has one, over the result. Returns the report of `init`.
-fn open_session(plan: &PlannedRun, session: &mut Session) -> Result<StepReport, Error> {
-    let report = session.init(&plan.method.settings)?;
-    if let Some((path, state)) = &plan.checkpoint {
-        let mut train_state = session.train_state();
-        checkpoint::restore(path, state, &mut train_state)?;
-        begin_step(&mut train_state, state.step);
-        drop(train_state);
-        session.restore_streams(&state.streams);
-        session.load_state(&state.method_state(path)?)?;
-    }
-    Ok(report)
+/// Restores the checkpoint in `path`, whose state was read as `state`, over what `init` made.
+fn restore(session: &mut Session, path: &Path, state: &State) -> Result<(), Error> {
+    checkpoint::restore(path, state, &mut session.train_state())?;
+    continue_at(session, state.step, &state.streams, &state.method_state(path)?)
+}
+
+/// Continues a session after `step` finished steps, with these positions of the random streams and this saved state of
+/// the method.
+pub(super) fn continue_at(
+    session: &mut Session,
+    step: u64,
+    streams: &BTreeMap<String, u64>,
+    method_state: &[u8],
+) -> Result<(), Error> {
+    begin_step(&mut session.train_state(), step);
+    session.restore_streams(streams);
+    Ok(session.load_state(method_state)?)
 }
 
 /// The limits, seed, metric names and profiler for a session of `method` in the run.

@@ -29,7 +29,7 @@ impl ActiveRun {
     /// Executes the next step without advancing the step counter or writing metrics. Sends log lines and warnings to
     /// the observer even if the step fails, and updates the usage.
     pub(super) fn try_step(&mut self, observer: &mut dyn Observer) -> Result<StepEvent, Error> {
-        let (begun, step) = (Instant::now(), self.step);
+        let (begun, step) = (Instant::now(), self.summary.step);
         let (used, before, unlearned) = (&mut self.used, &self.before, &mut self.unlearned);
         let mut handle_report = |report: StepReport| {
             show(step + 1, &report, observer);
@@ -72,15 +72,15 @@ impl ActiveRun {
     /// validation data if it is due. From then on the run's folder is kept.
     pub(super) fn record_step(&mut self, event: StepEvent, observer: &mut dyn Observer) -> Result<(), Error> {
         self.unused.mark_used();
-        self.step = event.step;
-        self.tokens += event.tokens;
-        self.last_loss = event.metric("loss").map(|loss| (loss, self.step)).or(self.last_loss);
+        self.summary.step = event.step;
+        self.summary.tokens += event.tokens;
+        self.last_loss = event.metric("loss").map(|loss| (loss, self.summary.step)).or(self.last_loss);
         self.metrics.add_step(&event)?;
         observer.event(&Event::Step(event.clone()));
-        self.first.get_or_insert_with(|| event.clone());
-        self.last = Some(event);
+        self.summary.first.get_or_insert_with(|| event.clone());
+        self.summary.last = Some(event);
         let every = u64::from(self.plan.settings.file.train.validate_every);
-        if self.step.is_multiple_of(every) || self.step == self.plan.steps {
+        if self.summary.step.is_multiple_of(every) || self.summary.step == self.plan.steps {
             self.run_validation(observer)
         } else {
             Ok(())
@@ -89,7 +89,7 @@ impl ActiveRun {
 
     /// Sends the log and warnings of a call outside of steps to the observer, and updates the usage from its report.
     pub(super) fn show_report(&mut self, report: &StepReport, observer: &mut dyn Observer) {
-        show(self.step + 1, report, observer);
+        show(self.summary.step + 1, report, observer);
         self.used = report.usage.after(&self.before);
     }
 
@@ -104,7 +104,7 @@ impl ActiveRun {
     /// method is not given as a folder, or before the first step.
     pub(super) fn warn_unreported(&self, observer: &mut dyn Observer) {
         let own = matches!(self.plan.settings.method_reference(), Ok(Reference::Folder(_)));
-        if !own || self.step == 0 {
+        if !own || self.summary.step == 0 {
             return;
         }
         // Only advice, so an error here does not fail the run.
@@ -117,7 +117,7 @@ impl ActiveRun {
     /// Scores the validation data, writes the score to the metrics and sends it to the observer: a pass rate for
     /// prompts, else a loss. Does nothing without validation data.
     pub(super) fn run_validation(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
-        let (step, train) = (self.step, &self.plan.settings.file.train);
+        let (step, train) = (self.summary.step, &self.plan.settings.file.train);
         let Some(data) = &self.plan.validation else { return Ok(()) };
         let mut guard = self.session.train_state();
         let TrainState { policy, hooks, .. } = &mut *guard;
@@ -159,37 +159,37 @@ impl ActiveRun {
         }
         let state = State {
             schema: checkpoint::SCHEMA,
-            step: self.step,
+            step: self.summary.step,
             cursor: self.sampler.cursor(),
             updates: train_state.hooks.optimizer.steps(),
             generation: train_state.policy.generation(),
             streams,
             method_state: hexadecimal(method_state),
             snapshots: train_state.snapshots.keys().cloned().collect(),
-            tokens: self.tokens,
-            seconds: self.seconds,
+            tokens: self.summary.tokens,
+            seconds: self.summary.seconds,
             last_loss: self.last_loss,
             clock: self.plan.clock,
             identity: self.plan.identity.clone(),
         };
         let path = checkpoint::save(run, &state, &train_state, keep)?;
         drop(train_state);
-        observer.event(&Event::Saved { step: self.step, path: path.clone() });
-        self.kept = Some((self.step, path));
+        observer.event(&Event::Saved { step: self.summary.step, path: path.clone() });
+        self.summary.checkpoint = Some((self.summary.step, path));
         Ok(())
     }
 
     /// Calls `finish` after the last step, and writes the metrics that it reports and the method's usage of its limits.
     pub(super) fn close(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         let finished = self.session.finish();
-        let moment = (self.step, self.last_loss);
+        let moment = (self.summary.step, self.last_loss);
         let report = finished.map_err(|error| explained(&self.plan, &mut self.session, moment, error.into()))?;
         let mut tally = Tally::default();
         tally.add(&report.metrics);
-        self.closing = tally.numbers(&self.plan.method.package.manifest.metrics);
-        self.metrics.add_closing(self.step, &self.closing)?;
+        self.summary.closing = tally.numbers(&self.plan.method.package.manifest.metrics);
+        self.metrics.add_closing(self.summary.step, &self.summary.closing)?;
         self.show_report(&report, observer);
-        self.metrics.add(&json!({ "step": self.step, "used": self.used }))?;
+        self.metrics.add(&json!({ "step": self.summary.step, "used": self.used }))?;
         Ok(())
     }
 }

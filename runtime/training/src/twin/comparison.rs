@@ -1,17 +1,18 @@
 //! Compares a component with the same source as a native process: what they report, train and save must have the same bits
 //! after every update. The first difference ends the comparison.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tunebox_foundation::explain::Explain as _;
 use tunebox_foundation::files;
 use tunebox_foundation::printable::printable;
 use tunebox_package::digest::sha256;
 use tunebox_package::{Package, manifest, section};
+use tunebox_sandbox::Method;
 use tunebox_sandbox::native::Twin;
-use tunebox_sandbox::{Method, StepReport};
 
 use super::runner::{Runner, Snapshot, disconnected};
 use crate::configuration::RunSettings;
@@ -105,37 +106,36 @@ impl Comparison {
         compare_manifests(&method.package, twin.manifest())?;
         method.admitted = Method::native(&self.method, method.package.imports.clone(), twin);
 
-        let at = Moment("in `init`".to_owned());
-        let ((mut component, ours), (mut native, theirs)) = at.both(Runner::start(component), Runner::start(native))?;
-        self.compare_snapshots(&at, &mut component, &mut native, (vec![ours], vec![theirs]))?;
+        let at = "in `init`";
+        let ((mut component, ours), (mut native, theirs)) = both(at, Runner::start(component), Runner::start(native))?;
+        self.compare_snapshots(at, component.snapshot(vec![ours]), native.snapshot(vec![theirs]))?;
         for step in 1..=steps {
-            let at = Moment(format!("at step {step}"));
-            let reports = at.both(component.update(), native.update())?;
-            self.compare_snapshots(&at, &mut component, &mut native, reports)?;
+            let at = &format!("at step {step}");
+            let (ours, theirs) = both(at, component.update(), native.update())?;
+            self.compare_snapshots(at, component.snapshot(ours), native.snapshot(theirs))?;
             self.steps = step;
             progress(step, steps);
         }
-        let at = Moment("in `finish`".to_owned());
-        let (ours, theirs) = at.both(component.finish(), native.finish())?;
-        self.compare_snapshots(&at, &mut component, &mut native, (vec![ours], vec![theirs]))?;
+        let at = "in `finish`";
+        let (ours, theirs) = both(at, component.finish(), native.finish())?;
+        self.compare_snapshots(at, component.snapshot(vec![ours]), native.snapshot(vec![theirs]))?;
         let (ours, theirs) = (folder.path().join("component"), folder.path().join("twin"));
-        at.both(component.write_edits(&ours), native.write_edits(&theirs))?;
-        self.bits += 8 * at.compare_files(&ours, &theirs)?;
+        both(at, component.write_edits(&ours), native.write_edits(&theirs))?;
+        self.bits += 8 * compare_files(at, &ours, &theirs)?;
         Ok(())
     }
 
-    /// Compares the reports of both runners, then their states after the reports, and adds what is equal to the counts.
-    /// `at` is the moment in a difference; the last argument is the component's reports and the twin's.
+    /// Compares the reports and the states of the component (`ours`) and the twin at a moment, and adds what is equal
+    /// to the counts. Fails at the first difference.
     fn compare_snapshots(
         &mut self,
-        at: &Moment,
-        component: &mut Runner,
-        twin: &mut Runner,
-        (ours, theirs): (Vec<StepReport>, Vec<StepReport>),
+        at: &str,
+        ours: Result<Snapshot, Error>,
+        theirs: Result<Snapshot, Error>,
     ) -> Result<(), Stopped> {
-        at.compare_reports(&ours, &theirs)?;
-        let (ours, theirs) = at.both(component.snapshot(ours), twin.snapshot(theirs))?;
-        at.compare_states(&ours, &theirs)?;
+        let (ours, theirs) = both(at, ours, theirs)?;
+        compare_facts(at, facts(&ours), facts(&theirs))?;
+        compare_trained(at, &ours.trained, &theirs.trained)?;
         self.metrics += ours.reports.iter().map(|report| report.metrics.len() as u64).sum::<u64>();
         self.bits += 32 * ours.trained.len() as u64 + 8 * ours.state.len() as u64;
         self.weights = sha256(&ours.trained.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
@@ -143,115 +143,101 @@ impl Comparison {
     }
 }
 
-/// When something is compared, such as "at step 3".
-struct Moment(String);
+/// Returns both results if both are `Ok`. Two equal errors are a failure of the comparison; one error, or two different
+/// ones, are a difference.
+fn both<T>(at: &str, component: Result<T, Error>, twin: Result<T, Error>) -> Result<(T, T), Stopped> {
+    let describe = |error: Option<Error>| match error.map(|error| (error.location(), error)) {
+        None => "it went on".to_owned(),
+        Some((Some(location), error)) => format!("{error} ({location})"),
+        Some((None, error)) => error.to_string(),
+    };
+    match (component, twin) {
+        (Ok(component), Ok(twin)) => Ok((component, twin)),
+        (Err(component), Err(twin)) if component.to_string() == twin.to_string() => Err(Stopped::Failed(twin)),
+        (component, twin) => {
+            Err(difference(at, "how it ended".into(), &describe(component.err()), &describe(twin.err())))
+        }
+    }
+}
 
-impl Moment {
-    /// Returns both results if both are `Ok`. Two equal errors are a failure of the comparison; one error, or two
-    /// different ones, are a difference.
-    fn both<T>(&self, component: Result<T, Error>, twin: Result<T, Error>) -> Result<(T, T), Stopped> {
-        let describe = |error: Option<Error>| match error.map(|error| (error.location(), error)) {
-            None => "it went on".to_owned(),
-            Some((Some(location), error)) => format!("{error} ({location})"),
-            Some((None, error)) => error.to_string(),
+/// Builds the difference in `what` at a moment. Both values are made printable and cut to 200 bytes.
+fn difference(at: &str, what: String, component: &str, twin: &str) -> Stopped {
+    let [component, twin] = [component, twin].map(|text| printable(text, SHOWN_BYTES));
+    Stopped::Differ(Difference { moment: at.to_owned(), what, component, twin })
+}
+
+/// Something that must be equal: what it is called in a difference, and its value as text.
+type Fact = (String, String);
+
+/// Fails at the first fact of the component (`ours`) whose value differs from the twin's at the same position.
+fn compare_facts(at: &str, ours: Vec<Fact>, theirs: Vec<Fact>) -> Result<(), Stopped> {
+    match ours.into_iter().zip(theirs).find(|(one, other)| one.1 != other.1) {
+        Some(((what, one), (_, other))) => Err(difference(at, what, &one, &other)),
+        None => Ok(()),
+    }
+}
+
+/// The facts of a snapshot except its trained numbers: metrics, log, dropped lines and host calls of every report, then
+/// the gradient norm, the method's state and the random streams.
+fn facts(snapshot: &Snapshot) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut add = |what: &str, value: String| facts.push((what.to_owned(), value));
+    for report in &snapshot.reports {
+        let names: Vec<&String> = report.metrics.iter().map(|(name, ..)| name).collect();
+        add("the names of the metrics", format!("{names:?}"));
+        for (name, value, combine) in &report.metrics {
+            add(&format!("the metric `{name}`"), exact_text(*value));
+            add(&format!("how the metric `{name}` is put together"), format!("{combine:?}"));
+        }
+        add("the log", format!("{:?}", report.log));
+        add("the number of dropped log lines", report.dropped_lines.to_string());
+        add("the number of calls to the host", report.host_calls.to_string());
+    }
+    add("the norm of the gradient", exact_text(snapshot.norm));
+    add("the method's state", format!("{:?}", snapshot.state));
+    add("where the random sequences stand", format!("{:?}", snapshot.streams));
+    facts
+}
+
+/// The text of a number, different for different bits: NaN with its bits in hexadecimal.
+fn exact_text(value: f64) -> String {
+    if value.is_nan() { format!("NaN ({:x})", value.to_bits()) } else { value.to_string() }
+}
+
+/// Fails unless all trained numbers have the same bits; the difference counts those that differ.
+fn compare_trained(at: &str, ours: &[f32], theirs: &[f32]) -> Result<(), Stopped> {
+    let [count, found] = [ours, theirs].map(|trained| trained.len().to_string());
+    compare_facts(at, vec![("the number of trained numbers".into(), count)], vec![(String::new(), found)])?;
+    let mut pairs = ours.iter().zip(theirs).enumerate().filter(|(_, (one, other))| one.to_bits() != other.to_bits());
+    let Some((index, (one, other))) = pairs.next() else { return Ok(()) };
+    let (count, all) = (1 + pairs.count(), ours.len());
+    let what = format!("{count} of {all} trained numbers, the first of them number {index},");
+    Err(difference(at, what, &exact_text((*one).into()), &exact_text((*other).into())))
+}
+
+/// Compares the files of the component's folder (`ours`) and the twin's (`theirs`) by content; returns the number of
+/// bytes of the component's files. Fails at the first file that differs or is missing in one folder.
+fn compare_files(at: &str, ours: &Path, theirs: &Path) -> Result<u64, Stopped> {
+    let names: BTreeSet<String> = files::names(ours)?.into_iter().chain(files::names(theirs)?).collect();
+    let digests = |folder: &Path| {
+        let digest = |name: &String| {
+            let found = files::read(&folder.join(name), u64::MAX);
+            (format!("the file `{name}` of what it leaves"), found.map_or("absent".into(), |bytes| sha256(&bytes)))
         };
-        match (component, twin) {
-            (Ok(component), Ok(twin)) => Ok((component, twin)),
-            (Err(component), Err(twin)) if component.to_string() == twin.to_string() => Err(Stopped::Failed(twin)),
-            (component, twin) => Err(self.difference("how it ended", describe(component.err()), describe(twin.err()))),
-        }
-    }
-
-    /// Fails with a difference in `what` unless both values are equal. `show` turns a value into text for the
-    /// difference.
-    fn same<T: PartialEq>(
-        &self,
-        what: impl Into<String>,
-        component: &T,
-        twin: &T,
-        show: impl Fn(&T) -> String,
-    ) -> Result<(), Stopped> {
-        if component == twin { Ok(()) } else { Err(self.difference(what, show(component), show(twin))) }
-    }
-
-    /// Fails with a difference in `what` unless both numbers have the same bits.
-    fn same_bits(&self, what: impl Into<String>, component: f64, twin: f64) -> Result<(), Stopped> {
-        self.same(what, &component.to_bits(), &twin.to_bits(), |bits| f64::from_bits(*bits).to_string())
-    }
-
-    /// Builds the difference in `what` at this moment. Both values are made printable and cut to 200 bytes.
-    fn difference(&self, what: impl Into<String>, component: String, twin: String) -> Stopped {
-        let [component, twin] = [component, twin].map(|text| printable(&text, SHOWN_BYTES));
-        Stopped::Differ(Difference { moment: self.0.clone(), what: what.into(), component, twin })
-    }
-
-    /// Compares the files of the component's folder (`ours`) and the twin's (`theirs`) by content; returns the number
-    /// of bytes of the component's files. Fails at the first file that differs or is missing in one folder.
-    fn compare_files(&self, ours: &Path, theirs: &Path) -> Result<u64, Stopped> {
-        let mut names = files::names(ours)?;
-        names.extend(files::names(theirs)?);
-        names.sort();
-        names.dedup();
-        let mut bytes = 0;
-        for name in names {
-            let read = |folder: &Path| files::read(&folder.join(&name), u64::MAX).ok();
-            let (one, other) = (read(ours), read(theirs));
-            let show = |found: &Option<Vec<u8>>| found.as_deref().map_or_else(|| "absent".to_owned(), sha256);
-            self.same(format!("the file `{name}` of what it leaves"), &show(&one), &show(&other), String::clone)?;
-            bytes += one.map_or(0, |one| one.len() as u64);
-        }
-        Ok(bytes)
-    }
-
-    /// Compares the component's reports (`ours`) with the twin's, call by call: metrics, log, dropped lines and number
-    /// of host calls. Fails at the first difference.
-    fn compare_reports(&self, ours: &[StepReport], theirs: &[StepReport]) -> Result<(), Stopped> {
-        for (one, other) in ours.iter().zip(theirs) {
-            let names = |report: &StepReport| report.metrics.iter().map(|(name, ..)| name.clone()).collect::<Vec<_>>();
-            self.same("the names of the metrics", &names(one), &names(other), |names| format!("{names:?}"))?;
-            for ((name, value, combine), (_, found, found_combine)) in one.metrics.iter().zip(&other.metrics) {
-                self.same_bits(format!("the metric `{name}`"), *value, *found)?;
-                let what = format!("how the metric `{name}` is put together");
-                self.same(what, combine, found_combine, |combine| format!("{combine:?}"))?;
-            }
-            self.same("the log", &one.log, &other.log, |lines| format!("{lines:?}"))?;
-            let dropped = [&one.dropped_lines, &other.dropped_lines];
-            self.same("the number of dropped log lines", dropped[0], dropped[1], ToString::to_string)?;
-            self.same("the number of calls to the host", &one.host_calls, &other.host_calls, ToString::to_string)?;
-        }
-        Ok(())
-    }
-
-    /// Compares trained numbers, gradient norm, saved state and random streams of the component (`ours`) and the twin.
-    /// Fails at the first difference.
-    fn compare_states(&self, ours: &Snapshot, theirs: &Snapshot) -> Result<(), Stopped> {
-        let (all, found) = (&ours.trained, &theirs.trained);
-        self.same("the number of trained numbers", &all.len(), &found.len(), ToString::to_string)?;
-        let differs = |(one, other): &(&f32, &f32)| one.to_bits() != other.to_bits();
-        if let Some((index, (one, other))) = all.iter().zip(found).enumerate().find(|(_, pair)| differs(pair)) {
-            let count = all.iter().zip(found).filter(differs).count();
-            let what = format!("{count} of {} trained numbers, the first of them number {index},", all.len());
-            self.same_bits(what, f64::from(*one), f64::from(*other))?;
-        }
-        self.same_bits("the norm of the gradient", ours.norm, theirs.norm)?;
-        self.same("the method's state", &ours.state, &theirs.state, |state| format!("{state:?}"))?;
-        let what = "where the random sequences stand";
-        self.same(what, &ours.streams, &theirs.streams, |streams| format!("{streams:?}"))
-    }
+        names.iter().map(digest).collect()
+    };
+    compare_facts(at, digests(ours), digests(theirs))?;
+    Ok(names.iter().map(|name| ours.join(name).metadata().map_or(0, |about| about.len())).sum())
 }
 
 /// Compares the manifest in the component's package with the JSON manifest that the twin sent. A difference names the
 /// first differing key.
 fn compare_manifests(package: &Package, twin: &str) -> Result<(), Stopped> {
     let text = section::find(&package.bytes, manifest::SECTION)?.unwrap_or_default();
-    let (component, native): (Value, Value) =
-        (serde_json::from_slice(text).unwrap_or_default(), serde_json::from_str(twin).unwrap_or_default());
-    if component == native {
-        return Ok(());
-    }
-    let keys = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
-    let changed = keys(&component).into_iter().chain(keys(&native)).find(|key| component.get(key) != native.get(key));
-    let key = changed.unwrap_or_default();
-    let show = |value: &Value| value.get(&key).map_or("absent".to_owned(), Value::to_string);
-    Moment("before `init`".to_owned()).same(format!("`{key}` of the manifest"), &component, &native, show)
+    let component: Map<String, Value> = serde_json::from_slice(text).unwrap_or_default();
+    let native: Map<String, Value> = serde_json::from_str(twin).unwrap_or_default();
+    let changed = component.keys().chain(native.keys()).find(|key| component.get(*key) != native.get(*key));
+    let Some(key) = changed else { return Ok(()) };
+    let show = |manifest: &Map<String, Value>| manifest.get(key).map_or("absent".to_owned(), Value::to_string);
+    Err(difference("before `init`", format!("`{key}` of the manifest"), &show(&component), &show(&native)))
 }

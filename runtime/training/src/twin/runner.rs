@@ -89,7 +89,7 @@ impl Runner {
     pub(super) fn write_edits(&mut self, folder: &Path) -> Result<(), Error> {
         let train_state = self.session.train_state();
         files::create_folder(folder)?;
-        crate::error::from_model(train_state.policy.save_edits(folder))?;
+        train_state.policy.save_edits(folder)?;
         directions::save(&train_state.published, folder)
     }
 }
