@@ -27,6 +27,9 @@ use reference::ReferenceCache;
 /// The model under training in a run.
 pub type TrainState = tunebox_sandbox::TrainState<Trainer>;
 
+/// A session of a run.
+pub(crate) type Session = tunebox_sandbox::Session<Trainer>;
+
 /// The learning rate over a run, and how gradients are clipped.
 #[derive(Debug, Clone)]
 pub(crate) struct LearningRate {

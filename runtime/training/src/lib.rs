@@ -38,7 +38,7 @@ pub use observer::{Event, Observer, StepEvent};
 pub use plan::{Plan, PlanSummary, PlannedRun, plan};
 pub use run::{Outcome, Revisions, Summary, run, run_revised};
 pub use runs::{Listed, find_model, newest_checkpoint, runs};
-pub use validation::{PassRate, pass_rate};
+pub use validation::PassRate;
 pub use verification::{Comparison, Replay, Unnamed, Verification, verify};
 pub use verifiers::{Answer, Verifiers};
 pub use worker::{execute, serve};

@@ -107,3 +107,17 @@ impl StepEvent {
         self.metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 }
+
+/// Sends log lines of `step` to the observer, and a warning if more lines were dropped; `dropped` is their number.
+pub(crate) fn show_lines(step: u64, (lines, dropped): (&[String], u32), observer: &mut dyn Observer) {
+    for line in lines {
+        observer.event(&Event::Log { step, line: line.clone() });
+    }
+    if dropped > 0 {
+        let text = match dropped {
+            1 => "a log line of the method was too much or too long".to_owned(),
+            _ => format!("{dropped} log lines of the method were too many or too long"),
+        };
+        observer.event(&Event::Warning { text });
+    }
+}

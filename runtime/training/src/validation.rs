@@ -8,6 +8,7 @@ use tunebox_compute::random::Stream;
 use tunebox_model::generate::{Completion, Sampling, generate};
 use tunebox_model::{Policy, View};
 
+use crate::configuration::TrainTable;
 use crate::data::{Dataset, rows};
 use crate::error::Error;
 use crate::exact;
@@ -47,23 +48,21 @@ pub struct PassRate {
     pub reward: f64,
 }
 
-/// Generates `k` completions of every prompt at temperature 1, of at most `room` tokens, and scores them. A completion passes
-/// if the first verifier gives it 0.5 or more. The same seed samples with the same random numbers, so that two results differ
-/// by the weights alone.
+/// Generates `validate-completions` completions of every prompt at temperature 1, as long as the longest prompt leaves
+/// room, and scores them. A completion passes if the first verifier gives it 0.5 or more. The same seed samples with the
+/// same random numbers, so that two results differ by the weights alone.
 ///
 /// # Errors
 /// A failed generation, and a verifier that fails on most completions.
-pub fn pass_rate(
+pub(crate) fn pass_rate(
     policy: &Policy,
     data: &Dataset,
     verifiers: &mut Verifiers,
-    k: usize,
-    room: usize,
-    seed: u64,
+    train: &TrainTable,
 ) -> Result<PassRate, Error> {
-    let seed = Stream::new(seed, "validation").next_u64();
-    let sampling = Sampling { max_tokens: room, seed, completions: k, ..Sampling::default() };
-    judge(complete(policy, data, &sampling)?, data, verifiers, k)
+    let (seed, completions) = (Stream::new(train.seed, "validation").next_u64(), train.validate_completions as usize);
+    let sampling = Sampling { max_tokens: data.report.room(), seed, completions, ..Sampling::default() };
+    judge(complete(policy, data, &sampling)?, data, verifiers, completions)
 }
 
 /// Generates completions of every prompt and decodes them; those of one prompt are adjacent. Returns each completion

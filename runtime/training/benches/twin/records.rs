@@ -44,12 +44,7 @@ pub(crate) fn batch(shape: Shape, sizes: Sizes, step: usize) -> Outcome<Batch> {
 fn row(stream: &mut Stream, sizes: Sizes, place: usize) -> Encoded {
     let half = (sizes.sequence / 2).max(1);
     let length = sizes.sequence - (sizes.sequence - half) * (place % sizes.batch) / (sizes.batch - 1).max(1);
-    let ids: Vec<u32> = (0..length).map(|_| below(stream, sizes.vocabulary) as u32).collect();
+    let ids: Vec<u32> = (0..length).map(|_| (stream.next_u64() % sizes.vocabulary.max(1) as u64) as u32).collect();
     let targets = (0..length).map(|place| place >= length / 2 && place > 0).collect();
     Encoded { ids, targets, merged: false }
-}
-
-/// Draws a random number below `limit`, which counts as at least 1.
-fn below(stream: &mut Stream, limit: usize) -> usize {
-    (stream.next_u64() % limit.max(1) as u64) as usize
 }

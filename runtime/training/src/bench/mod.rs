@@ -27,7 +27,7 @@ pub use steps::{Overhead, Training};
 
 /// The results of a benchmark. Rates count the tokens of the data; step times are medians. In JSON the keys of all phases are
 /// on one level, and those of a phase that was not measured are absent.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Measured {
     /// The model as the settings name it; `sample` for the embedded one.
     pub model: String,
@@ -117,16 +117,11 @@ fn describe(settings: &BenchSettings) -> Result<Measured, Error> {
     Ok(Measured {
         model: settings.model.clone().unwrap_or_else(|| "sample".into()),
         method: format!("{} {}", method.manifest.name, method.manifest.version),
-        precision: String::new(),
         batch: settings.batch,
         sequence: settings.sequence,
         rank: settings.rank,
         threads: rayon::current_num_threads(),
-        training: None,
-        overhead: None,
-        scoring: None,
-        generation: None,
-        start_up: None,
+        ..Measured::default()
     })
 }
 

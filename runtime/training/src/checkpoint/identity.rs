@@ -137,33 +137,27 @@ mod tests {
         assert_eq!(settings.keys().collect::<Vec<_>>(), ["train.adapter.rank", "train.rate"]);
     }
 
-    #[test]
-    fn a_difference_says_what_was_and_what_is() {
-        let with = |rate: f64| Identity {
-            settings: BTreeMap::from([("train.rate".into(), json!(rate))]),
-            ..Identity::default()
-        };
-
-        assert_eq!(with(0.5).differences(&with(0.25)), ["`train.rate` was `0.5`, is `0.25`"]);
-        assert!(with(0.5).differences(&with(0.5)).is_empty());
+    fn with(name: &str, value: Value) -> Identity {
+        Identity { settings: BTreeMap::from([(name.into(), value)]), ..Identity::default() }
     }
 
     #[test]
-    fn a_run_without_an_end_is_told_to_be_one_of_dev() {
-        let with = |steps: u32| Identity {
-            settings: BTreeMap::from([("train.steps".into(), json!(steps))]),
-            ..Identity::default()
-        };
-        let told = with(ENDLESS).differences(&with(60));
-        assert_eq!(told, ["`train.steps` was without an end, as in runs of `tunebox dev`, is `60`"]);
+    fn a_difference_says_what_was_and_what_is() {
+        let endless = "`train.steps` was without an end, as in runs of `tunebox dev`, is `60`";
+        for (name, then, now, told) in [
+            ("train.rate", json!(0.5), json!(0.25), &["`train.rate` was `0.5`, is `0.25`"][..]),
+            ("train.rate", json!(0.5), json!(0.5), &[]),
+            ("train.steps", json!(ENDLESS), json!(60), &[endless]),
+        ] {
+            assert_eq!(with(name, then).differences(&with(name, now)), told);
+        }
     }
 
     #[test]
     fn another_device_under_the_same_word_is_a_difference() {
         let on = |computed: Option<&str>| Identity {
-            settings: BTreeMap::from([("train.device".into(), json!("auto"))]),
             computed: computed.map(str::to_owned),
-            ..Identity::default()
+            ..with("train.device", json!("auto"))
         };
         let (cuda, cpu) = (on(Some("cuda in bf16")), on(Some("cpu in f32")));
 

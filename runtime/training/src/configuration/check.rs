@@ -90,22 +90,17 @@ impl Document {
                 None => {}
             }
         }
-        self.check_required(path, schema, properties, table)
+        self.check_required(path, schema, table)
     }
 
     /// Checks that the table at `path` has every required key. If a required table is missing, the error names the key
     /// that is missing in it.
-    fn check_required(
-        &self,
-        path: &str,
-        schema: &Value,
-        properties: &Map<String, Value>,
-        table: &Map<String, Value>,
-    ) -> Result<(), Error> {
+    fn check_required(&self, path: &str, schema: &Value, table: &Map<String, Value>) -> Result<(), Error> {
         let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let Some(key) = required.find(|key| !table.contains_key(*key)) else { return Ok(()) };
         let missing = join(path, key);
-        if let Some(below) = properties.get(key).filter(|below| below["properties"].is_object()) {
+        let below = &schema["properties"][key];
+        if below["properties"].is_object() {
             // Name the missing key of a missing table, not the table.
             self.check_table(&missing, below, &mut Map::new())?;
         }

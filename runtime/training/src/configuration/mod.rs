@@ -152,13 +152,6 @@ impl RunSettings {
         if self.is_override(key) { PathBuf::from(written) } else { simplify(&self.folder.join(written)) }
     }
 
-    /// Resolves a model or method given by path or by name: the resolved path if it exists, else `written` unchanged.
-    #[must_use]
-    pub fn path_or_name(&self, key: &str, written: &str) -> String {
-        let path = self.path(key, written);
-        if path.exists() { path.to_string_lossy().into_owned() } else { written.to_owned() }
-    }
-
     /// The folder whose `tunebox.lock` lists the packages that the run may use: that of the run file, or the current one.
     #[must_use]
     pub fn project(&self) -> &Path {
@@ -193,15 +186,9 @@ impl RunSettings {
         make_absolute("data.path", &mut file.data.path);
         file.model.adapter.iter_mut().for_each(|written| make_absolute("model.adapter", written));
         file.data.validation.iter_mut().for_each(|written| make_absolute("data.validation", written));
-        // The name of a package stays, even if a file has the same name.
-        let method = &mut file.method.r#use;
-        if tunebox_package::builtin::find(method).is_none() && !Reference::means_package(method) {
-            make_absolute("method.use", method);
-        }
-        for (number, verifier) in file.verifier.iter_mut().enumerate() {
-            let is_package = Reference::means_package(&verifier.r#use);
-            if tunebox_package::builtin::find_verifier(&verifier.r#use).is_none() && !is_package {
-                make_absolute(&format!("verifier.{number}.use"), &mut verifier.r#use);
+        for (found, written) in self.references().into_iter().zip(file.components_mut()) {
+            if let Ok(Reference::File(path) | Reference::Folder(path)) = found {
+                *written = absolute(path);
             }
         }
         file.run.folder = absolute(PathBuf::from(&file.run.folder));
@@ -237,13 +224,7 @@ impl RunSettings {
     }
 
     /// The error about settings that are valid one by one and not together, located at one of their keys.
-    pub(crate) fn conflict(
-        &self,
-        key: &str,
-        underline: Underline,
-        what: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> Error {
+    pub(crate) fn conflict(&self, key: &str, underline: Underline, what: &str, hint: &str) -> Error {
         self.error(key, underline, Explanation::new("config", what).with_hint(hint))
     }
 }

@@ -42,6 +42,13 @@ pub struct RunFile {
     pub run: RunTable,
 }
 
+impl RunFile {
+    /// The `use` of the method, then of every verifier.
+    pub(super) fn components_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        std::iter::once(&mut self.method.r#use).chain(self.verifier.iter_mut().map(|verifier| &mut verifier.r#use))
+    }
+}
+
 /// `[model]`: the base model.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]

@@ -66,6 +66,13 @@ pub struct Report {
     pub length: usize,
 }
 
+impl Report {
+    /// Tokens that the longest side leaves of the maximum length of an example, for a completion.
+    pub(crate) fn room(&self) -> usize {
+        self.length.saturating_sub(self.longest)
+    }
+}
+
 /// The tokenized examples of a file.
 #[derive(Debug, Clone)]
 pub struct Dataset {

@@ -128,52 +128,36 @@ mod tests {
         BatchSampler::new(cursor, batching, (0..20).map(|index| 4 + index % 7).collect()).unwrap()
     }
 
-    fn seen(windows: &[Vec<Vec<usize>>]) -> Vec<usize> {
-        let mut all: Vec<usize> = windows.iter().flatten().flatten().copied().collect();
-        all.sort_unstable();
-        all
+    /// The examples of an epoch in the order of their windows.
+    fn epoch(sampler: &mut BatchSampler) -> Vec<usize> {
+        (0..sampler.windows_per_epoch()).flat_map(|_| sampler.next_window()).flatten().collect()
     }
 
     #[test]
-    fn an_epoch_sees_every_example_once() {
-        for capacity in [None, Some(24)] {
-            let mut sampler = sampler(Cursor::default(), batching(2, capacity));
-            let windows: Vec<_> = (0..sampler.windows_per_epoch()).map(|_| sampler.next_window()).collect();
-
-            assert_eq!(seen(&windows), (0..20).collect::<Vec<_>>());
-            assert_eq!(sampler.finished_epochs(), 1.0);
-        }
-    }
-
-    #[test]
-    fn two_epochs_differ_in_order() {
-        let mut sampler = sampler(Cursor::default(), batching(1, None));
-        let first: Vec<_> = (0..sampler.windows_per_epoch()).map(|_| sampler.next_window()).collect();
-        let second: Vec<_> = (0..sampler.windows_per_epoch()).map(|_| sampler.next_window()).collect();
-
-        assert_ne!(first, second);
-        assert_eq!(seen(&first), seen(&second));
-    }
-
-    #[test]
-    fn a_sampler_started_at_a_cursor_yields_the_same_windows() {
-        for capacity in [None, Some(24)] {
-            let mut whole = sampler(Cursor::default(), batching(2, capacity));
-            for _ in 0..9 {
-                let mut resumed = sampler(whole.cursor(), batching(2, capacity));
-                assert_eq!(whole.next_window(), resumed.next_window());
+    fn an_epoch_sees_every_example_once_in_its_own_order() {
+        for (accumulation, capacity) in [(2, None), (2, Some(24)), (1, None)] {
+            let mut sampler = sampler(Cursor::default(), batching(accumulation, capacity));
+            let (first, is_whole) = (epoch(&mut sampler), sampler.finished_epochs() == 1.0);
+            let second = epoch(&mut sampler);
+            assert!(is_whole && first != second);
+            for mut seen in [first, second] {
+                seen.sort_unstable();
+                assert_eq!(seen, (0..20).collect::<Vec<_>>());
             }
         }
     }
 
     #[test]
-    fn a_sampler_moved_back_yields_the_same_window_again() {
-        let mut sampler = sampler(Cursor::default(), batching(2, None));
-        for _ in 0..9 {
-            let cursor = sampler.cursor();
-            let seen = sampler.next_window();
-            sampler.seek(cursor);
-            assert_eq!(sampler.next_window(), seen);
+    fn a_sampler_started_at_a_cursor_or_moved_back_to_it_yields_the_same_windows() {
+        for capacity in [None, Some(24)] {
+            let mut whole = sampler(Cursor::default(), batching(2, capacity));
+            for _ in 0..9 {
+                let cursor = whole.cursor();
+                let window = whole.next_window();
+                assert_eq!(sampler(cursor, batching(2, capacity)).next_window(), window);
+                whole.seek(cursor);
+                assert_eq!(whole.next_window(), window);
+            }
         }
     }
 

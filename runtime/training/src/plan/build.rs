@@ -1,6 +1,5 @@
 //! Puts the plan of a run together.
 
-use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use tunebox_compute::device;
@@ -11,15 +10,13 @@ use tunebox_model::Policy;
 use tunebox_sandbox::{Compiling, Engine};
 
 use super::folder::{Destination, choose_folder};
-use super::identity::{check_same_run, identity};
+use super::identity::{check_same_run, complete_identity, partial_identity};
 use super::inputs::Inputs;
-use super::method::{PlannedMethod, load_method};
-use super::model::max_length;
+use super::method::{PlannedMethod, load_method, without_effect};
 use super::planned::{Plan, PlannedRun};
 use super::precision;
 use super::summary::summary;
-use super::verifiers::{PlannedVerifier, load_verifiers};
-use crate::checkpoint::State;
+use super::verifiers::load_verifiers;
 use crate::configuration::{RunSettings, Underline};
 use crate::data::{BatchSampler, Batching, Dataset, Shape};
 use crate::error::{Error, damaged};
@@ -42,19 +39,19 @@ pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
 pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: PlannedMethod) -> Result<Plan, Error> {
     precision::check(&settings, &method)?;
     let verifiers = load_verifiers(&settings, engine)?;
-    let Destination { name, folder, checkpoint, run_lock } = choose_folder(&settings, &method, &verifiers)?;
+    let known = partial_identity(&settings, &method, &verifiers);
+    let destination = choose_folder(&settings, &method.package.manifest.name, &known)?;
     let recorded = settings.replay.as_ref().map(|replay| replay.clock);
-    let clock = checkpoint.as_ref().map(|(_, state)| state.clock).or(recorded).unwrap_or_else(now);
+    let clock = destination.checkpoint.as_ref().map(|(_, state)| state.clock).or(recorded).unwrap_or_else(now);
     let inputs = Inputs::open(&settings, &method, clock)?;
-    check_validation(&settings, &verifiers, inputs.validation.as_ref())?;
-    let (policy, data) = (&inputs.policy, &inputs.data);
-    let identity = identity(&settings, policy, inputs.model_digest.clone(), data, &method, &verifiers)?;
-    check_same_run(&settings, &name, checkpoint.as_ref(), &identity)?;
-    let length = max_length(&settings, policy.model());
-    let sampler = sampler(&settings, &folder, checkpoint.as_ref(), data, length)?;
-    let learning_rate = learning_rate(&settings, policy, sampler.windows_per_epoch() as u64)?;
-    let summary = summary(&settings, &name, &inputs, &method, &learning_rate, &sampler);
-    let Inputs { policy, data, validation, .. } = inputs;
+    check_validation(&settings, &inputs)?;
+    let identity = complete_identity(known, &settings, &inputs)?;
+    check_same_run(&settings, &destination.name, destination.checkpoint.as_ref(), &identity)?;
+    let sampler = sampler(&settings, &destination, &inputs.data)?;
+    let learning_rate = learning_rate(&settings, &inputs.policy, sampler.windows_per_epoch() as u64)?;
+    let summary = summary(&settings, &destination.name, &inputs, &method, &learning_rate, &sampler);
+    let (Inputs { policy, data, validation, .. }, Destination { name, folder, checkpoint, run_lock }) =
+        (inputs, destination);
     let run = PlannedRun {
         name,
         folder,
@@ -79,12 +76,9 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
 }
 
 /// Fails if the validation data are prompts and the run has no verifier to score their completions.
-fn check_validation(
-    settings: &RunSettings,
-    verifiers: &[PlannedVerifier],
-    validation: Option<&Dataset>,
-) -> Result<(), Error> {
-    if !verifiers.is_empty() || validation.is_none_or(|data| data.shape != Shape::Prompts) {
+fn check_validation(settings: &RunSettings, inputs: &Inputs) -> Result<(), Error> {
+    let is_prompts = inputs.validation.as_ref().is_some_and(|data| data.shape == Shape::Prompts);
+    if !is_prompts || !settings.file.verifier.is_empty() {
         return Ok(());
     }
     let what = "`data.validation` holds prompts, and nothing judges the answers to them";
@@ -97,7 +91,7 @@ fn check_validation(
 fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> Result<Vec<String>, Error> {
     let cache = engine.warning().map(str::to_owned);
     let device = device::auto_fallback_reason(&settings.file.train.device);
-    let effect = method.without_effect().map(str::to_owned);
+    let effect = without_effect(method.admitted.imports()).map(str::to_owned);
     Ok([cache, precision::changed_base_warning(settings)?, device, effect].into_iter().flatten().collect())
 }
 
@@ -107,30 +101,23 @@ pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
     Ok(Engine::with(Compiling { limits, ..settings.compiling.clone() })?)
 }
 
-/// Creates the sampler of the training data, at the checkpoint's position if there is one. `folder` is the run's, for
-/// the error; `length` is the maximum length of an example in tokens.
+/// Creates the sampler of the training data, at the checkpoint's position if there is one.
 ///
 /// # Errors
 /// A position that is past the end of the data.
-fn sampler(
-    settings: &RunSettings,
-    folder: &Path,
-    checkpoint: Option<&(PathBuf, State)>,
-    data: &Dataset,
-    length: usize,
-) -> Result<BatchSampler, Error> {
+fn sampler(settings: &RunSettings, destination: &Destination, data: &Dataset) -> Result<BatchSampler, Error> {
     let (train, table) = (&settings.file.train, &settings.file.data);
     let batch = train.batch as usize;
     let batching = Batching {
         batch,
         accumulation: train.accumulation as usize,
-        capacity: table.packing.then_some(batch * length),
+        capacity: table.packing.then_some(batch * data.report.length),
         shuffle: table.shuffle,
         seed: train.seed,
     };
-    let cursor = checkpoint.map(|(_, state)| state.cursor).unwrap_or_default();
+    let cursor = destination.checkpoint.as_ref().map(|(_, state)| state.cursor).unwrap_or_default();
     BatchSampler::new(cursor, batching, data.lengths())
-        .ok_or_else(|| damaged(folder, "its place in the data is past the end of the data"))
+        .ok_or_else(|| damaged(&destination.folder, "its place in the data is past the end of the data"))
 }
 
 /// The learning-rate settings of a run. The default peak is 2e-5 for training all weights and 2e-4 for an adapter.

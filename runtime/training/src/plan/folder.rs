@@ -9,9 +9,7 @@ use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::files;
 use tunebox_foundation::paths::simplify;
 
-use super::identity::{check_same_run, partial_identity};
-use super::method::PlannedMethod;
-use super::verifiers::PlannedVerifier;
+use super::identity::check_same_run;
 use crate::checkpoint::{self, Identity, State};
 use crate::configuration::{ENDLESS, RunSettings};
 use crate::error::Error;
@@ -30,28 +28,24 @@ pub(super) struct Destination {
     pub(super) run_lock: Option<RunLock>,
 }
 
-/// Chooses the folder of a run without creating it. A new run without a name gets the method's name and the first free
-/// number. A resumed run gets its last checkpoint and is locked for this process.
+/// Chooses the folder of a run without creating it. A new run without a name gets the method's name (`method`) and the
+/// first free number. A resumed run gets its last checkpoint and is locked for this process. `known` is the identity of
+/// the present settings, method and verifiers.
 ///
 /// # Errors
 /// A name that is no folder name, a new run whose folder exists, and nothing to resume.
-pub(super) fn choose_folder(
-    settings: &RunSettings,
-    method: &PlannedMethod,
-    verifiers: &[PlannedVerifier],
-) -> Result<Destination, Error> {
+pub(super) fn choose_folder(settings: &RunSettings, method: &str, known: &Identity) -> Result<Destination, Error> {
     let runs = simplify(Path::new(&settings.file.run.folder));
-    let known = partial_identity(settings, method, verifiers);
     if settings.resume {
-        return resume(settings, &runs, &known);
+        return resume(settings, &runs, known);
     }
     let name = match &settings.file.run.name {
         Some(name) => check_name(name)?,
-        None => next_name(&runs, &method.package.manifest.name),
+        None => next_name(&runs, method),
     };
     let folder = runs.join(&name);
     if folder.exists() {
-        let can_resume = !is_running(&folder) && can_resume(settings, &folder, &known)?;
+        let can_resume = !is_running(&folder) && can_resume(settings, &folder, known)?;
         return Err(run_exists(&name, &folder, can_resume));
     }
     Ok(Destination { name, folder, checkpoint: None, run_lock: None })

@@ -5,34 +5,27 @@ use std::path::PathBuf;
 use tunebox_compute::device;
 use tunebox_compute::precision::Purpose;
 use tunebox_foundation::explain::Explanation;
-use tunebox_model::Policy;
 
+use super::inputs::Inputs;
 use super::method::PlannedMethod;
 use super::verifiers::PlannedVerifier;
 use crate::checkpoint::{Identity, State, settings_that_matter};
 use crate::configuration::RunSettings;
-use crate::data::Dataset;
 use crate::error::Error;
 use crate::runs::start_from;
 
-/// The full identity of a run: everything that determines its bits. `model` is the digest of the weights.
-pub(super) fn identity(
-    settings: &RunSettings,
-    policy: &Policy,
-    model: String,
-    data: &Dataset,
-    method: &PlannedMethod,
-    verifiers: &[PlannedVerifier],
-) -> Result<Identity, Error> {
-    let activations = policy.precision().dtype(Purpose::Activation);
-    let kind = device::describe(policy.parameters().device()).split(':').next().unwrap_or_default().to_owned();
+/// Completes the identity of a run, of which `known` was known before, by its inputs.
+pub(super) fn complete_identity(known: Identity, settings: &RunSettings, inputs: &Inputs) -> Result<Identity, Error> {
+    let activations = inputs.policy.precision().dtype(Purpose::Activation);
+    let device = device::describe(inputs.policy.parameters().device());
+    let kind = device.split(':').next().unwrap_or_default();
     Ok(Identity {
-        model,
+        model: inputs.model_digest.clone(),
         adapter: super::model::adapter_digest(settings)?,
-        data: data.digest.clone(),
-        tokens: data.token_digest.clone(),
+        data: inputs.data.digest.clone(),
+        tokens: inputs.data.token_digest.clone(),
         computed: Some(format!("{kind} in {}", activations.as_str())),
-        ..partial_identity(settings, method, verifiers)
+        ..known
     })
 }
 

@@ -39,11 +39,6 @@ impl PlannedMethod {
         self.imports("weights")
     }
 
-    /// A warning if the method's imports do not let it train, edit or publish anything; `None` otherwise.
-    pub(crate) fn without_effect(&self) -> Option<&'static str> {
-        without_effect(self.admitted.imports())
-    }
-
     /// Number of completions for each prompt: the method's setting `completions` as in built-in methods. `None` if the
     /// method has no such setting or it is not positive.
     #[must_use]

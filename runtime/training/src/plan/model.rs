@@ -92,8 +92,9 @@ pub(super) fn adapter_digest(settings: &RunSettings) -> Result<Option<String>, E
 /// Finds the files of the run's model. Fetches them if `model.path` is a name on the hub, unless the run is offline.
 fn find_source(settings: &RunSettings) -> Result<Source, Error> {
     let table = &settings.file.model;
-    sample::check_present(&settings.path("model.path", &table.path))?;
-    let name = settings.path_or_name("model.path", &table.path);
+    let path = settings.path("model.path", &table.path);
+    sample::check_present(&path)?;
+    let name = if path.exists() { path.to_string_lossy() } else { table.path.as_str().into() };
     let found = find_model(&name, table.revision.as_deref(), settings.offline);
     found.map_err(|error| settings.with_location("model.path", error))
 }

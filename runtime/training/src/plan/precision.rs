@@ -22,7 +22,7 @@ pub(super) fn requested(settings: &RunSettings, device: &Device) -> Result<Preci
         Ok(_) => Ok(requested),
         Err(error) => {
             let hint = "leave `train.compute` out, or name another `train.device`";
-            Err(settings.conflict("train.compute", Underline::Value, error.to_string(), hint))
+            Err(settings.conflict("train.compute", Underline::Value, &error.to_string(), hint))
         }
     }
 }

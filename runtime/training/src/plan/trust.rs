@@ -9,6 +9,7 @@ use tunebox_package::home::home;
 use tunebox_package::trust::{Mode, Question, Trust, hold_path};
 use tunebox_package::{Package, Reference};
 
+use super::planned::PlannedRun;
 use crate::error::Error;
 use tunebox_foundation::files;
 
@@ -66,15 +67,12 @@ fn check_lock(found: &Reference, package: &Package, project: &Path, only_locked:
     Ok(())
 }
 
-/// Copies the lock of a project into the folder of a run, so that the run can be resumed and replayed from there. Does
-/// nothing if none of `packages` is from the store.
-pub(crate) fn copy_lock<'a>(
-    project: &Path,
-    folder: &Path,
-    mut packages: impl Iterator<Item = &'a Package>,
-) -> Result<(), Error> {
+/// Copies the lock of a run's project into the folder of the run, so that the run can be resumed and replayed from there.
+/// Does nothing if neither the method nor a verifier is from the store.
+pub(crate) fn copy_lock(run: &PlannedRun) -> Result<(), Error> {
+    let mut packages = run.verifiers.iter().map(|verifier| &verifier.package).chain([&run.method.package]);
     if packages.any(|package| package.source.is_some()) {
-        files::write(&folder.join(LOCK), files::read_text(&project.join(LOCK))?.as_bytes())?;
+        files::write(&run.folder.join(LOCK), files::read_text(&run.settings.project().join(LOCK))?.as_bytes())?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use tunebox_sandbox::{Engine, Value, Verifier};
 
 use super::method::{setting_error, toml_table};
 use super::trust;
-use crate::configuration::{RunSettings, Underline, VerifierTable};
+use crate::configuration::{RunSettings, Underline};
 use crate::error::Error;
 
 /// A verifier that is ready to start.
@@ -26,14 +26,13 @@ pub struct PlannedVerifier {
 
 /// Finds, reads and compiles the verifiers that the run file lists, in its order. Fails if two have the same name.
 pub(crate) fn load_verifiers(settings: &RunSettings, engine: &Engine) -> Result<Vec<PlannedVerifier>, Error> {
-    let tables = &settings.file.verifier;
     let mut planned: Vec<PlannedVerifier> = Vec::new();
-    for (number, table) in tables.iter().enumerate() {
-        let verifier = load_verifier(settings, engine, number, table)?;
+    for number in 0..settings.file.verifier.len() {
+        let verifier = load_verifier(settings, engine, number)?;
         if planned.iter().any(|other| other.name == verifier.name) {
             let (key, what) =
                 (format!("verifier.{number}.use"), format!("two verifiers are called `{}`", verifier.name));
-            return Err(settings.conflict(&key, Underline::Value, what, "give one of them another `name`"));
+            return Err(settings.conflict(&key, Underline::Value, &what, "give one of them another `name`"));
         }
         planned.push(verifier);
     }
@@ -41,15 +40,10 @@ pub(crate) fn load_verifiers(settings: &RunSettings, engine: &Engine) -> Result<
 }
 
 /// Finds the verifier of one `[[verifier]]` table, reads its package, checks it against the project's lock, resolves
-/// its settings and compiles its component. `number` is the table's position, from 0; `given` its content.
-fn load_verifier(
-    settings: &RunSettings,
-    engine: &Engine,
-    number: usize,
-    given: &VerifierTable,
-) -> Result<PlannedVerifier, Error> {
-    let key = format!("verifier.{number}");
-    let found = settings.verifier_reference(number, &given.r#use)?;
+/// its settings and compiles its component. `number` is the table's position, from 0.
+fn load_verifier(settings: &RunSettings, engine: &Engine, number: usize) -> Result<PlannedVerifier, Error> {
+    let (key, given) = (format!("verifier.{number}"), &settings.file.verifier[number]);
+    let found = settings.verifier_reference(number)?;
     let engine = engine.of_stranger(!matches!(found, Reference::Builtin(_)));
     let package = trust::open_package(&found, settings.project())?;
     package.expect_world(World::Verifier)?;

@@ -7,23 +7,19 @@ use std::sync::MutexGuard;
 use tunebox_compute::optimizer::{AdamW, AdamWSettings};
 use tunebox_sandbox::{SessionSettings, StepReport, Usage};
 
-use super::Summary;
-use super::step::show_lines;
+use super::summary::Summary;
 use super::update::LastLoss;
 use crate::checkpoint::{self, State};
 use crate::data::BatchSampler;
 use crate::error::Error;
 use crate::learner::reference::ReferenceCache;
-use crate::learner::{RewardState, TrainState, Trainer, begin_step};
+use crate::learner::{RewardState, Session, TrainState, Trainer, begin_step};
 use crate::lock;
 use crate::metrics::MetricsFile;
-use crate::observer::{Event, Observer};
+use crate::observer::{Event, Observer, show_lines};
 use crate::plan::{Plan, PlannedMethod, PlannedRun, Revision, run_exists, trust};
 use crate::runs::RunLock;
 use crate::verifiers::Verifiers;
-
-/// A session of a run.
-pub(crate) type Session = tunebox_sandbox::Session<Trainer>;
 use tunebox_foundation::files;
 
 /// A run that is being executed: its session, its position in the data, and its counters.
@@ -141,9 +137,7 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let Some((_, state)) = &plan.checkpoint else {
         files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
         lock::write::write(plan, None)?;
-        let verifiers = plan.verifiers.iter().map(|verifier| &verifier.package);
-        let packages = std::iter::once(&plan.method.package).chain(verifiers);
-        trust::copy_lock(plan.settings.project(), &plan.folder, packages)?;
+        trust::copy_lock(plan)?;
         return MetricsFile::open(&plan.folder, 0);
     };
     let mut metrics = MetricsFile::open(&plan.folder, state.step)?;
@@ -175,8 +169,7 @@ fn announce(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer
 pub(crate) fn train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<TrainState, Error> {
     let settings = AdamWSettings { weight_decay: plan.settings.file.train.weight_decay, ..AdamWSettings::default() };
     let optimizer = AdamW::new(settings, policy.parameters())?;
-    let max_new_tokens = plan.data.report.length.saturating_sub(plan.data.report.longest);
-    let max_new_tokens = u32::try_from(max_new_tokens).unwrap_or(u32::MAX);
+    let max_new_tokens = u32::try_from(plan.data.report.room()).unwrap_or(u32::MAX);
     let verifiers = Verifiers::open(&plan.verifiers)?;
     let rewards = RewardState::new(verifiers, max_new_tokens, plan.settings.file.train.seed);
     let mut trainer = Trainer::new(optimizer, plan.learning_rate.clone(), rewards);

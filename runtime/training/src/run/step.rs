@@ -15,7 +15,7 @@ use crate::data::Shape;
 use crate::error::Error;
 use crate::learner::TrainState;
 use crate::metrics::Tally;
-use crate::observer::{Event, Observer, StepEvent};
+use crate::observer::{Event, Observer, StepEvent, show_lines};
 use crate::plan::peak_on;
 use crate::validation::{pass_rate, validate};
 
@@ -122,9 +122,7 @@ impl ActiveRun {
         let mut guard = self.session.train_state();
         let TrainState { policy, hooks, .. } = &mut *guard;
         if data.shape == Shape::Prompts {
-            let k = train.validate_completions as usize;
-            let room = data.report.length.saturating_sub(data.report.longest);
-            let rate = pass_rate(policy, data, &mut hooks.rewards.verifiers, k, room, train.seed)?;
+            let rate = pass_rate(policy, data, &mut hooks.rewards.verifiers, train)?;
             self.metrics.add_pass_rate(step, rate)?;
             observer.event(&Event::Passed { step, rate });
         } else {
@@ -210,18 +208,4 @@ fn nothing_learned(step: u64, function: &str, words: &str) -> String {
         "`{function}` was refused at step {step}, and the method went on without it: {words}; in Rust, `?` after the call ends \
          the step there"
     )
-}
-
-/// Sends log lines of `step` to the observer, and a warning if more lines were dropped; `dropped` is their number.
-pub(super) fn show_lines(step: u64, (lines, dropped): (&[String], u32), observer: &mut dyn Observer) {
-    for line in lines {
-        observer.event(&Event::Log { step, line: line.clone() });
-    }
-    if dropped > 0 {
-        let text = match dropped {
-            1 => "a log line of the method was too much or too long".to_owned(),
-            _ => format!("{dropped} log lines of the method were too many or too long"),
-        };
-        observer.event(&Event::Warning { text });
-    }
 }

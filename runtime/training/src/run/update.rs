@@ -3,10 +3,9 @@
 use tunebox_package::Cadence;
 use tunebox_sandbox::StepReport;
 
-use super::start::Session;
 use crate::data::{BatchSampler, window};
 use crate::error::Error;
-use crate::learner::begin_step;
+use crate::learner::{Session, begin_step};
 use crate::metrics::Tally;
 use crate::plan::PlannedRun;
 

@@ -9,9 +9,9 @@ use tunebox_sandbox::{RunHooks as _, StepReport};
 
 use crate::data::BatchSampler;
 use crate::error::Error;
-use crate::learner::directions;
+use crate::learner::{Session, directions};
 use crate::plan::{Plan, PlannedRun};
-use crate::run::start::{Session, start_session, train_state};
+use crate::run::start::{start_session, train_state};
 use crate::run::update::{explained, update};
 
 /// A running method with its session and its position in the data.
