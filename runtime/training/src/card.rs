@@ -173,15 +173,13 @@ fn number(value: Option<&Value>) -> String {
 
 /// The Python code that imports PEFT and loads the base model `model`; with `nf4`, quantized to NF4.
 fn python_base(model: &str, nf4: bool) -> String {
-    if !nf4 {
-        return format!(
-            "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\nbase = AutoModelForCausalLM.from_pretrained(\"{model}\")\n"
-        );
-    }
+    const NF4: &str =
+        "nf4 = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", bnb_4bit_use_double_quant=True)\n";
+    let (import, setup, option) =
+        if nf4 { (", BitsAndBytesConfig", NF4, ", quantization_config=nf4") } else { ("", "", "") };
     format!(
-        "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM, BitsAndBytesConfig\n\n\
-         nf4 = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", bnb_4bit_use_double_quant=True)\n\
-         base = AutoModelForCausalLM.from_pretrained(\"{model}\", quantization_config=nf4)\n"
+        "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM{import}\n\n\
+         {setup}base = AutoModelForCausalLM.from_pretrained(\"{model}\"{option})\n"
     )
 }
 

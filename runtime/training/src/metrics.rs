@@ -190,28 +190,25 @@ mod tests {
         assert_eq!(tally.numbers(&names), [("accuracy".into(), 0.75), ("loss".into(), 3.0)]);
     }
 
+    /// A run whose metrics file holds a text.
+    fn run(text: &str) -> tempfile::TempDir {
+        let run = tempfile::tempdir().unwrap();
+        std::fs::write(run.path().join(FILE), text).unwrap();
+        run
+    }
+
     #[test]
     fn lines_after_the_checkpoint_and_half_lines_go_when_a_run_resumes() {
-        let run = tempfile::tempdir().unwrap();
-        let text = "{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4,\"lo";
-        std::fs::write(run.path().join(FILE), text).unwrap();
-
+        let run = run("{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4,\"lo");
         let file = MetricsFile::open(run.path(), 2).unwrap();
-
-        assert_eq!(
-            std::fs::read_to_string(run.path().join(FILE)).unwrap(),
-            "{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n"
-        );
-        assert_eq!(file.rows().unwrap().len(), 2);
+        let kept = std::fs::read_to_string(run.path().join(FILE)).unwrap();
+        assert_eq!((kept.as_str(), file.rows().unwrap().len()), ("{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n", 2));
     }
 
     #[test]
     fn a_metric_that_no_line_has_was_not_reported() {
-        let run = tempfile::tempdir().unwrap();
-        let text = "{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"closing\":true,\"norm\":1.0}\n";
-        std::fs::write(run.path().join(FILE), text).unwrap();
+        let run = run("{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"closing\":true,\"norm\":1.0}\n");
         let names = ["norm", "accuracy", "loss"].map(str::to_owned);
-
         assert_eq!(MetricsFile::open(run.path(), 2).unwrap().unreported(&names).unwrap(), ["accuracy"]);
     }
 }

@@ -1,82 +1,47 @@
 //! The arguments of the benchmark.
 
-use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 
-use super::Outcome;
-use super::pair::Twin;
-
-/// The variable that names a model where no argument does.
-const MODEL: &str = "TUNEBOX_BENCH_MODEL";
-
-/// What the benchmark takes.
-pub(crate) const USAGE: &str = "cargo bench --workspace --bench twin -- [lora] [dpo] [--model MODEL] \
-    [--pairs N] [--batch N] [--sequence N] [--rank N] [--json]";
+use clap::Parser;
+use clap::builder::ArgPredicate::IsPresent;
 
 /// What is measured, and how.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Parser)]
+#[command(about = "`cargo bench --workspace --bench twin -- [ARGUMENTS]`")]
 pub(crate) struct Arguments {
-    /// Methods and their twins.
-    pub(crate) twins: Vec<Twin>,
+    /// Methods that are measured beside their native twins.
+    #[arg(value_parser = ["lora", "dpo"], default_values = ["lora", "dpo"])]
+    pub(crate) methods: Vec<String>,
     /// A model; the tiny one of the sample without.
+    #[arg(long, overrides_with = "model")]
     pub(crate) model: Option<String>,
     /// Pairs of steps that are timed, after one that is not.
-    pub(crate) pairs: usize,
+    #[arg(long, default_value = "40", default_value_if("model", IsPresent, "5"))]
+    pub(crate) pairs: NonZeroUsize,
     /// Records of a step.
-    pub(crate) batch: usize,
+    #[arg(long, default_value = "12", default_value_if("model", IsPresent, "4"))]
+    pub(crate) batch: NonZeroUsize,
     /// Tokens of the longest row.
-    pub(crate) sequence: usize,
+    #[arg(long, default_value = "64", default_value_if("model", IsPresent, "256"))]
+    pub(crate) sequence: NonZeroUsize,
     /// The rank of the adapters.
-    pub(crate) rank: usize,
+    #[arg(long, default_value = "16")]
+    pub(crate) rank: NonZeroUsize,
     /// Lines of JSON instead of text.
+    #[arg(long)]
     pub(crate) json: bool,
+    /// Cargo passes this to every benchmark.
+    #[arg(long = "bench", hide = true)]
+    _bench: bool,
 }
 
 impl Arguments {
-    /// Parses the arguments of this process, with the model of `TUNEBOX_BENCH_MODEL` as the default.
-    pub(crate) fn of_process() -> Outcome<Self> {
-        Self::parse(std::env::args().skip(1), std::env::var(MODEL).ok())
-    }
-
-    /// Parses arguments; `model` is used if no `--model` is given. Without names of methods, both are measured. The
-    /// default numbers of pairs, records and tokens depend on whether a model is given.
-    pub(crate) fn parse(words: impl IntoIterator<Item = String>, model: Option<String>) -> Outcome<Self> {
-        let (mut twins, mut json, mut values) = (Vec::new(), false, BTreeMap::new());
-        let mut words = words.into_iter();
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                // Cargo passes this to every benchmark.
-                "--bench" => {}
-                "lora" => twins.push(Twin::Lora),
-                "dpo" => twins.push(Twin::Dpo),
-                "--json" => json = true,
-                "--model" | "--pairs" | "--batch" | "--sequence" | "--rank" => {
-                    let value = words.next().ok_or_else(|| format!("`{word}` lacks its value; {USAGE}"))?;
-                    values.insert(word, value);
-                }
-                _ => return Err(format!("`{word}` is not an argument; {USAGE}").into()),
-            }
-        }
-        if twins.is_empty() {
-            twins = vec![Twin::Lora, Twin::Dpo];
-        }
-        let model = values.remove("--model").or(model);
-        let (pairs, batch, sequence) = if model.is_some() { (5, 4, 256) } else { (40, 12, 64) };
-        let count = |word: &str, usual: usize| match values.get(word) {
-            None => Ok(usual),
-            Some(value) => value
-                .parse()
-                .ok()
-                .filter(|count| *count > 0)
-                .ok_or_else(|| format!("`{word}` is `{value}`; it must be a whole number above 0")),
-        };
-        Ok(Self {
-            twins,
-            pairs: count("--pairs", pairs)?,
-            batch: count("--batch", batch)?,
-            sequence: count("--sequence", sequence)?,
-            rank: count("--rank", 16)?,
-            model,
-            json,
-        })
+    /// Parses arguments; `model` is used if no `--model` is given.
+    pub(crate) fn parse_from_words(
+        words: impl IntoIterator<Item = String>,
+        model: Option<String>,
+    ) -> Result<Self, clap::Error> {
+        let model = model.into_iter().flat_map(|model| ["--model".to_owned(), model]);
+        Self::try_parse_from(std::iter::once("twin".to_owned()).chain(model).chain(words))
     }
 }

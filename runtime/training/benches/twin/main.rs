@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arguments::Arguments;
-use pair::{Pair, TOLERANCE, Timed, Twin};
+use pair::{Pair, TOLERANCE, Timed, Twin, find_twin};
 use records::Sizes;
 use serde_json::json;
 use statistics::Spread;
@@ -28,13 +28,13 @@ use tunebox_training::sample;
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
-    let arguments = Arguments::of_process()?;
+    let model = std::env::var("TUNEBOX_BENCH_MODEL").ok();
+    let arguments = Arguments::parse_from_words(std::env::args().skip(1), model).unwrap_or_else(|error| error.exit());
     tunebox_compute::allocator::keep_freed_pages();
     let place = tempfile::tempdir()?;
     let model = open(arguments.model.as_deref(), place.path())?;
-    for twin in &arguments.twins {
-        let times = measure(*twin, &model, &arguments)?;
-        show(*twin, &arguments, &times);
+    for twin in arguments.methods.iter().filter_map(|name| find_twin(name)) {
+        show(twin, &arguments, &measure(twin, &model, &arguments)?);
     }
     Ok(())
 }
@@ -50,13 +50,13 @@ fn open(model: Option<&str>, place: &Path) -> Outcome<Arc<Model>> {
 
 /// Executes and times `arguments.pairs` pairs of steps, the twins taking turns at being first. One earlier pair warms
 /// up and does not count.
-fn measure(twin: Twin, model: &Arc<Model>, arguments: &Arguments) -> Outcome<Vec<Timed>> {
+fn measure(twin: &'static Twin, model: &Arc<Model>, arguments: &Arguments) -> Outcome<Vec<Timed>> {
     let vocabulary = model.configuration.vocabulary;
-    let sizes = Sizes { batch: arguments.batch, sequence: arguments.sequence, vocabulary };
-    let mut pair = Pair::start(twin, model, arguments.rank)?;
-    let mut times = Vec::with_capacity(arguments.pairs);
-    for step in 0..=arguments.pairs {
-        let timed = pair.step(&records::batch(twin.shape(), sizes, step)?, step % 2 == 0)?;
+    let sizes = Sizes { batch: arguments.batch.get(), sequence: arguments.sequence.get(), vocabulary };
+    let mut pair = Pair::start(twin, model, arguments.rank.get())?;
+    let mut times = Vec::new();
+    for step in 0..=arguments.pairs.get() {
+        let timed = pair.step(&records::batch(twin.shape, sizes, step)?, step % 2 == 0)?;
         if step > 0 {
             times.push(timed);
         }
@@ -66,7 +66,7 @@ fn measure(twin: Twin, model: &Arc<Model>, arguments: &Arguments) -> Outcome<Vec
 
 /// Prints the measured times, their overhead and the guest's share as a text table, or as a line of JSON if the
 /// arguments ask for it.
-fn show(twin: Twin, arguments: &Arguments, times: &[Timed]) {
+fn show(twin: &Twin, arguments: &Arguments, times: &[Timed]) {
     let native = Spread::of(times.iter().map(|timed| timed.native));
     let component = Spread::of(times.iter().map(|timed| timed.component));
     let overhead = Spread::of(times.iter().map(|timed| timed.component / timed.native - 1.0));
@@ -75,7 +75,7 @@ fn show(twin: Twin, arguments: &Arguments, times: &[Timed]) {
     let calls = times.last().map_or(0, |timed| timed.calls);
     let model = arguments.model.as_deref().unwrap_or("sample");
     let Arguments { batch, sequence, rank, .. } = arguments;
-    let (name, pairs) = (twin.name(), times.len());
+    let (name, pairs) = (twin.name, times.len());
     if arguments.json {
         let row = json!({
             "method": name, "model": model, "batch": batch, "sequence": sequence, "rank": rank, "pairs": pairs,

@@ -18,36 +18,24 @@ use super::native::{self, Numbers};
 pub(crate) const TOLERANCE: f64 = 1e-6;
 
 /// A method that has a native twin.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Twin {
-    Lora,
-    Dpo,
+pub(crate) struct Twin {
+    /// The name of the built-in method.
+    pub(crate) name: &'static str,
+    /// The shape of the records that the method learns from.
+    pub(crate) shape: Shape,
+    /// Executes a step of the native twin up to the gradient, without the update; returns the reported numbers.
+    step: fn(&mut TrainState, &Batch) -> Outcome<Numbers>,
 }
 
-impl Twin {
-    /// The name of the built-in method.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Lora => "lora",
-            Self::Dpo => "dpo",
-        }
-    }
+/// The methods that have a native twin.
+pub(crate) static TWINS: [Twin; 2] = [
+    Twin { name: "lora", shape: Shape::Text, step: native::supervised },
+    Twin { name: "dpo", shape: Shape::Preference, step: native::preference },
+];
 
-    /// The shape of the records that the method learns from.
-    pub(crate) fn shape(self) -> Shape {
-        match self {
-            Self::Lora => Shape::Text,
-            Self::Dpo => Shape::Preference,
-        }
-    }
-
-    /// Executes a step of the native twin up to the gradient, without the update; returns the reported numbers.
-    fn step(self, train_state: &mut TrainState, batch: &Batch) -> Outcome<Numbers> {
-        match self {
-            Self::Lora => native::supervised(train_state, batch),
-            Self::Dpo => native::preference(train_state, batch),
-        }
-    }
+/// Finds a method that has a native twin by its name.
+pub(crate) fn find_twin(name: &str) -> Option<&'static Twin> {
+    TWINS.iter().find(|twin| twin.name == name)
 }
 
 /// Seconds of one step of each.
@@ -63,17 +51,17 @@ pub(crate) struct Timed {
 
 /// Both twins, each with an adapter of its own over the same model.
 pub(crate) struct Pair {
-    twin: Twin,
+    twin: &'static Twin,
     native: TrainState,
     component: Session<Trainer>,
 }
 
 impl Pair {
     /// Starts both twins on the same model with equal new adapters of this rank, and calls the component's `init`.
-    pub(crate) fn start(twin: Twin, model: &Arc<Model>, rank: usize) -> Outcome<Self> {
-        let package = Reference::parse(twin.name(), ".".as_ref())?.open()?;
+    pub(crate) fn start(twin: &'static Twin, model: &Arc<Model>, rank: usize) -> Outcome<Self> {
+        let package = Reference::parse(twin.name, ".".as_ref())?.open()?;
         let limits = Limits::default();
-        let admitted = Engine::new()?.admit(&package.bytes, twin.name(), &Grants::default(), &limits)?;
+        let admitted = Engine::new()?.admit(&package.bytes, twin.name, &Grants::default(), &limits)?;
         let metric_names = package.manifest.metrics.clone();
         let settings = SessionSettings { limits, metric_names, ..SessionSettings::default() };
         let mut component = Session::start(&admitted, train_state(model, rank)?, settings)?;
@@ -97,7 +85,7 @@ impl Pair {
     /// Executes and times a step of the native twin with its update; returns the seconds and the reported numbers.
     fn native(&mut self, batch: &Batch) -> Outcome<(f64, Numbers)> {
         let begun = Instant::now();
-        let numbers = self.twin.step(&mut self.native, batch)?;
+        let numbers = (self.twin.step)(&mut self.native, batch)?;
         self.native.update()?;
         Ok((begun.elapsed().as_secs_f64(), numbers))
     }
@@ -116,7 +104,7 @@ impl Pair {
         let (ours, theirs) = (bits(&self.native.policy)?, bits(&self.component.train_state().policy)?);
         let differing = ours.iter().zip(&theirs).filter(|(one, other)| one != other).count();
         if ours.len() != theirs.len() || differing > 0 {
-            let (name, all) = (self.twin.name(), ours.len());
+            let (name, all) = (self.twin.name, ours.len());
             return Err(format!("`{name}`: {differing} of {all} weights of the twins differ").into());
         }
         Ok(())

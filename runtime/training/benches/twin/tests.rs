@@ -1,6 +1,5 @@
 //! The native twins of the benchmark do what the components do, and its arithmetic is right.
 
-#[expect(dead_code, reason = "the benchmark reads the rest")]
 mod arguments;
 mod native;
 mod pair;
@@ -10,7 +9,7 @@ mod statistics;
 use std::sync::Arc;
 
 use arguments::Arguments;
-use pair::{Pair, Twin, compare};
+use pair::{Pair, TWINS, compare, find_twin};
 use records::Sizes;
 use statistics::Spread;
 use tunebox_compute::Device;
@@ -30,12 +29,12 @@ fn a_component_learns_to_the_same_bits_as_its_native_twin() {
     let source = Source::open(&folder.display().to_string(), true).unwrap();
     let model = Arc::new(Model::open(&source, &Device::Cpu).unwrap());
     let sizes = Sizes { batch: 3, sequence: 24, vocabulary: model.configuration.vocabulary };
-    for twin in [Twin::Lora, Twin::Dpo] {
+    for twin in &TWINS {
         let mut pair = Pair::start(twin, &model, 4).unwrap();
         for step in 0..3 {
-            let batch = records::batch(twin.shape(), sizes, step).unwrap();
+            let batch = records::batch(twin.shape, sizes, step).unwrap();
             let timed = pair.step(&batch, step % 2 == 0).unwrap();
-            assert!(timed.calls > 10 && timed.guest < timed.component && timed.native > 0.0, "{}", twin.name());
+            assert!(timed.calls > 10 && timed.guest < timed.component && timed.native > 0.0, "{}", twin.name);
         }
     }
 }
@@ -51,7 +50,7 @@ fn numbers_that_differ_are_named() {
 #[test]
 fn rows_have_unequal_lengths_that_are_the_same_in_every_step() {
     let sizes = Sizes { batch: 6, sequence: 20, vocabulary: 7 };
-    let sides = |step: usize| records::batch(Twin::Dpo.shape(), sizes, step).unwrap().sides;
+    let sides = |step: usize| records::batch(find_twin("dpo").unwrap().shape, sizes, step).unwrap().sides;
     let lengths = |rows: &Rows| rows.ids.iter().map(Vec::len).collect::<Vec<_>>();
     let (first, second) = (sides(1), sides(2));
     assert_eq!(first.iter().map(|(side, _)| side.as_str()).collect::<Vec<_>>(), ["chosen", "rejected"]);
@@ -61,7 +60,7 @@ fn rows_have_unequal_lengths_that_are_the_same_in_every_step() {
     assert_eq!(first[0].1, sides(1)[0].1);
     assert_ne!(first[0].1, second[0].1);
     assert_eq!(lengths(&first[1].1), lengths(&second[1].1));
-    let alone = records::batch(Twin::Lora.shape(), Sizes { batch: 1, ..sizes }, 0).unwrap().sides;
+    let alone = records::batch(find_twin("lora").unwrap().shape, Sizes { batch: 1, ..sizes }, 0).unwrap().sides;
     assert_eq!(lengths(&alone[0].1), [20]);
 }
 
@@ -76,12 +75,14 @@ fn quartiles_lie_between_the_numbers_in_proportion() {
 
 #[test]
 fn arguments_choose_what_is_measured_and_on_what() {
-    let all = Arguments::parse(words("--bench"), None).unwrap();
-    assert_eq!((all.twins.as_slice(), all.pairs), (&[Twin::Lora, Twin::Dpo][..], 40));
-    let some = Arguments::parse(words("dpo --pairs 3 --json --bench"), Some("qwen".into())).unwrap();
-    assert_eq!((some.twins.as_slice(), some.json), (&[Twin::Dpo][..], true));
-    assert_eq!((some.pairs, some.batch, some.model.as_deref()), (3, 4, Some("qwen")));
-    for (wrong, named) in [("--pairs", "lacks"), ("--pairs 0", "`0`"), ("dpe", "`dpe`")] {
-        assert!(Arguments::parse(words(wrong), None).unwrap_err().to_string().contains(named), "{wrong}");
+    let parse = |text: &str, model: Option<&str>| Arguments::parse_from_words(words(text), model.map(str::to_owned));
+    let all = parse("--bench", None).unwrap();
+    assert_eq!((all.methods, all.pairs.get()), (vec!["lora".to_owned(), "dpo".to_owned()], 40));
+    let some = parse("dpo --pairs 3 --json --bench", Some("qwen")).unwrap();
+    assert_eq!((some.methods, some.json), (vec!["dpo".to_owned()], true));
+    assert_eq!((some.pairs.get(), some.batch.get(), some.model.as_deref()), (3, 4, Some("qwen")));
+    assert_eq!(parse("--model llama", Some("qwen")).unwrap().model.as_deref(), Some("llama"));
+    for (wrong, named) in [("--pairs", "value is required"), ("--pairs 0", "'0'"), ("dpe", "'dpe'")] {
+        assert!(parse(wrong, None).unwrap_err().to_string().contains(named), "{wrong}");
     }
 }

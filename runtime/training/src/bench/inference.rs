@@ -82,11 +82,8 @@ pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scori
 
 /// Measures generation for every number of completions in the settings, and the peak memory after all of them.
 pub(super) fn generation(policy: &Policy, settings: &BenchSettings) -> Result<Generation, Error> {
-    let written = settings
-        .prompts
-        .iter()
-        .map(|prompts| generate_at_once(policy, settings, *prompts))
-        .collect::<Result<Vec<_>, _>>()?;
+    let counts = settings.prompts.iter();
+    let written: Vec<_> = counts.map(|count| generate_at_once(policy, settings, *count)).collect::<Result<_, _>>()?;
     let speed = |prompts: u32| written.iter().find(|one| one.prompts == prompts).map(|one| one.tokens_per_second);
     Ok(Generation {
         written_tokens_per_second: speed(1),

@@ -214,10 +214,7 @@ fn is_within(key: &str, table: &str) -> bool {
 /// Adds a location, if there is one, to a problem and returns it as an error. `note` is added only if the location has
 /// a line.
 fn locate(problem: Explanation, location: Option<SettingLocation>, note: Option<String>) -> Error {
-    let SettingLocation { text, snippet } = match location {
-        Some(location) => location,
-        None => return problem.into(),
-    };
+    let Some(SettingLocation { text, snippet }) = location else { return problem.into() };
     let snippet = snippet.map(|snippet| Snippet { note, ..snippet });
     Explanation { snippet, ..problem.with_location(text) }.into()
 }

@@ -139,13 +139,6 @@ impl RunSettings {
         })
     }
 
-    /// The location of a dotted key or of its value, for errors that only the plan can find; `None` if there is no file
-    /// and no `--set` gave the key.
-    #[must_use]
-    pub fn location(&self, key: &str, underline: Underline) -> Option<SettingLocation> {
-        self.document.location(key, underline)
-    }
-
     /// Resolves the path `written` at a key: relative to the run file's folder, or to the current one if a `--set` gave it.
     #[must_use]
     pub fn path(&self, key: &str, written: &str) -> PathBuf {
@@ -208,7 +201,7 @@ impl RunSettings {
     pub(crate) fn with_location(&self, key: &str, error: impl Into<Error>) -> Error {
         let error = error.into();
         let (mut explanation, exit) = (error.explanation(), error.exit());
-        match self.location(key, Underline::Value).filter(|location| location.snippet.is_some()) {
+        match self.document.location(key, Underline::Value).filter(|location| location.snippet.is_some()) {
             Some(location) if explanation.location.is_none() => {
                 (explanation.location, explanation.snippet) = (Some(location.text), location.snippet);
                 Error::Explained(Box::new(explanation), exit)

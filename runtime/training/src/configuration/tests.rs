@@ -88,7 +88,7 @@ fn verifiers_are_a_list_and_a_wrong_key_of_one_is_shown_at_its_own_line() {
     let weights: Vec<f64> = settings.file.verifier.iter().map(|verifier| verifier.weight).collect();
     assert_eq!(weights, [1.0, 0.5, 1.0]);
     assert_eq!(settings.file.verifier[1].settings["max-lines"], 3);
-    assert_eq!(settings.location("verifier.1.max-lines", Underline::Key).unwrap().snippet.unwrap().line, 13);
+    assert_eq!(settings.document.location("verifier.1.max-lines", Underline::Key).unwrap().snippet.unwrap().line, 13);
     assert!(error_of(&format!("{GOOD}[[verifier]]\nweight = 2\n"), &[]).what.contains("`verifier.0.use` is missing"));
 }
 

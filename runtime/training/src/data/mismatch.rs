@@ -42,14 +42,11 @@ mod tests {
     }
 
     #[test]
-    fn completions_move_on_by_one_record_over_all_micro_batches() {
+    fn completions_move_on_by_one_record_over_all_micro_batches_or_in_the_file() {
         assert_eq!(completion_sources(&[vec![7, 2], vec![5]], 9), [5, 7, 2]);
-    }
-
-    #[test]
-    fn a_record_alone_in_its_window_gets_the_completion_before_it_in_the_file() {
-        assert_eq!(completion_sources(&[vec![4]], 9), [3]);
-        assert_eq!(completion_sources(&[vec![0]], 9), [8]);
+        for (alone, source) in [(4, 3), (0, 8)] {
+            assert_eq!(completion_sources(&[vec![alone]], 9), [source]);
+        }
     }
 
     #[test]

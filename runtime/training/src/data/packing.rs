@@ -54,22 +54,16 @@ mod tests {
 
     #[test]
     fn no_bin_is_overfull_and_nothing_is_lost() {
-        let lengths: Vec<usize> = (0..200).map(|index| 1 + index * 37 % 90).collect();
-        let order: Vec<usize> = (0..200).collect();
-        let bins = pack(&order, &lengths, 100);
-        let mut all: Vec<usize> = bins.concat();
-        all.sort_unstable();
+        for (count, factor, longest, capacity) in [(200, 37, 90, 100), (50, 13, 40, 64)] {
+            let lengths: Vec<usize> = (0..count).map(|index| 1 + index * factor % longest).collect();
+            let (order, backwards): (Vec<_>, Vec<_>) = ((0..count).collect(), (0..count).rev().collect());
+            let bins = pack(&order, &lengths, capacity);
+            let mut all: Vec<usize> = bins.concat();
+            all.sort_unstable();
 
-        assert_eq!(all, order);
-        assert!(bins.iter().all(|bin| bin.iter().map(|example| lengths[*example]).sum::<usize>() <= 100));
-    }
-
-    #[test]
-    fn the_number_of_bins_does_not_depend_on_the_order() {
-        let lengths: Vec<usize> = (0..50).map(|index| 1 + index * 13 % 40).collect();
-        let order: Vec<usize> = (0..50).collect();
-        let backwards: Vec<usize> = (0..50).rev().collect();
-
-        assert_eq!(pack(&order, &lengths, 64).len(), pack(&backwards, &lengths, 64).len());
+            assert_eq!(all, order);
+            assert!(bins.iter().all(|bin| bin.iter().map(|example| lengths[*example]).sum::<usize>() <= capacity));
+            assert_eq!(bins.len(), pack(&backwards, &lengths, capacity).len(), "the order does not matter");
+        }
     }
 }

@@ -11,9 +11,8 @@ use crate::configuration::RandomRecords;
 /// `None` for the shapes `Instructions` and `Contrast`, whose rows need not have equal length.
 pub(crate) fn random_dataset(shape: Shape, sizes: RandomRecords, vocabulary: usize) -> Option<Dataset> {
     let (rows, length, learned) = match shape {
-        Shape::Messages | Shape::PromptCompletion | Shape::Text => (1, sizes.sequence, true),
         // The side `mismatched` of an unpaired record is built from the first.
-        Shape::Unpaired => (1, sizes.sequence, true),
+        Shape::Messages | Shape::PromptCompletion | Shape::Text | Shape::Unpaired => (1, sizes.sequence, true),
         Shape::Preference => (2, sizes.sequence, true),
         Shape::Prompts => (1, sizes.sequence / 2, false),
         Shape::Instructions | Shape::Contrast => return None,

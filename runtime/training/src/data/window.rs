@@ -152,9 +152,7 @@ mod tests {
 
     #[test]
     fn a_window_without_a_target_divides_by_one() {
-        let data = data(&[(1, 0)]);
-        let window = window(&data, &[vec![0]]).unwrap();
-
+        let window = window(&data(&[(1, 0)]), &[vec![0]]).unwrap();
         assert_eq!(window.batches[0].window_targets["example"], 1);
     }
 

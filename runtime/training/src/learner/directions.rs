@@ -73,15 +73,10 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_without_directions_has_none() {
+    fn a_checkpoint_has_no_directions_or_such_that_say_where_they_were_read() {
         let folder = tempfile::tempdir().unwrap();
         save(&BTreeMap::new(), folder.path()).unwrap();
         assert!(!folder.path().join(FILE).exists() && restore(folder.path()).unwrap().is_empty());
-    }
-
-    #[test]
-    fn directions_that_do_not_say_where_they_were_read_are_no_checkpoint() {
-        let folder = tempfile::tempdir().unwrap();
         let layers = BTreeMap::from([(1, vec![1.0])]);
         Vectors { layers, ..Vectors::default() }.save(&folder.path().join(FILE)).unwrap();
         assert!(restore(folder.path()).is_err());

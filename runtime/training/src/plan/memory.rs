@@ -91,19 +91,13 @@ pub fn free(settings: &RunSettings) -> Option<u64> {
 
 /// Free memory of an open device in bytes, for the CPU that of the machine; `None` if it is unknown.
 pub(super) fn free_on(device: &Device) -> Option<u64> {
-    match device::info(device).ok()? {
-        Some(about) => Some(about.free),
-        None => available(),
-    }
+    device::info(device).ok()?.map_or_else(available, |about| Some(about.free))
 }
 
 /// Peak memory in bytes: for the CPU of this process, for an accelerator of the tensors on it; `None` if it is unknown.
 #[must_use]
 pub fn peak_on(device: &Device) -> Option<u64> {
-    match device::info(device).ok()? {
-        Some(about) => Some(about.peak),
-        None => peak(),
-    }
+    device::info(device).ok()?.map_or_else(peak, |about| Some(about.peak))
 }
 
 /// Resets the peak memory of the process and of the device to the memory in use now. On a system that cannot reset it, a

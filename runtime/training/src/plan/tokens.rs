@@ -102,34 +102,33 @@ mod tests {
     const SIZES: Sizes = Sizes { batch: 4, micro_batches: 3, records: 100, record: 20 };
 
     #[test]
-    fn records_are_counted_as_long_as_the_longest_and_no_more_than_there_are() {
-        assert_eq!(SIZES.fixed(), Tokens { slice: 80, together: 240, generated: None });
-        let few = Sizes { records: 5, ..SIZES };
-        assert_eq!(few.fixed(), Tokens { slice: 80, together: 100, generated: None });
+    fn records_are_counted_as_long_as_the_longest_and_packed_ones_as_bins_of_tokens() {
+        for (tokens, slice, together) in [
+            (SIZES.fixed(), 80, 240),
+            (Sizes { records: 5, ..SIZES }.fixed(), 80, 100),
+            (SIZES.packed(64, 20, 1000), 256, 768),
+            (SIZES.packed(64, 20, 300), 256, 300),
+            (SIZES.packed(64, 300, 1000), 300, 900),
+        ] {
+            assert_eq!(tokens, Tokens { slice, together, generated: None });
+        }
     }
 
     #[test]
-    fn a_packed_micro_batch_is_a_bin_of_tokens() {
-        assert_eq!(SIZES.packed(64, 20, 1000), Tokens { slice: 256, together: 768, generated: None });
-        assert_eq!(SIZES.packed(64, 20, 300), Tokens { slice: 256, together: 300, generated: None });
-        assert_eq!(SIZES.packed(64, 300, 1000), Tokens { slice: 300, together: 900, generated: None });
-    }
-
-    #[test]
-    fn completions_are_counted_each_and_without_a_number_as_many_as_can_be() {
-        let apart = SIZES.generated(30, Some(8), false);
-        assert_eq!((apart.slice, apart.together), (200, 50 * 8 * 12));
-        assert_eq!(apart.generated, Some(Generated { rows: 96, length: 50 }));
-        let unknown = SIZES.generated(30, None, true);
-        assert_eq!((unknown.slice, unknown.together), (200, u64::MAX));
-    }
-
-    #[test]
-    fn completions_of_a_prompt_share_it_in_their_slice() {
-        let shared = SIZES.generated(30, Some(8), true);
-        assert_eq!((shared.slice, shared.together), (4 * 30 + 20, 24 * 140));
-        assert_eq!(SIZES.generated(30, Some(2), true).slice, 4 * 30 + 2 * 20);
-        // A group of three does not fill a slice of four: at most three prompts are in one.
-        assert_eq!(SIZES.generated(30, Some(3), true).slice, 4 * 30 + 3 * 20);
+    fn completions_are_counted_each_with_a_prompt_that_they_may_share() {
+        for (completions, shared, slice, together) in [
+            (Some(8), false, 200, 50 * 8 * 12),
+            // Without a number, as many as can be.
+            (None, true, 200, u64::MAX),
+            (Some(8), true, 4 * 30 + 20, 24 * 140),
+            (Some(2), true, 4 * 30 + 2 * 20, 6 * 160),
+            // A group of three does not fill a slice of four: at most three prompts are in one.
+            (Some(3), true, 4 * 30 + 3 * 20, 9 * 180),
+        ] {
+            let tokens = SIZES.generated(30, completions, shared);
+            assert_eq!((tokens.slice, tokens.together), (slice, together), "{completions:?}");
+            let rows = completions.map_or(u64::MAX, |each| 12 * each);
+            assert_eq!(tokens.generated, Some(Generated { rows, length: 50 }));
+        }
     }
 }

@@ -36,7 +36,12 @@ impl ActiveRun {
             if let Some((function, words)) = &report.unlearned
                 && !std::mem::replace(unlearned, true)
             {
-                observer.event(&Event::Warning { text: nothing_learned(step + 1, function, words) });
+                let text = format!(
+                    "`{function}` was refused at step {}, and the method went on without it: {words}; in Rust, `?` after the \
+                     call ends the step there",
+                    step + 1
+                );
+                observer.event(&Event::Warning { text });
             }
             *used = report.usage.after(before);
         };
@@ -199,13 +204,4 @@ fn show(step: u64, report: &StepReport, observer: &mut dyn Observer) {
         let text = format!("`{}` took {:.0} s, longer than `limits.operation-seconds`", slow.operation, slow.seconds);
         observer.event(&Event::Warning { text });
     }
-}
-
-/// The warning about a method that ignored a rejected gradient. `function` was rejected at `step` with the message
-/// `words`.
-fn nothing_learned(step: u64, function: &str, words: &str) -> String {
-    format!(
-        "`{function}` was refused at step {step}, and the method went on without it: {words}; in Rust, `?` after the call ends \
-         the step there"
-    )
 }

@@ -1,0 +1,48 @@
+//! Hints about lines and files that hold no record.
+
+use super::super::fault;
+use super::*;
+
+#[test]
+fn a_file_of_records_that_are_too_long_gets_a_hint_to_raise_the_length() {
+    let report = Report { lines: 2, dropped: vec![1, 2], length: 4, ..Report::default() };
+    let hint = |report: &Report| no_example("a.jsonl", report, &[Shape::Preference]).hint.unwrap();
+    assert!(hint(&report).starts_with("raise `data.max-length`"), "{}", hint(&report));
+    assert!(hint(&Report::default()).contains("\"rejected\""), "{}", hint(&Report::default()));
+}
+
+#[test]
+fn a_line_that_is_no_record_gets_an_example_of_what_the_method_takes() {
+    let hint = |method: &str| {
+        let (fault, _) = Record::parse(b"broken", &Shape::of_method(method).unwrap()).unwrap_err();
+        fault.hint.unwrap()
+    };
+    let pair = r#"every line is one JSON object, such as {"prompt": "…", "chosen": "…", "rejected": "…"}"#;
+    assert_eq!(hint("preference"), pair);
+    assert!(hint("supervised").ends_with(r#"such as {"prompt": "…", "completion": "…"}"#));
+    for shape in Shape::all() {
+        assert_eq!(shape_of_line(shape.facts().example.as_bytes(), &[shape]), Some(shape));
+    }
+}
+
+#[test]
+fn records_of_another_shape_in_the_sample_get_a_hint_at_the_file_that_fits() {
+    let hint = |name: &str, shape| {
+        let line = Line { number: 1, bytes: b"{}".to_vec() };
+        let fault = fault::unwanted(Shape::Messages, &[shape]);
+        line_error(name, &line, (fault, 1), &[shape], false).hint.unwrap()
+    };
+    for (shape, file) in [(Shape::Unpaired, "kto"), (Shape::Prompts, "grpo"), (Shape::Contrast, "steer")] {
+        let hint = hint("calm/runs/.sample/lora.jsonl", shape);
+        assert!(hint.contains(&format!("; `calm/runs/.sample/{file}.jsonl` has such records: ")), "{hint}");
+    }
+    // A later line of that file: no other file is named for it, nor the file itself.
+    assert_eq!(
+        hint("calm/runs/.sample/kto.jsonl", Shape::Unpaired),
+        "this method takes records with `prompt`, `completion` and `label`"
+    );
+    assert_eq!(
+        hint("lora.jsonl", Shape::Unpaired),
+        "this method takes records with `prompt`, `completion` and `label`"
+    );
+}
