@@ -34,7 +34,14 @@ fn lora() -> Artifact {
 
 fn location(host: &str) -> Location {
     // No login of the person who runs the tests.
-    Location::parse(&format!("{host}/me/lora:0.1.0")).unwrap().logins(Path::new("/nonexistent/config.json"))
+    with_logins(host, Path::new("/nonexistent"))
+}
+
+/// A package at this host, reached with the logins in `config.json` of a folder.
+fn with_logins(host: &str, folder: &Path) -> Location {
+    let mut place = Location::parse(&format!("{host}/me/lora:0.1.0")).unwrap();
+    place.logins = Some(folder.join("config.json"));
+    place
 }
 
 /// A registry that holds the package and answers by a rule first.

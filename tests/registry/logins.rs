@@ -3,7 +3,7 @@
 use tunebox_foundation::explain::Explain;
 use tunebox_package::registry::{Silent, pull, push};
 
-use super::{failed_pull, location, lora, registry_with_package};
+use super::{failed_pull, location, lora, registry_with_package, with_logins};
 use crate::support::fake_registry::{Answer, Asked, FakeRegistry};
 
 /// The refusal with a login and without one.
@@ -29,11 +29,11 @@ fn a_registry_that_wants_a_login_gets_that_of_docker_login() {
     assert_eq!(error.hint().unwrap(), format!("`docker login {}`", registry.host()));
 
     let right = logged_in(&registry.host(), "bWU6c2VjcmV0");
-    let with = location(&registry.host()).logins(&right.path().join("config.json"));
+    let with = with_logins(&registry.host(), right.path());
     assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
 
     let wrong = logged_in(&registry.host(), "bWU6d3Jvbmc=");
-    let error = failed_pull(&location(&registry.host()).logins(&wrong.path().join("config.json")));
+    let error = failed_pull(&with_logins(&registry.host(), wrong.path()));
     assert!(error.to_string().ends_with("does not take the login"), "{error}");
     assert!(!format!("{error:?}{:?}", error.explanation()).contains("wrong"), "{error:?}");
 }
@@ -54,7 +54,7 @@ fn a_token_is_fetched_with_the_login_where_the_registry_says_and_shown_to_the_re
     assert!(error.to_string().ends_with("wants a login"), "{error}");
 
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
-    let with = location(&registry.host()).logins(&login.path().join("config.json"));
+    let with = with_logins(&registry.host(), login.path());
     assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
     assert_eq!(tokens.asked().last().unwrap().path, "/token?a=1&scope=x&service=here");
     push(&with, &lora(), &mut Silent).unwrap();
@@ -72,7 +72,7 @@ fn a_redirect_is_followed_without_the_login() {
         wants_login(asked).or_else(|| moved.then(elsewhere))
     });
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
-    let with = location(&registry.host()).logins(&login.path().join("config.json"));
+    let with = with_logins(&registry.host(), login.path());
     assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
     assert_eq!(other.asked().len(), 2);
     assert!(other.asked().iter().all(|asked| !asked.headers.contains_key("authorization")));
@@ -84,7 +84,8 @@ fn a_login_is_not_sent_to_another_machine_without_encryption() {
     // This machine under an address that is not its loopback's.
     let host = format!("0.0.0.0:{}", registry.port());
     let login = logged_in(&host, "bWU6c2VjcmV0");
-    let with = location(&host).plain_http(true).logins(&login.path().join("config.json"));
+    let mut with = with_logins(&host, login.path());
+    with.plain_http = true;
     let error = failed_pull(&with);
     assert!(error.to_string().ends_with("none is sent without encryption"), "{error:?}");
     let asked = registry.asked();

@@ -5,12 +5,11 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use tunebox_foundation::explain::{Exit, Explain};
-use tunebox_package::Error;
-use tunebox_package::artifact::{ArtifactError, MANIFEST};
+use tunebox_package::artifact::MANIFEST;
 use tunebox_package::registry::{Location, Silent, pull, push};
 
 use super::logins::logged_in;
-use super::{failed_pull, location, lora, version};
+use super::{failed_pull, location, lora, version, with_logins};
 use crate::support::absent::require;
 use crate::support::real_registry;
 
@@ -71,8 +70,7 @@ fn what_was_changed_in_a_real_registry_is_refused() {
     document["layers"].as_array_mut().unwrap().push(layer);
     name(&registry.host(), &document.to_string());
     let error = failed_pull(&place);
-    let layers = matches!(error, Error::Artifact { source: ArtifactError::Layers { count: 2 }, .. });
-    assert!(layers, "{error:?}");
+    assert_eq!(error.to_string(), "this is not a WebAssembly package: it has 2 layers");
 }
 
 #[test]
@@ -100,11 +98,11 @@ fn a_real_registry_with_a_login_takes_that_of_docker_login() {
     let error = failed_pull(&location(&registry.host()));
     assert!(error.to_string().ends_with("wants a login"), "{error}");
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
-    let with = location(&registry.host()).logins(&login.path().join("config.json"));
+    let with = with_logins(&registry.host(), login.path());
     push(&with, &lora(), &mut Silent).unwrap();
     assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
     let wrong = logged_in(&registry.host(), "bWU6d3Jvbmc=");
-    let error = failed_pull(&location(&registry.host()).logins(&wrong.path().join("config.json")));
+    let error = failed_pull(&with_logins(&registry.host(), wrong.path()));
     assert!(error.to_string().ends_with("does not take the login"), "{error}");
 }
 
@@ -113,12 +111,12 @@ fn a_real_registry_with_a_login_takes_that_of_docker_login() {
 fn a_real_registry_with_a_certificate_of_its_own_is_believed_only_with_it() {
     let (registry, certificate) = real_registry::Registry::with_certificate();
     // Loopback goes without encryption; this address of the same machine does not.
-    let elsewhere = location(&format!("0.0.0.0:{}", registry.port()));
+    let mut elsewhere = location(&format!("0.0.0.0:{}", registry.port()));
     let error = failed_pull(&elsewhere);
     assert!(error.to_string().starts_with("no encrypted connection to"), "{error:?}");
-    let trusting = elsewhere.certificates(&certificate);
-    push(&trusting, &lora(), &mut Silent).unwrap();
-    assert_eq!(pull(&trusting, &mut Silent).unwrap().0, lora());
+    elsewhere.certificates = Some(certificate);
+    push(&elsewhere, &lora(), &mut Silent).unwrap();
+    assert_eq!(pull(&elsewhere, &mut Silent).unwrap().0, lora());
 }
 
 #[test]

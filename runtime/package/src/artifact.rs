@@ -5,14 +5,14 @@
 //! types, sizes and digests agree. Where artifacts are kept and fetched is left to the store and the registry.
 
 pub mod document;
-mod error;
+pub(crate) mod error;
 
 use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use document::{Component, Configuration, Descriptor, ImageManifest, SCHEMA, WASM, digest_of};
-pub use error::ArtifactError;
+use error::malformed;
 use serde::Serialize;
 
 use crate::constants::{CONTRACT_PACKAGE, LARGEST, LONGEST_SIGNATURE};
@@ -89,12 +89,6 @@ impl Artifact {
         Ok(Documents { digest: digest_of(&manifest), manifest, configuration, layer })
     }
 
-    /// Assembles a package from its OCI manifest, its configuration and its component. The signature is read from an
-    /// annotation of the manifest. Errors: a size, digest or media type that does not agree with the manifest.
-    pub fn from_parts(manifest: &[u8], configuration: &[u8], wasm: Vec<u8>) -> Result<Self, ArtifactError> {
-        Parts::read(manifest, None)?.assemble(configuration, wasm)
-    }
-
     /// Builds the OCI configuration: the component's imports and exports, its world with the contract version in
     /// `about`, and `layer`, the digest of the component.
     fn configuration(&self, about: &Manifest, layer: &str) -> Result<Configuration, Error> {
@@ -140,14 +134,14 @@ impl Parts {
     /// Parses and checks an OCI manifest, before what it names is fetched. `served` is the `Content-Type` that it was
     /// served with, used if the manifest itself states no media type. Errors: it is not of a WebAssembly package, has
     /// not exactly one layer, has a digest that is no SHA-256, or names a part that is too large.
-    pub fn read(manifest: &[u8], served: Option<&str>) -> Result<Self, ArtifactError> {
+    pub fn read(manifest: &[u8], served: Option<&str>) -> Result<Self, Error> {
         fits("manifest", manifest.len() as u64, LARGEST_DOCUMENT)?;
         document::media_type("manifest", MANIFEST, document::said_type(manifest).as_deref().or(served))?;
         let manifest: ImageManifest = document::read("manifest", manifest)?;
         document::media_type("configuration", CONFIGURATION, Some(&manifest.config.media_type))?;
         let count = manifest.layers.len();
         let Ok([layer]) = <[Descriptor; 1]>::try_from(manifest.layers) else {
-            return Err(ArtifactError::Layers { count });
+            return Err(error::other_layers(count));
         };
         document::media_type("layer", LAYER, Some(&layer.media_type))?;
         fits("configuration", manifest.config.size, LARGEST_DOCUMENT)?;
@@ -163,16 +157,16 @@ impl Parts {
     /// Checks a configuration and a component against the sizes and digests of this manifest, and returns the package
     /// with its signature. Errors: other bytes than the manifest names, or a configuration for another platform or with
     /// other layers.
-    pub fn assemble(self, configuration: &[u8], wasm: Vec<u8>) -> Result<Artifact, ArtifactError> {
+    pub fn assemble(self, configuration: &[u8], wasm: Vec<u8>) -> Result<Artifact, Error> {
         self.configuration.check("configuration", configuration)?;
         self.layer.check("package", &wasm)?;
         let read: Configuration = document::read("configuration", configuration)?;
         if read.architecture != WASM || read.os != SYSTEM {
             let found = format!("{}/{}", read.os, read.architecture);
-            return Err(ArtifactError::malformed("configuration", &format!("it is for {found}, not for components")));
+            return Err(malformed("configuration", &format!("it is for {found}, not for components")));
         }
         if read.layer_digests != [self.layer.digest.as_str()] {
-            return Err(ArtifactError::malformed("configuration", "it names other layers than the manifest"));
+            return Err(malformed("configuration", "it names other layers than the manifest"));
         }
         Ok(Artifact { wasm, signature: self.signature })
     }
@@ -186,13 +180,13 @@ fn plain(written: String) -> String {
 }
 
 /// Fails if `size` is greater than `limit`, both in bytes. `what` names the part of the package in the error.
-fn fits(what: &'static str, size: u64, limit: u64) -> Result<(), ArtifactError> {
-    if size > limit { Err(ArtifactError::TooLarge { what, size, limit }) } else { Ok(()) }
+pub(crate) fn fits(what: &str, size: u64, limit: u64) -> Result<(), Error> {
+    if size > limit { Err(error::too_large(what, size, limit)) } else { Ok(()) }
 }
 
 /// Serializes a document as compact JSON. `what` names the document in the error.
-fn json(what: &'static str, document: &impl Serialize) -> Result<Vec<u8>, ArtifactError> {
-    serde_json::to_vec(document).map_err(|error| ArtifactError::malformed(what, &error.to_string()))
+fn json(what: &str, document: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(document).map_err(|error| malformed(what, &error.to_string()))
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_foundation::paths;
 
-use crate::artifact::ArtifactError;
 use crate::builtin::{self, Builtin};
 
 const NOT_FOUND: &str = "it is neither built in, nor in the store, nor the path of a folder or a `.wasm` file";
@@ -78,15 +77,6 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// An OCI artifact that is no package, or not the one that was named.
-    #[error("{source}")]
-    #[explain(source, location = place.clone())]
-    Artifact {
-        /// The package, if it comes from a registry.
-        place: Option<String>,
-        /// What is wrong with it.
-        source: ArtifactError,
-    },
     /// Any other error, ready to show.
     #[error("{}", explanation.what)]
     #[explain(
@@ -112,6 +102,8 @@ pub enum Error {
 pub enum Reason {
     /// The store has no package of that name, version and source.
     NoPackage,
+    /// An OCI artifact is of another kind than a package, such as a container image.
+    OtherKind,
     /// The package is intact, and its signer was not accepted on this machine.
     UnknownSigner,
     /// A digest, signature, name or version does not match.
@@ -135,19 +127,13 @@ impl Reason {
             Self::Unreachable => Exit::No,
             Self::UnknownSigner | Self::Untrusted => Exit::Trust,
             Self::Sandbox => Exit::Sandbox,
-            Self::NoPackage | Self::NotFetched | Self::NoCompiler | Self::Other => Exit::Usage,
+            Self::NoPackage | Self::OtherKind | Self::NotFetched | Self::NoCompiler | Self::Other => Exit::Usage,
         }
     }
 
     /// Makes an [`Error::Explained`] with this reason.
     pub(crate) fn error(self, explanation: Explanation) -> Error {
         Error::Explained { explanation: Box::new(explanation), reason: self }
-    }
-}
-
-impl From<ArtifactError> for Error {
-    fn from(source: ArtifactError) -> Self {
-        Self::Artifact { place: None, source }
     }
 }
 

@@ -19,7 +19,6 @@ use crate::signature::{Signed, Signer};
 use crate::store::Stored;
 use crate::trust::refusal::locate;
 use crate::{Error, Manifest, World, build, component, digest, files, manifest, read_manifest};
-use stored::Remote;
 use suggestion::{ambiguous, suggest};
 
 /// What code begins with that the engine made of a component: it is an object file.
@@ -53,7 +52,7 @@ impl Reference {
     /// a text is never read as a path.
     #[must_use]
     pub fn means_package(text: &str) -> bool {
-        Remote::read(text).is_some_and(|remote| remote.version.is_some()) || stored::is_versioned(text)
+        stored::registry_name(text).is_some_and(|name| name.tag().is_some()) || stored::is_versioned(text)
     }
 
     /// Returns a path as text that [`parse`](Self::parse) reads as that path in the present folder: with `./` in front
@@ -85,8 +84,8 @@ impl Reference {
             return Ok(Self::Builtin(found));
         }
         // How it is spelt decides first: a file or folder that is called like a package never stands in for it.
-        if let Some(remote) = Remote::read(text) {
-            return Ok(Self::Stored(remote.find()?));
+        if let Some(name) = stored::registry_name(text) {
+            return Ok(Self::Stored(stored::find(&name)?));
         }
         if stored::is_versioned(text) {
             return Ok(Self::Stored(stored::versioned(text)?));

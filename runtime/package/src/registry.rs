@@ -13,12 +13,14 @@ mod login;
 mod progress;
 mod remote;
 
+use std::path::Path;
+
 use connection::Connection;
 use error::explain;
 pub(crate) use error::no_version;
 pub(crate) use host::{canonical, spelt_as_host};
 pub use location::Location;
-use location::{Folder, Kind};
+use location::Kind;
 pub use progress::{Progress, Silent};
 use semver::Version;
 
@@ -36,7 +38,7 @@ pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) 
         return Err(Error::manifest(format!("its version `{}` is not like 1.2.3", about.version)));
     }
     let other = |named: Option<&str>, own: &str| named.is_some_and(|named| named != own);
-    if other(place.name(), &about.name) || other(place.version(), &about.version) {
+    if other(place.name.as_deref(), &about.name) || other(place.version.as_deref(), &about.version) {
         let title = format!("{} {}", about.name, about.version);
         let hint = "leave the version out, and end the place with the package's name";
         return Err(explain(format!("the package is `{title}`, it cannot go to `{place}`"), hint).into());
@@ -44,8 +46,8 @@ pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) 
     match &place.kind {
         Kind::Folder(folder) => put(folder, artifact, &about, progress),
         Kind::Remote(remote) => {
-            let connection = &mut Connection::new(place, remote, true)?;
-            remote::push(connection, &remote.of_version(&about.version), artifact, progress)
+            let place = &Location { version: Some(about.version), ..place.clone() };
+            remote::push(&mut Connection::new(place, remote, true)?, place, artifact, progress)
         }
     }
 }
@@ -54,16 +56,16 @@ pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) 
 /// there or not what its manifest names, and everything that a network and a registry can do.
 pub fn pull(place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
     match &place.kind {
-        Kind::Folder(folder) => take(folder, progress),
-        Kind::Remote(remote) => remote::pull(&mut Connection::new(place, remote, false)?, remote, progress),
+        Kind::Folder(folder) => take(folder, place, progress),
+        Kind::Remote(remote) => remote::pull(&mut Connection::new(place, remote, false)?, place, progress),
     }
 }
 
 /// Stores a package in a folder, and returns the digest of its OCI manifest. Creates the folder if it is missing.
 /// Errors: the folder has this version with other bytes, or with a signature that this package lacks.
-fn put(folder: &Folder, artifact: &Artifact, about: &Manifest, progress: &mut dyn Progress) -> Result<String, Error> {
-    let store = Store::make_folder(&folder.path)?;
-    let place = format!("{}//{}:{}", folder.path.display(), about.name, about.version);
+fn put(folder: &Path, artifact: &Artifact, about: &Manifest, progress: &mut dyn Progress) -> Result<String, Error> {
+    let store = Store::make_folder(folder)?;
+    let place = format!("{}//{}:{}", folder.display(), about.name, about.version);
     let digest = crate::digest::sha256(&artifact.wasm);
     for there in store.list()?.iter().filter(|there| there.name == about.name && there.version == about.version) {
         check_same(&place, artifact, there.digest == digest, there.signer.as_deref())?;
@@ -97,9 +99,9 @@ fn check_same(place: &str, artifact: &Artifact, same: bool, signer: Option<&str>
 
 /// Reads a package from a folder, and returns it with the digest of its OCI manifest. Errors: no folder of packages, or
 /// no package or several that fit.
-fn take(folder: &Folder, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
-    let wanted = Wanted { name: folder.name.as_deref(), version: folder.version.as_deref(), source: None };
-    let store = Store::folder(&folder.path).map_err(|error| meant(folder).unwrap_or(error))?;
+fn take(folder: &Path, place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
+    let wanted = Wanted { name: place.name.as_deref(), version: place.version.as_deref(), source: None };
+    let store = Store::folder(folder).map_err(|error| meant(folder).unwrap_or(error))?;
     let (stored, artifact) = store.find(wanted)?;
     progress.start(&format!("{}:{}", stored.name, stored.version), stored.size);
     progress.advance(stored.size);
@@ -108,8 +110,7 @@ fn take(folder: &Folder, progress: &mut dyn Progress) -> Result<(Artifact, Strin
 
 /// Explains why a path is no folder of packages, where more is known: it is a file, or the name of a package behind one
 /// slash in place of two. `None` in all other cases.
-fn meant(folder: &Folder) -> Option<Error> {
-    let path = &folder.path;
+fn meant(path: &Path) -> Option<Error> {
     let shown = path.display();
     if path.is_file() {
         let hint = format!("`tunebox inspect {shown}` looks at it, `--method` runs it as it is");

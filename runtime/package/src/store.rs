@@ -18,8 +18,9 @@ use layout::{Access, Layout};
 use serde::Serialize;
 
 use crate::artifact::document::Descriptor;
-use crate::artifact::{ArtifactError, LARGEST_DOCUMENT, MANIFEST, Parts};
+use crate::artifact::{LARGEST_DOCUMENT, MANIFEST, Parts};
 use crate::constants::{LARGEST, STORE_FOLDER};
+use crate::error::Reason;
 use crate::signature::signer_of;
 use crate::{Artifact, Error, digest, read_manifest};
 
@@ -192,8 +193,8 @@ impl Store {
                 // A component that is no method belongs to somebody else.
                 Ok(stored(&artifact, "", entry.digest.clone()).ok())
             }
-            Err(ArtifactError::MediaType { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(Error::Explained { reason: Reason::OtherKind, .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -212,7 +213,7 @@ impl Store {
     fn assemble(&self, parts: Parts) -> Result<Artifact, Error> {
         let configuration = self.layout.read("configuration", &parts.configuration, LARGEST_DOCUMENT)?;
         let wasm = self.layout.read("package", &parts.layer, LARGEST)?;
-        Ok(parts.assemble(&configuration, wasm)?)
+        parts.assemble(&configuration, wasm)
     }
 }
 

@@ -28,9 +28,9 @@ pub use lock::{Lock, Locked};
 pub use path::hold_path;
 pub use publishers::{Publisher, Publishers};
 pub use question::Question;
-use refusal::{locate, refuse_unreadable};
+pub(crate) use source::Source;
 
-use source::Source;
+use refusal::{locate, refuse_unreadable};
 
 /// The variable that names an organisation's list of publishers.
 pub const KEYRING: &str = "TUNEBOX_PUBLISHERS";

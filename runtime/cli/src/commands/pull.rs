@@ -38,7 +38,8 @@ pub(crate) struct Pull {
 impl Pull {
     /// Downloads a package, checks its signer, stores it and updates `tunebox.lock`. Nothing is stored if a check fails.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        let place = Location::parse(&self.place)?.offline(global.offline).plain_http(self.plain_http);
+        let mut place = Location::parse(&self.place)?;
+        (place.offline, place.plain_http) = (global.offline, self.plain_http);
         let signature = self.signature.as_deref().map(signature_in).transpose()?;
         let (mut artifact, manifest) = registry::pull(&place, &mut TransferProgress::new(terminal))?;
         artifact.signature = signature.or(artifact.signature);

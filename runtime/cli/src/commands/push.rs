@@ -32,7 +32,8 @@ impl Push {
         // Fails if the signature beside the file is not one of its bytes.
         let package = Reference::File(self.file.clone()).open()?;
         let statement = Statement::of(&package.bytes)?;
-        let place = Location::parse(&self.place)?.offline(global.offline).plain_http(self.plain_http);
+        let mut place = Location::parse(&self.place)?;
+        (place.offline, place.plain_http) = (global.offline, self.plain_http);
         if package.signer.is_none() {
             self.expect_no_signed_package(&statement)?;
         }

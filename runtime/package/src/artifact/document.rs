@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tunebox_foundation::printable::printable;
 
-use super::ArtifactError;
+use super::error::{malformed, other_media_type, wrong_digest, wrong_size};
+use crate::Error;
 use crate::digest::sha256;
 
 /// The version of the format that manifests and indexes state.
@@ -54,23 +55,23 @@ impl Descriptor {
 
     /// Returns the 64 hexadecimal digits of the digest without `sha256:`, safe as a file name. `what` names the part in
     /// the error. Errors: another algorithm, or not 64 lower-case hexadecimal digits.
-    pub fn hexadecimal(&self, what: &'static str) -> Result<&str, ArtifactError> {
+    pub fn hexadecimal(&self, what: &str) -> Result<&str, Error> {
         let digits =
             |text: &&str| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         self.digest
             .strip_prefix(ALGORITHM)
             .filter(digits)
-            .ok_or_else(|| ArtifactError::malformed(what, &format!("its digest is `{}`, not a SHA-256", self.digest)))
+            .ok_or_else(|| malformed(what, &format!("its digest is `{}`, not a SHA-256", self.digest)))
     }
 
     /// Fails unless the bytes have the size and the digest of this descriptor. `what` names the part in the error.
-    pub fn check(&self, what: &'static str, bytes: &[u8]) -> Result<(), ArtifactError> {
+    pub fn check(&self, what: &str, bytes: &[u8]) -> Result<(), Error> {
         let (wanted, found) = (self.size, bytes.len() as u64);
         if wanted != found {
-            return Err(ArtifactError::Size { what, wanted, found });
+            return Err(wrong_size(what, wanted, found));
         }
         let found = digest_of(bytes);
-        if found == self.digest { Ok(()) } else { Err(ArtifactError::altered(what, &self.digest, &found)) }
+        if found == self.digest { Ok(()) } else { Err(wrong_digest(what, &self.digest, &found)) }
     }
 }
 
@@ -129,8 +130,8 @@ pub fn digest_of(bytes: &[u8]) -> String {
 
 /// Parses JSON into one of the types of this module. `what` names the document in the error. Errors: no JSON, or JSON
 /// of another form.
-pub fn read<Document: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<Document, ArtifactError> {
-    serde_json::from_slice(bytes).map_err(|error| ArtifactError::malformed(what, &error.to_string()))
+pub fn read<Document: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<Document, Error> {
+    serde_json::from_slice(bytes).map_err(|error| malformed(what, &error.to_string()))
 }
 
 /// Returns the `mediaType` that a JSON document states about itself. `None` if it states none or is no JSON object.
@@ -146,13 +147,13 @@ pub fn said_type(bytes: &[u8]) -> Option<String> {
 
 /// Fails unless `found` is the media type `wanted`. Letter case and parameters after a semicolon do not count; `None`
 /// fails. `what` names the part in the error.
-pub fn media_type(what: &'static str, wanted: &'static str, found: Option<&str>) -> Result<(), ArtifactError> {
+pub fn media_type(what: &str, wanted: &str, found: Option<&str>) -> Result<(), Error> {
     let found = found.map(|found| found.split(';').next().unwrap_or_default().trim());
     match found {
         Some(found) if found.eq_ignore_ascii_case(wanted) => Ok(()),
         found => {
             let found = found.map_or_else(|| "nothing".to_owned(), |found| printable(found, 120));
-            Err(ArtifactError::MediaType { what, wanted, found })
+            Err(other_media_type(what, wanted, &found))
         }
     }
 }

@@ -1,98 +1,54 @@
-//! Why an artifact is no package, or not the one that was named.
+//! The errors of an artifact that is no package, or not the one that was named. In all of them `part` is the part of
+//! the package: `manifest`, `configuration`, `layer` or `package`.
 
-use tunebox_foundation::explain::Explain;
+use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::printable::printable;
 
-/// Why an artifact is no package, or not the one that was named.
-#[derive(Debug, thiserror::Error, Explain)]
-#[explain(
-    category = "package",
-    kept = "nothing was installed and nothing ran",
-    hint = "check the name; `tunebox push` and `wkg` write packages in the form that is read here"
-)]
-pub enum ArtifactError {
-    /// A media type that packages do not have.
-    #[error("this is not a WebAssembly package: its {what} is `{found}`")]
-    #[explain(why = "the {wanted} of a package is missing: it may be a container image")]
-    MediaType {
-        /// The part of the artifact.
-        what: &'static str,
-        /// The media type of a package.
-        wanted: &'static str,
-        /// The media type that it has.
-        found: String,
-    },
-    /// Not exactly one layer.
-    #[error("this is not a WebAssembly package: it has {count} layers")]
-    #[explain(why = "a package has exactly one layer, the component")]
-    Layers {
-        /// How many it has.
-        count: usize,
-    },
-    /// The bytes have another digest than was named.
-    #[error("the {what} is not what was named")]
-    #[explain(
-        category = "trust",
-        why = "its digest is {found}, {wanted} was named",
-        hint = "`tunebox pull` it again; if it repeats, tell the publisher",
-        exit = Trust
-    )]
-    Digest {
-        /// The part of the artifact.
-        what: &'static str,
-        /// The digest that was named.
-        wanted: String,
-        /// The digest of the bytes.
-        found: String,
-    },
-    /// More or fewer bytes than were named.
-    #[error("the {what} is not as long as was named")]
-    #[explain(
-        category = "trust",
-        why = "it has {found} bytes, {wanted} were named",
-        hint = "`tunebox pull` it again; if it repeats, tell the publisher",
-        exit = Trust
-    )]
-    Size {
-        /// The part of the artifact.
-        what: &'static str,
-        /// How many bytes were named.
-        wanted: u64,
-        /// How many there are.
-        found: u64,
-    },
-    /// More bytes than a package may have.
-    #[error("the {what} is too large for a package")]
-    #[explain(why = "it has {size} bytes, {limit} fit; nothing of it was fetched")]
-    TooLarge {
-        /// The part of the artifact.
-        what: &'static str,
-        /// Its size in bytes.
-        size: u64,
-        /// The limit in bytes.
-        limit: u64,
-    },
-    /// A document that breaks the form.
-    #[error("the {what} of this package cannot be used")]
-    #[explain(why = problem.clone())]
-    Malformed {
-        /// The part of the artifact.
-        what: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
+use crate::Error;
+use crate::error::Reason;
+use crate::trust::refusal::{KEPT, refuse};
+
+/// The error for a part whose media type is `found` and not `wanted`, that of a package. Its reason is
+/// [`Reason::OtherKind`].
+pub(super) fn other_media_type(part: &str, wanted: &str, found: &str) -> Error {
+    let what = format!("this is not a WebAssembly package: its {part} is `{found}`");
+    let why = format!("the {wanted} of a package is missing: it may be a container image");
+    Reason::OtherKind.error(unusable(what, why))
 }
 
-impl ArtifactError {
-    /// Makes the error for a document that breaks the form. `what` is the part of the package; control characters in
-    /// `problem` are escaped.
-    pub(crate) fn malformed(what: &'static str, problem: &str) -> Self {
-        Self::Malformed { what, problem: printable(problem, 300) }
-    }
+/// The error for an artifact with `count` layers.
+pub(super) fn other_layers(count: usize) -> Error {
+    let what = format!("this is not a WebAssembly package: it has {count} layers");
+    unusable(what, "a package has exactly one layer, the component").into()
+}
 
-    /// Makes the error for bytes that have the digest `found` where `wanted` was named. `what` is the part of the
-    /// package; control characters in both digests are escaped.
-    pub(crate) fn altered(what: &'static str, wanted: &str, found: &str) -> Self {
-        Self::Digest { what, wanted: printable(wanted, 80), found: printable(found, 80) }
-    }
+/// The error for a part of `size` bytes, more than `limit`, the most that a package may have there.
+pub(crate) fn too_large(part: &str, size: u64, limit: u64) -> Error {
+    let why = format!("it has {size} bytes, {limit} fit; nothing of it was fetched");
+    unusable(format!("the {part} is too large for a package"), why).into()
+}
+
+/// The error for a document that breaks the form. Control characters in `problem` are escaped.
+pub(crate) fn malformed(part: &str, problem: &str) -> Error {
+    unusable(format!("the {part} of this package cannot be used"), printable(problem, 300)).into()
+}
+
+/// The error for a part of `found` bytes where `wanted` were named.
+pub(crate) fn wrong_size(part: &str, wanted: u64, found: u64) -> Error {
+    let why = format!("it has {found} bytes, {wanted} were named");
+    refuse(format!("the {part} is not as long as was named"), why, PULL_AGAIN)
+}
+
+/// The error for a part with the digest `found` where `wanted` was named. Control characters in both are escaped.
+pub(crate) fn wrong_digest(part: &str, wanted: &str, found: &str) -> Error {
+    let why = format!("its digest is {}, {} was named", printable(found, 80), printable(wanted, 80));
+    refuse(format!("the {part} is not what was named"), why, PULL_AGAIN)
+}
+
+const PULL_AGAIN: &str = "`tunebox pull` it again; if it repeats, tell the publisher";
+
+/// Makes the explanation for an artifact that is no package.
+fn unusable(what: String, why: impl Into<String>) -> Explanation {
+    let hint = "check the name; `tunebox push` and `wkg` write packages in the form that is read here";
+    Explanation::new("package", what).with_why(why).with_kept(KEPT).with_hint(hint)
 }

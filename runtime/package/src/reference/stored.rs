@@ -4,9 +4,9 @@ use std::path::Path;
 
 use tunebox_foundation::explain::Explanation;
 
-use crate::registry::{Location, canonical, no_version, spelt_as_host};
+use crate::registry::{Location, no_version, spelt_as_host};
 use crate::store::{self, Store, Stored, Wanted};
-use crate::trust::{Lock, Locked};
+use crate::trust::{Lock, Locked, Source};
 use crate::{Artifact, Error, home};
 
 /// The error for a package that `tunebox pull LOCATION` has not fetched yet. `is_pinned` says whether `tunebox.lock`
@@ -18,45 +18,32 @@ fn not_pulled(location: &str, is_pinned: bool) -> Error {
     error.with_hint(format!("`tunebox pull {location}`")).into()
 }
 
-/// A name in a registry, taken apart: where the package is from, what it is called, its version.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Remote<'a> {
-    /// As the store and the lock name it, however it was written.
-    source: String,
-    name: &'a str,
-    /// `None` if the name has no version.
-    pub(super) version: Option<&'a str>,
+/// Parses `registry.example/namespace/name:1.2.3`, with `@` in place of `:` as well; the version may be missing. `None` if
+/// the text is something else, such as a path.
+pub(super) fn registry_name(text: &str) -> Option<Source> {
+    let (host, _) = text.split_once('/')?;
+    let source = Source::parse(text);
+    let is_meant = match source.tag() {
+        None => Location::parse(text).is_ok_and(|place| !place.is_folder()),
+        // What is no host, though it is spelt like one, was never pulled from; it is no path either.
+        Some(version) => spelt_as_host(host) && !source.package().is_empty() && !version.is_empty(),
+    };
+    (is_meant && !source.is_local()).then_some(source)
 }
 
-impl<'a> Remote<'a> {
-    /// Parses `registry.example/namespace/name:1.2.3`, with `@` in place of `:` as well; the version may be missing.
-    /// `None` if the text is something else, such as a path.
-    pub(super) fn read(text: &'a str) -> Option<Self> {
-        let (host, rest) = text.split_once('/')?;
-        let last = rest.rfind('/').map_or(0, |slash| slash + 1);
-        let Some((name, version)) = rest[last..].split_once([':', '@']) else {
-            let place = Location::parse(text).ok().filter(|place| !place.is_folder())?;
-            return Some(Self { source: place.source(), name: &rest[last..], version: None });
-        };
-        // What is no host, though it is spelt like one, was never pulled from; it is no path either.
-        let registry = canonical(host).or_else(|| spelt_as_host(host).then(|| host.to_lowercase()))?;
-        let source = format!("{registry}/{}", rest[..last + name.len()].to_lowercase());
-        (!name.is_empty() && !version.is_empty()).then_some(Self { source, name, version: Some(version) })
-    }
-
-    /// Finds the package of this source and version in the store. Errors: it was not pulled, or the name has no
-    /// version; the error then names the highest one in the store.
-    pub(super) fn find(self) -> Result<Stored, Error> {
-        let found = look(Wanted { name: Some(self.name), version: self.version, source: Some(&self.source) });
-        let Some(version) = self.version else {
-            let highest = found.ok().map(|stored| format!("{}:{}", self.source, stored.version));
-            return Err(no_version(&self.source, highest));
-        };
-        found.map_err(|error| match error.is_no_package() {
-            true => not_pulled(&format!("{}:{version}", self.source), false),
-            false => error,
-        })
-    }
+/// Finds the package of this source and version in the store. Errors: it was not pulled, or the source has no version;
+/// the error then names the highest one in the store.
+pub(super) fn find(source: &Source) -> Result<Stored, Error> {
+    let (place, version) = (source.name(), source.tag());
+    let found = look(Wanted { name: Some(source.package()), version, source: Some(place) });
+    let Some(version) = version else {
+        let highest = found.ok().map(|stored| format!("{place}:{}", stored.version));
+        return Err(no_version(place, highest));
+    };
+    found.map_err(|error| match error.is_no_package() {
+        true => not_pulled(&format!("{place}:{version}"), false),
+        false => error,
+    })
 }
 
 /// Whether a text is `NAME@VERSION`, with a semantic version and no slash in the name. Such a text is never read as a
@@ -142,28 +129,28 @@ mod tests {
 
     #[test]
     fn a_name_in_a_registry_is_told_from_a_path() {
-        let remote = |source: &str| Some(Remote { source: source.to_owned(), name: "calm", version: Some("1.2.3") });
-        let read = Remote::read;
-        assert_eq!(read("Registry.example:5000/me/calm:1.2.3"), remote("registry.example:5000/me/calm"));
-        assert_eq!(read("localhost/me/calm:1.2.3"), remote("localhost/me/calm"));
-        assert_eq!(read("localhost/me/calm@1.2.3"), remote("localhost/me/calm"));
-        assert_eq!(read("index.docker.io:443/me/calm:1.2.3"), remote("docker.io/me/calm"));
-        assert_eq!(read("10.1:5000/me/calm:1.2.3"), remote("10.1:5000/me/calm"));
-        for text in ["./me/calm:1.2.3", "../calm:1", "/calm:1", "me/calm:1", "registry.example/calm", "calm:1"] {
-            assert_eq!(read(text), None, "{text}");
+        for (text, source, version) in [
+            ("Registry.example:5000/me/calm:1.2.3", "registry.example:5000/me/calm", Some("1.2.3")),
+            ("localhost/me/calm:1.2.3", "localhost/me/calm", Some("1.2.3")),
+            ("localhost/me/calm@1.2.3", "localhost/me/calm", Some("1.2.3")),
+            ("index.docker.io:443/me/calm:1.2.3", "docker.io/me/calm", Some("1.2.3")),
+            ("10.1:5000/me/calm:1.2.3", "10.1:5000/me/calm", Some("1.2.3")),
+            ("Registry.example/me/calm", "registry.example/me/calm", None),
+        ] {
+            let read = registry_name(text).unwrap();
+            assert_eq!((read.name(), read.package(), read.tag()), (source, "calm", version), "{text}");
         }
-        let without = Remote { source: "registry.example/me/calm".into(), name: "calm", version: None };
-        assert_eq!(read("Registry.example/me/calm"), Some(without));
-        for path in
-            ["me/my/calm", "./registry.example/me/calm", "v1.0/me/calm", "a.b/Me/calm", "a.b/../calm", "a.b/c//d"]
-        {
-            assert_eq!(read(path), None, "{path}");
+        let versioned = ["./me/calm:1.2.3", "../calm:1", "/calm:1", "me/calm:1", "registry.example/calm", "calm:1"];
+        let others =
+            ["me/my/calm", "./registry.example/me/calm", "v1.0/me/calm", "a.b/Me/calm", "a.b/../calm", "a.b/c//d"];
+        for text in [versioned, others].concat() {
+            assert_eq!(registry_name(text), None, "{text}");
         }
     }
 
     #[test]
     fn a_name_in_a_registry_without_its_version_is_no_path() {
-        let error = Remote::read("registry.example/nobody/calm").unwrap().find().unwrap_err();
+        let error = find(&registry_name("registry.example/nobody/calm").unwrap()).unwrap_err();
         assert_eq!(error.to_string(), "`registry.example/nobody/calm` names no version");
         assert!(error.hint().unwrap().contains("`registry.example/nobody/calm:0.1.0`"), "{:?}", error.hint());
     }
@@ -202,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_was_not_pulled_is_told_with_the_command_that_pulls_it() {
-        let error = Remote::read("registry.example/nobody/calm:1.2.3").unwrap().find().unwrap_err();
+        let error = find(&registry_name("registry.example/nobody/calm:1.2.3").unwrap()).unwrap_err();
         assert!(error.to_string().ends_with("was not pulled yet"), "{error}");
         assert_eq!(error.hint().unwrap(), "`tunebox pull registry.example/nobody/calm:1.2.3`");
     }

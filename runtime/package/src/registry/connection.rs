@@ -18,11 +18,12 @@ use ureq::{Agent, AsSendBody, Body, SendBody};
 use super::address::Address;
 use super::agent::{PATIENCE, agent};
 use super::error::{bad_status, broken, explain, insecure, no_answer};
+use super::host::is_loopback;
 use super::location::{Location, Remote};
 use super::login::Login;
 use super::progress::Progress;
 use crate::Error;
-use crate::artifact::ArtifactError;
+use crate::trust::refusal::locate;
 
 /// How often an answer may lead elsewhere.
 const MOST_REDIRECTS: usize = 8;
@@ -78,13 +79,14 @@ impl Connection {
             let hint = "leave `--offline` out, or use what was pulled before: `tunebox list`";
             return Err(explain(format!("`{place}` is on a network, and none is used offline"), hint).into());
         }
-        let plain = place.plain_http || remote.is_loopback();
+        let is_here = is_loopback(&remote.authority);
+        let plain = place.plain_http || is_here;
         Ok(Self {
             registry: remote.registry.clone(),
             repository: remote.repository.clone(),
             place: place.to_string(),
             root: Address::root(&remote.authority, !plain),
-            agent: agent(place.certificates.as_deref(), remote.is_loopback())?,
+            agent: agent(place.certificates.as_deref(), is_here)?,
             logins: place.logins.clone(),
             login: None,
             authorization: None,
@@ -99,9 +101,9 @@ impl Connection {
         self.root.at(&format!("/v2/{}/{path}", self.repository))
     }
 
-    /// Turns an error of an artifact into one that names this package's location.
-    pub(super) fn artifact_error(&self, source: ArtifactError) -> Error {
-        Error::Artifact { place: Some(self.place.clone()), source }
+    /// Sets the location of an error to that of this package.
+    pub(super) fn locate(&self, error: Error) -> Error {
+        locate(error, "", &self.place)
     }
 
     /// Sends a request, logs in once if the registry answers with 401, and follows up to eight redirects. Returns any

@@ -10,11 +10,11 @@ use ureq::http::{HeaderName, Method, Response, StatusCode};
 use super::check_same;
 use super::connection::{Ask, Connection};
 use super::error::{no_version, not_found, truncated};
-use super::location::Remote;
+use super::location::Location;
 use super::progress::{Progress, Silent};
 use crate::Error;
 use crate::artifact::document::{Descriptor, digest_of};
-use crate::artifact::{Artifact, ArtifactError, CONFIGURATION, Documents, LARGEST_DOCUMENT, LAYER, MANIFEST, Parts};
+use crate::artifact::{Artifact, CONFIGURATION, Documents, LARGEST_DOCUMENT, LAYER, MANIFEST, Parts, error, fits};
 use crate::signature::signer_of;
 use crate::store::order;
 use tunebox_foundation::nearest::nearest;
@@ -33,80 +33,66 @@ const STEP: usize = 64 << 10;
 /// there is no such version (the error lists those that exist), or a part is not what the manifest names.
 pub(super) fn pull(
     connection: &mut Connection,
-    remote: &Remote,
+    place: &Location,
     progress: &mut dyn Progress,
 ) -> Result<(Artifact, String), Error> {
-    let Some(tag) = remote.tag() else {
-        let highest = tags(connection).pop().map(|tag| format!("{}:{tag}", remote.source()));
-        return Err(no_version(&remote.to_string(), highest));
+    let Some(tag) = place.tag() else {
+        let highest = tags(connection).pop().map(|tag| format!("{}:{tag}", place.source()));
+        return Err(no_version(&place.to_string(), highest));
     };
-    let Some(manifest) = manifest(connection, &tag)? else {
+    let Some((manifest, media_type)) = manifest(connection, &tag)? else {
         let there = tags(connection);
         let nearest = nearest(&tag, there.iter().map(String::as_str));
-        return Err(not_found(&remote.to_string(), &remote.source(), &there, nearest));
+        return Err(not_found(&place.to_string(), &place.source(), &there, nearest));
     };
-    let parts = manifest.parts().map_err(|error| connection.artifact_error(error))?;
+    let parts = Parts::read(&manifest, media_type.as_deref()).map_err(|error| connection.locate(error))?;
 
     let configuration = blob(connection, "configuration", &parts.configuration, &mut Silent)?;
-    progress.start(&title(remote), parts.layer.size);
+    progress.start(&title(place), parts.layer.size);
     let wasm = blob(connection, "package", &parts.layer, progress)?;
-    let artifact = parts.assemble(&configuration, wasm).map_err(|error| connection.artifact_error(error))?;
-    Ok((artifact, digest_of(&manifest.bytes)))
+    let artifact = parts.assemble(&configuration, wasm).map_err(|error| connection.locate(error))?;
+    Ok((artifact, digest_of(&manifest)))
 }
 
 /// Uploads component, configuration and manifest, and returns the manifest's digest. Errors, before anything is
 /// uploaded: the version exists with other bytes, or with a signature that this package lacks.
 pub(super) fn push(
     connection: &mut Connection,
-    remote: &Remote,
+    place: &Location,
     artifact: &Artifact,
     progress: &mut dyn Progress,
 ) -> Result<String, Error> {
     let documents = artifact.manifest()?;
-    let tag = remote.tag().unwrap_or_default();
-    if let Some(there) = manifest(connection, &tag)? {
-        let parts = there.parts().ok().filter(|parts| parts.layer.digest == documents.layer);
+    let tag = place.tag().unwrap_or_default();
+    if let Some((there, media_type)) = manifest(connection, &tag)? {
+        let parts = Parts::read(&there, media_type.as_deref()).ok().filter(|parts| parts.layer.digest == documents.layer);
         let signature = parts.as_ref().and_then(|parts| parts.signature.as_deref());
         let signer = signer_of(&artifact.wasm, signature);
-        check_same(&remote.to_string(), artifact, parts.is_some(), signer.as_deref())?;
+        check_same(&place.to_string(), artifact, parts.is_some(), signer.as_deref())?;
     }
-    progress.start(&title(remote), artifact.wasm.len() as u64);
+    progress.start(&title(place), artifact.wasm.len() as u64);
     upload(connection, &Descriptor::of(LAYER, &artifact.wasm), &artifact.wasm, progress)?;
     let configuration = &documents.configuration;
     upload(connection, &Descriptor::of(CONFIGURATION, configuration), configuration, &mut Silent)?;
-    name(connection, remote, &tag, &documents)?;
+    name(connection, &tag, &documents)?;
     Ok(documents.digest)
 }
 
 /// Uploads the manifest under a tag, which makes the package visible. Errors: the registry reports another digest for
 /// it.
-fn name(connection: &mut Connection, remote: &Remote, tag: &str, documents: &Documents) -> Result<(), Error> {
+fn name(connection: &mut Connection, tag: &str, documents: &Documents) -> Result<(), Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let ask = Ask { body: Some((documents.manifest.as_slice(), MANIFEST)), ..Ask::plain(Method::PUT, address) };
     let response = connection.expect(&ask, &[StatusCode::CREATED, StatusCode::OK], &mut Silent)?;
     if let Some(found) = header(&response, &MANIFEST_DIGEST).filter(|found| *found != documents.digest) {
-        let source = ArtifactError::altered("manifest", &documents.digest, &found);
-        return Err(Error::Artifact { place: Some(remote.to_string()), source });
+        return Err(connection.locate(error::wrong_digest("manifest", &documents.digest, &found)));
     }
     Ok(())
 }
 
-/// A manifest as it came.
-struct Named {
-    bytes: Vec<u8>,
-    media_type: Option<String>,
-}
-
-impl Named {
-    /// Parses and checks the manifest.
-    fn parts(&self) -> Result<Parts, ArtifactError> {
-        Parts::read(&self.bytes, self.media_type.as_deref())
-    }
-}
-
-/// Downloads the manifest of a tag, and checks its size and the digest that the registry reports. `None` if there is no
-/// such tag.
-fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Named>, Error> {
+/// Downloads the manifest of a tag, and checks its size and the digest that the registry reports. Returns it with its
+/// `Content-Type`, or `None` if there is no such tag.
+fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<(Vec<u8>, Option<String>)>, Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let ask = Ask { accept: Some(MANIFESTS), ..Ask::plain(Method::GET, address) };
     let response = connection.expect(&ask, &[StatusCode::OK, StatusCode::NOT_FOUND], &mut Silent)?;
@@ -116,18 +102,12 @@ fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Named>, Err
     let said = header(&response, &MANIFEST_DIGEST).filter(|digest| digest.starts_with("sha256:"));
     let media_type = header(&response, &CONTENT_TYPE);
     let size: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    if let Some(size) = size.filter(|size| *size > LARGEST_DOCUMENT) {
-        let error = ArtifactError::TooLarge { what: "manifest", size, limit: LARGEST_DOCUMENT };
-        return Err(connection.artifact_error(error));
-    }
+    fits("manifest", size.unwrap_or_default(), LARGEST_DOCUMENT).map_err(|error| connection.locate(error))?;
     let bytes = connection.text(response)?;
     let found = digest_of(&bytes);
     match said.filter(|said| *said != found) {
-        Some(said) => {
-            let error = ArtifactError::altered("manifest", &said, &found);
-            Err(connection.artifact_error(error))
-        }
-        None => Ok(Some(Named { bytes, media_type })),
+        Some(said) => Err(connection.locate(error::wrong_digest("manifest", &said, &found))),
+        None => Ok(Some((bytes, media_type))),
     }
 }
 
@@ -143,7 +123,7 @@ fn blob(
     let response = connection.expect(&ask, &[StatusCode::OK], &mut Silent)?;
     let length: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     if let Some(found) = length.filter(|length| *length != wanted.size) {
-        return Err(connection.artifact_error(ArtifactError::Size { what, wanted: wanted.size, found }));
+        return Err(connection.locate(error::wrong_size(what, wanted.size, found)));
     }
 
     let mut bytes = Vec::with_capacity(wanted.size as usize);
@@ -163,7 +143,7 @@ fn blob(
     if found < wanted.size {
         return Err(truncated(what, &connection.place, wanted.size, found));
     }
-    wanted.check(what, &bytes).map_err(|error| connection.artifact_error(error))?;
+    wanted.check(what, &bytes).map_err(|error| connection.locate(error))?;
     Ok(bytes)
 }
 
@@ -208,8 +188,8 @@ fn tags(connection: &mut Connection) -> Vec<String> {
 }
 
 /// Returns `name:version`, as the progress of a transfer shows it.
-fn title(remote: &Remote) -> String {
-    format!("{}:{}", remote.name(), remote.version.as_deref().unwrap_or_default())
+fn title(place: &Location) -> String {
+    format!("{}:{}", place.name.as_deref().unwrap_or_default(), place.version.as_deref().unwrap_or_default())
 }
 
 /// Returns the value of a response's header. `None` if it is missing or not visible ASCII.

@@ -17,7 +17,8 @@ use tunebox_foundation::explain::Explain;
 use super::error::{damaged, not_layout};
 use crate::Error;
 use crate::artifact::document::{Descriptor, ImageManifest, SCHEMA, read};
-use crate::artifact::{ArtifactError, LARGEST_DOCUMENT, MANIFEST};
+use crate::artifact::error::malformed;
+use crate::artifact::{LARGEST_DOCUMENT, MANIFEST, fits};
 use crate::digest::sha256;
 use crate::file_lock::{PATIENCE, lock_exclusive, wait_for_lock};
 use crate::files::{self, UNFINISHED, replace};
@@ -183,7 +184,7 @@ impl Layout {
     pub(super) fn index(&self) -> Result<Index, Error> {
         match self.small(INDEX)? {
             Some(text) => {
-                let broken = |error: ArtifactError| {
+                let broken = |error: Error| {
                     self.problem(format!("`{INDEX}` cannot be used: {}", error.why().unwrap_or_default()))
                 };
                 let index: Index = read(INDEX, &text).map_err(broken)?;
@@ -214,10 +215,8 @@ impl Layout {
 
     /// Reads the blob that a descriptor names, of at most `limit` bytes, and checks its size and digest. `what` names
     /// it in errors. Errors: it is missing, has changed, or is too large.
-    pub(super) fn read(&self, what: &'static str, entry: &Descriptor, limit: u64) -> Result<Vec<u8>, Error> {
-        if entry.size > limit {
-            return Err(ArtifactError::TooLarge { what, size: entry.size, limit }.into());
-        }
+    pub(super) fn read(&self, what: &str, entry: &Descriptor, limit: u64) -> Result<Vec<u8>, Error> {
+        fits(what, entry.size, limit)?;
         let path = self.blobs().join(entry.hexadecimal(what)?);
         let bytes = bounded::read(&path, limit).map_err(|error| match error.kind() {
             ErrorKind::NotFound => self.damaged(what, &path, "the file is missing"),
@@ -290,6 +289,6 @@ impl Layout {
 }
 
 /// Serializes a document as indented JSON. `what` names the document in the error.
-fn json(what: &'static str, document: &impl Serialize) -> Result<Vec<u8>, Error> {
-    Ok(serde_json::to_vec_pretty(document).map_err(|error| ArtifactError::malformed(what, &error.to_string()))?)
+fn json(what: &str, document: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec_pretty(document).map_err(|error| malformed(what, &error.to_string()))
 }

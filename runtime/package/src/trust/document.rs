@@ -3,11 +3,12 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
+use toml::de::DeTable;
 use tunebox_foundation::bounded;
 use tunebox_foundation::explain::{Explanation, Snippet};
 use tunebox_foundation::printable::{is_unprintable, printable};
@@ -37,146 +38,144 @@ fn show(path: &Path) -> String {
     printable(&path.to_string_lossy(), 400)
 }
 
-/// A file of trust: its name and what is in it.
-pub(super) struct Document {
-    path: PathBuf,
-    text: String,
-    hint: &'static str,
-}
-
-impl Document {
-    /// Reads a file, of at most 1 MiB. `None` if there is none. `hint` says in errors what to do about wrong contents.
-    fn read(path: &Path, hint: &'static str) -> Result<Option<Self>, Error> {
-        match bounded::read_text(path, LONGEST) {
-            Ok(text) => Ok(Some(Self { path: path.to_owned(), text, hint })),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::file("read", path)(error)),
-        }
-    }
-
-    /// Makes a document of a text; `name` is what errors call it, and `hint` says what to do about wrong contents.
-    fn new(name: &str, text: &str, hint: &'static str) -> Self {
-        Self { path: PathBuf::from(name), text: text.to_owned(), hint }
-    }
-
-    /// Parses the text as TOML into `T`. Errors: malformed TOML, an unknown key or a missing one, with line and column.
-    pub(super) fn values<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        toml::from_str(&self.text).map_err(|error| {
-            let message = error.message().trim().replace('\n', ", ");
-            let message =
-                message.replacen("unknown field", "unknown key", 1).replacen("missing field", "missing key", 1);
-            self.wrong(error.span().as_ref(), &message)
-        })
-    }
-
-    /// Fails unless `schema`, the number of the file's format, is the one that this program reads.
-    pub(super) fn check_schema(&self, schema: &Spanned<u32>) -> Result<(), Error> {
-        if *schema.get_ref() == SCHEMA {
-            return Ok(());
-        }
-        Err(self.at(schema, &format!("`schema` is {}, this program reads {SCHEMA}", schema.get_ref())))
-    }
-
-    /// Returns what `check` makes of a value. If `check` fails, its message becomes an error at the value's line and
-    /// column.
-    pub(super) fn checked<U>(
-        &self,
-        value: &Spanned<String>,
-        check: impl FnOnce(&str) -> Result<U, String>,
-    ) -> Result<U, Error> {
-        check(value.get_ref()).map_err(|problem| self.at(value, &problem))
-    }
-
-    /// Makes an error about a value, at its line and column.
-    pub(super) fn at<T>(&self, value: &Spanned<T>, problem: &str) -> Error {
-        self.wrong(Some(&value.span()), problem)
-    }
-
-    /// Makes an error about the file, at the line and column of the byte range `span` if there is one.
-    fn wrong(&self, span: Option<&Range<usize>>, problem: &str) -> Error {
-        let whole = unusable(&self.path, problem, self.hint);
-        let Some(snippet) = span.map(|span| self.snippet(span)) else { return whole.into() };
-        let location = format!("{}:{}:{}", show(&self.path), snippet.line, snippet.column);
-        whole.with_location(location).with_snippet(snippet).into()
-    }
-
-    /// Returns the line in which a byte range begins, for an error. Column and width are 0 if the line is cut or
-    /// escaped when shown.
-    fn snippet(&self, span: &Range<usize>) -> Snippet {
-        let start = (0..=span.start.min(self.text.len())).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0);
-        let (before, after) = self.text.split_at(start);
-        let begin = before.rfind('\n').map_or(0, |at| at + 1);
-        let line = self.text[begin..].lines().next().unwrap_or_default();
-        let covered = after.get(..span.end.saturating_sub(start)).unwrap_or(after);
-        let width = covered.lines().next().unwrap_or_default().chars().count().max(1);
-        let column = before[begin..].chars().count() + 1;
-        // A line that is cut or escaped no longer has the columns of the file.
-        let shown = printable(line, SHOWN);
-        let whole = shown == line && column <= SHOWN;
-        Snippet {
-            line: before.matches('\n').count() + 1,
-            text: shown,
-            column: if whole { column } else { 0 },
-            width: if whole { width } else { 0 },
-            note: None,
-        }
-    }
-}
-
-/// How the entries of one kind of file are read and written.
-pub(super) struct Form<T> {
+/// An entry of one of the two files.
+pub(super) trait Entry: Serialize + DeserializeOwned {
     /// The comment that the file begins with.
-    pub(super) head: &'static str,
+    const HEAD: &'static str;
     /// The name of an entry's table.
-    pub(super) table: &'static str,
+    const TABLE: &'static str;
     /// What to do about a file that is wrong.
-    pub(super) hint: &'static str,
-    /// The entries of a file, every value of them checked.
-    pub(super) entries: fn(&Document) -> Result<Vec<T>, Error>,
+    const HINT: &'static str;
+
+    /// Checks every value, and writes it in the one form in which it is compared.
+    fn check(&mut self) -> Result<(), Wrong>;
+
+    /// Adds the entry to those before it in the file. Fails if it contradicts one of them.
+    fn add_to(self, list: &mut Vec<Self>) -> Result<(), Wrong>;
 }
 
-impl<T: Serialize> Form<T> {
-    /// Reads and checks the entries of a file; none if there is no such file. Errors: an entry that is not understood,
-    /// with line and column.
-    pub(super) fn read(&self, path: &Path) -> Result<Vec<T>, Error> {
-        match Document::read(path, self.hint)? {
-            Some(document) => Ok((self.entries)(&document)?),
-            None => Ok(Vec::new()),
-        }
+/// A wrong value of an entry.
+pub(super) struct Wrong {
+    /// The value's key.
+    key: &'static str,
+    /// Where the value is, if it is one of a list.
+    item: Option<usize>,
+    problem: String,
+}
+
+impl Wrong {
+    /// Returns a function for `map_err` that makes an error about the value of a key out of a message.
+    pub(super) fn at(key: &'static str) -> impl FnOnce(String) -> Self {
+        move |problem| Self { key, item: None, problem }
     }
 
-    /// Reads and checks the entries of a text; `name` is what errors call it.
-    pub(super) fn parse(&self, name: &str, text: &str) -> Result<Vec<T>, Error> {
-        (self.entries)(&Document::new(name, text, self.hint))
+    /// Returns a function for `map_err` that makes an error about one value of a list out of a message.
+    pub(super) fn in_list(key: &'static str, item: usize) -> impl FnOnce(String) -> Self {
+        move |problem| Self { key, item: Some(item), problem }
     }
 
-    /// Returns the text of a file with these entries. `path` is for errors. Errors: the text is too long or could not
-    /// be read again, and so must not be written.
-    pub(super) fn text(&self, path: &Path, entries: &[T]) -> Result<String, Error> {
-        let wrong = |problem: &str| {
-            let problem = format!("what is to be written into it could not be read again: {problem}");
-            Error::from(unusable(path, &problem, "it stays as it is; name the package by another path or place"))
-        };
-        let mut text = format!("{}schema = {SCHEMA}\n", self.head);
-        for entry in entries {
-            let entry = toml::to_string(entry).map_err(|error| wrong(&error.to_string()))?;
-            text.push_str(&format!("\n[[{}]]\n{entry}", self.table));
-        }
-        if text.len() as u64 > LONGEST {
-            return Err(wrong(&format!("it would have more than {LONGEST} bytes")));
-        }
-        match self.parse(&path.to_string_lossy(), &text) {
-            Ok(_) => Ok(text),
-            Err(error) => Err(wrong(&error.to_string())),
-        }
+    /// Returns the byte range of the value in the entry of this number in a file's text.
+    fn span(&self, text: &str, table: &str, number: usize) -> Option<Range<usize>> {
+        let file = DeTable::parse(text).ok()?;
+        let value = file.get_ref().get(table)?.get_ref().get(number)?.get_ref().get(self.key)?;
+        let item = self.item.and_then(|item| value.get_ref().get(item));
+        Some(item.unwrap_or(value).span())
     }
 }
 
-/// Returns a text unchanged if it is not empty, has at most `most` bytes and no control characters. The error names it
+/// What is in a file. One name of the list is that in a lock, the other that in a list of publishers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File<T> {
+    schema: Spanned<u32>,
+    #[serde(rename = "package", alias = "publisher", default = "Vec::new")]
+    entries: Vec<T>,
+}
+
+/// Reads and checks the entries of a file of at most 1 MiB; none if there is no such file. Errors: an entry that is not
+/// understood, with line and column.
+pub(super) fn read<T: Entry>(path: &Path) -> Result<Vec<T>, Error> {
+    match bounded::read_text(path, LONGEST) {
+        Ok(text) => parse(path, &text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(Error::file("read", path)(error)),
+    }
+}
+
+/// Parses and checks the entries of a text; `path` is what errors call it. Errors: malformed TOML, an unknown key, a
+/// missing or a wrong one, with line and column.
+pub(super) fn parse<T: Entry>(path: &Path, text: &str) -> Result<Vec<T>, Error> {
+    let wrong = |span: Option<Range<usize>>, problem: &str| {
+        let whole = unusable(path, problem, T::HINT);
+        let Some(snippet) = span.map(|span| snippet(text, &span)) else { return Error::from(whole) };
+        let location = format!("{}:{}:{}", show(path), snippet.line, snippet.column);
+        whole.with_location(location).with_snippet(snippet).into()
+    };
+    let file: File<T> = toml::from_str(text).map_err(|error| {
+        let message = error.message().trim().replace('\n', ", ");
+        let message = message.replacen("unknown field", "unknown key", 1).replacen("missing field", "missing key", 1);
+        wrong(error.span(), &message)
+    })?;
+    if *file.schema.get_ref() != SCHEMA {
+        let problem = format!("`schema` is {}, this program reads {SCHEMA}", file.schema.get_ref());
+        return Err(wrong(Some(file.schema.span()), &problem));
+    }
+    let mut list = Vec::with_capacity(file.entries.len());
+    for (number, mut entry) in file.entries.into_iter().enumerate() {
+        let added = entry.check().and_then(|()| entry.add_to(&mut list));
+        added.map_err(|value| wrong(value.span(text, T::TABLE, number), &value.problem))?;
+    }
+    Ok(list)
+}
+
+/// Returns the text of a file with these entries. `path` is for errors. Errors: the text is too long or could not be
+/// read again, and so must not be written.
+pub(super) fn to_text<T: Entry>(path: &Path, entries: &[T]) -> Result<String, Error> {
+    let wrong = |problem: &str| {
+        let problem = format!("what is to be written into it could not be read again: {problem}");
+        Error::from(unusable(path, &problem, "it stays as it is; name the package by another path or place"))
+    };
+    let mut text = format!("{}schema = {SCHEMA}\n", T::HEAD);
+    for entry in entries {
+        let entry = toml::to_string(entry).map_err(|error| wrong(&error.to_string()))?;
+        text.push_str(&format!("\n[[{}]]\n{entry}", T::TABLE));
+    }
+    if text.len() as u64 > LONGEST {
+        return Err(wrong(&format!("it would have more than {LONGEST} bytes")));
+    }
+    match parse::<T>(path, &text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(wrong(&error.to_string())),
+    }
+}
+
+/// Returns the line in which a byte range begins, for an error. Column and width are 0 if the line is cut or
+/// escaped when shown.
+fn snippet(text: &str, span: &Range<usize>) -> Snippet {
+    let start = (0..=span.start.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let (before, after) = text.split_at(start);
+    let begin = before.rfind('\n').map_or(0, |at| at + 1);
+    let line = text[begin..].lines().next().unwrap_or_default();
+    let covered = after.get(..span.end.saturating_sub(start)).unwrap_or(after);
+    let width = covered.lines().next().unwrap_or_default().chars().count().max(1);
+    let column = before[begin..].chars().count() + 1;
+    // A line that is cut or escaped no longer has the columns of the file.
+    let shown = printable(line, SHOWN);
+    let whole = shown == line && column <= SHOWN;
+    Snippet {
+        line: before.matches('\n').count() + 1,
+        text: shown,
+        column: if whole { column } else { 0 },
+        width: if whole { width } else { 0 },
+        note: None,
+    }
+}
+
+/// Fails unless a text is not empty, has at most [`LONGEST_NAME`] bytes and no control characters. The error names it
 /// `what`.
-pub(super) fn plain(what: &str, text: &str, most: usize) -> Result<String, String> {
-    if text.is_empty() || text.len() > most || text.chars().any(is_unprintable) {
-        return Err(format!("`{what}` is empty, longer than {most} bytes, or holds a control character"));
+pub(super) fn check_plain(what: &str, text: &str) -> Result<(), String> {
+    if text.is_empty() || text.len() > LONGEST_NAME || text.chars().any(is_unprintable) {
+        return Err(format!("`{what}` is empty, longer than {LONGEST_NAME} bytes, or holds a control character"));
     }
-    Ok(text.to_owned())
+    Ok(())
 }

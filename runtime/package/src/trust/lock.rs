@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use semver::Version;
 use serde::{Deserialize, Serialize};
-use toml::Spanned;
 
-use super::document::{Document, Form, LONGEST_NAME, plain};
-use super::publishers::{key, package_name};
+use super::document::{self, Entry, Wrong, check_plain};
+use super::publishers::{check_key, check_package_name};
 use super::refusal::{GET_AGAIN, refuse, refuse_key, shorten};
 use super::source::Source;
 use crate::Error;
@@ -22,15 +21,9 @@ pub(super) const NOT_LOCKED: &str = "it is not in the lock";
 /// What happened where a signature is needed and there is none.
 pub(super) const UNSIGNED: &str = "this package is not signed";
 
-const FORM: Form<Locked> = Form {
-    head: "# The packages that this project uses, pinned: `tunebox` writes it. Keep it with the project.\n",
-    table: "package",
-    hint: "correct it, or take the entry out: the package is then pinned anew",
-    entries,
-};
-
 /// A package that is pinned.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Locked {
     /// Its name.
     pub name: String,
@@ -56,43 +49,23 @@ pub struct Lock {
     pub(super) list: Vec<Locked>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    schema: Spanned<u32>,
-    #[serde(default)]
-    package: Vec<Entry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    name: Spanned<String>,
-    version: Spanned<String>,
-    source: Spanned<String>,
-    sha256: Spanned<String>,
-    signer: Option<Spanned<String>>,
-    interface: Spanned<String>,
-    highest: Spanned<String>,
-}
-
 impl Lock {
     /// Reads `tunebox.lock` in a project's folder; the lock is empty if there is no such file. Errors: an entry that is
     /// not understood, with line and column.
     pub(crate) fn read(project: &Path) -> Result<Self, Error> {
         let path = project.join(FILE);
-        Ok(Self { list: FORM.read(&path)?, path })
+        Ok(Self { list: document::read(&path)?, path })
     }
 
     /// Reads a lock from its text; `name` is what errors call it. Errors: an entry that is not understood, with line
     /// and column.
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
-        Ok(Self { path: PathBuf::from(name), list: FORM.parse(name, text)? })
+        Ok(Self { path: PathBuf::from(name), list: document::parse(Path::new(name), text)? })
     }
 
     /// Returns the text of the lock's file. Errors: it could not be read again, and so must not be written.
     pub fn to_text(&self) -> Result<String, Error> {
-        FORM.text(&self.path, &self.list)
+        document::to_text(&self.path, &self.list)
     }
 
     /// Returns the path of the lock's file.
@@ -184,50 +157,41 @@ impl Locked {
     }
 }
 
-/// Reads and checks the entries of a lock, and sorts them by name. Errors: a value that is not understood, or a name
-/// that occurs twice, with line and column.
-fn entries(document: &Document) -> Result<Vec<Locked>, Error> {
-    let file: File = document.values()?;
-    document.check_schema(&file.schema)?;
-    let mut list: Vec<Locked> = Vec::with_capacity(file.package.len());
-    for entry in file.package {
-        let locked = entry.checked(document)?;
-        match list.binary_search_by(|known| known.name.cmp(&locked.name)) {
-            Ok(_) => return Err(document.at(&entry.name, &format!("`{}` is locked twice", locked.name))),
-            Err(at) => list.insert(at, locked),
-        }
-    }
-    Ok(list)
-}
+impl Entry for Locked {
+    const HEAD: &'static str =
+        "# The packages that this project uses, pinned: `tunebox` writes it. Keep it with the project.\n";
+    const TABLE: &'static str = "package";
+    const HINT: &'static str = "correct it, or take the entry out: the package is then pinned anew";
 
-impl Entry {
-    /// Checks every value of an entry. Errors: a malformed value, or `highest` below `version`, with line and column.
-    fn checked(&self, document: &Document) -> Result<Locked, Error> {
-        let used = document.checked(&self.version, version)?;
-        let highest = document.checked(&self.highest, version)?;
-        if highest < used {
-            let problem = format!("`highest` is {highest}, below the version {used} that is used");
-            return Err(document.at(&self.highest, &problem));
+    fn check(&mut self) -> Result<(), Wrong> {
+        check_package_name(&self.name).map_err(Wrong::at("name"))?;
+        let used = version(&self.version).map_err(Wrong::at("version"))?;
+        check_plain("source", &self.source).map_err(Wrong::at("source"))?;
+        check_digest(&self.sha256).map_err(Wrong::at("sha256"))?;
+        self.signer.iter().try_for_each(|signer| check_key("signer", signer)).map_err(Wrong::at("signer"))?;
+        version(&self.interface).map_err(Wrong::at("interface"))?;
+        let highest = version(&self.highest).map_err(Wrong::at("highest"))?;
+        if highest >= used {
+            return Ok(());
         }
-        let signer =
-            self.signer.as_ref().map(|signer| document.checked(signer, |text| key("signer", text))).transpose()?;
-        Ok(Locked {
-            name: document.checked(&self.name, package_name)?,
-            version: used.to_string(),
-            source: document.checked(&self.source, |text| plain("source", text, LONGEST_NAME))?,
-            sha256: document.checked(&self.sha256, digest)?,
-            signer,
-            interface: document.checked(&self.interface, |text| version(text).map(|version| version.to_string()))?,
-            highest: highest.to_string(),
-        })
+        Err(Wrong::at("highest")(format!("`highest` is {highest}, below the version {used} that is used")))
+    }
+
+    /// Inserts the entry so that the list stays sorted by name. Fails if a package of that name is in it.
+    fn add_to(self, list: &mut Vec<Self>) -> Result<(), Wrong> {
+        match list.binary_search_by(|known| known.name.cmp(&self.name)) {
+            Ok(_) => return Err(Wrong::at("name")(format!("`{}` is locked twice", self.name))),
+            Err(at) => list.insert(at, self),
+        }
+        Ok(())
     }
 }
 
-/// Returns a text unchanged if it is a SHA-256 in 64 lower-case hexadecimal digits. The error is for a message.
-fn digest(text: &str) -> Result<String, String> {
+/// Fails unless a text is a SHA-256 in 64 lower-case hexadecimal digits. The error is for a message.
+fn check_digest(text: &str) -> Result<(), String> {
     let sign = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if text.len() == 64 && text.bytes().all(sign) {
-        return Ok(text.to_owned());
+        return Ok(());
     }
     Err("`sha256` is not 64 hexadecimal digits in lower case".into())
 }

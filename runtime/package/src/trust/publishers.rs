@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use toml::Spanned;
 
-use super::document::{Document, Form, LONGEST_NAME, plain};
+use super::document::{self, Entry, LONGEST_NAME, Wrong, check_plain};
 use super::refusal::refuse_key;
 use super::source::LOCAL;
 use crate::Error;
@@ -15,21 +14,13 @@ use crate::signature::Signer;
 /// The file's name in the home folder.
 pub(super) const FILE: &str = "publishers.toml";
 
-const FORM: Form<Publisher> = Form {
-    head: "# Whose signatures this machine takes, and for which names: `tunebox` adds a signer that you accept.\n\
-           # An entry that is taken out is asked about again.\n",
-    table: "publisher",
-    hint: "correct it, or take the entry out: its signer is then asked about again",
-    entries,
-};
-
 /// A signer, and what it signs for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Publisher {
     /// Whether only an organisation's list vouched for it: nobody here accepted it, and what is kept of it merely
     /// speaks against others. It comes first, so that no entry that is cut short lacks it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub listed: bool,
     /// What the signer signs for: a registry and namespace, or `local:NAME` for a package from paths.
     pub prefix: String,
@@ -42,7 +33,7 @@ pub struct Publisher {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// The names of its packages that were taken: others may not look like them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packages: Vec<String>,
 }
 
@@ -52,27 +43,6 @@ pub struct Publishers {
     /// The file.
     pub(super) path: PathBuf,
     pub(super) list: Vec<Publisher>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    schema: Spanned<u32>,
-    #[serde(default)]
-    publisher: Vec<Entry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Entry {
-    prefix: Spanned<String>,
-    key: Spanned<String>,
-    first_seen: Option<Spanned<String>>,
-    source: Option<Spanned<String>>,
-    #[serde(default)]
-    packages: Vec<Spanned<String>>,
-    #[serde(default)]
-    listed: bool,
 }
 
 impl Publisher {
@@ -104,7 +74,7 @@ impl Publishers {
     /// Reads the publishers in a file; none if there is no such file. Errors: an entry that is not understood, with
     /// line and column.
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
-        Ok(Self { path: path.to_owned(), list: FORM.read(path)? })
+        Ok(Self { path: path.to_owned(), list: document::read(path)? })
     }
 
     /// Reads an organisation's list; an empty one if `named` is `None`. Errors: the file does not exist, or is not
@@ -130,12 +100,12 @@ impl Publishers {
     /// Reads publishers from the text of a file; `name` is what errors call it. Errors: an entry that is not
     /// understood, with line and column.
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
-        Ok(Self { path: PathBuf::from(name), list: FORM.parse(name, text)? })
+        Ok(Self { path: PathBuf::from(name), list: document::parse(Path::new(name), text)? })
     }
 
     /// Returns the text of the file. Errors: it could not be read again, and so must not be written.
     pub fn to_text(&self) -> Result<String, Error> {
-        FORM.text(&self.path, &self.list)
+        document::to_text(&self.path, &self.list)
     }
 
     /// Iterates over all publishers, each with the path of this file.
@@ -183,37 +153,30 @@ fn covers(prefix: &str, path: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Reads and checks the entries of a file, and merges those with the same prefix and key. Errors: a value that is not
-/// understood, with line and column.
-fn entries(document: &Document) -> Result<Vec<Publisher>, Error> {
-    let file: File = document.values()?;
-    document.check_schema(&file.schema)?;
-    let mut list: Vec<Publisher> = Vec::with_capacity(file.publisher.len());
-    for entry in file.publisher {
-        // One registry may be written in several ways, and is one prefix.
-        put(&mut list, &entry.checked(document)?);
-    }
-    Ok(list)
-}
+impl Entry for Publisher {
+    const HEAD: &'static str =
+        "# Whose signatures this machine takes, and for which names: `tunebox` adds a signer that you accept.\n\
+         # An entry that is taken out is asked about again.\n";
+    const TABLE: &'static str = "publisher";
+    const HINT: &'static str = "correct it, or take the entry out: its signer is then asked about again";
 
-impl Entry {
-    /// Checks every value of an entry, and sorts its packages. Errors: a malformed value, with line and column.
-    fn checked(&self, document: &Document) -> Result<Publisher, Error> {
-        let source = |value| document.checked(value, |text| plain("source", text, LONGEST_NAME));
-        let mut packages = Vec::with_capacity(self.packages.len());
-        for package in &self.packages {
-            packages.push(document.checked(package, package_name)?);
+    fn check(&mut self) -> Result<(), Wrong> {
+        // One registry may be written in several ways, and is one prefix.
+        self.prefix = prefix(&self.prefix).map_err(Wrong::at("prefix"))?;
+        check_key("key", &self.key).map_err(Wrong::at("key"))?;
+        self.first_seen.iter().try_for_each(|day| check_day(day)).map_err(Wrong::at("first-seen"))?;
+        self.source.iter().try_for_each(|source| check_plain("source", source)).map_err(Wrong::at("source"))?;
+        for (item, package) in self.packages.iter().enumerate() {
+            check_package_name(package).map_err(Wrong::in_list("packages", item))?;
         }
-        packages.sort();
-        packages.dedup();
-        Ok(Publisher {
-            listed: self.listed,
-            prefix: document.checked(&self.prefix, prefix)?,
-            key: document.checked(&self.key, |value| key("key", value))?,
-            first_seen: self.first_seen.as_ref().map(|value| document.checked(value, day)).transpose()?,
-            source: self.source.as_ref().map(source).transpose()?,
-            packages,
-        })
+        self.packages.sort();
+        self.packages.dedup();
+        Ok(())
+    }
+
+    fn add_to(self, list: &mut Vec<Self>) -> Result<(), Wrong> {
+        put(list, &self);
+        Ok(())
     }
 }
 
@@ -221,7 +184,7 @@ impl Entry {
 /// `registry/namespace` or `local:NAME`. The error is for a message.
 fn prefix(text: &str) -> Result<String, String> {
     if let Some(name) = text.strip_prefix(LOCAL) {
-        return package_name(name).map(|_| text.to_owned());
+        return check_package_name(name).map(|()| text.to_owned());
     }
     let part = |part: &str| {
         let sign = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
@@ -235,25 +198,24 @@ fn prefix(text: &str) -> Result<String, String> {
     })
 }
 
-/// Returns a text unchanged if it is a day as in `2026-11-22`. The error is for a message.
-fn day(text: &str) -> Result<String, String> {
+/// Fails unless a text is a day as in `2026-11-22`. The error is for a message.
+fn check_day(text: &str) -> Result<(), String> {
     match text.parse::<jiff::civil::Date>() {
-        Ok(day) if day.to_string() == text => Ok(text.to_owned()),
+        Ok(day) if day.to_string() == text => Ok(()),
         _ => Err("`first-seen` is not a day as in 2026-11-22".into()),
     }
 }
 
-/// Returns a text unchanged if it is a public key of minisign. The error, for a message, names it `what`.
-pub(super) fn key(what: &str, text: &str) -> Result<String, String> {
-    Signer::parse(text)
-        .map(|signer| signer.key)
-        .ok_or_else(|| format!("`{what}` is not a public key of minisign (`RW…`)"))
+/// Fails unless a text is a public key of minisign. The error, for a message, names it `what`.
+pub(super) fn check_key(what: &str, text: &str) -> Result<(), String> {
+    match Signer::parse(text) {
+        Some(_) => Ok(()),
+        None => Err(format!("`{what}` is not a public key of minisign (`RW…`)")),
+    }
 }
 
-/// Returns a text unchanged if it is the name of a package. The error is for a message.
-pub(super) fn package_name(text: &str) -> Result<String, String> {
-    match crate::manifest::name("a package", text) {
-        Ok(()) => Ok(text.to_owned()),
-        Err(_) => Err("this is not the name of a package: lower-case words joined by hyphens".into()),
-    }
+/// Fails unless a text is the name of a package. The error is for a message.
+pub(super) fn check_package_name(text: &str) -> Result<(), String> {
+    let problem = "this is not the name of a package: lower-case words joined by hyphens";
+    crate::manifest::name("a package", text).map_err(|_| problem.into())
 }

@@ -5,7 +5,8 @@ use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use crate::Error;
 use crate::error::Reason;
 
-const KEPT: &str = "nothing was installed and nothing ran";
+/// What is kept after every refusal.
+pub(crate) const KEPT: &str = "nothing was installed and nothing ran";
 
 /// The hint against bytes that were altered.
 pub(crate) const GET_AGAIN: &str = "get it again; if it repeats, tell the publisher";

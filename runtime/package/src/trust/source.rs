@@ -52,6 +52,11 @@ impl Source {
         }
     }
 
+    /// Returns the last part of the source; for a name in a registry that is the package's name.
+    pub(crate) fn package(&self) -> &str {
+        self.name().rsplit('/').next().unwrap_or_default()
+    }
+
     /// Returns the source as messages name it: the path, or the text that was asked for.
     pub(crate) fn asked(&self) -> &str {
         match self {
@@ -90,9 +95,8 @@ impl Source {
     /// Whether a statement has the name, and the version if there is one, that was asked for of a registry. Always true
     /// for a path.
     pub(crate) fn names(&self, statement: &Statement) -> bool {
-        let Self::Registry { repository, tag, .. } = self else { return true };
-        let name = repository.rsplit('/').next().unwrap_or_default();
-        name == statement.name && tag.as_ref().is_none_or(|tag| *tag == statement.version)
+        let Self::Registry { tag, .. } = self else { return true };
+        self.package() == statement.name && tag.as_ref().is_none_or(|tag| *tag == statement.version)
     }
 }
 

@@ -97,7 +97,7 @@ fn a_list_of_publishers_that_was_edited_wrongly_is_refused_with_its_line_and_col
         (
             "prefix =",
             "prefx =",
-            "publishers.toml:6:1: unknown key `prefx`, expected one of `prefix`, `key`, `first-seen`, `source`, `packages`, `listed` | prefx = \"registry.example/me\"",
+            "publishers.toml:6:1: unknown key `prefx`, expected one of `listed`, `prefix`, `key`, `first-seen`, `source`, `packages` | prefx = \"registry.example/me\"",
         ),
         (
             "example/me\"",
