@@ -8,7 +8,6 @@
 #[path = "build/bindings.rs"]
 mod bindings;
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
@@ -37,24 +36,21 @@ fn main() -> io::Result<()> {
 /// Returns Rust source for a slice of `Builtin`: one for each folder `<name>` in `parent` that holds `<name>.wasm`, by
 /// name. Folders without that file are left out.
 fn list(parent: &Path) -> io::Result<String> {
-    let mut list = String::from("&[\n");
+    let mut list = Vec::new();
     for name in folders(parent)? {
         let component = parent.join(&name).join(format!("{name}.wasm"));
         if component.is_file() {
-            list.push_str(&format!(
-                "    Builtin {{ name: {name:?}, bytes: include_bytes!({:?}) }},\n",
-                component.canonicalize()?
-            ));
+            let path = component.canonicalize()?;
+            list.push(format!("Builtin {{ name: {name:?}, bytes: include_bytes!({path:?}) }},\n"));
         }
     }
-    list.push_str("]\n");
-    Ok(list)
+    Ok(slice(list))
 }
 
 /// Returns Rust source for a slice of `Source`: one for each folder in `parents` with a `Cargo.toml`, by name. Each
 /// lists the files below `src`, `Cargo.toml`, and `README.md` where there is one.
 fn sources(parents: &[PathBuf]) -> io::Result<String> {
-    let mut list = String::from("&[\n");
+    let mut list = Vec::new();
     for parent in parents {
         for name in folders(parent)? {
             let folder = parent.join(&name);
@@ -62,13 +58,11 @@ fn sources(parents: &[PathBuf]) -> io::Result<String> {
                 let mut files = below(&folder.join("src"), "src/")?;
                 files.extend(["Cargo.toml", "README.md"].map(|file| (folder.join(file), file.to_owned())));
                 files.retain(|(path, _)| path.is_file());
-                // Writing to a `String` cannot fail.
-                let _ = writeln!(list, "Source {{ name: {name:?}, files: {} }},", embedded(&files));
+                list.push(format!("Source {{ name: {name:?}, files: {} }},\n", embedded(&files)));
             }
         }
     }
-    list.push_str("]\n");
-    Ok(list)
+    Ok(slice(list))
 }
 
 /// Lists the files to embed as the SDK: the workspace's `Cargo.toml`, the contract's WIT files as `sdk/rust/wit/…`, and
@@ -115,12 +109,12 @@ fn is_of_the_contract(name: &str) -> bool {
 
 /// Returns Rust source for a slice of `(name, include_bytes!(path))` pairs, in the given order.
 fn embedded(files: &[Named]) -> String {
-    let mut list = String::from("&[\n");
-    for (path, name) in files {
-        let _ = writeln!(list, "    ({name:?}, include_bytes!({path:?})),");
-    }
-    list.push_str("]\n");
-    list
+    slice(files.iter().map(|(path, name)| format!("({name:?}, include_bytes!({path:?})),\n")).collect())
+}
+
+/// Returns Rust source for a slice of these elements, each of which ends in a comma.
+fn slice(elements: Vec<String>) -> String {
+    format!("&[\n{}]\n", elements.concat())
 }
 
 /// Lists every file below `folder`, recursively and sorted by name: its path, and `prefix` plus its path in the folder.

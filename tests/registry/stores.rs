@@ -5,12 +5,17 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tunebox_foundation::explain::Explain;
-use tunebox_package::Error;
 use tunebox_package::error::Reason;
 use tunebox_package::registry::{Location, Silent, pull, push};
-use tunebox_package::{Store, section};
+use tunebox_package::store::Wanted;
+use tunebox_package::{Artifact, Error, Store, Stored, section};
 
 use super::{location, lora, registry_with_package, version};
+
+/// The package `lora` of a store, its highest version if none is named.
+fn get(store: &Store, version: Option<&str>) -> Result<(Stored, Artifact), Error> {
+    store.find(Wanted { name: Some("lora"), version, source: None })
+}
 
 #[test]
 fn a_package_goes_through_a_folder_as_through_a_registry() {
@@ -83,7 +88,7 @@ fn packages_put_at_the_same_time_are_all_there() {
     assert_eq!(store.list().unwrap().len(), 8);
     for writer in 0..8 {
         let number = format!("0.{writer}.0");
-        assert_eq!(store.get("lora", Some(&number)).unwrap().1, version(&number));
+        assert_eq!(get(&store, Some(&number)).unwrap().1, version(&number));
     }
 }
 
@@ -117,11 +122,11 @@ fn a_writer_that_is_killed_leaves_the_store_whole() {
         child.kill().unwrap();
         child.wait().unwrap();
         for stored in store.list().unwrap() {
-            store.get("lora", Some(&stored.version)).unwrap();
+            get(&store, Some(&stored.version)).unwrap();
             seen += usize::from(stored.version.starts_with("0.0."));
         }
         store.put(&version("2.0.0"), "registry.example/me/lora").unwrap();
-        assert_eq!(store.get("lora", Some("2.0.0")).unwrap().1, version("2.0.0"));
+        assert_eq!(get(&store, Some("2.0.0")).unwrap().1, version("2.0.0"));
     }
     assert!(seen > 0, "no writer came as far as writing");
     let leftover =
@@ -137,8 +142,8 @@ fn a_package_in_the_store_that_changed_is_pulled_again() {
     let path = home.path().join("store/blobs/sha256").join(fetch().digest);
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "something else").unwrap();
-    let error = store.get("lora", None).unwrap_err();
+    let error = get(&store, None).unwrap_err();
     assert_eq!(error.to_string(), "the package is not what was kept");
     fetch();
-    assert_eq!(store.get("lora", None).unwrap().1, lora());
+    assert_eq!(get(&store, None).unwrap().1, lora());
 }

@@ -52,9 +52,7 @@ impl FileError {
             _ => false,
         }
     }
-}
 
-impl FileError {
     /// Suggests a similar path or to check the path if the file does not exist, and to free space if the disk is full.
     /// `None` for other errors.
     fn hint(&self) -> Option<String> {

@@ -7,13 +7,19 @@
 /// the character that passes the limit, and ends in `…`.
 #[must_use]
 pub fn printable(text: &str, limit: usize) -> String {
+    printable_except(text, limit, &[])
+}
+
+/// Escapes and cuts a text as [`printable`] does, but leaves the characters `kept` as they are.
+#[must_use]
+pub fn printable_except(text: &str, limit: usize, kept: &[char]) -> String {
     let mut shown = String::with_capacity(text.len().min(limit));
     for character in text.chars() {
         if shown.len() >= limit {
             shown.push('…');
             break;
         }
-        if is_unprintable(character) {
+        if is_unprintable(character) && !kept.contains(&character) {
             shown.extend(character.escape_unicode());
         } else {
             shown.push(character);

@@ -8,17 +8,19 @@ mod componentize;
 mod diagnosis;
 mod failure;
 mod folder;
-mod lock;
 mod messages;
 pub mod python;
 mod record;
 mod sdk;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use tunebox_foundation::paths::simplify;
 
 use self::failure::{build_error, no_package};
+use crate::file_lock::lock_exclusive;
 use crate::toolchain::{self, Toolchain};
 use crate::{Error, Manifest, files};
 
@@ -84,6 +86,16 @@ pub enum Event<'a> {
 
 /// Who hears of it.
 pub type Watch<'a> = dyn FnMut(Event<'_>) + 'a;
+
+/// How long another build may take: the longest compile the standard library as well, on machines with much to do.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// Takes the exclusive lock of the open file `file` at `path`; dropping the returned file releases it. If another build
+/// holds the lock, sends `Event::Waiting` to `watch` once and waits for up to 15 minutes. Errors: the file cannot be
+/// locked, or the other build does not end in time.
+fn wait_for_build(file: File, path: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
+    lock_exclusive(file, path, Instant::now() + PATIENCE, || watch(Event::Waiting(path)))
+}
 
 /// Builds a method folder (or wraps a core module file) and writes the component atomically to [`Options::output`], by
 /// default to `<folder>/<name>.wasm`. A file that has these bytes already is not touched.

@@ -21,26 +21,21 @@ pub fn interfaces(bytes: &[u8]) -> Result<Interfaces, Error> {
     }
     let (mut interfaces, mut depth) = (Interfaces { imports: Vec::new(), exports: Vec::new() }, 0u32);
     for payload in Parser::new(0).parse_all(bytes) {
-        match payload.map_err(malformed)? {
+        match payload? {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(imports) if depth == 0 => {
                 for import in imports {
-                    interfaces.imports.push(import.map_err(malformed)?.name.name.to_owned());
+                    interfaces.imports.push(import?.name.name.to_owned());
                 }
             }
             Payload::ComponentExportSection(exports) if depth == 0 => {
                 for export in exports {
-                    interfaces.exports.push(export.map_err(malformed)?.name.name.to_owned());
+                    interfaces.exports.push(export?.name.name.to_owned());
                 }
             }
             _ => {}
         }
     }
     Ok(interfaces)
-}
-
-/// Turns an error of the WebAssembly parser into the error for bytes that are no component.
-fn malformed(error: wasmparser::BinaryReaderError) -> Error {
-    Error::not_component(error.message())
 }

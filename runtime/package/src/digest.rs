@@ -31,10 +31,12 @@ pub(crate) const COMPILED_PYTHON: &str = "__pycache__";
 /// counts only if a counted file contains its name, as in `#[path = ".before.swp"]`: it may be compiled then. A name
 /// that a source puts together is not seen. A backup that an editor leaves, as `lib.rs~`, always counts.
 pub fn source(folder: &Path) -> Result<String, Error> {
-    let manifest = if is_python(folder) { PYPROJECT } else { "Cargo.toml" };
-    let mut found = Found { files: vec![manifest.into()], left: Vec::new() };
-    found.collect(folder, Path::new("src"))?;
-    let mut files = found.named(folder)?;
+    // Cargo compiles what lies in a folder of that name where a source says so; Python never does.
+    let (manifest, left_out) = if is_python(folder) { (PYPROJECT, COMPILED_PYTHON) } else { ("Cargo.toml", "") };
+    let found = files_below(folder, Path::new("src"), left_out)?;
+    let (left, mut files): (Vec<_>, Vec<_>) = found.into_iter().partition(|file| is_of_editor(file));
+    files.push(manifest.into());
+    add_named(folder, &mut files, left)?;
     files.sort();
 
     let mut digest = Sha256::new();
@@ -50,47 +52,33 @@ pub fn source(folder: &Path) -> Result<String, Error> {
     Ok(hexadecimal(&digest.finalize()))
 }
 
-/// What lies below `src`, by its path in the folder.
-struct Found {
-    files: Vec<PathBuf>,
-    /// What editors have there for themselves.
-    left: Vec<PathBuf>,
+/// Lists the files below `folder`/`inside` by their paths in `folder`, sorted. Leaves out folders called `left_out` with
+/// everything in them. Does not follow links. Errors: a folder that cannot be read.
+pub(crate) fn files_below(folder: &Path, inside: &Path, left_out: &str) -> Result<Vec<PathBuf>, Error> {
+    let (path, mut files) = (folder.join(inside), Vec::new());
+    for entry in fs::read_dir(&path).map_err(Error::file("read", &path))? {
+        let entry = entry.map_err(Error::file("read", &path))?;
+        let kind = entry.file_type().map_err(Error::file("read", entry.path()))?;
+        let place = inside.join(entry.file_name());
+        if !kind.is_dir() {
+            files.push(place);
+        } else if entry.file_name() != left_out {
+            files.extend(files_below(folder, &place, left_out)?);
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
-impl Found {
-    /// Adds every file below `folder`/`inside`, by its path in `folder`: files of editors to `left`, all others to
-    /// `files`. Skips `__pycache__` in a method in Python.
-    fn collect(&mut self, folder: &Path, inside: &Path) -> Result<(), Error> {
-        let path = folder.join(inside);
-        for entry in fs::read_dir(&path).map_err(Error::file("read", &path))? {
-            let entry = entry.map_err(Error::file("read", &path))?;
-            let (kind, name) = (entry.file_type().map_err(Error::file("read", entry.path()))?, entry.file_name());
-            let place = inside.join(&name);
-            if kind.is_dir() {
-                // Cargo compiles what lies there where a source says so; Python never does.
-                if name != COMPILED_PYTHON || !is_python(folder) {
-                    self.collect(folder, &place)?;
-                }
-            } else if is_of_editor(&name.to_string_lossy()) {
-                self.left.push(place);
-            } else {
-                self.files.push(place);
-            }
-        }
-        Ok(())
+/// Moves to `files` every file of `left` whose name occurs in the contents of one of `files`, moved ones included.
+fn add_named(folder: &Path, files: &mut Vec<PathBuf>, mut left: Vec<PathBuf>) -> Result<(), Error> {
+    let mut next = 0;
+    while next < files.len() && !left.is_empty() {
+        let text = files::read(&folder.join(&files[next]))?;
+        files.extend(left.extract_if(.., |file| names(&text, file)));
+        next += 1;
     }
-
-    /// Returns `files`, with every file of `left` whose name occurs in the contents of a returned file.
-    fn named(mut self, folder: &Path) -> Result<Vec<PathBuf>, Error> {
-        let mut next = 0;
-        while next < self.files.len() && !self.left.is_empty() {
-            let text = files::read(&folder.join(&self.files[next]))?;
-            let (named, left): (Vec<_>, Vec<_>) = self.left.into_iter().partition(|file| names(&text, file));
-            self.files.extend(named);
-            (self.left, next) = (left, next + 1);
-        }
-        Ok(self.files)
-    }
+    Ok(())
 }
 
 /// Whether the name of a file, without its folder, occurs anywhere in a text.
@@ -99,9 +87,10 @@ fn names(text: &[u8], file: &Path) -> bool {
     text.windows(name.len().max(1)).any(|part| part == name)
 }
 
-/// Whether a file name is one that an editor or the Finder uses for itself: a swap file of Vim (`.x.swp`), a lock
+/// Whether the name of a file is one that an editor or the Finder uses for itself: a swap file of Vim (`.x.swp`), a lock
 /// (`.#x`) or unsaved text (`#x#`) of Emacs, or `.DS_Store`. Backups such as `x~` are not among them.
-pub(crate) fn is_of_editor(name: &str) -> bool {
+pub(crate) fn is_of_editor(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     let is_swap = name.starts_with('.') && ending.len() == 3 && ending.starts_with("sw");
     let is_unsaved = name.len() > 1 && name.starts_with('#') && name.ends_with('#');

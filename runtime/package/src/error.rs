@@ -3,7 +3,6 @@
 //! An error that a caller tells apart is a variant or has a [`Reason`]. Every other error is an [`Error::Explained`]:
 //! the finished [`Explanation`], written where it happens.
 
-use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 
@@ -78,20 +77,11 @@ pub enum Error {
         problem: String,
     },
     /// Any other error, ready to show.
-    #[error("{}", explanation.what)]
-    #[explain(
-        category = category(explanation),
-        location = explanation.location.clone(),
-        snippet = explanation.snippet.clone(),
-        output = explanation.output.clone(),
-        why = explanation.why.clone(),
-        kept = explanation.kept.clone(),
-        hint = explanation.hint.clone(),
-        exit = reason.exit()
-    )]
+    #[error("{source}")]
+    #[explain(source, exit = reason.exit())]
     Explained {
         /// What to show.
-        explanation: Box<Explanation>,
+        source: Box<Explanation>,
         /// What callers tell apart.
         reason: Reason,
     },
@@ -133,7 +123,13 @@ impl Reason {
 
     /// Makes an [`Error::Explained`] with this reason.
     pub(crate) fn error(self, explanation: Explanation) -> Error {
-        Error::Explained { explanation: Box::new(explanation), reason: self }
+        Error::Explained { source: Box::new(explanation), reason: self }
+    }
+}
+
+impl From<wasmparser::BinaryReaderError> for Error {
+    fn from(error: wasmparser::BinaryReaderError) -> Self {
+        Self::not_component(error.message())
     }
 }
 
@@ -166,12 +162,6 @@ impl Error {
     pub(crate) fn is_no_package(&self) -> bool {
         matches!(self, Self::Explained { reason: Reason::NoPackage, .. })
     }
-}
-
-/// Returns the category of an explanation as a static string. Every category in this crate is a literal; for any other
-/// it returns `package`.
-fn category(explanation: &Explanation) -> &'static str {
-    if let Cow::Borrowed(category) = explanation.category { category } else { "package" }
 }
 
 /// Returns the hint for an unknown name: the nearest known name, else the names of the built-in methods, or verifiers

@@ -11,6 +11,9 @@ use crate::Error;
 /// How long others may write: they need a moment, so whoever takes longer holds the lock for something else.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The file that is locked in a folder where the system locks no folders.
+const GUARD: &str = ".tunebox-guard";
+
 /// How often it is tried again.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -31,11 +34,82 @@ pub(crate) fn wait_for_lock(file: &File, attempt: Try, end: Instant) -> io::Resu
 }
 
 /// Takes the exclusive lock of a file, and waits for it until the time `end`; dropping the returned file releases it.
-/// `path` is for errors. Errors: a file that cannot be locked, or [`Error::Held`] if another process keeps the lock.
-pub(crate) fn lock_exclusive(file: File, path: &Path, end: Instant) -> Result<File, Error> {
-    match wait_for_lock(&file, File::try_lock, end) {
-        Ok(true) => Ok(file),
-        Ok(false) => Err(Error::Held { path: path.to_owned() }),
-        Err(error) => Err(Error::file("lock", path)(error)),
+/// Calls `on_wait` once if another process holds the lock. `path` is for errors. Errors: a file that cannot be locked,
+/// or [`Error::Held`] if another process keeps the lock.
+pub(crate) fn lock_exclusive(file: File, path: &Path, end: Instant, on_wait: impl FnOnce()) -> Result<File, Error> {
+    let attempt = |end| wait_for_lock(&file, File::try_lock, end).map_err(Error::file("lock", path));
+    if !attempt(Instant::now())? {
+        on_wait();
+        if !attempt(end)? {
+            return Err(Error::Held { path: path.to_owned() });
+        }
+    }
+    Ok(file)
+}
+
+/// Locks two folders against other commands that write there, and waits for these for `patience` in all. Two paths of
+/// one folder are locked once. Dropping the returned files releases the locks. Errors: a folder that cannot be locked
+/// in any way, or that another process keeps locked.
+pub(crate) fn lock_folders(folders: [&Path; 2], patience: Duration) -> Result<Vec<File>, Error> {
+    let mut places = Vec::with_capacity(folders.len());
+    for folder in folders {
+        places.push(folder.canonicalize().map_err(Error::file("find", folder))?);
+    }
+    // All commands take them in one order, and none takes the same one twice: nobody waits for each other.
+    places.sort();
+    places.dedup();
+    let end = Instant::now() + patience;
+    places.iter().map(|place| lock_folder(place, end)).collect()
+}
+
+/// Takes the exclusive lock of a folder, and waits for it until the time `end`. Where the system cannot lock folders,
+/// locks the file [`GUARD`] in it. Dropping the returned file releases the lock.
+fn lock_folder(folder: &Path, end: Instant) -> Result<File, Error> {
+    if let Ok(file) = File::open(folder) {
+        match wait_for_lock(&file, File::try_lock, end) {
+            Ok(true) => return Ok(file),
+            Ok(false) => return Err(Error::Held { path: folder.to_owned() }),
+            // A system that locks no folders.
+            Err(_) => {}
+        }
+    }
+    let path = folder.join(GUARD);
+    let open = File::options().create(true).truncate(false).write(true).open(&path);
+    lock_exclusive(open.map_err(Error::file("lock", folder))?, &path, end, || {})
+}
+
+#[cfg(test)]
+mod tests {
+    use tunebox_foundation::explain::Explain;
+
+    use super::*;
+
+    #[test]
+    fn folders_that_another_command_keeps_locked_are_waited_for_and_then_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = [folder.path(), folder.path()];
+        let held = lock_folders(places, PATIENCE).unwrap();
+        let error = lock_folders(places, Duration::from_millis(20)).err().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        assert!(matches!(&error, Error::Held { path } if *path == place), "{error}");
+        assert!(error.hint().unwrap().contains("`lsof`"), "{error}");
+        drop(held);
+        assert!(lock_folders(places, Duration::ZERO).is_ok());
+    }
+
+    #[test]
+    fn a_wait_for_the_lock_of_a_file_is_announced_once_and_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("guest.lock");
+        let lock = |patience, on_wait: &mut dyn FnMut()| {
+            lock_exclusive(File::create(&path).unwrap(), &path, Instant::now() + patience, on_wait)
+        };
+        let held = lock(PATIENCE, &mut || panic!("nobody is waited for")).unwrap();
+        let mut waits = 0;
+        let error = lock(Duration::from_millis(20), &mut || waits += 1).unwrap_err();
+        assert!(matches!(&error, Error::Held { path: held } if *held == path), "{error}");
+        assert_eq!(waits, 1, "once, however often it is tried");
+        drop(held);
+        assert!(lock(Duration::ZERO, &mut || {}).is_ok());
     }
 }

@@ -3,7 +3,7 @@
 //! The manifest says it all already; these sections repeat it where tools that know nothing of tunebox look.
 
 use tunebox_foundation::explain::Explanation;
-use tunebox_foundation::printable::{is_unprintable, printable};
+use tunebox_foundation::printable::{printable, printable_except};
 
 use crate::statement::Statement;
 use crate::{Error, read_manifest, section};
@@ -66,15 +66,7 @@ fn unpacked(package: &[u8]) -> Result<Vec<u8>, Error> {
 pub fn readme(package: &[u8]) -> Result<Option<String>, Error> {
     let Some(text) = section::find(package, README)? else { return Ok(None) };
     let text = String::from_utf8_lossy(&text[..text.len().min(LONGEST_README)]);
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\n' | '\t' => shown.push(character),
-            _ if is_unprintable(character) => shown.extend(character.escape_unicode()),
-            _ => shown.push(character),
-        }
-    }
-    Ok(Some(shown))
+    Ok(Some(printable_except(&text, usize::MAX, &['\n', '\t'])))
 }
 
 /// Returns the text of a README as packages keep it: without a byte order mark, and with LF in place of CRLF. Errors:

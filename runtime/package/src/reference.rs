@@ -189,9 +189,7 @@ impl Package {
 /// Returns the path of a package's signature: the package's path with `.minisig` appended.
 #[must_use]
 pub fn signature_path(package: &Path) -> PathBuf {
-    let mut name = package.as_os_str().to_owned();
-    name.push(".minisig");
-    name.into()
+    package.with_added_extension("minisig")
 }
 
 /// Reads the signature beside a package. `None` if there is no such file.

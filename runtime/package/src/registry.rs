@@ -18,9 +18,9 @@ use std::path::Path;
 use connection::Connection;
 use error::explain;
 pub(crate) use error::no_version;
-pub(crate) use host::{canonical, spelt_as_host};
-pub use location::Location;
+pub(crate) use host::{canonical, spelt_as_host, spelt_as_path};
 use location::Kind;
+pub use location::Location;
 pub use progress::{Progress, Silent};
 use semver::Version;
 

@@ -5,6 +5,9 @@
 
 use std::ops::Range;
 
+use wasm_encoder::{CustomSection, Section as _};
+use wasmparser::{BinaryReader, BinaryReaderError, CustomSectionReader};
+
 use crate::Error;
 
 /// Magic and version.
@@ -14,31 +17,34 @@ const HEADER: usize = 8;
 const MOST: usize = 100_000;
 
 /// One section at the top level.
-struct Section {
+struct Section<'bytes> {
     /// From its id to its end.
     whole: Range<usize>,
-    /// What follows id and size.
-    body: Range<usize>,
-    custom: bool,
+    /// Its name and contents, if it is a custom section with a name in UTF-8.
+    custom: Option<CustomSectionReader<'bytes>>,
+}
+
+impl<'bytes> Section<'bytes> {
+    /// Returns the contents of a section if it is a custom section of this name, else `None`.
+    fn contents(&self, name: &str) -> Option<&'bytes [u8]> {
+        self.custom.as_ref().filter(|custom| custom.name() == name).map(CustomSectionReader::data)
+    }
 }
 
 /// Returns the contents of the custom section `name` at the top level, or `None` if there is none. Errors: malformed
 /// bytes, or two such sections.
 pub fn find<'bytes>(bytes: &'bytes [u8], name: &str) -> Result<Option<&'bytes [u8]>, Error> {
-    let mut found = None;
-    for section in sections(bytes)? {
-        if let Some(contents) = contents(bytes, &section, name)
-            && found.replace(contents).is_some()
-        {
-            return Err(broken(format!("it has two sections `{name}`")));
-        }
+    let sections = sections(bytes)?;
+    let mut found = sections.iter().filter_map(|section| section.contents(name));
+    match (found.next(), found.next()) {
+        (_, Some(_)) => Err(Error::not_component(format!("it has two sections `{name}`"))),
+        (found, None) => Ok(found),
     }
-    Ok(found)
 }
 
 /// Returns the bytes without the custom sections `name` at the top level. Errors: malformed bytes.
 pub fn without(bytes: &[u8], name: &str) -> Result<Vec<u8>, Error> {
-    let kept = sections(bytes)?.into_iter().filter(|section| contents(bytes, section, name).is_none());
+    let kept = sections(bytes)?.into_iter().filter(|section| section.contents(name).is_none());
     let mut rest = bytes[..HEADER].to_vec();
     kept.for_each(|section| rest.extend_from_slice(&bytes[section.whole]));
     Ok(rest)
@@ -46,74 +52,34 @@ pub fn without(bytes: &[u8], name: &str) -> Result<Vec<u8>, Error> {
 
 /// Appends a custom section. Does not look whether there is one of the same name.
 pub fn append(bytes: &mut Vec<u8>, name: &str, contents: &[u8]) {
-    let mut body = Vec::with_capacity(contents.len() + name.len() + 5);
-    write_length(&mut body, name.len());
-    body.extend_from_slice(name.as_bytes());
-    body.extend_from_slice(contents);
-
-    bytes.push(0);
-    write_length(bytes, body.len());
-    bytes.extend_from_slice(&body);
-}
-
-/// Returns the contents of a section if it is a custom section of this name, else `None`.
-fn contents<'bytes>(bytes: &'bytes [u8], section: &Section, name: &str) -> Option<&'bytes [u8]> {
-    if !section.custom {
-        return None;
-    }
-    let body = &bytes[section.body.clone()];
-    let (length, start) = read_length(body, 0)?;
-    let (found, rest) = body.get(start..)?.split_at_checked(length)?;
-    (found == name.as_bytes()).then_some(rest)
+    CustomSection { name: name.into(), data: contents.into() }.append_to(bytes);
 }
 
 /// Returns the sections at the top level in order. Errors: no header of WebAssembly, a section that is cut off, or more
 /// than [`MOST`] sections.
-fn sections(bytes: &[u8]) -> Result<Vec<Section>, Error> {
+fn sections(bytes: &[u8]) -> Result<Vec<Section<'_>>, Error> {
     if bytes.len() < HEADER || !bytes.starts_with(b"\0asm") {
-        return Err(broken("it does not begin like WebAssembly"));
+        return Err(Error::not_component("it does not begin like WebAssembly"));
     }
-    let (mut sections, mut position) = (Vec::new(), HEADER);
-    while position < bytes.len() {
-        let (size, start) = read_length(bytes, position + 1).ok_or_else(|| broken("a section has no size"))?;
-        let end = start.checked_add(size).filter(|end| *end <= bytes.len());
-        let end = end.ok_or_else(|| broken("a section is cut off"))?;
+    let mut sections = Vec::new();
+    let mut reader = BinaryReader::new(&bytes[HEADER..], HEADER);
+    while !reader.eof() {
         if sections.len() == MOST {
-            return Err(broken("it has too many sections"));
+            return Err(Error::not_component("it has too many sections"));
         }
-        sections.push(Section { whole: position..end, body: start..end, custom: bytes[position] == 0 });
-        position = end;
+        sections.push(read_section(&mut reader)?);
     }
     Ok(sections)
 }
 
-/// Reads a number of at most 32 bits in LEB128 at `position`. Returns the number and the position after it; `None` if
-/// it is cut off or larger.
-fn read_length(bytes: &[u8], mut position: usize) -> Option<(usize, usize)> {
-    let mut value = 0u64;
-    for shift in (0..35).step_by(7) {
-        let byte = *bytes.get(position)?;
-        position += 1;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return u32::try_from(value).ok().map(|value| (value as usize, position));
-        }
-    }
-    None
-}
-
-/// Appends a number in LEB128.
-fn write_length(bytes: &mut Vec<u8>, mut value: usize) {
-    while value >= 0x80 {
-        bytes.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-}
-
-/// The error for malformed bytes; `problem` says what is wrong.
-fn broken(problem: impl std::fmt::Display) -> Error {
-    Error::not_component(problem)
+/// Reads the next section. Errors: it has no size, or is cut off.
+fn read_section<'bytes>(reader: &mut BinaryReader<'bytes>) -> Result<Section<'bytes>, BinaryReaderError> {
+    let start = reader.original_position();
+    let is_custom = reader.read_u8()? == 0;
+    let size = reader.read_var_u32()? as usize;
+    let body = BinaryReader::new(reader.read_bytes(size)?, 0);
+    let custom = if is_custom { CustomSectionReader::new(body).ok() } else { None };
+    Ok(Section { whole: start..reader.original_position(), custom })
 }
 
 #[cfg(test)]

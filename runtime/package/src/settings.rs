@@ -96,11 +96,10 @@ pub fn resolve_settings(manifest: &Manifest, given: &toml::Table) -> Result<Vec<
 fn resolve(manifest: &Manifest, setting: &Setting, given: Option<&toml::Value>) -> Result<Value, SettingError> {
     let (method, name, doc) = (manifest.name.clone(), setting.name.clone(), setting.doc.clone());
     let value = match given {
-        Some(toml::Value::Boolean(value)) => Ok(Value::Boolean(*value)),
-        Some(toml::Value::Integer(value)) => Ok(Value::Integer(*value)),
-        Some(toml::Value::Float(value)) => Ok(Value::Number(*value)),
-        Some(toml::Value::String(value)) => Ok(Value::Text(value.clone())),
-        Some(other) => Err(format!("of type {}, it must be {}", other.type_str(), a(setting.kind))),
+        Some(given) => given
+            .clone()
+            .try_into()
+            .map_err(|_| format!("of type {}, it must be {}", given.type_str(), a(setting.kind))),
         None => return setting.default.clone().ok_or(SettingError::Missing { method, name, doc }),
     };
     let value = value.and_then(|value| fits(setting, value));

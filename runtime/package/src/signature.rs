@@ -14,7 +14,7 @@ use crate::Error;
 use crate::statement::Statement;
 use crate::trust::refusal::{GET_AGAIN, locate, refuse, refuse_unreadable, shorten};
 
-pub use key::{PublicKey, SecretKey, Signer};
+pub use key::{SecretKey, Signer};
 
 /// The line that anybody may change.
 const COMMENT: &str = "signature of a tunebox package";

@@ -26,7 +26,7 @@ pub fn sizes(bytes: &[u8]) -> Result<Vec<Part>, Error> {
     };
     let mut rest = bytes.len();
     for payload in Parser::new(0).parse_all(bytes) {
-        let (name, length) = match payload.map_err(malformed)? {
+        let (name, length) = match payload? {
             Payload::CodeSectionStart { range, .. } => ("code", range.len()),
             Payload::DataSection(reader) => ("data", reader.range().len()),
             Payload::CustomSection(reader) => (reader.name(), reader.range().len()),
@@ -38,11 +38,6 @@ pub fn sizes(bytes: &[u8]) -> Result<Vec<Part>, Error> {
     add(REST, rest);
     parts.sort_by(|left, right| right.bytes.cmp(&left.bytes).then_with(|| left.name.cmp(&right.name)));
     Ok(parts)
-}
-
-/// Turns an error of the WebAssembly parser into the error for bytes that are no component.
-fn malformed(error: wasmparser::BinaryReaderError) -> Error {
-    Error::not_component(error.message())
 }
 
 #[cfg(test)]

@@ -78,11 +78,6 @@ pub(crate) fn dependency(name: &str) -> Option<Value> {
     Some(entry).filter(|entry| entry.get("workspace").is_none())
 }
 
-/// Whether [`FOLDER`] below `root` has every file of this program's SDK, unaltered. Other files there do not count.
-pub fn has_sdk(root: &Path) -> bool {
-    has_files(root, files())
-}
-
 /// Whether [`FOLDER`] below `root` has every one of these files, unaltered. Other files there do not count.
 pub(crate) fn has_files(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> bool {
     let folder = root.join(FOLDER);
@@ -97,14 +92,14 @@ pub fn write_sdk(root: &Path) -> Result<(), Error> {
 
 /// Writes files to [`FOLDER`] below `root`. Does nothing if all of them are there unaltered.
 ///
-/// Each folder at their top is replaced as a whole. Errors: a folder that cannot be written.
+/// Writes to a temporary folder in `root`, then moves each entry at the top of the files into [`FOLDER`], in the place
+/// of an old entry of that name. Other entries there stay; if [`FOLDER`] is a link, it becomes a real folder first.
+/// Errors: a folder that cannot be written.
 pub(crate) fn write_files(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
-    if has_files(root, files) { Ok(()) } else { replace_files(root, &root.join(FOLDER), files) }
-}
-
-/// Writes files to a temporary folder in `root`, then moves each entry at their top into `folder`, in the place of an
-/// old entry of that name. Other entries of `folder` stay; if `folder` is a link, it becomes a real folder first.
-fn replace_files(root: &Path, folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
+    if has_files(root, files) {
+        return Ok(());
+    }
+    let folder = &root.join(FOLDER);
     let draft = tempfile::Builder::new().prefix(".tunebox-").tempdir_in(root);
     let draft = draft.map_err(Error::file("write into", root))?;
     let (new, old) = (draft.path().join("new"), draft.path().join("old"));

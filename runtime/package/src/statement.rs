@@ -3,8 +3,6 @@
 //! The text is made of the bytes alone, so it is never stored, and cannot disagree with them. Its `kind` keeps a
 //! signature from meaning anything else, and anything else from meaning a package.
 
-use std::collections::BTreeMap;
-
 use semver::{BuildMetadata, Version};
 use serde_json::json;
 use tunebox_foundation::printable::printable;
@@ -35,8 +33,6 @@ pub struct Statement {
     pub length: u64,
     /// The full names of the interfaces that it asks for, sorted.
     pub imports: Vec<String>,
-    /// The limits that its manifest declares: none, in this version of the manifest.
-    pub limits: BTreeMap<String, u64>,
 }
 
 impl Statement {
@@ -63,13 +59,12 @@ impl Statement {
             sha256: digest::sha256(bytes),
             length: bytes.len() as u64,
             imports,
-            limits: BTreeMap::new(),
         })
     }
 
     /// Returns the text that is signed: JSON without spaces, its keys in a fixed order.
     pub fn canonical(&self) -> String {
-        let Self { name, version, world, interface, sha256, length, imports, limits } = self;
+        let Self { name, version, world, interface, sha256, length, imports } = self;
         json!({
             "kind": KIND,
             "name": name,
@@ -79,7 +74,7 @@ impl Statement {
             "sha256": sha256,
             "length": length,
             "imports": imports,
-            "limits": limits,
+            "limits": {},
         })
         .to_string()
     }

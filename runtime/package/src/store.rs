@@ -104,12 +104,6 @@ impl Store {
         Ok(stored)
     }
 
-    /// Finds and reads the package of a name; its highest version if `version` is `None`. Errors: there is none, there
-    /// are some of several sources, or its bytes have changed.
-    pub fn get(&self, name: &str, version: Option<&str>) -> Result<(Stored, Artifact), Error> {
-        self.find(Wanted { name: Some(name), version, source: None })
-    }
-
     /// Finds and reads the package that fits, and hashes all its bytes; its highest version if none is named. Errors:
     /// none fits, several of different names or sources fit, its bytes have changed, or the index calls it by another
     /// name.

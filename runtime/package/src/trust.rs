@@ -6,7 +6,6 @@
 
 mod decision;
 mod document;
-mod guard;
 mod lock;
 mod path;
 mod publishers;
@@ -20,6 +19,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::artifact::Artifact;
+use crate::file_lock::{PATIENCE, lock_folders};
 use crate::signature::Signer;
 use crate::statement::Statement;
 use crate::{Error, digest, files, home};
@@ -159,7 +159,7 @@ impl Trust {
             return install();
         }
         home::make(&self.home)?;
-        let _guard = guard::Guard::of([&self.home, &self.project])?;
+        let _locks = lock_folders([&self.home, &self.project], PATIENCE)?;
         let mut publishers = Publishers::read(&self.publishers.path)?;
         let mut lock = Lock::read(&self.project)?;
         for Pending { locked, publisher } in self.pending {

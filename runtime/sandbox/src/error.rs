@@ -88,8 +88,8 @@ pub enum Error {
         import: String,
     },
     /// Any other refusal before a component runs.
-    #[error("{}", .0.what)]
-    #[explain(location = _0.location.clone(), why = _0.why.clone(), hint = _0.hint.clone())]
+    #[error("{0}")]
+    #[explain(source, exit = Sandbox)]
     NotAdmitted(Box<Explanation>),
     /// The method ended a call with an error message.
     #[error("`{method}` refuses {moment}: {message}")]

@@ -19,7 +19,7 @@ use super::diagnosis::{Warning, explain, warnings};
 use super::failure::{build_error, no_package, outdated_lock};
 use super::messages::{cargo_in, compiled, list, messages, run, text};
 use super::sdk::write_sdk;
-use super::{Event, Options, Watch, lock};
+use super::{Event, Options, Watch, wait_for_build};
 use crate::constants::TARGET;
 use crate::error::Reason;
 use crate::toolchain::{Library, Toolchain};
@@ -93,7 +93,7 @@ fn take_turn(target: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     files::create_folder(target)?;
     let path = target.join("guest.lock");
     let file = File::create(&path).map_err(Error::file("create", &path))?;
-    lock::wait_for_build(file, &path, watch)
+    wait_for_build(file, &path, watch)
 }
 
 impl Job<'_> {

@@ -1,6 +1,6 @@
 //! Calls of cargo, and its messages about a build: one JSON object a line.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -33,27 +33,20 @@ pub fn cargo_in(folder: &Path, toolchain: &Toolchain, offline: bool) -> Result<C
 /// status and both streams in full. Errors: cargo does not start or cannot be read from; a status of failure is no
 /// error here.
 pub(super) fn run(cargo: &mut Command, heard: &mut dyn FnMut(&Value)) -> io::Result<Output> {
-    let mut child = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let (Some(told), Some(mut said)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err(io::ErrorKind::BrokenPipe.into());
-    };
-    // Both streams at once: cargo would wait for whoever does not read one of them.
-    let words = std::thread::spawn(move || {
-        let mut words = Vec::new();
-        said.read_to_end(&mut words).map(|_| words)
-    });
-    let (mut lines, mut stdout) = (BufReader::new(told), Vec::new());
-    loop {
-        let begun = stdout.len();
-        if lines.read_until(b'\n', &mut stdout)? == 0 {
-            break;
-        }
-        if let Some(message) = messages(&stdout[begun..]).next() {
-            heard(&message);
-        }
+    // A file takes all that cargo says on the side: it would wait for whoever does not read one of two pipes.
+    let mut words = tempfile::tempfile()?;
+    let mut child = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(words.try_clone()?).spawn()?;
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    for line in child.stdout.take().into_iter().flat_map(|told| BufReader::new(told).split(b'\n')) {
+        let line = line?;
+        messages(&line).for_each(|message| heard(&message));
+        stdout.extend(line);
+        stdout.push(b'\n');
     }
-    let stderr = words.join().map_err(|_| io::Error::other("nobody heard cargo's words"))??;
-    Ok(Output { status: child.wait()?, stdout, stderr })
+    let status = child.wait()?;
+    words.rewind()?;
+    words.read_to_end(&mut stderr)?;
+    Ok(Output { status, stdout, stderr })
 }
 
 /// Iterates over cargo's JSON messages, one a line. Lines that are not JSON are skipped.

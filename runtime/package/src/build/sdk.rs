@@ -1,12 +1,13 @@
 //! The program's own SDK, where a method's folder has it in the place for it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use semver::{Version, VersionReq};
 
 use super::failure::build_error_because;
-use super::{Watch, lock};
+use super::{Watch, wait_for_build};
 use crate::constants::VERSION;
 use crate::{Error, files, sources};
 
@@ -31,21 +32,26 @@ pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Erro
             format!("{set}, or build it with the tunebox of that version"),
         ));
     }
-    if sources::has_sdk(&root) {
-        return Ok(());
-    }
-    let _turn = lock_sdk_folder(&root, folder, watch)?;
-    sources::write_sdk(&root)
-}
-
-/// Takes the lock that guards the SDK below `root`, and waits for other builds. It is the lock of the `Cargo.toml` in
-/// `root`, or of the one in `folder` if `root` has none. Dropping the returned file releases it.
-fn lock_sdk_folder(root: &Path, folder: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     // A file that is there in any case: one of its own would be left in somebody's folder.
     let manifest = |folder: &Path| folder.join("Cargo.toml");
-    let path = Some(manifest(root)).filter(|path| path.is_file()).unwrap_or_else(|| manifest(folder));
-    let file = File::open(&path).map_err(Error::file("open", &path))?;
-    lock::wait_for_build(file, &path, watch)
+    let lock = Some(manifest(&root)).filter(|path| path.is_file()).unwrap_or_else(|| manifest(folder));
+    write_locked(&root, sources::files(), &lock, watch)
+}
+
+/// Writes files below [`sources::FOLDER`] in `root`. Does nothing if the same files are there. Holds the lock of the
+/// existing file `lock` meanwhile; `watch` hears of a wait for it. Errors: a folder that cannot be written.
+pub(super) fn write_locked(
+    root: &Path,
+    files: &BTreeMap<String, Vec<u8>>,
+    lock: &Path,
+    watch: &mut Watch<'_>,
+) -> Result<(), Error> {
+    if sources::has_files(root, files) {
+        return Ok(());
+    }
+    let file = File::open(lock).map_err(Error::file("open", lock))?;
+    let _turn = wait_for_build(file, lock, watch)?;
+    sources::write_files(root, files)
 }
 
 /// Returns the root that a dependency path such as `../../.tunebox/sdk/rust` leads to from `folder`. `None` if the path
@@ -78,7 +84,7 @@ mod tests {
                 thread.join().unwrap().unwrap();
             }
         });
-        assert!(sources::has_sdk(folder.path()));
+        assert!(sources::has_files(folder.path(), sources::files()));
         assert_eq!(std::fs::read_to_string(folder.path().join("Cargo.toml")).unwrap(), manifest);
     }
 

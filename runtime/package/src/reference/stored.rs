@@ -77,9 +77,7 @@ pub(super) fn named(name: &str, project: &Path) -> Result<Option<Stored>, Error>
 /// source. If the store has no such package, returns one of the same name and version; the caller compares its bytes
 /// and signer with the lock. Errors: no package of that name and version.
 fn pinned(locked: &Locked) -> Result<Stored, Error> {
-    if let Some(home) = home::existing()?
-        && let Some(pinned) = choose(Store::open(&home)?.list()?, locked)
-    {
+    if let Some(pinned) = choose(packages()?, locked) {
         return Ok(pinned);
     }
     match look(Wanted { name: Some(&locked.name), version: Some(&locked.version), source: None }) {
@@ -99,10 +97,9 @@ fn choose(mut stored: Vec<Stored>, locked: &Locked) -> Option<Stored> {
     stored.into_iter().nth(there)
 }
 
-/// Returns the names of the packages in the store, for messages; empty if there is no store.
-pub(super) fn names() -> Result<Vec<String>, Error> {
-    let Some(home) = home::existing()? else { return Ok(Vec::new()) };
-    Ok(Store::open(&home)?.list()?.into_iter().map(|stored| stored.name).collect())
+/// Returns the packages in the store; empty if there is no store.
+pub(super) fn packages() -> Result<Vec<Stored>, Error> {
+    home::existing()?.map_or_else(|| Ok(Vec::new()), |home| Store::open(&home)?.list())
 }
 
 /// Reads a package of the store, and checks all of its digests again.

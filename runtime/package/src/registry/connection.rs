@@ -17,7 +17,7 @@ use ureq::{Agent, AsSendBody, Body, SendBody};
 
 use super::address::Address;
 use super::agent::{PATIENCE, agent};
-use super::error::{bad_status, broken, explain, insecure, no_answer};
+use super::error::{bad_status, broken, explain, insecure, no_answer, unauthorised};
 use super::host::is_loopback;
 use super::location::{Location, Remote};
 use super::login::Login;
@@ -152,7 +152,7 @@ impl Connection {
 
     /// Turns a failure of the HTTP client into the error for a request to this address without an answer.
     pub(super) fn no_answer(&self, address: &Address, error: ureq::Error) -> Error {
-        no_answer(&address.authority, address.secure, error)
+        no_answer(&address.authority, address.secure, &error)
     }
 
     /// Turns a response with an unexpected status into an error, with the registry's own message and the `Retry-After`
@@ -160,7 +160,7 @@ impl Connection {
     pub(super) fn refusal(&self, response: Response<Body>) -> Error {
         let status = response.status();
         if status == StatusCode::UNAUTHORIZED {
-            return self.unauthorised();
+            return unauthorised(&self.place, &self.registry, self.login.as_ref());
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         // An answer that cannot be read says nothing; its number is enough.
@@ -188,20 +188,22 @@ impl Connection {
         }
         let answer = if let Some((bytes, media_type)) = ask.body {
             let request = request.header(CONTENT_LENGTH, bytes.len()).header(CONTENT_TYPE, media_type);
-            let mut watched = Watched { bytes, progress };
-            let request = request.body(SendBody::from_reader(&mut watched));
-            request.map_err(ureq::Error::from).and_then(|request| self.run(request, ask.room))
+            self.run(request.body(SendBody::from_reader(&mut Watched { bytes, progress })), ask.room)
         } else {
-            request.body(()).map_err(ureq::Error::from).and_then(|request| self.run(request, ask.room))
+            self.run(request.body(()), ask.room)
         };
         answer.map_err(|error| self.no_answer(address, error))
     }
 
     /// Sends a request with a time limit for the whole answer: the time for `room` bytes at 16 KiB a second, added to
     /// the usual minute. A server that keeps sending a byte now and then would otherwise never end.
-    fn run<Sent: AsSendBody>(&self, request: Request<Sent>, room: u64) -> Result<Response<Body>, ureq::Error> {
+    fn run<Sent: AsSendBody>(
+        &self,
+        request: ureq::http::Result<Request<Sent>>,
+        room: u64,
+    ) -> Result<Response<Body>, ureq::Error> {
         let patience = self.patience + Duration::from_secs(room / SLOWEST);
-        self.agent.run(self.agent.configure_request(request).timeout_recv_body(Some(patience)).build())
+        self.agent.run(self.agent.configure_request(request?).timeout_recv_body(Some(patience)).build())
     }
 
     /// Returns the address that a response redirects to, or `None` if it is no redirect. Of 301 to 303 only requests

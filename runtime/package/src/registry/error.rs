@@ -1,11 +1,12 @@
 //! Errors of an exchange with a registry.
 
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::net::ToSocketAddrs;
 
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::printable::printable;
 
+use super::login::Login;
 use crate::Error;
 use crate::error::Reason;
 
@@ -76,23 +77,23 @@ pub(super) fn bad_status(place: &str, registry: &str, status: u16, said: Option<
     reason.error(Explanation { why, ..explain(what, hint).with_location(place) })
 }
 
-/// The error for a login that is missing or, if it was `tried`, rejected. `problem` says why an existing login could
-/// not be used.
-pub(super) fn unauthorised(place: &str, registry: &str, tried: bool, problem: Option<String>) -> Error {
-    let what = if tried { "does not take the login" } else { "wants a login" };
-    let hint = match problem {
-        None => format!("`docker login {registry}`"),
-        Some(_) => format!("mend that, or log in anew: `docker login {registry}`"),
+/// The error for a request that the registry rejects for lack of a valid login. `login` is the one that was found:
+/// rejected, unusable, withheld for lack of encryption, or missing.
+pub(super) fn unauthorised(place: &str, registry: &str, login: Option<&Login>) -> Error {
+    let (wants, hint) = (format!("`{registry}` wants a login"), format!("`docker login {registry}`"));
+    let error = match login {
+        Some(Login::Password(..) | Login::Identity(_)) => {
+            explain(format!("`{registry}` does not take the login"), hint)
+        }
+        Some(Login::Unusable(problem)) => explain(wants, format!("fix that, or log in anew: {hint}")).with_why(problem),
+        Some(Login::Withheld) => {
+            let hint = format!("reach it encrypted, without `--plain-http`; {OWN_AUTHORITY}");
+            let error = explain(format!("{wants}, and none is sent without encryption"), hint);
+            error.with_why("whoever is on the way could read it")
+        }
+        Some(Login::Nobody) | None => explain(wants, hint),
     };
-    let error = explain(format!("`{registry}` {what}"), hint).with_location(place);
-    Explanation { why: problem, ..error }.into()
-}
-
-/// The error for a login that would be sent without encryption.
-pub(super) fn login_in_the_open(registry: &str) -> Error {
-    let hint = format!("reach it encrypted, without `--plain-http`; {OWN_AUTHORITY}");
-    let error = explain(format!("`{registry}` wants a login, and none is sent without encryption"), hint);
-    error.with_why("whoever is on the way could read it").into()
+    error.with_location(place).into()
 }
 
 /// The error for a redirect to the host `to` without encryption, where that is not allowed.
@@ -115,50 +116,41 @@ pub(super) fn broken(registry: &str, problem: impl Into<String>) -> Error {
     Reason::Unreachable.error(explain(what, TRY_AGAIN).with_why(problem))
 }
 
-/// Turns a failure of the HTTP client into an error: timeout, unknown host, TLS, or a broken connection. `secure` says
-/// whether the connection uses TLS. May resolve the host's name once more.
-pub(super) fn no_answer(registry: &str, secure: bool, error: ureq::Error) -> Error {
-    match error {
-        ureq::Error::Io(error) => network_error(registry, secure, &error),
-        ureq::Error::Timeout(_) => timed_out(registry),
-        ureq::Error::HostNotFound => not_resolved(registry),
-        error @ (ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_)) => {
-            not_encrypted(registry, printable(&error.to_string(), 200))
+/// Turns a failure of the HTTP client into an error: refused, timed out, TLS, ended early, unknown host, or broken.
+/// `secure` says whether the connection uses TLS. Resolves the host's name once more if nothing else fits.
+pub(super) fn no_answer(registry: &str, secure: bool, error: &ureq::Error) -> Error {
+    use ureq::Error as Http;
+    let (kind, problem) = match error {
+        Http::Io(error) => (Some(error.kind()), error.to_string()),
+        error => (None, error.to_string()),
+    };
+    let problem = printable(&problem, 200);
+    match (error, kind) {
+        (Http::Timeout(_), _) | (_, Some(ErrorKind::TimedOut | ErrorKind::WouldBlock)) => {
+            Reason::Unreachable.error(explain(format!("`{registry}` does not answer in time"), TRY_AGAIN))
         }
-        error => broken(registry, printable(&error.to_string(), 200)),
-    }
-}
-
-/// Turns an error of the network into one about the registry: refused, timed out, TLS, ended early, unknown host, or
-/// broken. `secure` says whether the connection uses TLS. Resolves the host's name once more if nothing else fits.
-fn network_error(registry: &str, secure: bool, error: &io::Error) -> Error {
-    let problem = printable(&error.to_string(), 200);
-    match error.kind() {
-        ErrorKind::ConnectionRefused => {
+        (_, Some(ErrorKind::ConnectionRefused)) => {
             let hint = "check host and port, and that the registry is running";
             explain(format!("`{registry}` refuses the connection"), hint).into()
         }
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => timed_out(registry),
-        ErrorKind::InvalidData if secure => not_encrypted(registry, problem),
-        ErrorKind::UnexpectedEof
-        | ErrorKind::ConnectionReset
-        | ErrorKind::ConnectionAborted
-        | ErrorKind::BrokenPipe => broken(registry, "it ended in the middle"),
+        (Http::Tls(_) | Http::Rustls(_) | Http::Pem(_), _) => not_encrypted(registry, problem),
+        (_, Some(ErrorKind::InvalidData)) if secure => not_encrypted(registry, problem),
+        (
+            _,
+            Some(
+                ErrorKind::UnexpectedEof
+                | ErrorKind::ConnectionReset
+                | ErrorKind::ConnectionAborted
+                | ErrorKind::BrokenPipe,
+            ),
+        ) => broken(registry, "it ended in the middle"),
         // The system has no error kind for an unknown host, so the name is resolved once more.
-        _ if !resolves(registry) => not_resolved(registry),
+        (Http::HostNotFound | Http::Io(_), _) if kind.is_none() || !resolves(registry) => {
+            let hint = "check the name of the registry and the connection; a folder that is called so begins with `./`";
+            explain(format!("there is no `{registry}` to be found"), hint).into()
+        }
         _ => broken(registry, problem),
     }
-}
-
-/// The error for a registry that does not answer in time.
-fn timed_out(registry: &str) -> Error {
-    Reason::Unreachable.error(explain(format!("`{registry}` does not answer in time"), TRY_AGAIN))
-}
-
-/// The error for a registry whose host name has no address.
-fn not_resolved(registry: &str) -> Error {
-    let hint = "check the name of the registry and the connection; a folder that is called so begins with `./`";
-    explain(format!("there is no `{registry}` to be found"), hint).into()
 }
 
 /// The error for a TLS connection that cannot be made; `problem` says why.

@@ -1,6 +1,7 @@
 //! The host of a registry, in the one form in which two spellings of it are compared.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 
 /// Bytes of the longest name of a host.
 const LONGEST: usize = 253;
@@ -64,6 +65,12 @@ pub(crate) fn canonical(text: &str) -> Option<String> {
 /// `localhost`. A text that begins so is never a path, even if such a path exists.
 pub(crate) fn spelt_as_host(text: &str) -> bool {
     (text.contains(['.', ':']) && !text.starts_with('.')) || text.eq_ignore_ascii_case("localhost")
+}
+
+/// Whether a text begins like a path, relative or absolute: with a slash of either kind, also after one or two dots.
+pub(crate) fn spelt_as_path(text: &str) -> bool {
+    let rest = text.strip_prefix("..").or_else(|| text.strip_prefix('.')).unwrap_or(text);
+    rest.starts_with(['/', '\\']) || Path::new(text).is_absolute()
 }
 
 /// Whether a host, with or without a port, is this machine: `localhost` or a loopback address.

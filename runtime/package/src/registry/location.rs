@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::paths::resolve;
 
-use super::host::{Host, spelt_as_host};
+use super::host::{Host, spelt_as_host, spelt_as_path};
 use crate::Error;
 
 /// How long a version may be: registries take no more.
@@ -64,7 +64,8 @@ impl Location {
         };
         place.map_err(|problem| {
             let error = Explanation::new("registry", format!("`{text}` is no place for a package")).with_why(problem);
-            let hint = "a place is like `registry.example/me/calm:0.1.0`, or a folder: `./stick`, `./stick//calm:0.1.0`";
+            let hint =
+                "a place is like `registry.example/me/calm:0.1.0`, or a folder: `./stick`, `./stick//calm:0.1.0`";
             error.with_hint(hint).into()
         })
     }
@@ -148,9 +149,8 @@ impl fmt::Display for Location {
 /// Whether a text is meant as a path: it is spelt like one, or it cannot be a name in a registry and the folder before
 /// `//` exists.
 fn is_path(text: &str) -> bool {
-    let begins = ["./", "../", "/", ".\\", "..\\", "\\"].iter().any(|begin| text.starts_with(begin));
     let folder = text.split("//").next().unwrap_or_default();
-    begins || Path::new(text).is_absolute() || (!is_meant_for_registry(text) && Path::new(folder).is_dir())
+    spelt_as_path(text) || (!is_meant_for_registry(text) && Path::new(folder).is_dir())
 }
 
 /// Whether a text begins with what looks like a host, followed by a namespace or by a version. False if it has two

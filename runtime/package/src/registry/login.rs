@@ -68,34 +68,19 @@ impl Challenge {
 /// Parses `name="value",name=value` into pairs of name and value. A comma or an escaped quote inside quotes belongs to
 /// the value.
 fn parameters(text: &str) -> Vec<(String, String)> {
-    let (mut all, mut rest) = (Vec::new(), text.trim());
-    while let Some((name, value)) = rest.split_once('=') {
-        let name = name.trim().trim_start_matches(',').trim().to_owned();
-        let mut read = String::new();
-        let mut characters = value.char_indices();
-        let quoted = value.starts_with('"');
-        if quoted {
-            characters.next();
+    let (mut pairs, mut is_quoted) = (vec![String::new()], false);
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match (character, pairs.last_mut()) {
+            ('"', _) => is_quoted = !is_quoted,
+            (',', _) if !is_quoted => pairs.push(String::new()),
+            ('\\', Some(pair)) if is_quoted => pair.extend(characters.next()),
+            (_, Some(pair)) => pair.push(character),
+            (_, None) => {}
         }
-        let mut end = value.len();
-        while let Some((index, character)) = characters.next() {
-            match character {
-                '"' if quoted => {
-                    end = index + 1;
-                    break;
-                }
-                ',' if !quoted => {
-                    end = index;
-                    break;
-                }
-                '\\' if quoted => read.extend(characters.next().map(|(_, escaped)| escaped)),
-                _ => read.push(character),
-            }
-        }
-        all.push((name, read));
-        rest = &value[end..];
     }
-    all
+    let split = |pair: String| pair.split_once('=').map(|(name, value)| (name.trim().to_owned(), value.to_owned()));
+    pairs.into_iter().filter_map(split).collect()
 }
 
 /// The answer of the address that gives tokens.

@@ -65,7 +65,8 @@ pub(super) fn push(
     let documents = artifact.manifest()?;
     let tag = place.tag().unwrap_or_default();
     if let Some((there, media_type)) = manifest(connection, &tag)? {
-        let parts = Parts::read(&there, media_type.as_deref()).ok().filter(|parts| parts.layer.digest == documents.layer);
+        let parts =
+            Parts::read(&there, media_type.as_deref()).ok().filter(|parts| parts.layer.digest == documents.layer);
         let signature = parts.as_ref().and_then(|parts| parts.signature.as_deref());
         let signer = signer_of(&artifact.wasm, signature);
         check_same(&place.to_string(), artifact, parts.is_some(), signer.as_deref())?;

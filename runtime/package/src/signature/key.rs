@@ -30,9 +30,6 @@ pub struct Signer {
     pub id: String,
 }
 
-/// A public key says who signs.
-pub type PublicKey = Signer;
-
 impl Signer {
     /// Parses a public key of minisign, `RW…`. `None` for anything but the one way in which a key is written.
     pub fn parse(key: &str) -> Option<Self> {
@@ -86,10 +83,8 @@ impl SecretKey {
     /// Creates a pair of keys and returns the public one. Writes the secret key to the new file `path`, encrypted if
     /// there is a password, and the public key to `path` with `.pub` appended. Errors: a file that exists, an empty
     /// password, a folder that cannot be written.
-    pub fn generate(path: &Path, password: Option<&str>) -> Result<PublicKey, Error> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(".pub");
-        let beside = PathBuf::from(name);
+    pub fn generate(path: &Path, password: Option<&str>) -> Result<Signer, Error> {
+        let beside = path.with_added_extension("pub");
         if let Some(taken) = [path, &beside].into_iter().find(|path| path.symlink_metadata().is_ok()) {
             return Err(exists(taken));
         }

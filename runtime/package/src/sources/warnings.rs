@@ -2,9 +2,9 @@
 //! metrics that are not declared, which end a run. Only the compiler understands the source; a line tells enough for a
 //! warning.
 
-use std::fs;
 use std::path::Path;
 
+use crate::digest::files_below;
 use crate::files;
 
 /// What reports a number under a name that stands there, as it is written; `add_` may stand before it.
@@ -55,30 +55,15 @@ fn is_printing(code: &str) -> bool {
 /// Who sees a line: its place, as `src/lib.rs:12`, and its code.
 type See<'a> = dyn FnMut(&str, &str) + 'a;
 
-/// Calls `see` with the place and the code of each line in the Rust files below `src`, without comments. Tests are left
-/// out: they run natively.
+/// Calls `see` with the place and the code of each line in the Rust files below `src`, without comments, in the order of
+/// their paths. Leaves out tests, which run natively: folders `tests` and files `tests.rs`. What cannot be read counts
+/// as empty.
 fn each_line(folder: &Path, see: &mut See<'_>) {
-    search(folder, "src", see);
-}
-
-/// Calls `see` with the place and the code of each line in the Rust files below `folder`/`below`, recursively in the
-/// order of names. Leaves out folders `tests` and files `tests.rs`; what cannot be read counts as empty.
-fn search(folder: &Path, below: &str, see: &mut See<'_>) {
-    let Ok(entries) = fs::read_dir(folder.join(below)) else { return };
-    let entries = entries.flatten().filter_map(|entry| {
-        let is_folder = entry.file_type().ok()?.is_dir();
-        Some((entry.file_name().into_string().ok()?, is_folder))
-    });
-    let mut entries: Vec<(String, bool)> = entries.collect();
-    entries.sort();
-    for (name, is_folder) in entries {
-        let path = format!("{below}/{name}");
-        if is_folder && name != "tests" {
-            search(folder, &path, see);
-        } else if name.ends_with(".rs") && name != "tests.rs" {
+    for path in files_below(folder, Path::new("src"), "tests").unwrap_or_default() {
+        if path.extension().is_some_and(|ending| ending == "rs") && !path.ends_with("tests.rs") {
             let text = files::read_text(&folder.join(&path)).unwrap_or_default();
             for (number, code) in code(&text) {
-                see(&format!("{path}:{number}"), code);
+                see(&format!("{}:{number}", path.display()), code);
             }
         }
     }
@@ -94,6 +79,8 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

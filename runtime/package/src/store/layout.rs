@@ -156,7 +156,8 @@ impl Layout {
             return Err(Error::file("lock", &path)(error));
         }
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = lock_exclusive(open.map_err(Error::file("write", &path))?, &path, Instant::now() + self.patience)?;
+        let file =
+            lock_exclusive(open.map_err(Error::file("write", &path))?, &path, Instant::now() + self.patience, || {})?;
         for folder in [self.folder.clone(), self.blobs()] {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                 if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {

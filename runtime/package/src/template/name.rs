@@ -1,5 +1,6 @@
 //! The names that a new method can have: those of a manifest, less those that mean something else already.
 
+use heck::ToKebabCase;
 use tunebox_foundation::explain::Explanation;
 
 use crate::{Error, builtin};
@@ -95,21 +96,9 @@ fn is_taken(name: &str) -> bool {
 /// Turns a text into a name: lower-case words joined by single hyphens, at most 64 letters, beginning with a letter. A
 /// capital after a lower-case letter begins a new word. `None` if nothing is left.
 fn tidied(name: &str) -> Option<String> {
-    let mut tidy = String::new();
-    let mut last = '-';
-    for letter in name.chars() {
-        if letter.is_ascii_uppercase() && (last.is_ascii_lowercase() || last.is_ascii_digit()) {
-            tidy.push('-');
-        }
-        let plain = if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
-        let fits = if tidy.is_empty() { plain.is_ascii_lowercase() } else { plain != '-' || !tidy.ends_with('-') };
-        if fits {
-            tidy.push(plain);
-        }
-        last = letter;
-    }
-    tidy.truncate(LONGEST);
-    let tidy = tidy.trim_end_matches('-');
+    let plain = name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-").to_kebab_case();
+    let begun = plain.trim_start_matches(|letter: char| !letter.is_ascii_lowercase());
+    let tidy = begun[..begun.len().min(LONGEST)].trim_end_matches('-');
     (!tidy.is_empty()).then(|| tidy.to_owned())
 }
 

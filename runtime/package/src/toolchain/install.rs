@@ -1,15 +1,15 @@
 //! Getting the target's standard library: from rustup, else from the distribution.
 
-use std::path::Path;
-
 use tunebox_foundation::explain::Explanation;
 
 use super::{Toolchain, command, find, on_path};
 use crate::Error;
-use crate::constants::TARGET;
 
-/// Debian's Rust with the source of its standard library, and a linker for it.
-const PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "lld"];
+/// Adds the target to a Rust of rustup.
+const RUSTUP: &str = "rustup target add wasm32-unknown-unknown";
+/// Installs Debian's Rust with the source of its standard library, and a linker for it.
+const APT: [&str; 2] =
+    ["apt-get update", "apt-get install --yes --no-install-recommends rustc-web cargo-web rust-web-src lld"];
 
 /// What was done.
 #[derive(Debug, Clone)]
@@ -27,39 +27,25 @@ pub fn install() -> Result<Installed, Error> {
         return Ok(Installed { toolchain, commands: Vec::new() });
     }
     let mut tried = Vec::new();
-    for way in [vec![rustup()], apt()] {
-        for command in way {
-            let answer = run(&command);
-            tried.push((command.join(" "), answer));
-        }
+    for way in [&[RUSTUP][..], &APT] {
+        tried.extend(way.iter().map(|command| (*command, run(command))));
         if let Ok(toolchain) = find() {
-            return Ok(Installed { toolchain, commands: tried.into_iter().map(|(command, _)| command).collect() });
+            let commands = tried.into_iter().map(|(command, _)| command.to_owned()).collect();
+            return Ok(Installed { toolchain, commands });
         }
     }
     let why: Vec<_> = tried.iter().map(|(command, answer)| format!("`{command}`: {answer}")).collect();
     let error = Explanation::new("build", "cannot install a WebAssembly target for Rust").with_why(why.join("; "));
-    let location = tried.pop().map(|(command, _)| command);
-    let hint = format!("`rustup target add {TARGET}`, or as root `apt-get install {}`", PACKAGES.join(" "));
+    let location = tried.pop().map(|(command, _)| command.to_owned());
+    let hint = format!("`{RUSTUP}`, or as root `{}`", APT[1]);
     Err(Explanation { location, ..error.with_hint(hint) }.into())
 }
 
-/// Returns the command that adds the target to a Rust of rustup.
-fn rustup() -> Vec<String> {
-    ["rustup", "target", "add", TARGET].map(str::to_owned).to_vec()
-}
-
-/// Returns the commands that install Debian's Rust with the source of its standard library.
-fn apt() -> Vec<Vec<String>> {
-    let mut install = ["apt-get", "install", "--yes", "--no-install-recommends"].map(str::to_owned).to_vec();
-    install.extend(PACKAGES.map(str::to_owned));
-    vec![["apt-get", "update"].map(str::to_owned).to_vec(), install]
-}
-
 /// Runs a command and returns a phrase about it: `done`, the last line of its error output, or why it could not be run.
-fn run(words: &[String]) -> String {
-    let Some((program, arguments)) = words.split_first() else { return String::new() };
-    let Some(program) = on_path(program) else { return "there is no such program here".to_owned() };
-    let output = command(Path::new(&program)).args(arguments).env("DEBIAN_FRONTEND", "noninteractive").output();
+fn run(line: &str) -> String {
+    let mut words = line.split(' ');
+    let Some(program) = words.next().and_then(on_path) else { return "there is no such program here".to_owned() };
+    let output = command(program).args(words).env("DEBIAN_FRONTEND", "noninteractive").output();
     match output {
         Err(error) => error.to_string(),
         Ok(output) if output.status.success() => "done".to_owned(),

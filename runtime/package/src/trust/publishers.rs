@@ -56,8 +56,8 @@ impl Publisher {
     /// Adds to the hint of an error that this publisher's entry must be taken out of `file` as well. Does nothing to
     /// errors other than [`Error::Explained`].
     pub(super) fn add_removal(&self, mut error: Error, file: &Path) -> Error {
-        if let Error::Explained { explanation, .. } = &mut error
-            && let Some(hint) = &mut explanation.hint
+        if let Error::Explained { source, .. } = &mut error
+            && let Some(hint) = &mut source.hint
         {
             *hint += &format!(" and {}", self.removal(file));
         }
@@ -154,8 +154,7 @@ fn covers(prefix: &str, path: &str) -> bool {
 }
 
 impl Entry for Publisher {
-    const HEAD: &'static str =
-        "# Whose signatures this machine takes, and for which names: `tunebox` adds a signer that you accept.\n\
+    const HEAD: &'static str = "# Whose signatures this machine takes, and for which names: `tunebox` adds a signer that you accept.\n\
          # An entry that is taken out is asked about again.\n";
     const TABLE: &'static str = "publisher";
     const HINT: &'static str = "correct it, or take the entry out: its signer is then asked about again";

@@ -43,15 +43,15 @@ pub(super) fn refuse_key(now: &str, before: &str, known: &str, forget: &str) -> 
 
 /// Sets the location of a refusal: the package (`NAME@VERSION`; if empty, the present location) and where it came from,
 /// if that is not empty. Does nothing to errors of other kinds.
-pub(crate) fn locate(error: Error, title: &str, source: &str) -> Error {
-    let Error::Explained { mut explanation, reason } = error else { return error };
-    let present = explanation.location.take().unwrap_or_default();
-    let location = match (if title.is_empty() { &present } else { title }, source) {
+pub(crate) fn locate(error: Error, title: &str, origin: &str) -> Error {
+    let Error::Explained { mut source, reason } = error else { return error };
+    let present = source.location.take().unwrap_or_default();
+    let location = match (if title.is_empty() { &present } else { title }, origin) {
         ("", one) | (one, "") => one.to_owned(),
-        (title, source) => format!("{title} from {source}"),
+        (title, origin) => format!("{title} from {origin}"),
     };
-    explanation.location = Some(location).filter(|location| !location.is_empty());
-    Error::Explained { explanation, reason }
+    source.location = Some(location).filter(|location| !location.is_empty());
+    Error::Explained { source, reason }
 }
 
 /// Returns the first 12 characters of a digest and an ellipsis, for messages.

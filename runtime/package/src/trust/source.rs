@@ -3,7 +3,7 @@
 use tunebox_foundation::printable::printable;
 
 use super::document::LONGEST_NAME;
-use crate::registry::canonical;
+use crate::registry::{canonical, spelt_as_path};
 use crate::statement::Statement;
 
 /// Where a package came from.
@@ -112,10 +112,7 @@ pub(super) const LOCAL: &str = "local:";
 
 /// Whether a text is plainly a path: it begins like one, or is the bare name of a `.wasm` file.
 fn is_path(text: &str) -> bool {
-    let drive =
-        cfg!(windows) && matches!(text.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
-    let begins = ["./", "../", "/", "\\", ".\\", "..\\"].iter().any(|begin| text.starts_with(begin));
-    begins || drive || (text.ends_with(".wasm") && !text.contains('/'))
+    spelt_as_path(text) || (text.ends_with(".wasm") && !text.contains('/'))
 }
 
 #[cfg(test)]

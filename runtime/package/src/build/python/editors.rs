@@ -4,12 +4,12 @@
 //! The folder's `pyproject.toml` says where it lies; where it does not, none is put there.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use super::super::{Watch, lock};
-use super::sources::FILES;
+use super::super::Watch;
+use super::super::sdk::write_locked;
+use super::FILES;
 use crate::constants::PYPROJECT;
 use crate::{Error, files, sources};
 
@@ -29,18 +29,9 @@ pub(crate) fn files() -> &'static BTreeMap<String, Vec<u8>> {
 /// wait for it. Errors: a folder that cannot be written.
 pub(super) fn write_editor_files(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     let path = folder.join(PYPROJECT);
-    let looks_there = files::read_text(&path).is_ok_and(|text| text.contains(&place()));
-    if !looks_there || sources::has_files(folder, files()) {
-        return Ok(());
-    }
-    let file = File::open(&path).map_err(Error::file("open", &path))?;
-    let _turn = lock::wait_for_build(file, &path, watch)?;
-    sources::write_files(folder, files())
-}
-
-/// Returns the folder of the files for editors as `pyproject.toml` names it: `.tunebox/python`.
-fn place() -> String {
-    format!("{}/{PLACE}", sources::FOLDER)
+    let place = format!("{}/{PLACE}", sources::FOLDER);
+    let looks_there = files::read_text(&path).is_ok_and(|text| text.contains(&place));
+    if looks_there { write_locked(folder, files(), &path, watch) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -2,18 +2,27 @@
 
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::super::failure::{no_project, unusable_manifest};
 use crate::constants::PYPROJECT;
 use crate::{Error, Manifest, files};
 
+/// The file, as far as it is read.
+#[derive(Deserialize)]
+struct File {
+    project: Project,
+}
+
 /// What `[project]` says.
+#[derive(Deserialize)]
 pub(super) struct Project {
     name: String,
     version: String,
     description: String,
-    licence: Option<String>,
+    /// An SPDX expression; files of an older form have a table here.
+    license: Option<toml::Value>,
 }
 
 impl Project {
@@ -27,8 +36,9 @@ impl Project {
     /// description and licence of `pyproject.toml`. Errors: they make no manifest.
     pub(super) fn manifest(&self, mut entries: Map<String, Value>) -> Result<Vec<u8>, Error> {
         let own = [("name", &self.name), ("version", &self.version), ("description", &self.description)];
-        let own = own.into_iter().chain(self.licence.as_ref().map(|licence| ("licence", licence)));
         entries.extend(own.map(|(key, text)| (key.to_owned(), Value::from(text.as_str()))));
+        let licence = self.license.as_ref().and_then(toml::Value::as_str);
+        entries.extend(licence.map(|licence| ("licence".to_owned(), licence.into())));
         let manifest: Result<Manifest, _> = serde_json::from_value(Value::Object(entries));
         let text = manifest.and_then(|manifest| serde_json::to_vec(&manifest));
         text.map_err(|error| unusable_manifest(&error.to_string()))
@@ -38,26 +48,14 @@ impl Project {
 /// Reads `[project]` of the folder's `pyproject.toml`. Errors: no such file or table, or no `name`, `version` or
 /// `description`.
 pub(super) fn read(folder: &Path) -> Result<Project, Error> {
-    let table = table(folder)?;
-    let text = |key: &str| table.get(key).and_then(toml::Value::as_str).map(str::to_owned);
-    let needed = |key: &str| text(key).ok_or_else(|| no_project(folder, &format!("`[project]` has no `{key}`")));
-    let (name, version, description) = (needed("name")?, needed("version")?, needed("description")?);
-    Ok(Project { name, version, description, licence: text("license") })
+    let text = files::read_text(&folder.join(PYPROJECT))?;
+    let file: File = toml::from_str(&text).map_err(|error| no_project(folder, error.message()))?;
+    Ok(file.project)
 }
 
 /// Returns the file name of the component, `<name>.wasm` with the project's name, without building.
 pub(in super::super) fn component_name(folder: &Path) -> Result<String, Error> {
     read(folder).map(|project| format!("{}.wasm", project.name))
-}
-
-/// Returns the table `[project]` of the folder's `pyproject.toml`. Errors: no such file, no TOML, or no such table.
-fn table(folder: &Path) -> Result<toml::Table, Error> {
-    let text = files::read_text(&folder.join(PYPROJECT))?;
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| no_project(folder, error.message()))?;
-    match table.get("project") {
-        Some(toml::Value::Table(project)) => Ok(project.clone()),
-        _ => Err(no_project(folder, "it has no table `[project]`")),
-    }
 }
 
 #[cfg(test)]
@@ -81,7 +79,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let refused = |text: &str| read(folder(text).path()).err().unwrap().to_string();
-        assert!(refused("[tool]\n").contains("`[project]`"));
+        assert!(refused("[tool]\n").contains("`project`"));
         assert!(refused("[project]\nname = \"a\"\nversion = \"1.0.0\"\n").contains("`description`"));
         assert!(refused("[project\n").contains("holds no method"));
     }

@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 use super::super::failure::no_project;
-use super::sources::{WORLD, contract, modules};
+use super::{WORLD, contract, modules};
 use crate::Error;
-use crate::digest::{COMPILED_PYTHON, is_of_editor};
+use crate::digest::{COMPILED_PYTHON, files_below, is_of_editor};
 use crate::files::{self, create_folder, write};
 
 /// The module that the component starts from.
@@ -67,7 +67,10 @@ pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace,
         let problem = format!("`src/{module}.py` is missing, where `@method` stands");
         return Err(no_project(folder, &problem));
     }
-    copy(&source, &place.part(SOURCE))?;
+    let files = files_below(&source, Path::new(""), COMPILED_PYTHON)?;
+    for file in files.iter().filter(|file| !is_of_editor(file)) {
+        write(&place.part(SOURCE).join(file), &files::read(&source.join(file))?)?;
+    }
     for (name, text) in contract() {
         write(&place.part(CONTRACT).join(name), text)?;
     }
@@ -93,23 +96,6 @@ fn narrowed(text: &str, interfaces: &BTreeSet<String>) -> String {
         !inside || import.is_none_or(|import| interfaces.contains(import))
     });
     kept.flat_map(|line| [line, "\n"]).collect()
-}
-
-/// Copies a folder with everything below it, except `__pycache__` and files that editors leave.
-fn copy(from: &Path, to: &Path) -> Result<(), Error> {
-    create_folder(to)?;
-    for entry in fs::read_dir(from).map_err(Error::file("read", from))? {
-        let entry = entry.map_err(Error::file("read", from))?;
-        let (path, target) = (entry.path(), to.join(entry.file_name()));
-        if path.is_dir() {
-            if entry.file_name() != COMPILED_PYTHON {
-                copy(&path, &target)?;
-            }
-        } else if !is_of_editor(&entry.file_name().to_string_lossy()) {
-            write(&target, &files::read(&path)?)?;
-        }
-    }
-    Ok(())
 }
 
 /// Sets the modification time of a folder and of everything below it to [`STAMP`], the innermost first. A folder that

@@ -7,7 +7,7 @@ use ureq::http::{Request, Response, StatusCode};
 use super::{Connection, LARGEST_ANSWER};
 use crate::Error;
 use crate::registry::address::{Address, form};
-use crate::registry::error::{broken, login_in_the_open, unauthorised};
+use crate::registry::error::{broken, unauthorised};
 use crate::registry::login::{Challenge, Login, Token, basic};
 
 /// The media type of a form.
@@ -36,7 +36,11 @@ impl Connection {
         };
         self.login = Some(login);
         self.authorization = authorization?;
-        if self.authorization.is_some() { Ok(()) } else { Err(self.unauthorised()) }
+        if self.authorization.is_some() {
+            Ok(())
+        } else {
+            Err(unauthorised(&self.place, &self.registry, self.login.as_ref()))
+        }
     }
 
     /// Fetches a token from the address `realm` and returns it as an `Authorization` header. A connection that writes
@@ -61,15 +65,15 @@ impl Connection {
                 let refresh =
                     [("client_id", "tunebox"), ("grant_type", "refresh_token"), ("refresh_token", token.as_str())];
                 parameters.extend(refresh);
-                let request = Request::post(realm.to_string()).header(CONTENT_TYPE, FORM).body(form(&parameters));
-                request.map_err(ureq::Error::from).and_then(|request| self.run(request, LARGEST_ANSWER))
+                let request = Request::post(realm.to_string()).header(CONTENT_TYPE, FORM);
+                self.run(request.body(form(&parameters)), LARGEST_ANSWER)
             }
             login => {
                 let mut request = Request::get(realm.with(&parameters).to_string());
                 if let Login::Password(name, password) = login {
                     request = request.header(AUTHORIZATION, basic(name, password));
                 }
-                request.body(()).map_err(ureq::Error::from).and_then(|request| self.run(request, LARGEST_ANSWER))
+                self.run(request.body(()), LARGEST_ANSWER)
             }
         };
         let answer = answer.map_err(|error| self.no_answer(realm, error))?;
@@ -82,18 +86,6 @@ impl Connection {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST => Ok(None),
             _ => Err(self.refusal(answer)),
         }
-    }
-
-    /// The error for a request that the registry rejects for lack of a valid login: rejected, unusable, withheld for
-    /// lack of encryption, or missing.
-    pub(super) fn unauthorised(&self) -> Error {
-        let (tried, problem) = match &self.login {
-            Some(Login::Password(..) | Login::Identity(_)) => (true, None),
-            Some(Login::Unusable(problem)) => (false, Some(problem.clone())),
-            Some(Login::Withheld) => return login_in_the_open(&self.registry),
-            Some(Login::Nobody) | None => (false, None),
-        };
-        unauthorised(&self.place, &self.registry, tried, problem)
     }
 }
 
