@@ -191,7 +191,8 @@ pub fn write_with<E: From<FileError>>(
 }
 
 /// The parent folder of a path; `.` for a bare name.
-fn parent(path: &Path) -> &Path {
+#[must_use]
+pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -3,6 +3,7 @@
 use std::io::{Error, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
+use crate::files::parent;
 use crate::nearest::nearest;
 
 /// Removes every `.` component: `././method` becomes `method`, `./.` becomes `.`. Keeps `..`, because after a symbolic
@@ -31,8 +32,7 @@ pub fn resolve(path: &Path) -> PathBuf {
 /// Returns `None` if there is none, or if the parent folder cannot be listed.
 #[must_use]
 pub fn similar_entry(path: &Path) -> Option<PathBuf> {
-    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let entries = std::fs::read_dir(above).ok()?.flatten();
+    let entries = std::fs::read_dir(parent(path)).ok()?.flatten();
     let mut others: Vec<PathBuf> = entries.map(|entry| simplify(&entry.path())).collect();
     others.sort();
     most_similar(path, &others)

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 use tunebox_foundation::bounded;
+pub(crate) use tunebox_foundation::files::parent;
 
 use crate::Error;
 use crate::constants::LARGEST;
@@ -77,9 +78,4 @@ pub(crate) fn draft(path: &Path, bytes: &[u8], mode: u32) -> Result<NamedTempFil
     let mut file = file.tempfile_in(folder).map_err(Error::file("write into", folder))?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(Error::file("write", path))?;
     Ok(file)
-}
-
-/// Returns the folder of a path; `.` for a bare name.
-pub(crate) fn parent(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -97,7 +97,7 @@ impl Trust {
             project: project.to_owned(),
             keyring,
             publishers: Publishers::read(&known)?,
-            lock: Lock::read(project)?,
+            lock: Lock::of_project(project)?,
             pending: Vec::new(),
         })
     }
@@ -161,7 +161,7 @@ impl Trust {
         home::make(&self.home)?;
         let _locks = lock_folders([&self.home, &self.project], PATIENCE)?;
         let mut publishers = Publishers::read(&self.publishers.path)?;
-        let mut lock = Lock::read(&self.project)?;
+        let mut lock = Lock::of_project(&self.project)?;
         for Pending { locked, publisher } in self.pending {
             check_unchanged(&locked, publisher.as_ref(), &lock, &publishers)
                 .map_err(|error| locate(error, &locked.title(), &locked.source))?;
@@ -173,7 +173,7 @@ impl Trust {
         let (known, pinned) = (publishers.to_text()?, lock.to_text()?);
         let installed = install()?;
         files::update(&publishers.path, known.as_bytes())?;
-        files::update(lock.path(), pinned.as_bytes())?;
+        files::update(&lock.path, pinned.as_bytes())?;
         Ok(installed)
     }
 

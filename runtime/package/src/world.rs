@@ -1,6 +1,5 @@
 //! The world of a component as WIT text, read off its bytes. Nothing of it runs or is compiled.
 
-use std::fmt::Display;
 use std::panic::{self, UnwindSafe};
 
 use tunebox_foundation::printable::printable;
@@ -29,19 +28,14 @@ pub fn wit(bytes: &[u8]) -> Result<String, Error> {
 /// Decodes a component and prints its packages as WIT, without doc comments. May panic on components that no tool
 /// wrote.
 fn text(bytes: &[u8]) -> Result<String, String> {
-    let decoded = wit_component::decode(bytes).map_err(told)?;
+    let decoded = wit_component::decode(bytes).map_err(|error| format!("{error:#}"))?;
     let (resolve, main) = (decoded.resolve(), decoded.package());
     let others: Vec<_> = resolve.packages.iter().map(|(id, _)| id).filter(|id| *id != main).collect();
     let mut printer = WitPrinter::default();
     // Comments of a stranger could say anything.
     printer.emit_docs(false);
-    printer.print(resolve, main, &others).map_err(told)?;
+    printer.print(resolve, main, &others).map_err(|error| format!("{error:#}"))?;
     Ok(printer.output.to_string())
-}
-
-/// Formats an error with all its causes.
-fn told(error: impl Display) -> String {
-    format!("{error:#}")
 }
 
 /// Runs `work` and returns its result, or `None` if it panics. The panic's message is not printed: the process-wide

@@ -148,12 +148,10 @@ pub fn said_type(bytes: &[u8]) -> Option<String> {
 /// Fails unless `found` is the media type `wanted`. Letter case and parameters after a semicolon do not count; `None`
 /// fails. `what` names the part in the error.
 pub fn media_type(what: &str, wanted: &str, found: Option<&str>) -> Result<(), Error> {
-    let found = found.map(|found| found.split(';').next().unwrap_or_default().trim());
-    match found {
-        Some(found) if found.eq_ignore_ascii_case(wanted) => Ok(()),
-        found => {
-            let found = found.map_or_else(|| "nothing".to_owned(), |found| printable(found, 120));
-            Err(other_media_type(what, wanted, &found))
-        }
+    let found = found.map_or("nothing", |found| found.split(';').next().unwrap_or_default().trim());
+    if found.eq_ignore_ascii_case(wanted) {
+        Ok(())
+    } else {
+        Err(other_media_type(what, wanted, &printable(found, 120)))
     }
 }

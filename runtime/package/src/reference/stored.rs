@@ -64,7 +64,7 @@ pub(super) fn versioned(text: &str) -> Result<Stored, Error> {
 /// the store. `None` if there is no package of that name. Errors: the pinned package was not pulled, packages of
 /// several sources, or a lock that cannot be read.
 pub(super) fn named(name: &str, project: &Path) -> Result<Option<Stored>, Error> {
-    if let Some(locked) = Lock::read(project)?.find(name) {
+    if let Some(locked) = Lock::of_project(project)?.find(name) {
         return pinned(locked).map(Some);
     }
     match look(Wanted { name: Some(name), version: None, source: None }) {

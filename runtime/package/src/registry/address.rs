@@ -50,17 +50,15 @@ impl Address {
         if location.is_empty() {
             return None;
         }
-        if location.contains("://") && !location.starts_with('/') {
-            return Self::parse(location);
-        }
         let scheme = if self.secure { "https" } else { "http" };
-        if location.starts_with("//") {
-            return Self::parse(&format!("{scheme}:{location}"));
-        }
         let path = self.path.split('?').next().unwrap_or_default();
         let folder = &path[..path.rfind('/').map_or(0, |slash| slash + 1)];
-        let path = if location.starts_with('/') { location.to_owned() } else { format!("{folder}{location}") };
-        Self::parse(&format!("{scheme}://{}{path}", self.authority))
+        Self::parse(&match location {
+            whole if whole.contains("://") && !whole.starts_with('/') => whole.to_owned(),
+            rest if rest.starts_with("//") => format!("{scheme}:{rest}"),
+            path if path.starts_with('/') => format!("{scheme}://{}{path}", self.authority),
+            name => format!("{scheme}://{}{folder}{name}", self.authority),
+        })
     }
 
     /// Returns this address with parameters added to its query, their values percent-encoded.

@@ -141,13 +141,8 @@ impl Connection {
 
     /// Reads the body of a response. Errors: it breaks off, or has more than 1 MiB.
     pub(super) fn text(&self, response: Response<Body>) -> Result<Vec<u8>, Error> {
-        let mut text = Vec::new();
-        let mut reader = response.into_body().into_reader().take(LARGEST_ANSWER + 1);
-        reader.read_to_end(&mut text).map_err(|error| self.no_answer(&self.root, error.into()))?;
-        if text.len() as u64 <= LARGEST_ANSWER {
-            return Ok(text);
-        }
-        Err(broken(&self.registry, format!("an answer has more than {LARGEST_ANSWER} bytes")))
+        let text = response.into_body().into_with_config().limit(LARGEST_ANSWER).read_to_vec();
+        text.map_err(|error| self.no_answer(&self.root, error))
     }
 
     /// Turns a failure of the HTTP client into the error for a request to this address without an answer.
@@ -225,24 +220,20 @@ impl Connection {
         let nowhere =
             || broken(&self.registry, format!("it leads to `{}`, which is no address", printable(location, 120)));
         let next = from.join(location).ok_or_else(nowhere)?;
-        if self.may_reach(&next) { Ok(next) } else { Err(insecure(&self.registry, &printable(&next.authority, 120))) }
-    }
-
-    /// Whether a redirect to an address is allowed: it is encrypted, or the registry itself is not and the address is
-    /// on this machine or `--plain-http` was given.
-    fn may_reach(&self, address: &Address) -> bool {
-        address.secure || (!self.root.secure && (address.is_loopback() || self.plain_http))
+        // An address without encryption is only for a registry without it, on this machine or where a person said so.
+        let may_reach = next.secure || (!self.root.secure && (next.is_loopback() || self.plain_http));
+        if may_reach { Ok(next) } else { Err(insecure(&self.registry, &printable(&next.authority, 120))) }
     }
 }
 
-/// Bytes that are sent, and who is told how many are through.
-struct Watched<'a> {
-    bytes: &'a [u8],
-    progress: &'a mut dyn Progress,
+/// Bytes that are sent or come, and who is told how many are through.
+pub(super) struct Watched<'a, Bytes> {
+    pub(super) bytes: Bytes,
+    pub(super) progress: &'a mut dyn Progress,
 }
 
-impl Read for Watched<'_> {
-    /// Reads the next bytes to send, and reports their number as progress.
+impl<Bytes: Read> Read for Watched<'_, Bytes> {
+    /// Reads the next bytes, and reports their number as progress.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.bytes.read(buffer)?;
         self.progress.advance(read as u64);

@@ -8,7 +8,7 @@ use ureq::http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use ureq::http::{HeaderName, Method, Response, StatusCode};
 
 use super::check_same;
-use super::connection::{Ask, Connection};
+use super::connection::{Ask, Connection, Watched};
 use super::error::{no_version, not_found, truncated};
 use super::location::Location;
 use super::progress::{Progress, Silent};
@@ -25,9 +25,6 @@ const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application
                          application/vnd.docker.distribution.manifest.list.v2+json";
 const BINARY: &str = "application/octet-stream";
 const MANIFEST_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
-
-/// The steps in which a blob is read.
-const STEP: usize = 64 << 10;
 
 /// Downloads and checks a package, and returns it with the digest of its OCI manifest. Errors: no version is named,
 /// there is no such version (the error lists those that exist), or a part is not what the manifest names.
@@ -128,17 +125,12 @@ fn blob(
     }
 
     let mut bytes = Vec::with_capacity(wanted.size as usize);
-    let mut reader = response.into_body().into_reader().take(wanted.size + 1);
-    let mut step = vec![0; STEP];
-    loop {
-        let read = match reader.read(&mut step) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
-            Err(error) => return Err(connection.no_answer(&address, error.into())),
-        };
-        bytes.extend_from_slice(&step[..read]);
-        progress.advance(read as u64);
+    let reader = response.into_body().into_reader().take(wanted.size + 1);
+    match (Watched { bytes: reader, progress }).read_to_end(&mut bytes) {
+        Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
+            return Err(connection.no_answer(&address, error.into()));
+        }
+        _ => {}
     }
     let found = bytes.len() as u64;
     if found < wanted.size {

@@ -50,7 +50,7 @@ pub(super) enum Access {
 }
 
 /// What `oci-layout` says.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Mark {
     image_layout_version: String,
@@ -122,8 +122,7 @@ impl Layout {
                 if let Some(taken) = [INDEX, BLOBS].into_iter().find(|name| folder.join(name).exists()) {
                     return Err(layout.problem(format!("there is a `{taken}` in it, but no `{MARK}`")));
                 }
-                let mark = Mark { image_layout_version: "1.0.0".into() };
-                replace(&folder.join(MARK), &json(MARK, &mark)?, READABLE)?;
+                replace(&folder.join(MARK), b"{\n  \"imageLayoutVersion\": \"1.0.0\"\n}", READABLE)?;
                 layout.write_index(&Index::empty())?;
             }
             drop(lock);

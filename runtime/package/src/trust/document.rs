@@ -3,7 +3,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ fn show(path: &Path) -> String {
 }
 
 /// An entry of one of the two files.
-pub(super) trait Entry: Serialize + DeserializeOwned {
+pub trait Entry: Serialize + DeserializeOwned {
     /// The comment that the file begins with.
     const HEAD: &'static str;
     /// The name of an entry's table.
@@ -55,7 +55,8 @@ pub(super) trait Entry: Serialize + DeserializeOwned {
 }
 
 /// A wrong value of an entry.
-pub(super) struct Wrong {
+#[derive(Debug)]
+pub struct Wrong {
     /// The value's key.
     key: &'static str,
     /// Where the value is, if it is one of a list.
@@ -92,60 +93,70 @@ struct File<T> {
     entries: Vec<T>,
 }
 
-/// Reads and checks the entries of a file of at most 1 MiB; none if there is no such file. Errors: an entry that is not
-/// understood, with line and column.
-pub(super) fn read<T: Entry>(path: &Path) -> Result<Vec<T>, Error> {
-    match bounded::read_text(path, LONGEST) {
-        Ok(text) => parse(path, &text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(Error::file("read", path)(error)),
-    }
+/// One of the two files of trust: its path and its entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustFile<T> {
+    pub(super) path: PathBuf,
+    pub(super) list: Vec<T>,
 }
 
-/// Parses and checks the entries of a text; `path` is what errors call it. Errors: malformed TOML, an unknown key, a
-/// missing or a wrong one, with line and column.
-pub(super) fn parse<T: Entry>(path: &Path, text: &str) -> Result<Vec<T>, Error> {
-    let wrong = |span: Option<Range<usize>>, problem: &str| {
-        let whole = unusable(path, problem, T::HINT);
-        let Some(snippet) = span.map(|span| snippet(text, &span)) else { return Error::from(whole) };
-        let location = format!("{}:{}:{}", show(path), snippet.line, snippet.column);
-        whole.with_location(location).with_snippet(snippet).into()
-    };
-    let file: File<T> = toml::from_str(text).map_err(|error| {
-        let message = error.message().trim().replace('\n', ", ");
-        let message = message.replacen("unknown field", "unknown key", 1).replacen("missing field", "missing key", 1);
-        wrong(error.span(), &message)
-    })?;
-    if *file.schema.get_ref() != SCHEMA {
-        let problem = format!("`schema` is {}, this program reads {SCHEMA}", file.schema.get_ref());
-        return Err(wrong(Some(file.schema.span()), &problem));
+impl<T: Entry> TrustFile<T> {
+    /// Reads and checks the entries of a file of at most 1 MiB; none if there is no such file. Errors: an entry that is not
+    /// understood, with line and column.
+    pub(super) fn read(path: &Path) -> Result<Self, Error> {
+        match bounded::read_text(path, LONGEST) {
+            Ok(text) => Self::parse(path, &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self { path: path.into(), list: Vec::new() }),
+            Err(error) => Err(Error::file("read", path)(error)),
+        }
     }
-    let mut list = Vec::with_capacity(file.entries.len());
-    for (number, mut entry) in file.entries.into_iter().enumerate() {
-        let added = entry.check().and_then(|()| entry.add_to(&mut list));
-        added.map_err(|value| wrong(value.span(text, T::TABLE, number), &value.problem))?;
-    }
-    Ok(list)
-}
 
-/// Returns the text of a file with these entries. `path` is for errors. Errors: the text is too long or could not be
-/// read again, and so must not be written.
-pub(super) fn to_text<T: Entry>(path: &Path, entries: &[T]) -> Result<String, Error> {
-    let wrong = |problem: &str| {
-        let problem = format!("what is to be written into it could not be read again: {problem}");
-        Error::from(unusable(path, &problem, "it stays as it is; name the package by another path or place"))
-    };
-    let mut text = format!("{}schema = {SCHEMA}\n", T::HEAD);
-    for entry in entries {
-        let entry = toml::to_string(entry).map_err(|error| wrong(&error.to_string()))?;
-        text.push_str(&format!("\n[[{}]]\n{entry}", T::TABLE));
+    /// Parses and checks the entries of a text; `path` is what errors call it. Errors: malformed TOML, an unknown key, a
+    /// missing or a wrong one, with line and column.
+    pub fn parse(path: impl AsRef<Path>, text: &str) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let wrong = |span: Option<Range<usize>>, problem: &str| {
+            let whole = unusable(path, problem, T::HINT);
+            let Some(snippet) = span.map(|span| snippet(text, &span)) else { return Error::from(whole) };
+            let location = format!("{}:{}:{}", show(path), snippet.line, snippet.column);
+            whole.with_location(location).with_snippet(snippet).into()
+        };
+        let file: File<T> = toml::from_str(text).map_err(|error| {
+            let message = error.message().trim().replace('\n', ", ");
+            let message =
+                message.replacen("unknown field", "unknown key", 1).replacen("missing field", "missing key", 1);
+            wrong(error.span(), &message)
+        })?;
+        if *file.schema.get_ref() != SCHEMA {
+            let problem = format!("`schema` is {}, this program reads {SCHEMA}", file.schema.get_ref());
+            return Err(wrong(Some(file.schema.span()), &problem));
+        }
+        let mut list = Vec::with_capacity(file.entries.len());
+        for (number, mut entry) in file.entries.into_iter().enumerate() {
+            let added = entry.check().and_then(|()| entry.add_to(&mut list));
+            added.map_err(|value| wrong(value.span(text, T::TABLE, number), &value.problem))?;
+        }
+        Ok(Self { path: path.into(), list })
     }
-    if text.len() as u64 > LONGEST {
-        return Err(wrong(&format!("it would have more than {LONGEST} bytes")));
-    }
-    match parse::<T>(path, &text) {
-        Ok(_) => Ok(text),
-        Err(error) => Err(wrong(&error.to_string())),
+
+    /// Returns the text of the file. Errors: the text is too long or could not be read again, and so must not be written.
+    pub fn to_text(&self) -> Result<String, Error> {
+        let wrong = |problem: &str| {
+            let problem = format!("what is to be written into it could not be read again: {problem}");
+            Error::from(unusable(&self.path, &problem, "it stays as it is; name the package by another path or place"))
+        };
+        let mut text = format!("{}schema = {SCHEMA}\n", T::HEAD);
+        for entry in &self.list {
+            let entry = toml::to_string(entry).map_err(|error| wrong(&error.to_string()))?;
+            text.push_str(&format!("\n[[{}]]\n{entry}", T::TABLE));
+        }
+        if text.len() as u64 > LONGEST {
+            return Err(wrong(&format!("it would have more than {LONGEST} bytes")));
+        }
+        match Self::parse(&self.path, &text) {
+            Ok(_) => Ok(text),
+            Err(error) => Err(wrong(&error.to_string())),
+        }
     }
 }
 

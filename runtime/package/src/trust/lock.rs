@@ -1,11 +1,11 @@
 //! `tunebox.lock`: which packages a project uses, from whom, and down to the byte.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
-use super::document::{self, Entry, Wrong, check_plain};
+use super::document::{Entry, TrustFile, Wrong, check_plain};
 use super::publishers::{check_key, check_package_name};
 use super::refusal::{GET_AGAIN, refuse, refuse_key, shorten};
 use super::source::Source;
@@ -43,34 +43,13 @@ pub struct Locked {
 }
 
 /// The packages of a project, by name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Lock {
-    path: PathBuf,
-    pub(super) list: Vec<Locked>,
-}
+pub type Lock = TrustFile<Locked>;
 
 impl Lock {
     /// Reads `tunebox.lock` in a project's folder; the lock is empty if there is no such file. Errors: an entry that is
     /// not understood, with line and column.
-    pub(crate) fn read(project: &Path) -> Result<Self, Error> {
-        let path = project.join(FILE);
-        Ok(Self { list: document::read(&path)?, path })
-    }
-
-    /// Reads a lock from its text; `name` is what errors call it. Errors: an entry that is not understood, with line
-    /// and column.
-    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
-        Ok(Self { path: PathBuf::from(name), list: document::parse(Path::new(name), text)? })
-    }
-
-    /// Returns the text of the lock's file. Errors: it could not be read again, and so must not be written.
-    pub fn to_text(&self) -> Result<String, Error> {
-        document::to_text(&self.path, &self.list)
-    }
-
-    /// Returns the path of the lock's file.
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub(crate) fn of_project(project: &Path) -> Result<Self, Error> {
+        Self::read(&project.join(FILE))
     }
 
     /// Returns the pinned package of this name, or `None`.

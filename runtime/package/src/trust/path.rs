@@ -26,7 +26,7 @@ pub(super) fn hold_with(
     keyring: Option<&Path>,
     only_locked: bool,
 ) -> Result<(), Error> {
-    let (listed, lock) = (Publishers::of_organisation(keyring)?, Lock::read(project)?);
+    let (listed, lock) = (Publishers::of_organisation(keyring)?, Lock::of_project(project)?);
     let held =
         check_listed(package, &listed).and_then(|()| hold(package, lock.find(&package.manifest.name), only_locked));
     let title = format!("{}@{}", package.manifest.name, package.manifest.version);

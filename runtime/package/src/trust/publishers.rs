@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::document::{self, Entry, LONGEST_NAME, Wrong, check_plain};
+use super::document::{Entry, LONGEST_NAME, TrustFile, Wrong, check_plain};
 use super::refusal::refuse_key;
 use super::source::LOCAL;
 use crate::Error;
@@ -38,12 +38,7 @@ pub struct Publisher {
 }
 
 /// The signers of one file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Publishers {
-    /// The file.
-    pub(super) path: PathBuf,
-    pub(super) list: Vec<Publisher>,
-}
+pub type Publishers = TrustFile<Publisher>;
 
 impl Publisher {
     /// The error for a package signed by `now`, where `file` names this publisher for it.
@@ -71,16 +66,10 @@ impl Publisher {
 }
 
 impl Publishers {
-    /// Reads the publishers in a file; none if there is no such file. Errors: an entry that is not understood, with
-    /// line and column.
-    pub(super) fn read(path: &Path) -> Result<Self, Error> {
-        Ok(Self { path: path.to_owned(), list: document::read(path)? })
-    }
-
     /// Reads an organisation's list; an empty one if `named` is `None`. Errors: the file does not exist, or is not
     /// understood.
     pub(super) fn of_organisation(named: Option<&Path>) -> Result<Self, Error> {
-        let Some(path) = named else { return Ok(Self::default()) };
+        let Some(path) = named else { return Ok(Self { path: PathBuf::new(), list: Vec::new() }) };
         // A list that is named and not there is a mistake, unlike the files that appear by use.
         std::fs::metadata(path).map_err(Error::file("read", path))?;
         Self::read(path)
@@ -97,31 +86,20 @@ impl Publishers {
         named
     }
 
-    /// Reads publishers from the text of a file; `name` is what errors call it. Errors: an entry that is not
-    /// understood, with line and column.
-    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
-        Ok(Self { path: PathBuf::from(name), list: document::parse(Path::new(name), text)? })
-    }
-
-    /// Returns the text of the file. Errors: it could not be read again, and so must not be written.
-    pub fn to_text(&self) -> Result<String, Error> {
-        document::to_text(&self.path, &self.list)
-    }
-
     /// Iterates over all publishers, each with the path of this file.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&Path, &Publisher)> {
         self.list.iter().map(move |publisher| (self.path.as_path(), publisher))
     }
 
-    /// Adds a publisher, or merges it into the entry with the same prefix and key.
+    /// Adds a publisher, or merges it into the entry with the same prefix and key: the entry gets its packages too, and
+    /// an entry that was only listed becomes an accepted one if `new` is.
     pub(super) fn put(&mut self, new: &Publisher) {
-        put(&mut self.list, new);
+        merge(&mut self.list, new);
     }
 }
 
-/// Adds a publisher, or merges it into the entry with the same prefix and key: the entry gets its packages too, and an
-/// entry that was only listed becomes an accepted one if `new` is.
-fn put(list: &mut Vec<Publisher>, new: &Publisher) {
+/// Adds a publisher to a list, or merges it into the entry with the same prefix and key, as [`Publishers::put`] does.
+fn merge(list: &mut Vec<Publisher>, new: &Publisher) {
     let same = |known: &Publisher| known.prefix == new.prefix && known.key == new.key;
     let Some(entry) = list.iter_mut().find(|known| same(known)) else {
         return list.push(new.clone());
@@ -174,7 +152,7 @@ impl Entry for Publisher {
     }
 
     fn add_to(self, list: &mut Vec<Self>) -> Result<(), Wrong> {
-        put(list, &self);
+        merge(list, &self);
         Ok(())
     }
 }
