@@ -3,12 +3,7 @@
 /// Encodes bytes as lower-case hexadecimal digits, two a byte.
 #[must_use]
 pub fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a `String` cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Decodes hexadecimal digits of either case. `None` for an odd number of digits or another character.

@@ -92,12 +92,9 @@ impl Artifact {
     /// Builds the OCI configuration: the component's imports and exports, its world with the contract version in
     /// `about`, and `layer`, the digest of the component.
     fn configuration(&self, about: &Manifest, layer: &str) -> Result<Configuration, Error> {
-        let interfaces = component::interfaces(&self.wasm)?;
-        let world = about.world.name();
         let component = Component {
-            exports: interfaces.exports,
-            imports: interfaces.imports,
-            target: Some(format!("{}{world}@{}", CONTRACT_PACKAGE, about.interface)),
+            interfaces: component::interfaces(&self.wasm)?,
+            target: Some(format!("{CONTRACT_PACKAGE}{}@{}", about.world.name(), about.interface)),
         };
         Ok(Configuration {
             created: CREATED.into(),

@@ -1,16 +1,17 @@
 //! What a component imports and exports, read off its bytes.
 
+use serde::{Deserialize, Serialize};
 use wasmparser::{Parser, Payload};
 
 use crate::Error;
 
 /// The names of a component's imports and exports, in its own order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interfaces {
-    /// What it asks for.
-    pub imports: Vec<String>,
     /// What it offers.
     pub exports: Vec<String>,
+    /// What it asks for.
+    pub imports: Vec<String>,
 }
 
 /// Reads the names of the imports and exports at the top level of a component; nested components do not count. Errors:
@@ -19,7 +20,7 @@ pub fn interfaces(bytes: &[u8]) -> Result<Interfaces, Error> {
     if !Parser::is_component(bytes) {
         return Err(Error::not_component("its header is not that of a component"));
     }
-    let (mut interfaces, mut depth) = (Interfaces { imports: Vec::new(), exports: Vec::new() }, 0u32);
+    let (mut interfaces, mut depth) = (Interfaces::default(), 0u32);
     for payload in Parser::new(0).parse_all(bytes) {
         match payload? {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,

@@ -20,12 +20,11 @@ const OWNED: &str = "it says which signers are trusted, so it must be this user'
 /// it if it is missing, on Unix for this user alone. Errors: neither is known, a file is in its place, or other users
 /// may change the folder or the store in it.
 pub fn home() -> Result<PathBuf, Error> {
-    let path = place(&|name| env::var_os(name), env::home_dir()).ok_or_else(|| {
+    let path = known()?.ok_or_else(|| {
         Explanation::new("trust", "there is no place to keep packages in")
             .with_why(format!("neither `{VARIABLE}` nor a home folder is set"))
             .with_hint(format!("set `{VARIABLE}` to a folder of your own"))
     })?;
-    let path = std::path::absolute(&path).map_err(Error::file("find", &path))?;
     make(&path)?;
     own(&path.join(STORE_FOLDER))?;
     Ok(path)
@@ -34,8 +33,14 @@ pub fn home() -> Result<PathBuf, Error> {
 /// Returns the absolute path of this user's folder if it exists, else `None`. Unlike [`home`], creates nothing and does
 /// not check who may change the folder. Errors: the present folder is not known.
 pub fn existing() -> Result<Option<PathBuf>, Error> {
-    let found = place(&|name| env::var_os(name), env::home_dir()).filter(|path| path.is_dir());
-    found.map(|path| std::path::absolute(&path).map_err(Error::file("find", &path))).transpose()
+    Ok(known()?.filter(|path| path.is_dir()))
+}
+
+/// Returns the absolute path of this user's folder, whether it exists or not. `None` if no variable and no home folder
+/// says where it is. Errors: the present folder is not known.
+fn known() -> Result<Option<PathBuf>, Error> {
+    let path = place(&|name| env::var_os(name), env::home_dir());
+    path.map(|path| std::path::absolute(&path).map_err(Error::file("find", &path))).transpose()
 }
 
 /// Returns where the user's folder is: `TUNEBOX_HOME`, else `tunebox` in `LOCALAPPDATA` (on Windows) or in an absolute

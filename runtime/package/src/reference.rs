@@ -52,7 +52,7 @@ impl Reference {
     /// a text is never read as a path.
     #[must_use]
     pub fn means_package(text: &str) -> bool {
-        stored::registry_name(text).is_some_and(|name| name.tag().is_some()) || stored::is_versioned(text)
+        stored::registry_name(text).is_some_and(|name| name.tag.is_some()) || stored::is_versioned(text)
     }
 
     /// Returns a path as text that [`parse`](Self::parse) reads as that path in the present folder: with `./` in front

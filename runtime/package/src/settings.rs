@@ -1,109 +1,71 @@
 //! The settings of a run: what a person gave, checked against the manifest and filled in.
 
-use tunebox_foundation::explain::Explain;
+use tunebox_foundation::explain::{Explain, Explanation};
 
 use crate::{Kind, Manifest, Setting, Value};
 use tunebox_foundation::nearest::nearest;
 
-/// Why a value cannot be taken. The caller knows the file and line of [`name`](Self::name).
+/// Why a value cannot be taken. The caller knows the file and line of the setting.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Explain)]
-#[explain(category = "config")]
-pub enum SettingError {
-    /// A key that the method does not know.
-    #[error("unknown key `{name}`")]
-    #[explain(why = "`{name}` is not a setting of method `{method}`", hint = list_settings(method, nearest.as_deref(), known))]
-    Unknown {
-        /// The method.
-        method: String,
-        /// The key.
-        name: String,
-        /// The setting that it resembles.
-        nearest: Option<String>,
-        /// All settings of the method.
-        known: Vec<String>,
-    },
-    /// A value of the wrong kind, outside the range, or none of the choices.
-    #[error("`{name}` is {problem}")]
-    #[explain(
-        why = "`{name}` of method `{method}`: {doc}",
-        hint = "`tunebox inspect {method}` lists settings and ranges"
-    )]
-    Value {
-        /// The method.
-        method: String,
-        /// The setting.
-        name: String,
-        /// What the value is and what it must be.
-        problem: String,
-        /// What the setting does.
-        doc: String,
-    },
-    /// A setting without default that was not given.
-    #[error("`{name}` is missing")]
-    #[explain(
-        why = "method `{method}` has no default for `{name}`: {doc}",
-        hint = "add `{name} = …` to `[method]`, or `--set method.{name}=…`"
-    )]
-    Missing {
-        /// The method.
-        method: String,
-        /// The setting.
-        name: String,
-        /// What the setting does.
-        doc: String,
-    },
+#[error("{source}")]
+#[explain(source)]
+pub struct SettingError {
+    /// The key or setting that the error is about.
+    pub name: String,
+    /// Whether the method has no setting of that name; else its value is wrong or missing.
+    pub is_unknown: bool,
+    /// What is wrong. There is no hint for a wrong value: only the caller knows by which name `tunebox inspect` finds
+    /// the method.
+    source: Box<Explanation>,
 }
 
-impl SettingError {
-    /// Returns the key or setting that the error is about.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Unknown { name, .. } | Self::Value { name, .. } | Self::Missing { name, .. } => name,
-        }
-    }
-}
-
-/// Returns the hint for an unknown key: the nearest setting, if there is one, and all settings of the method.
-fn list_settings(method: &str, nearest: Option<&str>, known: &[String]) -> String {
-    if known.is_empty() {
-        return format!("method `{method}` has no settings");
-    }
-    let guess = nearest.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
-    format!("{guess}(settings: {})", known.join(", "))
+/// Makes the error for a key that the method does not know. The hint has the nearest setting, if there is one, and all
+/// of them.
+fn unknown(manifest: &Manifest, name: &str) -> SettingError {
+    let (method, known) = (&manifest.name, manifest.settings.iter().map(|setting| setting.name.as_str()));
+    let known: Vec<&str> = known.collect();
+    let guess = nearest(name, known.iter().copied()).map(|name| format!("did you mean `{name}`? "));
+    let hint = match known[..] {
+        [] => format!("method `{method}` has no settings"),
+        _ => format!("{}(settings: {})", guess.unwrap_or_default(), known.join(", ")),
+    };
+    let error = Explanation::new("config", format!("unknown key `{name}`"));
+    let error = error.with_why(format!("`{name}` is not a setting of method `{method}`")).with_hint(hint);
+    SettingError { name: name.to_owned(), is_unknown: true, source: Box::new(error) }
 }
 
 /// Returns every setting of the manifest, in its order, as name and value: the value in `given`, else the default.
 /// Errors: a key that is no setting, a value of another kind or outside its range, a setting without value and default.
 pub fn resolve_settings(manifest: &Manifest, given: &toml::Table) -> Result<Vec<(String, Value)>, SettingError> {
-    let known = || manifest.settings.iter().map(|setting| setting.name.as_str());
-    if let Some(name) = given.keys().find(|key| !known().any(|name| name == *key)) {
-        return Err(SettingError::Unknown {
-            method: manifest.name.clone(),
-            name: name.clone(),
-            nearest: nearest(name, known()).map(str::to_owned),
-            known: known().map(str::to_owned).collect(),
-        });
+    let is_known = |name: &String| manifest.settings.iter().any(|setting| setting.name == *name);
+    if let Some(name) = given.keys().find(|name| !is_known(name)) {
+        return Err(unknown(manifest, name));
     }
-    let mut values = Vec::with_capacity(manifest.settings.len());
-    for setting in &manifest.settings {
-        values.push((setting.name.clone(), resolve(manifest, setting, given.get(&setting.name))?));
-    }
-    Ok(values)
+    let resolved = |setting: &Setting| {
+        let value = resolve(&manifest.name, setting, given.get(&setting.name));
+        let failed = |error| SettingError { name: setting.name.clone(), is_unknown: false, source: Box::new(error) };
+        Ok((setting.name.clone(), value.map_err(failed)?))
+    };
+    manifest.settings.iter().map(resolved).collect()
 }
 
-/// Returns the value of one setting: the one that is given, converted and checked, else the default. Errors: a value of
-/// another kind or outside its range, or neither value nor default.
-fn resolve(manifest: &Manifest, setting: &Setting, given: Option<&toml::Value>) -> Result<Value, SettingError> {
-    let (method, name, doc) = (manifest.name.clone(), setting.name.clone(), setting.doc.clone());
-    let value = match given {
-        Some(given) => given
-            .clone()
-            .try_into()
-            .map_err(|_| format!("of type {}, it must be {}", given.type_str(), a(setting.kind))),
-        None => return setting.default.clone().ok_or(SettingError::Missing { method, name, doc }),
+/// Returns the value of one setting of a method: the one that is given, converted and checked, else the default.
+/// Errors: a value of another kind or outside its range, or neither value nor default.
+fn resolve(method: &str, setting: &Setting, given: Option<&toml::Value>) -> Result<Value, Explanation> {
+    let Setting { name, doc, kind, default, .. } = setting;
+    let Some(given) = given else {
+        return default.clone().ok_or_else(|| {
+            let error = Explanation::new("config", format!("`{name}` is missing"));
+            let hint = format!("add `{name} = …` to `[method]`, or `--set method.{name}=…`");
+            error.with_why(format!("method `{method}` has no default for `{name}`: {doc}")).with_hint(hint)
+        });
     };
-    let value = value.and_then(|value| fits(setting, value));
-    value.map_err(|problem| SettingError::Value { method, name, problem, doc })
+    let value = given.clone().try_into();
+    let value = value.map_err(|_| format!("of type {}, it must be {}", given.type_str(), a(*kind)));
+    value.and_then(|value| fits(setting, value)).map_err(|problem| {
+        let error = Explanation::new("config", format!("`{name}` is {problem}"));
+        error.with_why(format!("`{name}` of method `{method}`: {doc}"))
+    })
 }
 
 /// Converts a value to the setting's kind (an integer becomes a number where the setting takes one), and checks its

@@ -180,10 +180,11 @@ impl Trust {
     /// Fails if the lock pins another digest for the source and version that were asked for. Runs before anything reads
     /// the package's bytes.
     fn check_pinned(&self, place: &Source, digest: &str) -> Result<(), Error> {
-        let asked = |locked: &&Locked| locked.source == place.name() && place.tag() == Some(locked.version.as_str());
+        let asked =
+            |locked: &&Locked| locked.source == place.name && place.tag.as_deref() == Some(locked.version.as_str());
         let Some(locked) = self.lock.list.iter().find(asked) else { return Ok(()) };
         let refused = locked.check_digest(&locked.version, digest);
-        refused.map_err(|error| locate(error, &locked.title(), place.asked()))
+        refused.map_err(|error| locate(error, &locked.title(), &place.asked))
     }
 }
 

@@ -11,6 +11,7 @@ use tunebox_foundation::printable::printable;
 
 use super::error::{malformed, other_media_type, wrong_digest, wrong_size};
 use crate::Error;
+use crate::component::Interfaces;
 use crate::digest::sha256;
 
 /// The version of the format that manifests and indexes state.
@@ -113,10 +114,9 @@ pub struct Configuration {
 /// What a component asks for and offers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component {
-    /// What it offers.
-    pub exports: Vec<String>,
-    /// What it asks for.
-    pub imports: Vec<String>,
+    /// The names of its exports and imports.
+    #[serde(flatten)]
+    pub interfaces: Interfaces,
     /// The world that it was built for.
     #[serde(default)]
     pub target: Option<String>,

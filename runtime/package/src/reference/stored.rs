@@ -23,18 +23,18 @@ fn not_pulled(location: &str, is_pinned: bool) -> Error {
 pub(super) fn registry_name(text: &str) -> Option<Source> {
     let (host, _) = text.split_once('/')?;
     let source = Source::parse(text);
-    let is_meant = match source.tag() {
+    let is_meant = match &source.tag {
         None => Location::parse(text).is_ok_and(|place| !place.is_folder()),
         // What is no host, though it is spelt like one, was never pulled from; it is no path either.
         Some(version) => spelt_as_host(host) && !source.package().is_empty() && !version.is_empty(),
     };
-    (is_meant && !source.is_local()).then_some(source)
+    (is_meant && !source.is_local).then_some(source)
 }
 
 /// Finds the package of this source and version in the store. Errors: it was not pulled, or the source has no version;
 /// the error then names the highest one in the store.
 pub(super) fn find(source: &Source) -> Result<Stored, Error> {
-    let (place, version) = (source.name(), source.tag());
+    let (place, version) = (source.name.as_str(), source.tag.as_deref());
     let found = look(Wanted { name: Some(source.package()), version, source: Some(place) });
     let Some(version) = version else {
         let highest = found.ok().map(|stored| format!("{place}:{}", stored.version));
@@ -135,7 +135,7 @@ mod tests {
             ("Registry.example/me/calm", "registry.example/me/calm", None),
         ] {
             let read = registry_name(text).unwrap();
-            assert_eq!((read.name(), read.package(), read.tag()), (source, "calm", version), "{text}");
+            assert_eq!((read.name.as_str(), read.package(), read.tag.as_deref()), (source, "calm", version), "{text}");
         }
         let versioned = ["./me/calm:1.2.3", "../calm:1", "/calm:1", "me/calm:1", "registry.example/calm", "calm:1"];
         let others =

@@ -15,7 +15,7 @@ fn resolved(given: &str) -> Result<Vec<(String, Value)>, SettingError> {
 
 fn refusal(given: &str) -> (String, String) {
     let error = resolved(given).unwrap_err();
-    (error.to_string(), error.hint().unwrap())
+    (error.to_string(), error.hint().unwrap_or_default())
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl Trust {
         if !place.names(statement) {
             return Err(refuse(
                 "the registry gave another package than was asked for",
-                format!("`{}` was asked for, and a package says itself what it is", place.asked()),
+                format!("`{}` was asked for, and a package says itself what it is", place.asked),
                 "tell the publisher, or ask for it by its own name",
             ));
         }
@@ -68,7 +68,7 @@ impl Trust {
             Mode::Ask(ask) => ask,
         };
         let is_new = matches!(known, Known::No);
-        let replaces = locked.is_some_and(|locked| locked.signer.is_none() && locked.source != place.name());
+        let replaces = locked.is_some_and(|locked| locked.signer.is_none() && locked.source != place.name);
         if let Some(signer) = &signer
             && (is_new || replaces)
         {
@@ -87,7 +87,7 @@ impl Trust {
         let held = pinned.map_or(Ok(()), |locked| locked.check_signer(signer.map(|signer| signer.key.as_str())));
         let Some(signer) = signer else {
             held?;
-            if place.is_local() {
+            if place.is_local {
                 return Ok(Known::Unsigned);
             }
             return Err(refuse(
@@ -120,7 +120,7 @@ impl Trust {
     fn carried(&self, statement: &Statement, place: &Source, signer: &Signer) -> Known {
         // A stick that carries what a known publisher signed raises no new question, unless the name is another's.
         let has = |one: &Publisher| one.packages.contains(&statement.name);
-        let free = place.is_local() && !self.others(Some(signer.key.as_str())).any(has);
+        let free = place.is_local && !self.others(Some(signer.key.as_str())).any(has);
         let carried = self.publishers().find(|(_, known)| free && known.key == signer.key);
         carried.map_or(Known::No, |(file, publisher)| self.known_as(file, publisher))
     }
@@ -200,7 +200,7 @@ impl Trust {
             return Err(refuse(lock::NOT_LOCKED, why, hint));
         };
         // The same bytes may be carried on a stick, whose path differs from machine to machine.
-        if !place.is_local() && locked.source != place.name() {
+        if !place.is_local && locked.source != place.name {
             let source = &locked.source;
             let hint = format!(
                 "pull it from {source}; the same command without `--locked` takes this one, and asks where it must"
@@ -240,7 +240,7 @@ impl Trust {
                 prefix: place.prefix(name),
                 key: signer.key.clone(),
                 first_seen: Some(today()),
-                source: Some(place.asked().to_owned()),
+                source: Some(place.asked.clone()),
                 packages: vec![name.clone()],
             }),
             (Known::No | Known::Unsigned, _) => None,
@@ -248,7 +248,7 @@ impl Trust {
         let locked = Locked {
             name: name.clone(),
             version: version.clone(),
-            source: place.name().to_owned(),
+            source: place.name.clone(),
             sha256: sha256.clone(),
             signer: signer.as_ref().map(|signer| signer.key.clone()),
             interface: interface.clone(),

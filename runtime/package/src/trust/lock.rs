@@ -76,7 +76,7 @@ impl Locked {
     /// `FOLDER//NAME:VERSION` if it came from a path.
     pub(crate) fn place(&self) -> String {
         let Self { name, version, source, .. } = self;
-        if Source::parse(source).is_local() {
+        if Source::parse(source).is_local {
             format!("{source}//{name}:{version}")
         } else {
             format!("{source}:{version}")

@@ -56,7 +56,7 @@ impl Question {
             let why = format!("{signer} is not known on this machine; {because}");
             return refuse("its signer is new here, and something speaks against it", why, hint);
         }
-        let how = match Source::parse(&source).is_local() {
+        let how = match Source::parse(&source).is_local {
             true => "give the same command with `--yes`".to_owned(),
             false => format!("`tunebox pull {source} --yes`"),
         };
@@ -78,7 +78,7 @@ impl Trust {
         }
         Question {
             statement: statement.clone(),
-            source: place.asked().to_owned(),
+            source: place.asked.clone(),
             signer: signer.clone(),
             known_for: known_for.into_iter().collect(),
             doubts,

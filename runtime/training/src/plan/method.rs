@@ -148,14 +148,10 @@ pub(crate) fn lock_settings(settings: &RunSettings, package: &Package) -> Map<St
 /// Turns an error about a component's setting into one with the setting's location in the table `below` of the run
 /// file. `used` is the component as the run file names it.
 pub(super) fn setting_error(settings: &RunSettings, below: &str, used: &str, wrong: &SettingError) -> Error {
-    let is_key = matches!(wrong, SettingError::Unknown { .. });
-    let underline = if is_key { Underline::Key } else { Underline::Value };
-    let hint = match wrong {
-        SettingError::Value { .. } => Some(format!("`tunebox inspect {used}` lists settings and ranges")),
-        _ => wrong.hint(),
-    };
-    let problem = Explanation { why: wrong.why(), hint, ..Explanation::new("config", wrong.to_string()) };
-    settings.error(&format!("{below}.{}", wrong.name()), underline, problem)
+    let underline = if wrong.is_unknown { Underline::Key } else { Underline::Value };
+    let inspect = || format!("`tunebox inspect {used}` lists settings and ranges");
+    let problem = Explanation { hint: wrong.hint().or_else(|| Some(inspect())), ..wrong.explanation() };
+    settings.error(&format!("{below}.{}", wrong.name), underline, problem)
 }
 
 /// Converts settings from JSON to a TOML table; an empty table if one of them has no TOML form.
