@@ -62,12 +62,14 @@ pub(super) struct Ask<'a> {
     pub(super) body: Option<(&'a [u8], &'a str)>,
     /// Bytes that the answer may have.
     pub(super) room: u64,
+    /// What hears how much of the body is sent.
+    pub(super) progress: Option<&'a mut dyn Progress>,
 }
 
 impl Ask<'_> {
     /// Makes a request without a body, whose answer may have up to 1 MiB.
     pub(super) fn plain(method: Method, address: Address) -> Self {
-        Self { method, address, accept: None, body: None, room: LARGEST_ANSWER }
+        Self { method, address, accept: None, body: None, room: LARGEST_ANSWER, progress: None }
     }
 }
 
@@ -109,17 +111,17 @@ impl Connection {
     /// Sends a request, logs in once if the registry answers with 401, and follows up to eight redirects. Returns any
     /// other response, whatever its status. Errors: no answer, a login that is missing or rejected, or a redirect that
     /// may not be followed.
-    pub(super) fn send(&mut self, ask: &Ask<'_>, progress: &mut dyn Progress) -> Result<Response<Body>, Error> {
+    pub(super) fn send(&mut self, mut ask: Ask<'_>) -> Result<Response<Body>, Error> {
         let (mut address, mut logged_in) = (ask.address.clone(), false);
         for _ in 0..=MOST_REDIRECTS {
             let own = address.same_host(&self.root);
-            let response = self.once(ask, &address, own, progress)?;
+            let response = self.once(&mut ask, &address, own)?;
             if response.status() == StatusCode::UNAUTHORIZED && own && !logged_in {
                 logged_in = true;
                 self.log_in(&response)?;
                 continue;
             }
-            match self.elsewhere(ask, &address, &response)? {
+            match self.elsewhere(&ask.method, &address, &response)? {
                 Some(next) => address = next,
                 None => return Ok(response),
             }
@@ -129,13 +131,8 @@ impl Connection {
     }
 
     /// Sends a request, with login and redirects. Errors: no answer, or one whose status is not among `good`.
-    pub(super) fn expect(
-        &mut self,
-        ask: &Ask<'_>,
-        good: &[StatusCode],
-        progress: &mut dyn Progress,
-    ) -> Result<Response<Body>, Error> {
-        let response = self.send(ask, progress)?;
+    pub(super) fn expect(&mut self, ask: Ask<'_>, good: &[StatusCode]) -> Result<Response<Body>, Error> {
+        let response = self.send(ask)?;
         if good.contains(&response.status()) { Ok(response) } else { Err(self.refusal(response)) }
     }
 
@@ -164,14 +161,8 @@ impl Connection {
     }
 
     /// Sends a request to one address, without login and redirects. `own` says whether the address belongs to the
-    /// registry: only then it gets the authorization. `progress` hears how much of the body is sent.
-    fn once(
-        &self,
-        ask: &Ask<'_>,
-        address: &Address,
-        own: bool,
-        progress: &mut dyn Progress,
-    ) -> Result<Response<Body>, Error> {
+    /// registry: only then it gets the authorization.
+    fn once(&self, ask: &mut Ask<'_>, address: &Address, own: bool) -> Result<Response<Body>, Error> {
         // Compressed bytes would have another digest.
         let request = Request::builder().method(ask.method.clone()).uri(address.to_string());
         let mut request = request.header(ACCEPT_ENCODING, "identity");
@@ -183,7 +174,8 @@ impl Connection {
         }
         let answer = if let Some((bytes, media_type)) = ask.body {
             let request = request.header(CONTENT_LENGTH, bytes.len()).header(CONTENT_TYPE, media_type);
-            self.run(request.body(SendBody::from_reader(&mut Watched { bytes, progress })), ask.room)
+            let advance = |sent| ask.progress.iter_mut().for_each(|progress| progress.advance(sent));
+            self.run(request.body(SendBody::from_reader(&mut Watched { bytes, advance })), ask.room)
         } else {
             self.run(request.body(()), ask.room)
         };
@@ -203,8 +195,8 @@ impl Connection {
 
     /// Returns the address that a response redirects to, or `None` if it is no redirect. Of 301 to 303 only requests
     /// that read are followed. Errors: the address is none, or is without encryption where that is not allowed.
-    fn elsewhere(&self, ask: &Ask<'_>, from: &Address, response: &Response<Body>) -> Result<Option<Address>, Error> {
-        let reads = matches!(ask.method, Method::GET | Method::HEAD);
+    fn elsewhere(&self, method: &Method, from: &Address, response: &Response<Body>) -> Result<Option<Address>, Error> {
+        let reads = matches!(*method, Method::GET | Method::HEAD);
         let leads = match response.status().as_u16() {
             301..=303 => reads,
             307 | 308 => true,
@@ -226,17 +218,17 @@ impl Connection {
     }
 }
 
-/// Bytes that are sent or come, and who is told how many are through.
-pub(super) struct Watched<'a, Bytes> {
+/// Bytes that are sent or come, and a function that gets how many more are through.
+pub(super) struct Watched<Bytes, Advance> {
     pub(super) bytes: Bytes,
-    pub(super) progress: &'a mut dyn Progress,
+    pub(super) advance: Advance,
 }
 
-impl<Bytes: Read> Read for Watched<'_, Bytes> {
-    /// Reads the next bytes, and reports their number as progress.
+impl<Bytes: Read, Advance: FnMut(u64)> Read for Watched<Bytes, Advance> {
+    /// Reads the next bytes, and calls the function with their number.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.bytes.read(buffer)?;
-        self.progress.advance(read as u64);
+        (self.advance)(read as u64);
         Ok(read)
     }
 }
@@ -264,7 +256,6 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::registry::Silent;
     use crate::registry::location::Kind;
 
     #[test]
@@ -284,7 +275,7 @@ mod tests {
         let mut connection = Connection::new(&place, remote, false).unwrap();
         connection.patience = Duration::from_millis(200);
         let ask = Ask { room: 0, ..Ask::plain(Method::GET, connection.address("tags/list")) };
-        let answer = connection.send(&ask, &mut Silent).unwrap();
+        let answer = connection.send(ask).unwrap();
         let error = connection.text(answer).unwrap_err();
         assert!(error.to_string().ends_with("does not answer in time"), "{error:?}");
         dripping.join().unwrap();

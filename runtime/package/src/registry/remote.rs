@@ -81,7 +81,7 @@ pub(super) fn push(
 fn name(connection: &mut Connection, tag: &str, documents: &Documents) -> Result<(), Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let ask = Ask { body: Some((documents.manifest.as_slice(), MANIFEST)), ..Ask::plain(Method::PUT, address) };
-    let response = connection.expect(&ask, &[StatusCode::CREATED, StatusCode::OK], &mut Silent)?;
+    let response = connection.expect(ask, &[StatusCode::CREATED, StatusCode::OK])?;
     if let Some(found) = header(&response, &MANIFEST_DIGEST).filter(|found| *found != documents.digest) {
         return Err(connection.locate(error::wrong_digest("manifest", &documents.digest, &found)));
     }
@@ -93,7 +93,7 @@ fn name(connection: &mut Connection, tag: &str, documents: &Documents) -> Result
 fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<(Vec<u8>, Option<String>)>, Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let ask = Ask { accept: Some(MANIFESTS), ..Ask::plain(Method::GET, address) };
-    let response = connection.expect(&ask, &[StatusCode::OK, StatusCode::NOT_FOUND], &mut Silent)?;
+    let response = connection.expect(ask, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
     if response.status() == StatusCode::NOT_FOUND {
         return Ok(None);
     }
@@ -118,7 +118,7 @@ fn blob(
 ) -> Result<Vec<u8>, Error> {
     let address = connection.address(&format!("blobs/{}", wanted.digest));
     let ask = Ask { room: wanted.size, ..Ask::plain(Method::GET, address.clone()) };
-    let response = connection.expect(&ask, &[StatusCode::OK], &mut Silent)?;
+    let response = connection.expect(ask, &[StatusCode::OK])?;
     let length: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     if let Some(found) = length.filter(|length| *length != wanted.size) {
         return Err(connection.locate(error::wrong_size(what, wanted.size, found)));
@@ -126,7 +126,7 @@ fn blob(
 
     let mut bytes = Vec::with_capacity(wanted.size as usize);
     let reader = response.into_body().into_reader().take(wanted.size + 1);
-    match (Watched { bytes: reader, progress }).read_to_end(&mut bytes) {
+    match (Watched { bytes: reader, advance: |came| progress.advance(came) }).read_to_end(&mut bytes) {
         Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
             return Err(connection.no_answer(&address, error.into()));
         }
@@ -148,7 +148,7 @@ fn upload(
     progress: &mut dyn Progress,
 ) -> Result<(), Error> {
     let ask = Ask::plain(Method::HEAD, connection.address(&format!("blobs/{}", blob.digest)));
-    let there = connection.expect(&ask, &[StatusCode::OK, StatusCode::NOT_FOUND], &mut Silent)?;
+    let there = connection.expect(ask, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
     if there.status() == StatusCode::OK {
         progress.advance(blob.size);
         return Ok(());
@@ -156,12 +156,11 @@ fn upload(
 
     let from = connection.address("blobs/uploads/");
     let ask = Ask { body: Some((b"".as_slice(), BINARY)), ..Ask::plain(Method::POST, from.clone()) };
-    let response = connection.expect(&ask, &[StatusCode::ACCEPTED], &mut Silent)?;
+    let response = connection.expect(ask, &[StatusCode::ACCEPTED])?;
     let location = header(&response, &LOCATION).unwrap_or_default();
     let address = connection.follow(&from, &location)?.with(&[("digest", &blob.digest)]);
-    let ask = Ask { body: Some((bytes, BINARY)), ..Ask::plain(Method::PUT, address) };
-    connection.expect(&ask, &[StatusCode::CREATED], progress)?;
-    Ok(())
+    let ask = Ask { body: Some((bytes, BINARY)), progress: Some(progress), ..Ask::plain(Method::PUT, address) };
+    connection.expect(ask, &[StatusCode::CREATED]).map(|_| ())
 }
 
 /// Returns the versions in the repository, the highest last, for messages. Empty if the registry gives no list.
@@ -171,7 +170,7 @@ fn tags(connection: &mut Connection) -> Vec<String> {
         tags: Option<Vec<String>>,
     }
     let ask = Ask::plain(Method::GET, connection.address("tags/list"));
-    let answer = connection.expect(&ask, &[StatusCode::OK], &mut Silent).and_then(|answer| connection.text(answer));
+    let answer = connection.expect(ask, &[StatusCode::OK]).and_then(|answer| connection.text(answer));
     let read = |text: Vec<u8>| serde_json::from_slice::<Answer>(&text).ok()?.tags;
     let mut tags = answer.ok().and_then(read).unwrap_or_default();
     let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
