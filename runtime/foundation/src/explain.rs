@@ -4,7 +4,6 @@
 //! into text.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 pub use tunebox_explain_derive::Explain;
@@ -83,21 +82,6 @@ impl Explanation {
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
-    }
-}
-
-impl fmt::Display for Explanation {
-    /// Writes what happened.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.what.fmt(formatter)
-    }
-}
-
-impl std::error::Error for Explanation {}
-
-impl Explain for Explanation {
-    fn explanation(&self) -> Explanation {
-        self.clone()
     }
 }
 
