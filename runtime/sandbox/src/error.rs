@@ -131,12 +131,6 @@ impl From<Explanation> for Error {
 }
 
 impl Error {
-    /// Suggests a setting under which the method would not have passed its limit, such as `limits.step-seconds=120`.
-    /// `None` for any other error.
-    pub fn enough(&self) -> Option<String> {
-        if let Self::Stopped(stop) = self { stop.enough() } else { None }
-    }
-
     /// Builds the error for bytes that a parser, validator or compiler rejected; `problem` is its message, which is
     /// escaped.
     pub(crate) fn malformed(method: &str, problem: impl AsRef<str>) -> Self {

@@ -50,9 +50,8 @@ pub fn runs(folder: &Path) -> Result<Vec<Listed>, Error> {
     let mut found: Vec<Listed> = Vec::new();
     for name in files::names(folder)?.into_iter().filter(|name| !name.starts_with('.')) {
         let run = folder.join(&name);
-        let path = run.join(lock::FILE);
-        if path.is_file() {
-            let lock = files::read_text(&path)?.parse::<toml::Table>();
+        if lock::is_run(&run) {
+            let lock = files::read_text(&run.join(lock::FILE))?.parse::<toml::Table>();
             let checkpoint = checkpoint::steps(&run)?.pop();
             found.extend(lock.ok().and_then(|lock| listed(&name, &run, &lock, checkpoint)));
         }

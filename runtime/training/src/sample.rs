@@ -148,11 +148,10 @@ mod tests {
 
     #[test]
     fn a_folder_of_somebody_that_is_called_as_the_samples_is_none() {
-        for path in ["runs/.sample/model", "runs/.sample/lora.jsonl", "/at/home/.sample/model/config.json"] {
-            assert!(is_of_sample(Path::new(path)), "{path}");
-        }
-        for path in [".sample/mine.jsonl", "/at/.sample/home/runs/model", "runs/sample/lora.jsonl"] {
-            assert!(!is_of_sample(Path::new(path)), "{path}");
+        let own = ["runs/.sample/model", "runs/.sample/lora.jsonl", "/at/home/.sample/model/config.json"];
+        let other = [".sample/mine.jsonl", "/at/.sample/home/runs/model", "runs/sample/lora.jsonl"];
+        for path in [own, other].concat() {
+            assert_eq!(is_of_sample(Path::new(path)), own.contains(&path), "{path}");
         }
     }
 

@@ -168,11 +168,11 @@ impl Verification {
         if let Some(unnamed) = self.unnamed {
             return Err(unnamed.into());
         }
-        if let Err(error) = device::parse(&self.settings.file.train.device) {
-            let device = &self.settings.file.train.device;
-            let hint = "replay it on a machine with that device; without `--replay` all that went in and came out is \
-                        compared anywhere";
+        let device = &self.settings.file.train.device;
+        if let Err(error) = device::parse(device) {
             let what = format!("the run computed on `{device}`, which is not here");
+            let hint =
+                "replay it on a machine with that device; without `--replay`, inputs and results are compared anywhere";
             let problem = Explanation::new("training", what).with_hint(hint);
             return Err(Explanation { why: error.why(), ..problem }.into());
         }

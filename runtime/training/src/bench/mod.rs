@@ -70,10 +70,7 @@ pub fn bench(settings: &BenchSettings, progress: &mut dyn FnMut(&str)) -> Result
     let mut measured = describe(settings)?;
     if settings.wants(Phase::Training) || settings.wants(Phase::Overhead) {
         progress("training steps");
-        let steps = steps::measure(settings, &run_settings)?;
-        measured.precision = steps.precision.into();
-        measured.training = Some(steps.training).filter(|_| settings.wants(Phase::Training));
-        measured.overhead = Some(steps.overhead).filter(|_| settings.wants(Phase::Overhead));
+        steps::measure(settings, &run_settings, &mut measured)?;
     }
     let rest = [Phase::StartUp, Phase::Scoring, Phase::Generation];
     if rest.into_iter().any(|phase| settings.wants(phase)) {

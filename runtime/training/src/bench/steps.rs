@@ -9,8 +9,8 @@ use tunebox_compute::device;
 use tunebox_compute::precision::Purpose;
 use tunebox_compute::throughput::matmul_flops;
 
-use super::settings::BenchSettings;
-use super::{flops, precision};
+use super::settings::{BenchSettings, Phase};
+use super::{Measured, flops, precision};
 use crate::configuration::RunSettings;
 use crate::data::Shape;
 use crate::error::Error;
@@ -48,21 +48,19 @@ pub struct Overhead {
     pub host_calls: f64,
 }
 
-/// The results of the steps.
-pub(super) struct Steps {
-    pub(super) training: Training,
-    pub(super) overhead: Overhead,
-    /// The number format of the base model.
-    pub(super) precision: &'static str,
-}
-
 /// Executes the run of a benchmark, and measures its steps, the speed of matrix products, and the cost of the sandbox.
-pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> Result<Steps, Error> {
+/// Writes what the settings want of it into `measured`.
+pub(super) fn measure(
+    settings: &BenchSettings,
+    run_settings: &RunSettings,
+    measured: &mut Measured,
+) -> Result<(), Error> {
     reset_peak(&device::parse(&settings.device)?)?;
     let mut timed = TimedSteps::default();
     let plan = plan(run_settings.clone())?;
     let model = plan.policy.model();
-    let (sizes, precision) = (model.configuration.clone(), precision::name(model));
+    let sizes = model.configuration.clone();
+    measured.precision = precision::name(model).into();
     let activations = model.weights.precision().dtype(Purpose::Activation);
     let (trainable, expected_peak_bytes) = (plan.run.summary.trainable as usize, plan.run.summary.memory.total());
     let is_supervised = matches!(plan.run.data.shape, Shape::Messages | Shape::PromptCompletion | Shape::Text);
@@ -83,7 +81,9 @@ pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> R
     };
     let guest_share = number(&used, "guest-seconds") / timed.0.iter().map(|step| step.seconds).sum::<f64>();
     let host_calls = number(&used, "host-calls") / f64::from(settings.steps + 1);
-    Ok(Steps { training, overhead: Overhead { guest_share, host_calls }, precision })
+    measured.training = settings.wants(Phase::Training).then_some(training);
+    measured.overhead = settings.wants(Phase::Overhead).then_some(Overhead { guest_share, host_calls });
+    Ok(())
 }
 
 /// The steps of a run, recorded as they end.

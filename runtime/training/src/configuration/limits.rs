@@ -24,8 +24,7 @@ impl LimitsTable {
     }
 
     /// The limits of each verifier: the defaults, replaced by those that the run sets.
-    #[must_use]
-    pub fn of_verifiers(&self) -> VerifierLimits {
+    pub(crate) fn of_verifiers(&self) -> VerifierLimits {
         let defaults = VerifierLimits::default();
         defaults.with(&self.entries_in(VERIFIER_LIMITS)).unwrap_or(defaults)
     }

@@ -158,8 +158,7 @@ impl RunSettings {
     }
 
     /// Whether the file or a `--set` gives a dotted key or table; defaults do not count.
-    #[must_use]
-    pub fn is_given(&self, key: &str) -> bool {
+    pub(crate) fn is_given(&self, key: &str) -> bool {
         self.document.tree.pointer(&format!("/{}", key.replace('.', "/"))).is_some()
     }
 

@@ -110,7 +110,7 @@ impl Dataset {
             reader.read_chunk(chunk, &mut examples)?;
         }
         let Reader { name, shape, mut report, .. } = reader;
-        report.lines = lines.count();
+        report.lines = lines.number;
         report.length = reading.length;
         report.tokens = examples.iter().map(Example::tokens).sum();
         report.targets = examples.iter().map(Example::targets).sum();
@@ -125,14 +125,12 @@ impl Dataset {
 
     /// Number of rows of each example, such as 2 for a pair of answers; 1 if there is no example. The rows of an
     /// example are scored and trained on together.
-    #[must_use]
-    pub fn sides_per_example(&self) -> usize {
+    pub(crate) fn sides_per_example(&self) -> usize {
         self.examples.first().map_or(1, |example| example.sides.len())
     }
 
     /// Tokens of each example, summed over its sides, in the order of the file; used for packing.
-    #[must_use]
-    pub fn lengths(&self) -> Vec<usize> {
+    pub(crate) fn lengths(&self) -> Vec<usize> {
         self.examples.iter().map(Example::tokens).collect()
     }
 }

@@ -28,14 +28,12 @@ pub struct Example {
 
 impl Example {
     /// Tokens of all sides together.
-    #[must_use]
-    pub fn tokens(&self) -> usize {
+    pub(crate) fn tokens(&self) -> usize {
         self.sides.iter().map(|side| side.ids.len()).sum()
     }
 
     /// Target tokens of all sides together.
-    #[must_use]
-    pub fn targets(&self) -> usize {
+    pub(crate) fn targets(&self) -> usize {
         self.sides.iter().map(Encoded::target_count).sum()
     }
 
@@ -99,13 +97,13 @@ impl Encoder<'_> {
             Content::Contrast(positive, negative) => {
                 vec![self.contrast(&record, positive)?, self.contrast(&record, negative)?]
             }
-            Content::Prompt(prompt, fields) => {
-                let question = Question { prompt: prompt_text(prompt), fields: fields.clone() };
-                let sides = vec![self.prompt(&record, prompt)?];
-                return Ok(Example { sides, columns: record.columns, question: Some(question), line });
-            }
+            Content::Prompt(prompt, _) => vec![self.prompt(&record, prompt)?],
         };
-        Ok(Example { sides, columns: record.columns, question: None, line })
+        let question = match record.content {
+            Content::Prompt(prompt, fields) => Some(Question { prompt: prompt_text(prompt), fields }),
+            _ => None,
+        };
+        Ok(Example { sides, columns: record.columns, question, line })
     }
 
     /// Tokenizes an instruction as a prompt without targets. Text becomes a single user message if the model has a chat
@@ -183,10 +181,10 @@ fn conversation<'a>(record: &'a Record, messages: &'a [Message]) -> Conversation
 }
 
 /// The text of a prompt: the text itself, or the content of its last message (empty without messages).
-fn prompt_text(prompt: &Turns) -> String {
+fn prompt_text(prompt: Turns) -> String {
     match prompt {
-        Turns::Text(text) => text.clone(),
-        Turns::Messages(messages) => messages.last().map(|message| message.content.clone()).unwrap_or_default(),
+        Turns::Text(text) => text,
+        Turns::Messages(mut messages) => messages.pop().map(|message| message.content).unwrap_or_default(),
     }
 }
 

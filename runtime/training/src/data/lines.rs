@@ -30,7 +30,8 @@ pub(super) struct Line {
 pub(super) struct Lines {
     reader: BufReader<File>,
     digest: Sha256,
-    number: u64,
+    /// Number of lines read so far, including blank ones.
+    pub(super) number: u64,
     name: String,
 }
 
@@ -58,11 +59,6 @@ impl Lines {
             }
         }
         Ok(lines)
-    }
-
-    /// Number of lines read so far, including blank ones.
-    pub(super) fn count(&self) -> u64 {
-        self.number
     }
 
     /// The SHA-256 of all bytes read so far, in hexadecimal.

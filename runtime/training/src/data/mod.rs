@@ -21,7 +21,7 @@ pub use dataset::{Dataset, Reading, Report, Skipped};
 pub use encode::{Encoder, Example};
 pub(crate) use random::random_dataset;
 pub use record::{Content, Record, Turns};
-pub use sampler::{BatchSampler, Batching, Cursor};
+pub(crate) use sampler::{BatchSampler, Batching, Cursor};
 pub use shape::Shape;
 pub(crate) use window::rows;
 pub use window::{Window, window};

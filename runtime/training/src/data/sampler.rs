@@ -10,7 +10,7 @@ use super::packing::pack;
 
 /// How examples become batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Batching {
+pub(crate) struct Batching {
     /// Examples in a micro-batch.
     pub batch: usize,
     /// Micro-batches of a window.
@@ -25,7 +25,7 @@ pub struct Batching {
 
 /// A position in the data: the micro-batches before it are done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cursor {
+pub(crate) struct Cursor {
     /// Number of the epoch, from 0.
     pub epoch: u64,
     /// Finished micro-batches of the epoch.
@@ -34,7 +34,7 @@ pub struct Cursor {
 
 /// Yields the examples of window after window, epoch after epoch, without end.
 #[derive(Debug, Clone)]
-pub struct BatchSampler {
+pub(crate) struct BatchSampler {
     batching: Batching,
     /// Tokens of each example.
     lengths: Vec<usize>,
@@ -47,16 +47,14 @@ impl BatchSampler {
     /// Creates a sampler that continues at `cursor`. `lengths` are the tokens of each example.
     ///
     /// `None` if there is no example, or the cursor is past the end of its epoch.
-    #[must_use]
-    pub fn new(cursor: Cursor, batching: Batching, lengths: Vec<usize>) -> Option<Self> {
+    pub(crate) fn new(cursor: Cursor, batching: Batching, lengths: Vec<usize>) -> Option<Self> {
         let batches = epoch_batches(cursor.epoch, &batching, &lengths);
         let inside = !batches.is_empty() && cursor.index <= batches.len();
         inside.then_some(Self { batching, lengths, cursor, batches })
     }
 
     /// The position before the next window, from which [`BatchSampler::new`] continues.
-    #[must_use]
-    pub fn cursor(&self) -> Cursor {
+    pub(crate) fn cursor(&self) -> Cursor {
         self.cursor
     }
 
@@ -70,21 +68,19 @@ impl BatchSampler {
     }
 
     /// Number of windows, and so of updates, in an epoch. It is the same for every epoch: shuffling does not change it.
-    #[must_use]
-    pub fn windows_per_epoch(&self) -> usize {
+    pub(crate) fn windows_per_epoch(&self) -> usize {
         self.batches.len().div_ceil(self.batching.accumulation)
     }
 
     /// Number of finished epochs, plus the finished fraction of the present epoch by micro-batches.
-    #[must_use]
-    pub fn finished_epochs(&self) -> f64 {
+    pub(crate) fn finished_epochs(&self) -> f64 {
         self.cursor.epoch as f64 + self.cursor.index as f64 / self.batches.len() as f64
     }
 
     /// Returns the micro-batches of the next window, as indices of examples, and advances the cursor past it. A window
     /// does not reach into the next epoch, so the last window of an epoch may be smaller. Starts the next epoch after
     /// it.
-    pub fn next_window(&mut self) -> Vec<Vec<usize>> {
+    pub(crate) fn next_window(&mut self) -> Vec<Vec<usize>> {
         if self.cursor.index >= self.batches.len() {
             self.cursor = Cursor { epoch: self.cursor.epoch + 1, index: 0 };
             self.batches = epoch_batches(self.cursor.epoch, &self.batching, &self.lengths);

@@ -141,8 +141,7 @@ impl Shape {
     }
 
     /// The fields of such a record, in words for a message.
-    #[must_use]
-    pub fn fields(self) -> &'static str {
+    pub(crate) fn fields(self) -> &'static str {
         self.facts().fields
     }
 

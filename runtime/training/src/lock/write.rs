@@ -76,7 +76,7 @@ fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, Error>
 pub(crate) fn method(package: &Package, settings: &Map<String, Value>, revised: &[Revision]) -> Value {
     json!({
         "name": package.manifest.name, "version": package.manifest.version, "interface": package.manifest.interface,
-        "sha256": package.digest, "signer": signer(package), "source": package.source, "imports": package.imports,
+        "sha256": package.digest, "signer": package.signer.as_ref().map(|signer| &signer.key), "source": package.source, "imports": package.imports,
         "settings": settings, "revised": Some(revised).filter(|list| !list.is_empty()),
     })
 }
@@ -84,7 +84,8 @@ pub(crate) fn method(package: &Package, settings: &Map<String, Value>, revised: 
 /// The table of a verifier in a lock; `name` is the verifier's name in the run.
 pub(crate) fn verifier(name: &str, package: &Package) -> Value {
     json!({
-        "name": name, "version": package.manifest.version, "sha256": package.digest, "signer": signer(package),
+        "name": name, "version": package.manifest.version, "sha256": package.digest,
+        "signer": package.signer.as_ref().map(|signer| &signer.key),
         "source": package.source,
     })
 }
@@ -101,11 +102,6 @@ fn data(data: &Dataset) -> Value {
     json!({
         "name": data.name, "records": data.examples.len(), "sha256": data.digest, "tokens-sha256": data.token_digest,
     })
-}
-
-/// The public key that signed a package; `None` for an unsigned one.
-fn signer(package: &Package) -> Option<&str> {
-    package.signer.as_ref().map(|signer| signer.key.as_str())
 }
 
 /// The processor architecture and operating system of this program, such as `x86_64-linux`.

@@ -95,8 +95,7 @@ pub(super) fn free_on(device: &Device) -> Option<u64> {
 }
 
 /// Peak memory in bytes: for the CPU of this process, for an accelerator of the tensors on it; `None` if it is unknown.
-#[must_use]
-pub fn peak_on(device: &Device) -> Option<u64> {
+pub(crate) fn peak_on(device: &Device) -> Option<u64> {
     device::info(device).ok()?.map_or_else(peak, |about| Some(about.peak))
 }
 
@@ -118,8 +117,7 @@ pub fn available() -> Option<u64> {
 }
 
 /// Peak resident memory of this process in bytes, from `/proc/self/status`; `None` where that does not exist.
-#[must_use]
-pub fn peak() -> Option<u64> {
+pub(crate) fn peak() -> Option<u64> {
     read_bytes("/proc/self/status", "VmHWM:")
 }
 

@@ -108,10 +108,8 @@ fn reject_missing_run(name: &Path) -> Result<(), Error> {
         Component::Normal(part) => part.to_str().map(str::to_owned),
         _ => None,
     };
-    let Some(parts) = parts.map(plain).collect::<Option<Vec<String>>>() else { return Ok(()) };
-    if name.exists() {
-        return Ok(());
-    }
+    let parts = parts.map(plain).collect::<Option<Vec<String>>>().filter(|_| !name.exists());
+    let Some(parts) = parts else { return Ok(()) };
     let missing = |similar: Option<PathBuf>| {
         let hint = similar.map_or("`tunebox list` shows the runs that are here".into(), |similar| {
             format!("did you mean `{}`?", similar.display())
