@@ -44,14 +44,10 @@ impl Tally {
     /// come first.
     pub(crate) fn numbers(&self, names: &[String]) -> Vec<(String, f64)> {
         let position = |name: &String| names.iter().position(|known| known == name);
-        let mut numbers: Vec<(String, f64)> = self
-            .sums
-            .iter()
-            .map(|(name, sum, count, combine)| {
-                let value = if *combine == Combine::Mean { sum / f64::from(*count) } else { *sum };
-                (name.clone(), value)
-            })
-            .collect();
+        let combined = self.sums.iter().map(|(name, sum, count, combine)| {
+            (name.clone(), if *combine == Combine::Mean { sum / f64::from(*count) } else { *sum })
+        });
+        let mut numbers: Vec<(String, f64)> = combined.collect();
         numbers.sort_by_key(|(name, _)| position(name));
         numbers
     }

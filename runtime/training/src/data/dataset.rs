@@ -98,18 +98,13 @@ impl Dataset {
     /// # Errors
     /// A file that cannot be read, the first wrong line unless wrong lines are skipped, and a file without an example.
     pub fn read(path: &Path, reading: &Reading, encoder: &Encoder<'_>) -> Result<Self, Error> {
-        let mut reader =
-            Reader { name: path.display().to_string(), reading, encoder, shape: None, report: Report::default() };
+        let (name, report) = (path.display().to_string(), Report::default());
+        let mut reader = Reader { name, reading, encoder, shape: None, examples: Vec::new(), report };
         let mut lines = Lines::open(path)?;
-        let mut examples = Vec::new();
-        loop {
-            let chunk = lines.take(CHUNK)?;
-            if chunk.is_empty() {
-                break;
-            }
-            reader.read_chunk(chunk, &mut examples)?;
+        while let Some(chunk) = lines.take(CHUNK)? {
+            reader.read_chunk(chunk)?;
         }
-        let Reader { name, shape, mut report, .. } = reader;
+        let Reader { name, shape, examples, mut report, .. } = reader;
         report.lines = lines.number;
         report.length = reading.length;
         report.tokens = examples.iter().map(Example::tokens).sum();
@@ -140,14 +135,15 @@ struct Reader<'a> {
     reading: &'a Reading,
     encoder: &'a Encoder<'a>,
     shape: Option<Shape>,
+    examples: Vec<Example>,
     report: Report,
 }
 
 impl Reader<'_> {
-    /// Parses and tokenizes lines in parallel, then appends their examples to `examples` in the order of the file. The
+    /// Parses and tokenizes lines in parallel, then appends their examples in the order of the file. The
     /// first valid line of the file sets the shape that every later line must have. A wrong line is recorded as skipped
     /// with `skip_bad`; otherwise it is returned as the error.
-    fn read_chunk(&mut self, lines: Vec<Line>, examples: &mut Vec<Example>) -> Result<(), Error> {
+    fn read_chunk(&mut self, lines: Vec<Line>) -> Result<(), Error> {
         // The first valid line decides the shape, and every later line must have it.
         if self.shape.is_none() {
             self.shape = lines.iter().find_map(|line| shape_of_line(&line.bytes, &self.reading.wanted));
@@ -161,7 +157,7 @@ impl Reader<'_> {
         });
         for (line, example) in read.collect::<Vec<_>>() {
             match example {
-                Ok(example) => self.add(example, examples),
+                Ok(example) => self.add(example),
                 Err((fault, _)) if self.reading.skip_bad => {
                     self.report.skipped.push(Skipped { line: line.number, reason: fault.what });
                 }
@@ -174,16 +170,16 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Cuts an example to the maximum length and appends it to `examples`. Records its line as dropped instead if no
+    /// Cuts an example to the maximum length and appends it to the examples. Records its line as dropped instead if no
     /// target is left, or if a prompt leaves no room for a completion. Updates the counts of truncated and merged
     /// examples.
-    fn add(&mut self, mut example: Example, examples: &mut Vec<Example>) {
+    fn add(&mut self, mut example: Example) {
         match example.truncate(self.reading.length) {
             None => self.report.dropped.push(example.line),
             Some(cut) => {
                 self.report.truncated += usize::from(cut);
                 self.report.merged += usize::from(example.sides.iter().any(|side| side.merged));
-                examples.push(example);
+                self.examples.push(example);
             }
         }
     }

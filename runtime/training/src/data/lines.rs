@@ -45,20 +45,13 @@ impl Lines {
         Ok(Self { reader, digest: Sha256::new(), number: 0, name: path.display().to_string() })
     }
 
-    /// Reads up to `count` further lines that are not blank; fewer only at the end of the file, where the list may be
-    /// empty.
+    /// Reads up to `count` further lines that are not blank; fewer only at the end of the file, `None` after it.
     ///
     /// # Errors
     /// A file that cannot be read, or a line that is too long.
-    pub(super) fn take(&mut self, count: usize) -> Result<Vec<Line>, Error> {
-        let mut lines = Vec::new();
-        while lines.len() < count {
-            match self.next()? {
-                Some(line) => lines.push(line),
-                None => break,
-            }
-        }
-        Ok(lines)
+    pub(super) fn take(&mut self, count: usize) -> Result<Option<Vec<Line>>, Error> {
+        let lines: Vec<Line> = std::iter::from_fn(|| self.next().transpose()).take(count).collect::<Result<_, _>>()?;
+        Ok(Some(lines).filter(|lines| !lines.is_empty()))
     }
 
     /// The SHA-256 of all bytes read so far, in hexadecimal.
@@ -113,7 +106,7 @@ mod tests {
 
     fn lines(bytes: &[u8]) -> Vec<(u64, String)> {
         let mut lines = open(bytes);
-        let all = lines.take(100).unwrap().into_iter();
+        let all = lines.take(100).unwrap().unwrap().into_iter();
         all.map(|line| (line.number, String::from_utf8(line.bytes).unwrap())).collect()
     }
 

@@ -42,10 +42,10 @@ pub fn run_revised(
     revisions: Option<&mut dyn Revisions>,
 ) -> Result<Outcome, Error> {
     let mut running = ActiveRun::start(plan, observer)?;
-    let ended = execute_steps(&mut running, observer, stop, revisions);
+    let ended = execute_steps(&mut running, stop, revisions);
     match &ended {
-        Ok(_) => running.warn_unreported(observer),
-        Err(_) => running.show_last_lines(running.summary.step, observer),
+        Ok(_) => running.warn_unreported(),
+        Err(_) => running.show_last_lines(running.summary.step),
     }
     ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.summary.checkpoint.clone() })
 }
@@ -53,8 +53,7 @@ pub fn run_revised(
 /// Executes the remaining steps and saves their checkpoints, then calls the method's `finish` and writes the artifact.
 /// If `stop` is set, saves the present step and returns early without either.
 fn execute_steps(
-    running: &mut ActiveRun,
-    observer: &mut dyn Observer,
+    running: &mut ActiveRun<'_>,
     stop: &AtomicBool,
     revisions: Option<&mut dyn Revisions>,
 ) -> Result<Outcome, Error> {
@@ -63,8 +62,8 @@ fn execute_steps(
     while running.summary.step < running.plan.steps {
         let begun = Instant::now();
         let done = match &mut revisable {
-            Some(revisable) => revisable.execute_step(running, observer, stop)?,
-            None => running.execute_step(observer).map(|()| true)?,
+            Some(revisable) => revisable.execute_step(running, stop)?,
+            None => running.execute_step().map(|()| true)?,
         };
         if !done {
             return Ok(Outcome::Interrupted(running.summary.clone()));
@@ -72,14 +71,14 @@ fn execute_steps(
         running.summary.seconds += begun.elapsed().as_secs_f64();
         let stopped = stop.load(Ordering::Relaxed);
         if stopped || running.summary.step.is_multiple_of(every) || running.summary.step == running.plan.steps {
-            running.save(observer)?;
+            running.save()?;
         }
         if stopped && running.summary.step < running.plan.steps {
             return Ok(Outcome::Interrupted(running.summary.clone()));
         }
     }
     let begun = Instant::now();
-    running.close(observer)?;
+    running.close()?;
     running.summary.seconds += begun.elapsed().as_secs_f64();
     running.summary.written = artifact::write(&running.plan, &running.session.train_state(), &running.metrics)?;
     Ok(Outcome::Finished(running.summary.clone()))

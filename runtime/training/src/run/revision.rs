@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::learner::begin_step;
 use crate::learner::initial_state::{self, InitialState};
 use crate::lock;
-use crate::observer::{Observer, StepEvent};
+use crate::observer::StepEvent;
 use crate::plan::{self, PlannedMethod, Revision};
 
 /// The source of newer versions of a run's method.
@@ -45,7 +45,7 @@ pub(super) struct RevisableRun<'a> {
 
 impl<'a> RevisableRun<'a> {
     /// Records the state at which the run starts or resumes, so that the first step can be tried again.
-    pub(super) fn begin(running: &mut ActiveRun, revisions: &'a mut dyn Revisions) -> Result<Self, Error> {
+    pub(super) fn begin(running: &mut ActiveRun<'_>, revisions: &'a mut dyn Revisions) -> Result<Self, Error> {
         let checkpoint = running.plan.checkpoint.as_ref();
         let state = checkpoint.map(|(path, state)| state.method_state(path)).transpose()?;
         let cursor = running.sampler.cursor();
@@ -59,26 +59,21 @@ impl<'a> RevisableRun<'a> {
     /// Executes and records the next step, with the newest version of the method. If the step fails in the method,
     /// waits for a fixed version and tries it again from the state before it. Returns false if the user stopped the run
     /// instead; the state before the step is then saved.
-    pub(super) fn execute_step(
-        &mut self,
-        running: &mut ActiveRun,
-        observer: &mut dyn Observer,
-        stop: &AtomicBool,
-    ) -> Result<bool, Error> {
+    pub(super) fn execute_step(&mut self, running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<bool, Error> {
         let mut newest = self.revisions.next_component(&running.plan.method.package.bytes);
         loop {
-            let error = match self.try_step(running, newest.take(), observer) {
-                Ok(event) => return running.record_step(event, observer).map(|()| true),
+            let error = match self.try_step(running, newest.take()) {
+                Ok(event) => return running.record_step(event).map(|()| true),
                 Err(error) => error,
             };
-            running.show_last_lines(running.summary.step + 1, observer);
+            running.show_last_lines(running.summary.step + 1);
             if !matches!(error, Error::Sandbox(_) | Error::NonFinite { .. }) {
                 return Err(error);
             }
             newest = self.revisions.wait_for_fix(&error, stop);
             match (&newest, stop.load(Ordering::Relaxed)) {
                 (Some(_), _) => {}
-                (None, true) => return self.abandon_step(running, observer).map(|()| false),
+                (None, true) => return self.abandon_step(running).map(|()| false),
                 (None, false) => return Err(error),
             }
         }
@@ -86,16 +81,11 @@ impl<'a> RevisableRun<'a> {
 
     /// Tries the next step once, first switching to the component `newest` if there is one, and records the state after
     /// it. Does not advance the step counter.
-    fn try_step(
-        &mut self,
-        running: &mut ActiveRun,
-        newest: Option<Vec<u8>>,
-        observer: &mut dyn Observer,
-    ) -> Result<StepEvent, Error> {
+    fn try_step(&mut self, running: &mut ActiveRun<'_>, newest: Option<Vec<u8>>) -> Result<StepEvent, Error> {
         if let Some(bytes) = newest {
-            self.revise(running, bytes, observer)?;
+            self.revise(running, bytes)?;
         }
-        let event = running.try_step(observer)?;
+        let event = running.try_step()?;
         let state = running.session.save_state()?;
         self.record_state(running, state)?;
         Ok(event)
@@ -103,19 +93,19 @@ impl<'a> RevisableRun<'a> {
 
     /// Switches the run to the component `bytes`, and reports the outcome to the author. If the component does not fit
     /// the run, or rejects its settings or state, restarts the version before it from the recorded state.
-    fn revise(&mut self, running: &mut ActiveRun, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<(), Error> {
+    fn revise(&mut self, running: &mut ActiveRun<'_>, bytes: Vec<u8>) -> Result<(), Error> {
         self.rewind(running);
         match self.try_method(running, bytes) {
             Ok((method, report)) => {
                 running.switch_method(method)?;
-                running.show_report(&report, observer);
+                running.show_report(&report);
                 self.revisions.report_outcome(running.summary.step, Ok(&running.plan.method.package.manifest));
             }
             Err(error) => {
-                running.show_last_lines(running.summary.step + 1, observer);
+                running.show_last_lines(running.summary.step + 1);
                 self.revisions.report_outcome(running.summary.step, Err(&error));
                 let report = self.start_method(running, None)?;
-                running.show_report(&report, observer);
+                running.show_report(&report);
             }
         }
         Ok(())
@@ -123,7 +113,7 @@ impl<'a> RevisableRun<'a> {
 
     /// Replaces the recorded state by the present one; `state` is the method's saved state. If copying fails, nothing
     /// is recorded and the run must end.
-    fn record_state(&mut self, running: &mut ActiveRun, state: Vec<u8>) -> Result<(), Error> {
+    fn record_state(&mut self, running: &mut ActiveRun<'_>, state: Vec<u8>) -> Result<(), Error> {
         self.streams.clone_from(running.session.streams());
         self.cursor = running.sampler.cursor();
         // The old copy goes first: memory may not hold both.
@@ -134,21 +124,21 @@ impl<'a> RevisableRun<'a> {
 
     /// Moves the data back to the recorded position, and keeps the present usage as that of earlier versions. The
     /// method must be restarted or ended afterwards.
-    fn rewind(&self, running: &mut ActiveRun) {
+    fn rewind(&self, running: &mut ActiveRun<'_>) {
         running.sampler.seek(self.cursor);
         running.before.clone_from(&running.used);
     }
 
     /// Abandons an unfinished step: restores the state before it and saves that as a checkpoint. Saves nothing before
     /// the first step, or if that step's checkpoint exists already.
-    fn abandon_step(&self, running: &mut ActiveRun, observer: &mut dyn Observer) -> Result<(), Error> {
+    fn abandon_step(&self, running: &mut ActiveRun<'_>) -> Result<(), Error> {
         self.rewind(running);
         match &self.saved {
             Some((state, initial))
                 if running.summary.checkpoint.as_ref().is_none_or(|(step, _)| *step != running.summary.step) =>
             {
                 initial.restore(&mut running.train_state())?;
-                running.write_checkpoint(state, self.streams.clone(), observer)
+                running.write_checkpoint(state, self.streams.clone())
             }
             _ => Ok(()),
         }
@@ -159,7 +149,7 @@ impl<'a> RevisableRun<'a> {
     ///
     /// # Errors
     /// A component that does not fit the run, or rejects its settings or state.
-    fn try_method(&self, running: &mut ActiveRun, bytes: Vec<u8>) -> Result<(PlannedMethod, StepReport), Error> {
+    fn try_method(&self, running: &mut ActiveRun<'_>, bytes: Vec<u8>) -> Result<(PlannedMethod, StepReport), Error> {
         let engine = plan::engine(&running.plan.settings)?;
         let method = plan::revised(&running.plan.settings, bytes, &engine)?;
         running.check_compatible(&method)?;
@@ -170,7 +160,7 @@ impl<'a> RevisableRun<'a> {
     /// Starts `method`, or with `None` the run's present method anew, in place of the session's method. First resets
     /// the train state to the run's beginning and calls `init`, as in a resumed run; the recorded state, if there is
     /// one, is then restored over it. Returns the report of `init`.
-    fn start_method(&self, running: &mut ActiveRun, method: Option<&PlannedMethod>) -> Result<StepReport, Error> {
+    fn start_method(&self, running: &mut ActiveRun<'_>, method: Option<&PlannedMethod>) -> Result<StepReport, Error> {
         let (session, step) = (&mut running.session, running.summary.step);
         let method = method.unwrap_or(&running.plan.method);
         let mut train_state = session.train_state();
@@ -186,7 +176,7 @@ impl<'a> RevisableRun<'a> {
     }
 }
 
-impl ActiveRun {
+impl ActiveRun<'_> {
     /// Checks that a method has the same name as the run's present method, learns from the shape of its data, and
     /// imports `learn` and `weights` exactly if that method does.
     fn check_compatible(&self, method: &PlannedMethod) -> Result<(), Error> {

@@ -23,7 +23,8 @@ use crate::verifiers::Verifiers;
 use tunebox_foundation::files;
 
 /// A run that is being executed: its session, its position in the data, and its counters.
-pub(super) struct ActiveRun {
+pub(super) struct ActiveRun<'a> {
+    pub(super) observer: &'a mut dyn Observer,
     pub(super) plan: PlannedRun,
     pub(super) session: Session,
     pub(super) sampler: BatchSampler,
@@ -76,13 +77,13 @@ impl Drop for NewFolder {
     }
 }
 
-impl ActiveRun {
+impl<'a> ActiveRun<'a> {
     /// Starts the method and calls `init`, restores the checkpoint if there is one, creates and locks the folder of a
     /// new run, sends the plan to the observer, and scores the validation data before the first step.
     ///
     /// The folder is created after `init` succeeded and removed if the first step fails, so that a failed start leaves
     /// nothing behind.
-    pub(super) fn start(plan: Plan, observer: &mut dyn Observer) -> Result<Self, Error> {
+    pub(super) fn start(plan: Plan, observer: &'a mut dyn Observer) -> Result<Self, Error> {
         let Plan { run: mut plan, policy, sampler } = plan;
         let train_state = train_state(&plan, policy)?;
         let before = plan.checkpoint.as_ref().map_or(0, |(_, state)| state.step);
@@ -98,6 +99,7 @@ impl ActiveRun {
         announce(&plan, &opening, observer);
         let state = plan.checkpoint.as_ref();
         let mut running = Self {
+            observer,
             summary: Summary {
                 name: plan.name.clone(),
                 folder: plan.folder.clone(),
@@ -119,7 +121,7 @@ impl ActiveRun {
             unused,
         };
         if before == 0 {
-            running.run_validation(observer)?;
+            running.run_validation()?;
         }
         Ok(running)
     }

@@ -19,18 +19,19 @@ use crate::observer::{Event, Observer, StepEvent, show_lines};
 use crate::plan::peak_on;
 use crate::validation::{pass_rate, validate};
 
-impl ActiveRun {
+impl ActiveRun<'_> {
     /// Executes the next step, advances the step counter and records the step.
-    pub(super) fn execute_step(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
-        let event = self.try_step(observer)?;
-        self.record_step(event, observer)
+    pub(super) fn execute_step(&mut self) -> Result<(), Error> {
+        let event = self.try_step()?;
+        self.record_step(event)
     }
 
     /// Executes the next step without advancing the step counter or writing metrics. Sends log lines and warnings to
     /// the observer even if the step fails, and updates the usage.
-    pub(super) fn try_step(&mut self, observer: &mut dyn Observer) -> Result<StepEvent, Error> {
+    pub(super) fn try_step(&mut self) -> Result<StepEvent, Error> {
         let (begun, step) = (Instant::now(), self.summary.step);
         let (used, before, unlearned) = (&mut self.used, &self.before, &mut self.unlearned);
+        let observer = &mut *self.observer;
         let mut handle_report = |report: StepReport| {
             show(step + 1, &report, observer);
             if let Some((function, words)) = &report.unlearned
@@ -46,12 +47,12 @@ impl ActiveRun {
             *used = report.usage.after(before);
         };
         let done = update(&self.plan, &mut self.session, &mut self.sampler, (step, self.last_loss), &mut handle_report);
-        self.show_last_lines(step + 1, observer);
+        self.show_last_lines(step + 1);
         let done = done?;
         let train_state = self.session.train_state();
         let (rewards, progress) = (&train_state.hooks.rewards, train_state.hooks.progress);
         for text in rewards.verifiers.warnings() {
-            observer.event(&Event::Warning { text });
+            self.observer.event(&Event::Warning { text });
         }
         let (judged, written) = (rewards.verifiers.metrics(), rewards.sampled_tokens);
         let peak = peak_on(train_state.policy.parameters().device());
@@ -75,39 +76,39 @@ impl ActiveRun {
 
     /// Advances the step counter and the totals, writes the step's metrics, sends them to the observer, and scores the
     /// validation data if it is due. From then on the run's folder is kept.
-    pub(super) fn record_step(&mut self, event: StepEvent, observer: &mut dyn Observer) -> Result<(), Error> {
+    pub(super) fn record_step(&mut self, event: StepEvent) -> Result<(), Error> {
         self.unused.mark_used();
         self.summary.step = event.step;
         self.summary.tokens += event.tokens;
         self.last_loss = event.metric("loss").map(|loss| (loss, self.summary.step)).or(self.last_loss);
         self.metrics.add_step(&event)?;
-        observer.event(&Event::Step(event.clone()));
+        self.observer.event(&Event::Step(event.clone()));
         self.summary.first.get_or_insert_with(|| event.clone());
         self.summary.last = Some(event);
         let every = u64::from(self.plan.settings.file.train.validate_every);
         if self.summary.step.is_multiple_of(every) || self.summary.step == self.plan.steps {
-            self.run_validation(observer)
+            self.run_validation()
         } else {
             Ok(())
         }
     }
 
     /// Sends the log and warnings of a call outside of steps to the observer, and updates the usage from its report.
-    pub(super) fn show_report(&mut self, report: &StepReport, observer: &mut dyn Observer) {
-        show(self.summary.step + 1, report, observer);
+    pub(super) fn show_report(&mut self, report: &StepReport) {
+        show(self.summary.step + 1, report, self.observer);
         self.used = report.usage.after(&self.before);
     }
 
     /// Sends the remaining log lines of a failed call, logged under `step`, to the observer. Each line is sent only
     /// once.
-    pub(super) fn show_last_lines(&mut self, step: u64, observer: &mut dyn Observer) {
+    pub(super) fn show_last_lines(&mut self, step: u64) {
         let (lines, dropped) = self.session.take_last_lines();
-        show_lines(step, (&lines, dropped), observer);
+        show_lines(step, (&lines, dropped), self.observer);
     }
 
     /// Warns the author of a method about metrics that its manifest declares and no step reported. Does nothing if the
     /// method is not given as a folder, or before the first step.
-    pub(super) fn warn_unreported(&self, observer: &mut dyn Observer) {
+    pub(super) fn warn_unreported(&mut self) {
         let own = matches!(self.plan.settings.method_reference(), Ok(Reference::Folder(_)));
         if !own || self.summary.step == 0 {
             return;
@@ -115,13 +116,13 @@ impl ActiveRun {
         // Only advice, so an error here does not fail the run.
         for name in self.metrics.unreported(&self.plan.method.package.manifest.metrics).unwrap_or_default() {
             let text = format!("the method declares the metric `{name}`, and has not reported it in this run");
-            observer.event(&Event::Warning { text });
+            self.observer.event(&Event::Warning { text });
         }
     }
 
     /// Scores the validation data, writes the score to the metrics and sends it to the observer: a pass rate for
     /// prompts, else a loss. Does nothing without validation data.
-    pub(super) fn run_validation(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
+    pub(super) fn run_validation(&mut self) -> Result<(), Error> {
         let (step, train) = (self.summary.step, &self.plan.settings.file.train);
         let Some(data) = &self.plan.validation else { return Ok(()) };
         let mut guard = self.session.train_state();
@@ -129,31 +130,26 @@ impl ActiveRun {
         if data.shape == Shape::Prompts {
             let rate = pass_rate(policy, data, &mut hooks.rewards.verifiers, train)?;
             self.metrics.add_pass_rate(step, rate)?;
-            observer.event(&Event::Passed { step, rate });
+            self.observer.event(&Event::Passed { step, rate });
         } else {
             let loss = validate(policy, data, train.batch as usize)?;
             self.metrics.add(&json!({ "step": step, "validation-loss": loss }))?;
-            observer.event(&Event::Validated { step, loss });
+            self.observer.event(&Event::Validated { step, loss });
         }
         Ok(())
     }
 
     /// Writes a checkpoint of the present state, with the state that the method returns from `save_state`.
-    pub(super) fn save(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
+    pub(super) fn save(&mut self) -> Result<(), Error> {
         let method_state = self.session.save_state()?;
         let streams = self.session.streams().clone();
-        self.write_checkpoint(&method_state, streams, observer)
+        self.write_checkpoint(&method_state, streams)
     }
 
     /// Writes a checkpoint of the present train state with the given state of the method and positions of its random
     /// streams, and keeps only the last `train.keep` checkpoints. Also syncs the metrics to the disk, saves the
     /// reference cache, and sends the event `Saved`.
-    pub(super) fn write_checkpoint(
-        &mut self,
-        method_state: &[u8],
-        streams: BTreeMap<String, u64>,
-        observer: &mut dyn Observer,
-    ) -> Result<(), Error> {
+    pub(super) fn write_checkpoint(&mut self, state: &[u8], streams: BTreeMap<String, u64>) -> Result<(), Error> {
         self.metrics.sync()?;
         let (run, keep) = (&self.plan.folder, self.plan.settings.file.train.keep as usize);
         let mut train_state = self.session.train_state();
@@ -167,7 +163,7 @@ impl ActiveRun {
             updates: train_state.hooks.optimizer.steps(),
             generation: train_state.policy.generation(),
             streams,
-            method_state: hexadecimal(method_state),
+            method_state: hexadecimal(state),
             snapshots: train_state.snapshots.keys().cloned().collect(),
             tokens: self.summary.tokens,
             seconds: self.summary.seconds,
@@ -177,13 +173,13 @@ impl ActiveRun {
         };
         let path = checkpoint::save(run, &state, &train_state, keep)?;
         drop(train_state);
-        observer.event(&Event::Saved { step: self.summary.step, path: path.clone() });
+        self.observer.event(&Event::Saved { step: self.summary.step, path: path.clone() });
         self.summary.checkpoint = Some((self.summary.step, path));
         Ok(())
     }
 
     /// Calls `finish` after the last step, and writes the metrics that it reports and the method's usage of its limits.
-    pub(super) fn close(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
+    pub(super) fn close(&mut self) -> Result<(), Error> {
         let finished = self.session.finish();
         let moment = (self.summary.step, self.last_loss);
         let report = finished.map_err(|error| explained(&self.plan, &mut self.session, moment, error.into()))?;
@@ -191,7 +187,7 @@ impl ActiveRun {
         tally.add(&report.metrics);
         self.summary.closing = tally.numbers(&self.plan.method.package.manifest.metrics);
         self.metrics.add_closing(self.summary.step, &self.summary.closing)?;
-        self.show_report(&report, observer);
+        self.show_report(&report);
         self.metrics.add(&json!({ "step": self.summary.step, "used": self.used }))?;
         Ok(())
     }
