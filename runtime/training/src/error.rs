@@ -165,6 +165,17 @@ fn non_finite_hint(quantity: &str, untrained: bool, rate: f64) -> String {
     cause + skip
 }
 
+/// The error about the file or folder at `path`: what happened, its cause, and what to do.
+pub(crate) fn path_error(
+    path: &Path,
+    what: impl Into<String>,
+    why: impl Into<String>,
+    hint: impl Into<String>,
+) -> Error {
+    let problem = Explanation::new("training", what).with_location(path.display().to_string());
+    problem.with_why(why).with_hint(hint).into()
+}
+
 /// The error about a file or folder of a checkpoint with invalid content. `what` says what is wrong.
 pub(crate) fn damaged(path: &Path, what: impl std::fmt::Display) -> Error {
     Explanation::new("training", format!("`{}` is damaged: {what}", path.display()))

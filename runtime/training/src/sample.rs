@@ -4,12 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::files::{self, Draft};
 use tunebox_package::digest::sha256;
 
 use crate::configuration::RunSettings;
-use crate::error::Error;
+use crate::error::{Error, path_error};
 
 /// Every file of the folder by its path in it.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sample.rs"));
@@ -93,11 +92,9 @@ pub(crate) fn check_present(path: &Path) -> Result<(), Error> {
     let runs = split(path).and_then(|(sample, _)| sample.parent());
     let project = runs.and_then(Path::parent).filter(|project| !project.as_os_str().is_empty());
     let option = project.map_or_else(String::new, |project| format!("-C {} ", project.display()));
-    Err(Explanation::new("training", "the model and data that come with tunebox are not here")
-        .with_location(path.display().to_string())
-        .with_why("they are unpacked by `--sample` and kept out of what is shared")
-        .with_hint(format!("`tunebox {option}train --sample --dry-run` puts them back"))
-        .into())
+    let what = "the model and data that come with tunebox are not here";
+    let why = "they are unpacked by `--sample` and kept out of what is shared";
+    Err(path_error(path, what, why, format!("`tunebox {option}train --sample --dry-run` puts them back")))
 }
 
 /// The text of an embedded file, by its path in the folder `sample`; `None` if there is none or it is not text.

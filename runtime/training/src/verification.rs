@@ -18,7 +18,7 @@ use tunebox_sandbox::Compiling;
 use tunebox_sandbox::child::Program;
 
 use crate::configuration::{ReplayInputs, RunSettings};
-use crate::error::Error;
+use crate::error::{Error, path_error};
 use crate::lock;
 use crate::observer::Observer;
 use crate::plan::{open_package, plan};
@@ -156,11 +156,9 @@ impl Verification {
         if self.was_revised() {
             let steps = self.revised.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let what = "the run cannot be done again: its method was changed while it went on";
-            return Err(Explanation::new("training", what)
-                .with_location(self.folder.display().to_string())
-                .with_why(format!("by `tunebox dev`, after step {steps}; the versions before are not kept"))
-                .with_hint("train anew with the method as it is; that run can be done again")
-                .into());
+            let why = format!("by `tunebox dev`, after step {steps}; the versions before are not kept");
+            let hint = "train anew with the method as it is; that run can be done again";
+            return Err(path_error(&self.folder, what, why, hint));
         }
         if let Some(error) = self.unread {
             return Err(error);
@@ -211,11 +209,8 @@ fn add_surroundings(settings: &RunSettings, now: &mut Table) -> Result<(), Error
     now.remove("device");
     if let Ok(device) = device::parse(&settings.file.train.device) {
         now.insert("device".into(), Value::String(device::describe(&device)));
-        let about = device::info(&device)?;
-        let accelerator = about.as_ref().and_then(|about| Value::try_from(lock::write::accelerator(about)).ok());
-        if let Some(accelerator) = accelerator {
-            now.insert("accelerator".into(), accelerator);
-        }
+        let accelerator = device::info(&device)?.map(|about| Value::try_from(lock::write::accelerator(&about)));
+        now.extend(accelerator.and_then(Result::ok).map(|accelerator| ("accelerator".to_owned(), accelerator)));
     }
     Ok(())
 }
@@ -238,11 +233,8 @@ fn read_lock(folder: &Path) -> Result<Table, Error> {
     if !path.exists() {
         let similar = if folder.exists() { None } else { paths::did_you_mean(folder) };
         let hint = similar.unwrap_or_else(|| "give the folder that `tunebox train` named at its end".into());
-        return Err(Explanation::new("training", "there is no run here")
-            .with_location(folder.display().to_string())
-            .with_why("a run's folder holds `run.lock`, and there is none")
-            .with_hint(hint)
-            .into());
+        let why = "a run's folder holds `run.lock`, and there is none";
+        return Err(path_error(folder, "there is no run here", why, hint));
     }
     lock::parse(&path, &files::read_text(&path)?)
 }

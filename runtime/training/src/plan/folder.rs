@@ -12,9 +12,12 @@ use tunebox_foundation::paths::simplify;
 use super::identity::check_same_run;
 use crate::checkpoint::{self, Identity, State};
 use crate::configuration::{ENDLESS, RunSettings};
-use crate::error::Error;
+use crate::error::{Error, path_error};
 use crate::lock::{self, is_run};
 use crate::runs::{RunLock, is_endless, is_running, nearest_run, start_from};
+
+/// The error where nothing can be resumed.
+const NOTHING_TO_RESUME: &str = "there is no run to resume";
 
 /// The hint where nothing can be resumed.
 const NEW_RUN: &str = "leave `--resume` out to start a run";
@@ -59,20 +62,7 @@ pub(crate) fn run_exists(name: &str, folder: &Path, can_resume: bool) -> Error {
     } else {
         "another `--name` starts anew; without one, runs get the name of their method and a number"
     };
-    Explanation::new("training", format!("the run `{name}` exists already"))
-        .with_location(folder.display().to_string())
-        .with_why("a run never writes over another")
-        .with_hint(hint)
-        .into()
-}
-
-/// The error about a folder in which no run can be resumed. `why` is the cause.
-fn nothing_to_resume(folder: &Path, why: &str, hint: String) -> Error {
-    Explanation::new("training", "there is no run to resume")
-        .with_location(folder.display().to_string())
-        .with_why(why)
-        .with_hint(hint)
-        .into()
+    path_error(folder, format!("the run `{name}` exists already"), "a run never writes over another", hint)
 }
 
 /// Finds the run to resume, by its name or as the most suitable one in `runs`, locks it for this process, and reads the
@@ -89,7 +79,7 @@ fn resume(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Desti
     if !folder.exists() {
         let hint =
             nearest_run(&name, runs).map_or(NEW_RUN.into(), |similar| format!("did you mean `--name {similar}`?"));
-        return Err(nothing_to_resume(&folder, "there is no such run", hint));
+        return Err(path_error(&folder, NOTHING_TO_RESUME, "there is no such run", hint));
     }
     check_unfinished(&name, &folder)?;
     let begun = is_run(&folder) || !checkpoint::steps(&folder)?.is_empty();
@@ -97,7 +87,7 @@ fn resume(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Desti
     let run_lock = begun.then(|| RunLock::take(&folder)).transpose()?;
     check_unfinished(&name, &folder)?;
     let Some(step) = checkpoint::steps(&folder)?.pop() else {
-        return Err(nothing_to_resume(&folder, "it was stopped before its first checkpoint", NEW_RUN.into()));
+        return Err(path_error(&folder, NOTHING_TO_RESUME, "it was stopped before its first checkpoint", NEW_RUN));
     };
     let path = checkpoint::folder(&folder, step);
     let state = State::read(&path)?;
@@ -112,11 +102,7 @@ fn check_unfinished(name: &str, folder: &Path) -> Result<(), Error> {
     let hint = start_from(folder).map_or(NEW_RUN.into(), |from| {
         format!("for more steps, start a new run where it ended: another `--name` and {from} instead of `--resume`")
     });
-    Err(Explanation::new("training", format!("the run `{name}` is finished"))
-        .with_location(folder.display().to_string())
-        .with_why("all its steps are done")
-        .with_hint(hint)
-        .into())
+    Err(path_error(folder, format!("the run `{name}` is finished"), "all its steps are done", hint))
 }
 
 /// Whether the run in `folder` is unfinished and its last checkpoint matches the present settings, method and verifiers
@@ -158,7 +144,7 @@ fn find_latest(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<
         return Ok(folder);
     }
     let why = if finished { "every run with a checkpoint there is finished" } else { "no run there has a checkpoint" };
-    Err(nothing_to_resume(runs, why, NEW_RUN.into()))
+    Err(path_error(runs, NOTHING_TO_RESUME, why, NEW_RUN))
 }
 
 /// The method's name followed by `-` and the first number from 1 for which `runs` has no entry.

@@ -4,14 +4,13 @@ use std::path::PathBuf;
 
 use tunebox_compute::device;
 use tunebox_compute::precision::Purpose;
-use tunebox_foundation::explain::Explanation;
 
 use super::inputs::Inputs;
 use super::method::PlannedMethod;
 use super::verifiers::PlannedVerifier;
 use crate::checkpoint::{Identity, State, settings_that_matter};
 use crate::configuration::RunSettings;
-use crate::error::Error;
+use crate::error::{Error, path_error};
 use crate::runs::start_from;
 
 /// Completes the identity of a run, of which `known` was known before, by its inputs.
@@ -70,11 +69,8 @@ pub(super) fn check_same_run(
     let from = start_from(checkpoint).map_or_else(String::new, |from| format!(" that begins there: {from}"));
     let hint = format!("set these back, as `{}` has them; or start a new run{from}", run.join("run.toml").display());
     let what = format!("the run `{name}` cannot go on: {}", differences.join("; "));
-    Err(Explanation::new("training", what)
-        .with_location(checkpoint.display().to_string())
-        .with_why("a resumed run ends in the same bits as one never stopped, or not at all")
-        .with_hint(hint)
-        .into())
+    let why = "a resumed run ends in the same bits as one never stopped, or not at all";
+    Err(path_error(checkpoint, what, why, hint))
 }
 
 #[cfg(test)]

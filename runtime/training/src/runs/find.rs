@@ -13,7 +13,7 @@ use tunebox_model::hub::Hub;
 use super::run_lock::is_running;
 use crate::checkpoint::{self, State};
 use crate::configuration::{ENDLESS, RUNS_FOLDER};
-use crate::error::Error;
+use crate::error::{Error, path_error};
 use crate::lock::{self, is_run};
 
 /// A file of every adapter and of no model.
@@ -72,11 +72,7 @@ pub(crate) fn unfinished(folder: &Path, why: &str) -> Error {
     } else {
         format!("`tunebox train {} --resume` finishes it", folder.join("run.toml").display())
     };
-    Explanation::new("training", "the run is not finished")
-        .with_location(folder.display().to_string())
-        .with_why(why)
-        .with_hint(hint)
-        .into()
+    path_error(folder, "the run is not finished", why, hint)
 }
 
 /// Whether the run in `folder` has no planned end, as `tunebox dev` starts it. False if its lock cannot be read.

@@ -7,10 +7,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use tunebox_foundation::bounded;
-use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::files::FileError;
 
-use crate::error::Error;
+use crate::error::{Error, path_error};
 
 /// The locked file in the run's folder. It holds the id of the process.
 const FILE: &str = ".training";
@@ -41,14 +40,10 @@ impl RunLock {
         if !try_lock(&file) {
             let name = folder.file_name().unwrap_or_default().display();
             let process = read_process_id(&path).map_or("another process".into(), |id| format!("process {id}"));
-            return Err(Explanation::new("training", format!("the run `{name}` is running"))
-                .with_location(folder.display().to_string())
-                .with_why(format!("{process} trains it"))
-                .with_hint(
-                    "wait for its end, or stop it where it runs, by Ctrl-C; without `--resume`, another `--name` begins a run \
-                     beside it",
-                )
-                .into());
+            let (what, why) = (format!("the run `{name}` is running"), format!("{process} trains it"));
+            let hint = "wait for its end, or stop it where it runs, by Ctrl-C; without `--resume`, another `--name` begins \
+                        a run beside it";
+            return Err(path_error(folder, what, why, hint));
         }
         let number = format!("{}\n", std::process::id());
         file.set_len(0).and_then(|()| file.write_all(number.as_bytes())).map_err(unwritten)?;
