@@ -3,7 +3,6 @@
 
 mod comparison;
 mod inputs;
-mod unnamed;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -28,7 +27,7 @@ use crate::worker::execute;
 
 pub use comparison::Comparison;
 use comparison::{compare, first_difference};
-pub use unnamed::Unnamed;
+pub use inputs::Unnamed;
 
 /// The file with a run's settings, in its folder.
 const SETTINGS: &str = "run.toml";

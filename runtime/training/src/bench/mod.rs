@@ -1,9 +1,7 @@
 //! Measures the speed of training, scoring and generation on this machine: random tokens through a model, a method and the
 //! loop of a run, compared with the speed of matrix products. The run's folder is removed.
 
-mod flops;
 mod inference;
-mod precision;
 mod settings;
 mod start;
 mod steps;
@@ -11,14 +9,17 @@ mod steps;
 use std::path::Path;
 
 use serde::Serialize;
-use tunebox_compute::device;
-use tunebox_model::{Policy, PolicySettings};
+use tunebox_compute::precision::Base;
+use tunebox_compute::{DType, device};
+use tunebox_foundation::files;
+use tunebox_model::merge::merge;
+use tunebox_model::source::Form;
+use tunebox_model::{Model, Policy, PolicySettings, Source};
 
 use crate::configuration::{RandomRecords, RunSettings, Underline};
 use crate::error::Error;
 use crate::plan::{open_model, reset_peak};
 use crate::sample;
-use tunebox_foundation::files;
 
 pub use inference::{Completions, Generation, Scoring};
 pub use settings::{BenchSettings, Phase};
@@ -89,7 +90,7 @@ fn measure_model(
 ) -> Result<(), Error> {
     reset_peak(&device::parse(&settings.device)?)?;
     let (open_seconds, model) = start::timed(|| open_model(run_settings))?;
-    measured.precision = precision::name(&model).into();
+    measured.precision = precision_name(&model).into();
     if settings.wants(Phase::StartUp) {
         progress("opening, compiling and instantiating");
         measured.start_up = Some(start::measure(&settings.method, &model, open_seconds, folder)?);
@@ -139,7 +140,7 @@ fn prepare(settings: &BenchSettings, folder: &Path, progress: &mut dyn FnMut(&st
     let Some(dtype) = settings.dtype else { return Ok(given) };
     progress("storing the model's weights anew");
     let stored = folder.join("stored");
-    if !precision::store(&given, dtype, &stored)? {
+    if !store_model(&given, dtype, &stored)? {
         return Ok(given);
     }
     run_settings(settings, &stored.display().to_string(), folder)
@@ -169,6 +170,30 @@ fn run_settings(settings: &BenchSettings, model: &str, folder: &Path) -> Result<
     let (records, sequence) = (settings.batch as usize, settings.sequence as usize);
     run_settings.random = Some(RandomRecords { records, sequence, seed: 1 });
     Ok(run_settings)
+}
+
+/// The name of a model's number format: `nf4`, `gguf` for the mixed formats of such a file, or the type of its weights.
+fn precision_name(model: &Model) -> &'static str {
+    if model.weights.precision().base() == Base::Nf4 {
+        return "nf4";
+    }
+    if is_gguf(model) { "gguf" } else { model.weights.dtype().as_str() }
+}
+
+/// Writes the run's model into a folder with weights of the type `dtype`. Returns false and writes nothing if its files
+/// have that type already.
+fn store_model(settings: &RunSettings, dtype: DType, folder: &Path) -> Result<bool, Error> {
+    let model = open_model(settings)?;
+    if !is_gguf(&model) && model.weights.dtype() == dtype {
+        return Ok(false);
+    }
+    merge(&Policy::open(model, None, PolicySettings::default())?, folder, dtype)?;
+    Ok(true)
+}
+
+/// Whether the model was opened from a GGUF file.
+fn is_gguf(model: &Model) -> bool {
+    matches!(model.source().map(Source::form), Some(Form::Gguf { .. }))
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use serde_json::Value;
 use tunebox_compute::device;
 use tunebox_compute::precision::Purpose;
 use tunebox_compute::throughput::matmul_flops;
+use tunebox_model::Configuration;
 
 use super::settings::{BenchSettings, Phase};
-use super::{Measured, flops, precision};
+use super::{Measured, precision_name};
 use crate::configuration::RunSettings;
 use crate::data::Shape;
 use crate::error::Error;
@@ -60,7 +61,7 @@ pub(super) fn measure(
     let plan = plan(run_settings.clone())?;
     let model = plan.policy.model();
     let sizes = model.configuration.clone();
-    measured.precision = precision::name(model).into();
+    measured.precision = precision_name(model).into();
     let activations = model.weights.precision().dtype(Purpose::Activation);
     let (trainable, expected_peak_bytes) = (plan.run.summary.trainable as usize, plan.run.summary.memory.total());
     let is_supervised = matches!(plan.run.data.shape, Shape::Messages | Shape::PromptCompletion | Shape::Text);
@@ -68,7 +69,7 @@ pub(super) fn measure(
     let used = read_usage(&outcome.summary().folder)?;
     let (rate, multiplied) = matmul_flops(&device::parse(&settings.device)?, activations)?;
     let step_seconds = median(timed.counted().iter().map(|step| step.seconds).collect());
-    let necessary = flops::step(&sizes, trainable, settings.batch as usize, settings.sequence as usize);
+    let necessary = step_flops(&sizes, trainable, settings.batch as usize, settings.sequence as usize);
     let utilisation = is_supervised.then(|| necessary / step_seconds / rate);
     let training = Training {
         product_gflops: rate / 1e9,
@@ -135,6 +136,36 @@ fn number(of: &Value, name: &str) -> f64 {
     of.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
+/// Floating-point operations of one supervised step over `rows` rows of `length` tokens: a forward pass, and a backward pass
+/// with the gradients of inputs and low-rank adapters (`trainable` numbers), without those of frozen weights.
+///
+/// A product of n × m by m × k counts 2·n·m·k operations; attention counts the scores that the causal mask leaves.
+fn step_flops(sizes: &Configuration, trainable: usize, rows: usize, length: usize) -> f64 {
+    let tokens = (rows * length) as f64;
+    let frozen = 2.0 * tokens * (linear(sizes) + head(sizes));
+    // Forward, the gradient of the input, and for an adapter that of its weights.
+    2.0 * frozen + 3.0 * 2.0 * tokens * trainable as f64 + 3.0 * attention(sizes, rows, length)
+}
+
+/// Number of weights in the linear layers of all blocks.
+fn linear(sizes: &Configuration) -> f64 {
+    let (heads, shared) = (sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
+    let attention = sizes.hidden * (2 * heads + 2 * shared);
+    (sizes.layers * (attention + 3 * sizes.hidden * sizes.intermediate)) as f64
+}
+
+/// Number of weights in the output head: hidden size × vocabulary.
+fn head(sizes: &Configuration) -> f64 {
+    (sizes.hidden * sizes.vocabulary) as f64
+}
+
+/// Floating-point operations of attention scores and weighted sums in a forward pass through all blocks, for `rows`
+/// causal rows of `length` tokens.
+fn attention(sizes: &Configuration, rows: usize, length: usize) -> f64 {
+    let scores = (rows * length * (length + 1) / 2) as f64;
+    4.0 * scores * (sizes.heads * sizes.head_dim * sizes.layers) as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,5 +175,19 @@ mod tests {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(Vec::new()).is_nan());
+    }
+
+    #[test]
+    fn a_step_of_the_sizes_of_qwen_2_5_0_5b_is_what_a_person_counts() {
+        let config = r#"{"model_type":"qwen2","architectures":["Qwen2ForCausalLM"],"hidden_size":896,
+            "intermediate_size":4864,"num_hidden_layers":24,"num_attention_heads":14,"num_key_value_heads":2,
+            "vocab_size":151936,"rms_norm_eps":1e-6,"rope_theta":1000000.0,"max_position_embeddings":32768,
+            "tie_word_embeddings":true,"hidden_act":"silu"}"#;
+        let config: serde_json::Value = serde_json::from_str(config).unwrap();
+        let sizes = Configuration::from_hugging_face(&config, std::path::Path::new("config.json")).unwrap();
+        // 357,826,560 weights in the blocks' products and 136,134,656 in the head.
+        assert_eq!(linear(&sizes) + head(&sizes), 493_961_216.0);
+        let whole = step_flops(&sizes, 8_798_208, 4, 256);
+        assert!((whole / 2.12e12 - 1.0).abs() < 0.02, "{whole:e}");
     }
 }

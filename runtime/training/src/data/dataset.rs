@@ -11,8 +11,7 @@ use super::encode::{Encoder, Example};
 use super::fault::{LocatedFault, accepted_fields, example_line};
 use super::lines::{Line, Lines};
 use super::parse::shape_of_line;
-use super::record::Record;
-use super::shape::Shape;
+use super::shape::{Record, Shape};
 use crate::error::Error;
 use crate::sample::data_beside;
 

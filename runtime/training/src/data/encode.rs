@@ -11,7 +11,7 @@ use tunebox_model::tokenizer::Tokenizer;
 use tunebox_sandbox::Question;
 
 use super::fault::Fault;
-use super::record::{Content, Record, Turns};
+use super::shape::{Content, Record, Turns};
 
 /// A tokenized record: a row for each side, and its numbers.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,6 @@
 //! Training data: JSONL lines to examples to batches.
 //!
-//! `lines` reads a file, `parse` makes a `record` of each line, `encode` tokenizes it, `dataset` puts the examples together.
+//! `lines` reads a file, `parse` makes a record of each line, `encode` tokenizes it, `dataset` puts the examples together.
 //! `sampler` and `packing` choose the examples of each micro-batch, `window` makes the batches of one update of them.
 
 mod dataset;
@@ -8,11 +8,9 @@ mod encode;
 mod fault;
 mod lines;
 mod locate;
-mod mismatch;
 mod packing;
 mod parse;
 mod random;
-mod record;
 mod sampler;
 mod shape;
 mod window;
@@ -20,8 +18,7 @@ mod window;
 pub use dataset::{Dataset, Reading, Report, Skipped};
 pub use encode::{Encoder, Example};
 pub(crate) use random::random_dataset;
-pub use record::{Content, Record, Turns};
 pub(crate) use sampler::{BatchSampler, Batching, Cursor};
-pub use shape::Shape;
+pub use shape::{Content, Record, Shape, Turns};
 pub(crate) use window::rows;
 pub use window::{Window, window};

@@ -9,8 +9,7 @@ use tunebox_model::chat::Message;
 
 use super::fault::{self, LocatedFault, example_line};
 use super::locate::{Step, column, key_column};
-use super::record::{Content, Record, Turns};
-use super::shape::Shape;
+use super::shape::{Content, Record, Shape, Turns};
 
 /// Fields for the chat template, which verifiers do not get.
 const TEMPLATE_FIELDS: [&str; 2] = ["tools", "chat_template_kwargs"];

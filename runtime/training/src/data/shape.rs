@@ -1,8 +1,10 @@
-//! The shapes of a record. A method's manifest says which of them it learns from.
+//! The shapes of a record, and its content by shape. A method's manifest says which shapes it learns from.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::{Map, Value};
+use tunebox_model::chat::Message;
 
 /// The shape of a record: which fields it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -162,4 +164,45 @@ impl fmt::Display for Shape {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.facts().name)
     }
+}
+
+/// Text, or messages that the chat template turns into text.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Turns {
+    /// Text that is tokenized as it is.
+    Text(String),
+    /// Messages for the chat template.
+    Messages(Vec<Message>),
+}
+
+/// The content of a record, by shape.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    /// A conversation.
+    Messages(Vec<Message>),
+    /// A prompt and its completion.
+    PromptCompletion(Turns, Turns),
+    /// Text without roles.
+    Text(String),
+    /// A prompt, the better answer, the worse answer.
+    Preference(Turns, Turns, Turns),
+    /// A prompt, and every further field as text for the verifiers.
+    Prompt(Turns, BTreeMap<String, String>),
+    /// A harmful and a harmless instruction; at least one of them.
+    Instructions(Option<Turns>, Option<Turns>),
+    /// The positive and the negative text, or conversation.
+    Contrast(Turns, Turns),
+}
+
+/// One record: its content, variables of the chat template, and numbers for the method.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The content.
+    pub content: Content,
+    /// The tools that the model may call: the field `tools`.
+    pub tools: Option<Value>,
+    /// Further variables of the template: the field `chat_template_kwargs`.
+    pub variables: Option<Map<String, Value>>,
+    /// Every further field that is a number or a boolean (as 0 or 1).
+    pub columns: BTreeMap<String, f32>,
 }

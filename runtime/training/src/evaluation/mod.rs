@@ -1,10 +1,9 @@
 //! Evaluates a base model and the same model with an adapter on a data file.
 //!
-//! The shape of the records decides: answers are scored (`scores`), pairs compared (`preference`), and completions of prompts
+//! The shape of the records decides: answers are scored (`scores`), pairs compared (`scores` too), and completions of prompts
 //! generated and scored (`completions`). No method runs.
 
 mod completions;
-mod preference;
 mod scores;
 
 use std::path::Path;
@@ -58,7 +57,7 @@ pub fn evaluate(
         Encoder { tokenizer: model.tokenizer()?, template: model.template.as_ref(), answers: Answers::default() };
     let data = Dataset::read(data, &reading, &encoder)?;
     let figures = match data.shape.sides() {
-        ["chosen", "rejected"] => preference::figures(base, adapted, &data, settings)?,
+        ["chosen", "rejected"] => scores::preference_figures(base, adapted, &data, settings)?,
         ["prompt"] => {
             scores::figures(base, adapted, |policy| completions::numbers(policy, &data, settings, &mut verifiers))?
         }

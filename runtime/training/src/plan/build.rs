@@ -13,8 +13,8 @@ use super::folder::{Destination, choose_folder};
 use super::identity::{check_same_run, complete_identity, partial_identity};
 use super::inputs::Inputs;
 use super::method::{PlannedMethod, load_method, without_effect};
+use super::model::{changed_base_warning, check_precision};
 use super::planned::{Plan, PlannedRun};
-use super::precision;
 use super::summary::summary;
 use super::verifiers::load_verifiers;
 use crate::configuration::{RunSettings, Underline};
@@ -37,7 +37,7 @@ pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
 
 /// Plans a run with a method that is already loaded; [`plan`] does the same after loading the method from the settings.
 pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: PlannedMethod) -> Result<Plan, Error> {
-    precision::check(&settings, &method)?;
+    check_precision(&settings, &method)?;
     let verifiers = load_verifiers(&settings, engine)?;
     let known = partial_identity(&settings, &method, &verifiers);
     let destination = choose_folder(&settings, &method.package.manifest.name, &known)?;
@@ -92,7 +92,7 @@ fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> 
     let cache = engine.warning().map(str::to_owned);
     let device = device::auto_fallback_reason(&settings.file.train.device);
     let effect = without_effect(method.admitted.imports()).map(str::to_owned);
-    Ok([cache, precision::changed_base_warning(settings)?, device, effect].into_iter().flatten().collect())
+    Ok([cache, changed_base_warning(settings)?, device, effect].into_iter().flatten().collect())
 }
 
 /// Creates the engine that compiles the method and the verifiers of a run, with the run's limits.

@@ -12,10 +12,7 @@ mod memory;
 mod method;
 mod model;
 mod planned;
-mod policy;
-mod precision;
 mod summary;
-mod tokens;
 pub(crate) mod trust;
 pub(crate) mod verifiers;
 

@@ -8,11 +8,10 @@ use tunebox_model::Weights;
 use tunebox_model::decoder::Recompute;
 
 use super::inputs::Inputs;
-use super::memory::Estimate;
+use super::memory::{Estimate, Tokens};
 use super::method::{PlannedMethod, settings_json};
+use super::model::nf4_conflict;
 use super::planned::Plan;
-use super::precision::nf4_conflict;
-use super::tokens::Tokens;
 use crate::configuration::RunSettings;
 use crate::data::{BatchSampler, Report};
 use crate::learner::LearningRate;

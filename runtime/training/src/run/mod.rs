@@ -6,7 +6,6 @@
 mod revision;
 pub(crate) mod start;
 mod step;
-mod summary;
 pub(crate) mod update;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +14,11 @@ use std::time::Instant;
 use crate::artifact;
 use crate::error::Error;
 use crate::observer::Observer;
+pub use crate::observer::{Outcome, Summary};
 use crate::plan::Plan;
 use revision::RevisableRun;
 pub use revision::Revisions;
 use start::ActiveRun;
-pub use summary::{Outcome, Summary};
 
 /// Executes a plan to its end. `stop` is checked after each step: if it is set, the step is saved and the run ends.
 ///

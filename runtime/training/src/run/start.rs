@@ -7,7 +7,6 @@ use std::sync::MutexGuard;
 use tunebox_compute::optimizer::{AdamW, AdamWSettings};
 use tunebox_sandbox::{SessionSettings, StepReport, Usage};
 
-use super::summary::Summary;
 use super::update::LastLoss;
 use crate::checkpoint::{self, State};
 use crate::data::BatchSampler;
@@ -16,7 +15,7 @@ use crate::learner::reference::ReferenceCache;
 use crate::learner::{RewardState, Session, TrainState, Trainer, begin_step};
 use crate::lock;
 use crate::metrics::MetricsFile;
-use crate::observer::{Event, Observer, show_lines};
+use crate::observer::{Event, Observer, Summary, show_lines};
 use crate::plan::{Plan, PlannedMethod, PlannedRun, Revision, run_exists, trust};
 use crate::runs::RunLock;
 use crate::verifiers::Verifiers;

@@ -1,11 +1,10 @@
 //! Runs a method in its own process (the native twin), for the method's author: compared with its component step by step, or
 //! driven by a unit test.
 //!
-//! `runner` executes one method as a run would, `comparison` two of them on the same records. `request` is what a unit test
-//! asks for, and `unit_test` executes it. The trained weights are discarded.
+//! `runner` executes one method as a run would, `comparison` two of them on the same records. `unit_test` executes what
+//! a unit test asks for. The trained weights are discarded.
 
 mod comparison;
-mod request;
 mod runner;
 mod unit_test;
 
