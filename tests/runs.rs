@@ -7,6 +7,7 @@ mod replay;
 mod resuming;
 mod revising;
 mod said;
+mod strangers;
 
 use crate::support::tiny_run::{TestObserver, Workspace};
 

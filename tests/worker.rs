@@ -5,6 +5,7 @@
 mod compiling;
 mod ends;
 mod likeness;
+mod strangers;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

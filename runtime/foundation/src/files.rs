@@ -5,9 +5,10 @@
 
 mod draft;
 mod lines;
+mod links;
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,7 @@ use crate::{bounded, paths};
 
 pub use draft::Draft;
 pub use lines::Lines;
+pub use links::reject_links;
 
 /// The most bytes of a text that is read whole: a run file, a lock.
 const LONGEST_TEXT: u64 = 64 << 20;
@@ -25,7 +27,7 @@ const LONGEST_TEXT: u64 = 64 << 20;
 #[error("`{}` cannot be {action}", path.display())]
 #[explain(category = "files", why = paths::describe_io_error(source), hint = self.hint())]
 pub struct FileError {
-    /// The operation, as a participle: `read`, `written`, `created`, `removed`, `renamed`.
+    /// The operation, as a participle: `read`, `written`, `created`, `removed`, `renamed`, `used`.
     pub action: &'static str,
     /// The file or folder.
     pub path: PathBuf,
@@ -83,6 +85,20 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
 /// When it cannot be read, is no ordinary file, is too large, or is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String, FileError> {
     bounded::read_text(path, LONGEST_TEXT).map_err(FileError::at("read", path))
+}
+
+/// Reads a UTF-8 file, pipe or device of at most 64 MiB that the user names.
+///
+/// # Errors
+/// When it cannot be read, is larger, or is not UTF-8.
+pub fn read_input(path: &Path) -> Result<String, FileError> {
+    let mut text = String::new();
+    let read = open(path)?.take(LONGEST_TEXT + 1).read_to_string(&mut text).map_err(FileError::at("read", path))?;
+    if read as u64 <= LONGEST_TEXT {
+        return Ok(text);
+    }
+    let what = format!("it has more than {LONGEST_TEXT} bytes");
+    Err(FileError::at("read", path)(io::Error::new(ErrorKind::FileTooLarge, what)))
 }
 
 /// Opens a file or a pipe for streaming reads.
@@ -225,6 +241,14 @@ mod tests {
             (error.disk_full(), error.why().unwrap()),
             (false, "it has 67108865 bytes; at most 67108864 are read".into())
         );
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_a_user_names_may_be_a_device_and_is_not_read_for_ever() {
+        let why = |path: &str| read_input(Path::new(path)).map_err(|error| error.why().unwrap());
+        assert_eq!(why("/dev/zero"), Err("it has more than 67108864 bytes".into()));
+        assert_eq!(why("/dev/null"), Ok(String::new()));
     }
 
     #[test]

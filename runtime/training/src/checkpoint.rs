@@ -20,6 +20,8 @@ use crate::learner::{TrainState, directions};
 use tunebox_foundation::files::{self, Draft};
 use tunebox_foundation::hexadecimal::from_hexadecimal;
 
+/// How many levels below its own a run's folder holds files: `steps/000010/state.json`.
+const LEVELS: usize = 3;
 /// The layout of `state.json`.
 pub(crate) const SCHEMA: u32 = 1;
 const STATE: &str = "state.json";
@@ -34,6 +36,8 @@ fn edits_of(snapshot: usize) -> String {
 
 /// The most bytes of `state.json`: twice those of the largest state that a method may save (it is in hexadecimal), doubled.
 const LARGEST_STATE: u64 = 1 << 30;
+/// The largest count of a state: the largest integer that a JSON number holds exactly everywhere.
+const LARGEST_COUNT: u64 = 1 << 53;
 /// The most bytes of the header of a safetensors file.
 const LARGEST_HEAD: u64 = 16 << 20;
 
@@ -81,10 +85,28 @@ impl State {
         let path = folder.join(STATE);
         let state: Self =
             serde_json::from_slice(&files::read(&path, LARGEST_STATE)?).map_err(|error| damaged(&path, error))?;
-        match state.schema {
-            SCHEMA => Ok(state),
-            other => Err(damaged(&path, format!("its layout is {other}, {SCHEMA} is known"))),
+        if state.schema != SCHEMA {
+            return Err(damaged(&path, format!("its layout is {}, {SCHEMA} is known", state.schema)));
         }
+        match state.implausible_count(folder) {
+            Some(what) => Err(damaged(&path, what)),
+            None => Ok(state),
+        }
+    }
+
+    /// What is wrong with the counts of the state in the checkpoint's folder `folder`: a step that is not the folder's,
+    /// more epochs than steps, or a count or time that no run reaches. `None` if nothing is.
+    fn implausible_count(&self, folder: &Path) -> Option<String> {
+        let Self { step, cursor, updates, generation, tokens, seconds, .. } = self;
+        if folder.file_name().is_none_or(|name| *name != *folder_name(*step)) {
+            return Some(format!("it claims to be of step {step}"));
+        }
+        if cursor.epoch > *step {
+            return Some(format!("it claims epoch {} at step {step}", cursor.epoch));
+        }
+        let counted = [*updates, *generation, *tokens].iter().all(|count| *count <= LARGEST_COUNT);
+        let timed = (0.0..=LARGEST_COUNT as f64).contains(seconds);
+        (!counted || !timed).then(|| "it claims more updates, tokens or seconds than a run can have".to_owned())
     }
 }
 
@@ -104,13 +126,25 @@ pub fn is_checkpoint(folder: &Path) -> bool {
 
 /// The path of the folder for the checkpoint of a step in the run's folder `run`, which need not exist.
 pub(crate) fn folder(run: &Path, step: u64) -> PathBuf {
-    run.join("steps").join(format!("{step:06}"))
+    run.join("steps").join(folder_name(step))
+}
+
+/// The name of the folder for the checkpoint of a step.
+fn folder_name(step: u64) -> String {
+    format!("{step:06}")
+}
+
+/// Fails if the folder of a run, or anything that a run reads, writes or removes in it, is a link: a folder that comes
+/// from others could lead elsewhere. Does nothing if the folder does not exist.
+pub(crate) fn reject_links(run: &Path) -> Result<(), Error> {
+    Ok(files::reject_links(run, LEVELS)?)
 }
 
 /// The steps of the checkpoints in the run's folder `run`, in ascending order; empty if it has none.
 pub(crate) fn steps(run: &Path) -> Result<Vec<u64>, Error> {
     let names = files::names(&run.join("steps"))?;
-    let mut steps: Vec<u64> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    let step = |name: &String| name.parse().ok().filter(|step| folder_name(*step) == *name);
+    let mut steps: Vec<u64> = names.iter().filter_map(step).collect();
     steps.sort_unstable();
     Ok(steps)
 }
@@ -173,7 +207,7 @@ pub(crate) fn restore(folder: &Path, state: &State, train_state: &mut TrainState
 
 /// Deletes all but the last `keep` checkpoints in the run's folder `run`, and unfinished ones that a crash left behind.
 fn prune(run: &Path, keep: usize) -> Result<(), Error> {
-    for name in files::names(&run.join("steps"))?.iter().filter(|name| name.starts_with('.')) {
+    for name in files::names(&run.join("steps"))?.iter().filter(|name| is_draft(name)) {
         files::remove_folder(&run.join("steps").join(name))?;
     }
     let steps = steps(run)?;
@@ -181,6 +215,12 @@ fn prune(run: &Path, keep: usize) -> Result<(), Error> {
         files::remove_folder(&folder(run, *step))?;
     }
     Ok(())
+}
+
+/// Whether a name is one of the folders that writing a checkpoint leaves behind if it is interrupted.
+fn is_draft(name: &str) -> bool {
+    let step = name.strip_prefix('.').and_then(|name| name.strip_suffix(".partial").or(name.strip_suffix(".old")));
+    step.is_some_and(|step| !step.is_empty() && step.bytes().all(|letter| letter.is_ascii_digit()))
 }
 
 /// Reads the tensors `names` from a safetensors file to the CPU, each flat with one `f32` for every trained number.

@@ -17,10 +17,10 @@ pub(crate) const FILE: &str = "run.lock";
 /// The value of `left` in the lock of a finished run without an artifact.
 const NOTHING: &str = "nothing";
 
-/// Whether a folder is a run's, which means that it holds a `run.lock`.
+/// Whether a folder is a run's, which means that it holds a `run.lock` that is no link.
 #[must_use]
 pub fn is_run(folder: &Path) -> bool {
-    folder.join(FILE).is_file()
+    folder.join(FILE).symlink_metadata().is_ok_and(|about| about.is_file())
 }
 
 /// Whether the run of a lock is finished: the lock lists files of an artifact, or says that the run left nothing.

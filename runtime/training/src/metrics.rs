@@ -61,6 +61,12 @@ pub(crate) struct MetricsFile {
 }
 
 impl MetricsFile {
+    /// Creates an empty metrics file in the run's folder `run`, in place of one that a run without a checkpoint left.
+    pub(crate) fn create(run: &Path) -> Result<Self, Error> {
+        files::write(&run.join(FILE), b"")?;
+        Self::open(run, 0)
+    }
+
     /// Opens the metrics file in the run's folder `run` for appending, and creates it if it does not exist. Removes the
     /// rows after `step`, which will be executed again, and lines that are not complete rows.
     pub(crate) fn open(run: &Path, step: u64) -> Result<Self, Error> {

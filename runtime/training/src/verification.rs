@@ -16,6 +16,7 @@ use tunebox_package::Reference;
 use tunebox_sandbox::Compiling;
 use tunebox_sandbox::child::Program;
 
+use crate::checkpoint;
 use crate::configuration::{ReplayInputs, RunSettings};
 use crate::error::{Error, path_error};
 use crate::lock;
@@ -86,9 +87,10 @@ impl Replay {
 /// no step, and needs only the CPU.
 ///
 /// # Errors
-/// A folder without a finished run, a lock that cannot be read, data that only the run's own file names and that is no
+/// A folder without a finished run or with a link in it, a lock that cannot be read, data that only the run's own file names and that is no
 /// ordinary file, and a run that cannot be planned for another reason than an unreadable method or verifier.
 pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling) -> Result<Verification, Error> {
+    checkpoint::reject_links(folder)?;
     let recorded = read_lock(folder)?;
     let artifact = compare_files(recorded_files(folder, &recorded)?, folder)?;
     let around = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());

@@ -7,12 +7,14 @@ use tunebox_foundation::explain::Exit;
 use tunebox_foundation::printable::printable;
 use tunebox_model::generate::Sampling;
 use tunebox_package::builtin;
+use tunebox_training::plan::admit_run_file;
 use tunebox_training::{Evaluation, EvaluationSettings, Figure, RunSettings, evaluate};
 
 use crate::arguments::{Global, SamplingOptions};
 use crate::evaluation::{emit_evaluation, evaluation_table, format_figure};
 use crate::generation::sampling;
 use crate::model::ModelOptions;
+use crate::package::trust::TrustOptions;
 use crate::processes::compiling;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::counted;
@@ -41,6 +43,8 @@ pub(crate) struct Eval {
     /// built-in verifiers]
     #[arg(long, value_name = "RUN_FILE")]
     rewards: Option<PathBuf>,
+    #[command(flatten)]
+    trust: TrustOptions,
     /// Completions per prompt; with more than 1, raise `--temperature` as well
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     completions: u32,
@@ -94,7 +98,11 @@ impl Eval {
     fn rewards(&self, terminal: Terminal) -> Result<Option<RunSettings>, Failure> {
         let own = || self.model.folder().map(|folder| folder.join("run.toml")).filter(|path| path.is_file());
         let settings = match &self.rewards {
-            Some(file) => Some(RunSettings::load(file, &[])?),
+            Some(file) => {
+                let settings = RunSettings::load(file, &[])?;
+                self.trust.check_run(terminal, &settings)?;
+                Some(settings)
+            }
             None => own().map(|file| load_own_rewards(terminal, &file)).transpose()?.flatten(),
         };
         let Some(mut settings) = settings else { return Ok(None) };
@@ -122,14 +130,19 @@ impl Eval {
     }
 }
 
-/// Loads the run file of a run's folder for its verifiers. Returns `None`, with a warning, if one is not built in: such
-/// verifiers run only if the user names the file.
+/// Loads the run file of a run's folder for its verifiers. Returns `None`, with a warning, if one is not built in, or if
+/// the file raises a limit: such a file is used only if the user names it.
 fn load_own_rewards(terminal: Terminal, file: &Path) -> Result<Option<RunSettings>, Failure> {
     let settings = RunSettings::load(file, &[])?;
     let foreign = settings.file.verifier.iter().find(|verifier| builtin::find_verifier(&verifier.r#use).is_none());
-    let Some(verifier) = foreign else { return Ok(Some(settings)) };
-    let (file, name) = (file.display(), printable(&verifier.r#use, 80));
-    terminal.warn(format!("no verifier judges the answers: `{name}` is not built in; `--rewards {file}` uses it"));
+    let why = match foreign {
+        Some(verifier) => format!("`{}` is not built in", printable(&verifier.r#use, 80)),
+        None if admit_run_file(&settings, false, &mut |_| false).is_err() => {
+            "the run file asks for more than the defaults".to_owned()
+        }
+        None => return Ok(Some(settings)),
+    };
+    terminal.warn(format!("no verifier judges the answers: {why}; `--rewards {}` uses it", file.display()));
     Ok(None)
 }
 

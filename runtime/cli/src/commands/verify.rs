@@ -9,9 +9,10 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_foundation::format::{counted, duration};
-use tunebox_training::{Comparison, Event, Observer, Replay, Verification, verify};
+use tunebox_training::{Comparison, Event, Observer, Replay, RunSettings, Verification, verify};
 
 use crate::arguments::Global;
+use crate::package::trust::TrustOptions;
 use crate::processes::{compiling, stop_on_interrupt, worker_program};
 use crate::run::summary::chat_command;
 use crate::terminal::progress::step_bar;
@@ -37,6 +38,9 @@ pub(crate) struct Verify {
     /// that you trust
     #[arg(long, requires = "replay")]
     in_process: bool,
+    /// Accept the grants and raised limits of the run without asking
+    #[arg(long, conflicts_with = "signer")]
+    yes: bool,
 }
 
 impl Verify {
@@ -54,6 +58,10 @@ impl Verify {
         if self.signer.is_some() {
             let what = format!("`{subject}` is not a package; `--signer` is for packages");
             return Err(Failure::usage(what, "leave it out, or name a package: `NAME@VERSION`, or a `.wasm` file"));
+        }
+        // A run file that cannot be read is reported by the comparison. What it names by a path does not run.
+        if let Ok(settings) = RunSettings::load(&self.subject.join("run.toml"), &self.set) {
+            TrustOptions::answering(self.yes).check_run_file(terminal, &settings, false)?;
         }
         let verification = verify(&self.subject, &self.set, global.offline, compiling()?)?;
         let changed = show_comparison(terminal, &verification);

@@ -1,21 +1,24 @@
-//! `--yes` and `--locked`: whether the signer of a package is accepted.
+//! `--yes` and `--locked`: whether the signer of a package, and what a run file asks for, is accepted.
 
 use std::path::Path;
 
 use clap::Args;
+use serde_json::json;
 use tunebox_package::home::home;
 use tunebox_package::trust::{Admitted, Mode, Question, Trust};
 use tunebox_package::{Artifact, Reference};
 use tunebox_training::RunSettings;
-use tunebox_training::plan::admit_packages;
+use tunebox_training::configuration::Requests;
+use tunebox_training::plan::{admit_packages, admit_run_file};
 
 use super::describe::import_names;
 use crate::terminal::{Failure, Terminal};
 
-/// Options that decide whether an unknown signer is accepted.
+/// Options that decide whether an unknown signer and the permissions of a run file are accepted.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct TrustOptions {
-    /// Accept the unknown signer of a package without asking, unless a doubt would be shown with the question
+    /// Accept without asking the unknown signer of a package, unless a doubt would be shown with the question, and the
+    /// grants, raised limits and paths of a run file
     #[arg(long, conflicts_with = "locked")]
     yes: bool,
     /// Accept only built-in methods and packages listed in `tunebox.lock`, from signers known on this machine or to
@@ -42,9 +45,36 @@ impl TrustOptions {
         Ok((trust, admitted))
     }
 
-    /// Checks the signers of all packages that a run uses, asking about unknown ones, and saves what was accepted.
-    /// Skips references that cannot be resolved: the plan reports them later.
+    /// The options of a command that has only `--yes`.
+    pub(crate) fn answering(yes: bool) -> Self {
+        Self { yes, locked: false }
+    }
+
+    /// Asks about what the run file permits beyond the defaults, and saves the answer yes; with `--yes` only shows it.
+    /// `components` says whether what the file gives by a path would run.
+    pub(crate) fn check_run_file(
+        self,
+        terminal: Terminal,
+        settings: &RunSettings,
+        components: bool,
+    ) -> Result<(), Failure> {
+        let mut ask = |requests: &Requests| {
+            let (file, clauses) = (requests.file.display(), requests.clauses.join("; it "));
+            if self.yes {
+                terminal.note(format!("`{file}` is accepted: it {clauses}"));
+                terminal.event(json!({ "event": "accepted", "file": requests.file, "requests": requests.clauses }));
+                return true;
+            }
+            !self.locked
+                && terminal.confirm(&format!("`{file}` asks for more than the defaults: it {clauses}. Accept?"))
+        };
+        Ok(admit_run_file(settings, components, &mut ask)?)
+    }
+
+    /// Asks about the permissions of the run file and the signers of all packages that a run uses, and saves what was
+    /// accepted. Skips references that cannot be resolved: the plan reports them later.
     pub(crate) fn check_run(self, terminal: Terminal, settings: &RunSettings) -> Result<(), Failure> {
+        self.check_run_file(terminal, settings, true)?;
         let mut ask = |question: &Question| self.accepts(terminal, question);
         // The plan reports references that are not found, with their location in the run file.
         let found: Vec<Reference> = settings.references().into_iter().flatten().collect();

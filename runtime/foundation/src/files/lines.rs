@@ -1,7 +1,7 @@
 //! Append-only text files.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::FileError;
@@ -17,8 +17,11 @@ impl Lines {
     /// Opens a file for appending; creates it if it does not exist.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When it is a symbolic link, or the system refuses.
     pub fn append_to(path: &Path) -> Result<Self, FileError> {
+        if path.is_symlink() {
+            return Err(FileError::at("written", path)(io::Error::other("it is a link, and may lead anywhere")));
+        }
         let file = File::options().create(true).append(true).open(path).map_err(FileError::at("written", path))?;
         Ok(Self { file, path: path.to_owned() })
     }

@@ -1,4 +1,4 @@
-//! The folders whose code a person has let run on this machine, by building them.
+//! What a person has let run on this machine: folders, by building them, and run files, by an answer.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -8,6 +8,9 @@ use crate::{Error, digest, home};
 
 /// The folder of the notes, in that of [`home::home`]: an empty file a folder, called by the digest of its path.
 const NOTES: &str = "built";
+
+/// The folder of the notes about run files: an empty file for what one asks for, called by the digest of that text.
+const ACCEPTED: &str = "accepted";
 
 /// Marks a folder as one whose code this user lets run, by building it or creating it here. Returns true if it was not
 /// marked before. The mark is an empty file in the folder of [`home::home`], named by the SHA-256 of the resolved path.
@@ -19,9 +22,35 @@ pub fn record(folder: &Path) -> Result<bool, Error> {
 /// Marks a folder as [`record`] does, with the marks kept below `home`. Returns true if it was not marked before.
 fn record_in(home: &Path, folder: &Path) -> Result<bool, Error> {
     let folder = folder.canonicalize().map_err(Error::file("find", folder))?;
-    let notes = home.join(NOTES);
-    home::make(&notes)?;
-    let path = notes.join(digest::sha256(folder.as_os_str().as_encoded_bytes()));
+    note(&home.join(NOTES), folder.as_os_str().as_encoded_bytes())
+}
+
+/// Whether [`record`] has marked a folder. False if the folder or the marks cannot be read.
+#[must_use]
+pub fn is_recorded(folder: &Path) -> bool {
+    let found = || Some((home::home().ok()?, folder.canonicalize().ok()?));
+    found().is_some_and(|(home, folder)| is_noted(&home.join(NOTES), folder.as_os_str().as_encoded_bytes()))
+}
+
+/// Notes that this user accepts what a run file asks for. Errors: a home folder that other users may change.
+pub fn accept(requests: &str) -> Result<(), Error> {
+    note(&home::home()?.join(ACCEPTED), requests.as_bytes()).map(drop)
+}
+
+/// Whether [`accept`] has noted what a run file asks for. Errors: a home folder that other users may change.
+pub fn is_accepted(requests: &str) -> Result<bool, Error> {
+    Ok(is_noted(&home::home()?.join(ACCEPTED), requests.as_bytes()))
+}
+
+/// Whether the folder `notes` has a note for these bytes.
+fn is_noted(notes: &Path, bytes: &[u8]) -> bool {
+    notes.join(digest::sha256(bytes)).is_file()
+}
+
+/// Creates the note for these bytes in the folder `notes`. Returns true if it did not exist.
+fn note(notes: &Path, bytes: &[u8]) -> Result<bool, Error> {
+    home::make(notes)?;
+    let path = notes.join(digest::sha256(bytes));
     match File::create_new(&path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),

@@ -7,6 +7,7 @@ mod check;
 mod document;
 mod limits;
 mod references;
+mod requests;
 mod sample;
 mod tables;
 
@@ -22,6 +23,7 @@ use tunebox_sandbox::{Compiling, Profiler};
 pub use check::{find_key, schema};
 pub use document::{Document, SettingLocation, Underline};
 pub use limits::LimitsTable;
+pub use requests::Requests;
 pub use tables::{
     AdapterTable, DataTable, ENDLESS, Grant, Initialise, MethodTable, ModelTable, RUNS_FOLDER, RunFile, RunTable,
     TrainTable, VerifierTable,
@@ -79,6 +81,9 @@ pub struct RunSettings {
     folder: PathBuf,
     /// The folder whose `tunebox.lock` lists the packages that the run may use; empty for the current one.
     project: PathBuf,
+    /// The run file that the user named; `None` if the settings come from the command line or the sample.
+    #[serde(skip)]
+    file_path: Option<PathBuf>,
 }
 
 impl RunSettings {
@@ -91,7 +96,7 @@ impl RunSettings {
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
         let project = folder.clone();
         let settings = Self::from_text(&path.display().to_string(), &files::read_text(path)?, folder, overrides)?;
-        Ok(Self { project, ..settings })
+        Ok(Self { project, file_path: Some(path.to_owned()), ..settings })
     }
 
     /// Reads the text of a run file and applies every `--set` in order. Messages call the file `name`; its paths are
@@ -136,6 +141,7 @@ impl RunSettings {
             document,
             folder,
             project: PathBuf::new(),
+            file_path: None,
         })
     }
 

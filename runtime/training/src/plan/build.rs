@@ -49,6 +49,10 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     check_same_run(&settings, &destination.name, destination.checkpoint.as_ref(), &identity)?;
     let sampler = sampler(&settings, &destination, &inputs.data)?;
     let learning_rate = learning_rate(&settings, &inputs.policy, sampler.windows_per_epoch() as u64)?;
+    let claimed = destination.checkpoint.as_ref().filter(|(_, state)| state.step > learning_rate.steps);
+    if let Some((path, state)) = claimed {
+        return Err(damaged(path, format!("it claims step {} of {}", state.step, learning_rate.steps)));
+    }
     let summary = summary(&settings, &destination.name, &inputs, &method, &learning_rate, &sampler);
     let (Inputs { policy, data, validation, .. }, Destination { name, folder, checkpoint, run_lock }) =
         (inputs, destination);

@@ -1,6 +1,6 @@
 //! Chooses the folder of a run and the checkpoint that it resumes.
 //!
-//! A new run never uses a folder that exists; a resumed run needs a checkpoint in its folder.
+//! A new run never uses a folder that exists; a resumed run needs a folder, and starts over if no checkpoint is in it.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -32,7 +32,7 @@ pub(super) struct Destination {
 }
 
 /// Chooses the folder of a run without creating it. A new run without a name gets the method's name (`method`) and the
-/// first free number. A resumed run gets its last checkpoint and is locked for this process. `known` is the identity of
+/// first free number. A resumed run gets its last checkpoint, if it has one, and is locked for this process. `known` is the identity of
 /// the present settings, method and verifiers.
 ///
 /// # Errors
@@ -66,10 +66,10 @@ pub(crate) fn run_exists(name: &str, folder: &Path, can_resume: bool) -> Error {
 }
 
 /// Finds the run to resume, by its name or as the most suitable one in `runs`, locks it for this process, and reads the
-/// state of its last checkpoint. `known` is the identity of the present settings.
+/// state of its last checkpoint; without one, the run starts over. `known` is the identity of the present settings.
 ///
 /// # Errors
-/// A run that does not exist, is finished, is trained by another process, or has no checkpoint.
+/// A folder that does not exist, that holds no run or a link, and a run that is finished or trained by another process.
 fn resume(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Destination, Error> {
     let folder = match &settings.file.run.name {
         Some(name) => runs.join(check_name(name)?),
@@ -81,17 +81,19 @@ fn resume(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Desti
             nearest_run(&name, runs).map_or(NEW_RUN.into(), |similar| format!("did you mean `--name {similar}`?"));
         return Err(path_error(&folder, NOTHING_TO_RESUME, "there is no such run", hint));
     }
+    checkpoint::reject_links(&folder)?;
     check_unfinished(&name, &folder)?;
     let begun = is_run(&folder) || !checkpoint::steps(&folder)?.is_empty();
     // Lock the run before reading it: a process that trains it may be about to save, or may have finished it since.
     let run_lock = begun.then(|| RunLock::take(&folder)).transpose()?;
     check_unfinished(&name, &folder)?;
-    let Some(step) = checkpoint::steps(&folder)?.pop() else {
-        return Err(path_error(&folder, NOTHING_TO_RESUME, "it was stopped before its first checkpoint", NEW_RUN));
-    };
-    let path = checkpoint::folder(&folder, step);
-    let state = State::read(&path)?;
-    Ok(Destination { name, folder, checkpoint: Some((path, state)), run_lock })
+    if run_lock.is_none() {
+        return Err(path_error(&folder, NOTHING_TO_RESUME, "there is no run in this folder", NEW_RUN));
+    }
+    // A run that ended before its first checkpoint, as on a full disk, starts over.
+    let last = checkpoint::steps(&folder)?.pop().map(|step| checkpoint::folder(&folder, step));
+    let state = last.as_deref().map(State::read).transpose()?;
+    Ok(Destination { name, folder, checkpoint: last.zip(state), run_lock })
 }
 
 /// Fails if the run in `folder` is finished; the hint proposes a new run that starts from its artifact.
@@ -105,13 +107,14 @@ fn check_unfinished(name: &str, folder: &Path) -> Result<(), Error> {
     Err(path_error(folder, format!("the run `{name}` is finished"), "all its steps are done", hint))
 }
 
-/// Whether the run in `folder` is unfinished and its last checkpoint matches the present settings, method and verifiers
-/// (`known`). Model and data are not compared, since they are not read yet. False if the checkpoint cannot be read.
+/// Whether the run in `folder` is unfinished and its last checkpoint, if it has one, matches the present settings, method
+/// and verifiers (`known`). Model and data are not compared, since they are not read yet. False if the checkpoint cannot
+/// be read or the folder holds a link.
 fn can_resume(settings: &RunSettings, folder: &Path, known: &Identity) -> Result<bool, Error> {
-    if lock::has_finished(folder) {
+    if checkpoint::reject_links(folder).is_err() || lock::has_finished(folder) {
         return Ok(false);
     }
-    let Some(step) = checkpoint::steps(folder)?.pop() else { return Ok(false) };
+    let Some(step) = checkpoint::steps(folder)?.pop() else { return Ok(is_run(folder)) };
     let path = checkpoint::folder(folder, step);
     let Ok(state) = State::read(&path) else { return Ok(false) };
     let Identity { version, method, verifiers, settings: known, .. } = known.clone();
@@ -127,7 +130,7 @@ fn find_latest(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<
     let endless = settings.file.train.steps == Some(ENDLESS);
     for name in files::names(runs)?.into_iter().filter(|name| !name.starts_with('.')) {
         let folder = runs.join(&name);
-        if !folder.is_dir() {
+        if !folder.is_dir() || checkpoint::reject_links(&folder).is_err() {
             continue;
         }
         let Some(step) = checkpoint::steps(&folder)?.pop() else { continue };

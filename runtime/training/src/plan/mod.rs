@@ -27,5 +27,5 @@ pub(crate) use model::{digests, fetch, open_model};
 pub(crate) use planned::Revision;
 pub use planned::{Plan, PlannedRun};
 pub use summary::PlanSummary;
-pub use trust::{Ask, admit_packages, open_package};
+pub use trust::{Ask, admit_packages, admit_run_file, open_package};
 pub use verifiers::PlannedVerifier;

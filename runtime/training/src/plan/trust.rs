@@ -4,12 +4,15 @@
 
 use std::path::Path;
 
+use tunebox_foundation::explain::Explanation;
 use tunebox_package::artifact::Artifact;
+use tunebox_package::build::approval;
 use tunebox_package::home::home;
 use tunebox_package::trust::{Mode, Question, Trust, hold_path};
 use tunebox_package::{Package, Reference};
 
 use super::planned::PlannedRun;
+use crate::configuration::{Requests, RunSettings};
 use crate::error::Error;
 use tunebox_foundation::files;
 
@@ -18,6 +21,43 @@ const LOCK: &str = "tunebox.lock";
 
 /// Asks the user about a signer that is not known yet; true accepts it.
 pub type Ask<'a> = dyn FnMut(&Question) -> bool + 'a;
+
+/// Asks the user about the grants, raised limits and paths of a run file, and remembers the answer yes. `components` says
+/// whether methods and verifiers that the file gives by a path would run. Does not ask if there is nothing to ask about, if
+/// the same was accepted before, or if the run file is in a folder whose code the user has built: that ran outside of the
+/// sandbox.
+///
+/// # Errors
+/// The answer no, and a folder of `TUNEBOX_HOME` that other users may change.
+pub fn admit_run_file(
+    settings: &RunSettings,
+    components: bool,
+    ask: &mut dyn FnMut(&Requests) -> bool,
+) -> Result<(), Error> {
+    let requests = settings.requests(components);
+    if requests.key.is_empty() {
+        return Ok(());
+    }
+    let folder = requests.file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if !requests.clauses.is_empty() && !approval::is_recorded(folder.unwrap_or(Path::new("."))) {
+        if approval::is_accepted(&requests.key)? {
+            return Ok(());
+        }
+        if !ask(&requests) {
+            let what = "the run file asks for more than the defaults, and nobody here has accepted that";
+            return Err(Explanation::new("trust", what)
+                .with_location(requests.file.display().to_string())
+                .with_why(format!("it {}", requests.clauses.join("; it ")))
+                .with_hint("if you trust its author, give the same command with `--yes`; or set these with `--set`")
+                .into());
+        }
+    }
+    // What was left out of the question is not accepted. If the answer cannot be remembered, the question is repeated.
+    if settings.requests(true).clauses == requests.clauses {
+        let _ = approval::accept(&requests.key);
+    }
+    Ok(())
+}
 
 /// Checks packages against the lock of a project before a run. With `ask`, checks only packages of the store, asks the
 /// user about unknown signers, and writes the decisions into the lock. Without `ask`, accepts only packages that are

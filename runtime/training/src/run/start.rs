@@ -46,12 +46,13 @@ pub(super) struct ActiveRun<'a> {
 pub(super) struct NewFolder(Option<PathBuf>);
 
 impl NewFolder {
-    /// Creates the folder of a new run, which is removed when the result is dropped. Does nothing for a resumed run.
+    /// Creates the folder of a new run, which is removed when the result is dropped. Does nothing for a resumed run, whose
+    /// folder is locked.
     ///
     /// # Errors
     /// A folder that another run created since this one was planned.
     fn create(plan: &PlannedRun) -> Result<Self, Error> {
-        if plan.checkpoint.is_some() {
+        if plan.run_lock.is_some() {
             return Ok(Self(None));
         }
         if files::create_new_folder(&plan.folder)? {
@@ -131,7 +132,7 @@ impl<'a> ActiveRun<'a> {
     }
 }
 
-/// Opens the metrics file of a run. For a new run, first writes the settings, the lock and a copy of the project's
+/// Opens the metrics file of a run. For a run without a checkpoint, first writes the settings, the lock and a copy of the project's
 /// lock. For a resumed run, removes the metrics after its checkpoint, and records a change of the method since then in
 /// the metrics and in `plan`.
 fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
@@ -139,7 +140,7 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
         files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
         lock::write::write(plan, None)?;
         trust::copy_lock(plan)?;
-        return MetricsFile::open(&plan.folder, 0);
+        return MetricsFile::create(&plan.folder);
     };
     let mut metrics = MetricsFile::open(&plan.folder, state.step)?;
     plan.revised = metrics.revisions()?;

@@ -32,11 +32,12 @@ pub fn find_model(name: &str, revision: Option<&str>, offline: bool) -> Result<S
 /// folder holds no run or a finished one.
 ///
 /// # Errors
-/// A run that has not saved a trained adapter yet.
+/// A run that has not saved a trained adapter yet, and one whose folder holds a link.
 pub fn newest_checkpoint(folder: &Path) -> Result<Option<(u64, PathBuf)>, Error> {
     if !is_run(folder) || lock::has_finished(folder) {
         return Ok(None);
     }
+    checkpoint::reject_links(folder)?;
     let Some((step, checkpoint)) = checkpoint::last_whole(folder) else {
         return Err(unfinished(folder, "it has no checkpoint yet"));
     };

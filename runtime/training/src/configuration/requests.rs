@@ -1,0 +1,102 @@
+//! What a run file permits beyond the defaults, for the question to a user who did not write it.
+
+use std::path::{Path, PathBuf};
+
+use tunebox_foundation::paths::resolve;
+use tunebox_package::Reference;
+use tunebox_sandbox::{Limits, VerifierLimits};
+
+use super::{Grant, RunSettings};
+use crate::error::Error;
+
+/// What a run file permits beyond the defaults.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// The run file as the user named it; empty if the settings come from the command line alone.
+    pub file: PathBuf,
+    /// A clause for each grant, raised limit, component given by a path, and folder of runs elsewhere that the run file
+    /// gives and no `--set` does.
+    pub clauses: Vec<String>,
+    /// The method, the verifiers and every such permission of the run, those of `--set` included: what is accepted once
+    /// need not be asked about again. Empty for a run within the defaults.
+    pub key: String,
+}
+
+impl RunSettings {
+    /// Lists what the run may do beyond the defaults. With `components`, methods and verifiers that are given by a path
+    /// count as well.
+    #[must_use]
+    pub fn requests(&self, components: bool) -> Requests {
+        let Some(file) = &self.file_path else { return Requests::default() };
+        let names: Vec<String> = self.references().iter().zip(self.written_components()).map(identity).collect();
+        let is_own = |key: &str| !self.is_override(key);
+        let clauses = self.permissions(&is_own, components, &names);
+        let all = self.permissions(&|_| true, true, &names);
+        let key = if all.is_empty() { String::new() } else { format!("{}\n{}", names.join("\n"), all.join("\n")) };
+        Requests { file: file.clone(), clauses, key }
+    }
+
+    /// The values of `method.use` and of each verifier's `use`.
+    fn written_components(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.file.method.r#use).chain(self.file.verifier.iter().map(|verifier| &verifier.r#use))
+    }
+
+    /// A clause for each permission whose dotted key satisfies `counts`; `names` are the identities of the method and
+    /// the verifiers.
+    fn permissions(&self, counts: &dyn Fn(&str) -> bool, components: bool, names: &[String]) -> Vec<String> {
+        let mut clauses = Vec::new();
+        let granted: Vec<&str> = self.file.method.grants.iter().copied().map(Grant::interface).collect();
+        if !granted.is_empty() && counts("method.grants") {
+            clauses.push(format!("grants {} to `{}`", granted.join(", "), names[0]));
+        }
+        clauses.extend(self.raised_limits(counts));
+        for (number, found) in self.references().iter().enumerate().filter(|_| components) {
+            let key = if number == 0 { "method.use".to_owned() } else { format!("verifier.{}.use", number - 1) };
+            if matches!(found, Ok(Reference::File(_) | Reference::Folder(_))) && counts(&key) {
+                clauses.push(format!("runs `{}`", names[number]));
+            }
+        }
+        if self.runs_elsewhere() {
+            clauses.push(format!("writes into `{}`", resolve(Path::new(&self.file.run.folder)).display()));
+        }
+        clauses
+    }
+
+    /// A clause for each limit above its default whose dotted key satisfies `counts`.
+    fn raised_limits(&self, counts: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let (limits, verifiers) = (self.file.limits.of_method(), self.file.limits.of_verifiers());
+        let (usual, usual_verifiers) = (Limits::default(), VerifierLimits::default());
+        let present = limits.entries().chain(verifiers.entries());
+        let defaults = usual.entries().chain(usual_verifiers.entries());
+        let raised = present.zip(defaults).filter(|((limit, value), (_, usual))| {
+            value.as_f64() > usual.as_f64() && counts(&format!("limits.{}", limit.name))
+        });
+        let clause = |((limit, value), (_, usual)): ((&tunebox_sandbox::Limit, _), (_, serde_json::Number))| {
+            let (value, usual) = (limit.unit.show(&value), limit.unit.show(&usual));
+            format!("raises `{}` from {usual} to {value}", limit.name)
+        };
+        raised.map(clause).collect()
+    }
+
+    /// Whether the run file puts its runs neither below the present folder nor, as the run file of a run does, where
+    /// that run is.
+    fn runs_elsewhere(&self) -> bool {
+        if !self.is_given("run.folder") || self.is_override("run.folder") {
+            return false;
+        }
+        let folder = resolve(Path::new(&self.file.run.folder));
+        let above = self.file_path.as_deref().map(resolve).and_then(|file| Some(file.parent()?.parent()?.to_owned()));
+        !folder.starts_with(resolve(Path::new("."))) && above.as_deref() != Some(folder.as_path())
+    }
+}
+
+/// What a method or verifier is called in a question: its name, its name and version in the store, or its resolved path;
+/// the text of the run file if it cannot be found.
+fn identity((found, written): (&Result<Reference, Error>, &String)) -> String {
+    match found {
+        Ok(Reference::Builtin(builtin)) => builtin.name.to_owned(),
+        Ok(Reference::Stored(stored)) => format!("{}@{}", stored.name, stored.version),
+        Ok(Reference::File(path) | Reference::Folder(path)) => resolve(path).display().to_string(),
+        Err(_) => written.clone(),
+    }
+}
