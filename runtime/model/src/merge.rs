@@ -134,7 +134,7 @@ fn add_companions(model: &Model, out: &Path) -> Result<()> {
     for name in COMPANIONS {
         let from = path.join(name);
         if from.is_file() {
-            std::fs::copy(&from, out.join(name)).map_err(|source| Error::file(&from, source))?;
+            files::write(&out.join(name), files::read(&from).map_err(|source| Error::file(&from, source))?)?;
         }
     }
     Ok(())

@@ -41,6 +41,9 @@ impl Pull {
         let mut place = Location::parse(&self.place)?;
         (place.offline, place.plain_http) = (global.offline, self.plain_http);
         let signature = self.signature.as_deref().map(signature_in).transpose()?;
+        if !place.is_folder() {
+            terminal.status("Connecting", format!("to the registry of {place}"));
+        }
         let (mut artifact, manifest) = registry::pull(&place, &mut TransferProgress::new(terminal))?;
         artifact.signature = signature.or(artifact.signature);
 

@@ -39,6 +39,9 @@ impl Push {
         }
         let (size, signer) = (package.bytes.len() as u64, package.signer.map(|signer| signer.key));
         let artifact = Artifact { wasm: package.bytes.into_owned(), signature: package.signature };
+        if !place.is_folder() {
+            terminal.status("Connecting", format!("to the registry of {place}"));
+        }
         let manifest = registry::push(&place, &artifact, &mut TransferProgress::new(terminal))?;
 
         let between = if place.is_folder() { format!("//{}", statement.name) } else { String::new() };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::json;
 use tunebox_compute::fused::{Tap, TapSet};
+use tunebox_foundation::files;
 use tunebox_model::{Rows, View};
 
 use crate::arguments::Global;
@@ -22,7 +23,7 @@ pub(crate) struct Score {
     /// Score these token ids, separated by commas
     #[arg(long, conflicts_with = "file", value_delimiter = ',')]
     ids: Option<Vec<u32>>,
-    /// Score each line of this file: plain text, or JSON with `text` or `ids`
+    /// Score each line of this file of at most 64 MiB: plain text, or JSON with `text` or `ids`
     #[arg(long)]
     file: Option<PathBuf>,
 }
@@ -63,7 +64,7 @@ impl Score {
             (Some(text), ..) => Ok(vec![encode(text.clone())?]),
             (_, Some(ids), _) => Ok(vec![Item { text: None, ids: ids.clone() }]),
             (.., Some(path)) => {
-                let content = std::fs::read_to_string(path).map_err(|error| Failure::file(path, &error))?;
+                let content = files::read_input(path)?;
                 content.lines().filter(|line| !line.trim().is_empty()).map(|line| parse_line(line, encode)).collect()
             }
             _ => Err(Failure::usage("there is nothing to score", "give `--text`, `--ids` or `--file`")),

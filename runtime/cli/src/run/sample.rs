@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tunebox_compute::Device;
 use tunebox_compute::precision::Base;
+use tunebox_foundation::files;
 use tunebox_model::chat::Message;
 use tunebox_model::generate::Sampling;
 use tunebox_model::vectors::Vectors;
@@ -121,9 +122,9 @@ fn show_answers(terminal: Terminal, question: &str, base: &Policy, after: &[Labe
 }
 
 /// Reads a question from the first record of a JSONL file: its prompt, or its last user message. Returns
-/// [`DEFAULT_QUESTION`] if the file cannot be read or the record has no such field.
+/// [`DEFAULT_QUESTION`] if the file is larger than 64 MiB or cannot be read, or the record has no such field.
 fn first_question(data: &Path) -> String {
-    let text = std::fs::read_to_string(data).unwrap_or_default();
+    let text = files::read_text(data).unwrap_or_default();
     let record: Value = text.lines().next().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
     let fields = ["prompt", "messages", "harmful", "positive"];
     fields.into_iter().find_map(|field| user_text(&record[field])).unwrap_or(DEFAULT_QUESTION).to_owned()

@@ -63,7 +63,8 @@ impl Terminal {
         }
     }
 
-    /// Writes a JSON object with `"schema": 1` as one line to stdout. Does nothing without `--json`.
+    /// Writes a JSON object with `"schema": 1` as one line to stdout, with unprintable characters as JSON escapes. Does
+    /// nothing without `--json`.
     pub(crate) fn event(&self, mut value: serde_json::Value) {
         if !self.json {
             return;
@@ -71,7 +72,7 @@ impl Terminal {
         if let Some(object) = value.as_object_mut() {
             object.shift_insert(0, "schema".into(), 1.into());
         }
-        self.print_line(value);
+        self.print_line(escape_json(&value.to_string()));
     }
 
     /// Writes a line of data to stdout and flushes it, also with `--quiet`. Adds the line end.
@@ -79,9 +80,9 @@ impl Terminal {
         self.print(format!("{line}\n"));
     }
 
-    /// Writes text of a model to stdout: unchanged to a pipe or file, with control characters escaped to a terminal.
+    /// Writes text of a model to stdout: unchanged to a pipe or file, with unprintable characters escaped to a terminal.
     pub(crate) fn print_model_text(&self, text: &str) {
-        if std::io::stdout().is_terminal() { self.print(escape_controls(text)) } else { self.print(text) }
+        if std::io::stdout().is_terminal() { self.print(escape_model_text(text)) } else { self.print(text) }
     }
 
     /// Writes data to stdout and flushes it. If that fails, as when stdout is closed, ends the program with exit code 0,
@@ -105,9 +106,10 @@ pub(crate) fn escape(text: &str) -> String {
     escape_if(&text.replace("\r\n", "\n"), is_unprintable)
 }
 
-/// Escapes control characters, except line ends and tabs. Unlike [`escape`] it keeps joiners, so that emoji stay whole.
-fn escape_controls(text: &str) -> String {
-    escape_if(text, char::is_control)
+/// Escapes every unprintable character, except line ends and tabs. Unlike [`escape`] it keeps the two joiners, which
+/// emoji and the words of some scripts need.
+fn escape_model_text(text: &str) -> String {
+    escape_if(text, |character| is_unprintable(character) && !matches!(character, '\u{200c}' | '\u{200d}'))
 }
 
 /// Escapes the characters for which `must_escape` is true as `\u{…}`, except line ends and tabs.
@@ -116,6 +118,22 @@ fn escape_if(text: &str, must_escape: fn(char) -> bool) -> String {
     for character in text.chars() {
         if must_escape(character) && !matches!(character, '\n' | '\t') {
             escaped.extend(character.escape_unicode());
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
+}
+
+/// Replaces every unprintable character of a JSON text by its JSON escape, which has the same meaning: in a JSON text such
+/// a character is inside a string.
+fn escape_json(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_unprintable(character) {
+            let units = &mut [0; 2];
+            let escapes = character.encode_utf16(units).iter().map(|unit| format!("\\u{unit:04x}"));
+            escaped.extend(escapes);
         } else {
             escaped.push(character);
         }
@@ -145,8 +163,17 @@ mod tests {
     }
 
     #[test]
-    fn model_text_has_no_control_characters_and_keeps_emoji_whole() {
-        let text = "a\u{1b}]0;x\u{7}\u{9b}b\n\tc👩\u{200d}💻";
-        assert_eq!(escape_controls(text), "a\\u{1b}]0;x\\u{7}\\u{9b}b\n\tc👩\u{200d}💻");
+    fn model_text_has_no_characters_that_act_on_a_terminal_and_keeps_emoji_whole() {
+        let text = "a\u{1b}]0;x\u{7}\u{9b}b\n\tc👩\u{200d}💻\u{202e}d\u{2066}";
+        let escaped = "a\\u{1b}]0;x\\u{7}\\u{9b}b\n\tc👩\u{200d}💻\\u{202e}d\\u{2066}";
+        assert_eq!(escape_model_text(text), escaped);
+    }
+
+    #[test]
+    fn json_has_the_same_meaning_without_characters_that_act_on_a_terminal() {
+        let value = serde_json::json!({ "a\u{202e}": "b\u{e0041}\u{9b}c" });
+        let text = escape_json(&value.to_string());
+        assert!(text.is_ascii(), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 }

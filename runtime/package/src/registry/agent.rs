@@ -1,6 +1,5 @@
 //! The HTTP client: how long it waits, whom it believes, what it leaves to its callers.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,16 +7,16 @@ use ureq::Agent;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::error::explain;
-use crate::Error;
+use crate::{Error, files};
 
-/// How long a connection may take, and how long nothing may come or go.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a connection may take, how long nothing may come or go, and how long a request without bytes may take in all.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What servers see.
 const NAME: &str = concat!("tunebox/", env!("CARGO_PKG_VERSION"));
 
-/// Creates an HTTP client that follows no redirects and returns every status as a response, with time limits of a
-/// minute. It trusts the certificates in the file `certificates`, else in the one that `SSL_CERT_FILE` names, else
+/// Creates an HTTP client that follows no redirects and returns every status as a response, with time limits of
+/// [`PATIENCE`]. It trusts the certificates in the file `certificates`, else in the one that `SSL_CERT_FILE` names, else
 /// those of the public authorities. `loopback` says that the registry is on this machine: no proxy is used then.
 /// Errors: a file without certificates.
 pub(super) fn agent(certificates: Option<&Path>, loopback: bool) -> Result<Agent, Error> {
@@ -37,7 +36,7 @@ pub(super) fn agent(certificates: Option<&Path>, loopback: bool) -> Result<Agent
 
 /// Reads the trusted certificates in a PEM file. Errors: it cannot be read, or holds no certificate.
 fn roots(file: &Path) -> Result<RootCerts, Error> {
-    let text = fs::read(file).map_err(Error::file("read", file))?;
+    let text = files::read(file)?;
     let certificates: Vec<_> = parse_pem(&text)
         .filter_map(|item| match item {
             Ok(PemItem::Certificate(certificate)) => Some(certificate),

@@ -29,7 +29,7 @@ use crate::trust::refusal::locate;
 const MOST_REDIRECTS: usize = 8;
 /// The largest answer that only says what is wrong, or holds a token or a list.
 const LARGEST_ANSWER: u64 = 1 << 20;
-/// The fewest bytes a second at which an answer is waited for.
+/// The fewest bytes a second at which a request and its answer are waited for.
 const SLOWEST: u64 = 16 << 10;
 
 /// A registry that is spoken to.
@@ -174,23 +174,24 @@ impl Connection {
         }
         let answer = if let Some((bytes, media_type)) = ask.body {
             let request = request.header(CONTENT_LENGTH, bytes.len()).header(CONTENT_TYPE, media_type);
+            let total = ask.room + bytes.len() as u64;
             let advance = |sent| ask.progress.iter_mut().for_each(|progress| progress.advance(sent));
-            self.run(request.body(SendBody::from_reader(&mut Watched { bytes, advance })), ask.room)
+            self.run(request.body(SendBody::from_reader(&mut Watched { bytes, advance })), total)
         } else {
             self.run(request.body(()), ask.room)
         };
         answer.map_err(|error| self.no_answer(address, error))
     }
 
-    /// Sends a request with a time limit for the whole answer: the time for `room` bytes at 16 KiB a second, added to
-    /// the usual minute. A server that keeps sending a byte now and then would otherwise never end.
+    /// Sends a request with a time limit for request and answer together: the time for `bytes` bytes at 16 KiB a second,
+    /// added to [`PATIENCE`]. A server that takes or sends a byte now and then would otherwise never end.
     fn run<Sent: AsSendBody>(
         &self,
         request: ureq::http::Result<Request<Sent>>,
-        room: u64,
+        bytes: u64,
     ) -> Result<Response<Body>, ureq::Error> {
-        let patience = self.patience + Duration::from_secs(room / SLOWEST);
-        self.agent.run(self.agent.configure_request(request?).timeout_recv_body(Some(patience)).build())
+        let patience = self.patience + Duration::from_secs(bytes / SLOWEST);
+        self.agent.run(self.agent.configure_request(request?).timeout_global(Some(patience)).build())
     }
 
     /// Returns the address that a response redirects to, or `None` if it is no redirect. Of 301 to 303 only requests
@@ -257,6 +258,29 @@ mod tests {
 
     use super::*;
     use crate::registry::location::Kind;
+
+    #[test]
+    fn a_server_that_takes_all_and_says_nothing_or_little_is_not_waited_for() {
+        for said in ["", "H"] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let place = Location::parse(&format!("{}/me/calm:1.0.0", listener.local_addr().unwrap())).unwrap();
+            let silent = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.write_all(said.as_bytes()).unwrap();
+                // Until nobody listens any more.
+                while stream.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {}
+            });
+            let Kind::Remote(remote) = &place.kind else { unreachable!("it is no folder") };
+            let mut connection = Connection::new(&place, remote, true).unwrap();
+            connection.patience = Duration::from_millis(200);
+            let body = Some((b"a package".as_slice(), "application/octet-stream"));
+            let ask = Ask { body, room: 0, ..Ask::plain(Method::PUT, connection.address("blobs/uploads/")) };
+            let error = connection.send(ask).unwrap_err();
+            assert!(error.to_string().ends_with("does not answer in time"), "{error:?}");
+            drop(connection);
+            silent.join().unwrap();
+        }
+    }
 
     #[test]
     fn an_answer_that_only_drips_is_not_waited_for() {

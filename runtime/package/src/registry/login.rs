@@ -1,17 +1,23 @@
 //! Who is asking: what a registry demands, and what `docker login` has kept for it.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use docker_credential::{CredentialRetrievalError, DockerCredential, get_credential_from_reader};
 use serde::Deserialize;
+use tunebox_foundation::bounded;
 use ureq::http::HeaderMap;
 use ureq::http::header::WWW_AUTHENTICATE;
 
+use super::agent::PATIENCE;
 use super::host::canonical;
+
+/// The most bytes of a Docker configuration.
+const LARGEST_FILE: u64 = 1 << 20;
 
 /// The one registry whose logins are kept under other names than its own.
 const DOCKER_HUB: &str = "docker.io";
@@ -125,7 +131,7 @@ impl Login {
     /// the file or a helper fails.
     pub(super) fn find(registry: &str, file: Option<&Path>) -> Self {
         let Some(file) = file.map(Path::to_owned).or_else(usual_file) else { return Self::Nobody };
-        let text = match fs::read(&file) {
+        let text = match bounded::read(&file, LARGEST_FILE) {
             Ok(text) => text,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Self::Nobody;
@@ -144,6 +150,17 @@ impl Login {
             Ok(DockerCredential::IdentityToken(token)) => Self::Identity(token),
             Err(error) => Self::without(&error, file),
         }
+    }
+
+    /// Finds the login as [`find`](Self::find) does, and returns `Unusable` if a credential helper does not end within
+    /// [`PATIENCE`].
+    pub(super) fn find_in_time(registry: &str, file: Option<&Path>) -> Self {
+        let (sender, found) = mpsc::channel();
+        let (registry, file) = (registry.to_owned(), file.map(Path::to_owned));
+        // A helper that does not end keeps this thread until the program ends.
+        thread::spawn(move || sender.send(Self::find(&registry, file.as_deref())));
+        let late = |_| Self::Unusable(format!("the helper for logins did not end within {} s", PATIENCE.as_secs()));
+        found.recv_timeout(PATIENCE).unwrap_or_else(late)
     }
 
     /// Turns a failed search into `Nobody` if there simply is no login, else into `Unusable` with a reason. Output of a
@@ -190,6 +207,8 @@ fn usual_file() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -23,7 +23,7 @@ impl Connection {
             Some(Challenge::Bearer { realm, .. }) => Some(self.follow(&self.root, realm)?),
             _ => None,
         };
-        let find = || Login::find(&self.registry, self.logins.as_deref());
+        let find = || Login::find_in_time(&self.registry, self.logins.as_deref());
         // In the open anybody on the way could ask for a login, and read it.
         let open = std::iter::once(&self.root).chain(&realm).any(in_the_open);
         let login = if open { Login::Withheld } else { self.login.take().unwrap_or_else(find) };
