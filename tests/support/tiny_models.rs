@@ -169,8 +169,8 @@ pub(crate) fn write_gguf(path: &Path, golden: &Golden) {
         let divisors = Tensor::new(divisors, &Device::Cpu).unwrap();
         tensors.push(("rope_freqs.weight".into(), QTensor::quantize(&divisors, GgmlDType::F32).unwrap()));
     }
-    if let RopeScaling::Long { short, long, .. } = &configuration.ropes[0].scaling {
-        for (name, factors) in [("short", short), ("long", long)] {
+    if let RopeScaling::Long { short_factor, long_factor, .. } = &configuration.ropes[0].scaling {
+        for (name, factors) in [("short", short_factor), ("long", long_factor)] {
             let factors = Tensor::new(factors.as_slice(), &Device::Cpu).unwrap().to_dtype(DType::F32).unwrap();
             let factors = QTensor::quantize(&factors, GgmlDType::F32).unwrap();
             tensors.push((format!("rope_factors_{name}.weight"), factors));
@@ -243,10 +243,10 @@ fn rotation(configuration: &Configuration) -> Vec<(&'static str, Stored)> {
             ("rope.scaling.yarn_beta_fast", number(beta_fast)),
             ("rope.scaling.type", Stored::String("yarn".into())),
             ("rope.scaling.factor", number(factor)),
-            ("rope.scaling.original_context_length", size(original as usize)),
+            ("rope.scaling.original_context_length", size(original)),
         ],
         RopeScaling::Long { original, attention_factor, .. } => vec![
-            ("rope.scaling.original_context_length", size(original as usize)),
+            ("rope.scaling.original_context_length", size(original)),
             ("rope.scaling.attn_factor", number(attention_factor)),
         ],
         _ => Vec::new(),

@@ -16,6 +16,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub(crate) const MODEL_FORMS: &str =
     "a model is a folder with `config.json` and safetensors weights, a GGUF file, or a hub name";
 
+/// What to do when the files of a model do not belong together.
+const REFETCH: &str = "fetch the model again, all files of one revision together";
+
 /// What can go wrong with a model.
 #[derive(Debug, thiserror::Error, Explain)]
 #[explain(category = "model")]
@@ -43,55 +46,31 @@ pub enum Error {
         /// What to do.
         hint: String,
     },
-    /// A model family that this program does not have.
-    #[error("model family `{found}` is not known")]
-    #[explain(location = place.clone(), hint = format!("known families: {}", known.join(", ")))]
-    UnknownFamily {
-        /// The family as the file names it.
-        found: String,
-        /// The file.
-        place: String,
-        /// The names that are known.
-        known: Vec<&'static str>,
-    },
-    /// A setting of the model is missing.
-    #[error("`{key}` is missing")]
-    #[explain(location = place.clone(), why = "the model's shape cannot be told without it", hint = "fetch the model again, all files of one revision together")]
-    KeyMissing {
-        /// The setting.
-        key: String,
-        /// The file.
+    /// A setting or a weight of the model is missing.
+    #[error("{what} is missing")]
+    #[explain(location = place.clone(), why = "the model needs it", hint = "{REFETCH}")]
+    Missing {
+        /// What is missing: a key, or a tensor by its Hugging Face name.
+        what: String,
+        /// The file or folder.
         place: String,
     },
-    /// A setting of the model has a value that this program cannot run.
+    /// A setting of the model, or of an adapter, has a value that this program cannot run.
     #[error("`{key}` is `{found}`")]
-    #[explain(
-        location = place.clone(),
-        why = "what can be run: {allowed}",
-        hint = "another checkpoint of the same family may do without it"
-    )]
-    KeyValue {
+    #[explain(location = place.clone(), why = why.clone(), hint = "another checkpoint may do without it")]
+    Key {
         /// The setting.
         key: String,
         /// Its value.
         found: String,
         /// The file.
         place: String,
-        /// What can be run.
-        allowed: String,
-    },
-    /// A weight is not in the files.
-    #[error("tensor `{name}` is missing")]
-    #[explain(location = place.clone(), why = "the configuration says that the model has it", hint = "fetch the model again, all files of one revision together")]
-    TensorMissing {
-        /// The weight, by its Hugging Face name.
-        name: String,
-        /// The file or folder.
-        place: String,
+        /// What is wrong with the value, or what was expected.
+        why: String,
     },
     /// A weight has another shape than the configuration says.
     #[error("tensor `{name}` is {found:?}, the configuration asks for {wanted:?}")]
-    #[explain(location = place.clone(), why = "configuration and weights are of different models", hint = "fetch the model again, all files of one revision together")]
+    #[explain(location = place.clone(), why = "configuration and weights are of different models", hint = "{REFETCH}")]
     TensorShape {
         /// The weight, by its Hugging Face name.
         name: String,
@@ -194,6 +173,16 @@ impl Error {
         Self::NotAModel { name: name.to_string(), why: why.into(), hint: hint.into() }
     }
 
+    /// An [`Error::Missing`]: `what` is missing in a file or folder.
+    pub(crate) fn missing(what: impl Into<String>, place: &std::path::Path) -> Self {
+        Self::Missing { what: what.into(), place: place.display().to_string() }
+    }
+
+    /// An [`Error::Key`]: the key, its value, the file, and what is wrong with the value.
+    pub(crate) fn key(key: &str, found: impl Into<String>, file: &std::path::Path, why: String) -> Self {
+        Self::Key { key: key.into(), found: found.into(), place: file.display().to_string(), why }
+    }
+
     /// An [`Error::File`] for a file that cannot be read or written.
     pub(crate) fn file(path: &std::path::Path, source: std::io::Error) -> Self {
         Self::File { path: path.display().to_string(), source }
@@ -228,14 +217,6 @@ fn suggest_module(name: &str, known: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_unknown_family_lists_those_known() {
-        let error =
-            Error::UnknownFamily { found: "rwkv".into(), place: "config.json".into(), known: vec!["llama", "qwen2"] };
-        assert_eq!(error.to_string(), "model family `rwkv` is not known");
-        assert_eq!(error.hint().as_deref(), Some("known families: llama, qwen2"));
-    }
 
     #[test]
     fn a_wrong_shape_names_the_tensor_and_both_shapes() {

@@ -2,19 +2,14 @@
 //! One file a family holds only what differs; what is shared lies in `hugging_face`, `gguf` and `names`.
 
 mod family;
-mod fields;
-mod gemma2;
-mod gemma3;
+mod gemma;
 mod gguf;
 mod hugging_face;
 mod keys;
 mod llama;
-mod mistral;
 mod names;
 mod phi3;
-mod qwen2;
-mod qwen3;
-mod smollm3;
+mod qwen;
 
 use std::path::Path;
 
@@ -27,19 +22,19 @@ pub(crate) use names::{aliases, gguf_name};
 
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
+use crate::fields::Fields;
 use crate::weights::gguf::Metadata;
 use family::Family;
-use fields::Fields;
 
 const FAMILIES: [&Family; 8] = [
-    &llama::FAMILY,
-    &mistral::FAMILY,
-    &smollm3::FAMILY,
-    &qwen2::FAMILY,
-    &qwen3::FAMILY,
-    &gemma2::FAMILY,
-    &gemma3::FAMILY,
-    &phi3::FAMILY,
+    &llama::LLAMA,
+    &llama::MISTRAL,
+    &llama::SMOLLM3,
+    &qwen::QWEN2,
+    &qwen::QWEN3,
+    &gemma::GEMMA2,
+    &gemma::GEMMA3,
+    &phi3::PHI3,
 ];
 
 impl Configuration {
@@ -48,12 +43,11 @@ impl Configuration {
     /// # Errors
     /// When the family is not known, a setting is missing or has a value that cannot be run.
     pub fn from_hugging_face(config: &Value, file: &Path) -> Result<Self> {
-        let place = file.display().to_string();
-        let whole = Fields::new(config, &place)?;
-        let found = whole.text("model_type")?;
+        let whole = Fields::new(config, file)?;
+        let found: &str = whole.require("model_type")?;
         let Some(family) = FAMILIES.iter().find(|family| family.model_types.contains(&found)) else {
-            let known = FAMILIES.iter().flat_map(|family| family.model_types).copied().collect();
-            return Err(Error::UnknownFamily { found: found.into(), place, known });
+            let known: Vec<&str> = FAMILIES.iter().flat_map(|family| family.model_types).copied().collect();
+            return Err(whole.value_error("model_type", &format!("one of {}", known.join(", "))));
         };
         let configuration = hugging_face::read(&whole, family)?;
         configuration.check(file)?;
@@ -66,7 +60,7 @@ impl Configuration {
     /// # Errors
     /// When they are not token ids.
     pub fn add_eos(&mut self, config: &Value, file: &Path) -> Result<()> {
-        for id in Fields::new(config, &file.display().to_string())?.ids("eos_token_id")? {
+        for id in Fields::new(config, file)?.list("eos_token_id")?.unwrap_or_default() {
             if !self.eos.contains(&id) {
                 self.eos.push(id);
             }
@@ -79,27 +73,25 @@ impl Configuration {
     /// # Errors
     /// When the architecture is not known, a setting is missing or has a value that cannot be run.
     pub fn from_gguf(metadata: &Metadata, facts: TensorFacts) -> Result<Self> {
-        let place = metadata.path().display().to_string();
-        let Some(found) = metadata.string("general.architecture") else {
-            return Err(Error::KeyMissing { key: "general.architecture".into(), place });
-        };
+        const KEY: &str = "general.architecture";
+        let file = metadata.path();
+        let found = metadata.string(KEY).ok_or_else(|| Error::missing(format!("`{KEY}`"), file))?;
         let Some(family) = FAMILIES.iter().find(|family| family.architecture == Some(found)) else {
-            let known = FAMILIES.iter().filter_map(|family| family.architecture).collect();
-            return Err(Error::UnknownFamily { found: found.into(), place, known });
+            let known: Vec<&str> = FAMILIES.iter().filter_map(|family| family.architecture).collect();
+            return Err(Error::key(KEY, found, file, format!("expected one of {}", known.join(", "))));
         };
         let configuration = gguf::read(metadata, family, found, facts)?;
-        configuration.check(metadata.path())?;
+        configuration.check(file)?;
         Ok(configuration)
     }
 
     /// Converts the configuration to a `config.json`, for models that came without one.
     #[must_use]
     pub fn to_hugging_face(&self) -> Value {
-        let mut map = hugging_face::write(self);
-        if let Some(family) = family_of(self) {
-            (family.to_hugging_face)(self, &mut map);
-        }
-        Value::Object(map)
+        let family = family_of(self);
+        let mut config = hugging_face::write(self, family);
+        (family.to_hugging_face)(self, &mut config);
+        config
     }
 
     /// The total number of values in the model's weights; a tied head counts once, with the embedding.
@@ -109,14 +101,14 @@ impl Configuration {
     }
 }
 
-/// The family of a configuration, by name; `None` if unknown.
-fn family_of(configuration: &Configuration) -> Option<&'static Family> {
-    FAMILIES.into_iter().find(|family| family.name == configuration.family)
+/// The family of a configuration, by name; Llama for an unknown name.
+fn family_of(configuration: &Configuration) -> &'static Family {
+    FAMILIES.into_iter().find(|family| family.name == configuration.family).unwrap_or(FAMILIES[0])
 }
 
-/// How GGUF files store the weights of a configuration's family; Llama's layout for an unknown family.
+/// How GGUF files store the weights of a configuration's family.
 pub(crate) fn gguf_layout(configuration: &Configuration) -> GgufLayout {
-    family_of(configuration).unwrap_or(FAMILIES[0]).gguf_layout
+    family_of(configuration).gguf_layout
 }
 
 #[cfg(test)]

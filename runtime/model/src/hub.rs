@@ -2,8 +2,6 @@
 //! `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE` are honoured. The one door to the network
 //! in this room.
 
-mod models;
-
 use std::path::{Path, PathBuf};
 
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
@@ -26,6 +24,8 @@ const COMPANIONS: [&str; 8] = [
     "README.md",
 ];
 const RETRIES: usize = 3;
+/// How the folder of a model in the cache is called: `models--owner--name`.
+const PREFIX: &str = "models--";
 
 /// A model's name on a hub: `owner/model`, `owner/model@revision`, `owner/model/file.gguf`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -172,6 +172,20 @@ impl Hub {
         });
         let why = "nothing is fetched offline, and the cache does not hold it";
         whole.ok_or_else(|| self.error(name, why, "run once without `--offline`, or give a folder or a GGUF file"))
+    }
+
+    /// The names, as `owner/model`, of the models that have a folder in the cache, sorted. Empty if there is no cache.
+    /// Does not check that their files are complete.
+    #[must_use]
+    pub fn cached_models(&self) -> Vec<String> {
+        let entries = self.cache.as_ref().and_then(|folder| std::fs::read_dir(folder).ok());
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            let name = entry.ok()?.file_name().into_string().ok()?;
+            Some(name.strip_prefix(PREFIX)?.replace("--", "/"))
+        };
+        let mut names: Vec<String> = entries.into_iter().flatten().filter_map(name).collect();
+        names.sort();
+        names
     }
 
     /// A client for this endpoint, cache and token.

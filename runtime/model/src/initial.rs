@@ -38,7 +38,7 @@ impl Model {
             })
             .collect();
         let weights = Weights::from_tensors(tensors?, &configuration, device)?;
-        Self::from_parts(source.name(), configuration, weights).with_text(source, folder)
+        Self::from_parts(source.name(), configuration, weights).with_folder(source)
     }
 }
 

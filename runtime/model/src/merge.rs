@@ -14,7 +14,6 @@ use crate::edit::Edits;
 use crate::error::{Error, Result};
 use crate::files::{self, Stored};
 use crate::policy::Policy;
-use crate::source::{Form, Source};
 use crate::{Model, families};
 
 /// Files of a model folder that a merge takes along, where they are there.
@@ -108,9 +107,9 @@ fn module_of<'a>(adapter: &'a Adapter, name: &str) -> Option<&'a Module> {
 /// The model's own `config.json`, or, for a model without one, a new one made from its configuration; with `dtype` set
 /// to the number format and quantization settings removed.
 fn configuration(model: &Model, dtype: DType) -> Result<Value> {
-    let mut value = match model.source().map(Source::form) {
-        Some(Form::Folder { path, .. }) => files::read_json(&path.join("config.json"))?,
-        _ => model.configuration.to_hugging_face(),
+    let mut value = match model.folder() {
+        Some(folder) => files::read_json(&folder.join("config.json"))?,
+        None => model.configuration.to_hugging_face(),
     };
     let name = match dtype {
         DType::BF16 => "bfloat16",
@@ -128,11 +127,9 @@ fn configuration(model: &Model, dtype: DType) -> Result<Value> {
 /// Adds tokenizer, chat template and generation settings to a folder: copies of the model's own files, or, for a model
 /// that is not a folder, newly written ones.
 fn add_companions(model: &Model, out: &Path) -> Result<()> {
-    let Some(Form::Folder { path, .. }) = model.source().map(Source::form) else {
-        return write_companions(model, out);
-    };
+    let Some(folder) = model.folder() else { return write_companions(model, out) };
     for name in COMPANIONS {
-        let from = path.join(name);
+        let from = folder.join(name);
         if from.is_file() {
             files::write(&out.join(name), files::read(&from).map_err(|source| Error::file(&from, source))?)?;
         }

@@ -1,7 +1,7 @@
 //! A model: its configuration, weights, tokenizer and chat template, opened from wherever they lie.
 //! Leaves running it to `decoder`, and what is learned on it to `adapter`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tunebox_compute::Device;
 use tunebox_compute::precision::PrecisionRequest;
@@ -11,7 +11,7 @@ use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::families::TensorFacts;
 use crate::files;
-use crate::source::{Form, Source};
+use crate::source::Source;
 use crate::tokenizer::Tokenizer;
 use crate::weights::Weights;
 use crate::weights::gguf::{Header, Metadata};
@@ -47,12 +47,13 @@ impl Model {
     /// # Errors
     /// When [`Model::open`] fails, the weights cannot be stored so, or the device does not compute so.
     pub fn open_in(source: &Source, device: &Device, asked: impl Into<PrecisionRequest>) -> Result<Self> {
-        let (mut model, text) = Self::shape(source, device)?;
+        let (mut model, metadata) = Self::shape(source, device)?;
         model.weights = model.weights.kept_in(asked)?;
         // A large vocabulary takes as long as the weights.
-        let (weights, text) = rayon::join(|| model.weights.load(), || text.read());
+        let (weights, text) = rayon::join(|| model.weights.load(), || read_text(source.path(), metadata.as_ref()));
         weights?;
-        Ok(model.with(text?))
+        (model.tokenizer, model.template) = text?;
+        Ok(model)
     }
 
     /// Opens a model without reading its weights: each is read when it is first asked for. Reads tokenizer and
@@ -61,8 +62,9 @@ impl Model {
     /// # Errors
     /// When [`Model::open`] fails.
     pub fn inspect(source: &Source, device: &Device) -> Result<Self> {
-        let (model, text) = Self::shape(source, device)?;
-        Ok(model.with(text.read()?))
+        let (mut model, metadata) = Self::shape(source, device)?;
+        (model.tokenizer, model.template) = read_text(source.path(), metadata.as_ref())?;
+        Ok(model)
     }
 
     /// A model from its parts, without tokenizer, template and source files.
@@ -75,6 +77,11 @@ impl Model {
     #[must_use]
     pub fn source(&self) -> Option<&Source> {
         self.source.as_ref()
+    }
+
+    /// The model's folder; `None` for a GGUF file or a model made from parts.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.source.as_ref().filter(|source| !source.is_gguf()).map(Source::path)
     }
 
     /// The sha256 over the model's weight files, in hexadecimal; `None` for a model made from parts. Reads all files
@@ -106,16 +113,11 @@ impl Model {
         self.template.as_ref().ok_or_else(|| Error::not_a_model(&self.name, why, hint))
     }
 
-    /// Sets the model's source, and reads tokenizer and chat template from a folder.
-    pub(crate) fn with_text(mut self, source: Source, folder: &Path) -> Result<Self> {
+    /// Sets the model's source, and reads tokenizer and chat template from its folder.
+    pub(crate) fn with_folder(mut self, source: Source) -> Result<Self> {
+        (self.tokenizer, self.template) = read_text(source.path(), None)?;
         self.source = Some(source);
-        Ok(self.with(TextFiles::Folder(folder.to_path_buf()).read()?))
-    }
-
-    /// Sets tokenizer and chat template.
-    fn with(mut self, (tokenizer, template): Text) -> Self {
-        (self.tokenizer, self.template) = (tokenizer, template);
-        self
+        Ok(self)
     }
 
     /// Reads the configuration of a model folder: `config.json`, and the end tokens of `generation_config.json` if
@@ -130,55 +132,47 @@ impl Model {
         Ok(configuration)
     }
 
-    /// Opens a model's configuration and weight files. Returns the model, whose weights are not read yet, and where its
-    /// tokenizer and template are.
-    fn shape(source: &Source, device: &Device) -> Result<(Self, TextFiles)> {
-        let (configuration, weights, text) = match source.form() {
-            Form::Folder { path, weights } => {
-                let configuration = Self::read_configuration(path)?;
-                let weights = Weights::from_folder(path, weights, &configuration, device)?;
-                (configuration, weights, TextFiles::Folder(path.clone()))
-            }
-            Form::Gguf { path } => {
-                let mut header = Header::read(path)?;
-                let configuration = Configuration::from_gguf(&header.metadata, facts(&header)?)?;
-                let metadata = std::mem::take(&mut header.metadata);
-                let weights = Weights::from_gguf(path, header, &configuration, device)?;
-                (configuration, weights, TextFiles::Gguf(metadata))
-            }
+    /// Opens a model's configuration and weight files. Returns the model, whose weights are not read yet, and the
+    /// metadata of a GGUF file.
+    fn shape(source: &Source, device: &Device) -> Result<(Self, Option<Metadata>)> {
+        let path = source.path();
+        let (configuration, weights, metadata) = if source.is_gguf() {
+            let mut header = Header::read(path)?;
+            let configuration = Configuration::from_gguf(&header.metadata, facts(&header)?)?;
+            let metadata = std::mem::take(&mut header.metadata);
+            let weights = Weights::from_gguf(path, header, &configuration, device)?;
+            (configuration, weights, Some(metadata))
+        } else {
+            let configuration = Self::read_configuration(path)?;
+            let weights = Weights::from_folder(path, source.weight_files(), &configuration, device)?;
+            (configuration, weights, None)
         };
         let mut model = Self::from_parts(source.name(), configuration, weights);
         model.source = Some(source.clone());
-        Ok((model, text))
+        Ok((model, metadata))
     }
 }
 
 /// A tokenizer and a chat template, where there are any.
 type Text = (Option<Tokenizer>, Option<ChatTemplate>);
 
-/// Where tokenizer and template are kept.
-enum TextFiles {
-    Folder(PathBuf),
-    Gguf(Metadata),
-}
-
-impl TextFiles {
-    /// Reads tokenizer and chat template; both are `None` if the model has no tokenizer.
-    fn read(&self) -> Result<Text> {
-        match self {
-            Self::Folder(folder) if folder.join("tokenizer.json").is_file() => {
-                let tokenizer = Tokenizer::from_folder(folder)?;
-                let template = ChatTemplate::from_folder(folder, &tokenizer)?;
-                Ok((Some(tokenizer), template))
-            }
-            Self::Gguf(metadata) if metadata.value("tokenizer.ggml.model").is_some() => {
-                let tokenizer = Tokenizer::from_gguf(metadata)?;
-                let template = ChatTemplate::from_gguf(metadata, &tokenizer)?;
-                Ok((Some(tokenizer), template))
-            }
-            _ => Ok((None, None)),
+/// Reads tokenizer and chat template from the metadata of a GGUF file, or from a folder if there is none; both are `None`
+/// if the model has no tokenizer.
+fn read_text(folder: &Path, metadata: Option<&Metadata>) -> Result<Text> {
+    let (tokenizer, template) = match metadata {
+        Some(metadata) if metadata.value("tokenizer.ggml.model").is_some() => {
+            let tokenizer = Tokenizer::from_gguf(metadata)?;
+            let template = ChatTemplate::from_gguf(metadata, &tokenizer)?;
+            (tokenizer, template)
         }
-    }
+        None if folder.join("tokenizer.json").is_file() => {
+            let tokenizer = Tokenizer::from_folder(folder)?;
+            let template = ChatTemplate::from_folder(folder, &tokenizer)?;
+            (tokenizer, template)
+        }
+        _ => return Ok((None, None)),
+    };
+    Ok((Some(tokenizer), template))
 }
 
 /// The factors of the rotation frequencies in a GGUF file, for short texts and for long ones.
@@ -186,12 +180,20 @@ const SHORT_FACTORS: &str = "rope_factors_short.weight";
 const LONG_FACTORS: &str = "rope_factors_long.weight";
 
 /// Collects what a GGUF file tells only by its tensors: vocabulary size, tied head, biases, and rotation factors.
+/// Errors: the rotation has factors for short sequences alone, or for long ones alone.
 fn facts(header: &Header) -> Result<TensorFacts> {
-    let path = header.metadata.path();
     let rows = header.tensors.get("token_embd.weight").and_then(|location| location.shape.first());
     let read = |name: &str| -> Result<Option<Vec<f64>>> {
         let Some(location) = header.tensors.get(name) else { return Ok(None) };
         Ok(Some(location.read_f32()?.into_iter().map(f64::from).collect()))
+    };
+    let rope_factors = match (read(SHORT_FACTORS)?, read(LONG_FACTORS)?) {
+        (Some(short), Some(long)) => Some([short, long]),
+        (None, None) => None,
+        (short, _) => {
+            let name = if short.is_some() { LONG_FACTORS } else { SHORT_FACTORS };
+            return Err(Error::missing(format!("tensor `{name}`"), header.metadata.path()));
+        }
     };
     Ok(TensorFacts {
         vocabulary: rows.copied().unwrap_or(0),
@@ -200,16 +202,6 @@ fn facts(header: &Header) -> Result<TensorFacts> {
         output_bias: header.tensors.contains_key("blk.0.attn_output.bias"),
         feed_forward_bias: header.tensors.contains_key("blk.0.ffn_down.bias"),
         rope_divisors: read("rope_freqs.weight")?,
-        rope_factors: both(path, read(SHORT_FACTORS)?, read(LONG_FACTORS)?)?,
+        rope_factors,
     })
-}
-
-/// The short and the long rotation factors, or `None` without either. Errors: only one of the two is there.
-fn both(path: &Path, short: Option<Vec<f64>>, long: Option<Vec<f64>>) -> Result<Option<[Vec<f64>; 2]>> {
-    let missing = |name: &str| Err(Error::TensorMissing { name: name.into(), place: path.display().to_string() });
-    match (short, long) {
-        (Some(short), Some(long)) => Ok(Some([short, long])),
-        (None, None) => Ok(None),
-        (short, _) => missing(if short.is_some() { LONG_FACTORS } else { SHORT_FACTORS }),
-    }
 }

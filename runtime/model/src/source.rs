@@ -1,38 +1,27 @@
 //! What a person means by a model: a folder, a GGUF file, or a name on a hub.
 //! Finds the files and reads no weights; leaves fetching to `hub`.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use tunebox_foundation::paths;
+use sha2::{Digest, Sha256};
+use tunebox_foundation::hexadecimal::hexadecimal;
+use tunebox_foundation::{bounded, paths};
 
 use crate::error::{Error, MODEL_FORMS, Result};
 use crate::hub::{Hub, Name, Progress};
-use crate::weights::{digest, safetensors};
+use crate::weights::safetensors;
 
 /// The files of a model.
 #[derive(Debug, Clone)]
 pub struct Source {
     name: String,
-    form: Form,
+    /// The model's folder or GGUF file.
+    path: PathBuf,
+    /// Safetensors files sorted by name, or the GGUF file itself.
+    weights: Vec<PathBuf>,
     digest: Arc<OnceLock<String>>,
-}
-
-/// How the files hold the model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Form {
-    /// `config.json`, tokenizer files and safetensors in a folder.
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// Its weight files, sorted by name.
-        weights: Vec<PathBuf>,
-    },
-    /// Everything in one GGUF file.
-    Gguf {
-        /// The file.
-        path: PathBuf,
-    },
 }
 
 impl Source {
@@ -52,19 +41,27 @@ impl Source {
     /// When there is no such model, or it cannot be fetched.
     pub fn find(name: &str, revision: Option<&str>, hub: &Hub, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<Self> {
         let path = Path::new(name);
-        let form = if path.is_dir() {
-            form_of_folder(path)?
-        } else if path.exists() {
-            form_of_file(path)?
-        } else if let Some(wanted) = Name::parse(name, revision) {
-            let fetched = hub.fetch(&wanted, watch)?;
-            if fetched.is_dir() { form_of_folder(&fetched)? } else { form_of_file(&fetched)? }
-        } else {
+        if path.exists() {
+            return Self::at(name, path);
+        }
+        let Some(wanted) = Name::parse(name, revision) else {
             let why = "there is no such file or folder, and a name on the hub is written `owner/model`";
             let hint = || "give a folder with `config.json`, a GGUF file, or `owner/model`".into();
             return Err(Error::not_a_model(name, why, paths::did_you_mean(path).unwrap_or_else(hint)));
         };
-        Ok(Self { name: name.into(), form, digest: Arc::new(OnceLock::new()) })
+        Self::at(name, &hub.fetch(&wanted, watch)?)
+    }
+
+    /// The source for a folder or file that exists: a GGUF file, a Hugging Face folder with `config.json`, or a folder
+    /// with one GGUF file. Errors: none of these, or several GGUF files.
+    fn at(name: &str, path: &Path) -> Result<Self> {
+        let (path, weights) = if path.is_dir() && path.join("config.json").is_file() {
+            (path.to_path_buf(), safetensors::files(path)?)
+        } else {
+            let file = gguf_file(path)?;
+            (file.clone(), vec![file])
+        };
+        Ok(Self { name: name.into(), path, weights, digest: Arc::default() })
     }
 
     /// A source for a folder with a model's `config.json` and tokenizer but no weights; `config.json` stands in for the
@@ -75,8 +72,8 @@ impl Source {
     pub(crate) fn without_weights(folder: &Path) -> Result<Self> {
         let shape = folder.join("config.json");
         std::fs::metadata(&shape).map_err(|error| Error::file(&shape, error))?;
-        let form = Form::Folder { path: folder.to_path_buf(), weights: vec![shape] };
-        Ok(Self { name: folder.display().to_string(), form, digest: Arc::new(OnceLock::new()) })
+        let (name, path) = (folder.display().to_string(), folder.to_path_buf());
+        Ok(Self { name, path, weights: vec![shape], digest: Arc::default() })
     }
 
     /// The model as the person named it.
@@ -85,27 +82,22 @@ impl Source {
         &self.name
     }
 
-    /// How the files hold the model.
+    /// Whether everything is in one GGUF file, not in a folder with `config.json`, tokenizer files and safetensors.
     #[must_use]
-    pub fn form(&self) -> &Form {
-        &self.form
+    pub fn is_gguf(&self) -> bool {
+        self.weights == [self.path.as_path()]
     }
 
     /// The model's folder or GGUF file.
     #[must_use]
     pub fn path(&self) -> &Path {
-        match &self.form {
-            Form::Folder { path, .. } | Form::Gguf { path } => path,
-        }
+        &self.path
     }
 
     /// The files that hold weights: safetensors sorted by name, or the one GGUF file.
     #[must_use]
     pub fn weight_files(&self) -> &[PathBuf] {
-        match &self.form {
-            Form::Folder { weights, .. } => weights,
-            Form::Gguf { path } => std::slice::from_ref(path),
-        }
+        &self.weights
     }
 
     /// The sha256 over the weight files, in hexadecimal. Reads all files the first time, and caches the result.
@@ -121,39 +113,29 @@ impl Source {
     }
 }
 
-/// The form of a model in one file. Errors: the file is not a GGUF file by its extension.
-fn form_of_file(path: &Path) -> Result<Form> {
-    if has_extension(path, "gguf") {
-        return Ok(Form::Gguf { path: path.to_path_buf() });
+/// The GGUF file at a path: the file itself, or the only one in a folder. Errors: another file, or a folder with none
+/// or several.
+fn gguf_file(path: &Path) -> Result<PathBuf> {
+    let refuse = |why: String, hint: &str| Err(Error::not_a_model(path.display(), why, hint));
+    if !path.is_dir() {
+        if has_extension(path, "gguf") {
+            return Ok(path.to_path_buf());
+        }
+        let is_part = has_extension(path, "safetensors") || path.ends_with("config.json");
+        let folder = "give the folder that it lies in: the configuration and the tokenizer are needed as well";
+        let hint = if is_part { folder } else { MODEL_FORMS };
+        return refuse("one file holds a whole model only if it is GGUF".into(), hint);
     }
-    let hint = if has_extension(path, "safetensors") || path.ends_with("config.json") {
-        "give the folder that it lies in: the configuration and the tokenizer are needed as well"
-    } else {
-        MODEL_FORMS
-    };
-    Err(Error::not_a_model(path.display(), "one file holds a whole model only if it is GGUF", hint))
-}
-
-/// The form of a folder: a Hugging Face folder if it has `config.json`, else its only GGUF file. Errors: neither, or
-/// several GGUF files.
-fn form_of_folder(folder: &Path) -> Result<Form> {
-    if folder.join("config.json").is_file() {
-        let weights = safetensors::files(folder)?;
-        return Ok(Form::Folder { path: folder.to_path_buf(), weights });
-    }
-    let listed = std::fs::read_dir(folder).map_err(|error| Error::file(folder, error))?;
+    let listed = std::fs::read_dir(path).map_err(|error| Error::file(path, error))?;
     let mut files: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| has_extension(path, "gguf"));
     files.sort();
     match files.as_slice() {
-        [one] => Ok(Form::Gguf { path: one.clone() }),
-        [] => {
-            let why = "it holds neither `config.json` nor a GGUF file";
-            Err(Error::not_a_model(folder.display(), why, MODEL_FORMS))
-        }
+        [one] => Ok(one.clone()),
+        [] => refuse("it holds neither `config.json` nor a GGUF file".into(), MODEL_FORMS),
         [first, ..] => {
             let hint = format!("name one of them, as in `{}`", first.display());
-            Err(Error::not_a_model(folder.display(), format!("it holds {} GGUF files", files.len()), hint))
+            refuse(format!("it holds {} GGUF files", files.len()), &hint)
         }
     }
 }
@@ -161,6 +143,28 @@ fn form_of_folder(folder: &Path) -> Result<Form> {
 /// Whether a path has this extension, in any case.
 fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
+}
+
+/// The sha256, in hexadecimal, over the bytes of the files in the given order. Reads every byte: about a second per
+/// gigabyte.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn digest(files: &[PathBuf]) -> Result<String> {
+    let mut hasher = Sha256::new();
+    let mut piece = vec![0; 1 << 20];
+    for path in files {
+        let failed = |error| Error::file(path, error);
+        let mut file = bounded::open(path).map_err(failed)?;
+        loop {
+            let length = file.read(&mut piece).map_err(failed)?;
+            if length == 0 {
+                break;
+            }
+            hasher.update(&piece[..length]);
+        }
+    }
+    Ok(hexadecimal(&hasher.finalize()))
 }
 
 #[cfg(test)]
@@ -194,5 +198,21 @@ mod tests {
         std::fs::write(folder.path().join("small.gguf"), "GGUF").unwrap();
         let source = Source::open(&folder.path().display().to_string(), true).unwrap();
         assert_eq!(source.path(), folder.path().join("small.gguf"));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn of_what_never_ends_there_is_no_digest() {
+        assert!(digest(&[PathBuf::from("/dev/zero")]).is_err());
+    }
+
+    #[test]
+    fn several_files_are_one_stream() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [folder.path().join("one"), folder.path().join("two")];
+        std::fs::write(&files[0], "a").unwrap();
+        std::fs::write(&files[1], "bc").unwrap();
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digest(&files).unwrap(), abc);
     }
 }

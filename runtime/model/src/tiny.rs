@@ -93,9 +93,9 @@ pub(crate) fn joined() -> Configuration {
 /// One matrix for query, key and value, heads that turn in part, other frequencies for rows longer than `original`.
 pub(crate) fn phi3(original: usize) -> Configuration {
     let scaling = RopeScaling::Long {
-        short: vec![1.0, 1.3, 2.0],
-        long: vec![1.5, 4.0, 9.0],
-        original: original as f64,
+        short_factor: vec![1.0, 1.3, 2.0],
+        long_factor: vec![1.5, 4.0, 9.0],
+        original,
         attention_factor: 1.1,
     };
     Configuration {

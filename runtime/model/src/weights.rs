@@ -1,7 +1,6 @@
 //! The weights of a model by their Hugging Face names, whatever files hold them.
 //! Names, shapes and number formats are checked when a model is opened; bytes are read when they are asked for.
 
-mod digest;
 mod entry;
 pub mod gguf;
 mod location;
@@ -18,8 +17,6 @@ use rayon::prelude::*;
 use tunebox_compute::precision::{Base, Precision, PrecisionRequest, Purpose};
 use tunebox_compute::weight::Weight;
 use tunebox_compute::{DType, Device, Tensor};
-
-pub use digest::digest;
 
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
@@ -113,7 +110,7 @@ impl Weights {
         let mut entries = BTreeMap::new();
         for (name, wanted) in expected(configuration) {
             let Some(entry) = find(&name)? else {
-                return Err(Error::TensorMissing { name, place: place.display().to_string() });
+                return Err(Error::missing(format!("tensor `{name}`"), place));
             };
             if entry.shape != wanted {
                 let place = match &entry.stored {
@@ -261,8 +258,7 @@ impl Weights {
 
     /// The entry of a weight. Errors: no weight of this name.
     fn entry(&self, name: &str) -> Result<&Entry> {
-        let missing = || Error::TensorMissing { name: name.into(), place: self.place.display().to_string() };
-        self.entries.get(name).ok_or_else(missing)
+        self.entries.get(name).ok_or_else(|| Error::missing(format!("tensor `{name}`"), &self.place))
     }
 }
 

@@ -52,11 +52,9 @@ impl Adapter {
     /// When a file is missing or broken, or its keys or shapes are not exactly those that its settings call for in this
     /// model.
     pub fn load(model: &Model, folder: &Path) -> Result<Self> {
-        let path = folder.join(SETTINGS);
-        let text = files::read_text(&path).map_err(|source| Error::file(&path, source))?;
-        let described = peft::read(&text, &path, &model.configuration)?;
-        check_file_size(model, &described.plans, folder)?;
-        let adapter = create::zeros(model, &described.settings, &described.plans)?;
+        let (settings, plans) = peft::read(&folder.join(SETTINGS), &model.configuration)?;
+        check_file_size(model, &plans, folder)?;
+        let adapter = create::zeros(model, &settings, &plans)?;
         adapter.read_values(folder)?;
         Ok(adapter)
     }

@@ -12,10 +12,13 @@ pub struct RopeSetting {
     pub scaling: RopeScaling,
 }
 
-/// How rotation frequencies are stretched for contexts longer than those first trained on.
-#[derive(Debug, Clone, PartialEq)]
+/// How rotation frequencies are stretched for contexts longer than those first trained on. Serialises as the
+/// `rope_scaling` of a `config.json`.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(tag = "rope_type", rename_all = "lowercase")]
 pub enum RopeScaling {
     /// Not at all.
+    #[serde(rename = "default")]
     None,
     /// All by the same factor.
     Linear {
@@ -26,19 +29,21 @@ pub enum RopeScaling {
     Llama3 {
         /// How many times longer the slow ones become.
         factor: f64,
-        /// Waves longer than `original / low` are stretched fully.
-        low: f64,
-        /// Waves shorter than `original / high` stay.
-        high: f64,
-        /// The context that was first trained on.
-        original: f64,
+        /// Waves longer than `original / low_freq_factor` are stretched fully.
+        low_freq_factor: f64,
+        /// Waves shorter than `original / high_freq_factor` stay.
+        high_freq_factor: f64,
+        /// The context that was first trained on, in tokens.
+        #[serde(rename = "original_max_position_embeddings")]
+        original: usize,
     },
     /// YaRN (Peng et al. 2023): a ramp between stretched and plain, and a factor on cosines and sines.
     Yarn {
         /// How many times longer.
         factor: f64,
-        /// The context that was first trained on.
-        original: f64,
+        /// The context that was first trained on, in tokens.
+        #[serde(rename = "original_max_position_embeddings")]
+        original: usize,
         /// Turns within the first context above which a frequency stays.
         beta_fast: f64,
         /// Turns below which a frequency is stretched fully.
@@ -50,13 +55,15 @@ pub enum RopeScaling {
     },
     /// LongRoPE (Ding et al. 2024): each frequency is divided by its own factor, of one set for sequences as long as the
     /// first context and of another for longer ones, and a factor on cosines and sines for both.
+    #[serde(rename = "longrope")]
     Long {
         /// Factors for sequences up to the first context.
-        short: Vec<f64>,
+        short_factor: Vec<f64>,
         /// Factors for longer ones.
-        long: Vec<f64>,
-        /// The context that was first trained on.
-        original: f64,
+        long_factor: Vec<f64>,
+        /// The context that was first trained on, in tokens.
+        #[serde(rename = "original_max_position_embeddings")]
+        original: usize,
         /// What cosines and sines are multiplied by.
         attention_factor: f64,
     },
@@ -82,11 +89,13 @@ impl RopeSetting {
         match &self.scaling {
             RopeScaling::None => plain.collect(),
             RopeScaling::Linear { factor } => plain.map(|frequency| frequency / factor).collect(),
-            RopeScaling::Llama3 { factor, low, high, original } => {
-                plain.map(|frequency| llama3(frequency, *factor, *low, *high, *original)).collect()
+            RopeScaling::Llama3 { factor, low_freq_factor: low, high_freq_factor: high, original } => {
+                plain.map(|frequency| llama3(frequency, *factor, *low, *high, *original as f64)).collect()
             }
             RopeScaling::Yarn { .. } => self.yarn(width, &plain.collect::<Vec<_>>()),
-            RopeScaling::Divided { divisors } | RopeScaling::Long { short: divisors, .. } => divide(plain, divisors),
+            RopeScaling::Divided { divisors } | RopeScaling::Long { short_factor: divisors, .. } => {
+                divide(plain, divisors)
+            }
         }
     }
 
@@ -95,7 +104,7 @@ impl RopeSetting {
     #[must_use]
     pub fn long_frequencies(&self, width: usize) -> Option<Vec<f64>> {
         match &self.scaling {
-            RopeScaling::Long { long, .. } => Some(divide(self.plain_frequencies(width), long)),
+            RopeScaling::Long { long_factor, .. } => Some(divide(self.plain_frequencies(width), long_factor)),
             _ => None,
         }
     }
@@ -103,7 +112,7 @@ impl RopeSetting {
     /// The longest sequence, in tokens, that uses LongRoPE's short factors; `None` for other kinds.
     pub(super) fn short_context(&self) -> Option<usize> {
         match self.scaling {
-            RopeScaling::Long { original, .. } => Some(original as usize),
+            RopeScaling::Long { original, .. } => Some(original),
             _ => None,
         }
     }
@@ -116,13 +125,12 @@ impl RopeSetting {
 
     /// The lengths of the factor lists: one for per-frequency divisors, two for LongRoPE (short, then long), none for
     /// others.
-    pub(super) fn listed(&self) -> impl Iterator<Item = usize> {
-        let (first, second) = match &self.scaling {
-            RopeScaling::Divided { divisors } => (Some(divisors.len()), None),
-            RopeScaling::Long { short, long, .. } => (Some(short.len()), Some(long.len())),
-            _ => (None, None),
-        };
-        first.into_iter().chain(second)
+    pub(super) fn listed(&self) -> Vec<usize> {
+        match &self.scaling {
+            RopeScaling::Divided { divisors } => vec![divisors.len()],
+            RopeScaling::Long { short_factor, long_factor, .. } => vec![short_factor.len(), long_factor.len()],
+            _ => Vec::new(),
+        }
     }
 
     /// The factor on cosines and sines; 1 for all kinds but YaRN and LongRoPE.
@@ -140,7 +148,7 @@ impl RopeSetting {
         let RopeScaling::Yarn { factor, original, beta_fast, beta_slow, truncate, .. } = self.scaling else {
             return plain.to_vec();
         };
-        let index_of = |turns: f64| width as f64 * (original / (turns * TAU)).ln() / (2.0 * self.theta.ln());
+        let index_of = |turns: f64| width as f64 * (original as f64 / (turns * TAU)).ln() / (2.0 * self.theta.ln());
         let (mut first, mut last) = (index_of(beta_fast), index_of(beta_slow));
         if truncate {
             (first, last) = (first.floor(), last.ceil());
@@ -198,7 +206,7 @@ mod tests {
 
     #[test]
     fn llama3_scaling_leaves_the_fast_and_divides_the_slow_frequencies() {
-        let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };
+        let scaling = RopeScaling::Llama3 { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original: 8192 };
         let plain = RopeSetting::plain(500_000.0).frequencies(128);
         let scaled = RopeSetting { theta: 500_000.0, scaling }.frequencies(128);
         assert_eq!(scaled[0], plain[0]);
@@ -210,7 +218,7 @@ mod tests {
     fn yarn_keeps_the_first_frequency_and_divides_the_last() {
         let scaling = RopeScaling::Yarn {
             factor: 4.0,
-            original: 32768.0,
+            original: 32_768,
             beta_fast: 32.0,
             beta_slow: 1.0,
             attention_factor: yarn_attention_factor(4.0, 1.0),
@@ -228,7 +236,7 @@ mod tests {
     fn yarn_gives_the_frequencies_of_transformers_for_qwen_2_5() {
         let scaling = RopeScaling::Yarn {
             factor: 4.0,
-            original: 32768.0,
+            original: 32_768,
             beta_fast: 32.0,
             beta_slow: 1.0,
             attention_factor: 1.0,
@@ -251,8 +259,12 @@ mod tests {
     #[test]
     fn longrope_has_factors_for_short_and_for_long_sequences_and_one_for_both() {
         let attention_factor = longrope_attention_factor(32.0, 4096.0);
-        let scaling =
-            RopeScaling::Long { short: vec![1.0, 2.0], long: vec![1.5, 8.0], original: 4096.0, attention_factor };
+        let scaling = RopeScaling::Long {
+            short_factor: vec![1.0, 2.0],
+            long_factor: vec![1.5, 8.0],
+            original: 4096,
+            attention_factor,
+        };
         let setting = RopeSetting { theta: 100.0, scaling };
         assert_eq!(setting.frequencies(4), [1.0, 0.05]);
         assert_eq!(setting.long_frequencies(4).unwrap(), [1.0 / 1.5, 0.0125]);

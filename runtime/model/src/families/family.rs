@@ -1,11 +1,11 @@
 //! What describes a model family: its names, its defaults, and how its files are read and written.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::fields::Fields;
 use super::keys::Keys;
 use crate::configuration::Configuration;
 use crate::error::Result;
+use crate::fields::Fields;
 
 /// What a family differs in.
 pub(super) struct Family {
@@ -13,39 +13,75 @@ pub(super) struct Family {
     pub(super) name: &'static str,
     /// Every `model_type` that is read as this family.
     pub(super) model_types: &'static [&'static str],
+    /// Its class in transformers, which `architectures` of a written `config.json` names.
+    pub(super) class: &'static str,
     /// Its `general.architecture` in GGUF files; none: its GGUF files carry another family's name.
     pub(super) architecture: Option<&'static str>,
-    /// Whether heads may turn in part.
-    pub(super) partial_rotation: bool,
-    /// What transformers assumes for keys that `config.json` leaves out.
-    pub(super) defaults: Defaults,
-    /// Turns a plain decoder, made from the shared keys of `config.json`, into this family's.
+    /// Whether its only rotation for long contexts is LongRoPE (`longrope`, `su` or `yarn` in its files), and heads may
+    /// turn in part.
+    pub(super) long_rope: bool,
+    /// Whether `attention_bias` of `config.json` gives the attention biases.
+    pub(super) attention_bias: bool,
+    /// Whether `mlp_bias` of `config.json` gives the feed-forward part biases.
+    pub(super) mlp_bias: bool,
+    /// Query heads, where `config.json` does not say. Without a default they have to be named.
+    pub(super) heads: Option<usize>,
+    /// Key heads, where `config.json` does not say; none: as many as query heads.
+    pub(super) kv_heads: Option<usize>,
+    /// Width of a head, where `config.json` does not say; none: the hidden width divided by the heads.
+    pub(super) head_dim: Option<usize>,
+    /// Rows of the embedding, where `config.json` does not say. Without a default they have to be named.
+    pub(super) vocabulary: Option<usize>,
+    /// The longest context, where `config.json` does not say.
+    pub(super) max_positions: usize,
+    /// Whether the head is the embedding, where `config.json` does not say.
+    pub(super) tied: bool,
+    /// What the norms add to the mean square, where `config.json` does not say.
+    pub(super) norm_epsilon: f64,
+    /// The base of rotation frequencies, where `config.json` does not say.
+    pub(super) theta: f64,
+    /// The base of the second rotation, that of local layers, for families that have one.
+    pub(super) local_theta: Option<f64>,
+    /// The context first trained on, where `config.json` does not say beside the rotation.
+    pub(super) original: Option<f64>,
+    /// Sets what all models of the family have, whatever file they come from, on a plain decoder with its sizes set.
+    pub(super) shape: fn(&mut Configuration),
+    /// Sets what only this family's `config.json` says, after the shared keys are read.
     pub(super) from_hugging_face: fn(&Fields<'_>, &mut Configuration) -> Result<()>,
-    /// Turns a plain decoder, made from the shared keys of a GGUF file, into this family's.
+    /// Sets what only this family's GGUF files say, after the shared keys are read.
     pub(super) from_gguf: fn(&Keys<'_>, &mut Configuration) -> Result<()>,
     /// Adds this family's own keys to a `config.json`.
-    pub(super) to_hugging_face: fn(&Configuration, &mut Map<String, Value>),
+    pub(super) to_hugging_face: fn(&Configuration, &mut Value),
     /// How GGUF files store its weights.
     pub(super) gguf_layout: GgufLayout,
 }
 
-/// Values of keys that `config.json` may leave out.
-#[derive(Clone, Copy)]
-pub(super) struct Defaults {
-    pub(super) heads: Option<usize>,
-    /// None: as many as query heads.
-    pub(super) kv_heads: Option<usize>,
-    /// None: the hidden width divided by the heads.
-    pub(super) head_dim: Option<usize>,
-    pub(super) vocabulary: Option<usize>,
-    pub(super) max_positions: usize,
-    pub(super) tied: bool,
-}
-
-impl Defaults {
-    /// Sizes that have to be named, as many key heads as query heads, and a head of its own.
-    pub(super) const NONE: Self =
-        Self { heads: None, kv_heads: None, head_dim: None, vocabulary: None, max_positions: 2048, tied: false };
+impl Family {
+    /// A family of plain decoders without a name and keys of its own: sizes have to be named.
+    pub(super) const PLAIN: Self = Self {
+        name: "",
+        model_types: &[],
+        class: "",
+        architecture: None,
+        long_rope: false,
+        attention_bias: false,
+        mlp_bias: false,
+        heads: None,
+        kv_heads: None,
+        head_dim: None,
+        vocabulary: None,
+        max_positions: 2048,
+        tied: false,
+        norm_epsilon: 1e-6,
+        theta: 10_000.0,
+        local_theta: None,
+        original: None,
+        shape: |_| {},
+        from_hugging_face: |_, _| Ok(()),
+        from_gguf: |_, _| Ok(()),
+        to_hugging_face: |_, _| {},
+        gguf_layout: GgufLayout::PLAIN,
+    };
 }
 
 /// How GGUF files store the weights of a family. By default as Hugging Face does, with two norms a block.

@@ -53,7 +53,7 @@ fn shared_keys(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<
     if keys.optional_size("attention.value_length")?.is_some_and(|width| width != head_dim) {
         return Err(keys.value_error("attention.value_length", "values as wide as keys"));
     }
-    Ok(Configuration {
+    let mut configuration = Configuration {
         intermediate: keys.size("feed_forward_length")?,
         kv_heads: keys.optional_size("attention.head_count_kv")?.unwrap_or(heads),
         rotated: rotated(keys, family, head_dim)?,
@@ -65,7 +65,9 @@ fn shared_keys(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<
         feed_forward_bias: facts.feed_forward_bias,
         max_positions: keys.optional_size("context_length")?.unwrap_or(2048),
         ..Configuration::plain(family.name, hidden, layers, heads, head_dim)
-    })
+    };
+    (family.shape)(&mut configuration);
+    Ok(configuration)
 }
 
 /// The number of features of a head that are rotated; `head_dim` if the key is missing. Errors: a part of the head in a
@@ -73,11 +75,11 @@ fn shared_keys(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<
 fn rotated(keys: &Keys<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     const KEY: &str = "rope.dimension_count";
     let Some(rotated) = keys.optional_size(KEY)? else { return Ok(head_dim) };
-    if rotated != head_dim && !family.partial_rotation {
-        return Err(keys.value_error(KEY, "rotations of the whole head"));
+    if rotated != head_dim && !family.long_rope {
+        return Err(keys.value_error(KEY, "a rotation of the whole head"));
     }
     if rotated == 0 || rotated > head_dim || !rotated.is_multiple_of(2) {
-        return Err(keys.value_error(KEY, "even numbers of features up to the width of a head"));
+        return Err(keys.value_error(KEY, "an even number of features up to the width of a head"));
     }
     Ok(rotated)
 }
@@ -96,10 +98,11 @@ fn read_special(metadata: &Metadata, configuration: &mut Configuration) {
 /// scaling: none, linear or YaRN. Errors: another scaling.
 fn rope(keys: &Keys<'_>, configuration: &Configuration, facts: TensorFacts) -> Result<RopeSetting> {
     let theta = keys.number("rope.freq_base").unwrap_or(10_000.0);
-    if let Some([short, long]) = facts.rope_factors {
-        let original = keys.size("rope.scaling.original_context_length")? as f64;
+    if let Some([short_factor, long_factor]) = facts.rope_factors {
+        let original = keys.size("rope.scaling.original_context_length")?;
         let attention_factor = keys.number("rope.scaling.attn_factor").unwrap_or(1.0);
-        return Ok(RopeSetting { theta, scaling: RopeScaling::Long { short, long, original, attention_factor } });
+        let scaling = RopeScaling::Long { short_factor, long_factor, original, attention_factor };
+        return Ok(RopeSetting { theta, scaling });
     }
     if let Some(divisors) = facts.rope_divisors {
         return Ok(RopeSetting { theta, scaling: RopeScaling::Divided { divisors } });
@@ -116,14 +119,14 @@ fn rope(keys: &Keys<'_>, configuration: &Configuration, facts: TensorFacts) -> R
             let weight = keys.number("rope.scaling.attn_factor").unwrap_or(1.0);
             RopeScaling::Yarn {
                 factor,
-                original: original.unwrap_or(configuration.max_positions) as f64,
+                original: original.unwrap_or(configuration.max_positions),
                 beta_fast: keys.number("rope.scaling.yarn_beta_fast").unwrap_or(32.0),
                 beta_slow: keys.number("rope.scaling.yarn_beta_slow").unwrap_or(1.0),
                 attention_factor: weight * yarn_attention_factor(factor, 1.0),
                 truncate: true,
             }
         }
-        _ => return Err(keys.value_error("rope.scaling.type", "the rotations none, linear and yarn")),
+        _ => return Err(keys.value_error("rope.scaling.type", "one of none, linear, yarn")),
     };
     Ok(RopeSetting { theta, scaling })
 }

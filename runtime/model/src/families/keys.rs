@@ -13,7 +13,7 @@ pub(super) struct Keys<'a> {
 impl<'a> Keys<'a> {
     /// The non-negative integer of a key. Errors: missing or of another type.
     pub(super) fn size(&self, key: &str) -> Result<usize> {
-        let missing = || Error::KeyMissing { key: self.full(key), place: self.place() };
+        let missing = || Error::missing(format!("`{}`", self.full(key)), self.metadata.path());
         self.optional_size(key)?.ok_or_else(missing)
     }
 
@@ -57,16 +57,11 @@ impl<'a> Keys<'a> {
                 _ => "a list".into(),
             },
         );
-        Error::KeyValue { key, found, place: self.place(), allowed: allowed.into() }
+        Error::key(&key, found, self.metadata.path(), format!("expected {allowed}"))
     }
 
     /// The key with the architecture as prefix: `llama.block_count`.
     fn full(&self, key: &str) -> String {
         format!("{}.{key}", self.architecture)
-    }
-
-    /// The path of the file, for errors.
-    fn place(&self) -> String {
-        self.metadata.path().display().to_string()
     }
 }

@@ -1,48 +1,108 @@
-//! Llama 2 and 3, SmolLM and all that share their `model_type`. GGUF files of Mistral carry this name as well.
+//! Llama 2 and 3, SmolLM and all that share their `model_type`; and two families of the same blocks: Mistral, with a
+//! window over all layers where one is set, and SmolLM3, with layers without positions.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::family::{Defaults, Family, GgufLayout};
-use super::fields::Fields;
+use super::family::{Family, GgufLayout};
 use super::hugging_face;
 use super::keys::Keys;
 use crate::configuration::Configuration;
 use crate::error::Result;
+use crate::fields::Fields;
 
-pub(super) const FAMILY: Family = Family {
+/// GGUF files of Mistral carry this name as well.
+pub(super) const LLAMA: Family = Family {
     name: "llama",
     model_types: &["llama"],
+    class: "LlamaForCausalLM",
     architecture: Some("llama"),
-    partial_rotation: false,
-    defaults: Defaults::NONE,
-    from_hugging_face,
-    from_gguf,
-    to_hugging_face,
+    attention_bias: true,
+    mlp_bias: true,
+    from_gguf: llama_from_gguf,
     gguf_layout: GgufLayout::LLAMA,
+    ..Family::PLAIN
 };
 
-/// Sets Llama's fields from `config.json`: biases and the rotation. Errors: another activation than SiLU.
-fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
-    fields.only("hidden_act", &json!("silu"))?;
-    hugging_face::attention_bias(fields, configuration)?;
-    configuration.feed_forward_bias = fields.flag("mlp_bias", false)?;
-    configuration.ropes = vec![hugging_face::rope(fields, configuration)?];
-    Ok(())
-}
-
 /// Sets the window of all layers from GGUF metadata; 0 and a missing key mean none. Errors: a model with experts.
-fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
+fn llama_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     if keys.optional_size("expert_count")?.is_some_and(|experts| experts > 0) {
-        return Err(keys.value_error("expert_count", "models without experts"));
+        return Err(keys.value_error("expert_count", "a model without experts"));
     }
-    let window = keys.optional_size("attention.sliding_window")?.filter(|window| *window > 0);
-    configuration.set_window(window);
+    configuration.set_window(keys.optional_size("attention.sliding_window")?.filter(|window| *window > 0));
     Ok(())
 }
 
-/// Adds Llama's own keys to a `config.json`.
-fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
-    map.insert("architectures".into(), json!(["LlamaForCausalLM"]));
-    map.insert("attention_bias".into(), json!(configuration.attention_bias));
-    map.insert("mlp_bias".into(), json!(configuration.feed_forward_bias));
+pub(super) const MISTRAL: Family = Family {
+    name: "mistral",
+    model_types: &["mistral"],
+    class: "MistralForCausalLM",
+    kv_heads: Some(8),
+    max_positions: 131_072,
+    from_hugging_face: |fields, configuration| {
+        configuration.set_window(hugging_face::sliding_window(fields)?);
+        Ok(())
+    },
+    to_hugging_face: hugging_face::write_one_window,
+    gguf_layout: GgufLayout::LLAMA,
+    ..Family::PLAIN
+};
+
+pub(super) const SMOLLM3: Family = Family {
+    name: "smollm3",
+    model_types: &["smollm3"],
+    class: "SmolLM3ForCausalLM",
+    architecture: Some("smollm3"),
+    attention_bias: true,
+    mlp_bias: true,
+    heads: Some(16),
+    kv_heads: Some(4),
+    vocabulary: Some(128_256),
+    max_positions: 32_768,
+    tied: true,
+    theta: 2_000_000.0,
+    // GGUF files do not say which layers have no positions; llama.cpp knows it by the architecture.
+    shape: |configuration| set_positions(configuration, |layer| !(layer + 1).is_multiple_of(INTERVAL)),
+    from_hugging_face: smollm3_from_hugging_face,
+    to_hugging_face: smollm3_to_hugging_face,
+    gguf_layout: GgufLayout::LLAMA,
+    ..Family::PLAIN
+};
+
+/// Every so many layers one of SmolLM3 has no positions, unless `config.json` says otherwise.
+const INTERVAL: usize = 4;
+
+/// Gives the first rotation to the layers that `has_positions` selects, and none to the others.
+fn set_positions(configuration: &mut Configuration, has_positions: impl Fn(usize) -> bool) {
+    for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
+        kind.rope = has_positions(layer).then_some(0);
+    }
+}
+
+/// Removes the rotation from the layers with a 0 in `no_rope_layers`, or, without that list, from every
+/// `no_rope_layer_interval`-th layer; these layers are those with a window, if one is in use. Errors: a list shorter
+/// than the layers or with other numbers, or an interval of 0.
+fn smollm3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
+    let interval = fields.get_or("no_rope_layer_interval", Some(INTERVAL))?;
+    if interval == 0 {
+        return Err(fields.value_error("no_rope_layer_interval", "1 or more"));
+    }
+    match fields.get::<Vec<f64>>("no_rope_layers")? {
+        None => set_positions(configuration, |layer| !(layer + 1).is_multiple_of(interval)),
+        Some(marks) if marks.len() >= configuration.layers && marks.iter().all(|mark| *mark == 0.0 || *mark == 1.0) => {
+            set_positions(configuration, |layer| marks.get(layer) == Some(&1.0));
+        }
+        Some(_) => {
+            return Err(fields.value_error("no_rope_layers", "one 0 (no positions) or 1 (positions) for each layer"));
+        }
+    }
+    let window = hugging_face::window_in_use(fields, None)?;
+    let bare: Vec<bool> = configuration.layers_kind.iter().map(|kind| kind.rope.is_none()).collect();
+    hugging_face::set_windows(fields, configuration, window, |layer| bare[layer])
+}
+
+/// Adds the layers without positions and the windows of SmolLM3 to a `config.json`.
+fn smollm3_to_hugging_face(configuration: &Configuration, config: &mut Value) {
+    let marks = configuration.layers_kind.iter().map(|kind| u8::from(kind.rope.is_some()));
+    config["no_rope_layers"] = json!(marks.collect::<Vec<_>>());
+    hugging_face::write_windows_in_use(configuration, config);
 }

@@ -203,3 +203,13 @@ fn the_environment_chooses_hub_and_cache() {
     assert_eq!(hub.cache.as_deref(), Some(Path::new("/cache/hub")));
     assert!(hub.offline);
 }
+
+#[test]
+fn models_of_the_cache_are_named_as_on_the_hub_and_nothing_else_is() {
+    let cache = tempfile::tempdir().unwrap();
+    for folder in ["models--Qwen--Qwen2.5-0.5B", "models--HuggingFaceTB--SmolLM2-135M", "datasets--a--b"] {
+        std::fs::create_dir(cache.path().join(folder)).unwrap();
+    }
+    let hub = Hub::at("https://hub.example", cache.path(), true);
+    assert_eq!(hub.cached_models(), ["HuggingFaceTB/SmolLM2-135M", "Qwen/Qwen2.5-0.5B"]);
+}

@@ -8,16 +8,26 @@ use tunebox_compute::{DType, Device, Tensor};
 
 use super::Weights;
 use super::entry::{Entry, Stored, name_tensor_in_error};
+use super::location::Location;
 use super::repair::Repair;
 use crate::error::{Error, Result};
 
 impl Weights {
-    /// Reads or maps a weight on the CPU and quantises it if the precision asks for it. Does not cache it.
+    /// Reads or maps a weight on the CPU, undoes what a GGUF writer did to it, and quantises it if the precision asks for
+    /// it. Does not cache it. Errors: also a weight that was in memory and is not any more.
     pub(super) fn read(&self, name: &str, entry: &Entry) -> Result<Weight> {
-        let weight = match (&entry.stored, self.map_packed(entry)?) {
-            (Stored::InMemory { original: Some(weight), .. }, _) => weight.clone(),
-            (_, Some(packed)) => Weight::Packed(Arc::new(packed)),
-            (_, None) => self.read_copy(name, entry)?.into(),
+        let weight = match &entry.stored {
+            Stored::InMemory { original, .. } => {
+                original.clone().ok_or_else(|| Error::missing(format!("tensor `{name}`"), &self.place))?
+            }
+            Stored::File { location, repair } => match (self.map_packed(entry, location, *repair)?, repair) {
+                (Some(packed), _) => Weight::Packed(Arc::new(packed)),
+                (None, Repair::Nothing) => location.read()?.into(),
+                (None, repair) => {
+                    let values = repair.undo(location.read_f32()?, &entry.shape);
+                    Tensor::from_vec(values, entry.shape.as_slice(), &Device::Cpu)?.into()
+                }
+            },
         };
         self.quantise(name, entry, weight)
     }
@@ -62,9 +72,8 @@ impl Weights {
     /// A matrix in the mapped file, or a copy with its rows in Hugging Face's order. `None` if it has to be read: a
     /// vector, a format without products, or unmapped or misaligned bytes. Errors: a repair that is not a reordering of
     /// whole rows.
-    fn map_packed(&self, entry: &Entry) -> Result<Option<Packed>> {
+    fn map_packed(&self, entry: &Entry, location: &Location, repair: Repair) -> Result<Option<Packed>> {
         let &[rows, columns] = entry.shape.as_slice() else { return Ok(None) };
-        let Stored::File { location, repair } = &entry.stored else { return Ok(None) };
         let Some(format) = location.format()?.native else { return Ok(None) };
         let bytes = self.files.bytes(&location.path, location.offset, location.bytes);
         // Numbers that lie askew, or a file that became shorter: reading copes with the one and names the other.
@@ -78,24 +87,10 @@ impl Weights {
                 }
                 Ok(reordered)
             }
-            None if *repair == Repair::Nothing => Ok(Some(packed)),
+            None if repair == Repair::Nothing => Ok(Some(packed)),
             _ => {
                 let what = format!("tensor `{}` cannot be converted where it lies", location.name);
                 Err(Error::broken(&location.path, what))
-            }
-        }
-    }
-
-    /// Reads a weight from its file and undoes what the GGUF writer did. Errors: also a weight that is not in a file.
-    fn read_copy(&self, name: &str, entry: &Entry) -> Result<Tensor> {
-        match &entry.stored {
-            Stored::File { location, repair: Repair::Nothing } => location.read(),
-            Stored::File { location, repair } => {
-                let values = repair.undo(location.read_f32()?, &entry.shape);
-                Ok(Tensor::from_vec(values, entry.shape.as_slice(), &Device::Cpu)?)
-            }
-            Stored::InMemory { .. } => {
-                Err(Error::TensorMissing { name: name.into(), place: self.place.display().to_string() })
             }
         }
     }

@@ -13,7 +13,6 @@ use tunebox_compute::precision::Base;
 use tunebox_compute::{DType, device};
 use tunebox_foundation::files;
 use tunebox_model::merge::merge;
-use tunebox_model::source::Form;
 use tunebox_model::{Model, Policy, PolicySettings, Source};
 
 use crate::configuration::{RandomRecords, RunSettings, Underline};
@@ -193,7 +192,7 @@ fn store_model(settings: &RunSettings, dtype: DType, folder: &Path) -> Result<bo
 
 /// Whether the model was opened from a GGUF file.
 fn is_gguf(model: &Model) -> bool {
-    matches!(model.source().map(Source::form), Some(Form::Gguf { .. }))
+    model.source().is_some_and(Source::is_gguf)
 }
 
 #[cfg(test)]

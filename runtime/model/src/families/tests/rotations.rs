@@ -12,16 +12,16 @@ fn a_first_context_beside_the_rotation_counts_before_one_in_it() {
             RopeScaling::Llama3 { original, .. }
             | RopeScaling::Yarn { original, .. }
             | RopeScaling::Long { original, .. } => original,
-            _ => 0.0,
+            _ => 0,
         }
     };
     let factors = vec![1.0; 32];
     let long = json!({"type": "longrope", "short_factor": factors, "long_factor": factors,
         "original_max_position_embeddings": 8192});
     let yarn = json!({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192});
-    assert_eq!(original(llama()), 4096.0);
-    assert_eq!(original(with(llama(), "rope_scaling", yarn)), 4096.0);
-    assert_eq!(original(with(llama(), "rope_scaling", long)), 4096.0);
+    assert_eq!(original(llama()), 4096);
+    assert_eq!(original(with(llama(), "rope_scaling", yarn)), 4096);
+    assert_eq!(original(with(llama(), "rope_scaling", long)), 4096);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn factors_and_shares_that_make_no_rotation_are_refused() {
         ("rope_scaling", json!({"type": "longrope", "short_factor": vec![1.0; 48]})),
         ("rope_scaling", json!({"type": "longrope", "short_factor": vec![1.0; 48], "long_factor": vec![0.0; 48]})),
     ] {
-        assert!(matches!(read(with(phi4_mini(), key, value)), Err(Error::KeyValue { .. })), "`{key}`");
+        assert!(matches!(read(with(phi4_mini(), key, value)), Err(Error::Key { .. })), "`{key}`");
     }
     let error = read(with(llama(), "partial_rotary_factor", json!(0.5))).unwrap_err();
     assert_eq!(error.to_string(), "`partial_rotary_factor` is `0.5`");
@@ -96,9 +96,9 @@ fn what_makes_no_rotation_is_named() {
     }
     let scaling = json!({"type": "longrope", "short_factor": vec![1.0; 47], "long_factor": vec![1.0; 48]});
     let error = read(with(phi4_mini(), "rope_scaling", scaling)).unwrap_err();
-    let Error::KeyValue { key, found, allowed, .. } = error else { panic!("{error}") };
+    let Error::Key { key, found, why, .. } = error else { panic!("{error}") };
     assert_eq!((key.as_str(), found.as_str()), ("rope_parameters", "47 and 48 factors"));
-    assert_eq!(allowed, "48 factors, one for each pair of features that turn");
+    assert_eq!(why, "expected 48 factors, one for each pair of features that turn");
     assert_eq!(refusal(with(llama(), "rope_theta", json!(-1.0))), "`rope_theta` is `-1`");
 }
 

@@ -1,0 +1,180 @@
+//! Gemma 2 and Gemma 3, text only: four norms a block that multiply by 1 + weight, scaled embeddings, local and global
+//! layers. Gemma 2 has soft caps on scores and logits and every other layer local; Gemma 3 has norms on the heads of
+//! queries and keys, five local layers for each global one, and a rotation for each kind.
+
+use serde_json::{Value, json};
+
+use super::family::{Family, GgufLayout};
+use super::hugging_face;
+use super::keys::Keys;
+use crate::configuration::{Activation, Configuration, LayerKind, RopeSetting};
+use crate::error::Result;
+use crate::fields::Fields;
+
+pub(super) const GEMMA2: Family = Family {
+    name: "gemma2",
+    model_types: &["gemma2"],
+    class: "Gemma2ForCausalLM",
+    architecture: Some("gemma2"),
+    attention_bias: true,
+    heads: Some(8),
+    kv_heads: Some(4),
+    head_dim: Some(256),
+    vocabulary: Some(256_000),
+    max_positions: 8192,
+    tied: true,
+    shape,
+    from_hugging_face: gemma2_from_hugging_face,
+    from_gguf: gemma2_from_gguf,
+    to_hugging_face: |configuration, config| {
+        config["attn_logit_softcapping"] = json!(configuration.attention_soft_cap);
+        write_shared(configuration, config);
+    },
+    gguf_layout: GgufLayout::GEMMA,
+    ..Family::PLAIN
+};
+
+pub(super) const GEMMA3: Family = Family {
+    name: "gemma3_text",
+    model_types: &["gemma3_text", "gemma3"],
+    class: "Gemma3ForCausalLM",
+    architecture: Some("gemma3"),
+    vocabulary: Some(262_208),
+    max_positions: 131_072,
+    theta: 1_000_000.0,
+    local_theta: Some(LOCAL_THETA),
+    shape: |configuration| {
+        shape(configuration);
+        configuration.query_key_norm = true;
+    },
+    from_hugging_face: gemma3_from_hugging_face,
+    from_gguf: gemma3_from_gguf,
+    to_hugging_face: gemma3_to_hugging_face,
+    ..GEMMA2
+};
+
+/// Soft caps of Gemma 2 where a key is missing, in transformers and llama.cpp alike.
+const SCORE_CAP: f64 = 50.0;
+const LOGIT_CAP: f64 = 30.0;
+/// Rotations of Gemma 3: the global one first, as in files that name only one.
+const GLOBAL: usize = 0;
+const LOCAL: usize = 1;
+const LOCAL_THETA: f64 = 10_000.0;
+/// Every sixth layer of Gemma 3 is global.
+const PERIOD: usize = 6;
+
+/// Sets what Gemma 2 and Gemma 3 share: tanh GELU, norms by 1 + weight, sandwich norms, and embeddings scaled by
+/// √hidden.
+fn shape(configuration: &mut Configuration) {
+    configuration.activation = Activation::GeluTanh;
+    configuration.unit_offset_norm = true;
+    configuration.sandwich_norms = true;
+    configuration.embedding_scale = (configuration.hidden as f64).sqrt() as f32;
+}
+
+/// Sets what Gemma 2 and Gemma 3 share in `config.json`: the attention scale, and windows on the layers that
+/// `layer_types` names, or on those that slide. Errors: bidirectional attention.
+fn read_shared(fields: &Fields<'_>, configuration: &mut Configuration, slides: impl Fn(usize) -> bool) -> Result<()> {
+    fields.only("use_bidirectional_attention", &json!(false))?;
+    let scalar: f64 = fields.get_or("query_pre_attn_scalar", Some(256.0))?;
+    configuration.attention_scale = scalar.sqrt().recip() as f32;
+    let window = hugging_face::sliding_window(fields)?;
+    hugging_face::set_windows(fields, configuration, window, slides)
+}
+
+/// Sets Gemma 2's soft caps, none for `null`, and windows on every other layer.
+fn gemma2_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
+    let cap = |key: &str, default| match fields.contains_key(key) {
+        true => fields.get(key),
+        false => Ok(Some(default)),
+    };
+    configuration.attention_soft_cap = cap("attn_logit_softcapping", SCORE_CAP as f32)?;
+    configuration.logit_soft_cap = cap("final_logit_softcapping", LOGIT_CAP as f32)?;
+    read_shared(fields, configuration, |layer| layer.is_multiple_of(2))
+}
+
+/// Sets Gemma 3's soft cap, and windows and rotations of local and global layers.
+fn gemma3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
+    // transformers reads the key and does nothing with it.
+    fields.only("attn_logit_softcapping", &Value::Null)?;
+    configuration.logit_soft_cap = fields.get("final_logit_softcapping")?;
+    let key = "sliding_window_pattern";
+    let key = if fields.contains_key(key) { key } else { "_sliding_window_pattern" };
+    let period = fields.get_or(key, Some(PERIOD))?;
+    let slides = |layer: usize| !(layer + 1).is_multiple_of(period);
+    read_shared(fields, configuration, slides)?;
+    // A local layer without a window still has the local rotation.
+    let types: Option<Vec<&str>> = fields.get("layer_types")?;
+    for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
+        let named = types.as_ref().and_then(|types| types.get(layer));
+        let local = named.map_or_else(|| slides(layer), |name| *name == "sliding_attention");
+        kind.rope = Some(if local { LOCAL } else { GLOBAL });
+    }
+    Ok(())
+}
+
+/// Sets Gemma 2's attention scale, soft caps, and windows on every other layer from GGUF metadata.
+fn gemma2_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
+    set_gguf_scale(keys, configuration, 46);
+    configuration.attention_soft_cap = Some(keys.number("attn_logit_softcapping").unwrap_or(SCORE_CAP) as f32);
+    configuration.logit_soft_cap = Some(keys.number("final_logit_softcapping").unwrap_or(LOGIT_CAP) as f32);
+    let window = keys.optional_size("attention.sliding_window")?.unwrap_or(hugging_face::WINDOW);
+    for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
+        kind.window = layer.is_multiple_of(2).then_some(window);
+    }
+    Ok(())
+}
+
+/// Sets Gemma 3's attention scale, soft cap, and windows and rotations of local and global layers from GGUF metadata.
+fn gemma3_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
+    set_gguf_scale(keys, configuration, 62);
+    configuration.logit_soft_cap = keys.number("final_logit_softcapping").map(|cap| cap as f32);
+    let window = keys.size("attention.sliding_window")?;
+    let pattern = keys.numbers("attention.sliding_window_pattern");
+    let period = match pattern {
+        Some(_) => PERIOD,
+        None => keys.optional_size("attention.sliding_window_pattern")?.filter(|period| *period > 0).unwrap_or(PERIOD),
+    };
+    for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
+        let named = pattern.and_then(|pattern| pattern.get(layer));
+        let local = named.map_or_else(|| !(layer + 1).is_multiple_of(period), |mark| *mark != 0.0);
+        *kind = if local {
+            LayerKind { window: Some(window), rope: Some(LOCAL) }
+        } else {
+            LayerKind { window: None, rope: Some(GLOBAL) }
+        };
+    }
+    configuration.ropes.push(RopeSetting::plain(keys.number("rope.freq_base_swa").unwrap_or(LOCAL_THETA)));
+    Ok(())
+}
+
+/// Sets the attention scale from GGUF metadata. If the key is missing, it is 1/√(hidden/heads) for the model with
+/// `largest` layers, the 27B one, and 1/√head_dim for every other.
+fn set_gguf_scale(keys: &Keys<'_>, configuration: &mut Configuration, largest: usize) {
+    let scalar = if configuration.layers == largest {
+        configuration.hidden as f64 / configuration.heads.max(1) as f64
+    } else {
+        configuration.head_dim as f64
+    };
+    configuration.attention_scale = keys.number("attention.scale").unwrap_or(scalar.sqrt().recip()) as f32;
+}
+
+/// Adds the `config.json` keys that Gemma 2 and Gemma 3 share.
+fn write_shared(configuration: &Configuration, config: &mut Value) {
+    hugging_face::write_one_window(configuration, config);
+    config["layer_types"] = hugging_face::layer_types(configuration, |kind| kind.window.is_some());
+    config["final_logit_softcapping"] = json!(configuration.logit_soft_cap);
+    // A whole number in every checkpoint.
+    let scalar = f64::from(configuration.attention_scale).powi(-2).round();
+    config["query_pre_attn_scalar"] = json!(scalar as u64);
+}
+
+/// Adds Gemma 3's own keys to a `config.json`.
+fn gemma3_to_hugging_face(configuration: &Configuration, config: &mut Value) {
+    write_shared(configuration, config);
+    config["layer_types"] = hugging_face::layer_types(configuration, |kind| kind.rope == Some(LOCAL));
+    for (kind, rope) in ["full_attention", "sliding_attention"].into_iter().zip(&configuration.ropes) {
+        config["rope_parameters"][kind] = hugging_face::write_scaling(rope);
+        config["rope_parameters"][kind]["rope_theta"] = json!(rope.theta);
+    }
+}
