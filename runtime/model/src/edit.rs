@@ -160,36 +160,23 @@ pub(crate) fn component_along(weight: &Tensor, matrix: &Matrix, direction: &Tens
     Ok(total)
 }
 
-/// Returns a copy of `weight` with W − strength · r·rᵀ·W on the rows of `matrix`: what they write along `direction` r,
-/// `[1, rows]` of length 1, is reduced. `keep_norms` then rescales each row to its old length.
-pub(crate) fn project_columns(
+/// Returns a copy of `weight` in which the component along `direction` r, `[1, width]` of length 1, is reduced in the
+/// columns of `matrix`, W − strength · r·rᵀ·W, or, with `of_rows`, in its rows, W − strength · (W·r)·rᵀ. `keep_norms`
+/// then rescales each row to its old length.
+pub(crate) fn project_out(
     weight: &Tensor,
     matrix: &Matrix,
     direction: &Tensor,
     strength: f64,
     keep_norms: bool,
+    of_rows: bool,
 ) -> Result<Tensor> {
-    let along = (component_along(weight, matrix, direction)? * -strength)?;
-    let left = direction.t()?.contiguous()?;
+    let column = direction.t()?.contiguous()?;
+    let right = if of_rows { direction.clone() } else { component_along(weight, matrix, direction)? };
+    let right = (right * strength)?;
     change_rows(weight, matrix, weight.dtype(), |at, block| {
-        let left = left.narrow(0, at, block.dim(0)?)?;
-        let changed = (block + left.matmul(&along)?)?;
-        if keep_norms { restore_row_norms(&changed, block) } else { Ok(changed) }
-    })
-}
-
-/// Returns a copy of `weight` with W − strength · (W·r)·rᵀ on the rows of `matrix`: each row's component along
-/// `direction` r, `[1, in]` of length 1, is reduced. `keep_norms` then rescales each row to its old length.
-pub(crate) fn project_rows(
-    weight: &Tensor,
-    matrix: &Matrix,
-    direction: &Tensor,
-    strength: f64,
-    keep_norms: bool,
-) -> Result<Tensor> {
-    let right = (direction * strength)?;
-    change_rows(weight, matrix, weight.dtype(), |_, block| {
-        let changed = (block - block.matmul(&direction.t()?)?.matmul(&right)?)?;
+        let left = if of_rows { block.matmul(&column)? } else { column.narrow(0, at, block.dim(0)?)? };
+        let changed = (block - left.matmul(&right)?)?;
         if keep_norms { restore_row_norms(&changed, block) } else { Ok(changed) }
     })
 }

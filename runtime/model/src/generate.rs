@@ -4,7 +4,6 @@
 //! not depend on how the work is batched. Leaves chat templates and text to `chat` and `tokenizer`.
 
 mod cache;
-mod long_context;
 mod sample;
 mod sequence;
 #[cfg(test)]
@@ -151,7 +150,7 @@ fn generate_batch(
         if active.is_empty() {
             return Ok(());
         }
-        long_context::recompute_outgrown(&network, prompts, &active, &mut cache)?;
+        cache::recompute_outgrown(&network, prompts, &active, &mut cache)?;
         rows = cache::decode_step(&network, &blocks, &active, &mut cache)?;
     }
 }

@@ -9,7 +9,6 @@ use tunebox_compute::{DType, Tensor};
 
 use crate::adapter::{Adapter, Module};
 use crate::decoder::magnitude::squared_norms;
-use crate::decoder::site::Site;
 use crate::edit::Edits;
 use crate::error::{Error, Result};
 use crate::files::{self, Stored};
@@ -98,10 +97,7 @@ pub(crate) fn effective(weight: &Tensor, low: &LowRank, lengths: Option<&(Tensor
 /// The adapter module on the weight of this name; `None` if there is none.
 fn module_of<'a>(adapter: &'a Adapter, name: &str) -> Option<&'a Module> {
     let path = name.strip_suffix(".weight")?;
-    let (layer, module) = path.strip_prefix("model.layers.")?.split_once('.')?;
-    let layer = layer.parse().ok()?;
-    let site = Site::EVERY.into_iter().find(|site| site.module() == module)?;
-    adapter.module(layer, site)
+    adapter.modules().iter().find(|module| module.site.path(module.layer) == path)
 }
 
 /// The model's own `config.json`, or, for a model without one, a new one made from its configuration; with `dtype` set

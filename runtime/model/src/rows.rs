@@ -1,6 +1,7 @@
 //! Token rows: ragged lists of ids with a mark on the tokens that count as targets.
 //! Leaves padding to the tensors made here for a guest, and the marking itself to `chat`.
 
+use candle_core::WithDType;
 use tunebox_compute::{Device, Tensor};
 
 use crate::error::{Error, Result};
@@ -89,8 +90,7 @@ impl Rows {
     /// # Errors
     /// When the device has no room.
     pub fn ids_tensor(&self, device: &Device) -> Result<Tensor> {
-        let padded = self.padded(|row, at| self.ids[row][at], 0);
-        self.tensor(padded, device)
+        self.padded(device, |row, at| self.ids[row][at])
     }
 
     /// 1 where a token is a target, else 0: `[rows, width]`, `f32`.
@@ -98,8 +98,7 @@ impl Rows {
     /// # Errors
     /// When the device has no room.
     pub fn mask_tensor(&self, device: &Device) -> Result<Tensor> {
-        let padded = self.padded(|row, at| f32::from(u8::from(self.targets[row][at])), 0.0);
-        self.tensor(padded, device)
+        self.padded(device, |row, at| f32::from(u8::from(self.targets[row][at])))
     }
 
     /// 1 where there is a token, 0 in the padding: `[rows, width]`, `f32`.
@@ -107,8 +106,7 @@ impl Rows {
     /// # Errors
     /// When the device has no room.
     pub fn presence_tensor(&self, device: &Device) -> Result<Tensor> {
-        let padded = self.padded(|_, _| 1.0f32, 0.0);
-        self.tensor(padded, device)
+        self.padded(device, |_, _| 1.0f32)
     }
 
     /// The number of target tokens of each row: `[rows]`, `f32`.
@@ -120,22 +118,16 @@ impl Rows {
         Ok(Tensor::from_vec(lengths, self.count(), device)?)
     }
 
-    /// Fills a row-major `[rows, width]` array with `value(row, token)`, and with `padding` after the end of each row.
-    fn padded<T: Copy>(&self, value: impl Fn(usize, usize) -> T, padding: T) -> Vec<T> {
+    /// Creates a `[rows, width]` tensor on a device of `value(row, token)`, and 0 after the end of each row.
+    fn padded<T: WithDType + Default>(&self, device: &Device, value: impl Fn(usize, usize) -> T) -> Result<Tensor> {
         let width = self.width();
-        let mut padded = vec![padding; self.count() * width];
-        for (row, tokens) in self.ids.iter().enumerate() {
-            for at in 0..tokens.len() {
-                padded[row * width + at] = value(row, at);
-            }
-        }
-        padded
-    }
-
-    /// Creates a `[rows, width]` tensor on a device from row-major values.
-    fn tensor<T: candle_core::WithDType>(&self, values: Vec<T>, device: &Device) -> Result<Tensor> {
-        let shape = (self.count(), self.width());
-        Ok(Tensor::from_vec(values, shape, device)?)
+        let padded = |row: usize| {
+            let length = self.ids[row].len();
+            let value = &value;
+            (0..width).map(move |at| if at < length { value(row, at) } else { T::default() })
+        };
+        let values: Vec<T> = (0..self.count()).flat_map(padded).collect();
+        Ok(Tensor::from_vec(values, (self.count(), width), device)?)
     }
 }
 

@@ -71,23 +71,16 @@ impl Token {
     }
 }
 
-/// What a patch does to an activation x, with r a direction of length 1. Vectors are `[1, width]`, `f32`.
-#[derive(Debug, Clone)]
-pub(crate) enum PatchOperation {
-    /// x + v.
-    Add(Tensor),
-    /// x − (x·r) r.
-    Remove(Tensor),
-    /// x + (value − x·r) r.
-    Set(Tensor, f64),
-}
-
 /// A change of activations, declared once.
 #[derive(Debug, Clone)]
 pub struct Patch {
     pub(crate) layers: Vec<usize>,
     pub(crate) site: Site,
-    pub(crate) operation: PatchOperation,
+    /// `[1, width]`, `f32`.
+    pub(crate) vector: Tensor,
+    /// None: the vector v is added, x + v. Otherwise the vector r has length 1, and the component of x along r is set to
+    /// this value c: x + (c − x·r) r.
+    pub(crate) component: Option<f64>,
     pub(crate) answers_only: bool,
 }
 
@@ -101,7 +94,7 @@ impl Patch {
         if !scaled.iter().all(|value| value.is_finite()) {
             return Err(Error::Argument("the vector times its coefficient is not made of finite numbers".into()));
         }
-        Self::new(layers, site, PatchOperation::Add(row(scaled)?), answers_only)
+        Self::new(layers, site, scaled, None, answers_only)
     }
 
     /// A patch that removes the component along a direction at some layers, for all tokens.
@@ -109,7 +102,7 @@ impl Patch {
     /// # Errors
     /// When the direction has no length, no layer is named, or a layer is named twice.
     pub fn ablate(layers: Vec<usize>, site: Site, direction: &[f32]) -> Result<Self> {
-        Self::new(layers, site, PatchOperation::Remove(row(unit(direction)?)?), false)
+        Self::project(layers, site, direction, 0.0)
     }
 
     /// A patch that sets the component along a direction to `value` at some layers, for all tokens.
@@ -120,35 +113,36 @@ impl Patch {
         if !value.is_finite() {
             return Err(Error::Argument(format!("a component is set to a finite number, this is `{value}`")));
         }
-        Self::new(layers, site, PatchOperation::Set(row(unit(direction)?)?, f64::from(value)), false)
+        Self::new(layers, site, unit(direction)?, Some(f64::from(value)), false)
     }
 
     /// A patch from its parts. Errors: no layer, or a layer named twice.
-    fn new(layers: Vec<usize>, site: Site, operation: PatchOperation, answers_only: bool) -> Result<Self> {
+    fn new(
+        layers: Vec<usize>,
+        site: Site,
+        vector: Vec<f32>,
+        component: Option<f64>,
+        answers_only: bool,
+    ) -> Result<Self> {
         let mut seen = layers.clone();
         seen.sort_unstable();
         seen.dedup();
         if layers.is_empty() || seen.len() != layers.len() {
             return Err(Error::Argument("a patch names at least one layer, and none twice".into()));
         }
-        Ok(Self { layers, site, operation, answers_only })
+        let width = vector.len();
+        let vector = Tensor::from_vec(vector, (1, width), &Device::Cpu)?;
+        Ok(Self { layers, site, vector, component, answers_only })
     }
 
     /// Moves the patch's vector from the CPU to a device.
-    pub(crate) fn on(mut self, device: &Device) -> Result<Self> {
-        let (PatchOperation::Add(vector) | PatchOperation::Remove(vector) | PatchOperation::Set(vector, _)) =
-            &mut self.operation;
-        *vector = vector.to_device(device)?;
-        Ok(self)
+    pub(crate) fn on(self, device: &Device) -> Result<Self> {
+        Ok(Self { vector: self.vector.to_device(device)?, ..self })
     }
 
     /// The number of values in the patch's vector.
     pub(crate) fn width(&self) -> usize {
-        match &self.operation {
-            PatchOperation::Add(vector) | PatchOperation::Remove(vector) | PatchOperation::Set(vector, _) => {
-                vector.elem_count()
-            }
-        }
+        self.vector.elem_count()
     }
 }
 
@@ -162,12 +156,6 @@ pub fn unit(direction: &[f32]) -> Result<Vec<f32>> {
         return Err(Error::Argument(format!("a direction has a length above 0, this one has `{length}`")));
     }
     Ok(direction.iter().map(|value| (f64::from(*value) / length) as f32).collect())
-}
-
-/// A CPU tensor `[1, width]` of these values.
-fn row(values: Vec<f32>) -> Result<Tensor> {
-    let width = values.len();
-    Ok(Tensor::from_vec(values, (1, width), &Device::Cpu)?)
 }
 
 /// The patches that are active, in the order in which they were made. A copy shares them.

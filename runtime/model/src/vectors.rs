@@ -1,12 +1,11 @@
 //! Directions of the stream as files: safetensors with a word about where they come from, and GGUF control vectors.
 //!
 //! Both name a layer's vector `direction.<layer>`, counted from 0; it belongs to the block's output. GGUF readers know
-//! no layer 0, so a control vector leaves it out. Adding vectors while a model runs (`steering`) is a patch of the policy.
-
-mod steering;
+//! no layer 0, so a control vector leaves it out. Vectors are added while a model runs by patches of the policy.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use candle_core::quantized::gguf_file::{self, Value as Fact};
@@ -16,6 +15,8 @@ use tunebox_foundation::bounded;
 
 use crate::error::{Error, Result};
 use crate::files::{self, Stored};
+use crate::policy::Policy;
+use crate::stream::{Patch, Site};
 use crate::weights::gguf::Header;
 use crate::weights::safetensors;
 
@@ -124,6 +125,43 @@ impl Vectors {
     }
 }
 
+impl Policy {
+    /// Activates a patch that adds `coefficient` · direction to the output of each block in `layers` for which there is
+    /// a direction, at every token. Skips layers without a direction.
+    ///
+    /// # Errors
+    /// When the vectors are for a model of other sizes, or none is for a layer in `layers`.
+    pub fn steer(&mut self, vectors: &Vectors, coefficient: f32, layers: &RangeInclusive<usize>) -> Result<()> {
+        let configuration = &self.model().configuration;
+        let (width, count) = (configuration.hidden, configuration.layers);
+        if vectors.width() != width {
+            let found = vectors.width();
+            return Err(Error::Argument(format!(
+                "the directions have {found} numbers, the model's stream is {width} wide: they are for another model"
+            )));
+        }
+        if let Some(layer) = vectors.layers.keys().find(|layer| **layer >= count) {
+            return Err(Error::Argument(format!(
+                "there is a direction for layer {layer}, the model's layers are 0 to {}: they are for another model",
+                count.saturating_sub(1)
+            )));
+        }
+        let mut chosen = vectors.layers.range(layers.clone()).peekable();
+        if chosen.peek().is_none() {
+            let known: Vec<String> = vectors.layers.keys().map(ToString::to_string).collect();
+            let (first, last) = (layers.start(), layers.end());
+            return Err(Error::Argument(format!(
+                "no direction is for layers {first} to {last}; there are those of {}",
+                known.join(", ")
+            )));
+        }
+        for (layer, vector) in chosen {
+            self.patch(Patch::add(vec![*layer], Site::ResidualAfter, vector, coefficient, false)?)?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -132,8 +170,7 @@ mod tests {
     use tunebox_compute::fused::{Tap, TapSet};
 
     use super::*;
-    use crate::policy::{Policy, PolicySettings, View};
-    use crate::stream::{Patch, Site};
+    use crate::policy::{PolicySettings, View};
     use crate::tiny;
 
     fn vectors() -> Vectors {

@@ -34,12 +34,7 @@ impl AdapterKind {
 
 impl fmt::Display for AdapterKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Lora => "lora",
-            Self::RsLora => "rslora",
-            Self::Dora => "dora",
-            Self::Full => "full",
-        })
+        serde::Serialize::serialize(self, formatter)
     }
 }
 

@@ -1,6 +1,8 @@
 //! The linear maps of a model that a list of names selects.
 //! The rules are PEFT's: a name is a whole path or ends one at a dot.
 
+use std::collections::BTreeSet;
+
 use super::settings::{AdapterSettings, Targets};
 use crate::configuration::Configuration;
 use crate::decoder::site::Site;
@@ -51,13 +53,10 @@ fn layers(configuration: &Configuration, chosen: Option<&[usize]>) -> Result<Vec
     if let Some(layer) = chosen.iter().find(|layer| **layer >= configuration.layers) {
         return Err(Error::NoLayer { layer: *layer, layers: configuration.layers });
     }
-    let mut layers = chosen.to_vec();
-    layers.sort_unstable();
-    layers.dedup();
-    if layers.is_empty() {
+    if chosen.is_empty() {
         return Err(Error::Argument("the adapter names no layer; leave `layers` out for all".into()));
     }
-    Ok(layers)
+    Ok(BTreeSet::from_iter(chosen.iter().copied()).into_iter().collect())
 }
 
 #[cfg(test)]

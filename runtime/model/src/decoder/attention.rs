@@ -10,7 +10,7 @@ use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::bytes;
 
 use super::linear::SavedLinear;
-use super::norm::Norm;
+use super::norm::{Norm, saved_bytes};
 use super::projection::Projection;
 use super::residual::{ResidualOutput, SavedOutput};
 use crate::error::Result;
@@ -62,7 +62,7 @@ pub(crate) struct SavedAttention {
 impl SavedAttention {
     /// The bytes of all saved tensors.
     pub(crate) fn bytes(&self) -> usize {
-        let rotated = |side: &Rotated| bytes(&side.after) + pair(side.before.as_ref());
+        let rotated = |side: &Rotated| bytes(&side.after) + saved_bytes(side.before.as_ref());
         let rows = rotated(&self.projected.query)
             + rotated(&self.projected.key)
             + bytes(&self.projected.value)
@@ -72,11 +72,6 @@ impl SavedAttention {
         let linears: usize = self.projected.linears.iter().map(SavedLinear::bytes).sum();
         rows + linears + self.output.bytes()
     }
-}
-
-/// The bytes of saved rows and their inverse roots; 0 for `None`.
-fn pair(saved: Option<&(Tensor, Tensor)>) -> usize {
-    saved.map_or(0, |(rows, inverse)| bytes(rows) + bytes(inverse))
 }
 
 impl Attention {

@@ -55,23 +55,19 @@ impl OutputHead {
         Ok(Self { norm: network.final_norm()?, matrix: network.head()?, options })
     }
 
-    /// Computes the taps of each target from the row of activations before it, `[targets, hidden]`, without gradients.
-    pub(crate) fn forward(&self, selected: Tensor, targets: &Indices) -> Result<SavedHead> {
+    /// Computes the taps of each target from the row of activations before it, `[targets, hidden]`. With `save`, and if
+    /// the head is frozen and the mean log-probability is not tapped, also computes the gradients of the
+    /// log-probabilities, so that the backward pass needs no logits unless a loss uses other taps.
+    pub(crate) fn forward(&self, selected: Tensor, targets: &Indices, save: bool) -> Result<SavedHead> {
         let (normed, inverse) = self.norm.forward(&selected)?;
-        let taps = fused::head_taps(&normed, &self.matrix.weight, targets, &self.options)?;
-        Ok(SavedHead { selected, inverse, taps, slopes: None })
-    }
-
-    /// Computes the taps of each target, and saves what the backward pass needs. If the head is frozen and the mean
-    /// log-probability is not tapped, also computes the gradients of the log-probabilities, so that the backward pass
-    /// needs no logits unless a loss uses other taps.
-    pub(crate) fn forward_saving(&self, selected: Tensor, targets: &Indices) -> Result<SavedHead> {
-        if self.matrix.slot.is_some() || self.options.taps.contains(Tap::MeanLogprob) {
-            return self.forward(selected, targets);
-        }
-        let (normed, inverse) = self.norm.forward(&selected)?;
-        let (taps, slopes) = fused::head_taps_with_gradient(&normed, &self.matrix.weight, targets, &self.options)?;
-        Ok(SavedHead { selected, inverse, taps, slopes: Some(slopes) })
+        let (weight, options) = (&self.matrix.weight, &self.options);
+        let (taps, slopes) = if save && self.matrix.slot.is_none() && !options.taps.contains(Tap::MeanLogprob) {
+            let (taps, slopes) = fused::head_taps_with_gradient(&normed, weight, targets, options)?;
+            (taps, Some(slopes))
+        } else {
+            (fused::head_taps(&normed, weight, targets, options)?, None)
+        };
+        Ok(SavedHead { selected, inverse, taps, slopes })
     }
 
     /// The gradient of the selected rows from the gradients of the taps (`seeds`). Adds those of a trained head and

@@ -1,7 +1,7 @@
 //! One named site of a block: the patches that act there, and the reader of its activations.
 //!
-//! With r of length 1: adding v is x + v, whose gradient passes unchanged; removing r is x − (x·r) r and setting it
-//! x + (c − x·r) r, whose gradients lose their own component along r. Descriptions of patches are in `stream`.
+//! Adding v is x + v, whose gradient passes unchanged; setting the component along r, of length 1, to c is
+//! x + (c − x·r) r, whose gradient loses its own component along r. Descriptions of patches are in `stream`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,6 @@ use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, Indices};
 
 use crate::error::Result;
-use crate::stream::PatchOperation;
 
 /// Which tokens of a pass belong to answers. Patches with `answers_only` change these alone.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +25,10 @@ pub(crate) enum AnswerMask {
 /// A change as one pass sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
-    pub(crate) operation: PatchOperation,
+    /// `[1, width]`, `f32`.
+    pub(crate) vector: Tensor,
+    /// The component along the vector, of length 1, that tokens get; none: the vector is added.
+    pub(crate) component: Option<f64>,
     /// The tokens that change; none: all of them.
     pub(crate) only: Option<AnswerMask>,
 }
@@ -62,29 +64,24 @@ impl Hook {
 }
 
 impl Change {
-    /// Applies the patch to activations `[tokens, hidden]`. Only additions honor the answer mask; remove and set change
-    /// all tokens.
+    /// Applies the patch to activations `[tokens, hidden]`. Only additions honor the answer mask; setting a component
+    /// changes all tokens.
     fn forward(&self, rows: &Tensor) -> Result<Tensor> {
-        Ok(match (&self.operation, &self.only) {
-            (PatchOperation::Add(_), Some(AnswerMask::None)) => rows.clone(),
-            (PatchOperation::Add(vector), Some(AnswerMask::Tokens(marks))) => {
-                fused::add_vector(rows, vector, Some(marks))?
-            }
-            (PatchOperation::Add(vector), _) => fused::add_vector(rows, vector, None)?,
-            (PatchOperation::Remove(direction), _) => fused::remove_component(rows, direction)?,
-            (PatchOperation::Set(direction, value), _) => fused::set_component(rows, direction, *value)?,
+        Ok(match (self.component, &self.only) {
+            (Some(value), _) => fused::set_component(rows, &self.vector, value)?,
+            (None, Some(AnswerMask::None)) => rows.clone(),
+            (None, Some(AnswerMask::Tokens(marks))) => fused::add_vector(rows, &self.vector, Some(marks))?,
+            (None, _) => fused::add_vector(rows, &self.vector, None)?,
         })
     }
 
-    /// The gradient before the patch: unchanged for an addition, without its component along the direction for remove
-    /// and set.
+    /// The gradient before the patch: unchanged for an addition, without its component along the vector for a set
+    /// component.
     fn backward(&self, upstream: Tensor) -> Result<Tensor> {
-        Ok(match &self.operation {
-            PatchOperation::Add(_) => upstream,
-            PatchOperation::Remove(direction) | PatchOperation::Set(direction, _) => {
-                fused::remove_component(&upstream, direction)?
-            }
-        })
+        match self.component {
+            Some(_) => Ok(fused::remove_component(&upstream, &self.vector)?),
+            None => Ok(upstream),
+        }
     }
 }
 

@@ -75,7 +75,7 @@ impl Network<'_> {
     fn hook(&self, layer: usize, site: stream::Site, answer_mask: &AnswerMask) -> Hook {
         let change = |patch: &stream::Patch| {
             let only = patch.answers_only.then(|| answer_mask.clone());
-            Change { operation: patch.operation.clone(), only }
+            Change { vector: patch.vector.clone(), component: patch.component, only }
         };
         let reader = self.readers.filter(|readers| readers.site == site);
         Hook {
@@ -116,10 +116,7 @@ impl Network<'_> {
         let configuration = &self.model.configuration;
         let kind = &configuration.layers_kind[layer];
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
-        let rope = match kind.rope {
-            Some(number) => Some(self.tables.get_or_build(configuration, number, rows)?),
-            None => None,
-        };
+        let rope = kind.rope.map(|number| self.tables.get_or_build(configuration, number, rows)).transpose()?;
         Ok(Attention {
             input_norm: self.norm(&name("input_layernorm"))?,
             projection: self.projection(layer, &[Site::Query, Site::Key, Site::Value], Site::QueryKeyValue)?,
@@ -164,12 +161,13 @@ impl Network<'_> {
     /// `joined` if the checkpoint fuses projections.
     fn projection(&self, layer: usize, apart: &[Site], joined: Site) -> Result<Projection> {
         let configuration = &self.model.configuration;
-        if configuration.fused_projections {
-            let widths = apart.iter().map(|site| site.shape(configuration).0).collect();
-            return Ok(Projection::Joined { linear: self.linear(layer, joined)?, widths });
-        }
-        let linears = apart.iter().map(|site| self.linear(layer, *site)).collect::<Result<Vec<_>>>()?;
-        Ok(Projection::Apart(linears))
+        let (sites, widths) = if configuration.fused_projections {
+            (&[joined][..], apart.iter().map(|site| site.shape(configuration).0).collect())
+        } else {
+            (apart, Vec::new())
+        };
+        let linears = sites.iter().map(|site| self.linear(layer, *site)).collect::<Result<_>>()?;
+        Ok(Projection { linears, widths })
     }
 
     /// Builds a linear map with its bias. It learns the whole weight in full training, the adapter's factors if the
@@ -177,8 +175,8 @@ impl Network<'_> {
     fn linear(&self, layer: usize, site: Site) -> Result<Linear> {
         let path = site.path(layer);
         let weight = self.matrix(&format!("{path}.weight"))?;
-        let bias =
-            if site.has_bias(&self.model.configuration) { Some(self.vector(&format!("{path}.bias"))?) } else { None };
+        let has_bias = site.has_bias(&self.model.configuration);
+        let bias = has_bias.then(|| self.vector(&format!("{path}.bias"))).transpose()?;
         let learned = match (weight.slot, self.adapter.and_then(|adapter| adapter.module(layer, site))) {
             (Some(slot), _) => Learned::Whole { weight: slot, bias: bias.as_ref().and_then(|(_, slot)| *slot) },
             (None, Some(module)) => Learned::LowRank(self.low_rank(module, &path, &weight.weight)?),
@@ -218,7 +216,7 @@ impl Network<'_> {
 
     /// The norm of this weight name; `None` unless `present`.
     fn norm_if(&self, present: bool, name: &str) -> Result<Option<Norm>> {
-        if present { Ok(Some(self.norm(name)?)) } else { Ok(None) }
+        present.then(|| self.norm(name)).transpose()
     }
 
     /// The RMS norm with the weight of this name.

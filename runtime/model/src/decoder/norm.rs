@@ -2,6 +2,7 @@
 //! Leaves the arithmetic to `fused`; knows only where a weight's gradient goes.
 
 use tunebox_compute::parameters::Parameters;
+use tunebox_compute::precision::bytes;
 use tunebox_compute::{Tensor, fused};
 
 use crate::error::Result;
@@ -26,8 +27,7 @@ impl Norm {
 
     /// Normalizes rows `[rows, width]`. Returns them, and 1/rms of each row.
     pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
-        let (output, inverse) = fused::rms_norm(input, &self.weight, self.epsilon, self.unit_offset)?;
-        Ok((output, inverse))
+        Ok(fused::rms_norm(input, &self.weight, self.epsilon, self.unit_offset)?)
     }
 
     /// The gradient of the input; adds the weight's gradient to `gradients` if it is trained.
@@ -42,8 +42,7 @@ impl Norm {
             let weight = fused::rms_norm_weight_gradient(upstream, input, inverse)?;
             gradients.accumulate(slot, &weight)?;
         }
-        let input = fused::rms_norm_backward(upstream, input, &self.weight, inverse, self.unit_offset)?;
-        Ok(input)
+        Ok(fused::rms_norm_backward(upstream, input, &self.weight, inverse, self.unit_offset)?)
     }
 
     /// Normalises each head of `[tokens, heads · width]`; returns the rows and 1/rms of each head.
@@ -71,4 +70,9 @@ impl Norm {
         let width = self.weight.elem_count();
         Ok(rows.reshape((rows.elem_count() / width.max(1), width))?)
     }
+}
+
+/// The bytes of saved rows and their 1/rms; 0 for `None`.
+pub(super) fn saved_bytes(saved: Option<&(Tensor, Tensor)>) -> usize {
+    saved.map_or(0, |(rows, inverse)| bytes(rows) + bytes(inverse))
 }

@@ -114,13 +114,8 @@ impl Packing {
         share: bool,
         configuration: &Configuration,
     ) -> Result<(Self, TokenPositions)> {
-        let cut = |(row, length): (usize, &usize)| Line {
-            ids: &rows.ids[row][..*length],
-            marks: &rows.targets[row][..*length],
-            // By the whole row, whatever of it enters the pass.
-            first_row: first_table_row(configuration, rows.ids[row].len()),
-        };
-        let lines: Vec<Line<'_>> = slice.zip(lengths).map(cut).collect();
+        let lines: Vec<Line<'_>> =
+            slice.zip(lengths).map(|(row, length)| line(rows, row, *length, configuration)).collect();
         let Pieces { pieces, ends } = if share { Pieces::shared(&lines) } else { Pieces::unshared(&lines) };
         let sizes: Vec<(usize, Option<usize>)> =
             pieces.iter().map(|piece| (piece.tokens.len(), piece.parent)).collect();
@@ -151,11 +146,7 @@ impl Packing {
     /// An upper bound of the tokens that a row adds to a pass whose last row is the previous one: its length, less the
     /// prefix shared with that row if `share`. An earlier row may share more.
     pub(crate) fn added_tokens(rows: &Rows, row: usize, share: bool, configuration: &Configuration) -> usize {
-        let line = |row: usize| Line {
-            ids: &rows.ids[row],
-            marks: &rows.targets[row],
-            first_row: first_table_row(configuration, rows.ids[row].len()),
-        };
+        let line = |row: usize| line(rows, row, rows.ids[row].len(), configuration);
         let own = line(row);
         let common = row.checked_sub(1).filter(|_| share).map_or(0, |before| own.common(&line(before), 0));
         own.ids.len() - common
@@ -211,6 +202,12 @@ impl Packing {
     fn selects_every_token(&self) -> bool {
         self.predictors.len() == self.ids.len() && self.predictors.iter().zip(0_u32..).all(|(token, at)| *token == at)
     }
+}
+
+/// The first `length` tokens of a row. Their rotation is that of the whole row.
+fn line<'a>(rows: &'a Rows, row: usize, length: usize, configuration: &Configuration) -> Line<'a> {
+    let (ids, marks) = (&rows.ids[row], &rows.targets[row]);
+    Line { ids: &ids[..length], marks: &marks[..length], first_row: first_table_row(configuration, ids.len()) }
 }
 
 /// How many first tokens of a row its targets depend on: the index of the last target, 0 without one.

@@ -1,12 +1,11 @@
 //! The end of both halves of a block: input + norm(hook(linear(rows))), forward and backward.
 
 use tunebox_compute::parameters::Parameters;
-use tunebox_compute::precision::bytes;
 use tunebox_compute::{Tensor, fused};
 
 use super::hook::Hook;
 use super::linear::{Linear, SavedLinear};
-use super::norm::Norm;
+use super::norm::{Norm, saved_bytes};
 use crate::error::Result;
 
 /// The output projection of attention or feed-forward, and the way back into the residual stream.
@@ -30,7 +29,7 @@ pub(crate) struct SavedOutput {
 impl SavedOutput {
     /// The bytes of all saved tensors.
     pub(crate) fn bytes(&self) -> usize {
-        self.linear.bytes() + self.before_norm.as_ref().map_or(0, |(rows, inverse)| bytes(rows) + bytes(inverse))
+        self.linear.bytes() + saved_bytes(self.before_norm.as_ref())
     }
 }
 

@@ -27,19 +27,6 @@ pub enum Site {
 }
 
 impl Site {
-    /// All places that any model has.
-    pub(crate) const EVERY: [Self; 9] = [
-        Self::Query,
-        Self::Key,
-        Self::Value,
-        Self::QueryKeyValue,
-        Self::AttentionOutput,
-        Self::Gate,
-        Self::Up,
-        Self::GateUp,
-        Self::Down,
-    ];
-
     /// The sites of each block, in the order of a forward pass; four if projections are fused, else seven.
     #[must_use]
     pub fn all(configuration: &Configuration) -> &'static [Self] {

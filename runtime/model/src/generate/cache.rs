@@ -59,24 +59,15 @@ pub(super) fn decode_step(
     active: &[&mut Sequence],
     cache: &mut KvCache,
 ) -> Result<Tensor> {
-    // On a thread of the pool, where the next of a step's hundreds of small products starts without a wake-up call.
-    rayon::scope(|_| run_last_tokens(network, blocks, active, cache))
-}
-
-/// Runs [`decode_step`] on the current thread.
-fn run_last_tokens(
-    network: &Network<'_>,
-    blocks: &[Block],
-    active: &[&mut Sequence],
-    cache: &mut KvCache,
-) -> Result<Tensor> {
     let ids = active.iter().map(|sequence| sequence.last()).collect::<Result<Vec<u32>>>()?;
     let row = |length: usize| (first_table_row(&network.model.configuration, length + 1) + length) as u32;
     let positions: Vec<u32> = active.iter().map(|sequence| row(cache.length(sequence.slot))).collect();
     let pass = cache.begin(active.iter().map(|sequence| (sequence.slot, 1)))?;
-    run_blocks(network, blocks, (ids, positions), (cache, &pass), |cache, layer, [query, ..]| {
+    let attend = |cache: &KvCache, layer: usize, [query, ..]: [&Tensor; 3]| {
         Ok(cache.attend(&pass, layer, query, &blocks[layer].attention.shape)?)
-    })
+    };
+    // On a thread of the pool, where the next of a step's hundreds of small products starts without a wake-up call.
+    rayon::scope(|_| run_blocks(network, blocks, (ids, positions), (cache, &pass), attend))
 }
 
 /// Runs prompts, each in its cache slot, which is empty. Returns the hidden row of each last token, `[prompts,
@@ -100,6 +91,33 @@ pub(super) fn run_prompts(
     })?;
     let lasts: Vec<u32> = segments.ranges().map(|range| range.end as u32 - 1).collect();
     Ok(fused::gather_rows(&hidden, &Indices::from(lasts))?)
+}
+
+/// Recomputes the cached keys and values of sequences whose cache has just reached the short context, with the factors
+/// for long sequences: each token is drawn as the model would draw it from the sequence so far alone, as transformers does
+/// it for Phi-3. Does nothing for models without LongRoPE.
+pub(super) fn recompute_outgrown(
+    network: &Network<'_>,
+    prompts: &[Vec<u32>],
+    active: &[&mut Sequence],
+    cache: &mut KvCache,
+) -> Result<()> {
+    let Some(most) = network.model.configuration.short_context() else { return Ok(()) };
+    let network = Network { decoding: false, ..*network };
+    for sequence in active {
+        let slot = sequence.slot;
+        if cache.length(slot) != most {
+            continue;
+        }
+        let prompt = &prompts[sequence.prompt];
+        let ids: Vec<u32> = prompt.iter().chain(&sequence.ids).copied().take(most).collect();
+        let marks: Vec<f32> = (0..most).map(|at| f32::from(u8::from(at >= prompt.len()))).collect();
+        let answer_mask = AnswerMask::Tokens(Tensor::from_vec(marks, (most, 1), network.model.weights.device())?);
+        let blocks = build_blocks(&network, most + 1, &answer_mask)?;
+        cache.retire(slot);
+        run_prompts(&network, &blocks, &[(slot, ids.as_slice())], 1, cache)?;
+    }
+    Ok(())
 }
 
 /// Runs tokens with these ids and rows of the rotation tables through all blocks, and stores their keys and values in

@@ -19,9 +19,6 @@ use crate::weights::{Location, safetensors};
 /// The file of a checkpoint that holds edited weights.
 const EDITS: &str = "edits.safetensors";
 
-/// How the names of an adapter's edits begin in a checkpoint.
-const FACTOR: &str = "factor.";
-
 impl Policy {
     /// Builds a LoRA adapter that holds the edits, one rank for each; `None` if no edits are kept as an adapter.
     ///
@@ -79,67 +76,70 @@ impl Policy {
         self.keep_snapshot(name, edits)
     }
 
-    /// Reads the edits in a file and places edited weights on the device; `None` if there is no file.
+    /// Reads the edits in a file and places edited weights on the device; `None` if there is no file. Errors: also edits
+    /// of another model.
     fn read_edits(&self, path: &Path) -> Result<Option<Edits>> {
         if !path.is_file() {
             return Ok(None);
         }
+        let configuration = &self.model.configuration;
+        let mut found = safetensors::locate(&[path.to_owned()])?;
         let mut edits = Edits::default();
-        let mut factors: Vec<(Part, Tensor)> = Vec::new();
-        let weights = families::expected(&self.model.configuration).into_iter().collect();
-        for (name, location) in safetensors::locate(&[path.to_owned()])? {
-            // Before anything so large is read.
-            let part = self.check_entry(&weights, &name, &location)?;
-            let tensor = location.read()?;
-            match part {
-                None => {
-                    let placed = self.place_on_device(&tensor)?;
-                    edits.changed.insert(name, (tensor, placed));
-                }
-                Some(part) => factors.push((part, tensor)),
+        for layer in 0..configuration.layers {
+            for site in Site::all(configuration) {
+                self.read_factors(&mut found, (layer, *site), &mut edits)?;
             }
         }
-        // Names are sorted, so each left is followed by its right.
-        for pair in factors.chunks(2) {
-            match pair {
-                [((place, Side::Left), left), ((other, Side::Right), right)] if place == other => {
-                    edits.record_factor(*place, (left.clone(), right.clone()))?;
-                    edits.form = Form::Adapter;
-                }
-                _ => return Err(Error::broken(path, "an edit has one of its two sides alone")),
-            }
+        let weights: BTreeMap<String, Vec<usize>> = families::expected(configuration).into_iter().collect();
+        for (name, location) in found {
+            let wanted = weights
+                .get(&name)
+                .ok_or_else(|| Error::adapter(path, format!("the edits are of another model: here is no `{name}`")))?;
+            let tensor = read_shaped(&location, wanted)?;
+            let placed = self.place_on_device(&tensor)?;
+            edits.changed.insert(name, (tensor, placed));
         }
         Ok(Some(edits))
     }
 
-    /// Checks the name and shape of a tensor in a file of edits. Returns which factor of an adapter it is, `None` for a
-    /// whole weight. Errors: this model has no such weight or module, or has it in another shape.
-    fn check_entry(
+    /// Takes the factors of one linear map out of the tensors found in a file, and records them, in the order of their
+    /// numbers.
+    fn read_factors(
         &self,
-        weights: &BTreeMap<String, Vec<usize>>,
-        name: &str,
-        found: &Location,
-    ) -> Result<Option<Part>> {
-        let configuration = &self.model.configuration;
-        let is_there =
-            |((layer, site), _): &Part| *layer < configuration.layers && Site::all(configuration).contains(site);
-        let part = name.strip_prefix(FACTOR).map(|rest| parse_part(rest).filter(is_there));
-        let wanted = match part {
-            None => weights.get(name).cloned(),
-            Some(part) => part.map(|((_, site), side)| {
-                let (rows, columns) = site.shape(configuration);
-                vec![if side == Side::Left { rows } else { columns }]
-            }),
-        };
-        match wanted {
-            Some(wanted) if wanted == found.shape => Ok(part.flatten()),
-            Some(wanted) => {
-                let what = format!("the edits are of another model: `{name}` is {:?}, here {wanted:?}", found.shape);
-                Err(Error::adapter(&found.path, what))
-            }
-            None => Err(Error::adapter(&found.path, format!("the edits are of another model: here is no `{name}`"))),
+        found: &mut BTreeMap<String, Location>,
+        (layer, site): (usize, Site),
+        edits: &mut Edits,
+    ) -> Result<()> {
+        let (rows, columns) = site.shape(&self.model.configuration);
+        for number in 0.. {
+            let mut take = |side| found.remove(&factor_name(layer, site, number, side));
+            let (left, right) = match (take("left"), take("right")) {
+                (Some(left), Some(right)) => (left, right),
+                (None, None) => break,
+                (Some(one), None) | (None, Some(one)) => {
+                    return Err(Error::broken(&one.path, "an edit has one of its two sides alone"));
+                }
+            };
+            edits.record_factor((layer, site), (read_shaped(&left, &[rows])?, read_shaped(&right, &[columns])?))?;
+            edits.form = Form::Adapter;
         }
+        Ok(())
     }
+}
+
+/// Reads a tensor after a check of its shape, before anything so large is read. Errors: another shape.
+fn read_shaped(location: &Location, wanted: &[usize]) -> Result<Tensor> {
+    let (name, shape) = (&location.name, &location.shape);
+    if shape != wanted {
+        let what = format!("the edits are of another model: `{name}` is {shape:?}, here {wanted:?}");
+        return Err(Error::adapter(&location.path, what));
+    }
+    location.read()
+}
+
+/// The name in a checkpoint of the left or right factor of an adapter's edit.
+fn factor_name(layer: usize, site: Site, number: usize, side: &str) -> String {
+    format!("factor.{layer}.{}.{number:04}.{side}", site.short_name())
 }
 
 /// Writes edited weights and adapter factors to a safetensors file. Does nothing if there are no edits.
@@ -154,36 +154,13 @@ fn write(edits: &Edits, path: &Path) -> Result<()> {
     for ((layer, site), factors) in &edits.factors {
         for (number, (left, right)) in factors.iter().enumerate() {
             for (side, tensor) in [("left", left), ("right", right)] {
-                let name = format!("{FACTOR}{layer}.{}.{number:04}.{side}", site.short_name());
+                let name = factor_name(*layer, *site, number, side);
                 list.push((Stored { name, shape: tensor.dims().to_vec(), dtype: DType::F32 }, tensor));
             }
         }
     }
     let (list, tensors): (Vec<Stored>, Vec<&Tensor>) = list.into_iter().unzip();
     files::write_tensors(path, &list, |number| Ok(tensors[number].clone()))
-}
-
-/// A side of an edit that an adapter holds beside a weight: `[out]` on the left, `[in]` on the right.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Left,
-    Right,
-}
-
-/// Where an edit lies beside a weight, and which side of it this is.
-type Part = ((usize, Site), Side);
-
-/// Parses `LAYER.MODULE.NUMBER.SIDE`, the name of a factor without its prefix; `None` if it is malformed. Ignores the
-/// number.
-fn parse_part(rest: &str) -> Option<Part> {
-    let mut parts = rest.split('.');
-    let (layer, module) = (parts.next()?.parse().ok()?, parts.next()?);
-    let side = match parts.nth(1)? {
-        "left" => Side::Left,
-        "right" => Side::Right,
-        _ => return None,
-    };
-    Some(((layer, Site::EVERY.into_iter().find(|site| site.short_name() == module)?), side))
 }
 
 #[cfg(test)]

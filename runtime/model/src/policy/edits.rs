@@ -150,16 +150,13 @@ impl Policy {
             return self.project_out_as_adapter(&matrix, &weight, &direction, strength, keep_norms);
         }
         let strength = f64::from(strength);
-        let changed = if role == Role::Embedding {
-            edit::project_rows(&weight, &matrix, &direction, strength, keep_norms)?
-        } else {
-            edit::project_columns(&weight, &matrix, &direction, strength, keep_norms)?
-        };
+        let of_rows = role == Role::Embedding;
+        let changed = edit::project_out(&weight, &matrix, &direction, strength, keep_norms, of_rows)?;
         self.replace_weight(&matrix.name, changed)?;
         if let Some(bias) = matrix.bias.clone() {
             let values = self.weight(&bias)?.unsqueeze(1)?;
             let column = Matrix { columns: 1, ..matrix };
-            let changed = edit::project_columns(&values, &column, &direction, strength, false)?;
+            let changed = edit::project_out(&values, &column, &direction, strength, false, false)?;
             self.replace_weight(&bias, changed.squeeze(1)?)?;
         }
         Ok(())

@@ -75,17 +75,8 @@ impl Scored {
     /// runs the forward pass again. Not for rows scored with dropout, whose masks belong to their batch.
     #[must_use]
     pub fn of_rows(&self, rows: Arc<Rows>) -> Self {
-        Self {
-            view: self.view.clone(),
-            rows,
-            taps: self.taps.clone(),
-            generation: self.generation,
-            asked: self.asked,
-            temperature: self.temperature,
-            dropout: None,
-            passes: Vec::new(),
-            patches: self.patches.clone(),
-        }
+        let copy = Self::of_taps(self.view.clone(), rows, self.taps.clone(), self.generation);
+        Self { asked: self.asked, temperature: self.temperature, patches: self.patches.clone(), ..copy }
     }
 
     /// The values of a tap, `[rows, width]`.
@@ -140,7 +131,7 @@ impl Policy {
                 passes.push(Some(pass));
             } else {
                 let hidden = stack::forward(&network, &packing)?;
-                let scored = head.forward(packing.select_predictors(&hidden)?, &packing.targets)?;
+                let scored = head.forward(packing.select_predictors(&hidden)?, &packing.targets, false)?;
                 all.add(&packing, scored.taps());
                 passes.push(None);
             }
@@ -161,7 +152,7 @@ impl Policy {
     /// Runs blocks and head over one slice and saves what its backward pass needs. Reserves no bytes.
     pub(super) fn forward_pass(&self, network: &Network<'_>, head: &OutputHead, packing: Packing) -> Result<Pass> {
         let (hidden, blocks) = stack::forward_saving(network, &packing, self.settings.recompute)?;
-        let head = head.forward_saving(packing.select_predictors(&hidden)?, &packing.targets)?;
+        let head = head.forward(packing.select_predictors(&hidden)?, &packing.targets, true)?;
         Ok(Pass { packing, blocks, head, reservation: None })
     }
 

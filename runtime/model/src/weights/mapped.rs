@@ -13,19 +13,10 @@ use tunebox_foundation::bounded;
 
 use crate::error::{Error, Result};
 
-/// A whole file.
-struct Mapping(Mmap);
-
-impl AsRef<[u8]> for Mapping {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
 /// The mapped files of one model.
-#[derive(Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Files {
-    mappings: BTreeMap<PathBuf, Arc<Mapping>>,
+    mappings: BTreeMap<PathBuf, Arc<Mmap>>,
 }
 
 impl Files {
@@ -45,7 +36,7 @@ impl Files {
             let Ok(mapping) = (unsafe { Mmap::map(&file) }) else { continue };
             // Only a hint: a system that does not take it reads page by page.
             drop(mapping.advise(memmap2::Advice::WillNeed));
-            mappings.insert(path.to_path_buf(), Arc::new(Mapping(mapping)));
+            mappings.insert(path.to_path_buf(), Arc::new(mapping));
         }
         Ok(Self { mappings })
     }
@@ -61,19 +52,12 @@ impl Files {
     /// or is shorter.
     pub(super) fn release(&self, path: &Path, offset: u64, length: usize) {
         let (Some(mapping), Ok(start)) = (self.mappings.get(path), usize::try_from(offset)) else { return };
-        if start.checked_add(length).is_some_and(|end| end <= mapping.0.len()) {
+        if start.checked_add(length).is_some_and(|end| end <= mapping.len()) {
             // SAFETY: the pages are those of a file that is mapped to be read, and nothing writes it while it is mapped
             // (see above): reading one again gives the same bytes from the file.
-            let released =
-                unsafe { mapping.0.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, length) };
+            let released = unsafe { mapping.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, length) };
             // Only a hint as well.
             drop(released);
         }
-    }
-}
-
-impl std::fmt::Debug for Files {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_list().entries(self.mappings.keys()).finish()
     }
 }

@@ -1,16 +1,15 @@
 //! Folders of safetensors files: one file, or several with an index.
 //! Reads heads first and checks that every byte they announce is there; a tensor's bytes only when it is asked for.
 
-mod names;
-
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use safetensors::tensor::{Metadata, TensorInfo};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use tunebox_foundation::bounded;
 
-use self::names::Distinct;
 use super::location::{Location, StoredFormat};
 use crate::error::{Error, MODEL_FORMS, Result};
 use crate::files;
@@ -131,6 +130,36 @@ fn location(path: &Path, name: &str, info: &TensorInfo, start: u64) -> Result<Lo
         offset: start.saturating_add(from as u64),
         bytes: to - from,
     })
+}
+
+/// A head in which every name stands once: readers differ in which of two they take.
+struct Distinct;
+
+impl<'de> Deserialize<'de> for Distinct {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_map(Names)
+    }
+}
+
+struct Names;
+
+impl<'de> Visitor<'de> for Names {
+    type Value = Distinct;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a table of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Distinct, A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some((name, _)) = map.next_entry::<String, IgnoredAny>()? {
+            if names.contains(&name) {
+                return Err(serde::de::Error::custom(format!("`{name}` stands in it twice")));
+            }
+            names.insert(name);
+        }
+        Ok(Distinct)
+    }
 }
 
 #[cfg(test)]

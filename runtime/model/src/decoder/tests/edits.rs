@@ -12,7 +12,7 @@ use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::decoder::hook::{Change, Hook};
 use crate::edit::{self, Form, Matrix, Role};
 use crate::policy::{Policy, PolicySettings, View};
-use crate::stream::{Patch, PatchOperation, Site, unit};
+use crate::stream::{Patch, Site, unit};
 use crate::{Configuration, Model, Source, Weights, decoder, families, merge, tiny};
 
 fn direction() -> Vec<f32> {
@@ -262,18 +262,16 @@ fn projections_are_those_of_the_reference() {
         ..Matrix::of(&tiny::llama(), Role::Linear(decoder::Site::Down), 0).unwrap()
     };
     let weight = Tensor::new(&[[1.0_f32, 2.0], [0.5, -1.0], [3.0, 0.25]], &Device::Cpu).unwrap();
-    let found = edit::project_columns(&weight, &place(3, 2), &direction, 1.0, false).unwrap();
+    let found = edit::project_out(&weight, &place(3, 2), &direction, 1.0, false, false).unwrap();
     let wanted = [-0.666_666_7, 0.777_777_8, 1.333_333_3, -0.388_888_9, 1.333_333_3, -0.972_222_2];
     assert!(largest(&found.flatten_all().unwrap().to_vec1().unwrap(), &wanted) < 1e-6);
-    let hook = Hook {
-        changes: vec![Change { operation: PatchOperation::Remove(direction.clone()), only: None }],
-        reader: None,
-    };
+    let hook =
+        Hook { changes: vec![Change { vector: direction.clone(), component: Some(0.0), only: None }], reader: None };
     let found = hook.forward(Tensor::new(&[[1.0_f32, 2.0, 3.0]], &Device::Cpu).unwrap()).unwrap();
     let wanted = [-0.333_333_33, 2.666_666_7, 1.666_666_7];
     assert!(largest(&found.flatten_all().unwrap().to_vec1().unwrap(), &wanted) < 1e-6);
     let rows = Tensor::new(&[[1.0_f32, 0.0, 2.0], [-1.0, 1.0, 0.5]], &Device::Cpu).unwrap();
-    let found = edit::project_rows(&rows, &place(2, 3), &direction, 1.0, false).unwrap();
+    let found = edit::project_out(&rows, &place(2, 3), &direction, 1.0, false, true).unwrap();
     let wanted = [-0.333_333_33, 0.666_666_7, 0.666_666_7, -0.555_555_6, 0.777_777_8, 0.944_444_4];
     assert!(largest(&found.flatten_all().unwrap().to_vec1().unwrap(), &wanted) < 1e-6);
 }

@@ -149,24 +149,16 @@ impl<R: Read> Cursor<R> {
         if count > self.length - self.at {
             return Err(self.broken(format!("a list of `{count}` values is longer than the file")));
         }
+        // The lists grow with what is read, so a false count costs no memory.
         match kind {
-            8 => Ok(Value::Texts(self.repeat(count, |cursor| cursor.text(cursor.length))?)),
+            8 => Ok(Value::Texts((0..count).map(|_| self.text(self.length)).collect::<Result<_>>()?)),
             9 if depth < DEEPEST_LIST => {
                 (0..count).try_for_each(|_| self.list(depth + 1).map(drop))?;
                 Ok(Value::Texts(Vec::new()))
             }
             9 => Err(self.broken("lists lie too deep in one another")),
-            _ => Ok(Value::Numbers(self.repeat(count, |cursor| cursor.number(kind))?)),
+            _ => Ok(Value::Numbers((0..count).map(|_| self.number(kind)).collect::<Result<_>>()?)),
         }
-    }
-
-    /// Reads `count` values by `one`. Grows with what is read, so a false count costs no memory.
-    fn repeat<T>(&mut self, count: u64, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
-        let mut values = Vec::new();
-        for _ in 0..count {
-            values.push(one(self)?);
-        }
-        Ok(values)
     }
 
     /// Reads a number of entries. Errors: more than [`MOST_ENTRIES`]; `what` names the entries.
