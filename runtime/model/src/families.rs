@@ -5,7 +5,6 @@ mod family;
 mod gemma;
 mod gguf;
 mod hugging_face;
-mod keys;
 mod llama;
 mod names;
 mod phi3;

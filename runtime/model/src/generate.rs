@@ -62,24 +62,23 @@ impl Default for Sampling {
 impl Sampling {
     /// Checks that temperature, top-p and min-p are in their ranges.
     fn check(&self) -> Result<()> {
-        let refuse = |what: &str, found: String, allowed: &str| {
-            Err(Error::Argument(format!("sampling `{what}` is `{found}`; it must be {allowed}")))
-        };
-        if !(self.temperature.is_finite() && self.temperature >= 0.0) {
-            return refuse("temperature", self.temperature.to_string(), "0 or more");
+        let Self { temperature, top_p, min_p, .. } = *self;
+        let checks = [
+            (temperature.is_finite() && temperature >= 0.0, "temperature", temperature, "0 or more"),
+            (top_p > 0.0 && top_p <= 1.0, "top-p", top_p, "in (0, 1]"),
+            ((0.0..=1.0).contains(&min_p), "min-p", min_p, "in [0, 1]"),
+        ];
+        match checks.into_iter().find(|(is_right, ..)| !is_right) {
+            Some((_, name, found, allowed)) => {
+                Err(Error::Argument(format!("sampling `{name}` is `{found}`; it must be {allowed}")))
+            }
+            None => Ok(()),
         }
-        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
-            return refuse("top-p", self.top_p.to_string(), "in (0, 1]");
-        }
-        if !(0.0..=1.0).contains(&self.min_p) {
-            return refuse("min-p", self.min_p.to_string(), "in [0, 1]");
-        }
-        Ok(())
     }
 }
 
 /// What was written after one prompt.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Completion {
     /// The new tokens, an end token included.
     pub ids: Vec<u32>,
@@ -113,7 +112,7 @@ pub fn generate(
             generate_batch(policy, view, prompts, sampling, batch, on_token)?;
         }
     }
-    Ok(sequences.into_iter().map(Sequence::into_completion).collect())
+    Ok(sequences.into_iter().map(|sequence| sequence.completion).collect())
 }
 
 /// Generates the completions of one batch to their ends: runs the prompts, then one token per unfinished sequence and

@@ -8,21 +8,11 @@ use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
 use hf_hub::{Cache, CacheRepo, Repo, RepoType};
 
 use crate::error::{Error, Result};
+use crate::source::COMPANIONS;
 use crate::weights::safetensors::{self, INDEX, SINGLE, is_plain};
 
 /// Where models come from when nothing else is said.
 const ENDPOINT: &str = "https://huggingface.co";
-/// Files beside the weights that are fetched if they are there. Nothing else is, least of all code.
-const COMPANIONS: [&str; 8] = [
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template.jinja",
-    "README.md",
-];
 const RETRIES: usize = 3;
 /// How the folder of a model in the cache is called: `models--owner--name`.
 const PREFIX: &str = "models--";
@@ -240,7 +230,7 @@ fn fetch_folder(there: &[&str], fetch: &mut dyn FnMut(&str) -> Result<PathBuf>) 
     if !has("config.json") || !(has(SINGLE) || has(INDEX)) {
         return Ok(None);
     }
-    for companion in COMPANIONS.into_iter().filter(|file| has(file)) {
+    for companion in ["config.json", "README.md"].into_iter().chain(COMPANIONS).filter(|file| has(file)) {
         fetch(companion)?;
     }
     let first = fetch(if has(INDEX) { INDEX } else { SINGLE })?;

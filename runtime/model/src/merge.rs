@@ -13,21 +13,8 @@ use crate::edit::Edits;
 use crate::error::{Error, Result};
 use crate::files::{self, Stored};
 use crate::policy::Policy;
+use crate::source::COMPANIONS;
 use crate::{Model, families};
-
-/// Files of a model folder that a merge takes along, where they are there.
-const COMPANIONS: [&str; 10] = [
-    "added_tokens.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    "generation_config.json",
-    "merges.txt",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab.json",
-];
 
 /// Writes a model folder with the policy's adapter or trained weights and its edits merged into the weights:
 /// `model.safetensors`, `config.json` and the tokenizer's files. `dtype` is that of the weights: `F32`, `BF16` or

@@ -13,6 +13,21 @@ use crate::error::{Error, MODEL_FORMS, Result};
 use crate::hub::{Hub, Name, Progress};
 use crate::weights::safetensors;
 
+/// Files beside the configuration and the weights that belong to a model: what fetches or copies one takes those of them
+/// that are there, and nothing else, least of all code.
+pub(crate) const COMPANIONS: [&str; 10] = [
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+];
+
 /// The files of a model.
 #[derive(Debug, Clone)]
 pub struct Source {

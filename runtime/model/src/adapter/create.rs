@@ -33,7 +33,7 @@ impl Adapter {
     pub fn create(model: &Model, settings: &AdapterSettings) -> Result<Self> {
         settings.check()?;
         let adapter = if settings.kind == AdapterKind::Full {
-            all_weights(model, settings)?
+            allocate(model, settings, Vec::new(), families::expected(&model.configuration))?
         } else {
             let places = targets::target_modules(&model.configuration, settings)?;
             let plans: Vec<ModulePlan> = places
@@ -46,23 +46,15 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// Resets every parameter to its initial value: the model's weights for [`AdapterKind::Full`], else seeded uniform
-    /// A, zero B and row norms as DoRA magnitudes.
+    /// Resets every parameter to its initial value: the model's weights, as `f32`, for [`AdapterKind::Full`]; else A to
+    /// uniform values in ±1/√in, drawn from the seed and the module's path, B to 0, and DoRA magnitudes to ‖W‖ of every
+    /// row of the frozen weight.
     pub(crate) fn initialize(&self, model: &Model) -> Result<()> {
-        if self.is_full() { self.fill_with_weights(model) } else { self.fill_with_initial_values(model) }
-    }
-
-    /// Copies the model's weights, as `f32`, into the slots of the same names.
-    fn fill_with_weights(&self, model: &Model) -> Result<()> {
-        for (number, slot) in self.parameters.slots().iter().enumerate() {
-            self.parameters.set(number, &model.weights.get(&slot.name)?.to_dtype(DType::F32)?)?;
+        if self.is_full() {
+            for (number, slot) in self.parameters.slots().iter().enumerate() {
+                self.parameters.set(number, &model.weights.get(&slot.name)?.to_dtype(DType::F32)?)?;
+            }
         }
-        Ok(())
-    }
-
-    /// Sets each module's A to uniform values in ±1/√in, drawn from the seed and the module's path, its B to 0, and its
-    /// DoRA magnitude, if any, to ‖W‖ of every row of the frozen weight.
-    fn fill_with_initial_values(&self, model: &Model) -> Result<()> {
         for module in &self.modules {
             let (_, width) = module.site.shape(&model.configuration);
             let bound = 1.0 / (width as f32).sqrt();
@@ -134,9 +126,7 @@ pub(crate) fn zeros(model: &Model, settings: &AdapterSettings, plans: &[ModulePl
             base_squares: if dora { Some(base_squares(model, layer, site)?) } else { None },
         });
     }
-    let activations = model.weights.precision().dtype(Purpose::Activation);
-    let parameters = Parameters::new(list, model.weights.device())?.with_operand_copy(activations)?;
-    Ok(Adapter::assemble(settings.clone(), modules, parameters))
+    allocate(model, settings, modules, list)
 }
 
 /// Computes ‖W‖² of every row of a module's frozen weight: `[out]`, `f32`, on the model's device.
@@ -145,10 +135,14 @@ fn base_squares(model: &Model, layer: usize, site: Site) -> Result<Tensor> {
     Ok(Weight::from(squared_norms(&weight)?).to_device(model.weights.device(), DType::F32)?.vector()?)
 }
 
-/// Allocates an adapter of kind full: one `f32` slot for every weight of the model, of the same name, filled with 0.
-fn all_weights(model: &Model, settings: &AdapterSettings) -> Result<Adapter> {
-    let list = families::expected(&model.configuration);
+/// Allocates an adapter with one `f32` slot, filled with 0, for each name and shape in `slots`.
+fn allocate(
+    model: &Model,
+    settings: &AdapterSettings,
+    modules: Vec<Module>,
+    slots: Vec<(String, Vec<usize>)>,
+) -> Result<Adapter> {
     let activations = model.weights.precision().dtype(Purpose::Activation);
-    let parameters = Parameters::new(list, model.weights.device())?.with_operand_copy(activations)?;
-    Ok(Adapter::assemble(settings.clone(), Vec::new(), parameters))
+    let parameters = Parameters::new(slots, model.weights.device())?.with_operand_copy(activations)?;
+    Ok(Adapter::assemble(settings.clone(), modules, parameters))
 }

@@ -92,36 +92,28 @@ impl AdapterSettings {
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(Error::Argument(format!("adapter dropout `{}` is outside [0, 1)", self.dropout)));
         }
+        let no_dropout = match self.kind {
+            AdapterKind::Dora => Some("use `lora`, or dropout 0"),
+            AdapterKind::Full => Some("there is no adapter to drop from"),
+            _ => None,
+        };
+        if let (Some(why), true) = (no_dropout, self.dropout > 0.0) {
+            let (dropout, kind) = (self.dropout, self.kind);
+            let what = format!("adapter dropout `{dropout}` with kind `{kind}` is not supported: {why}");
+            return Err(Error::Unsupported(what));
+        }
         if self.kind == AdapterKind::Full {
-            return self.check_full();
+            if self.layers.is_some() || self.targets != Targets::AllLinear {
+                let what = "kind `full` trains all weights; take `targets` and `layers` out, or use `lora`";
+                return Err(Error::Unsupported(what.into()));
+            }
+            return Ok(());
         }
         if self.rank == 0 {
             return Err(Error::Argument("adapter rank `0` would train nothing; it is at least 1".into()));
         }
         if !(self.alpha.is_finite() && self.alpha > 0.0) {
             return Err(Error::Argument(format!("adapter alpha `{}` is not a positive number", self.alpha)));
-        }
-        if self.kind == AdapterKind::Dora && self.dropout > 0.0 {
-            return Err(Error::Unsupported(format!(
-                "adapter dropout `{}` with kind `dora` is not supported; use `lora`, or dropout 0",
-                self.dropout
-            )));
-        }
-        Ok(())
-    }
-
-    /// Checks settings of kind full: no dropout, no layers, and targets left at all linear layers.
-    fn check_full(&self) -> Result<()> {
-        if self.dropout > 0.0 {
-            return Err(Error::Unsupported(format!(
-                "adapter dropout `{}` with kind `full` is not supported: there is no adapter to drop from",
-                self.dropout
-            )));
-        }
-        if self.layers.is_some() || self.targets != Targets::AllLinear {
-            return Err(Error::Unsupported(
-                "kind `full` trains all weights; take `targets` and `layers` out, or use `lora`".into(),
-            ));
         }
         Ok(())
     }

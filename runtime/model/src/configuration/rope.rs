@@ -92,7 +92,11 @@ impl RopeSetting {
             RopeScaling::Llama3 { factor, low_freq_factor: low, high_freq_factor: high, original } => {
                 plain.map(|frequency| llama3(frequency, *factor, *low, *high, *original as f64)).collect()
             }
-            RopeScaling::Yarn { .. } => self.yarn(width, &plain.collect::<Vec<_>>()),
+            RopeScaling::Yarn { factor, original, beta_fast, beta_slow, truncate, .. } => {
+                let ramp = self.yarn_ramp(width, *original, [*beta_fast, *beta_slow], *truncate);
+                let stretch = |(frequency, at)| frequency / factor * ramp(at) + frequency * (1.0 - ramp(at));
+                plain.zip(0..).map(stretch).collect()
+            }
             RopeScaling::Divided { divisors } | RopeScaling::Long { short_factor: divisors, .. } => {
                 divide(plain, divisors)
             }
@@ -142,29 +146,19 @@ impl RopeSetting {
         }
     }
 
-    /// YaRN's frequencies: fast ones stay, slow ones are divided by the factor, and between them a linear ramp over the
-    /// index blends the two. Returns `plain` for other kinds.
-    fn yarn(&self, width: usize, plain: &[f64]) -> Vec<f64> {
-        let RopeScaling::Yarn { factor, original, beta_fast, beta_slow, truncate, .. } = self.scaling else {
-            return plain.to_vec();
-        };
+    /// YaRN's ramp: for each frequency, how far it is stretched. 0 for fast ones, which stay, 1 for slow ones, which are
+    /// divided by the factor, and linear over the index between them. `ends` are the turns within the first context,
+    /// `original` tokens, at both ends of the ramp; `truncate` rounds its ends outwards.
+    fn yarn_ramp(&self, width: usize, original: usize, ends: [f64; 2], truncate: bool) -> impl Fn(usize) -> f64 {
         let index_of = |turns: f64| width as f64 * (original as f64 / (turns * TAU)).ln() / (2.0 * self.theta.ln());
-        let (mut first, mut last) = (index_of(beta_fast), index_of(beta_slow));
+        let [mut first, mut last] = ends.map(index_of);
         if truncate {
             (first, last) = (first.floor(), last.ceil());
         }
         (first, last) = (first.max(0.0), last.min(width as f64 - 1.0));
         // A ramp needs a width.
         let span = if first == last { 0.001 } else { last - first };
-        let stretched = |at: usize| ((at as f64 - first) / span).clamp(0.0, 1.0);
-        plain
-            .iter()
-            .enumerate()
-            .map(|(at, frequency)| {
-                let share = stretched(at);
-                frequency / factor * share + frequency * (1.0 - share)
-            })
-            .collect()
+        move |at| ((at as f64 - first) / span).clamp(0.0, 1.0)
     }
 }
 
@@ -204,6 +198,14 @@ fn llama3(frequency: f64, factor: f64, low: f64, high: f64, original: f64) -> f6
 mod tests {
     use super::*;
 
+    fn yarn() -> RopeSetting {
+        let attention_factor = yarn_attention_factor(4.0, 1.0);
+        let (original, beta_fast, beta_slow) = (32_768, 32.0, 1.0);
+        let scaling =
+            RopeScaling::Yarn { factor: 4.0, original, beta_fast, beta_slow, attention_factor, truncate: true };
+        RopeSetting { theta: 1e6, scaling }
+    }
+
     #[test]
     fn llama3_scaling_leaves_the_fast_and_divides_the_slow_frequencies() {
         let scaling = RopeScaling::Llama3 { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original: 8192 };
@@ -216,15 +218,7 @@ mod tests {
 
     #[test]
     fn yarn_keeps_the_first_frequency_and_divides_the_last() {
-        let scaling = RopeScaling::Yarn {
-            factor: 4.0,
-            original: 32_768,
-            beta_fast: 32.0,
-            beta_slow: 1.0,
-            attention_factor: yarn_attention_factor(4.0, 1.0),
-            truncate: true,
-        };
-        let setting = RopeSetting { theta: 1e6, scaling };
+        let setting = yarn();
         let frequencies = setting.frequencies(128);
         assert_eq!(frequencies[0], 1.0);
         let last = 1e6f64.powf(-126.0 / 128.0) / 4.0;
@@ -234,15 +228,7 @@ mod tests {
 
     #[test]
     fn yarn_gives_the_frequencies_of_transformers_for_qwen_2_5() {
-        let scaling = RopeScaling::Yarn {
-            factor: 4.0,
-            original: 32_768,
-            beta_fast: 32.0,
-            beta_slow: 1.0,
-            attention_factor: 1.0,
-            truncate: true,
-        };
-        let found = RopeSetting { theta: 1e6, scaling }.frequencies(128);
+        let found = yarn().frequencies(128);
         // transformers 5.23 in f32.
         let wanted = [
             (22, 0.008_659_643_121_063_71),

@@ -42,8 +42,7 @@ pub(crate) struct Hook {
 
 impl Hook {
     /// Applies the changes in order to activations `[tokens, hidden]`, and gives the result to the reader, if any.
-    pub(crate) fn forward(&self, rows: Tensor) -> Result<Tensor> {
-        let mut rows = rows;
+    pub(crate) fn forward(&self, mut rows: Tensor) -> Result<Tensor> {
         for change in &self.changes {
             rows = change.forward(&rows)?;
         }
@@ -54,8 +53,7 @@ impl Hook {
     }
 
     /// The gradient of the activations before the changes from that after them.
-    pub(crate) fn backward(&self, upstream: Tensor) -> Result<Tensor> {
-        let mut upstream = upstream;
+    pub(crate) fn backward(&self, mut upstream: Tensor) -> Result<Tensor> {
         for change in self.changes.iter().rev() {
             upstream = change.backward(upstream)?;
         }

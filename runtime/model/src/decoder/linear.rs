@@ -7,7 +7,7 @@ use tunebox_compute::precision::bytes;
 use tunebox_compute::{Tensor, Weight};
 
 use super::magnitude::{Magnitude, SavedMagnitude};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A linear map `[tokens, in] → [tokens, out]` as one view of the model sees it.
 #[derive(Debug, Clone)]
@@ -82,28 +82,26 @@ impl Linear {
             let (output, reduced) = fused::dropout_linear(input, &self.weight, bias, &part.low, dropout)?;
             return Ok((output, SavedLinear { reduced: Some(reduced), scaled: None }));
         }
-        let bias = if part.magnitude.is_some() { None } else { self.bias.as_ref() };
-        let (product, reduced) = fused::adapted_linear(input, &self.weight, bias, &part.low)?;
-        let (output, scaled) = match &part.magnitude {
-            Some(magnitude) => {
-                let (output, saved) = magnitude.forward(product, &self.weight, &part.low, self.bias.as_ref())?;
-                (output, Some(saved))
-            }
-            None => (product, None),
+        let bias = self.bias.as_ref();
+        let Some(magnitude) = &part.magnitude else {
+            let (output, reduced) = fused::adapted_linear(input, &self.weight, bias, &part.low)?;
+            return Ok((output, SavedLinear { reduced: Some(reduced), scaled: None }));
         };
-        Ok((output, SavedLinear { reduced: Some(reduced), scaled }))
+        let (product, reduced) = fused::adapted_linear(input, &self.weight, None, &part.low)?;
+        let (output, scaled) = magnitude.forward(product, &self.weight, &part.low, bias)?;
+        Ok((output, SavedLinear { reduced: Some(reduced), scaled: Some(scaled) }))
     }
 
     /// y = x·Wᵀ + b with the adapter, for a few tokens while decoding: no dropout, nothing saved.
     pub(super) fn forward_few(&self, input: &LinearInput<'_>) -> Result<Tensor> {
-        let Learned::LowRank(part) = &self.learned else {
-            return Ok(input.linear(&self.weight, self.bias.as_ref(), None)?);
-        };
-        let bias = if part.magnitude.is_some() { None } else { self.bias.as_ref() };
-        let product = input.linear(&self.weight, bias, Some(&part.low))?;
-        match &part.magnitude {
-            Some(magnitude) => Ok(magnitude.forward(product, &self.weight, &part.low, self.bias.as_ref())?.0),
-            None => Ok(product),
+        let bias = self.bias.as_ref();
+        match &self.learned {
+            Learned::LowRank(LowRankPart { low, magnitude: Some(magnitude), .. }) => {
+                let product = input.linear(&self.weight, None, Some(low))?;
+                Ok(magnitude.forward(product, &self.weight, low, bias)?.0)
+            }
+            Learned::LowRank(part) => Ok(input.linear(&self.weight, bias, Some(&part.low))?),
+            _ => Ok(input.linear(&self.weight, bias, None)?),
         }
     }
 
@@ -145,7 +143,7 @@ impl Linear {
     }
 
     /// Adds the gradients of A and B to `gradients`; returns the input's through weight and adapter if `want_input`.
-    /// Computes x·Aᵀ again if it was not saved.
+    /// Errors: the forward pass was one for decoding, which saves nothing.
     fn low_rank_backward(
         &self,
         part: &LowRankPart,
@@ -155,13 +153,8 @@ impl Linear {
         want_input: bool,
         gradients: &Parameters,
     ) -> Result<Option<Tensor>> {
-        let recomputed;
-        let reduced = match &saved.reduced {
-            Some(reduced) => reduced,
-            None => {
-                recomputed = fused::linear(input, &part.low.a, None)?;
-                &recomputed
-            }
+        let Some(reduced) = &saved.reduced else {
+            return Err(Error::Argument("an adapter's backward pass needs what its forward pass saved".into()));
         };
         let (weight, low) = (&self.weight, &part.low);
         let found = match &part.dropout {

@@ -177,21 +177,20 @@ impl Network<'_> {
         let weight = self.matrix(&format!("{path}.weight"))?;
         let has_bias = site.has_bias(&self.model.configuration);
         let bias = has_bias.then(|| self.vector(&format!("{path}.bias"))).transpose()?;
-        let learned = match (weight.slot, self.adapter.and_then(|adapter| adapter.module(layer, site))) {
+        let module = self.adapter.and_then(|adapter| Some((adapter, adapter.module(layer, site)?)));
+        let learned = match (weight.slot, module) {
             (Some(slot), _) => Learned::Whole { weight: slot, bias: bias.as_ref().and_then(|(_, slot)| *slot) },
-            (None, Some(module)) => Learned::LowRank(self.low_rank(module, &path, &weight.weight)?),
+            (None, Some((adapter, module))) => {
+                Learned::LowRank(self.low_rank(adapter, module, &path, &weight.weight)?)
+            }
             (None, None) => Learned::Nothing,
         };
         Ok(Linear { weight: weight.weight, bias: bias.map(|(bias, _)| bias), learned, decoding: self.decoding })
     }
 
-    /// Builds the adapter part of a linear map from its module: A and B in `f32` for DoRA, else in the type that
+    /// Builds the adapter part of a linear map from its module in the adapter: A and B in `f32` for DoRA, else in the type that
     /// products use; DoRA's magnitude, with cached row norms while decoding; and dropout if this network has it.
-    fn low_rank(&self, module: &Module, path: &str, weight: &Weight) -> Result<LowRankPart> {
-        // `module` came from this adapter, so the adapter is there.
-        let Some(adapter) = self.adapter else {
-            return Err(crate::Error::Argument(format!("`{path}` has no adapter in this view")));
-        };
+    fn low_rank(&self, adapter: &Adapter, module: &Module, path: &str, weight: &Weight) -> Result<LowRankPart> {
         let parameters = adapter.parameters();
         // DoRA takes lengths of the f32 numbers; products alone take them as they multiply.
         let dora = module.slots.magnitude.is_some();

@@ -79,14 +79,13 @@ pub(crate) fn backward(
     network: &Network<'_>,
     packing: &Packing,
     mut saved: Vec<SavedBlock>,
-    upstream: Tensor,
+    mut upstream: Tensor,
     gradients: &Parameters,
 ) -> Result<()> {
     let layers = network.model.configuration.layers;
     let lowest = layers - saved.len();
     let embedding = network.embedding()?;
     let answer_mask = packing.answer_mask(network)?;
-    let mut upstream = upstream;
     for layer in (lowest..layers).rev() {
         let Some(own) = saved.pop() else { break };
         let context = Context {

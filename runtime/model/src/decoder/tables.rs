@@ -5,6 +5,7 @@
 //! behind them one for each position of a long sequence. Which of the two a sequence is, its own length says, so that
 //! nothing depends on what stands beside it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_compute::fused::RopeTable;
@@ -15,13 +16,7 @@ use crate::error::{Error, Result};
 /// The tables of one model, one for each kind of rotation.
 #[derive(Debug, Default)]
 pub struct RopeTables {
-    cached: Mutex<Vec<Option<CachedTable>>>,
-}
-
-#[derive(Debug, Clone)]
-struct CachedTable {
-    rows: usize,
-    table: Arc<RopeTable>,
+    cached: Mutex<BTreeMap<usize, Arc<RopeTable>>>,
 }
 
 /// The row of the rotation tables for the first position of a sequence of `length` tokens: 0, or, if the sequence is
@@ -40,11 +35,8 @@ impl RopeTables {
         rows: usize,
     ) -> Result<Arc<RopeTable>> {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        if cached.len() <= number {
-            cached.resize(number + 1, None);
-        }
-        if let Some(found) = cached[number].as_ref().filter(|found| found.rows >= rows) {
-            return Ok(Arc::clone(&found.table));
+        if let Some(found) = cached.get(&number).filter(|found| found.positions() >= rows) {
+            return Ok(Arc::clone(found));
         }
         let rows = rows.next_power_of_two().max(256);
         let Some(setting) = configuration.ropes.get(number) else {
@@ -53,7 +45,7 @@ impl RopeTables {
             )));
         };
         let table = Arc::new(table(setting, configuration, rows)?);
-        cached[number] = Some(CachedTable { rows, table: Arc::clone(&table) });
+        cached.insert(number, Arc::clone(&table));
         Ok(table)
     }
 }

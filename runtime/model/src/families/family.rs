@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::keys::Keys;
+use super::gguf::Keys;
 use crate::configuration::Configuration;
 use crate::error::Result;
 use crate::fields::Fields;

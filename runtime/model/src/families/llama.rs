@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::family::{Family, GgufLayout};
+use super::gguf::Keys;
 use super::hugging_face;
-use super::keys::Keys;
 use crate::configuration::Configuration;
 use crate::error::Result;
 use crate::fields::Fields;

@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::family::Family;
+use super::gguf::Keys;
 use super::hugging_face;
-use super::keys::Keys;
 use crate::configuration::rope::longrope_attention_factor;
 use crate::configuration::{Configuration, RopeScaling};
 use crate::error::Result;

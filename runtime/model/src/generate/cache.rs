@@ -110,7 +110,7 @@ pub(super) fn recompute_outgrown(
             continue;
         }
         let prompt = &prompts[sequence.prompt];
-        let ids: Vec<u32> = prompt.iter().chain(&sequence.ids).copied().take(most).collect();
+        let ids: Vec<u32> = prompt.iter().chain(&sequence.completion.ids).copied().take(most).collect();
         let marks: Vec<f32> = (0..most).map(|at| f32::from(u8::from(at >= prompt.len()))).collect();
         let answer_mask = AnswerMask::Tokens(Tensor::from_vec(marks, (most, 1), network.model.weights.device())?);
         let blocks = build_blocks(&network, most + 1, &answer_mask)?;

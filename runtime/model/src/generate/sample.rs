@@ -17,19 +17,15 @@ pub(super) fn sample_tokens(
     active: &mut [&mut Sequence],
 ) -> Result<Vec<SampledToken>> {
     let streams = active.iter().map(|sequence| &sequence.stream);
-    let there = fused::sample_tokens(logits, streams, &sampling_options(sampling))?;
+    let Sampling { top_k, top_p, min_p, temperature, .. } = *sampling;
+    let options = SamplingOptions { top_k, top_p, min_p, greedy: temperature == 0.0 };
+    let there = fused::sample_tokens(logits, streams, &options)?;
     // A token takes one draw of its stream wherever it is chosen.
     let draws: Vec<f64> = active.iter_mut().map(|sequence| sequence.next_uniform()).collect();
     match there {
         Some(chosen) => Ok(chosen),
         None => fused::map_rows(logits, |row, logits| sample_token(logits, sampling, draws[row])),
     }
-}
-
-/// The options that the device's sampler needs; greedy at temperature 0.
-fn sampling_options(sampling: &Sampling) -> SamplingOptions {
-    let Sampling { top_k, top_p, min_p, temperature, .. } = *sampling;
-    SamplingOptions { top_k, top_p, min_p, greedy: temperature == 0.0 }
 }
 
 /// Samples one token from one row of logits; `draw` is in [0, 1). Ignores the draw at temperature 0.
@@ -159,26 +155,20 @@ mod tests {
     }
 
     #[test]
-    fn top_k_leaves_the_k_likeliest() {
-        assert_eq!(ids(&Sampling { top_k: 3, ..sampling() }), vec![1, 2, 3]);
-    }
-
-    #[test]
-    fn top_p_leaves_as_few_as_hold_the_share() {
-        assert_eq!(ids(&Sampling { top_p: 0.69, ..sampling() }), vec![2, 3]);
-        assert_eq!(ids(&Sampling { top_p: 0.71, ..sampling() }), vec![1, 2, 3]);
-    }
-
-    #[test]
-    fn top_p_counts_shares_of_what_top_k_leaves() {
-        // 0.4 / 0.7 = 0.571 of what two tokens hold.
-        assert_eq!(ids(&Sampling { top_k: 2, top_p: 0.55, ..sampling() }), vec![3]);
-        assert_eq!(ids(&Sampling { top_k: 2, top_p: 0.6, ..sampling() }), vec![2, 3]);
-    }
-
-    #[test]
-    fn min_p_leaves_what_is_near_the_likeliest() {
-        assert_eq!(ids(&Sampling { min_p: 0.6, ..sampling() }), vec![2, 3]);
+    fn filters_leave_the_likeliest_tokens_that_they_allow() {
+        let open = sampling();
+        let cases = [
+            (Sampling { top_k: 3, ..open.clone() }, vec![1, 2, 3]),
+            (Sampling { top_p: 0.69, ..open.clone() }, vec![2, 3]),
+            (Sampling { top_p: 0.71, ..open.clone() }, vec![1, 2, 3]),
+            // Top-p counts shares of what top-k leaves: 0.4 / 0.7 = 0.571 of what two tokens hold.
+            (Sampling { top_k: 2, top_p: 0.55, ..open.clone() }, vec![3]),
+            (Sampling { top_k: 2, top_p: 0.6, ..open.clone() }, vec![2, 3]),
+            (Sampling { min_p: 0.6, ..open }, vec![2, 3]),
+        ];
+        for (sampling, wanted) in cases {
+            assert_eq!(ids(&sampling), wanted, "{sampling:?}");
+        }
     }
 
     #[test]

@@ -19,10 +19,8 @@ pub(super) struct Sequence {
     pub(super) stream: Stream,
     /// New tokens at most.
     pub(super) max_tokens: usize,
-    /// The new tokens so far.
-    pub(super) ids: Vec<u32>,
-    logprobs: Vec<f32>,
-    finished: bool,
+    /// What was written so far.
+    pub(super) completion: Completion,
     pub(super) ended: bool,
 }
 
@@ -78,16 +76,15 @@ impl Sequence {
             slot: number % BATCH,
             stream: Stream::new(sampling.seed, &name),
             max_tokens: sampling.max_tokens.min(room),
-            ids: Vec::new(),
-            logprobs: Vec::new(),
-            finished: false,
+            completion: Completion::default(),
             ended: false,
         }
     }
 
     /// The last token that was generated. Errors: none was yet.
     pub(super) fn last(&self) -> Result<u32> {
-        self.ids.last().copied().ok_or_else(|| Error::Argument("a completion went on before its first token".into()))
+        let last = self.completion.ids.last().copied();
+        last.ok_or_else(|| Error::Argument("a completion went on before its first token".into()))
     }
 
     /// Takes the next number of the random stream, in [0, 1).
@@ -104,16 +101,12 @@ impl Sequence {
         stop_criteria: &StopCriteria<'_>,
         on_token: &mut dyn FnMut(usize, u32) -> bool,
     ) -> Result<()> {
-        self.ids.push(id);
-        self.logprobs.push(logprob);
-        self.finished = stop_criteria.is_met(&self.ids)?;
+        let Completion { ids, logprobs, finished } = &mut self.completion;
+        ids.push(id);
+        logprobs.push(logprob);
+        *finished = stop_criteria.is_met(ids)?;
         let wanted = on_token(self.number, id);
-        self.ended = self.finished || !wanted || self.ids.len() >= self.max_tokens;
+        self.ended = *finished || !wanted || ids.len() >= self.max_tokens;
         Ok(())
-    }
-
-    /// Converts the sequence to its result.
-    pub(super) fn into_completion(self) -> Completion {
-        Completion { ids: self.ids, logprobs: self.logprobs, finished: self.finished }
     }
 }
