@@ -122,13 +122,9 @@ fn dtype_name(stored: &Stored) -> Result<&'static str> {
 
 /// The values of a tensor as `f32`, in row-major order. Errors: another shape than announced.
 fn values(tensor: &Tensor, stored: &Stored) -> Result<Vec<f32>> {
-    if tensor.dims() != stored.shape.as_slice() {
-        return Err(Error::Argument(format!(
-            "`{}` has shape {:?} where {:?} was announced",
-            stored.name,
-            tensor.dims(),
-            stored.shape
-        )));
+    let (name, found, wanted) = (&stored.name, tensor.dims(), &stored.shape);
+    if found != wanted {
+        return Err(Error::Argument(format!("`{name}` has shape {found:?} where {wanted:?} was announced")));
     }
     Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?)
 }

@@ -159,13 +159,11 @@ fn check_prompts(policy: &Policy, prompts: &[Vec<u32>]) -> Result<()> {
     let configuration = &policy.model().configuration;
     let room = configuration.max_positions;
     for (number, prompt) in prompts.iter().enumerate() {
-        if prompt.is_empty() {
-            return Err(Error::Argument(format!(
-                "prompt `{number}` is empty; a completion needs a token to start from"
-            )));
+        let length = prompt.len();
+        if length == 0 {
+            return Err(Error::Argument(format!("prompt `{number}` is empty; a completion starts from a token")));
         }
-        if prompt.len() >= room {
-            let length = prompt.len();
+        if length >= room {
             return Err(Error::Argument(format!("prompt `{number}` has `{length}` tokens, the model takes `{room}`")));
         }
         configuration.check_tokens(&format!("prompt `{number}`"), prompt)?;

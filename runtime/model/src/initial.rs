@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rayon::prelude::*;
+use serde_json::Value;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{Device, Tensor};
 
@@ -29,7 +30,8 @@ impl Model {
     pub fn random(folder: &Path, seed: u64, device: &Device) -> Result<Self> {
         let source = Source::without_weights(folder)?;
         let configuration = Model::read_configuration(folder)?;
-        let deviation = deviation(&folder.join("config.json"))?;
+        let config = files::read_json(&folder.join("config.json"))?;
+        let deviation = config.get("initializer_range").and_then(Value::as_f64).unwrap_or(RANGE) as f32;
         let tensors: Result<BTreeMap<String, Tensor>> = expected(&configuration)
             .into_par_iter()
             .map(|(name, shape)| {
@@ -54,12 +56,6 @@ fn values(name: &str, shape: &[usize], deviation: f32, seed: u64, configuration:
     }
     let mut stream = Stream::new(seed, &format!("initial {name}"));
     (0..count).map(|_| stream.normal() * deviation).collect()
-}
-
-/// The `initializer_range` of a `config.json`; 0.02 if it is missing.
-fn deviation(path: &Path) -> Result<f32> {
-    let json = files::read_json(path)?;
-    Ok(json.get("initializer_range").and_then(serde_json::Value::as_f64).unwrap_or(RANGE) as f32)
 }
 
 #[cfg(test)]

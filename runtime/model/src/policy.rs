@@ -78,8 +78,8 @@ pub struct Policy {
     generation: u64,
     /// Learning passes since the last update; names their dropout masks.
     passes: AtomicU64,
-    /// What scores keep.
-    saved: slices::SavedBytes,
+    /// The bytes that all scores keep for their backward passes.
+    saved: Arc<AtomicU64>,
 }
 
 impl Policy {
@@ -121,7 +121,7 @@ impl Policy {
             tables: RopeTables::default(),
             generation: 0,
             passes: AtomicU64::new(0),
-            saved: slices::SavedBytes::default(),
+            saved: Arc::default(),
         }
     }
 

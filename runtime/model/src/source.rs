@@ -188,20 +188,24 @@ mod tests {
 
     use super::*;
 
+    fn folder_with(name: &str, text: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(name), text).unwrap();
+        folder
+    }
+
     #[test]
     fn a_word_that_is_nothing_says_what_a_model_may_be() {
         let error = Source::open("nothing-like-this", true).unwrap_err();
         assert_eq!(error.to_string(), "`nothing-like-this` is not a model");
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("tiny.gguf"), "GGUF").unwrap();
+        let folder = folder_with("tiny.gguf", "GGUF");
         let error = Source::open(&folder.path().join("tyni.gguf").display().to_string(), true).unwrap_err();
         assert_eq!(error.hint(), Some(format!("did you mean `{}`?", folder.path().join("tiny.gguf").display())));
     }
 
     #[test]
     fn a_folder_without_weights_says_what_was_looked_for() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("config.json"), "{}").unwrap();
+        let folder = folder_with("config.json", "{}");
         let error = Source::open(&folder.path().display().to_string(), true).unwrap_err();
         let Error::NotAModel { why, .. } = error else { panic!("{error}") };
         assert_eq!(why, "it has neither `model.safetensors` nor `model.safetensors.index.json`");
@@ -209,8 +213,7 @@ mod tests {
 
     #[test]
     fn a_folder_with_one_gguf_file_is_that_file() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("small.gguf"), "GGUF").unwrap();
+        let folder = folder_with("small.gguf", "GGUF");
         let source = Source::open(&folder.path().display().to_string(), true).unwrap();
         assert_eq!(source.path(), folder.path().join("small.gguf"));
     }
@@ -223,10 +226,8 @@ mod tests {
 
     #[test]
     fn several_files_are_one_stream() {
-        let folder = tempfile::tempdir().unwrap();
-        let files = [folder.path().join("one"), folder.path().join("two")];
-        std::fs::write(&files[0], "a").unwrap();
-        std::fs::write(&files[1], "bc").unwrap();
+        let (first, second) = (folder_with("one", "a"), folder_with("two", "bc"));
+        let files = [first.path().join("one"), second.path().join("two")];
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(digest(&files).unwrap(), abc);
     }

@@ -3,6 +3,7 @@
 //! A patch is a description; `decoder::hook` does the arithmetic inside a block, and the policy says which patches
 //! are active. Places of weights are `decoder::Site`, not these.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tunebox_compute::{Device, Tensor};
@@ -124,10 +125,7 @@ impl Patch {
         component: Option<f64>,
         answers_only: bool,
     ) -> Result<Self> {
-        let mut seen = layers.clone();
-        seen.sort_unstable();
-        seen.dedup();
-        if layers.is_empty() || seen.len() != layers.len() {
+        if layers.is_empty() || BTreeSet::from_iter(&layers).len() != layers.len() {
             return Err(Error::Argument("a patch names at least one layer, and none twice".into()));
         }
         let width = vector.len();

@@ -165,7 +165,6 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
-    use std::sync::Arc;
 
     use tunebox_compute::fused::{Tap, TapSet};
 
@@ -190,19 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn directions_come_back_from_safetensors_with_their_facts() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("vectors.safetensors");
-        vectors().save(&path).unwrap();
-        assert_eq!(Vectors::load(&path).unwrap(), vectors());
-    }
-
-    #[test]
-    fn the_same_directions_are_the_same_bytes_with_their_facts_in_the_order_of_names() {
+    fn directions_come_back_from_safetensors_and_are_the_same_bytes_with_facts_in_the_order_of_names() {
         let folder = tempfile::tempdir().unwrap();
         let written = |name: &str| {
             let path = folder.path().join(name);
             vectors().save(&path).unwrap();
+            assert_eq!(Vectors::load(&path).unwrap(), vectors());
             std::fs::read(path).unwrap()
         };
         let first = written("first");
@@ -225,13 +217,7 @@ mod tests {
         assert!(text("controlvector.layer_count").contains("Number(1.0)"));
         let only = Vectors { layers: [(0, vec![1.0])].into(), ..Vectors::default() };
         assert!(only.save_gguf(&path, "llama").is_err());
-    }
-
-    #[test]
-    fn candle_reads_the_control_vector_as_well() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("vectors.gguf");
-        vectors().save_gguf(&path, "llama").unwrap();
+        // candle reads it as well.
         let mut file = std::fs::File::open(&path).unwrap();
         let content = gguf_file::Content::read(&mut file).unwrap();
         let tensor = content.tensor(&mut file, "direction.1", &Device::Cpu).unwrap().dequantize(&Device::Cpu).unwrap();
@@ -272,19 +258,13 @@ mod tests {
         assert!(refused(b"GGUF").len() > 5);
         #[cfg(unix)]
         assert!(Vectors::load(Path::new("/dev/zero")).is_err(), "what never ends");
-        let wrong = Vectors { layers: [(0, vec![1.0; 3]), (1, vec![1.0; 2])].into(), ..Vectors::default() };
-        wrong.save(&path).unwrap();
-        assert!(Vectors::load(&path).unwrap_err().to_string().contains("differ"));
-        let wrong = Vectors { layers: [(0, vec![f32::NAN; 3])].into(), ..Vectors::default() };
-        wrong.save(&path).unwrap();
-        assert!(Vectors::load(&path).unwrap_err().to_string().contains("finite"));
-        let model = Arc::clone(&tiny::model(tiny::llama(), 1));
-        safetensors_of(&path, &model);
+        let cases = [(vec![(0, vec![1.0; 3]), (1, vec![1.0; 2])], "differ"), (vec![(0, vec![f32::NAN; 3])], "finite")];
+        for (layers, why) in cases {
+            Vectors { layers: layers.into_iter().collect(), ..Vectors::default() }.save(&path).unwrap();
+            assert!(Vectors::load(&path).unwrap_err().to_string().contains(why));
+        }
+        let norm = tiny::model(tiny::llama(), 1).weights.get("model.norm.weight").unwrap();
+        candle_core::safetensors::save(&HashMap::from([("model.norm.weight", norm)]), &path).unwrap();
         assert!(Vectors::load(&path).unwrap_err().to_string().contains("not only directions"));
-    }
-
-    fn safetensors_of(path: &Path, model: &crate::Model) {
-        let tensors = HashMap::from([("model.norm.weight", model.weights.get("model.norm.weight").unwrap())]);
-        candle_core::safetensors::save(&tensors, path).unwrap();
     }
 }

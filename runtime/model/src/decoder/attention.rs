@@ -63,14 +63,10 @@ impl SavedAttention {
     /// The bytes of all saved tensors.
     pub(crate) fn bytes(&self) -> usize {
         let rotated = |side: &Rotated| bytes(&side.after) + saved_bytes(side.before.as_ref());
-        let rows = rotated(&self.projected.query)
-            + rotated(&self.projected.key)
-            + bytes(&self.projected.value)
-            + bytes(&self.projected.input_inverse)
-            + bytes(&self.attended)
-            + bytes(&self.log_sums);
-        let linears: usize = self.projected.linears.iter().map(SavedLinear::bytes).sum();
-        rows + linears + self.output.bytes()
+        let Projected { input_inverse, linears, query, key, value } = &self.projected;
+        let rows: usize = [input_inverse, value, &self.attended, &self.log_sums].map(bytes).iter().sum();
+        let linears: usize = linears.iter().map(SavedLinear::bytes).sum();
+        rows + rotated(query) + rotated(key) + linears + self.output.bytes()
     }
 }
 
@@ -148,9 +144,7 @@ impl Attention {
             return Ok(None);
         }
         let deeper = context.want_input || self.trains_before_attention();
-        let inner = self.output.norm_backward(upstream, &saved.output, context.gradients)?;
-        let attended =
-            self.output.linear_backward(&inner, &saved.attended, &saved.output, deeper, context.gradients)?;
+        let attended = self.output.backward(upstream, &saved.attended, &saved.output, deeper, context.gradients)?;
         let Some(attended) = attended else { return Ok(None) };
         let projected = &saved.projected;
         let (query, key, value) = fused::attention_backward(
@@ -163,15 +157,9 @@ impl Attention {
             context.segments,
             &self.shape,
         )?;
-        let query = self.norm_and_rotate_backward(
-            query,
-            &projected.query,
-            self.query_norm.as_ref(),
-            self.shape.heads,
-            context,
-        )?;
-        let key =
-            self.norm_and_rotate_backward(key, &projected.key, self.key_norm.as_ref(), self.shape.kv_heads, context)?;
+        let (heads, kv_heads) = (self.shape.heads, self.shape.kv_heads);
+        let query = self.unrotate_and_norm(query, &projected.query, self.query_norm.as_ref(), heads, context)?;
+        let key = self.unrotate_and_norm(key, &projected.key, self.key_norm.as_ref(), kv_heads, context)?;
         let (normed, _) = self.input_norm.forward(input)?;
         let want = context.want_input || self.input_norm.slot.is_some();
         let parts = [query, key, value];
@@ -183,7 +171,7 @@ impl Attention {
 
     /// The gradient of projected queries or keys from that after norm and rotation; adds a trained head norm's gradient
     /// to `context.gradients`.
-    fn norm_and_rotate_backward(
+    fn unrotate_and_norm(
         &self,
         upstream: Tensor,
         saved: &Rotated,

@@ -71,11 +71,10 @@ impl FeedForward {
             return Ok(None);
         }
         let gradients = context.gradients;
-        let rows = self.output.norm_backward(upstream, &saved.output, gradients)?;
         let want = context.want_input || self.input_norm.slot.is_some();
         let deeper = want || self.projection.is_trained();
         let inner = fused::gated(&saved.gate, &saved.up, self.activation)?;
-        let inner = self.output.linear_backward(&rows, &inner, &saved.output, deeper, gradients)?;
+        let inner = self.output.backward(upstream, &inner, &saved.output, deeper, gradients)?;
         let Some(inner) = inner else { return Ok(None) };
         let (gate, up) = fused::gated_backward(&inner, &saved.gate, &saved.up, self.activation)?;
         drop(inner);

@@ -79,27 +79,21 @@ impl OutputHead {
         seeds: TapGradients<'_>,
         gradients: &Parameters,
     ) -> Result<Tensor> {
+        let SavedHead { selected, taps, .. } = saved;
         let only_logprob = seeds.iter().all(|(tap, _)| tap == Tap::Logprob);
-        if let (Some(slopes), Some(seeds)) = (&saved.slopes, seeds.get(Tap::Logprob))
-            && only_logprob
-        {
-            let upstream = fused::scale_head_gradient(slopes, seeds, saved.selected.dtype())?;
-            return self.norm.backward(&upstream, &saved.selected, &saved.inverse, gradients);
-        }
-        let (normed, _) = self.norm.forward(&saved.selected)?;
-        let want_weight = self.matrix.slot.is_some();
-        let (upstream, weight) = fused::head_taps_backward(
-            &normed,
-            &self.matrix.weight,
-            targets,
-            &self.options,
-            &saved.taps,
-            seeds,
-            want_weight,
-        )?;
-        if let (Some(slot), Some(weight)) = (self.matrix.slot, weight) {
-            gradients.accumulate(slot, &weight)?;
-        }
+        let slopes = saved.slopes.as_ref().filter(|_| only_logprob).zip(seeds.get(Tap::Logprob));
+        let upstream = if let Some((slopes, seeds)) = slopes {
+            fused::scale_head_gradient(slopes, seeds, selected.dtype())?
+        } else {
+            let (normed, _) = self.norm.forward(selected)?;
+            let Matrix { weight, slot } = &self.matrix;
+            let (upstream, gradient) =
+                fused::head_taps_backward(&normed, weight, targets, &self.options, taps, seeds, slot.is_some())?;
+            if let (Some(slot), Some(gradient)) = (slot, gradient) {
+                gradients.accumulate(*slot, &gradient)?;
+            }
+            upstream
+        };
         self.norm.backward(&upstream, &saved.selected, &saved.inverse, gradients)
     }
 

@@ -51,24 +51,9 @@ impl ResidualOutput {
         Ok((fused::add(input, &normed)?, SavedOutput { linear, before_norm: Some((output, inverse)) }))
     }
 
-    /// The gradient of the projection's output, before the hook, from that of the sum; adds a trained norm's gradient
-    /// to `gradients`.
-    pub(crate) fn norm_backward(
-        &self,
-        upstream: &Tensor,
-        saved: &SavedOutput,
-        gradients: &Parameters,
-    ) -> Result<Tensor> {
-        let upstream = match (&self.norm, &saved.before_norm) {
-            (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, gradients)?,
-            _ => upstream.clone(),
-        };
-        self.hook.backward(upstream)
-    }
-
-    /// Adds the projection's gradients to `gradients`, from the gradient of its output. Returns the gradient of `rows`
-    /// if `want_rows`, else `None`.
-    pub(crate) fn linear_backward(
+    /// Adds the gradients of the norm and the projection, if they are trained, to `gradients`, from the gradient of the
+    /// stream. Returns the gradient of `rows` if `want_rows`, else `None`.
+    pub(crate) fn backward(
         &self,
         upstream: &Tensor,
         rows: &Tensor,
@@ -76,6 +61,11 @@ impl ResidualOutput {
         want_rows: bool,
         gradients: &Parameters,
     ) -> Result<Option<Tensor>> {
-        self.linear.backward(upstream, rows, &saved.linear, want_rows, gradients)
+        let upstream = match (&self.norm, &saved.before_norm) {
+            (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, gradients)?,
+            _ => upstream.clone(),
+        };
+        let upstream = self.hook.backward(upstream)?;
+        self.linear.backward(&upstream, rows, &saved.linear, want_rows, gradients)
     }
 }

@@ -29,12 +29,8 @@ impl Policy {
     /// When a layer is not there or named twice, a row is too short, or a row has no target to average over.
     pub fn capture(&self, view: &View, rows: &Rows, layers: &[usize], site: Site, token: Token) -> Result<Tensor> {
         let configuration = &self.model.configuration;
-        let Some(last) = layers.iter().copied().max().filter(|last| *last < configuration.layers) else {
-            return Err(Error::Argument(format!(
-                "layers to read are some of 0 to {}",
-                configuration.layers.saturating_sub(1)
-            )));
-        };
+        let last = layers.iter().copied().max().ok_or_else(|| Error::Argument("no layer is named".into()))?;
+        configuration.check_layer(last)?;
         let mut found: BTreeMap<usize, Vec<f32>> = layers.iter().map(|layer| (*layer, Vec::new())).collect();
         if found.len() != layers.len() {
             return Err(Error::Argument("a layer is named twice".into()));
@@ -139,10 +135,8 @@ fn token_indices(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
     match token {
         Token::FromEnd(number) => {
             let place = length.checked_sub(1).and_then(|last| last.checked_sub(number as usize));
-            let place = place.ok_or_else(|| {
-                Error::Argument(format!("row `{row}` has `{length}` tokens, none `{number}` before its last"))
-            })?;
-            Ok(vec![place])
+            let what = || format!("row `{row}` has `{length}` tokens, none `{number}` before its last");
+            Ok(vec![place.ok_or_else(|| Error::Argument(what()))?])
         }
         Token::TargetMean => {
             let marks = &rows.targets[row];

@@ -5,7 +5,7 @@ use tunebox_compute::fused::{HEAD_GROUPS, HEAD_ROWS, HEAD_TILE};
 use tunebox_compute::precision::{Precision, Purpose};
 
 use super::{Policy, Slice};
-use crate::adapter::AdapterKind;
+use crate::adapter::{AdapterKind, Module};
 use crate::configuration::Configuration;
 use crate::decoder::Recompute;
 
@@ -62,13 +62,10 @@ impl Policy {
             return 0;
         }
         let dora = self.adapter.settings().kind == AdapterKind::Dora;
-        let outputs = |slot: usize| self.parameters().slots().get(slot).and_then(|slot| slot.shape.first().copied());
-        let of_place = |slots: &crate::adapter::Slots| {
-            let scaled = if dora { outputs(slots.b).unwrap_or(0) } else { 0 };
-            outputs(slots.a).unwrap_or(0) + scaled
-        };
-        let numbers: usize = self.adapter.modules().iter().map(|module| of_place(&module.slots)).sum();
-        let layers = self.model.configuration.layers.max(1) as u64;
+        let sizes = &self.model.configuration;
+        let of_module = |module: &Module| module.rank + if dora { module.site.shape(sizes).0 } else { 0 };
+        let numbers: usize = self.adapter.modules().iter().map(of_module).sum();
+        let layers = sizes.layers.max(1) as u64;
         let numbers = match recompute {
             Recompute::None => numbers as u64,
             Recompute::Blocks => numbers as u64 / layers,

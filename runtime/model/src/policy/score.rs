@@ -126,7 +126,7 @@ impl Policy {
             let head = OutputHead::new(&network, temperature, taps)?;
             if learning && (whole || self.has_room(packing.ids.len())) {
                 let mut pass = self.forward_pass(&network, &head, packing)?;
-                pass.reservation = Some(self.saved.reserve(pass.bytes() as u64));
+                pass.reservation = Some(Reservation::new(&self.saved, pass.bytes() as u64));
                 all.add(&pass.packing, pass.head.taps());
                 passes.push(Some(pass));
             } else {
@@ -167,7 +167,7 @@ impl Policy {
     fn has_room(&self, tokens: usize) -> bool {
         let token = token_bytes(&self.model.configuration, self.precision(), self.settings.recompute);
         let bytes = token.saturating_mul(tokens as u64);
-        self.saved.bytes().saturating_add(bytes) <= self.settings.keep
+        self.saved.load(Ordering::Relaxed).saturating_add(bytes) <= self.settings.keep
     }
 }
 

@@ -72,33 +72,24 @@ impl Slice {
     }
 }
 
-/// The bytes that all scores of a policy keep for their backward passes.
-#[derive(Debug, Clone, Default)]
-pub(super) struct SavedBytes(Arc<AtomicU64>);
-
-impl SavedBytes {
-    /// The bytes reserved now.
-    pub(super) fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Adds bytes to the count until the returned reservation is dropped.
-    pub(super) fn reserve(&self, bytes: u64) -> Reservation {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-        Reservation { total: self.clone(), bytes }
-    }
-}
-
-/// Bytes that count as kept until it is dropped.
+/// Bytes that count as kept for backward passes, in the total of a policy, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    total: SavedBytes,
+    total: Arc<AtomicU64>,
     bytes: u64,
+}
+
+impl Reservation {
+    /// Adds bytes to a total until the reservation is dropped.
+    pub(super) fn new(total: &Arc<AtomicU64>, bytes: u64) -> Self {
+        total.fetch_add(bytes, Ordering::Relaxed);
+        Self { total: Arc::clone(total), bytes }
+    }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.total.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.total.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -160,13 +151,13 @@ mod tests {
 
     #[test]
     fn bytes_leave_the_account_with_their_entry() {
-        let total = SavedBytes::default();
-        let reservation = total.reserve(5);
-        let other = total.reserve(2);
-        assert_eq!(total.bytes(), 7);
+        let total = Arc::new(AtomicU64::new(0));
+        let reservation = Reservation::new(&total, 5);
+        let other = Reservation::new(&total, 2);
+        assert_eq!(total.load(Ordering::Relaxed), 7);
         drop(reservation);
-        assert_eq!(total.bytes(), 2);
+        assert_eq!(total.load(Ordering::Relaxed), 2);
         drop(other);
-        assert_eq!(total.bytes(), 0);
+        assert_eq!(total.load(Ordering::Relaxed), 0);
     }
 }
