@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
+use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
 use hf_hub::{Cache, CacheRepo, Repo, RepoType};
 
 use crate::error::{Error, Result};
@@ -123,7 +123,14 @@ impl Hub {
         let commit = api.repo(repository(&listed.sha));
         let pinned = cache.repo(repository(&listed.sha));
         let there: Vec<&str> = listed.siblings.iter().map(|file| file.rfilename.as_str()).collect();
-        let mut fetch = |file: &str| self.fetch_file(name, &commit, &pinned, file, watch);
+        // Files that an earlier call fetched are in the cache.
+        let mut fetch = |file: &str| match pinned.get(file) {
+            Some(path) => Ok(path),
+            None => {
+                let watcher = Watcher { file: file.to_owned(), done: 0, total: 0, watch };
+                commit.download_with_progress(file, watcher).map_err(|error| self.failure(name, &error))
+            }
+        };
         let result = match &name.file {
             Some(file) => fetch(file)?,
             None => fetch_folder(&there, &mut fetch)?.ok_or_else(|| self.no_weights(name, &there))?,
@@ -131,22 +138,6 @@ impl Hub {
         // Offline work finds the commit by the name of the revision.
         named.create_ref(&listed.sha).map_err(|error| Error::file(folder, error))?;
         Ok(result)
-    }
-
-    /// Returns the cached path of a file of a commit; downloads the file first if it is missing.
-    fn fetch_file(
-        &self,
-        name: &Name,
-        commit: &ApiRepo,
-        pinned: &CacheRepo,
-        file: &str,
-        watch: &mut dyn FnMut(&Progress<'_>),
-    ) -> Result<PathBuf> {
-        if let Some(path) = pinned.get(file) {
-            return Ok(path);
-        }
-        let watcher = Watcher { file: file.to_owned(), done: 0, total: 0, watch };
-        commit.download_with_progress(file, watcher).map_err(|error| self.failure(name, &error))
     }
 
     /// The folder or GGUF file of a model in the cache, without network. Errors: a file, or one of the weight files, is
@@ -180,15 +171,14 @@ impl Hub {
 
     /// A client for this endpoint, cache and token.
     fn api(&self, cache: Cache) -> std::result::Result<Api, ApiError> {
-        let mut builder = ApiBuilder::from_cache(cache)
+        let token = self.token.clone().or_else(|| cache.token());
+        ApiBuilder::from_cache(cache)
             .with_endpoint(self.endpoint.clone())
             .with_progress(false)
             .with_retries(RETRIES)
-            .with_user_agent("tunebox", env!("CARGO_PKG_VERSION"));
-        if self.token.is_some() {
-            builder = builder.with_token(self.token.clone());
-        }
-        builder.build()
+            .with_user_agent("tunebox", env!("CARGO_PKG_VERSION"))
+            .with_token(token)
+            .build()
     }
 
     /// The error for a repository without `config.json` and safetensors weights; names one of its GGUF files, if it has

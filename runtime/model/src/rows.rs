@@ -21,20 +21,14 @@ impl Rows {
     /// # Errors
     /// When the two lists differ in shape.
     pub fn new(ids: Vec<Vec<u32>>, mut targets: Vec<Vec<bool>>) -> Result<Self> {
-        if ids.len() != targets.len() {
-            return Err(Error::Argument(format!(
-                "`{}` rows of ids but `{}` rows of target marks",
-                ids.len(),
-                targets.len()
-            )));
+        let (rows, marked) = (ids.len(), targets.len());
+        if rows != marked {
+            return Err(Error::Argument(format!("`{rows}` rows of ids but `{marked}` rows of target marks")));
         }
         for (row, (tokens, marks)) in ids.iter().zip(&mut targets).enumerate() {
-            if tokens.len() != marks.len() {
-                return Err(Error::Argument(format!(
-                    "row `{row}` has `{}` tokens but `{}` target marks",
-                    tokens.len(),
-                    marks.len()
-                )));
+            let (length, marked) = (tokens.len(), marks.len());
+            if length != marked {
+                return Err(Error::Argument(format!("row `{row}` has `{length}` tokens but `{marked}` target marks")));
             }
             if let Some(first) = marks.first_mut() {
                 *first = false;

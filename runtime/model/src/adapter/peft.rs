@@ -1,6 +1,7 @@
 //! `adapter_config.json` as PEFT writes and reads it.
 //! What this host cannot do exactly is refused here rather than loaded wrongly; tensors are `folder`'s.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -170,9 +171,7 @@ fn target_names(adapter: &Adapter) -> Vec<String> {
     if let Targets::Modules(names) = &adapter.settings().targets {
         return names.clone();
     }
-    let mut sites: Vec<Site> = adapter.modules().iter().map(|module| module.site).collect();
-    sites.sort_unstable();
-    sites.dedup();
+    let sites: BTreeSet<Site> = adapter.modules().iter().map(|module| module.site).collect();
     sites.iter().map(|site| site.short_name().to_owned()).collect()
 }
 

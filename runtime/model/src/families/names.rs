@@ -62,14 +62,11 @@ pub(crate) fn aliases(name: &str) -> Vec<String> {
 /// The name of a weight in GGUF files, such as `blk.0.attn_q.weight`, from its Hugging Face name; `None` if GGUF has
 /// none.
 pub(crate) fn gguf_name(name: &str, form: GgufLayout) -> Option<String> {
-    let whole = match name {
-        "model.embed_tokens.weight" => Some("token_embd.weight"),
-        "model.norm.weight" => Some("output_norm.weight"),
-        "lm_head.weight" => Some("output.weight"),
-        _ => None,
-    };
-    if let Some(whole) = whole {
-        return Some(whole.into());
+    match name {
+        "model.embed_tokens.weight" => return Some("token_embd.weight".into()),
+        "model.norm.weight" => return Some("output_norm.weight".into()),
+        "lm_head.weight" => return Some("output.weight".into()),
+        _ => {}
     }
     let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
     let (module, kind) = rest.rsplit_once('.')?;

@@ -79,26 +79,24 @@ fn ranked(weights: &[f32], sampling: &Sampling, limit: usize) -> Vec<u32> {
         return top_tokens(weights, limit);
     }
     let share = f64::from(sampling.top_p);
+    let weight = |id: &u32| f64::from(weights[*id as usize]);
+    let total: f64 = match limit == weights.len() {
+        true => weights.iter().copied().map(f64::from).sum(),
+        false => top_tokens(weights, limit).iter().map(weight).sum(),
+    };
     // Sorting a whole vocabulary for a handful of tokens is most of a step's time: try few first.
     let mut count = limit.min(256);
     loop {
-        let kept = top_tokens(weights, count);
-        let total: f64 = if limit == weights.len() {
-            weights.iter().copied().map(f64::from).sum()
-        } else {
-            top_tokens(weights, limit).iter().map(|id| f64::from(weights[*id as usize])).sum()
-        };
-        let mut reached = 0.0;
-        for (rank, id) in kept.iter().enumerate() {
-            reached += f64::from(weights[*id as usize]);
-            if reached >= share * total {
-                return kept[..=rank].to_vec();
-            }
+        let (kept, mut reached) = (top_tokens(weights, count), 0.0);
+        let last = kept.iter().position(|id| {
+            reached += weight(id);
+            reached >= share * total
+        });
+        match last {
+            Some(rank) => return kept[..=rank].to_vec(),
+            None if count == limit => return kept,
+            None => count = (count * 16).min(limit),
         }
-        if count == limit {
-            return kept;
-        }
-        count = (count * 16).min(limit);
     }
 }
 

@@ -20,12 +20,10 @@ impl Policy {
     pub fn patch(&mut self, patch: Patch) -> Result<u64> {
         let configuration = &self.model.configuration;
         patch.layers.iter().try_for_each(|layer| configuration.check_layer(*layer))?;
-        if patch.width() != configuration.hidden {
-            return Err(Error::Argument(format!(
-                "the vector has `{}` numbers, the model's stream is `{}` wide",
-                patch.width(),
-                configuration.hidden
-            )));
+        let (found, width) = (patch.width(), configuration.hidden);
+        if found != width {
+            let what = format!("the vector has `{found}` numbers, the model's stream is `{width}` wide");
+            return Err(Error::Argument(what));
         }
         Ok(self.patches.add(patch.on(self.model.weights.device())?))
     }
@@ -108,14 +106,10 @@ impl Policy {
     /// edited.
     pub fn add_outer(&mut self, role: Role, layer: usize, left: &[f32], right: &[f32], scale: f32) -> Result<()> {
         let matrix = self.editable_matrix(role, layer)?;
-        if (left.len(), right.len()) != (matrix.rows, matrix.columns) {
-            return Err(Error::Argument(format!(
-                "the matrix is [{}, {}], the vectors have `{}` and `{}` numbers",
-                matrix.rows,
-                matrix.columns,
-                left.len(),
-                right.len()
-            )));
+        let (Matrix { rows, columns, .. }, out, input) = (&matrix, left.len(), right.len());
+        if (out, input) != (*rows, *columns) {
+            let what = format!("the matrix is [{rows}, {columns}], the vectors have `{out}` and `{input}` numbers");
+            return Err(Error::Argument(what));
         }
         let left: Vec<f32> = left.iter().map(|value| value * scale).collect();
         self.add_product(&matrix, &left, right)
@@ -139,10 +133,8 @@ impl Policy {
         let matrix = self.editable_matrix(role, layer)?;
         let width = if role == Role::Embedding { matrix.columns } else { matrix.rows };
         if direction.len() != width {
-            return Err(Error::Argument(format!(
-                "the direction has `{}` numbers, the matrix writes `{width}`",
-                direction.len()
-            )));
+            let found = direction.len();
+            return Err(Error::Argument(format!("the direction has `{found}` numbers, the matrix writes `{width}`")));
         }
         let weight = self.weight(&matrix.name)?;
         let direction = Tensor::from_vec(unit(direction)?, (1, width), weight.device())?;

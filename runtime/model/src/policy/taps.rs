@@ -76,10 +76,8 @@ impl SeedValues {
 fn numbers(seed: &Tensor, rows: &Rows) -> Result<Vec<f32>> {
     let (count, width) = (rows.count(), rows.width());
     if seed.dims() != [count, width] {
-        return Err(Error::Argument(format!(
-            "seeds of shape {:?} for scores of shape [{count}, {width}]",
-            seed.dims()
-        )));
+        let found = seed.dims();
+        return Err(Error::Argument(format!("seeds of shape {found:?} for scores of shape [{count}, {width}]")));
     }
     Ok(seed.flatten_all()?.to_dtype(DType::F32)?.to_vec1::<f32>()?)
 }

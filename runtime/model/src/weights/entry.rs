@@ -89,7 +89,8 @@ impl Entry {
     /// Whether the loaded weight has its own memory, on whatever device, and is not a part of the mapped file. False if
     /// it is not loaded.
     pub(super) fn is_copy(&self) -> bool {
-        let moved = matches!(&self.stored, Stored::File { repair, .. } if repair.reorders_rows());
+        // Moving rows takes a copy of the matrix.
+        let moved = matches!(self.stored, Stored::File { repair: Repair::Pairs { .. }, .. });
         match self.loaded.get() {
             Some(weight @ Weight::Packed(packed)) if weight.device().is_cpu() => {
                 moved || packed.format() == Format::NF4

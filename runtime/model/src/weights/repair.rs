@@ -32,11 +32,6 @@ impl Repair {
         }
     }
 
-    /// Whether the repair moves rows, which takes a copy of the matrix.
-    pub(super) fn reorders_rows(self) -> bool {
-        matches!(self, Self::Pairs { .. })
-    }
-
     /// The order of rows before the GGUF writer moved them: row `i` of the repaired matrix is row `order[i]` of the
     /// stored one. `None` if rows do not move.
     pub(super) fn order(self, rows: usize) -> Option<Vec<usize>> {
