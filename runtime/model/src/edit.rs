@@ -97,6 +97,9 @@ impl Matrix {
 /// Left and right of one outer product beside a weight, `[out]` and `[in]`, on the CPU.
 pub(crate) type Factor = (Tensor, Tensor);
 
+/// Factors by layer and site.
+pub(crate) type Factors = BTreeMap<(usize, Site), Vec<Factor>>;
+
 /// All edits of one policy. A copy shares the tensors.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Edits {
@@ -104,7 +107,7 @@ pub(crate) struct Edits {
     /// Every edited weight by its name: on the CPU, and on the device that computes.
     pub(crate) changed: BTreeMap<String, (Tensor, Weight)>,
     /// What an adapter has to hold, by layer and site; empty when weights themselves were changed.
-    pub(crate) factors: BTreeMap<(usize, Site), Vec<Factor>>,
+    pub(crate) factors: Factors,
 }
 
 impl Edits {

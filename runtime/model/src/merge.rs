@@ -32,9 +32,7 @@ pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     files::write_tensors(&out.join("model.safetensors"), &list, |number| {
         merged(model, policy.adapter(), policy.edits(), &list[number].name)
     })?;
-    let text = serde_json::to_string_pretty(&configuration(model, dtype)?)
-        .map_err(|error| Error::Argument(format!("the configuration cannot be written as JSON: {error}")))?;
-    files::write(&out.join("config.json"), &(text + "\n"))?;
+    files::write(&out.join("config.json"), format!("{:#}\n", configuration(model, dtype)?))?;
     add_companions(model, out)
 }
 

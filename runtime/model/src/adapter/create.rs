@@ -1,8 +1,6 @@
 //! A fresh adapter: its slots and first values.
 //! A is uniform in ±1/√in and B is 0, so that the first step starts from the base (Hu et al. 2021).
 
-use std::collections::BTreeMap;
-
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::Purpose;
 use tunebox_compute::random::Stream;
@@ -14,6 +12,7 @@ use super::{Adapter, Module, Slots};
 use crate::Model;
 use crate::decoder::magnitude::squared_norms;
 use crate::decoder::site::Site;
+use crate::edit::Factors;
 use crate::error::Result;
 use crate::families;
 
@@ -74,16 +73,11 @@ impl Adapter {
         }
         Ok(())
     }
-}
 
-/// Outer products beside weights, by place: left and right of each.
-pub(crate) type Products = BTreeMap<ModuleKey, Vec<(Tensor, Tensor)>>;
-
-impl Adapter {
     /// Builds an adapter that adds given outer products left·rightᵀ to weights. For each module, the left vectors
     /// become the columns of B and the right vectors the rows of A; rank = alpha = number of products, which makes the
     /// scale 1 for LoRA.
-    pub(crate) fn from_outer_products(model: &Model, settings: &AdapterSettings, products: &Products) -> Result<Self> {
+    pub(crate) fn from_outer_products(model: &Model, settings: &AdapterSettings, products: &Factors) -> Result<Self> {
         let plan = |(place, list): (&ModuleKey, &Vec<_>)| ModulePlan {
             place: *place,
             rank: list.len(),

@@ -75,7 +75,7 @@ impl Adapter {
         if self.settings.kind == AdapterKind::Full {
             return Ok(());
         }
-        files::write(&folder.join(SETTINGS), &peft::write(self, &model.name)?)
+        files::write(&folder.join(SETTINGS), peft::write(self, &model.name))
     }
 
     /// Reads the weights file of a folder into this adapter's slots, as `f32`.

@@ -14,7 +14,7 @@ use super::settings::{AdapterKind, AdapterSettings, Targets};
 use super::targets::{self, ModuleKey, matches_module};
 use crate::configuration::Configuration;
 use crate::decoder::site::Site;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fields::Fields;
 use crate::files;
 
@@ -38,7 +38,7 @@ const UNSUPPORTED: [&str; 14] = [
 
 /// Formats `adapter_config.json` for an adapter: indented JSON with a final newline. `base` is the model name to write.
 /// Writes no file.
-pub(crate) fn write(adapter: &Adapter, base: &str) -> Result<String> {
+pub(crate) fn write(adapter: &Adapter, base: &str) -> String {
     let settings = adapter.settings();
     let (ranks, alphas) = patterns(adapter);
     let value = json!({
@@ -62,9 +62,7 @@ pub(crate) fn write(adapter: &Adapter, base: &str) -> Result<String> {
         "layers_to_transform": settings.layers,
         "layers_pattern": null,
     });
-    let text = serde_json::to_string_pretty(&value)
-        .map_err(|error| Error::Argument(format!("the adapter's settings cannot be written as JSON: {error}")))?;
-    Ok(text + "\n")
+    format!("{value:#}\n")
 }
 
 /// Reads `adapter_config.json` and resolves its modules, ranks and alphas for a model. Returns the settings, and a plan

@@ -61,12 +61,9 @@ impl Packing {
     /// # Errors
     /// When a token is not in the vocabulary, or a row has another number of target marks than of tokens.
     pub(crate) fn new(rows: &Rows, slice: Range<usize>, share: bool, configuration: &Configuration) -> Result<Self> {
-        let mut lengths = Vec::with_capacity(slice.len());
-        for row in slice.clone() {
-            let (ids, marks) = (&rows.ids[row], &rows.targets[row]);
-            check_ids(row, ids, marks.len(), configuration)?;
-            lengths.push(needed_tokens(marks));
-        }
+        // Targets depend on the tokens before the last of them.
+        let needed = |marks: &Vec<bool>| marks.iter().rposition(|mark| *mark).unwrap_or(0);
+        let lengths: Vec<usize> = rows.targets[slice.clone()].iter().map(needed).collect();
         let (mut packing, token_positions) = Self::pack(rows, slice.clone(), &lengths, share, configuration)?;
         let (width, mut predictors, mut targets) = (rows.width(), Vec::new(), Vec::new());
         for (number, (row, last)) in slice.zip(lengths).enumerate() {
@@ -93,10 +90,9 @@ impl Packing {
         configuration: &Configuration,
     ) -> Result<(Self, TokenPositions)> {
         for (row, length) in slice.clone().zip(lengths) {
-            let (ids, marks) = (&rows.ids[row], &rows.targets[row]);
-            check_ids(row, ids, marks.len(), configuration)?;
-            if *length == 0 || *length > ids.len() {
-                return Err(Error::Argument(format!("row `{row}` has `{}` tokens, not `{length}`", ids.len())));
+            let count = rows.ids[row].len();
+            if *length == 0 || *length > count {
+                return Err(Error::Argument(format!("row `{row}` has `{count}` tokens, not `{length}`")));
             }
         }
         let (mut packing, token_positions) = Self::pack(rows, slice, lengths, true, configuration)?;
@@ -106,7 +102,8 @@ impl Packing {
     }
 
     /// Packs the first `lengths` tokens of each row of a slice, with predictors and targets still empty. Also returns
-    /// the packed index of each token of each row.
+    /// the packed index of each token of each row. Errors: a row has another number of target marks than of tokens, or a
+    /// token past the vocabulary.
     fn pack(
         rows: &Rows,
         slice: Range<usize>,
@@ -114,6 +111,13 @@ impl Packing {
         share: bool,
         configuration: &Configuration,
     ) -> Result<(Self, TokenPositions)> {
+        for row in slice.clone() {
+            let (tokens, marks) = (rows.ids[row].len(), rows.targets[row].len());
+            if tokens != marks {
+                return Err(Error::Argument(format!("row `{row}` has `{tokens}` tokens but `{marks}` target marks")));
+            }
+            configuration.check_tokens(&format!("row `{row}`"), &rows.ids[row])?;
+        }
         let lines: Vec<Line<'_>> =
             slice.zip(lengths).map(|(row, length)| line(rows, row, *length, configuration)).collect();
         let Pieces { pieces, ends } = if share { Pieces::shared(&lines) } else { Pieces::unshared(&lines) };
@@ -208,17 +212,4 @@ impl Packing {
 fn line<'a>(rows: &'a Rows, row: usize, length: usize, configuration: &Configuration) -> Line<'a> {
     let (ids, marks) = (&rows.ids[row], &rows.targets[row]);
     Line { ids: &ids[..length], marks: &marks[..length], first_row: first_table_row(configuration, ids.len()) }
-}
-
-/// How many first tokens of a row its targets depend on: the index of the last target, 0 without one.
-fn needed_tokens(marks: &[bool]) -> usize {
-    marks.iter().rposition(|mark| *mark).unwrap_or(0)
-}
-
-/// Checks that a row has as many target marks as tokens, and no token past the vocabulary. `row` names it in errors.
-fn check_ids(row: usize, ids: &[u32], marks: usize, configuration: &Configuration) -> Result<()> {
-    if marks != ids.len() {
-        return Err(Error::Argument(format!("row `{row}` has `{}` tokens but `{marks}` target marks", ids.len())));
-    }
-    configuration.check_tokens(&format!("row `{row}`"), ids)
 }
