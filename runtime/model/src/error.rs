@@ -1,7 +1,9 @@
 //! What can go wrong with a model, its files and its work, and what a person can do about it.
 //! Leaves tensor work to `tunebox_compute::error` and everything on a screen to the command line.
 
-use tunebox_foundation::explain::Explain;
+use std::fmt::Display;
+
+use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files::FileError;
 use tunebox_foundation::nearest::nearest;
 use tunebox_foundation::paths;
@@ -35,17 +37,15 @@ pub enum Error {
         /// What the operating system says.
         source: std::io::Error,
     },
-    /// A path or name that is not a model.
-    #[error("`{name}` is not a model")]
-    #[explain(why = why.clone(), hint = hint.clone())]
-    NotAModel {
-        /// The path or name as it was written.
-        name: String,
-        /// What was looked for and not found.
-        why: String,
-        /// What to do.
-        hint: String,
-    },
+    /// Something that is not a model, cannot be fetched, or is stored in a way that is not read.
+    #[error("{}", .0.what)]
+    #[explain(
+        category = _0.category.clone(),
+        location = _0.location.clone(),
+        why = _0.why.clone(),
+        hint = _0.hint.clone()
+    )]
+    Explained(Box<Explanation>),
     /// A setting or a weight of the model is missing.
     #[error("{what} is missing")]
     #[explain(location = place.clone(), why = "the model needs it", hint = "{REFETCH}")]
@@ -81,23 +81,6 @@ pub enum Error {
         /// The file.
         place: String,
     },
-    /// A weight is stored in a number format that is not read.
-    #[error("tensor `{name}` is stored as `{found}`")]
-    #[explain(
-        location = place.clone(),
-        why = "weights are read from {allowed}",
-        hint = "use the unquantised checkpoint, or its GGUF file"
-    )]
-    TensorType {
-        /// The weight.
-        name: String,
-        /// Its format.
-        found: String,
-        /// The file.
-        place: String,
-        /// The formats that are read.
-        allowed: String,
-    },
     /// A file that is not what its name says, or ends too early.
     #[error("{what}")]
     #[explain(location = place.clone(), hint = "the download may have stopped early; fetch the file again")]
@@ -106,19 +89,6 @@ pub enum Error {
         what: String,
         /// The file.
         place: String,
-    },
-    /// A model that cannot be fetched from a hub.
-    #[error("model `{name}` cannot be fetched")]
-    #[explain(category = "hub", location = endpoint.clone(), why = why.clone(), hint = hint.clone())]
-    Hub {
-        /// The model as it was written.
-        name: String,
-        /// The hub's address.
-        endpoint: String,
-        /// What happened.
-        why: String,
-        /// What to do.
-        hint: String,
     },
     /// A new adapter is to sit on a linear map that the model has not.
     #[error("the adapter targets `{name}`, no linear map of this model is called that")]
@@ -168,9 +138,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// An [`Error::NotAModel`] for a path or name.
-    pub(crate) fn not_a_model(name: impl ToString, why: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::NotAModel { name: name.to_string(), why: why.into(), hint: hint.into() }
+    /// An error for a path or name that is not a model.
+    pub(crate) fn not_a_model(name: impl Display, why: impl Into<String>, hint: impl Into<String>) -> Self {
+        Explanation::new("model", format!("`{name}` is not a model")).with_why(why).with_hint(hint).into()
     }
 
     /// An [`Error::Missing`]: `what` is missing in a file or folder.
@@ -196,6 +166,12 @@ impl Error {
     /// An [`Error::Adapter`] for an adapter's file: `what` is the whole message.
     pub(crate) fn adapter(path: &std::path::Path, what: impl Into<String>) -> Self {
         Self::Adapter { what: what.into(), place: path.display().to_string() }
+    }
+}
+
+impl From<Explanation> for Error {
+    fn from(explanation: Explanation) -> Self {
+        Self::Explained(Box::new(explanation))
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
 use hf_hub::{Cache, CacheRepo, Repo, RepoType};
+use tunebox_foundation::explain::Explanation;
 
 use crate::error::{Error, Result};
 use crate::source::COMPANIONS;
@@ -206,10 +207,10 @@ impl Hub {
         self.error(name, &why, hint)
     }
 
-    /// An [`Error::Hub`] about this model.
+    /// An error about fetching this model.
     fn error(&self, name: &Name, why: &str, hint: &str) -> Error {
-        let name = format!("{}@{}", name.owner_and_model, name.revision);
-        Error::Hub { name, endpoint: self.endpoint.clone(), why: why.into(), hint: hint.into() }
+        let what = format!("model `{}@{}` cannot be fetched", name.owner_and_model, name.revision);
+        Explanation::new("hub", what).with_location(&self.endpoint).with_why(why).with_hint(hint).into()
     }
 }
 

@@ -50,11 +50,11 @@ pub(crate) fn merged(model: &Model, adapter: &Adapter, edits: &Edits, name: &str
         return Ok(weight.to_dtype(DType::F32)?);
     };
     let low = LowRank {
-        a: parameters.value_on_cpu(module.slots.a)?,
-        b: parameters.value_on_cpu(module.slots.b)?,
+        a: parameters.value_on_cpu(module.a_slot)?,
+        b: parameters.value_on_cpu(module.b_slot)?,
         scale: module.scale as f32,
     };
-    let lengths = match module.slots.magnitude {
+    let lengths = match module.magnitude_slot {
         Some(slot) => {
             let kept = module.base_squares.as_ref().filter(|squares| squares.device().is_cpu());
             let squares = kept.cloned().map_or_else(|| squared_norms(&weight), Ok)?;

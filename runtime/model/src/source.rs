@@ -207,8 +207,8 @@ mod tests {
     fn a_folder_without_weights_says_what_was_looked_for() {
         let folder = folder_with("config.json", "{}");
         let error = Source::open(&folder.path().display().to_string(), true).unwrap_err();
-        let Error::NotAModel { why, .. } = error else { panic!("{error}") };
-        assert_eq!(why, "it has neither `model.safetensors` nor `model.safetensors.index.json`");
+        let why = error.explanation().why;
+        assert_eq!(why.unwrap(), "it has neither `model.safetensors` nor `model.safetensors.index.json`");
     }
 
     #[test]

@@ -69,11 +69,6 @@ pub(crate) fn gemma2() -> Configuration {
     }
 }
 
-/// Soft caps on scores and logits, and a scale on logits.
-pub(crate) fn capped() -> Configuration {
-    Configuration { attention_soft_cap: Some(1.5), logit_soft_cap: Some(2.0), logit_scale: 0.7, ..llama() }
-}
-
 /// Biases everywhere, and a layer without positions.
 pub(crate) fn biased() -> Configuration {
     Configuration {
@@ -109,13 +104,16 @@ pub(crate) fn phi3(original: usize) -> Configuration {
 
 /// All test configurations with their names.
 pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
+    // Soft caps on scores and logits, and a scale on logits.
+    let capped =
+        Configuration { attention_soft_cap: Some(1.5), logit_soft_cap: Some(2.0), logit_scale: 0.7, ..llama() };
     vec![
         ("llama", llama()),
         ("qwen2", qwen2()),
         ("qwen3", qwen3()),
         ("gemma2", gemma2()),
         ("gemma3", gemma3()),
-        ("capped", capped()),
+        ("capped", capped),
         ("biased", biased()),
         ("joined", joined()),
         ("phi3", phi3(64)),

@@ -8,7 +8,7 @@ use tunebox_compute::{DType, Device, Tensor, Weight};
 
 use super::settings::{AdapterKind, AdapterSettings};
 use super::targets::{self, ModuleKey};
-use super::{Adapter, Module, Slots};
+use super::{Adapter, Module};
 use crate::Model;
 use crate::decoder::magnitude::squared_norms;
 use crate::decoder::site::Site;
@@ -64,10 +64,10 @@ impl Adapter {
                 .map(|draw| (2.0 * draw - 1.0) * bound)
                 .collect();
             let a = Tensor::from_vec(values, (module.rank, width), &Device::Cpu)?;
-            self.parameters.set(module.slots.a, &a)?;
-            let shape = self.parameters.slots()[module.slots.b].shape.as_slice();
-            self.parameters.set(module.slots.b, &Tensor::zeros(shape, DType::F32, &Device::Cpu)?)?;
-            if let (Some(slot), Some(squares)) = (module.slots.magnitude, &module.base_squares) {
+            self.parameters.set(module.a_slot, &a)?;
+            let shape = self.parameters.slots()[module.b_slot].shape.as_slice();
+            self.parameters.set(module.b_slot, &Tensor::zeros(shape, DType::F32, &Device::Cpu)?)?;
+            if let (Some(slot), Some(squares)) = (module.magnitude_slot, &module.base_squares) {
                 self.parameters.set(slot, &squares.to_device(&Device::Cpu)?.sqrt()?)?;
             }
         }
@@ -87,8 +87,8 @@ impl Adapter {
         let adapter = zeros(model, settings, &plans)?;
         for (module, list) in adapter.modules.iter().zip(products.values()) {
             let (lefts, rights): (Vec<&Tensor>, Vec<&Tensor>) = list.iter().map(|(left, right)| (left, right)).unzip();
-            adapter.parameters.set(module.slots.a, &Tensor::stack(&rights, 0)?)?;
-            adapter.parameters.set(module.slots.b, &Tensor::stack(&lefts, 1)?)?;
+            adapter.parameters.set(module.a_slot, &Tensor::stack(&rights, 0)?)?;
+            adapter.parameters.set(module.b_slot, &Tensor::stack(&lefts, 1)?)?;
         }
         Ok(adapter)
     }
@@ -106,17 +106,19 @@ pub(crate) fn zeros(model: &Model, settings: &AdapterSettings, plans: &[ModulePl
             list.push((format!("{path}.{suffix}"), shape));
             list.len() - 1
         };
-        let a = slot("lora_A.weight", vec![plan.rank, columns]);
-        let b = slot("lora_B.weight", vec![rows, plan.rank]);
+        let a_slot = slot("lora_A.weight", vec![plan.rank, columns]);
+        let b_slot = slot("lora_B.weight", vec![rows, plan.rank]);
         let dora = settings.kind == AdapterKind::Dora;
-        let magnitude = dora.then(|| slot("lora_magnitude_vector", vec![rows]));
+        let magnitude_slot = dora.then(|| slot("lora_magnitude_vector", vec![rows]));
         modules.push(Module {
             layer,
             site,
             rank: plan.rank,
             alpha: plan.alpha,
             scale: settings.kind.scale(plan.alpha, plan.rank),
-            slots: Slots { a, b, magnitude },
+            a_slot,
+            b_slot,
+            magnitude_slot,
             base_squares: if dora { Some(base_squares(model, layer, site)?) } else { None },
         });
     }

@@ -41,18 +41,12 @@ pub struct Module {
     pub alpha: f64,
     /// The factor of B·A: alpha/rank, or alpha/√rank for rsLoRA.
     pub scale: f64,
-    /// Slots of A, B and DoRA's lengths in the parameters.
-    pub(crate) slots: Slots,
+    /// The slots of A, of B and of DoRA's magnitudes in the parameters.
+    pub(crate) a_slot: usize,
+    pub(crate) b_slot: usize,
+    pub(crate) magnitude_slot: Option<usize>,
     /// DoRA: ‖W‖² of every row of the frozen weight, `[out]`, where the model computes.
     pub(crate) base_squares: Option<Tensor>,
-}
-
-/// Slots of one module in the parameters.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Slots {
-    pub(crate) a: usize,
-    pub(crate) b: usize,
-    pub(crate) magnitude: Option<usize>,
 }
 
 impl Adapter {

@@ -87,11 +87,11 @@ fn a_is_uniform_within_one_over_the_root_of_its_width_and_b_is_zero() {
     for module in adapter.modules() {
         let read =
             |slot: usize| adapter.parameters().value(slot).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
-        let a = read(module.slots.a);
+        let a = read(module.a_slot);
         let bound = 1.0 / (a.len() as f32 / 3.0).sqrt();
         let largest = a.iter().fold(0f32, |most, value| most.max(value.abs()));
         assert!(largest <= bound && largest > 0.8 * bound);
-        assert!(read(module.slots.b).iter().all(|value| *value == 0.0));
+        assert!(read(module.b_slot).iter().all(|value| *value == 0.0));
     }
 }
 

@@ -80,8 +80,7 @@ impl Attention {
     fn trains_before_attention(&self) -> bool {
         self.projection.is_trained()
             || self.input_norm.slot.is_some()
-            || self.query_norm.as_ref().is_some_and(Norm::is_trained)
-            || self.key_norm.as_ref().is_some_and(Norm::is_trained)
+            || [&self.query_norm, &self.key_norm].into_iter().flatten().any(Norm::is_trained)
     }
 
     /// Runs the attention half over packed rows. Returns the residual stream `[tokens, hidden]` after it, and what the

@@ -5,8 +5,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, Indices};
+use tunebox_compute::{Device, Tensor};
 
 use crate::error::Result;
 
@@ -20,6 +20,15 @@ pub(crate) enum AnswerMask {
     All,
     /// The tokens with a 1: `[tokens, 1]`, `f32`.
     Tokens(Tensor),
+}
+
+impl AnswerMask {
+    /// The mask of tokens with these marks, on a device.
+    pub(crate) fn of(marks: impl Iterator<Item = bool>, device: &Device) -> Result<Self> {
+        let marks: Vec<f32> = marks.map(|mark| f32::from(u8::from(mark))).collect();
+        let shape = (marks.len(), 1);
+        Ok(Self::Tokens(Tensor::from_vec(marks, shape, device)?))
+    }
 }
 
 /// A change as one pass sees it.

@@ -193,10 +193,10 @@ impl Network<'_> {
     fn low_rank(&self, adapter: &Adapter, module: &Module, path: &str, weight: &Weight) -> Result<LowRankPart> {
         let parameters = adapter.parameters();
         // DoRA takes lengths of the f32 numbers; products alone take them as they multiply.
-        let dora = module.slots.magnitude.is_some();
+        let dora = module.magnitude_slot.is_some();
         let part = |slot| if dora { parameters.value(slot) } else { parameters.operand(slot) };
-        let low = LowRank { a: part(module.slots.a)?, b: part(module.slots.b)?, scale: module.scale as f32 };
-        let magnitude = match (module.slots.magnitude, &module.base_squares) {
+        let low = LowRank { a: part(module.a_slot)?, b: part(module.b_slot)?, scale: module.scale as f32 };
+        let magnitude = match (module.magnitude_slot, &module.base_squares) {
             (Some(slot), Some(squares)) => {
                 let dtype = self.model.weights.precision().dtype(Purpose::Activation);
                 let norm = self.decoding.then(|| fused::adapted_row_norms(squares, weight, &low, dtype)).transpose()?;
@@ -210,7 +210,7 @@ impl Network<'_> {
             seed: settings.seed,
             name: format!("dropout/{generation}/{pass}/{path}"),
         });
-        Ok(LowRankPart { low, slots: (module.slots.a, module.slots.b), magnitude, dropout })
+        Ok(LowRankPart { low, slots: (module.a_slot, module.b_slot), magnitude, dropout })
     }
 
     /// The norm of this weight name; `None` unless `present`.

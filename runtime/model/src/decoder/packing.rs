@@ -161,9 +161,7 @@ impl Packing {
         if !network.patches.ask_for_answers() || self.answers.is_empty() {
             return Ok(AnswerMask::None);
         }
-        let marks: Vec<f32> = self.answers.iter().map(|answer| f32::from(u8::from(*answer))).collect();
-        let shape = (marks.len(), 1);
-        Ok(AnswerMask::Tokens(Tensor::from_vec(marks, shape, network.model.weights.device())?))
+        AnswerMask::of(self.answers.iter().copied(), network.model.weights.device())
     }
 
     /// Whether there are no targets.

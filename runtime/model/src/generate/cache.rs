@@ -111,8 +111,7 @@ pub(super) fn recompute_outgrown(
         }
         let prompt = &prompts[sequence.prompt];
         let ids: Vec<u32> = prompt.iter().chain(&sequence.completion.ids).copied().take(most).collect();
-        let marks: Vec<f32> = (0..most).map(|at| f32::from(u8::from(at >= prompt.len()))).collect();
-        let answer_mask = AnswerMask::Tokens(Tensor::from_vec(marks, (most, 1), network.model.weights.device())?);
+        let answer_mask = AnswerMask::of((0..most).map(|at| at >= prompt.len()), network.model.weights.device())?;
         let blocks = build_blocks(&network, most + 1, &answer_mask)?;
         cache.retire(slot);
         run_prompts(&network, &blocks, &[(slot, ids.as_slice())], 1, cache)?;

@@ -47,10 +47,11 @@ impl Entry {
             Weight::Tensor(tensor) => tensor.dtype(),
             Weight::Packed(packed) => packed.format().dtype(),
         };
-        if device.is_cpu() {
-            return Self { shape, stored: Stored::InMemory { dtype, original: None }, loaded: OnceLock::from(weight) };
-        }
-        Self { shape, stored: Stored::InMemory { dtype, original: Some(weight) }, loaded: OnceLock::new() }
+        let (original, loaded) = match device.is_cpu() {
+            true => (None, OnceLock::from(weight)),
+            false => (Some(weight), OnceLock::new()),
+        };
+        Self { shape, stored: Stored::InMemory { dtype, original }, loaded }
     }
 
     /// The bytes of the weight: as loaded, else as it will be kept in memory, in its file or on the device.

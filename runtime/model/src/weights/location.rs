@@ -11,6 +11,7 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 use tunebox_compute::weight::Format;
 use tunebox_compute::{DType, Device, Tensor};
+use tunebox_foundation::explain::Explanation;
 
 use crate::error::{Error, Result};
 
@@ -115,11 +116,13 @@ impl Location {
     /// # Errors
     /// When the format is not read.
     pub(super) fn format(&self) -> Result<&'static StoredFormat> {
-        self.format.clone().map_err(|found| Error::TensorType {
-            name: self.name.clone(),
-            found,
-            place: self.path.display().to_string(),
-            allowed: FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", "),
+        self.format.clone().map_err(|found| {
+            let formats: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
+            Explanation::new("model", format!("tensor `{}` is stored as `{found}`", self.name))
+                .with_location(self.path.display().to_string())
+                .with_why(format!("weights are read from {}", formats.join(", ")))
+                .with_hint("use the unquantised checkpoint, or its GGUF file")
+                .into()
         })
     }
 
