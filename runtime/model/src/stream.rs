@@ -132,16 +132,6 @@ impl Patch {
         let vector = Tensor::from_vec(vector, (1, width), &Device::Cpu)?;
         Ok(Self { layers, site, vector, component, answers_only })
     }
-
-    /// Moves the patch's vector from the CPU to a device.
-    pub(crate) fn on(self, device: &Device) -> Result<Self> {
-        Ok(Self { vector: self.vector.to_device(device)?, ..self })
-    }
-
-    /// The number of values in the patch's vector.
-    pub(crate) fn width(&self) -> usize {
-        self.vector.elem_count()
-    }
 }
 
 /// Scales a direction to length 1, computed in `f64`.

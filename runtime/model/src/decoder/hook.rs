@@ -129,44 +129,34 @@ impl TokenSelection {
 #[derive(Debug)]
 pub(crate) struct ActivationReader {
     selection: Arc<TokenSelection>,
-    found: Mutex<ReadResult>,
-}
-
-/// What was read.
-#[derive(Debug)]
-enum ReadResult {
-    /// The means, which are small.
-    Means(Vec<f32>),
-    /// The activations of the tokens, on another device: the host asks for their numbers when the pass is over, not at
-    /// every block.
-    Tokens(Tensor),
+    /// On the CPU the means, which are small. On another device the activations of the tokens: the host asks for their
+    /// numbers when the pass is over, not at every block.
+    found: Mutex<Option<Tensor>>,
 }
 
 impl ActivationReader {
     /// A reader of these tokens that has read nothing yet.
     pub(crate) fn new(selection: &Arc<TokenSelection>) -> Self {
-        Self { selection: Arc::clone(selection), found: Mutex::new(ReadResult::Means(Vec::new())) }
+        Self { selection: Arc::clone(selection), found: Mutex::new(None) }
     }
 
     /// Stores the selected tokens of `rows`, replacing what was read before: their means on the CPU, the activations
     /// themselves on another device.
     fn read(&self, rows: &Tensor) -> Result<()> {
-        let selected = fused::gather_rows(rows, &self.selection.tokens)?;
-        let found = if selected.device().is_cpu() {
-            ReadResult::Means(self.selection.means(&selected)?)
-        } else {
-            ReadResult::Tokens(selected)
-        };
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        let mut found = fused::gather_rows(rows, &self.selection.tokens)?;
+        if found.device().is_cpu() {
+            found = Tensor::new(self.selection.means(&found)?, &Device::Cpu)?;
+        }
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
         Ok(())
     }
 
     /// Returns and clears the means that were read, row after row; empty if nothing was read since the last call.
     pub(crate) fn take(&self) -> Result<Vec<f32>> {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *found, ReadResult::Means(Vec::new())) {
-            ReadResult::Means(means) => Ok(means),
-            ReadResult::Tokens(tokens) => self.selection.means(&tokens),
+        match self.found.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            None => Ok(Vec::new()),
+            Some(means) if means.device().is_cpu() => Ok(means.to_vec1()?),
+            Some(tokens) => self.selection.means(&tokens),
         }
     }
 }

@@ -136,10 +136,7 @@ impl Linear {
 
     /// The gradient of the input through the weight alone, without an adapter; `None` unless `want_input`.
     fn input_gradient(&self, upstream: &Tensor, want_input: bool) -> Result<Option<Tensor>> {
-        if !want_input {
-            return Ok(None);
-        }
-        Ok(Some(fused::linear_input_gradient(upstream, &self.weight)?))
+        Ok(want_input.then(|| fused::linear_input_gradient(upstream, &self.weight)).transpose()?)
     }
 
     /// Adds the gradients of A and B to `gradients`; returns the input's through weight and adapter if `want_input`.

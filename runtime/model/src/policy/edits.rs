@@ -20,12 +20,13 @@ impl Policy {
     pub fn patch(&mut self, patch: Patch) -> Result<u64> {
         let configuration = &self.model.configuration;
         patch.layers.iter().try_for_each(|layer| configuration.check_layer(*layer))?;
-        let (found, width) = (patch.width(), configuration.hidden);
+        let (found, width) = (patch.vector.elem_count(), configuration.hidden);
         if found != width {
             let what = format!("the vector has `{found}` numbers, the model's stream is `{width}` wide");
             return Err(Error::Argument(what));
         }
-        Ok(self.patches.add(patch.on(self.model.weights.device())?))
+        let vector = patch.vector.to_device(self.model.weights.device())?;
+        Ok(self.patches.add(Patch { vector, ..patch }))
     }
 
     /// Deactivates the patch with this number; does nothing if there is none.

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use safetensors::tensor::{Metadata, TensorInfo};
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use tunebox_foundation::bounded;
 
 use super::location::{Location, StoredFormat};
@@ -108,7 +108,7 @@ fn head(path: &Path) -> Result<(u64, u64, Metadata)> {
     file.read_exact(&mut text).map_err(failed)?;
     let wrong =
         |error: serde_json::Error| Error::broken(path, format!("the head is not that of a safetensors file: {error}"));
-    let Distinct = serde_json::from_slice(&text).map_err(wrong)?;
+    serde_json::Deserializer::from_slice(&text).deserialize_map(DistinctNames).map_err(wrong)?;
     let head = serde_json::from_slice(&text).map_err(wrong)?;
     Ok((8 + size, length, head))
 }
@@ -132,25 +132,17 @@ fn location(path: &Path, name: &str, info: &TensorInfo, start: u64) -> Result<Lo
     })
 }
 
-/// A head in which every name stands once: readers differ in which of two they take.
-struct Distinct;
+/// Checks that every name in a head stands once: readers differ in which of two they take.
+struct DistinctNames;
 
-impl<'de> Deserialize<'de> for Distinct {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        deserializer.deserialize_map(Names)
-    }
-}
-
-struct Names;
-
-impl<'de> Visitor<'de> for Names {
-    type Value = Distinct;
+impl<'de> Visitor<'de> for DistinctNames {
+    type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a table of tensors")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Distinct, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
         let mut names = BTreeSet::new();
         while let Some((name, _)) = map.next_entry::<String, IgnoredAny>()? {
             if names.contains(&name) {
@@ -158,7 +150,7 @@ impl<'de> Visitor<'de> for Names {
             }
             names.insert(name);
         }
-        Ok(Distinct)
+        Ok(())
     }
 }
 
