@@ -25,10 +25,8 @@ use crate::{Model, families};
 pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     let model = policy.model();
     files::make_folder(out)?;
-    let list: Vec<Stored> = families::expected(&model.configuration)
-        .into_iter()
-        .map(|(name, shape)| Stored { name, shape, dtype })
-        .collect();
+    let stored = |(name, shape)| Stored { name, shape, dtype };
+    let list: Vec<Stored> = families::expected(&model.configuration).into_iter().map(stored).collect();
     files::write_tensors(&out.join("model.safetensors"), &list, |number| {
         merged(model, policy.adapter(), policy.edits(), &list[number].name)
     })?;

@@ -45,15 +45,11 @@ impl Vectors {
     /// When the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
         let vectors: Vec<&Vec<f32>> = self.layers.values().collect();
-        let list: Vec<Stored> = self
-            .layers
-            .iter()
-            .map(|(layer, vector)| Stored {
-                name: format!("{PREFIX}{layer}"),
-                shape: vec![vector.len()],
-                dtype: DType::F32,
-            })
-            .collect();
+        let stored = |(layer, vector): (&usize, &Vec<f32>)| {
+            let (name, shape) = (format!("{PREFIX}{layer}"), vec![vector.len()]);
+            Stored { name, shape, dtype: DType::F32 }
+        };
+        let list: Vec<Stored> = self.layers.iter().map(stored).collect();
         files::write_tensors_with(path, &list, &self.facts, |number| {
             Ok(Tensor::from_slice(vectors[number], vectors[number].len(), &Device::Cpu)?)
         })

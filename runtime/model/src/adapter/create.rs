@@ -35,10 +35,8 @@ impl Adapter {
             allocate(model, settings, Vec::new(), families::expected(&model.configuration))?
         } else {
             let places = targets::target_modules(&model.configuration, settings)?;
-            let plans: Vec<ModulePlan> = places
-                .into_iter()
-                .map(|place| ModulePlan { place, rank: settings.rank, alpha: settings.alpha })
-                .collect();
+            let plan = |place| ModulePlan { place, rank: settings.rank, alpha: settings.alpha };
+            let plans: Vec<ModulePlan> = places.into_iter().map(plan).collect();
             zeros(model, settings, &plans)?
         };
         adapter.initialize(model)?;
@@ -78,10 +76,9 @@ impl Adapter {
     /// become the columns of B and the right vectors the rows of A; rank = alpha = number of products, which makes the
     /// scale 1 for LoRA.
     pub(crate) fn from_outer_products(model: &Model, settings: &AdapterSettings, products: &Factors) -> Result<Self> {
-        let plan = |(place, list): (&ModuleKey, &Vec<_>)| ModulePlan {
-            place: *place,
-            rank: list.len(),
-            alpha: list.len() as f64,
+        let plan = |(place, list): (&ModuleKey, &Vec<_>)| {
+            let rank = list.len();
+            ModulePlan { place: *place, rank, alpha: rank as f64 }
         };
         let plans: Vec<ModulePlan> = products.iter().map(plan).collect();
         let adapter = zeros(model, settings, &plans)?;

@@ -1,6 +1,6 @@
 //! The attention half of a block, forward and backward:
 //! x + post(output(attention(rope(norm(q)), rope(norm(k)), v))) with q, k, v = projections(norm(x)).
-//! Leaves the arithmetic to `fused`; caches meet it at `project` and `complete`, patches after `output`.
+//! Leaves the arithmetic to `fused`; caches meet it at `project` and `output`, patches after `output`.
 
 use std::sync::Arc;
 
@@ -107,11 +107,6 @@ impl Attention {
         let query = self.norm_and_rotate(query, self.query_norm.as_ref(), heads, positions)?;
         let key = self.norm_and_rotate(key, self.key_norm.as_ref(), kv_heads, positions)?;
         Ok(Projected { input_inverse, linears, query, key, value })
-    }
-
-    /// The residual stream after this half: `input` plus the output projection of the attended values. Saves nothing.
-    pub(crate) fn complete(&self, input: &Tensor, attended: &Tensor) -> Result<Tensor> {
-        Ok(self.output.forward(input, attended)?.0)
     }
 
     /// Normalizes each head of `rows` if there is a norm, and rotates it by its position if the layer has a rotation.

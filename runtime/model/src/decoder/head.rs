@@ -23,7 +23,8 @@ pub(crate) struct SavedHead {
     /// The rows that predict a target, before the norm.
     selected: Tensor,
     inverse: Tensor,
-    taps: HeadTaps,
+    /// The taps (log-probability and others) of each target, in the order of the targets.
+    pub(crate) taps: HeadTaps,
     /// The gradient of each log-probability by its row, where the forward pass made it.
     slopes: Option<Tensor>,
 }
@@ -33,11 +34,6 @@ impl SavedHead {
     pub(crate) fn bytes(&self) -> usize {
         let taps = 2 * size_of_val(self.taps.log_sum_exp.as_slice());
         bytes(&self.selected) + bytes(&self.inverse) + taps + self.slopes.as_ref().map_or(0, bytes)
-    }
-
-    /// The taps (log-probability and others) of each target, in the order of the targets.
-    pub(crate) fn taps(&self) -> &HeadTaps {
-        &self.taps
     }
 }
 
@@ -52,7 +48,7 @@ impl OutputHead {
             logit_scale: configuration.logit_scale,
             taps,
         };
-        Ok(Self { norm: network.final_norm()?, matrix: network.head()?, options })
+        Ok(Self { norm: network.norm("model.norm.weight")?, matrix: network.head()?, options })
     }
 
     /// Computes the taps of each target from the row of activations before it, `[targets, hidden]`. With `save`, and if

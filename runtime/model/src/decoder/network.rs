@@ -106,11 +106,6 @@ impl Network<'_> {
         self.matrix("lm_head.weight")
     }
 
-    /// The RMS norm between the last block and the head.
-    pub(crate) fn final_norm(&self) -> Result<Norm> {
-        self.norm("model.norm.weight")
-    }
-
     /// Builds the attention half of a block, with the rotation table of the layer's kind.
     fn attention(&self, layer: usize, rows: usize, output_hook: Hook) -> Result<Attention> {
         let configuration = &self.model.configuration;
@@ -219,7 +214,7 @@ impl Network<'_> {
     }
 
     /// The RMS norm with the weight of this name.
-    fn norm(&self, name: &str) -> Result<Norm> {
+    pub(super) fn norm(&self, name: &str) -> Result<Norm> {
         let configuration = &self.model.configuration;
         let (weight, slot) = self.vector(name)?;
         Ok(Norm { weight, slot, epsilon: configuration.norm_epsilon, unit_offset: configuration.unit_offset_norm })

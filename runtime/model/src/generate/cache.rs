@@ -136,7 +136,8 @@ fn run_blocks(
         let projected = attention.project(&hidden, &positions)?;
         let (query, key, value) = (&projected.query.after, &projected.key.after, &projected.value);
         cache.keep(pass, layer, key, value, &attention.shape)?;
-        let middle = attention.complete(&hidden, &attend(cache, layer, [query, key, value])?)?;
+        let attended = attend(cache, layer, [query, key, value])?;
+        let (middle, _) = attention.output.forward(&hidden, &attended)?;
         hidden = block.output_hook.forward(block.feed_forward.forward(&middle)?.0)?;
     }
     Ok(hidden)

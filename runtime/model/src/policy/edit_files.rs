@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tunebox_compute::{DType, Tensor};
+use tunebox_compute::Tensor;
 
 use super::Policy;
 use crate::adapter::{Adapter, AdapterKind, AdapterSettings, Targets};
@@ -147,20 +147,21 @@ fn write(edits: &Edits, path: &Path) -> Result<()> {
     if edits.is_empty() {
         return Ok(());
     }
-    let mut list = Vec::new();
-    for (name, (tensor, _)) in &edits.changed {
-        list.push((Stored { name: name.clone(), shape: tensor.dims().to_vec(), dtype: tensor.dtype() }, tensor));
-    }
+    let changed = edits.changed.iter().map(|(name, (tensor, _))| (name.clone(), tensor));
+    let mut list: Vec<(String, &Tensor)> = changed.collect();
     for ((layer, site), factors) in &edits.factors {
         for (number, (left, right)) in factors.iter().enumerate() {
             for (side, tensor) in [("left", left), ("right", right)] {
-                let name = factor_name(*layer, *site, number, side);
-                list.push((Stored { name, shape: tensor.dims().to_vec(), dtype: DType::F32 }, tensor));
+                list.push((factor_name(*layer, *site, number, side), tensor));
             }
         }
     }
-    let (list, tensors): (Vec<Stored>, Vec<&Tensor>) = list.into_iter().unzip();
-    files::write_tensors(path, &list, |number| Ok(tensors[number].clone()))
+    let stored = |(name, tensor): &(String, &Tensor)| {
+        let (name, shape) = (name.clone(), tensor.dims().to_vec());
+        Stored { name, shape, dtype: tensor.dtype() }
+    };
+    let stored: Vec<Stored> = list.iter().map(stored).collect();
+    files::write_tensors(path, &stored, |number| Ok(list[number].1.clone()))
 }
 
 #[cfg(test)]

@@ -127,12 +127,12 @@ impl Policy {
             if learning && (whole || self.has_room(packing.ids.len())) {
                 let mut pass = self.forward_pass(&network, &head, packing)?;
                 pass.reservation = Some(Reservation::new(&self.saved, pass.bytes() as u64));
-                all.add(&pass.packing, pass.head.taps());
+                all.add(&pass.packing, &pass.head.taps);
                 passes.push(Some(pass));
             } else {
                 let hidden = stack::forward(&network, &packing)?;
                 let scored = head.forward(packing.select_predictors(&hidden)?, &packing.targets, false)?;
-                all.add(&packing, scored.taps());
+                all.add(&packing, &scored.taps);
                 passes.push(None);
             }
         }
