@@ -1,5 +1,6 @@
 //! The model families: which there are, and how a configuration is chosen and read for each.
-//! One file a family holds only what differs; what is shared lies in `hugging_face`, `gguf` and `names`.
+//! A family is a constant that holds only what differs, in a file with related families; what is shared lies in
+//! `hugging_face`, `gguf` and `names`.
 
 mod family;
 mod gemma;

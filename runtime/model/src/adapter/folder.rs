@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use tunebox_compute::DType;
+use tunebox_compute::parameters::Slot;
 
 use super::create::ModulePlan;
 use super::settings::AdapterKind;
@@ -67,10 +68,8 @@ impl Adapter {
     pub fn save(&self, model: &Model, folder: &Path) -> Result<()> {
         files::make_folder(folder)?;
         let slots = self.parameters.slots();
-        let list: Vec<Stored> = slots
-            .iter()
-            .map(|slot| Stored { name: self.key(&slot.name), shape: slot.shape.clone(), dtype: DType::F32 })
-            .collect();
+        let stored = |slot: &Slot| Stored { name: self.key(&slot.name), shape: slot.shape.clone(), dtype: DType::F32 };
+        let list: Vec<Stored> = slots.iter().map(stored).collect();
         files::write_tensors(&self.values_path(folder), &list, |number| Ok(self.parameters.value_on_cpu(number)?))?;
         if self.settings.kind == AdapterKind::Full {
             return Ok(());
