@@ -24,7 +24,7 @@ impl<'a> Fields<'a> {
     /// The value of a key; `None` if missing or null. Errors: another type.
     pub(crate) fn get<T: Deserialize<'a>>(&self, key: &str) -> Result<Option<T>> {
         let value = self.map.get(key).unwrap_or(&Value::Null);
-        Option::<T>::deserialize(value).map_err(|error| self.wrong(key, error.to_string()))
+        Option::<T>::deserialize(value).map_err(|error| self.key_error(key, error.to_string()))
     }
 
     /// The value of a key, or `default` if it is missing or null. Errors: no default either, or another type.
@@ -86,11 +86,11 @@ impl<'a> Fields<'a> {
 
     /// An error that names the key, its value, the file and, as `allowed`, what the value may be.
     pub(crate) fn value_error(&self, key: &str, allowed: &str) -> Error {
-        self.wrong(key, format!("expected {allowed}"))
+        self.key_error(key, format!("expected {allowed}"))
     }
 
     /// An error that names the key, its value, the file and the cause.
-    fn wrong(&self, key: &str, why: String) -> Error {
+    fn key_error(&self, key: &str, why: String) -> Error {
         Error::key(key, self.map.get(key).map_or_else(|| "missing".into(), plain), self.file, why)
     }
 }

@@ -12,15 +12,15 @@ use tunebox_foundation::{bounded, files as foundation};
 
 use crate::error::{Error, Result};
 
-/// One tensor that a file is going to hold.
-pub(crate) struct Stored {
+/// Name, shape and type of a tensor that is written to a file.
+pub(crate) struct TensorSpec {
     pub(crate) name: String,
     pub(crate) shape: Vec<usize>,
     /// `F32`, `BF16` or `F16`.
     pub(crate) dtype: DType,
 }
 
-impl Stored {
+impl TensorSpec {
     /// The bytes of the tensor's data in the file.
     fn bytes(&self) -> usize {
         self.shape.iter().product::<usize>() * self.dtype.size_in_bytes()
@@ -62,7 +62,11 @@ pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
 
 /// Writes a safetensors file with the metadata `format: pt`. Calls `tensor` with the index in `list` of each tensor
 /// when its bytes are due, in the order of names.
-pub(crate) fn write_tensors(path: &Path, list: &[Stored], tensor: impl FnMut(usize) -> Result<Tensor>) -> Result<()> {
+pub(crate) fn write_tensors(
+    path: &Path,
+    list: &[TensorSpec],
+    tensor: impl FnMut(usize) -> Result<Tensor>,
+) -> Result<()> {
     write_tensors_with(path, list, &BTreeMap::from([("format".to_owned(), "pt".to_owned())]), tensor)
 }
 
@@ -71,7 +75,7 @@ pub(crate) fn write_tensors(path: &Path, list: &[Stored], tensor: impl FnMut(usi
 /// than listed.
 pub(crate) fn write_tensors_with(
     path: &Path,
-    list: &[Stored],
+    list: &[TensorSpec],
     facts: &BTreeMap<String, String>,
     mut tensor: impl FnMut(usize) -> Result<Tensor>,
 ) -> Result<()> {
@@ -93,7 +97,7 @@ pub(crate) fn write_tensors_with(
 
 /// The JSON header of a safetensors file, padded with spaces to a multiple of 8 bytes. `order` is the order of the
 /// data, as indices into `list`.
-fn header(list: &[Stored], order: &[usize], facts: &BTreeMap<String, String>) -> Result<Vec<u8>> {
+fn header(list: &[TensorSpec], order: &[usize], facts: &BTreeMap<String, String>) -> Result<Vec<u8>> {
     let mut table = Map::new();
     table.insert("__metadata__".into(), json!(facts));
     let mut start = 0;
@@ -111,7 +115,7 @@ fn header(list: &[Stored], order: &[usize], facts: &BTreeMap<String, String>) ->
 }
 
 /// The type's name in safetensors. Errors: not f32, bf16 or f16.
-fn dtype_name(stored: &Stored) -> Result<&'static str> {
+fn dtype_name(stored: &TensorSpec) -> Result<&'static str> {
     match stored.dtype {
         DType::F32 => Ok("F32"),
         DType::BF16 => Ok("BF16"),
@@ -121,7 +125,7 @@ fn dtype_name(stored: &Stored) -> Result<&'static str> {
 }
 
 /// The values of a tensor as `f32`, in row-major order. Errors: another shape than announced.
-fn values(tensor: &Tensor, stored: &Stored) -> Result<Vec<f32>> {
+fn values(tensor: &Tensor, stored: &TensorSpec) -> Result<Vec<f32>> {
     let (name, found, wanted) = (&stored.name, tensor.dims(), &stored.shape);
     if found != wanted {
         return Err(Error::Argument(format!("`{name}` has shape {found:?} where {wanted:?} was announced")));

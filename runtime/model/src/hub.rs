@@ -1,6 +1,6 @@
 //! Models by name: fetched once from a hub into the cache that other programs share, then used from there.
-//! `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE` are honoured. The one door to the network
-//! in this room.
+//! `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE` are honoured. Nothing else in this crate
+//! uses the network.
 
 use std::path::{Path, PathBuf};
 
@@ -235,7 +235,7 @@ fn fetch_folder(there: &[&str], fetch: &mut dyn FnMut(&str) -> Result<PathBuf>) 
     Ok(Some(folder))
 }
 
-/// Hands the client's own reports on.
+/// Reports the progress of one file to `watch`.
 struct Watcher<'a> {
     file: String,
     done: u64,

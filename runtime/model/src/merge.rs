@@ -11,7 +11,7 @@ use crate::adapter::{Adapter, Module};
 use crate::decoder::magnitude::squared_norms;
 use crate::edit::Edits;
 use crate::error::{Error, Result};
-use crate::files::{self, Stored};
+use crate::files::{self, TensorSpec};
 use crate::policy::Policy;
 use crate::source::COMPANIONS;
 use crate::{Model, families};
@@ -25,8 +25,8 @@ use crate::{Model, families};
 pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     let model = policy.model();
     files::make_folder(out)?;
-    let stored = |(name, shape)| Stored { name, shape, dtype };
-    let list: Vec<Stored> = families::expected(&model.configuration).into_iter().map(stored).collect();
+    let stored = |(name, shape)| TensorSpec { name, shape, dtype };
+    let list: Vec<TensorSpec> = families::expected(&model.configuration).into_iter().map(stored).collect();
     files::write_tensors(&out.join("model.safetensors"), &list, |number| {
         merged(model, policy.adapter(), policy.edits(), &list[number].name)
     })?;

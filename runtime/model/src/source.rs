@@ -57,23 +57,23 @@ impl Source {
     pub fn find(name: &str, revision: Option<&str>, hub: &Hub, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<Self> {
         let path = Path::new(name);
         if path.exists() {
-            return Self::at(name, path);
+            return Self::from_path(name, path);
         }
         let Some(wanted) = Name::parse(name, revision) else {
             let why = "there is no such file or folder, and a name on the hub is written `owner/model`";
             let hint = || "give a folder with `config.json`, a GGUF file, or `owner/model`".into();
             return Err(Error::not_a_model(name, why, paths::did_you_mean(path).unwrap_or_else(hint)));
         };
-        Self::at(name, &hub.fetch(&wanted, watch)?)
+        Self::from_path(name, &hub.fetch(&wanted, watch)?)
     }
 
     /// The source for a folder or file that exists: a GGUF file, a Hugging Face folder with `config.json`, or a folder
     /// with one GGUF file. Errors: none of these, or several GGUF files.
-    fn at(name: &str, path: &Path) -> Result<Self> {
+    fn from_path(name: &str, path: &Path) -> Result<Self> {
         let (path, weights) = if path.is_dir() && path.join("config.json").is_file() {
             (path.to_path_buf(), safetensors::files(path)?)
         } else {
-            let file = gguf_file(path)?;
+            let file = find_gguf_file(path)?;
             (file.clone(), vec![file])
         };
         Ok(Self { name: name.into(), path, weights, digest: Arc::default() })
@@ -128,9 +128,9 @@ impl Source {
     }
 }
 
-/// The GGUF file at a path: the file itself, or the only one in a folder. Errors: another file, or a folder with none
+/// Finds the GGUF file at a path: the file itself, or the only one in a folder. Errors: another file, or a folder with none
 /// or several.
-fn gguf_file(path: &Path) -> Result<PathBuf> {
+fn find_gguf_file(path: &Path) -> Result<PathBuf> {
     let refuse = |why: String, hint: &str| Err(Error::not_a_model(path.display(), why, hint));
     if !path.is_dir() {
         if has_extension(path, "gguf") {

@@ -14,7 +14,7 @@ use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::bounded;
 
 use crate::error::{Error, Result};
-use crate::files::{self, Stored};
+use crate::files::{self, TensorSpec};
 use crate::policy::Policy;
 use crate::stream::{Patch, Site};
 use crate::weights::gguf::Header;
@@ -47,9 +47,9 @@ impl Vectors {
         let vectors: Vec<&Vec<f32>> = self.layers.values().collect();
         let stored = |(layer, vector): (&usize, &Vec<f32>)| {
             let (name, shape) = (format!("{PREFIX}{layer}"), vec![vector.len()]);
-            Stored { name, shape, dtype: DType::F32 }
+            TensorSpec { name, shape, dtype: DType::F32 }
         };
-        let list: Vec<Stored> = self.layers.iter().map(stored).collect();
+        let list: Vec<TensorSpec> = self.layers.iter().map(stored).collect();
         files::write_tensors_with(path, &list, &self.facts, |number| {
             Ok(Tensor::from_slice(vectors[number], vectors[number].len(), &Device::Cpu)?)
         })

@@ -13,7 +13,7 @@ use super::settings::AdapterKind;
 use super::{Adapter, create, peft};
 use crate::Model;
 use crate::error::{Error, Result};
-use crate::files::{self, Stored};
+use crate::files::{self, TensorSpec};
 use crate::weights::safetensors;
 
 /// The file with an adapter's numbers.
@@ -68,8 +68,9 @@ impl Adapter {
     pub fn save(&self, model: &Model, folder: &Path) -> Result<()> {
         files::make_folder(folder)?;
         let slots = self.parameters.slots();
-        let stored = |slot: &Slot| Stored { name: self.key(&slot.name), shape: slot.shape.clone(), dtype: DType::F32 };
-        let list: Vec<Stored> = slots.iter().map(stored).collect();
+        let stored =
+            |slot: &Slot| TensorSpec { name: self.key(&slot.name), shape: slot.shape.clone(), dtype: DType::F32 };
+        let list: Vec<TensorSpec> = slots.iter().map(stored).collect();
         files::write_tensors(&self.values_path(folder), &list, |number| Ok(self.parameters.value_on_cpu(number)?))?;
         if self.settings.kind == AdapterKind::Full {
             return Ok(());

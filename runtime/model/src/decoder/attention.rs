@@ -152,8 +152,8 @@ impl Attention {
             &self.shape,
         )?;
         let (heads, kv_heads) = (self.shape.heads, self.shape.kv_heads);
-        let query = self.unrotate_and_norm(query, &projected.query, self.query_norm.as_ref(), heads, context)?;
-        let key = self.unrotate_and_norm(key, &projected.key, self.key_norm.as_ref(), kv_heads, context)?;
+        let query = self.norm_and_rotate_backward(query, &projected.query, self.query_norm.as_ref(), heads, context)?;
+        let key = self.norm_and_rotate_backward(key, &projected.key, self.key_norm.as_ref(), kv_heads, context)?;
         let (normed, _) = self.input_norm.forward(input)?;
         let want = context.want_input || self.input_norm.slot.is_some();
         let parts = [query, key, value];
@@ -165,7 +165,7 @@ impl Attention {
 
     /// The gradient of projected queries or keys from that after norm and rotation; adds a trained head norm's gradient
     /// to `context.gradients`.
-    fn unrotate_and_norm(
+    fn norm_and_rotate_backward(
         &self,
         upstream: Tensor,
         saved: &Rotated,

@@ -119,7 +119,7 @@ impl Packing {
             configuration.check_tokens(&format!("row `{row}`"), &rows.ids[row])?;
         }
         let lines: Vec<Line<'_>> =
-            slice.zip(lengths).map(|(row, length)| line(rows, row, *length, configuration)).collect();
+            slice.zip(lengths).map(|(row, length)| line_of(rows, row, *length, configuration)).collect();
         let Pieces { pieces, ends } = if share { Pieces::shared(&lines) } else { Pieces::unshared(&lines) };
         let sizes: Vec<(usize, Option<usize>)> =
             pieces.iter().map(|piece| (piece.tokens.len(), piece.parent)).collect();
@@ -150,7 +150,7 @@ impl Packing {
     /// An upper bound of the tokens that a row adds to a pass whose last row is the previous one: its length, less the
     /// prefix shared with that row if `share`. An earlier row may share more.
     pub(crate) fn added_tokens(rows: &Rows, row: usize, share: bool, configuration: &Configuration) -> usize {
-        let line = |row: usize| line(rows, row, rows.ids[row].len(), configuration);
+        let line = |row: usize| line_of(rows, row, rows.ids[row].len(), configuration);
         let own = line(row);
         let common = row.checked_sub(1).filter(|_| share).map_or(0, |before| own.common(&line(before), 0));
         own.ids.len() - common
@@ -207,7 +207,7 @@ impl Packing {
 }
 
 /// The first `length` tokens of a row. Their rotation is that of the whole row.
-fn line<'a>(rows: &'a Rows, row: usize, length: usize, configuration: &Configuration) -> Line<'a> {
+fn line_of<'a>(rows: &'a Rows, row: usize, length: usize, configuration: &Configuration) -> Line<'a> {
     let (ids, marks) = (&rows.ids[row], &rows.targets[row]);
     Line { ids: &ids[..length], marks: &marks[..length], first_row: first_table_row(configuration, ids.len()) }
 }

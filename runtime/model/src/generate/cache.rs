@@ -35,9 +35,7 @@ pub(super) fn prefill(
     firsts.dedup_by_key(|sequence| sequence.prompt);
     let mut lasts = Vec::with_capacity(firsts.len());
     for group in prompt_groups(&firsts, prompts) {
-        let chosen: Vec<(usize, &[u32])> =
-            group.iter().map(|sequence| (sequence.slot, prompts[sequence.prompt].as_slice())).collect();
-        lasts.push(run_prompts(network, blocks, &chosen, 0, cache)?);
+        lasts.push(run_prompts(network, blocks, &group, 0, cache)?);
     }
     let lasts = fused::concat_rows(&lasts)?;
     let mut row_of = Vec::with_capacity(batch.len());
@@ -143,21 +141,21 @@ fn run_blocks(
     Ok(hidden)
 }
 
-/// Groups adjacent prompts into passes of at most [`PASS`] tokens; a longer prompt is alone. Each prompt is represented
-/// by its first sequence.
-fn prompt_groups<'a>(firsts: &[&'a Sequence], prompts: &[Vec<u32>]) -> Vec<Vec<&'a Sequence>> {
-    let mut groups: Vec<Vec<&Sequence>> = Vec::new();
+/// Groups the prompts of sequences, in their order, into passes of at most [`PASS`] tokens; a longer prompt is alone.
+/// Returns slot and tokens of each prompt.
+fn prompt_groups<'a>(firsts: &[&Sequence], prompts: &'a [Vec<u32>]) -> Vec<Vec<(usize, &'a [u32])>> {
+    let mut groups: Vec<Vec<(usize, &[u32])>> = Vec::new();
     let mut tokens = 0;
-    for sequence in firsts.iter().copied() {
-        let length = prompts[sequence.prompt].len();
+    for sequence in firsts {
+        let prompt = prompts[sequence.prompt].as_slice();
         match groups.last_mut() {
-            Some(group) if tokens + length <= PASS => group.push(sequence),
+            Some(group) if tokens + prompt.len() <= PASS => group.push((sequence.slot, prompt)),
             _ => {
-                groups.push(vec![sequence]);
+                groups.push(vec![(sequence.slot, prompt)]);
                 tokens = 0;
             }
         }
-        tokens += length;
+        tokens += prompt.len();
     }
     groups
 }

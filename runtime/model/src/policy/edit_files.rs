@@ -13,7 +13,7 @@ use crate::decoder::Site;
 use crate::edit::{Edits, Form};
 use crate::error::{Error, Result};
 use crate::families;
-use crate::files::{self, Stored};
+use crate::files::{self, TensorSpec};
 use crate::weights::{Location, safetensors};
 
 /// The file of a checkpoint that holds edited weights.
@@ -87,7 +87,7 @@ impl Policy {
         let mut edits = Edits::default();
         for layer in 0..configuration.layers {
             for site in Site::all(configuration) {
-                self.read_factors(&mut found, (layer, *site), &mut edits)?;
+                self.read_factors(path, &mut found, (layer, *site), &mut edits)?;
             }
         }
         let weights: BTreeMap<String, Vec<usize>> = families::expected(configuration).into_iter().collect();
@@ -102,25 +102,26 @@ impl Policy {
         Ok(Some(edits))
     }
 
-    /// Takes the factors of one linear map out of the tensors found in a file, and records them, in the order of their
-    /// numbers.
+    /// Moves the factors of one linear map from the tensors found in a file to the edits, in the order of their numbers.
+    /// Errors: a factor of another shape, or one without its other side; `path` is named in the second.
     fn read_factors(
         &self,
+        path: &Path,
         found: &mut BTreeMap<String, Location>,
         (layer, site): (usize, Site),
         edits: &mut Edits,
     ) -> Result<()> {
         let (rows, columns) = site.shape(&self.model.configuration);
         for number in 0.. {
-            let mut take = |side| found.remove(&factor_name(layer, site, number, side));
-            let (left, right) = match (take("left"), take("right")) {
-                (Some(left), Some(right)) => (left, right),
-                (None, None) => break,
-                (Some(one), None) | (None, Some(one)) => {
-                    return Err(Error::broken(&one.path, "an edit has one of its two sides alone"));
-                }
+            let mut read = |side, length| {
+                let location = found.remove(&factor_name(layer, site, number, side));
+                location.map(|location| read_shaped(&location, &[length])).transpose()
             };
-            edits.record_factor((layer, site), (read_shaped(&left, &[rows])?, read_shaped(&right, &[columns])?))?;
+            match (read("left", rows)?, read("right", columns)?) {
+                (Some(left), Some(right)) => edits.record_factor((layer, site), (left, right))?,
+                (None, None) => break,
+                _ => return Err(Error::broken(path, "an edit has one of its two sides alone")),
+            }
             edits.form = Form::Adapter;
         }
         Ok(())
@@ -158,9 +159,9 @@ fn write(edits: &Edits, path: &Path) -> Result<()> {
     }
     let stored = |(name, tensor): &(String, &Tensor)| {
         let (name, shape) = (name.clone(), tensor.dims().to_vec());
-        Stored { name, shape, dtype: tensor.dtype() }
+        TensorSpec { name, shape, dtype: tensor.dtype() }
     };
-    let stored: Vec<Stored> = list.iter().map(stored).collect();
+    let stored: Vec<TensorSpec> = list.iter().map(stored).collect();
     files::write_tensors(path, &stored, |number| Ok(list[number].1.clone()))
 }
 
