@@ -1,14 +1,12 @@
 //! Training data: JSONL lines to examples to batches.
 //!
 //! `lines` reads a file, `parse` makes a record of each line, `encode` tokenizes it, `dataset` puts the examples together.
-//! `sampler` and `packing` choose the examples of each micro-batch, `window` makes the batches of one update of them.
+//! `sampler` chooses the examples of each micro-batch, `window` makes the batches of one update of them.
 
 mod dataset;
 mod encode;
 mod fault;
 mod lines;
-mod locate;
-mod packing;
 mod parse;
 mod random;
 mod sampler;

@@ -7,8 +7,7 @@ use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::nearest::nearest;
 use tunebox_model::chat::Message;
 
-use super::fault::{self, LocatedFault, example_line};
-use super::locate::{Step, column, key_column};
+use super::fault::{self, LocatedFault, Step, column, example_line, key_column};
 use super::shape::{Content, Record, Shape, Turns};
 
 /// Fields for the chat template, which verifiers do not get.

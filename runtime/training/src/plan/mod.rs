@@ -1,8 +1,8 @@
 //! Everything about a run that can be known before its first step.
 //!
 //! `build` puts a plan together: `method` and `verifiers` load and admit the components, `folder` chooses the run's folder
-//! and checkpoint, `inputs` opens model, policy and data, `identity` compares the run with its checkpoint, `memory` and
-//! `summary` describe it. `check` and `--dry-run` show a plan, `run` executes it.
+//! and checkpoint, `inputs` opens model, policy and data, `identity` compares the run with its checkpoint, `memory`
+//! estimates its memory, and `planned` is the result. `check` and `--dry-run` show a plan, `run` executes it.
 
 mod build;
 mod folder;
@@ -12,7 +12,6 @@ mod memory;
 mod method;
 mod model;
 mod planned;
-mod summary;
 pub(crate) mod trust;
 pub(crate) mod verifiers;
 
@@ -25,7 +24,6 @@ pub use method::{PlannedMethod, without_effect};
 pub(crate) use method::{lock_settings, native, revised};
 pub(crate) use model::{digests, fetch, open_model};
 pub(crate) use planned::Revision;
-pub use planned::{Plan, PlannedRun};
-pub use summary::PlanSummary;
+pub use planned::{Plan, PlanSummary, PlannedRun};
 pub use trust::{Ask, admit_packages, admit_run_file, open_package};
 pub use verifiers::PlannedVerifier;

@@ -1,18 +1,23 @@
-//! A run that is ready to start.
+//! A run that is ready to start: its plan, the plan in figures, and settings that would make it need less memory.
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use tunebox_compute::DType;
-use tunebox_compute::device::DeviceInfo;
-use tunebox_model::Policy;
+use tunebox_compute::device::{self, DeviceInfo};
+use tunebox_compute::precision::{Base, Storage};
+use tunebox_model::decoder::Recompute;
+use tunebox_model::{Policy, Weights};
 
-use super::method::PlannedMethod;
-use super::summary::PlanSummary;
+use super::inputs::Inputs;
+use super::memory::{Estimate, Tokens};
+use super::method::{PlannedMethod, settings_json};
+use super::model::nf4_conflict;
 use super::verifiers::PlannedVerifier;
 use crate::checkpoint::{Identity, State};
 use crate::configuration::RunSettings;
-use crate::data::{BatchSampler, Dataset};
+use crate::data::{BatchSampler, Dataset, Report};
 use crate::learner::LearningRate;
 use crate::runs::RunLock;
 
@@ -69,4 +74,175 @@ pub(crate) struct Revision {
     pub(crate) after: u64,
     /// The digest of the new component.
     pub(crate) sha256: String,
+}
+
+/// The plan of a run in figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PlanSummary {
+    /// The run's name.
+    pub name: String,
+    /// The model as the settings name it.
+    pub model: String,
+    /// The model family.
+    pub family: String,
+    /// Number of weights of the model.
+    pub parameters: u64,
+    /// The device that computes.
+    pub device: String,
+    /// The method's name.
+    pub method: String,
+    /// The method's version.
+    pub method_version: String,
+    /// Whether a resumed run uses another component than before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub method_changed: bool,
+    /// The key that signed the method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<String>,
+    /// The interfaces that the method imports.
+    pub imports: Vec<String>,
+    /// The limits of the method that differ from the defaults.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub limits: Map<String, Value>,
+    /// The method's settings, including defaults.
+    pub settings: Map<String, Value>,
+    /// The data file as the settings name it.
+    pub data: String,
+    /// Number of training records.
+    pub records: usize,
+    /// Counts of the lines and tokens of the data.
+    pub report: Report,
+    /// The kind of adapter, `full`, or `none` for a method that does not learn.
+    pub adapter: String,
+    /// The rank of the adapter.
+    pub rank: usize,
+    /// Number of trained numbers.
+    pub trainable: u64,
+    /// Steps of the whole run.
+    pub steps: u64,
+    /// Steps of one epoch.
+    pub steps_per_epoch: u64,
+    /// Examples in a micro-batch.
+    pub batch: u32,
+    /// Micro-batches in a step.
+    pub accumulation: u32,
+    /// The peak learning rate.
+    pub rate: f64,
+    /// The learning-rate schedule.
+    pub schedule: String,
+    /// Steps between the rows on a terminal.
+    pub log_every: u32,
+    /// The number formats, by use.
+    pub precision: Vec<(String, String)>,
+    /// The estimated memory.
+    pub memory: Estimate,
+}
+
+impl PlanSummary {
+    /// Replaces the method's version, imports and settings in the summary by those of another version of the method.
+    pub(crate) fn update_method(&mut self, method: &PlannedMethod) {
+        self.method_version.clone_from(&method.package.manifest.version);
+        self.imports.clone_from(&method.package.imports);
+        self.settings = settings_json(&method.settings);
+    }
+}
+
+/// Collects the figures of a plan, with the estimated memory. `name` is the run's name.
+pub(super) fn summary(
+    settings: &RunSettings,
+    name: &str,
+    inputs: &Inputs,
+    method: &PlannedMethod,
+    learning_rate: &LearningRate,
+    sampler: &BatchSampler,
+) -> PlanSummary {
+    let (train, package, model) = (&settings.file.train, &method.package, inputs.policy.model());
+    let (adapter, trainable) = (inputs.policy.adapter(), inputs.policy.adapter().trainable() as u64);
+    PlanSummary {
+        name: name.to_owned(),
+        model: model.name.clone(),
+        family: model.configuration.family.clone(),
+        parameters: model.configuration.weights(),
+        device: device::describe(adapter.parameters().device()),
+        method: package.manifest.name.clone(),
+        method_version: package.manifest.version.clone(),
+        method_changed: false,
+        signer: package.signer.as_ref().map(|signer| signer.key.clone()),
+        imports: package.imports.clone(),
+        limits: method.limits.changed().map(|(limit, value)| (limit.name.to_owned(), value.into())).collect(),
+        settings: settings_json(&method.settings),
+        data: inputs.data.name.clone(),
+        records: inputs.data.examples.len(),
+        report: inputs.data.report.clone(),
+        adapter: if trainable == 0 { "none".into() } else { adapter.settings().kind.to_string() },
+        rank: if trainable == 0 { 0 } else { adapter.settings().rank },
+        trainable,
+        steps: learning_rate.steps,
+        steps_per_epoch: sampler.windows_per_epoch() as u64,
+        batch: train.batch,
+        accumulation: train.accumulation,
+        rate: learning_rate.peak,
+        schedule: learning_rate.schedule.to_string(),
+        log_every: train.log_every,
+        precision: number_formats(&model.weights),
+        memory: estimate(settings, inputs, method),
+    }
+}
+
+/// The estimated memory of a run with the micro-batches and recomputation of its settings, in bytes by use.
+fn estimate(settings: &RunSettings, inputs: &Inputs, method: &PlannedMethod) -> Estimate {
+    let train = &settings.file.train;
+    let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
+    let tokens = Tokens::of(settings, &inputs.data, method, train.batch);
+    Estimate::of(&inputs.policy, tokens, recompute, inputs.runtime_bytes)
+}
+
+/// Pairs of a use and its number format in words, for display. With NF4, the format of matrices also says how many of
+/// them stay as stored.
+fn number_formats(weights: &Weights) -> Vec<(String, String)> {
+    let precision = weights.precision();
+    let linear = match weights.linear_as_stored() {
+        (stored, all) if precision.base() == Base::Nf4 && stored > 0 => {
+            format!(" ({stored} of {all} as stored: rows that are not whole blocks of 64)")
+        }
+        _ => String::new(),
+    };
+    let text = |(name, kept): (&str, Storage)| {
+        let counted = if matches!(kept, Storage::Format(_)) { linear.as_str() } else { "" };
+        (name.to_owned(), format!("{kept}{counted}"))
+    };
+    precision.lines().into_iter().map(text).collect()
+}
+
+impl Plan {
+    /// Settings that would reduce the run's estimated memory: each as the argument of `--set`, with the total estimated
+    /// bytes of the run with that setting. Leaves out those that would not reduce it.
+    #[must_use]
+    pub fn smaller(&self) -> Vec<(&'static str, u64)> {
+        let (run, whole) = (&self.run, self.run.summary.memory);
+        let train = &run.settings.file.train;
+        let tokens = |batch| Tokens::of(&run.settings, &run.data, &run.method, batch);
+        let (now, one) = (tokens(train.batch), tokens(1));
+        let need = |tokens, recompute| Estimate::of(&self.policy, tokens, recompute, whole.runtime).total();
+        let present = if train.recompute { Recompute::Blocks } else { Recompute::None };
+        let quantized = self.nf4_weight_bytes().map(|weights| {
+            ("model.precision=nf4", whole.total().saturating_sub(whole.weights).saturating_add(weights))
+        });
+        let all = [
+            ("train.batch=1", need(one, present)),
+            ("train.recompute=true", need(now, Recompute::Blocks)),
+            ("train.batch=1 --set train.recompute=true", need(one, Recompute::Blocks)),
+        ];
+        all.into_iter().chain(quantized).filter(|(_, bytes)| *bytes < whole.total()).collect()
+    }
+
+    /// Bytes of the model's weights with the base in NF4; `None` if this run cannot use NF4 or the size cannot be
+    /// computed.
+    fn nf4_weight_bytes(&self) -> Option<u64> {
+        if nf4_conflict(&self.run.settings, &self.run.method).is_some() {
+            return None;
+        }
+        self.policy.model().weights.bytes_in(Base::Nf4).ok()
+    }
 }

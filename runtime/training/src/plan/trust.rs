@@ -11,13 +11,11 @@ use tunebox_package::home::home;
 use tunebox_package::trust::{Mode, Question, Trust, hold_path};
 use tunebox_package::{Package, Reference};
 
-use super::planned::PlannedRun;
 use crate::configuration::{Requests, RunSettings};
 use crate::error::Error;
-use tunebox_foundation::files;
 
 /// The lock's name in a project's folder.
-const LOCK: &str = "tunebox.lock";
+pub(crate) const LOCK: &str = "tunebox.lock";
 
 /// Asks the user about a signer that is not known yet; true accepts it.
 pub type Ask<'a> = dyn FnMut(&Question) -> bool + 'a;
@@ -103,16 +101,6 @@ fn check_lock(found: &Reference, package: &Package, project: &Path, only_locked:
             open(project)?.admit(&artifact, &source, Mode::Locked)?;
         }
         Reference::File(_) | Reference::Folder(_) => hold_path(package, project, only_locked)?,
-    }
-    Ok(())
-}
-
-/// Copies the lock of a run's project into the folder of the run, so that the run can be resumed and replayed from there.
-/// Does nothing if neither the method nor a verifier is from the store.
-pub(crate) fn copy_lock(run: &PlannedRun) -> Result<(), Error> {
-    let mut packages = run.verifiers.iter().map(|verifier| &verifier.package).chain([&run.method.package]);
-    if packages.any(|package| package.source.is_some()) {
-        files::write(&run.folder.join(LOCK), files::read_text(&run.settings.project().join(LOCK))?.as_bytes())?;
     }
     Ok(())
 }

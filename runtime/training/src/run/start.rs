@@ -139,7 +139,7 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let Some((_, state)) = &plan.checkpoint else {
         files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
         lock::write::write(plan, None)?;
-        trust::copy_lock(plan)?;
+        copy_project_lock(plan)?;
         return MetricsFile::create(&plan.folder);
     };
     let mut metrics = MetricsFile::open(&plan.folder, state.step)?;
@@ -153,6 +153,17 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     }
     plan.summary.method_changed = plan.identity.method != state.identity.method;
     Ok(metrics)
+}
+
+/// Copies the lock of the run's project into the run's folder, so that the run can be resumed and replayed from there.
+/// Does nothing if neither the method nor a verifier is from the store.
+fn copy_project_lock(plan: &PlannedRun) -> Result<(), Error> {
+    let mut packages = plan.verifiers.iter().map(|verifier| &verifier.package).chain([&plan.method.package]);
+    if packages.any(|package| package.source.is_some()) {
+        let lock = files::read_text(&plan.settings.project().join(trust::LOCK))?;
+        files::write(&plan.folder.join(trust::LOCK), lock.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Sends the plan, its warnings and the log lines of `init` (the report `opening`) to the observer.
