@@ -6,7 +6,7 @@
 use tunebox_sandbox::{Judge, Question, Verdict};
 
 use crate::error::Error;
-use crate::plan::verifiers::PlannedVerifier;
+use crate::plan::method::PlannedVerifier;
 
 /// Failures of one verifier in one call that never end the run.
 const TOLERATED_FAILURES: usize = 8;

@@ -6,8 +6,7 @@ use tunebox_compute::device;
 use tunebox_compute::precision::Purpose;
 
 use super::inputs::Inputs;
-use super::method::PlannedMethod;
-use super::verifiers::PlannedVerifier;
+use super::method::{PlannedMethod, PlannedVerifier};
 use crate::checkpoint::{Identity, State, settings_that_matter};
 use crate::configuration::RunSettings;
 use crate::error::{Error, path_error};

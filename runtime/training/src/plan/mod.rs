@@ -1,6 +1,6 @@
 //! Everything about a run that can be known before its first step.
 //!
-//! `build` puts a plan together: `method` and `verifiers` load and admit the components, `folder` chooses the run's folder
+//! `build` puts a plan together: `method` loads and admits the components, `folder` chooses the run's folder
 //! and checkpoint, `inputs` opens model, policy and data, `identity` compares the run with its checkpoint, `memory`
 //! estimates its memory, and `planned` is the result. `check` and `--dry-run` show a plan, `run` executes it.
 
@@ -9,21 +9,19 @@ mod folder;
 mod identity;
 mod inputs;
 mod memory;
-mod method;
+pub(crate) mod method;
 mod model;
 mod planned;
 pub(crate) mod trust;
-pub(crate) mod verifiers;
 
 pub use build::plan;
 pub(crate) use build::{engine, plan_with_method};
 pub(crate) use folder::run_exists;
 pub use memory::{Estimate, available, free};
 pub(crate) use memory::{peak_on, reset_peak};
-pub use method::{PlannedMethod, without_effect};
-pub(crate) use method::{lock_settings, native, revised};
+pub use method::{PlannedMethod, PlannedVerifier, without_effect};
+pub(crate) use method::{load_verifiers, lock_settings, native, revised};
 pub(crate) use model::{digests, fetch, open_model};
 pub(crate) use planned::Revision;
 pub use planned::{Plan, PlanSummary, PlannedRun};
 pub use trust::{Ask, admit_packages, admit_run_file, open_package};
-pub use verifiers::PlannedVerifier;

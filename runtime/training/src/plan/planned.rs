@@ -12,9 +12,8 @@ use tunebox_model::{Policy, Weights};
 
 use super::inputs::Inputs;
 use super::memory::{Estimate, Tokens};
-use super::method::{PlannedMethod, settings_json};
+use super::method::{PlannedMethod, PlannedVerifier, settings_json};
 use super::model::nf4_conflict;
-use super::verifiers::PlannedVerifier;
 use crate::checkpoint::{Identity, State};
 use crate::configuration::RunSettings;
 use crate::data::{BatchSampler, Dataset, Report};
