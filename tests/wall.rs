@@ -5,6 +5,8 @@
 //! `component.wat` and `expected.txt`. They run in a process of their own, so that nothing
 //! else changes its memory.
 
+mod accounts;
+
 use std::time::{Duration, Instant};
 
 use crate::support::attack::{self, Attack, message, run};

@@ -15,7 +15,9 @@ pub(crate) fn call(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Res
 
 /// The results of a row with their reservations.
 pub(crate) fn call_with_reservations(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Result<Vec<Made>> {
-    let read = |made: Result<Tensor>| made.map(|tensor| vec![Made { tensor, reservation: None }]);
+    let read = |made: Result<Tensor>| {
+        made.map(|tensor| vec![Made { tensor, reservation: None, backward: ops::Cost::default() }])
+    };
     match (row.op.as_str(), tensors) {
         ("shape", [x]) => {
             let dims: Vec<u32> = x.dims().iter().map(|length| u32::try_from(*length).unwrap()).collect();

@@ -53,6 +53,31 @@ fn a_step_that_keeps_the_host_at_work_for_too_long_ends_the_method() {
 }
 
 #[test]
+fn a_gradient_that_is_refused_is_charged_each_time() {
+    // The square root of 0 has no slope: the loss is 0, and its gradient is not a number.
+    let guest = |times: u32| {
+        format!(
+            "(import \"tunebox:method/tensor@0.1.0\" \"[method]tensor.sqrt\" (func $sqrt (param i32 i32)))
+            (import \"tunebox:method/tensor@0.1.0\" \"add\" (func $add (param i32 i32 i32)))
+            {LEARNING}(func $step (param $batch i32) (result i32)
+              (local $tap i32) (local $loss i32) (local $left i32)
+              (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
+              (call $add (local.get $tap) (call $minus (local.get $tap)) (i32.const 64))
+              (call $sqrt (call $handle) (i32.const 64))
+              (local.set $loss (call $total (call $handle)))
+              (local.set $left (i32.const {times}))
+              (loop $again
+                (call $minimise (local.get $loss) (i32.const 64))
+                (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+              (if (i32.eqz (i32.load8_u (i32.const 64))) (then (unreachable)))
+              (call $done))"
+        )
+    };
+    let work = |times| start(&guest(times), settings()).0.step(batch()).unwrap().usage.total.work;
+    assert!(work(11) - work(1) > 10 * 200, "{} and {}", work(1), work(11));
+}
+
+#[test]
 fn passes_are_charged_by_their_multiply_adds() {
     let guest = format!(
         "{LEARNING}(func $step (param $batch i32) (result i32)

@@ -45,6 +45,14 @@ pub enum Error {
         /// The most that may be touched in all.
         limit: u64,
     },
+    /// The operation may last longer than what is left of a limit of time.
+    #[error("up to {seconds:.1} s would be needed, which is more than is left of {limit} s")]
+    OutOfTime {
+        /// Seconds that the operation takes on a slow machine.
+        seconds: f64,
+        /// The most seconds in all.
+        limit: f64,
+    },
     /// A device that this build or machine does not have.
     #[error("device `{device}` is not available")]
     #[explain(

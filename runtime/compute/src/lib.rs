@@ -11,6 +11,7 @@ pub mod code_cache;
 pub mod device;
 pub mod error;
 pub mod fused;
+pub mod memory;
 pub mod ops;
 pub mod optimizer;
 pub mod parameters;

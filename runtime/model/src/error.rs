@@ -28,6 +28,9 @@ pub enum Error {
     /// An argument is outside what the model allows.
     #[error("{0}")]
     Argument(String),
+    /// The work was not finished by the deadline of the policy.
+    #[error("the time for this call is over")]
+    OutOfTime,
     /// A file cannot be read or written.
     #[error("cannot use `{path}`")]
     #[explain(why = paths::describe_io_error(source), hint = paths::hint_for_io_error(std::path::Path::new(path), source))]

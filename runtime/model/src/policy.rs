@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::Precision;
@@ -80,6 +81,7 @@ pub struct Policy {
     passes: AtomicU64,
     /// The bytes that all scores keep for their backward passes.
     saved: Arc<AtomicU64>,
+    deadline: Option<Instant>,
 }
 
 impl Policy {
@@ -122,7 +124,14 @@ impl Policy {
             generation: 0,
             passes: AtomicU64::new(0),
             saved: Arc::default(),
+            deadline: None,
         }
+    }
+
+    /// Sets the time at which passes through the model stop, between two blocks, with [`Error::OutOfTime`]; `None` lets
+    /// them run to their end.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
     }
 
     /// The base model that the policy was made from.
@@ -215,8 +224,8 @@ impl Policy {
                 (Some(adapter), Some(edits), &self.untouched)
             }
         };
-        let (model, tables) = (&*self.model, &self.tables);
-        Ok(Network { model, adapter, tables, dropout: None, edits, patches, readers: None, decoding: false })
+        let (model, tables, deadline) = (&*self.model, &self.tables, self.deadline);
+        Ok(Network { model, adapter, tables, dropout: None, edits, patches, readers: None, decoding: false, deadline })
     }
 
     /// The error for an unknown snapshot name; lists the known ones.

@@ -14,6 +14,7 @@ use crate::printable::printable;
 use crate::run_hooks::RunHooks;
 use crate::session::{Session, StepReport};
 use crate::state::State;
+use crate::train_state::lock;
 
 /// The longest message of a method that a person gets to see, in bytes.
 const MESSAGE_BYTES: usize = 1_000;
@@ -73,6 +74,7 @@ impl<H: RunHooks> Session<H> {
             let answer = run(&mut *alive)?;
             Ok::<_, wasmtime::Error>((answer, finish_call(alive.state())?))
         });
+        lock(&self.train_state).policy.set_deadline(None);
         let state = alive.state();
         self.positions = state.positions();
         self.last_lines = state.reports.take_lines();

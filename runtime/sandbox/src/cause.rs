@@ -28,6 +28,12 @@ pub(crate) enum Cause {
         why = "the method and the host's work for it count together"
     )]
     WallTime { used: f64, limit: f64 },
+    #[error("it asked for an operation that may outlast its step")]
+    #[explain(
+        location = "{seconds:.1} s of work, of {limit} s for the step",
+        why = "an operation is not interrupted: its time is estimated for a slow machine before it begins"
+    )]
+    LongOperation { seconds: f64, limit: f64 },
     #[error("it asked for more memory than it may have")]
     #[explain(
         location = of(*wanted, *limit),
@@ -54,7 +60,10 @@ pub(crate) enum Cause {
     )]
     HostCalls { limit: u64 },
     #[error("it asked for more tensor work than it may")]
-    #[explain(location = past(*limit, "numbers"), why = "every number that an operation reads or writes counts")]
+    #[explain(
+        location = past(*limit, "numbers"),
+        why = "every number that an operation reads or writes counts, and twice that for each gradient through it"
+    )]
     Work { limit: u64 },
     #[error("it asked the model more often than it may")]
     #[explain(
@@ -83,6 +92,13 @@ pub(crate) enum Cause {
         why = "scores for learning keep their pass until `minimise` uses it up or the step ends"
     )]
     Activations { held: u64, limit: u64 },
+    #[error("it asked the model for more memory than is left for it")]
+    #[explain(
+        location = format!("{} for activations and tensors, {} are left", bytes(*wanted), bytes(*room)),
+        why = "scores for learning keep their pass until `minimise` uses it up or the step ends",
+        hint = "its author can `minimise` scores before asking for more; `tunebox check --fit` says whether the batch fits"
+    )]
+    Room { wanted: u64, room: u64 },
     #[error("it built a longer chain of operations than a gradient may walk")]
     #[explain(
         location = past((*limit).into(), "operations"),
@@ -177,6 +193,9 @@ impl Cause {
         let (name, value) = match self {
             Self::Time { limit, .. } => ("step-seconds", format!("{}", (limit * 4.0).max(1.0))),
             Self::WallTime { limit, .. } => ("step-wall-seconds", format!("{}", (limit * 4.0).max(1.0))),
+            Self::LongOperation { seconds, limit } => {
+                ("step-wall-seconds", format!("{}", ((limit + seconds) * 2.0).ceil()))
+            }
             Self::LinearMemory { limit, wanted } => ("linear-memory", doubled(*limit, *wanted)),
             Self::DeviceBytes { limit, wanted, held } => {
                 ("device-bytes", doubled(*limit, wanted.saturating_add(*held)))

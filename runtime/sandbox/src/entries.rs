@@ -6,45 +6,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tunebox_compute::Tensor;
 use tunebox_compute::budget::Reservation;
 use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 
 use crate::batch::Batch;
 use crate::completions::Completions;
+use crate::node::Node;
 use crate::requests::Sampler;
-
-/// A tensor of the method with the bytes reserved for it; clones share both.
-#[derive(Clone, Debug)]
-pub(crate) struct Held {
-    /// The numbers.
-    pub(crate) tensor: Tensor,
-    /// The bytes that stay taken while this lives.
-    pub(crate) charge: Arc<Charge>,
-    /// The longest chain of operations below this tensor that a gradient would walk.
-    pub(crate) depth: u32,
-}
-
-/// Reserved tensor bytes, released when the last tensor that needs them is dropped.
-#[derive(Debug)]
-pub(crate) struct Charge {
-    _own: Reservation,
-    _parents: Vec<Arc<Charge>>,
-}
-
-impl Charge {
-    /// Joins the bytes of a tensor (`own`) with the charges of the tensors that its gradient needs (`parents`); all
-    /// stay reserved until this is dropped.
-    pub(crate) fn new(own: Reservation, parents: Vec<Arc<Charge>>) -> Self {
-        Self { _own: own, _parents: parents }
-    }
-}
 
 /// What a `tensor` handle stands for; empty after its scope freed it.
 #[derive(Debug)]
 pub struct TensorEntry {
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<Arc<Node>>,
     pub(crate) serial: u64,
 }
 
@@ -56,11 +30,11 @@ pub struct ScopeEntry {
     pub(crate) kept: BTreeSet<u64>,
 }
 
-/// What a `rows` handle stands for, and the bytes of rows that the method had made.
+/// What a `rows` handle stands for, and the bytes that it keeps: those of a batch live as long as the handle.
 #[derive(Debug)]
 pub struct RowsEntry(
     pub(crate) Arc<Rows>,
-    #[expect(dead_code, reason = "the bytes are given back when the handle is gone")] pub(crate) Option<Reservation>,
+    #[expect(dead_code, reason = "the bytes are given back when the handle is gone")] pub(crate) Reservation,
 );
 
 /// What a `batch` handle stands for.

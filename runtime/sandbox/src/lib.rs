@@ -41,6 +41,7 @@ mod limits;
 mod memory;
 mod meters;
 pub mod native;
+mod node;
 mod precompiled;
 mod profile;
 mod refusal;

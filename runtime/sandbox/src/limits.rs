@@ -105,7 +105,8 @@ limits! {
     step_seconds: f64 = 30.0, "step-seconds", Seconds, 0 to 86_400;
     /// The same for starting, `init`, `save-state` and `load-state`.
     init_seconds: f64 = 10.0, "init-seconds", Seconds, 0 to 86_400;
-    /// Seconds that one call of the method may last, the host's work included; looked at between host operations.
+    /// Seconds that one call of the method may last, the host's work included. Looked at between host operations and
+    /// between the blocks of the model; a tensor operation that may outlast it is refused.
     step_wall_seconds: f64 = 86_400.0, "step-wall-seconds", Seconds, 0 to 31_536_000;
     /// Seconds that one host operation may last before the run says so; it is not ended, and the next one is allowed.
     operation_seconds: f64 = 3_600.0, "operation-seconds", Seconds, 0 to 31_536_000;
@@ -142,8 +143,8 @@ limits! {
     sampled_tokens: u64 = 1 << 20, "sampled-tokens", Count, 1 to 1_000_000_000_000_u64;
     /// Verdicts of verifiers in one call of the method.
     verdicts: u64 = 65_536, "verdicts", Count, 1 to 1_000_000_000;
-    /// Bytes of activations that scores for learning keep at once, counted after each pass, and of the caches that
-    /// the model writes with, counted before.
+    /// Bytes of activations that scores for learning keep at once, and of the caches that the model writes with; both
+    /// are counted before the model runs. What the machine has is a limit as well.
     activation_bytes: u64 = 16 << 30, "activation-bytes", Bytes, 65_536 to 1_099_511_627_776_u64;
     /// The longest chain of operations that a gradient may walk.
     graph_depth: u32 = 4_096, "graph-depth", Count, 1 to 20_000;

@@ -157,12 +157,33 @@ impl Meters {
         if used > self.seconds {
             return Err(Cause::Time { used, limit: self.seconds, calls: self.counts.host_calls });
         }
+        let (wall, limit) = (self.wall_seconds(), self.limits.step_wall_seconds);
+        if wall > limit { Err(Cause::WallTime { used: wall, limit }) } else { Ok(()) }
+    }
+
+    /// Checks that an operation which lasts up to `seconds` ends within `step_wall_seconds`. Called before operations
+    /// that nothing interrupts; those of less than a tenth of a second always pass.
+    pub(crate) fn check_time_for(&self, seconds: f64) -> Result<(), Cause> {
+        let limit = self.limits.step_wall_seconds;
+        if seconds < 0.1 || self.wall_seconds() + seconds <= limit {
+            return Ok(());
+        }
+        Err(Cause::LongOperation { seconds, limit })
+    }
+
+    /// Returns the time at which this call has lasted `step_wall_seconds`; `None` if it is too far away to be told.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let left = Duration::try_from_secs_f64(self.limits.step_wall_seconds - self.wall_seconds());
+        Instant::now().checked_add(left.unwrap_or_default())
+    }
+
+    /// Returns the seconds of this call that count against `step_wall_seconds`, up to now.
+    fn wall_seconds(&self) -> f64 {
         // Passes that were put off run in one operation: its time so far counts.
         let running = self.paused.map_or(Duration::ZERO, |paused| paused.elapsed());
         // Who may take as long as they like may do so before they ask as well.
-        let own = if self.seconds.is_finite() { used } else { 0.0 };
-        let (wall, limit) = (own + (self.host + running).as_secs_f64(), self.limits.step_wall_seconds);
-        if wall > limit { Err(Cause::WallTime { used: wall, limit }) } else { Ok(()) }
+        let own = if self.seconds.is_finite() { self.guest_seconds() } else { 0.0 };
+        own + (self.host + running).as_secs_f64()
     }
 
     /// Returns the seconds that the method itself has computed in this call, up to now.
@@ -198,11 +219,13 @@ pub(crate) struct OperationBudget<'a> {
 }
 
 impl Admit for OperationBudget<'_> {
-    /// Charges the operation's work, then reserves the bytes of its result and scratch. Errors: `OutOfWork`,
-    /// `OutOfMemory`.
+    /// Charges the operation's work, checks that it can end in time, then reserves the bytes of its result and scratch.
+    /// Errors: `OutOfWork`, `OutOfTime`, `OutOfMemory`.
     fn admit(&mut self, cost: Cost) -> Result<Reservation, ComputeError> {
         let limit = self.meters.limits.work;
         self.meters.charge(cost.work).map_err(|_| ComputeError::OutOfWork { work: cost.work, limit })?;
+        let (seconds, limit) = (cost.seconds(), self.meters.limits.step_wall_seconds);
+        self.meters.check_time_for(seconds).map_err(|_| ComputeError::OutOfTime { seconds, limit })?;
         self.ledger.reserve(cost.bytes.saturating_add(cost.scratch))
     }
 }

@@ -108,6 +108,9 @@ impl From<ComputeError> for Refusal {
             // A guest could catch an error and go on over a device that computes nothing any more.
             ComputeError::Full { .. } | ComputeError::Stopped { .. } => return Cause::device(&error).into(),
             ComputeError::OutOfWork { limit, .. } => return Cause::Work { limit: *limit }.into(),
+            ComputeError::OutOfTime { seconds, limit } => {
+                return Cause::LongOperation { seconds: *seconds, limit: *limit }.into();
+            }
             _ => ErrorCode::DeviceError,
         };
         Self::new(code, error.to_string())

@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use candle_core::DType;
+use tunebox_compute::budget::Reservation;
 
 use crate::bindings::types::ErrorCode;
-use crate::entries::{Charge, Held};
 use crate::limits::Limits;
+use crate::node::Node;
 use crate::printable::printable;
 use crate::refusal::Refusal;
 
@@ -28,7 +29,7 @@ pub(crate) enum Measure {
     /// Known already.
     Number(f32),
     /// One element on the device, and the bytes that it keeps.
-    Tensor { value: candle_core::Tensor, _charge: Arc<Charge> },
+    Tensor { value: candle_core::Tensor, _bytes: Arc<Reservation> },
 }
 
 /// Metrics and lines of the current call.
@@ -70,13 +71,13 @@ impl Reports {
 
     /// Converts a one-element tensor into a value that is read back when the call ends. Keeps the tensor's bytes
     /// reserved until then. Errors: `shape-mismatch` for another number of elements.
-    pub(crate) fn measure(held: &Held) -> Result<Measure, Refusal> {
+    pub(crate) fn measure(held: &Node) -> Result<Measure, Refusal> {
         let shape = held.tensor.dims();
         if held.tensor.elem_count() != 1 {
             return Err(Refusal::new(ErrorCode::ShapeMismatch, format!("a metric is one element, this is {shape:?}")));
         }
         let value = held.tensor.detach().to_dtype(DType::F32)?.reshape(())?;
-        Ok(Measure::Tensor { value, _charge: held.charge.clone() })
+        Ok(Measure::Tensor { value, _bytes: Arc::clone(&held.bytes) })
     }
 
     /// Records an escaped log line; counts it as dropped if it is too long or past the lines of the call or bytes of

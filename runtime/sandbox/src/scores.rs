@@ -13,10 +13,13 @@ use std::collections::{BTreeMap, HashSet};
 
 use candle_core::{Tensor, TensorId};
 use tunebox_compute::fused::Tap;
+use tunebox_compute::memory::ProcessMemory;
 use tunebox_compute::ops;
 use tunebox_model::policy::Seeds;
+use tunebox_model::rows::Rows;
 
 use crate::cause::Cause;
+use crate::node::Node;
 use crate::refusal::Refusal;
 use crate::requests::ScoreRequest;
 use crate::state::{DEVICE, State};
@@ -24,6 +27,12 @@ use crate::train_state::lock;
 pub(crate) use pass::Pass;
 use pass::{Part, join, together};
 pub(crate) use record::ScoreRecord;
+
+/// Bytes of activations that are not compared with the free memory.
+const FEW_BYTES: u64 = 64 << 20;
+
+/// The work of visiting a node of a graph, or one of its operands.
+const NODE_WORK: u64 = 16;
 
 impl State {
     /// Runs the deferred passes of all scores; scores with equal requests share a pass, up to a size. Does nothing if
@@ -65,6 +74,7 @@ impl State {
     /// backward pass. Then checks the saved bytes and the time.
     fn score_together(&mut self, asked: &ScoreRequest, mut parts: Vec<Part>) -> Result<(), Refusal> {
         let rows = join(&mut parts)?;
+        self.check_room(&rows, asked.learning)?;
         let scored = self.train_state().score(&rows, asked)?;
         let mut pass = Pass::new(scored, parts);
         let number = self.next_number();
@@ -83,7 +93,9 @@ impl State {
     ///
     /// Errors: `invalid-argument` if the loss depends on no taps for learning, on scores of an earlier step or of
     /// earlier weights, or its gradient at a target token is not finite.
-    pub(crate) fn walk_back(&mut self, loss: &Tensor) -> Result<(), Refusal> {
+    pub(crate) fn walk_back(&mut self, loss: &Node) -> Result<(), Refusal> {
+        self.charge_gradient(loss)?;
+        let loss = &loss.tensor;
         let leaves: Vec<(u64, Tap, Tensor)> = self
             .scores
             .iter()
@@ -104,6 +116,17 @@ impl State {
             record.check_current(generation)?;
         }
         self.backward(seeds)
+    }
+
+    /// Charges the work of a gradient of `loss` before anything of its graph is walked, and checks that it can end in
+    /// time. What is charged stays charged if the gradient is refused afterwards.
+    fn charge_gradient(&mut self, loss: &Node) -> Result<(), Cause> {
+        let mut seconds = 0.0;
+        loss.visit(|backward, operands| {
+            seconds += backward.seconds();
+            self.meters.charge(backward.work.saturating_add(NODE_WORK * (1 + operands as u64)))
+        })?;
+        self.meters.check_time_for(seconds)
     }
 
     /// Runs the backward passes of these scores, given the seeds (gradients of the taps) of each by its number. Scores
@@ -135,12 +158,38 @@ impl State {
         }
         self.meters.pass(multiply_adds.saturating_mul(3))?;
         let (mut scored, seeds) = pass.only(seeds)?;
+        self.check_room(&scored.rows, true)?;
         Ok(self.train_state().backward(&mut scored, &seeds)?)
     }
 
     /// Returns the bytes of activations that all passes together save for a backward pass.
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.passes.values().map(|pass| pass.scored.saved_bytes() as u64).sum()
+    }
+
+    /// Ends the method before a pass over these rows that would save more activations than `activation_bytes` allows, or
+    /// needs more memory than is left; see [`check_memory`](Self::check_memory).
+    pub(crate) fn check_room(&self, rows: &Rows, learning: bool) -> Result<(), Cause> {
+        let needed = self.train_state().policy.score_memory(rows, learning);
+        let held = self.kept_bytes().saturating_add(needed.kept);
+        let limit = self.limits.activation_bytes;
+        if held > limit {
+            return Err(Cause::Activations { held, limit });
+        }
+        self.check_memory(held.saturating_add(needed.scratch).saturating_add(needed.head))
+    }
+
+    /// Ends the method if `activations` bytes, with its tensors, are more than the machine and the limits of this process
+    /// leave for it: an allocation that fails would end the process without a word. Does nothing for few bytes, or where
+    /// the model is not on the CPU: there the device answers.
+    pub(crate) fn check_memory(&self, activations: u64) -> Result<(), Cause> {
+        let Some(before) = self.held_before.filter(|_| activations > FEW_BYTES) else { return Ok(()) };
+        let Some(now) = ProcessMemory::read() else { return Ok(()) };
+        // What the process has for the method: all that it may hold, less what it held before. Freed memory that the
+        // allocator keeps is part of it.
+        let room = now.held.saturating_add(now.free).saturating_sub(before) / 16 * 15;
+        let wanted = activations.saturating_add(self.ledger.held());
+        if wanted > room { Err(Cause::Room { wanted, room }) } else { Ok(()) }
     }
 
     /// Ends the method if the saved activations pass the limit `activation_bytes`.

@@ -13,7 +13,6 @@ pub use tunebox_foundation::setting::Value;
 use crate::batch::Batch;
 use crate::bindings::types;
 use crate::cause::Cause;
-use crate::deep_stack::run_on_deep_stack;
 use crate::engine::Method;
 use crate::error::Error;
 use crate::fault::Function;
@@ -211,7 +210,7 @@ impl<H: RunHooks> Session<H> {
 }
 
 impl<H: RunHooks> Drop for Session<H> {
-    /// Ends the method on a deep stack, as [`Session::end`] does.
+    /// Ends the method, as [`Session::end`] does.
     fn drop(&mut self) {
         self.end();
     }
@@ -222,9 +221,7 @@ impl<H: RunHooks> Session<H> {
     /// ended.
     pub fn end(&mut self) {
         if let Some(alive) = self.alive.take() {
-            // A graph may be deep, and dropping one recurses.
-            // The outcome is of no use: either way nothing of the method is left.
-            let _ = run_on_deep_stack(move || drop(alive));
+            drop(alive);
             self.train_state().policy.unpatch_all();
         }
     }

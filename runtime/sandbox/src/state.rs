@@ -10,14 +10,14 @@ use std::ops::{Deref, DerefMut};
 use std::sync::MutexGuard;
 
 use tunebox_compute::budget::{Budget, Reservation};
+use tunebox_compute::memory::ProcessMemory;
 use tunebox_compute::random::Stream;
 use tunebox_model::configuration::Configuration;
 use wasmtime::component::{HasData, ResourceTable};
 
 use crate::cause::Cause;
 pub(crate) use crate::entries::{
-    BatchEntry, Charge, CompletionsEntry, Held, PatchEntry, RowsEntry, SamplerEntry, ScopeEntry, ScoresEntry,
-    TensorEntry, ViewEntry,
+    BatchEntry, CompletionsEntry, PatchEntry, RowsEntry, SamplerEntry, ScopeEntry, ScoresEntry, TensorEntry, ViewEntry,
 };
 use crate::fault::GuestFault;
 use crate::limits::Limits;
@@ -30,7 +30,9 @@ use crate::scores::{Pass, ScoreRecord};
 use crate::settings::SessionSettings;
 use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
-pub(crate) use handles::{Answer, DEVICE};
+#[cfg(test)]
+pub(crate) use handles::OPERAND_BYTES;
+pub(crate) use handles::{Answer, DEVICE, TENSOR_BYTES};
 
 /// Everything that a session holds for its method: handles, limits, counters and the shared train state. It is the data
 /// of the wasmtime store.
@@ -47,6 +49,8 @@ pub(crate) struct State {
     pub(crate) ledger: Budget,
     /// Time, calls, work and bytes of the current call.
     pub(crate) meters: Meters,
+    /// What this process held before the method began, where the model is on the CPU and the system reports it.
+    pub(crate) held_before: Option<u64>,
     /// The method's own memory.
     pub(crate) memory: Memory,
     /// Metrics and log lines of the current call.
@@ -65,6 +69,8 @@ pub(crate) struct State {
     pub(crate) unlearned: Option<Denied>,
     /// Active patches.
     pub(crate) patches: usize,
+    /// The bytes that edits of weights took.
+    pub(crate) edits: Vec<Reservation>,
     /// What all calls used.
     pub(crate) usage: Usage,
     /// Records where the method's time goes, if the run asks for a profile.
@@ -127,7 +133,12 @@ impl State {
     /// Creates the state before the first call, without handles and with counters at zero.
     pub(crate) fn new(settings: SessionSettings, ledger: Budget, train_state: Shared) -> Self {
         let SessionSettings { limits, seed, metric_names, profiler } = settings;
-        let configuration = lock(&train_state).policy.model().configuration.clone();
+        let (configuration, on_cpu) = {
+            let train_state = lock(&train_state);
+            let model = train_state.policy.model();
+            (model.configuration.clone(), model.weights.device().is_cpu())
+        };
+        let held_before = ProcessMemory::read().filter(|_| on_cpu).map(|memory| memory.held);
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles as usize);
         Self {
@@ -136,6 +147,7 @@ impl State {
             configuration,
             ledger,
             meters: Meters::new(&limits),
+            held_before,
             memory: Memory::new(&limits),
             reports: Reports::new(metric_names, &limits),
             limits,
@@ -146,6 +158,7 @@ impl State {
             denied: None,
             unlearned: None,
             patches: 0,
+            edits: Vec::new(),
             usage: Usage::default(),
             profiler,
             seed,
@@ -192,9 +205,12 @@ impl State {
         self.meters.read_back(bytes)
     }
 
-    /// Locks the train state, which the session and its method share.
+    /// Locks the train state, which the session and its method share. Passes through the model then stop when the call
+    /// lasts longer than `step_wall_seconds`.
     pub(crate) fn train_state(&self) -> MutexGuard<'_, TrainState> {
-        lock(&self.train_state)
+        let mut train_state = lock(&self.train_state);
+        train_state.policy.set_deadline(self.meters.deadline());
+        train_state
     }
 
     /// Reserves bytes of the method's tensor memory, before they are allocated; past `device_bytes` ends the method.

@@ -10,7 +10,7 @@ use crate::budget::Reservation;
 use crate::error::Result;
 
 /// The version of the table: runs that were bounded by another one may have ended elsewhere.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A kind of operation: all of one kind are charged by one formula.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,8 +62,8 @@ pub enum Kind {
     Gradient,
 }
 
-/// How a kind is charged. Every number that comes in or goes out is one unit of work; a result with a gradient pays
-/// its way back as well, twice the way there.
+/// How a kind is charged. Every number that comes in or goes out is one unit of work. A gradient that passes through the
+/// result charges twice that, each time it is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Formula {
     /// Temporaries as large as operands and result together, at most this many alive at once.
@@ -119,9 +119,30 @@ pub struct Cost {
     pub bytes: u64,
     /// Bytes of temporaries, free again when the operation returns.
     pub scratch: u64,
-    /// Numbers read or written, multiply-adds for a product. A result with a gradient pays its way back here too.
+    /// Numbers read or written, multiply-adds for a product.
     pub work: u64,
 }
+
+impl Cost {
+    /// The cost of passing a gradient back through an operation with this kind and work: twice the work, no bytes.
+    fn backward(kind: Kind, work: u64) -> Self {
+        Self { kind, work: work.saturating_mul(2), ..Self::default() }
+    }
+
+    /// Returns how long the work takes on a slow machine, in seconds: the most that an operation is allowed to last is
+    /// compared with this before it begins, because nothing stops it on its way.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        let unit = if self.kind == Kind::Product { MULTIPLY_ADD_SECONDS } else { NUMBER_SECONDS };
+        self.work as f64 * unit
+    }
+}
+
+/// Seconds of a multiply-add of a matrix product, ten times those of two cores of a server.
+const MULTIPLY_ADD_SECONDS: f64 = 0.25e-9;
+
+/// Seconds of a number read or written, twice those measured for a sum into fresh memory.
+const NUMBER_SECONDS: f64 = 8e-9;
 
 /// An estimate under way: how many numbers come in, how many go out, how many temporaries it takes.
 #[derive(Debug, Clone, Copy)]
@@ -169,8 +190,7 @@ impl Estimate {
         self
     }
 
-    /// Computes the cost by the formula of the kind. With an operand in the graph, adds the saved bytes and triples the
-    /// work, for the gradient.
+    /// Computes the cost by the formula of the kind. With an operand in the graph, adds the saved bytes.
     fn cost(&self) -> Cost {
         let formula = self.kind.formula();
         let saved = if self.tracked { self.saved } else { 0 };
@@ -181,12 +201,11 @@ impl Estimate {
             .saturating_mul(formula.copies)
             .saturating_add(self.measure.saturating_mul(formula.scratch))
             .saturating_add(self.scratch);
-        let once = touched.saturating_add(self.measure.saturating_mul(formula.work));
         Cost {
             kind: self.kind,
             bytes,
             scratch: temporaries.saturating_mul(wide),
-            work: if self.tracked { once.saturating_mul(3) } else { once },
+            work: touched.saturating_add(self.measure.saturating_mul(formula.work)),
         }
     }
 
@@ -196,13 +215,27 @@ impl Estimate {
         let cost = self.cost();
         let reservation: Reservation = budget.admit(cost)?;
         let tensor = make()?;
-        Ok(Made { tensor, reservation: Some(reservation.shrunk_to(cost.bytes)) })
+        let backward = if self.tracked { Cost::backward(self.kind, cost.work) } else { Cost::default() };
+        Ok(Made { tensor, reservation: Some(reservation.shrunk_to(cost.bytes)), backward })
     }
 }
 
-/// The cost of computing gradients over a graph whose tensors take `bytes` bytes: temporaries only. The work was
-/// charged when the graph was built.
-pub(super) fn gradient(bytes: u64) -> Cost {
-    let scratch = bytes.saturating_mul(Kind::Gradient.formula().copies);
+/// The cost of passing a gradient back through a view of `x` with as many elements as `view`: all of the operand's
+/// gradient is written, however small the view. 0 without a graph.
+pub(super) fn backward_of_view(view: &Tensor, x: &Tensor) -> Cost {
+    if !view.track_op() {
+        return Cost::default();
+    }
+    Cost::backward(Kind::View, view.elem_count() as u64 + x.elem_count() as u64)
+}
+
+/// Bytes of a tensor without its numbers: shape, type and place in a graph.
+const TENSOR_BYTES: u64 = 512;
+
+/// The cost of computing gradients over a graph of `nodes` tensors that take `bytes` bytes: temporaries only. The work
+/// is that of the operations that made the tensors, which their [`Made`] names.
+pub(super) fn gradient(bytes: u64, nodes: u64) -> Cost {
+    let numbers = bytes.saturating_mul(Kind::Gradient.formula().copies);
+    let scratch = numbers.saturating_add(nodes.saturating_mul(TENSOR_BYTES));
     Cost { kind: Kind::Gradient, bytes: 0, scratch, work: 0 }
 }

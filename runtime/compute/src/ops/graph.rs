@@ -171,7 +171,8 @@ fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
 /// a leaf that the loss does not depend on.
 ///
 /// Gradients are outside the graph, in shape and type of their leaf. While it works, reserves six times the bytes of
-/// the graph in `budget`. The work was charged when the graph was built. Runs on a thread of its own with a deep stack.
+/// the graph in `budget`. Charges no work: the caller sums [`super::Made::backward`] over the graph before. Runs on a
+/// thread of its own with a deep stack.
 ///
 /// # Errors
 /// [`Error::Shape`] if the loss has more than one element, [`Error::Dtype`] if it is not floating-point,
@@ -185,8 +186,11 @@ pub fn gradients(budget: &mut dyn Admit, loss: &Tensor, leaves: &[&Tensor]) -> R
         return Ok(vec![None; leaves.len()]);
     }
     let node_bytes = |node: &&Tensor| node.elem_count() as u64 * node.dtype().size_in_bytes() as u64;
-    let bytes = on_deep_stack(|| loss.sorted_nodes().iter().map(node_bytes).sum::<u64>())?;
-    let _scratch = budget.admit(cost::gradient(bytes))?;
+    let (bytes, nodes) = on_deep_stack(|| {
+        let nodes = loss.sorted_nodes();
+        (nodes.iter().map(node_bytes).sum::<u64>(), nodes.len() as u64)
+    })?;
+    let _scratch = budget.admit(cost::gradient(bytes, nodes))?;
     on_deep_stack(|| {
         let mut store = loss.backward()?;
         leaves.iter().map(|leaf| store.remove(leaf).map(|gradient| Ok(gradient.detach())).transpose()).collect()

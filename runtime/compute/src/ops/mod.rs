@@ -77,7 +77,7 @@ pub trait Admit {
     /// Charges an operation before it runs: reserves its bytes, temporaries included, and counts its work.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfMemory`] or [`crate::Error::OutOfWork`]; the operation then does nothing.
+    /// [`crate::Error::OutOfMemory`], [`crate::Error::OutOfWork`] or [`crate::Error::OutOfTime`]; the operation then does nothing.
     fn admit(&mut self, cost: Cost) -> Result<Reservation>;
 }
 
@@ -96,11 +96,14 @@ pub struct Made {
     pub tensor: Tensor,
     /// The bytes of the result; none for a view, which shares those of its operand.
     pub reservation: Option<Reservation>,
+    /// What it costs to pass a gradient back through this operation once; no work if the result is in no graph.
+    pub backward: Cost,
 }
 
 impl Made {
-    /// Wraps a result that shares the bytes of its operand, so that nothing is reserved.
-    fn view(tensor: Tensor) -> Self {
-        Self { tensor, reservation: None }
+    /// Wraps a result that shares the bytes of its operand `x`, so that nothing is reserved.
+    fn view(tensor: Tensor, x: &Tensor) -> Self {
+        let backward = cost::backward_of_view(&tensor, x);
+        Self { tensor, reservation: None, backward }
     }
 }

@@ -105,7 +105,7 @@ pub fn replace_non_finite(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Res
 /// # Errors
 /// None: the result has the type of the other views.
 pub fn detach(x: &Tensor) -> Result<Made> {
-    Ok(Made::view(x.detach()))
+    Ok(Made::view(x.detach(), x))
 }
 
 /// Converts to another element type: rounds between floating-point types, truncates towards 0 and saturates to an
@@ -115,7 +115,7 @@ pub fn detach(x: &Tensor) -> Result<Made> {
 /// What `budget` refuses.
 pub fn cast(budget: &mut dyn Admit, x: &Tensor, dtype: DType) -> Result<Made> {
     if x.dtype() == dtype {
-        return Ok(Made::view(x.clone()));
+        return Ok(Made::view(x.clone(), x));
     }
     let source = if dtype.is_float() { x.clone() } else { x.detach() };
     Estimate::new(Kind::Cast, x.dims(), dtype, &[&source])?.pay(budget, || {

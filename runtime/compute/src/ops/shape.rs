@@ -17,7 +17,7 @@ pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Made> {
     if length == 0 || start.checked_add(length).is_none_or(|end| end > held) {
         return Err(Error::argument(format!("{length} entries from {start} on of an axis that is {held} long")));
     }
-    Ok(Made::view(x.narrow(axis, start, length)?))
+    Ok(Made::view(x.narrow(axis, start, length)?, x))
 }
 
 /// Cuts an axis into `count` parts of equal length, at most [`MAX_PARTS`]; each is a view.
@@ -35,7 +35,7 @@ pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Made>> {
         return Err(Error::shape(format!("axis {axis} is {held} long, {count} parts of equal length do not fit")));
     }
     let length = held / count;
-    (0..count).map(|part| Ok(Made::view(x.narrow(axis, part * length, length)?))).collect()
+    (0..count).map(|part| Ok(Made::view(x.narrow(axis, part * length, length)?, x))).collect()
 }
 
 /// Returns the elements, in row-major order, in another shape: a view if x is contiguous, else a copy.
@@ -48,7 +48,7 @@ pub fn reshape(budget: &mut dyn Admit, x: &Tensor, shape: &[u32]) -> Result<Made
         return Err(Error::shape(format!("{:?} cannot become {dims:?}: another number of elements", x.dims())));
     }
     if x.is_contiguous() {
-        return Ok(Made::view(x.reshape(dims)?));
+        return Ok(Made::view(x.reshape(dims)?, x));
     }
     Estimate::new(Kind::Move, &dims, x.dtype(), &[x])?.pay(budget, || Ok(x.reshape(dims)?))
 }
@@ -58,7 +58,7 @@ pub fn reshape(budget: &mut dyn Admit, x: &Tensor, shape: &[u32]) -> Result<Made
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there.
 pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Made> {
-    Ok(Made::view(x.transpose(check::axis(x, first)?, check::axis(x, second)?)?))
+    Ok(Made::view(x.transpose(check::axis(x, first)?, check::axis(x, second)?)?, x))
 }
 
 /// Inserts an axis of length 1, which is `axis` of the result; a view.
@@ -69,7 +69,7 @@ pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Made> {
     if x.rank() == MAX_RANK {
         return Err(Error::shape(format!("a shape of {} axes, {MAX_RANK} are allowed", MAX_RANK + 1)));
     }
-    Ok(Made::view(x.unsqueeze(check::axis_of(x.rank() + 1, axis)?)?))
+    Ok(Made::view(x.unsqueeze(check::axis_of(x.rank() + 1, axis)?)?, x))
 }
 
 /// Removes an axis of length 1; a view.
@@ -81,7 +81,7 @@ pub fn squeeze(x: &Tensor, axis: i32) -> Result<Made> {
     if check::length(x.dims(), axis) != 1 {
         return Err(Error::shape(format!("axis {axis} of {:?} is not 1 long", x.dims())));
     }
-    Ok(Made::view(x.squeeze(axis)?))
+    Ok(Made::view(x.squeeze(axis)?, x))
 }
 
 /// Broadcasts x to a larger shape; a view that costs nothing until it is used.
@@ -93,7 +93,7 @@ pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Made> {
     if check::broadcast(x.dims(), &dims)? != dims {
         return Err(Error::shape(format!("{:?} cannot be repeated to {dims:?}", x.dims())));
     }
-    Ok(Made::view(x.broadcast_as(dims)?))
+    Ok(Made::view(x.broadcast_as(dims)?, x))
 }
 
 /// Shifts the entries of an axis by `shift` towards its end, or its start if negative; entries that leave one end come

@@ -153,14 +153,23 @@ impl Admit for Counter {
 }
 
 #[test]
-fn a_product_is_charged_for_its_multiplications_and_a_gradient_in_advance() {
+fn a_product_is_charged_for_its_multiplications_and_its_gradient_for_twice_as_many() {
     let mut counter = Counter(Cost::default());
     let (a, b) = (Tensor::zeros((20, 30), DType::F32, &Device::Cpu).unwrap(), leaf(&[0.; 1200]));
     let b = ops::reshape(&mut counter, &b, &[30, 40]).unwrap().tensor;
-    ops::matmul(&mut counter, &a, &b.detach()).unwrap();
+    let plain = ops::matmul(&mut counter, &a, &b.detach()).unwrap();
     let once = counter.0.work;
-    ops::matmul(&mut counter, &a, &b).unwrap();
-    assert_eq!((once, counter.0.work), (20 * 30 * 40 + 600 + 1200 + 800, 3 * once));
+    assert_eq!((once, plain.backward), (20 * 30 * 40 + 600 + 1200 + 800, Cost::default()));
+    let learning = ops::matmul(&mut counter, &a, &b).unwrap();
+    assert_eq!((counter.0.work, learning.backward.work), (once, 2 * once));
+}
+
+/// The gradient of a slice is as large as what it was cut from.
+#[test]
+fn a_gradient_through_a_slice_is_charged_for_all_of_its_operand() {
+    let x = leaf(&[0.; 1000]);
+    assert_eq!(ops::slice(&x, 0, 7, 1).unwrap().backward.work, 2 * 1001);
+    assert_eq!(ops::slice(&x.detach(), 0, 7, 1).unwrap().backward, Cost::default());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tunebox_compute::fused::{self, AttentionShape, Dropout, LowRank};
 use tunebox_compute::parameters::Parameters;
@@ -23,7 +24,7 @@ use super::tables::RopeTables;
 use crate::Model;
 use crate::adapter::{Adapter, Module};
 use crate::edit::Edits;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::stream::{self, Patches};
 
 /// The network of one pass: the base weights with an adapter, edits, patches and dropout of one view.
@@ -43,6 +44,8 @@ pub(crate) struct Network<'a> {
     pub(crate) readers: Option<&'a ActivationReaders>,
     /// Whether the pass decodes: one new token for each sequence, nothing to be differentiated.
     pub(crate) decoding: bool,
+    /// When passes stop; none lets them run to their end.
+    pub(crate) deadline: Option<Instant>,
 }
 
 /// Readers of activations at one site, by layer.
@@ -59,9 +62,15 @@ pub(crate) struct Matrix {
 }
 
 impl Network<'_> {
+    /// Returns [`Error::OutOfTime`] if the deadline has passed. Called before each block of a pass.
+    pub(crate) fn check_deadline(&self) -> Result<()> {
+        if self.deadline.is_some_and(|deadline| Instant::now() > deadline) { Err(Error::OutOfTime) } else { Ok(()) }
+    }
+
     /// Builds block `layer` with the weights, adapter, patches and readers of this network. Its rotation table has at
     /// least `rows` rows; `answer_mask` marks the tokens that answer-only patches change.
     pub(crate) fn block(&self, layer: usize, rows: usize, answer_mask: &AnswerMask) -> Result<Block> {
+        self.check_deadline()?;
         let hook = |site| self.hook(layer, site, answer_mask);
         Ok(Block {
             input_hook: hook(stream::Site::ResidualBefore),

@@ -129,6 +129,7 @@ fn run_blocks(
     let (ids, positions): (Indices, Indices) = (ids.into(), positions.into());
     let mut hidden = stack::embed(network, &ids)?;
     for (layer, block) in blocks.iter().enumerate() {
+        network.check_deadline()?;
         hidden = block.input_hook.forward(hidden)?;
         let attention = &block.attention;
         let projected = attention.project(&hidden, &positions)?;

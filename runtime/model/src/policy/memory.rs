@@ -1,13 +1,17 @@
 //! What a pass through the model takes of memory, from sizes alone: the one place that counts bytes by the token.
 //! Slices are cut by it, what may wait for a backward pass is bounded by it, and runs estimate their memory from it.
 
+use std::sync::atomic::Ordering;
+
 use tunebox_compute::fused::{HEAD_GROUPS, HEAD_ROWS, HEAD_TILE};
 use tunebox_compute::precision::{Precision, Purpose};
 
-use super::{Policy, Slice};
+use super::{Policy, Slice, View};
 use crate::adapter::{AdapterKind, Module};
 use crate::configuration::Configuration;
 use crate::decoder::Recompute;
+use crate::decoder::packing::Packing;
+use crate::rows::Rows;
 
 /// Completions that are generated side by side.
 pub const BATCH: usize = 32;
@@ -43,6 +47,35 @@ impl Policy {
         let kept = waiting.saturating_add(pass.saturating_mul(token)).min(all);
         let (scratch, head) = beside(pass);
         PassMemory { kept, scratch, head }
+    }
+
+    /// Estimates the bytes that scoring these rows takes, with what waits for their backward pass if it follows
+    /// (`learning`).
+    #[must_use]
+    pub fn score_memory(&self, rows: &Rows, learning: bool) -> PassMemory {
+        let (sizes, settings, precision) = (&self.model.configuration, &self.settings, self.precision());
+        let share = self.shares_prefixes(&View::Policy, learning);
+        let slices: Vec<u64> =
+            self.slices(rows, share).into_iter().map(|slice| self.packed(rows, slice, share)).collect();
+        let (all, largest) = (slices.iter().sum::<u64>(), slices.iter().max().copied().unwrap_or(0));
+        let token = token_bytes(sizes, precision, settings.recompute) + self.adapted_bytes(settings.recompute);
+        let kept = match slices.as_slice() {
+            _ if !learning || self.adapter.trainable() == 0 => 0,
+            [tokens] if settings.slice.holds(rows) => tokens.saturating_mul(token),
+            // Slices wait while there is room; then one runs again at a time.
+            _ => {
+                let room = settings.keep.saturating_sub(self.saved.load(Ordering::Relaxed));
+                all.saturating_mul(token).min(room.saturating_add(largest.saturating_mul(token)))
+            }
+        };
+        PassMemory { kept, scratch: scratch(sizes, precision, largest), head: self.head_bytes(largest) }
+    }
+
+    /// The most tokens that these rows have in a pass of their own.
+    fn packed(&self, rows: &Rows, slice: std::ops::Range<usize>, share: bool) -> u64 {
+        let configuration = &self.model.configuration;
+        let added = |row| Packing::added_tokens(rows, row, share && row > slice.start, configuration) as u64;
+        slice.clone().map(added).sum()
     }
 
     /// Estimates the bytes of cached keys and values while generating `sequences` sequences of up to `tokens` tokens
@@ -115,8 +148,7 @@ mod tests {
 
     use super::*;
     use crate::adapter::AdapterSettings;
-    use crate::policy::{PolicySettings, View};
-    use crate::rows::Rows;
+    use crate::policy::PolicySettings;
     use crate::tiny;
 
     /// Bytes that a policy keeps of one row of so many tokens, all of them targets.

@@ -12,7 +12,7 @@ use wasmtime::component::Resource;
 use crate::bindings::data::{Host, HostBatch, HostRows};
 use crate::printable::printable;
 use crate::refusal::Refusal;
-use crate::state::{Answer, BatchEntry, DEVICE, HostContext, RowsEntry, State};
+use crate::state::{Answer, BatchEntry, DEVICE, HostContext, RowsEntry, State, TENSOR_BYTES};
 
 impl HostRows for HostContext<'_> {
     /// Counts the call and returns the number of rows.
@@ -67,7 +67,7 @@ impl HostRows for HostContext<'_> {
         let tokens = rows.tokens() as u64;
         self.work(tokens)?;
         let reservation = self.reserve(row_bytes(tokens, rows.count()))?;
-        Ok(self.table.push(RowsEntry(Arc::new(rows.whole()), Some(reservation)))?)
+        Ok(self.table.push(RowsEntry(Arc::new(rows.whole()), reservation))?)
     }
 
     /// Copies the rows with these indices, in that order, and returns the handle. An index may repeat. Reserves the
@@ -93,7 +93,7 @@ impl HostRows for HostContext<'_> {
             return Err(Refusal::argument(format!("row {largest} of {count} rows, which are counted from 0")));
         };
         let held = row_bytes(selected.tokens() as u64, selected.count());
-        Ok(self.table.push(RowsEntry(Arc::new(selected), Some(reservation.shrunk_to(held))))?)
+        Ok(self.table.push(RowsEntry(Arc::new(selected), reservation.shrunk_to(held)))?)
     }
 
     /// Deletes the handle and releases the bytes of rows that the method made. Not counted as a call.
@@ -115,7 +115,7 @@ impl HostBatch for HostContext<'_> {
         self.enter("data.batch.rows")?;
         let batch = self.table.get(&this)?.0.clone();
         match batch.sides.iter().find(|(name, _)| *name == side) {
-            Some((_, rows)) => Ok(self.table.push(RowsEntry(rows.clone(), None))?),
+            Some((_, rows)) => self.give_rows(rows),
             None => Err(no_side(&side, batch.sides.iter().map(|(name, _)| name.as_str()))),
         }
     }
@@ -168,6 +168,13 @@ impl HostBatch for HostContext<'_> {
 impl Host for HostContext<'_> {}
 
 impl State {
+    /// Returns a handle of existing rows. Reserves their bytes, although others may hold them too: the handle may outlive
+    /// these.
+    pub(crate) fn give_rows(&mut self, rows: &Arc<Rows>) -> Answer<RowsEntry> {
+        let reservation = self.reserve(row_bytes(rows.tokens() as u64, rows.count()))?;
+        Ok(self.table.push(RowsEntry(Arc::clone(rows), reservation))?)
+    }
+
     /// Returns a handle of a tensor `[rows, width]` that `make` computes from the rows. Charges one unit of work an
     /// element and reserves 4 bytes each.
     fn per_token(
@@ -182,9 +189,9 @@ impl State {
     }
 }
 
-/// Estimates the bytes of rows that a method made: 5 a token (id and target mark) and 48 a row for its lists.
-fn row_bytes(tokens: u64, rows: usize) -> u64 {
-    5 * tokens + 48 * rows as u64
+/// Estimates the bytes of rows: 5 a token (id and target mark), 128 a row for its two lists, and those of a handle.
+pub(crate) fn row_bytes(tokens: u64, rows: usize) -> u64 {
+    TENSOR_BYTES + 5 * tokens + 128 * rows as u64
 }
 
 /// Converts a count to `u32`; traps the method if it does not fit.

@@ -46,6 +46,7 @@ impl Host for HostContext<'_> {
         let elements = layers.len() as u64 * rows.count() as u64 * self.configuration.hidden as u64;
         self.work(elements)?;
         self.pass(rows.tokens())?;
+        self.check_room(&rows, false)?;
         let (site, token) = (stream_site(site), stream_token(token));
         self.give_new(elements, |state| state.train_state().policy.capture(&view, &rows, &layers, site, token))
     }
@@ -111,13 +112,14 @@ impl State {
         length: usize,
         what: &str,
     ) -> Result<Vec<f32>, Refusal> {
-        let tensor = self.held(vector)?.tensor;
+        let held = self.held(vector)?;
+        let tensor = &held.tensor;
         if tensor.dims() != [length] {
             let message = format!("a vector of {what} is [{length}], this is {:?}", tensor.dims());
             return Err(Refusal::new(ErrorCode::ShapeMismatch, message));
         }
         self.work(length as u64)?;
-        let values = numbers(&tensor)?;
+        let values = numbers(tensor)?;
         match values.iter().position(|value| !value.is_finite()) {
             Some(place) => Err(Refusal::argument(format!("number {place} of the vector is not finite"))),
             None => Ok(values),

@@ -32,7 +32,7 @@ impl Host for HostContext<'_> {
         if !value.is_finite() {
             return Err(Refusal::argument(format!("the loss is `{value}`, not a finite number")));
         }
-        self.walk_back(&loss.tensor)
+        self.walk_back(&loss)
     }
 
     /// Adds the gradient of Σ `logprob` · log-probability + Σ `entropy` · entropy over the target tokens of `scores` to

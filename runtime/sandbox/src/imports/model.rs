@@ -10,13 +10,14 @@ use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 use wasmtime::component::Resource;
 
+use super::data::row_bytes;
 use crate::bindings::model::{Host, HostScores, HostView, Taps};
 use crate::bindings::types::ErrorCode;
 use crate::printable::printable;
 use crate::refusal::Refusal;
 use crate::requests::ScoreRequest;
 use crate::scores::ScoreRecord;
-use crate::state::{Answer, Charge, HostContext, RowsEntry, ScoresEntry, State, TensorEntry, ViewEntry};
+use crate::state::{Answer, HostContext, RowsEntry, ScoresEntry, State, TensorEntry, ViewEntry};
 
 /// The most token ids of one call of `next-token`.
 const MOST_IDS: usize = 4_096;
@@ -151,6 +152,7 @@ impl Host for HostContext<'_> {
         let elements = rows.count() as u64 * ids.len() as u64;
         self.work(elements + rows.count() as u64 * vocabulary as u64)?;
         self.pass(rows.tokens())?;
+        self.check_room(&rows, false)?;
         self.give_new(elements, |state| state.train_state().policy.next_token(&view, &rows, &ids))
     }
 
@@ -171,6 +173,7 @@ impl Host for HostContext<'_> {
         self.work(rows.count() as u64 * vocabulary)?;
         self.pass(rows.tokens())?;
         self.pass(rows.tokens())?;
+        self.check_room(&rows, false)?;
         self.give_new(rows.count() as u64, |state| state.train_state().policy.divergence(&view, &other, &rows))
     }
 }
@@ -203,8 +206,9 @@ impl State {
     /// Errors: `invalid-argument` if the tap was not requested with the scores; the model's error if their pass failed.
     fn give_tap(&mut self, function: &'static str, scores: &Resource<ScoresEntry>, tap: Tap) -> Answer {
         self.enter(function)?;
-        let held = self.scored_record(scores)?.tap(tap)?;
-        self.hand_out(held)
+        let record = self.scored_record(scores)?;
+        let (tensor, bytes) = (record.tap(tap)?.clone(), Arc::clone(&record.bytes));
+        self.give(tensor, bytes)
     }
 
     /// Returns the scores behind a handle, whether or not their pass has run; `invalid-argument` if they were freed.
@@ -242,13 +246,14 @@ impl State {
         let elements = rows.count() as u64 * rows.width() as u64 * set.iter().count() as u64;
         self.work(elements)?;
         self.pass(rows.tokens())?;
-        let charge = self.reserve(4 * elements)?;
+        // A pass joins the rows of several scores, and keeps the copy.
+        let bytes = self.reserve(4 * elements + row_bytes(rows.tokens() as u64, rows.count()))?;
         let request = ScoreRequest { view: view.clone(), taps: set, temperature, learning: keep };
         let (generation, defer) = {
             let policy = &self.train_state().policy;
             (policy.generation(), policy.shares_prefixes(view, keep))
         };
-        let record = ScoreRecord::new(request, rows, generation, Arc::new(Charge::new(charge, Vec::new())));
+        let record = ScoreRecord::new(request, rows, generation, bytes);
         let number = self.next_number();
         let handle = self.table.push(ScoresEntry(number))?;
         self.scores.insert(number, record);

@@ -57,7 +57,7 @@ impl Host for HostContext<'_> {
         // An infinite verdict would spoil every mean that it enters: it counts as none.
         verdicts.iter_mut().filter(|verdict| !verdict.is_finite()).for_each(|verdict| *verdict = f32::NAN);
         let tensor = Tensor::from_vec(verdicts, (rows, columns), &DEVICE)?;
-        self.give(tensor, &[], reservation)
+        self.give(tensor, Arc::new(reservation))
     }
 }
 

@@ -31,7 +31,7 @@ impl Host for HostContext<'_> {
     /// errors as in [`Reports::measure`] and [`Reports::metric`].
     fn metric_of(&mut self, name: String, value: Resource<TensorEntry>) -> Result<(), Refusal> {
         self.enter("run.metric-of")?;
-        let measure = Reports::measure(&self.held(&value)?)?;
+        let measure = Reports::measure(&*self.held(&value)?)?;
         self.reports.metric(&name, measure, Combine::Mean)
     }
 
@@ -45,7 +45,7 @@ impl Host for HostContext<'_> {
     /// as in [`Reports::measure`] and [`Reports::metric`].
     fn add_metric_of(&mut self, name: String, value: Resource<TensorEntry>) -> Result<(), Refusal> {
         self.enter("run.add-metric-of")?;
-        let measure = Reports::measure(&self.held(&value)?)?;
+        let measure = Reports::measure(&*self.held(&value)?)?;
         self.reports.metric(&name, measure, Combine::Sum)
     }
 

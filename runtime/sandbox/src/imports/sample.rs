@@ -9,6 +9,7 @@ use tunebox_compute::Tensor;
 use tunebox_model::rows::Rows;
 use wasmtime::component::Resource;
 
+use super::data::row_bytes;
 use crate::bindings::sample::{Host, HostCompletions, HostSampler};
 use crate::bindings::types::ErrorCode;
 use crate::cause::Cause;
@@ -21,6 +22,9 @@ use crate::state::{Answer, CompletionsEntry, DEVICE, HostContext, RowsEntry, Sam
 
 /// Bytes of a token of a completion while it is held: id, mark, log-probability.
 const TOKEN: u64 = 9;
+
+/// Bytes of a completion beside its tokens: three lists, its prompt's number, and how it ended.
+const COMPLETION: u64 = 256;
 
 impl HostSampler for HostContext<'_> {
     /// Returns a handle of a sampler with the default settings.
@@ -91,7 +95,7 @@ impl HostCompletions for HostContext<'_> {
     fn rows(&mut self, this: Resource<CompletionsEntry>) -> wasmtime::Result<Resource<RowsEntry>> {
         self.enter("sample.completions.rows")?;
         let rows = self.table.get(&this)?.0.rows.clone();
-        Ok(self.table.push(RowsEntry(rows, None)).map_err(Refusal::from)?)
+        Ok(self.give_rows(&rows)?)
     }
 
     /// Returns a handle of the log-probabilities under the distribution that was sampled from: `[rows, width]`, `f32`,
@@ -153,7 +157,8 @@ impl Host for HostContext<'_> {
         let multiply_adds = self.multiply_adds(largest);
         self.meters.model(multiply_adds)?;
         self.check_cache(rows, prompts.width() as u64 + u64::from(each))?;
-        let reservation = self.reserve(TOKEN * largest)?;
+        let fixed = row_bytes(prompts.tokens() as u64, prompts.count()) + COMPLETION * rows;
+        let reservation = self.reserve(TOKEN * largest + fixed)?;
         let completions = {
             let train_state = &mut *self.train_state();
             train_state.hooks.generate(&train_state.policy, &view, &prompts, &sampler)?
@@ -162,7 +167,7 @@ impl Host for HostContext<'_> {
         self.meters.give_back(rows * u64::from(each) - used.min(rows * u64::from(each)));
         let written = Completions::new(prompts, completions)?;
         let held = TOKEN * written.rows.tokens() as u64;
-        let written = written.charged(reservation.shrunk_to(held.min(TOKEN * largest)));
+        let written = written.charged(reservation.shrunk_to(held + fixed));
         Ok(self.table.push(CompletionsEntry(Arc::new(written)))?)
     }
 }
@@ -191,11 +196,14 @@ impl State {
     }
 
     /// Ends the method if the caches for so many sequences of so many tokens, and the saved activations, together pass
-    /// the limit `activation_bytes`.
+    /// the limit `activation_bytes` or what memory is left.
     fn check_cache(&self, sequences: u64, tokens: u64) -> Result<(), Refusal> {
         let held = self.kept_bytes().saturating_add(self.train_state().policy.cache_memory(sequences, tokens));
         let limit = self.limits.activation_bytes;
-        if held > limit { Err(Cause::Activations { held, limit }.into()) } else { Ok(()) }
+        if held > limit {
+            return Err(Cause::Activations { held, limit }.into());
+        }
+        Ok(self.check_memory(held)?)
     }
 
     /// Returns the number of completions of a call: prompts times completions for each; `out-of-budget` past the limit.

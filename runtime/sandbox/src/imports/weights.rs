@@ -1,7 +1,7 @@
 //! Implements `wit/weights.wit`: one function for each of the interface, in its order.
 //!
-//! An edited matrix is the run's, not the method's: it is charged as work, and there is at most one
-//! copy of each. What is read goes through the ledger and the bytes that a step may read back.
+//! An edited matrix is the run's, not the method's: there is at most one copy of each, or an adapter beside it that grows
+//! by a rank with every edit. Edits are charged as work and as bytes of a rank. What is read goes through the ledger and the bytes that a step may read back.
 
 use tunebox_model::decoder::Site;
 use tunebox_model::edit;
@@ -10,7 +10,7 @@ use wasmtime::component::Resource;
 use super::hidden::check_finite;
 use crate::bindings::weights::{Form, Host, Role};
 use crate::refusal::Refusal;
-use crate::state::{Answer, HostContext, TensorEntry};
+use crate::state::{Answer, HostContext, State, TensorEntry};
 
 impl Host for HostContext<'_> {
     /// Selects whether later edits change the weights themselves or become ranks of an adapter.
@@ -67,7 +67,7 @@ impl Host for HostContext<'_> {
         if largest(&left) * largest(&right) * f64::from(scale.abs()).max(1.0) > f64::from(f32::MAX) {
             return Err(Refusal::argument("the product of the vectors and the scale is not a finite number"));
         }
-        self.work(rows as u64 * columns as u64)?;
+        self.charge_edit(rows, columns)?;
         self.run_pending_scores()?;
         Ok(self.train_state().policy.add_outer(model_role(role), layer as usize, &left, &right, scale)?)
     }
@@ -91,9 +91,20 @@ impl Host for HostContext<'_> {
         }
         let width = if matches!(role, Role::Embedding) { columns } else { rows };
         let direction = self.vector(&direction, width, "the matrix's output")?;
-        self.work(rows as u64 * columns as u64)?;
+        self.charge_edit(rows, columns)?;
         self.run_pending_scores()?;
         Ok(self.train_state().policy.project_out(model_role(role), layer as usize, &direction, strength, keep_norms)?)
+    }
+}
+
+impl State {
+    /// Charges an edit of a matrix: its elements as work, and for the rest of the session the bytes of the rank that it
+    /// adds where edits are kept as an adapter.
+    fn charge_edit(&mut self, rows: usize, columns: usize) -> Result<(), Refusal> {
+        self.work(rows as u64 * columns as u64)?;
+        let rank = self.reserve(4 * (rows + columns) as u64)?;
+        self.edits.push(rank);
+        Ok(())
     }
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use candle_core::{Tensor, Var};
+use tunebox_compute::budget::Reservation;
 use tunebox_compute::fused::{Tap, Taps};
 use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 
 use crate::bindings::types;
-use crate::entries::{Charge, Held};
 use crate::refusal::Refusal;
 use crate::requests::ScoreRequest;
 
@@ -30,16 +30,16 @@ pub(crate) struct ScoreRecord {
     /// The weights that it was scored with.
     pub(crate) generation: u64,
     /// Bytes of the taps.
-    pub(crate) charge: Arc<Charge>,
+    pub(crate) bytes: Arc<Reservation>,
     /// Whether the method still has the handle.
     pub(crate) held: bool,
 }
 
 impl ScoreRecord {
     /// Creates scores whose pass has not run and whose handle the method holds. `generation` numbers the present
-    /// weights; `charge` holds the bytes of the taps.
-    pub(crate) fn new(asked: ScoreRequest, rows: Arc<Rows>, generation: u64, charge: Arc<Charge>) -> Self {
-        Self { asked, rows, outcome: Outcome::Waiting, generation, charge, held: true }
+    /// weights; `bytes` holds the bytes of the taps.
+    pub(crate) fn new(asked: ScoreRequest, rows: Arc<Rows>, generation: u64, bytes: Reservation) -> Self {
+        Self { asked, rows, outcome: Outcome::Waiting, generation, bytes: Arc::new(bytes), held: true }
     }
 
     /// Returns the shape of every tap: `[rows, width]`.
@@ -94,17 +94,12 @@ impl ScoreRecord {
         self.taps().map(|_| ())
     }
 
-    /// Returns one tap with its reserved bytes; `invalid-argument` if it was not requested, else errors as in
+    /// Returns one tap; `invalid-argument` if it was not requested, else errors as in
     /// [`check_scored`](Self::check_scored).
-    pub(crate) fn tap(&self, tap: Tap) -> Result<Held, Refusal> {
+    pub(crate) fn tap(&self, tap: Tap) -> Result<&Tensor, Refusal> {
         let name = tap.name();
         let missing = || Refusal::argument(format!("the tap `{name}` was not asked for when the rows were scored"));
-        self.taps()?.get(tap).map(|tensor| self.hold(tensor)).ok_or_else(missing)
-    }
-
-    /// Pairs a tap with the reserved bytes of these scores, at graph depth 0.
-    fn hold(&self, tensor: &Tensor) -> Held {
-        Held { tensor: tensor.clone(), charge: self.charge.clone(), depth: 0 }
+        self.taps()?.get(tap).ok_or_else(missing)
     }
 
     /// Checks that a gradient may go through these scores: they are of the policy, and scored with the weights that

@@ -13,7 +13,6 @@ use super::*;
 use crate::limits::Limits;
 use crate::run_hooks::RunHooks;
 use crate::settings::SessionSettings;
-use crate::state::Charge;
 use crate::train_state::tests::tiny;
 
 /// Of every row of a backward pass, the first token and the seed of the last one.
@@ -49,9 +48,9 @@ fn state<const N: usize>(rows: [[u32; 2]; N], learning: bool, limits: Limits) ->
     let numbers = rows.map(|ids| {
         let asked = ScoreRequest { view: View::Policy, taps: TapSet::default(), temperature: 1.0, learning };
         let rows = Arc::new(Rows::new(vec![ids.to_vec()], vec![vec![true; 2]]).unwrap());
-        let charge = Arc::new(Charge::new(state.reserve(0).unwrap(), Vec::new()));
+        let bytes = state.reserve(0).unwrap();
         let number = state.next_number();
-        state.scores.insert(number, ScoreRecord::new(asked, rows, 0, charge));
+        state.scores.insert(number, ScoreRecord::new(asked, rows, 0, bytes));
         number
     });
     (state, numbers, backward)
@@ -71,10 +70,43 @@ fn what_the_others_of_a_failed_pass_teach_arrives_at_their_own_rows() {
     let (mut state, [one, strange, other], backward) = state([[1, 2], [3, 99], [4, 5]], true, Limits::default());
     state.run_pending_scores().unwrap();
     assert!(!state.scores[&strange].may_be_learned_from());
-    let [one, other] = [one, other].map(|number| state.scores[&number].tap(Tap::Logprob).unwrap().tensor);
+    let [one, other] = [one, other].map(|number| state.scores[&number].tap(Tap::Logprob).unwrap().clone());
     let loss = (one.sum_all().unwrap() + other.affine(2.0, 0.0).unwrap().sum_all().unwrap()).unwrap();
-    state.walk_back(&loss).unwrap();
+    let [bytes, own] = [0, 0].map(|bytes| state.reserve(bytes).unwrap());
+    state.walk_back(&Node::new(loss, Arc::new(bytes), own)).unwrap();
     assert_eq!(*backward.lock().unwrap(), [(1, 1.0), (4, 2.0)]);
+}
+
+/// Rows of so many tokens in all.
+fn long_rows(tokens: usize) -> Rows {
+    Rows::new(vec![vec![1; 1000]; tokens / 1000], vec![vec![true; 1000]; tokens / 1000]).unwrap()
+}
+
+#[test]
+fn a_pass_that_saves_more_than_it_may_ends_the_method_before_it_runs() {
+    let rows = long_rows(10_000);
+    let room = |limit| {
+        let (state, ..) = state([], true, Limits { activation_bytes: limit, ..Limits::default() });
+        state.check_room(&rows, true)
+    };
+    let (state, ..) = state([], true, Limits::default());
+    let needed = state.train_state().policy.score_memory(&rows, true).kept;
+    assert!(needed > 0 && room(needed).is_ok());
+    assert!(matches!(room(needed - 1), Err(Cause::Activations { .. })));
+}
+
+#[test]
+fn a_pass_that_memory_does_not_hold_ends_the_method_before_it_runs() {
+    let (mut state, ..) = state([], true, Limits::default());
+    let rows = long_rows(2_000_000);
+    if state.held_before.is_none() {
+        return;
+    }
+    state.check_room(&rows, true).unwrap();
+    // As if all of the machine had been taken before.
+    state.held_before = Some(u64::MAX);
+    let cause = state.check_room(&rows, true).unwrap_err();
+    assert!(matches!(cause, Cause::Room { room: 0, .. }), "{cause}");
 }
 
 #[test]

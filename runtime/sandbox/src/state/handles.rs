@@ -1,7 +1,7 @@
 //! Tensors of a method: given out as handles, charged, and freed one by one or by a scope.
 //!
 //! A tensor is charged to the run's ledger before it is made and stays charged as long as the handle, or a graph that
-//! leads through it, lives.
+//! leads through it, lives: its numbers once, and a fixed size for each tensor and view, however small.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,8 +11,9 @@ use tunebox_compute::ops::Made;
 use tunebox_compute::{Device, Tensor};
 use wasmtime::component::Resource;
 
-use super::{Charge, Held, ScopeEntry, State, TensorEntry};
+use super::{ScopeEntry, State, TensorEntry};
 use crate::cause::Cause;
+use crate::node::{Node, depth_of};
 use crate::refusal::Refusal;
 
 /// A handle that a function of the contract gives out, or why it gives none.
@@ -21,10 +22,16 @@ pub(crate) type Answer<T = TensorEntry> = Result<Resource<T>, Refusal>;
 /// The device of a method's tensors: the CPU, wherever the model computes, so that a component works everywhere.
 pub(crate) const DEVICE: Device = Device::Cpu;
 
+/// What a tensor or view takes beside its numbers: shape, handle, and the operation that a gradient goes back through.
+pub(crate) const TENSOR_BYTES: u64 = 1_024;
+
+/// What a result in a graph takes for each operand: the list of a join, and up to two tensors in between.
+pub(crate) const OPERAND_BYTES: u64 = 768;
+
 impl State {
     /// Returns the tensor behind a handle, sharing its data. Ends the method if the handle is invalid or its scope was
     /// dropped.
-    pub(crate) fn held(&self, handle: &Resource<TensorEntry>) -> Result<Held, Refusal> {
+    pub(crate) fn held(&self, handle: &Resource<TensorEntry>) -> Result<Arc<Node>, Refusal> {
         let entry = self.table.get(handle)?;
         entry.held.clone().ok_or_else(|| Cause::FreedHandle.into())
     }
@@ -37,58 +44,46 @@ impl State {
     ) -> Answer {
         let reservation = self.reserve(4 * elements)?;
         let tensor = make(self).map_err(Into::into)?;
-        self.give(tensor, &[], reservation)
+        self.give(tensor, Arc::new(reservation))
     }
 
-    /// Returns a handle of a new tensor whose bytes `reservation` holds. If the tensor has a graph, the bytes of its
-    /// operands `parents` stay reserved as long as the result, and a graph deeper than `graph_depth` ends the method.
-    pub(crate) fn give(&mut self, tensor: Tensor, parents: &[&Held], reservation: Reservation) -> Answer {
-        let (parents, depth) = if tensor.track_op() { self.lineage(parents)? } else { (Vec::new(), 0) };
-        self.hand_out(Held { tensor, charge: Arc::new(Charge::new(reservation, parents)), depth })
+    /// Returns a handle of a tensor without a graph whose numbers `bytes` holds. Reserves [`TENSOR_BYTES`].
+    pub(crate) fn give(&mut self, tensor: Tensor, bytes: Arc<Reservation>) -> Answer {
+        let own = self.reserve(TENSOR_BYTES)?;
+        self.hand_out(Node::new(tensor, bytes, own))
     }
 
-    /// Returns a handle of the result of a tensor operation on `parents`: as a new tensor if it has a reservation, else
-    /// as a view of the first parent.
-    pub(crate) fn give_result(&mut self, made: Made, parents: &[&Held]) -> Answer {
-        match (made.reservation, parents) {
-            (Some(reservation), parents) => self.give(made.tensor, parents, reservation),
-            (None, [parent, ..]) => self.give_view(made.tensor, parent),
-            (None, []) => {
-                let nothing = self.reserve(0)?;
-                self.give(made.tensor, &[], nothing)
-            }
-        }
-    }
-
-    /// Returns a handle of a tensor that shares the bytes of `parent` (a slice, transposition or expansion); nothing
-    /// more is charged. A graph deeper than `graph_depth` ends the method.
-    pub(crate) fn give_view(&mut self, tensor: Tensor, parent: &Held) -> Answer {
+    /// Returns a handle of the result of a tensor operation on `operands`: a new tensor if it has a reservation, else a
+    /// view of the first operand. Reserves [`TENSOR_BYTES`], and [`OPERAND_BYTES`] for each operand if the result has a
+    /// graph: the operands then stay reserved as long as the result, and a graph deeper than `graph_depth` ends the
+    /// method.
+    pub(crate) fn give_result(&mut self, made: Made, operands: &[Arc<Node>]) -> Answer {
+        let Made { tensor, reservation, backward } = made;
+        let bytes = match (reservation, operands) {
+            (Some(reservation), _) => Arc::new(reservation),
+            (None, [operand, ..]) => Arc::clone(&operand.bytes),
+            (None, []) => Arc::new(self.reserve(0)?),
+        };
         if !tensor.track_op() {
-            return self.hand_out(Held { tensor, charge: parent.charge.clone(), depth: 0 });
+            return self.give(tensor, bytes);
         }
-        let (_, depth) = self.lineage(&[parent])?;
-        self.hand_out(Held { tensor, charge: parent.charge.clone(), depth })
+        let limit = self.limits.graph_depth;
+        if depth_of(operands) >= limit {
+            return Err(Cause::GraphDepth { limit }.into());
+        }
+        let own = self.reserve(TENSOR_BYTES + OPERAND_BYTES * operands.len() as u64)?;
+        self.hand_out(Node::new(tensor, bytes, own).with_operands(operands.to_vec(), backward))
     }
 
     /// Returns a handle of a tensor whose bytes are reserved already. Numbers the tensor for scopes and updates the
     /// peak.
-    pub(crate) fn hand_out(&mut self, held: Held) -> Answer {
+    fn hand_out(&mut self, node: Node) -> Answer {
         let serial = self.serial;
-        let handle = self.table.push(TensorEntry { held: Some(held), serial })?;
+        let handle = self.table.push(TensorEntry { held: Some(Arc::new(node)), serial })?;
         self.serial += 1;
         self.live.insert(serial, handle.rep());
         self.usage.peak_tensors = self.usage.peak_tensors.max(self.live.len() as u64);
         Ok(handle)
-    }
-
-    /// Returns the charges of the operands, which a result with a graph keeps alive, and the depth of that graph.
-    /// Errors: the depth exceeds `graph_depth`.
-    fn lineage(&self, parents: &[&Held]) -> Result<(Vec<Arc<Charge>>, u32), Cause> {
-        let depth = 1 + parents.iter().map(|parent| parent.depth).max().unwrap_or(0);
-        if depth > self.limits.graph_depth {
-            return Err(Cause::GraphDepth { limit: self.limits.graph_depth });
-        }
-        Ok((parents.iter().map(|parent| parent.charge.clone()).collect(), depth))
     }
 
     /// Deletes a handle. The tensor's bytes are released when no other tensor or graph needs them.
@@ -114,7 +109,12 @@ impl State {
             return Err(Cause::FreedHandle.into());
         }
         let serial = entry.serial;
-        self.table.get_mut(scope)?.kept.insert(serial);
+        let kept = &mut self.table.get_mut(scope)?.kept;
+        kept.insert(serial);
+        // A scope that is never closed must not remember every tensor that it ever kept.
+        if kept.len() > 2 * self.live.len() {
+            kept.retain(|serial| self.live.contains_key(serial));
+        }
         Ok(())
     }
 

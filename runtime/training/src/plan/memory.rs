@@ -2,6 +2,8 @@
 //!
 //! `check --fit` compares it with the free memory; no run is rejected for it.
 
+pub use tunebox_compute::memory::available;
+use tunebox_compute::memory::{peak, resident};
 use tunebox_compute::precision::Purpose;
 use tunebox_compute::{DType, Device, Weight, device};
 use tunebox_model::decoder::Recompute;
@@ -70,8 +72,7 @@ pub(super) fn bytes_beside_weights(weights: &Weights) -> u64 {
     if !weights.device().is_cpu() {
         return largest_dequantized(weights);
     }
-    let held = read_bytes("/proc/self/status", "VmRSS:");
-    held.map_or(USUAL, |held| held.saturating_sub(weights.bytes_in_memory()))
+    resident().map_or(USUAL, |held| held.saturating_sub(weights.bytes_in_memory()))
 }
 
 /// Bytes of the largest quantized matrix of the model's blocks after it is dequantized to the number format of
@@ -108,25 +109,6 @@ pub(crate) fn reset_peak(device: &Device) -> Result<(), Error> {
     // See proc_pid_clear_refs(5). A failure means that the system cannot reset it.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     Ok(device::reset_peak(device)?)
-}
-
-/// Available memory of this machine in bytes, from `/proc/meminfo`; `None` where that does not exist.
-#[must_use]
-pub fn available() -> Option<u64> {
-    read_bytes("/proc/meminfo", "MemAvailable:")
-}
-
-/// Peak resident memory of this process in bytes, from `/proc/self/status`; `None` where that does not exist.
-pub(crate) fn peak() -> Option<u64> {
-    read_bytes("/proc/self/status", "VmHWM:")
-}
-
-/// Reads the line of a file that begins with `name`, such as `VmHWM:  123 kB`, and converts its kibibytes to bytes;
-/// `None` if the file, the line or its number is missing.
-fn read_bytes(file: &str, name: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(file).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
 }
 
 /// The most tokens that a step holds at once.

@@ -28,7 +28,7 @@ impl State {
         let tensors: Vec<&Tensor> = held.iter().map(|held| &held.tensor).collect();
         let wrong = |_| Refusal::new(ErrorCode::Internal, "an operand was lost");
         let made = function(&mut self.operation_budget(), tensors.try_into().map_err(wrong)?)?;
-        self.give_result(made, &held.iter().collect::<Vec<_>>())
+        self.give_result(made, &held)
     }
 
     /// Runs a tensor operation on a list of operands, counted as `name`; `invalid-argument` for more than `limit`
@@ -48,7 +48,7 @@ impl State {
         let held = tensors.iter().map(|tensor| self.held(tensor)).collect::<Result<Vec<_>, _>>()?;
         let operands: Vec<&Tensor> = held.iter().map(|held| &held.tensor).collect();
         let made = function(&mut self.operation_budget(), &operands)?;
-        self.give_result(made, &held.iter().collect::<Vec<_>>())
+        self.give_result(made, &held)
     }
 
     /// Cuts a tensor into views of it with `function`, counted as one call of `name`, and returns a handle of each, in
@@ -60,8 +60,8 @@ impl State {
         function: impl FnOnce(&Tensor) -> Computed<Vec<Made>>,
     ) -> Result<Vec<Handle>, Refusal> {
         self.enter(name)?;
-        let held = self.held(x)?;
-        function(&held.tensor)?.into_iter().map(|part| self.give_result(part, &[&held])).collect()
+        let held = [self.held(x)?];
+        function(&held[0].tensor)?.into_iter().map(|part| self.give_result(part, &held)).collect()
     }
 
     /// Makes a tensor without operands on the CPU with `function`, counted as `name`, and returns its handle.

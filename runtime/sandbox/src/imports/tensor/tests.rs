@@ -7,11 +7,13 @@ use tunebox_compute::budget::Budget;
 use wasmtime::component::Resource;
 
 use super::*;
+use crate::bindings::learn::Host as Learn;
+use crate::bindings::run::Host as Run;
 use crate::bindings::types::ErrorCode;
 use crate::cause::Cause;
 use crate::limits::Limits;
 use crate::settings::SessionSettings;
-use crate::state::{Charge, Held, State};
+use crate::state::{OPERAND_BYTES, State, TENSOR_BYTES};
 use crate::train_state::tests::shared;
 
 fn state(limits: Limits) -> State {
@@ -22,8 +24,8 @@ fn state(limits: Limits) -> State {
 /// A tap of 4 numbers that a gradient leads to.
 fn leaf(state: &mut State) -> Handle {
     let tensor = Var::ones(4, candle_core::DType::F32, &Device::Cpu).unwrap().as_tensor().clone();
-    let charge = Arc::new(Charge::new(state.reserve(16).unwrap(), Vec::new()));
-    state.hand_out(Held { tensor, charge, depth: 0 }).unwrap()
+    let bytes = Arc::new(state.reserve(16).unwrap());
+    state.give(tensor, bytes).unwrap()
 }
 
 /// The same handle, lent.
@@ -48,15 +50,15 @@ fn dropping_a_scope_frees_all_made_since_but_what_was_kept() {
     let lost = crossing.full(vec![4], 2.).unwrap();
     let kept = crossing.full(vec![4], 3.).unwrap();
     crossing.keep(Resource::new_borrow(scope.rep()), lend(&kept)).unwrap();
-    assert_eq!(crossing.ledger.held(), 48);
+    assert_eq!(crossing.ledger.held(), 3 * (16 + TENSOR_BYTES));
     HostScope::drop(&mut crossing, scope).unwrap();
-    assert_eq!(crossing.ledger.held(), 32);
+    assert_eq!(crossing.ledger.held(), 2 * (16 + TENSOR_BYTES));
     assert!(matches!(cause(crossing.negate(lend(&lost)).unwrap_err()), Cause::FreedHandle));
     assert_eq!(crossing.copy_to_list(before).unwrap(), [1.; 4]);
     assert_eq!(crossing.copy_to_list(kept).unwrap(), [3.; 4]);
     // The method still drops its own handle of a freed tensor, and nothing is given back twice.
     HostTensor::drop(&mut crossing, lost).unwrap();
-    assert_eq!(crossing.ledger.held(), 32);
+    assert_eq!(crossing.ledger.held(), 2 * (16 + TENSOR_BYTES));
 }
 
 #[test]
@@ -69,7 +71,7 @@ fn an_inner_scope_does_not_free_what_the_outer_one_holds() {
     let kept = crossing.full(vec![4], 2.).unwrap();
     crossing.keep(Resource::new_borrow(inner.rep()), lend(&kept)).unwrap();
     HostScope::drop(&mut crossing, inner).unwrap();
-    assert_eq!(crossing.ledger.held(), 32);
+    assert_eq!(crossing.ledger.held(), 2 * (16 + TENSOR_BYTES));
     HostScope::drop(&mut crossing, outer).unwrap();
     assert_eq!(crossing.ledger.held(), 0);
     assert!(crossing.copy_to_list(first).is_err() && crossing.copy_to_list(kept).is_err());
@@ -83,19 +85,19 @@ fn bytes_stay_taken_as_long_as_a_graph_needs_them() {
     let power = crossing.exp(lend(&tap)).unwrap();
     let total = crossing.sum(lend(&power), None, false).unwrap();
     HostTensor::drop(&mut crossing, power).unwrap();
-    assert_eq!(crossing.ledger.held(), 16 + 16 + 4);
+    assert_eq!(crossing.ledger.held(), 16 + 16 + 4 + 3 * TENSOR_BYTES + 2 * OPERAND_BYTES);
     HostTensor::drop(&mut crossing, total).unwrap();
-    assert_eq!(crossing.ledger.held(), 16);
+    assert_eq!(crossing.ledger.held(), 16 + TENSOR_BYTES);
 }
 
 #[test]
-fn a_view_costs_nothing_and_keeps_its_tensor_charged() {
+fn a_view_costs_its_place_and_keeps_the_numbers_of_its_tensor_charged() {
     let mut state = state(Limits::default());
     let mut crossing = HostContext::new(&mut state);
     let whole = crossing.full(vec![4], 1.).unwrap();
     let part = crossing.slice(lend(&whole), 0, 1, 2).unwrap();
     HostTensor::drop(&mut crossing, whole).unwrap();
-    assert_eq!(crossing.ledger.held(), 16);
+    assert_eq!(crossing.ledger.held(), 16 + TENSOR_BYTES);
     HostTensor::drop(&mut crossing, part).unwrap();
     assert_eq!(crossing.ledger.held(), 0);
 }
@@ -138,6 +140,63 @@ fn a_chain_past_the_depth_of_a_graph_ends_the_method_and_one_without_a_graph_doe
         tracked = crossing.negate(tracked).unwrap();
     }
     assert!(matches!(cause(crossing.negate(tracked).unwrap_err()), Cause::GraphDepth { limit: 10 }));
+}
+
+/// Every link is cut from the one before, so that none is deep; the account is the only thing that may grow.
+#[test]
+fn links_that_are_cut_off_free_what_is_behind_them() {
+    let mut state = state(Limits { host_calls: u64::MAX, ..Limits::default() });
+    let tap = leaf(&mut state);
+    let mut crossing = HostContext::new(&mut state);
+    let mut link = crossing.negate(lend(&tap)).unwrap();
+    let (mut held, names) = (0, vec!["loss".to_owned()]);
+    crossing.reports = crate::reports::Reports::new(names, &Limits::default());
+    for round in 0..200_000 {
+        let cut = crossing.detach(lend(&link)).unwrap();
+        HostTensor::drop(&mut crossing, link).unwrap();
+        link = crossing.add(lend(&cut), lend(&tap)).unwrap();
+        HostTensor::drop(&mut crossing, cut).unwrap();
+        held = if round == 0 { crossing.ledger.held() } else { held };
+    }
+    assert_eq!(crossing.ledger.held(), held);
+    let value = crossing.sum(lend(&link), None, false).unwrap();
+    Run::metric_of(&mut crossing, "loss".into(), value).unwrap();
+}
+
+/// The last handle of a long graph is dropped on a thread with the stack that threads have by default.
+#[test]
+fn a_graph_is_freed_on_a_small_stack() {
+    let mut state = state(Limits { graph_depth: 20_000, ..Limits::default() });
+    let tap = leaf(&mut state);
+    let mut crossing = HostContext::new(&mut state);
+    let mut link = crossing.negate(lend(&tap)).unwrap();
+    for _ in 1..20_000 {
+        let next = crossing.add(lend(&link), lend(&tap)).unwrap();
+        HostTensor::drop(&mut crossing, std::mem::replace(&mut link, next)).unwrap();
+    }
+    HostTensor::drop(&mut crossing, link).unwrap();
+}
+
+#[test]
+fn a_gradient_that_may_outlast_its_step_is_refused_before_it_begins() {
+    let mut state = state(Limits { step_wall_seconds: 2.0, ..Limits::default() });
+    state.meters.begin(10.0);
+    let tensor = Var::zeros(1_000_000, candle_core::DType::F32, &Device::Cpu).unwrap().as_tensor().clone();
+    let bytes = Arc::new(state.reserve(4_000_000).unwrap());
+    let tap = state.give(tensor, bytes).unwrap();
+    let mut crossing = HostContext::new(&mut state);
+    let halves = [0, 1].map(|_| {
+        let slices = (0..1_000).map(|place| crossing.slice(lend(&tap), 0, place, 1).unwrap()).collect();
+        crossing.concat(slices, 0).unwrap()
+    });
+    let [first, second] = halves;
+    let sum = crossing.add(first, second).unwrap();
+    let loss = crossing.sum(sum, None, false).unwrap();
+    let before = crossing.meters.counts().work;
+    let cause = cause(crossing.minimise(loss).unwrap_err());
+    assert!(matches!(cause, Cause::LongOperation { .. }), "{cause}");
+    assert!(crossing.meters.counts().work - before > 2_000 * 1_000_000);
+    assert!(crossing.meters.counts().host_seconds < 1.0);
 }
 
 #[test]

@@ -1,0 +1,63 @@
+;; What the guests of `accounts.rs` share: the imports, and a tap of the batch.
+(import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+(import "tunebox:method/data@0.1.0" "[method]rows.select" (func $select (param i32 i32 i32 i32)))
+(import "tunebox:method/model@0.1.0" "score-for-learning" (func $score (param i32 i32 f32 i32)))
+(import "tunebox:method/model@0.1.0" "[method]scores.logprob" (func $logprob (param i32) (result i32)))
+(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "zeros" (func $zeros (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "add" (func $add (param i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "concat" (func $concat (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "stack" (func $stack (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "[method]tensor.exp" (func $exp (param i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "[method]tensor.sum" (func $sum (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "[method]tensor.slice" (func $slice (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "[method]tensor.gather" (func $gather (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "[method]tensor.masked-sum" (func $masked-sum (param i32 i32 i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "[method]tensor.transpose" (func $transpose (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "[resource-drop]tensor" (func $drop (param i32)))
+(data (i32.const 256) "example")
+(data (i32.const 512) "\02\00\00\00\03\00\00\00")
+(data (i32.const 640) "\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00")
+
+;; The rows of the batch.
+(func $examples (param $batch i32) (result i32)
+  (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
+  (call $handle))
+
+;; A tap of the batch, [2, 3].
+(func $tap (param $batch i32) (result i32)
+  (call $score (call $examples (local.get $batch)) (i32.const 0) (f32.const 1) (i32.const 64))
+  (call $logprob (call $handle)))
+
+;; The sum of a tensor, which is dropped.
+(func $total (param $tensor i32) (result i32)
+  (call $sum (local.get $tensor) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 64))
+  (call $drop (local.get $tensor))
+  (call $handle))
+
+;; The sum of two tensors, which are dropped: their graphs stay.
+(func $joined (param $a i32) (param $b i32) (result i32)
+  (call $add (local.get $a) (local.get $b) (i32.const 64))
+  (call $drop (local.get $a))
+  (call $drop (local.get $b))
+  (call $handle))
+
+;; A list of 1,024 times the same handle, at 65,536.
+(func $list (param $handle i32)
+  (local $at i32)
+  (local.set $at (i32.const 65536))
+  (loop $more
+    (i32.store (local.get $at) (local.get $handle))
+    (br_if $more (i32.lt_u (local.tee $at (i32.add (local.get $at) (i32.const 4))) (i32.const 69632)))))
+
+;; Calls `$more` until the host ends the method. In a flood of a graph, `$more` returns what is added to the sum.
+(func $step (param $batch i32) (result i32)
+  (local $sum i32)
+  (call $begin (local.get $batch))
+  (local.set $sum (call $more))
+  (loop $again
+    (local.set $sum (call $kept (local.get $sum) (call $more)))
+    (br $again))
+  (unreachable))
+(global $one (mut i32) (i32.const 0))
+(global $two (mut i32) (i32.const 0))
