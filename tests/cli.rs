@@ -155,7 +155,7 @@ fn libraries_of_cuda() -> String {
 }
 
 /// Attacks that the program itself must end with the exit code of the sandbox: refused, stopped, or told no.
-const ATTACKS: [&str; 10] = [
+const ATTACKS: [&str; 12] = [
     "double-drop",
     "endless-graph",
     "endless-loop",
@@ -163,8 +163,10 @@ const ATTACKS: [&str; 10] = [
     "forged-handle",
     "gather-at-minus-one",
     "giant-shape",
+    "links-cut-from-one-another",
     "memory-growth",
     "reads-files",
+    "stack-of-one-tensor",
     "trap-in-save-state",
 ];
 
@@ -206,6 +208,42 @@ fn scores_that_keep_more_than_they_may_end_the_run() {
     assert_eq!(output.status.code(), Some(3), "{error}");
     assert!(error.contains("`lora` keeps more of the model's work for learning than it may at step 1"), "{error}");
     assert!(!place.path().join("runs/kept").exists(), "a run that never got anywhere keeps its name");
+}
+
+/// Scores the batch for learning, again and again, and keeps every pass.
+const KEEPS: &str = r#"
+(import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+(import "tunebox:method/model@0.1.0" "score-for-learning" (func $score (param i32 i32 f32 i32)))
+(import "tunebox:method/model@0.1.0" "[method]scores.logprob" (func $logprob (param i32) (result i32)))
+(data (i32.const 256) "example")
+(func $step (param $batch i32) (result i32)
+  (local $rows i32)
+  (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
+  (local.set $rows (call $handle))
+  (loop $again
+    (call $score (local.get $rows) (i32.const 0) (f32.const 1) (i32.const 64))
+    (drop (call $logprob (call $handle)))
+    (br $again))
+  (unreachable))"#;
+
+/// The limit stands for a machine with little memory.
+#[cfg(target_os = "linux")]
+#[test]
+fn scores_that_keep_more_than_the_memory_end_the_run_and_not_the_process() {
+    let place = workspace();
+    let mut bytes = guest::component(KEEPS);
+    tunebox_package::section::append(&mut bytes, tunebox_package::manifest::SECTION, manifest("keeps").as_bytes());
+    std::fs::write(place.path().join("keeps.wasm"), bytes).unwrap();
+    for process in [&[][..], &["--in-process"]] {
+        let mut command = Command::new("sh");
+        command.current_dir(place.path()).args(["-c", "ulimit -d 2000000; exec \"$0\" \"$@\"", transcript::BINARY]);
+        command.args(["train", "--model", "model", "--data", "answers.jsonl", "--method", "keeps.wasm"]).args(process);
+        let output = command.args(["--name", "keeps", "--set", "train.batch=16"]).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{process:?}: {error}");
+        assert!(error.contains("`keeps` asked the model for more memory than is left for it at step 1"), "{error}");
+        assert!(!error.contains("train.batch"), "{error}");
+    }
 }
 
 #[test]
