@@ -13,6 +13,9 @@ use crate::support::attack::{self, Attack, message, run};
 use crate::support::{guest, own_process};
 use tunebox_sandbox::Engine;
 
+/// Bytes that an attack may take at once, beside what the process holds: eight times its tensors, for the compiler.
+const MOST_BYTES: u64 = 64 << 20;
+
 /// What an attack may take, compiling and an ordinary run after it included.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -37,7 +40,11 @@ fn every_attack_twice() {
     // The first time round filled what a process keeps for good: the allocator's pools, the compiler's, threads.
     let before = resident();
     for attack in &attacks {
+        forget_peak();
+        let before = resident();
         surprise(&engine, &ordinary, attack);
+        let taken = peak().saturating_sub(before);
+        assert!(taken <= MOST_BYTES, "{} took {taken} bytes at once", attack.name);
     }
     let after = resident();
     println!("{} attacks twice: {before} bytes resident before the second time, {after} after", attacks.len());
@@ -61,4 +68,17 @@ fn surprise(engine: &Engine, ordinary: &[u8], attack: &Attack) -> Option<String>
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+}
+
+/// Forgets the peak of this process, such as that of the compiler.
+fn forget_peak() {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap_or_default();
+}
+
+/// The most bytes of this process that were in memory at once since the peak was forgotten; 0 where the system does not
+/// tell.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().map_or(0, |kibibytes: u64| kibibytes * 1024)
 }

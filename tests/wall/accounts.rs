@@ -4,7 +4,7 @@
 use tunebox_foundation::explain::Explain as _;
 use tunebox_sandbox::{Engine, Grants, Limits, Session, SessionSettings};
 
-use super::resident;
+use super::{forget_peak, peak, resident};
 use crate::support::attack::batch;
 use crate::support::fake_run::FakeRun;
 use crate::support::{guest, own_process};
@@ -113,19 +113,11 @@ fn one_flood() {
     let settings = SessionSettings { limits, ..SessionSettings::default() };
     let mut session = Session::start(&method, FakeRun::with_record().0, settings).unwrap();
     session.init(&[]).unwrap();
-    // Forgets the peak of what was before, such as the compiler's.
-    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    forget_peak();
     let before = resident();
     let error = session.step(batch()).unwrap_err();
-    let taken = peak() - before;
+    let taken = peak().saturating_sub(before);
     println!("{name}: {:.2} of the limit", taken as f64 / DEVICE_BYTES as f64);
     assert!(error.to_string().contains("more tensor bytes than it may hold"), "{error} {:?}", error.location());
     assert!(taken as f64 <= DEVICE_BYTES as f64 * MARGIN, "{name} took {taken} bytes under a limit of {DEVICE_BYTES}");
-}
-
-/// The most bytes of this process that were in memory at once since the peak was forgotten.
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
