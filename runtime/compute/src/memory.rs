@@ -14,9 +14,11 @@ impl ProcessMemory {
     #[must_use]
     pub fn read() -> Option<Self> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
-        let data = kibibytes(&status, "VmData:")?;
-        let limits = [available(), free_of_group(), data_limit().map(|limit| limit.saturating_sub(data))];
-        Some(Self { held: kibibytes(&status, "RssAnon:")?, free: limits.into_iter().flatten().min()? })
+        let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+        let left = |limit, used| Some(limit_of(&limits, limit)?.saturating_sub(kibibytes(&status, used)?));
+        let own = [left("Max data size", "VmData:"), left("Max address space", "VmSize:")];
+        let free = [available(), free_of_group()].into_iter().chain(own).flatten().min()?;
+        Some(Self { held: kibibytes(&status, "RssAnon:")?, free })
     }
 }
 
@@ -49,11 +51,9 @@ fn free_of_group() -> Option<u64> {
     Some(number("memory.max")?.saturating_sub(number("memory.current")?.saturating_sub(files)))
 }
 
-/// The limit of this process for its data in bytes (`RLIMIT_DATA`); `None` if there is none.
-fn data_limit() -> Option<u64> {
-    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max data size"))?;
-    line.split_whitespace().next()?.parse().ok()
+/// The soft limit of a process in bytes from the text of `/proc/self/limits`; `None` if it has none of this name.
+fn limit_of(limits: &str, name: &str) -> Option<u64> {
+    limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
 /// The number of the line that begins with `name`, such as `VmHWM:  123 kB`, in bytes; `None` without such a line.
