@@ -77,9 +77,11 @@ fn what_the_others_of_a_failed_pass_teach_arrives_at_their_own_rows() {
     assert_eq!(*backward.lock().unwrap(), [(1, 1.0), (4, 2.0)]);
 }
 
-/// Rows of so many tokens in all.
-fn long_rows(tokens: usize) -> Rows {
-    Rows::new(vec![vec![1; 1000]; tokens / 1000], vec![vec![true; 1000]; tokens / 1000]).unwrap()
+/// Rows of so many tokens in all, none of which begins like another.
+fn long_rows(tokens: u32) -> Rows {
+    let ids: Vec<Vec<u32>> = (0..tokens / 1000).map(|row| vec![row; 1000]).collect();
+    let targets = vec![vec![true; 1000]; ids.len()];
+    Rows::new(ids, targets).unwrap()
 }
 
 #[test]
