@@ -125,7 +125,7 @@ fn module(place: &Place<'_>, code: &TokenStream) -> syn::Result<TokenStream> {
         #[allow(clippy::all, missing_docs, reason = "made from the contract, whose words and order it keeps")]
         pub mod #name {
             #[allow(unused_imports, reason = "not every interface has handles and requests")]
-            use crate::native::{Decode, Encode, Handle, Borrowed, Malformed, Reader, Request};
+            use crate::native::{Decode, Encode, Handle, Borrowed, Malformed, Reader, Request, cases, record};
 
             #(#types)*
             #code

@@ -156,13 +156,11 @@ impl<'a> Place<'a> {
         let fields: Vec<Ident> = record.fields.iter().map(|field| value(&field.name)).collect();
         let docs = record.fields.iter().map(|field| documentation(&field.docs));
         let types = record.fields.iter().map(|field| self.owned(&field.ty)).collect::<syn::Result<Vec<_>>>()?;
-        let encode = quote!(#(self.#fields.encode(bytes);)*);
-        let codec = codec(name, &encode, &quote!(Self { #(#fields: Decode::decode(bytes)?,)* }));
         Ok(quote! {
             #[derive(#derived)]
             pub struct #name { #(#docs pub #fields: #types,)* }
 
-            #codec
+            record!(#name { #(#fields)* });
         })
     }
 
@@ -173,31 +171,21 @@ impl<'a> Place<'a> {
         cases: impl Iterator<Item = Case<'c>>,
         derived: &TokenStream,
     ) -> syn::Result<TokenStream> {
-        let (mut listed, mut encoded, mut decoded) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut listed, mut written) = (Vec::new(), Vec::new());
         for (number, (case, docs, carried)) in cases.enumerate() {
             let number = u8::try_from(number).map_err(|_| unsupported("a choice among more than 256 cases"))?;
             let docs = documentation(docs);
-            if let Some(carried) = carried {
-                let carried = self.owned(&carried)?;
-                listed.push(quote!(#docs #case(#carried)));
-                encoded.push(quote!(Self::#case(value) => { bytes.push(#number); value.encode(bytes); }));
-                decoded.push(quote!(#number => Self::#case(Decode::decode(bytes)?)));
-            } else {
-                listed.push(quote!(#docs #case));
-                encoded.push(quote!(Self::#case => bytes.push(#number)));
-                decoded.push(quote!(#number => Self::#case));
-            }
+            let carried = carried.map(|carried| self.owned(&carried)).transpose()?;
+            let value = carried.as_ref().map(|_| quote!((value)));
+            let carried = carried.map(|carried| quote!((#carried)));
+            listed.push(quote!(#docs #case #carried));
+            written.push(quote!(#number #case #value));
         }
-        let decode = quote!(match u8::decode(bytes)? {
-            #(#decoded,)*
-            _ => return ::std::result::Result::Err(Malformed("a case that the contract does not have".into())),
-        });
-        let codec = codec(name, &quote!(match self { #(#encoded,)* }), &decode);
         Ok(quote! {
             #[derive(#derived)]
             pub enum #name { #(#listed,)* }
 
-            #codec
+            cases!(#name { #(#written)* });
         })
     }
 

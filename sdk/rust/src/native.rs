@@ -17,6 +17,7 @@ use crate::bindings::exports::tunebox::method::training;
 use crate::{Method, method};
 
 pub use codec::{Decode, Encode, Malformed, Reader};
+pub(crate) use codec::{cases, record};
 pub use connection::{Borrowed, Handle, Request};
 pub(crate) use connection::{Connected, Ended, Role};
 pub(crate) use panics::forward_panic;

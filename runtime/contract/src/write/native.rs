@@ -134,61 +134,36 @@ fn is_new(defined: &TypeDef) -> bool {
     matches!(defined.kind, Enum(_) | Flags(_) | Record(_) | Variant(_))
 }
 
-/// Generates the implementations of `Decode` and `Encode` for an enum, flags, record or variant.
+/// Generates the implementations of `Decode` and `Encode` for an enum, flags, record or variant: but for flags they are
+/// macros beside the two traits.
 fn codec(interface: &str, defined: &TypeDef) -> Outcome<String> {
     let name = defined.name.as_deref().ok_or("a type without a name")?;
     let path = format!("crate::bindings::{}::{}", snake(interface), camel(name));
-    let (decode, encode) = match &defined.kind {
-        TypeDefKind::Record(record) => fields(record.fields.iter().map(|field| snake(&field.name))),
-        TypeDefKind::Enum(cases) => variant(name, cases.cases.iter().map(|case| (case.name.as_str(), false)))?,
-        TypeDefKind::Variant(cases) => {
-            variant(name, cases.cases.iter().map(|case| (case.name.as_str(), case.ty.is_some())))?
+    match &defined.kind {
+        TypeDefKind::Record(record) => {
+            let fields: String = record.fields.iter().map(|field| format!(" {}", snake(&field.name))).collect();
+            Ok(format!("\nrecord!({path} {{{fields} }});\n"))
         }
-        TypeDefKind::Flags(flags) => bits(name, flags.flags.iter().map(|flag| snake(&flag.name).to_uppercase()))?,
-        other => return Err(format!("`{name}` is a {}", other.as_str()).into()),
-    };
-    Ok(format!(
-        "\nimpl Decode for {path} {{\n    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> \
-         {{\n{decode}    }}\n}}\n\nimpl Encode for {path} {{\n    fn encode(&self, output: &mut Vec<u8>) \
-         {{\n{encode}    }}\n}}\n"
-    ))
-}
-
-/// The bodies of `decode` and `encode`.
-type Bodies = (String, String);
-
-/// Generates the bodies for a record: its fields in order.
-fn fields(names: impl Iterator<Item = String>) -> Bodies {
-    let (mut reads, mut writes) = (String::new(), String::new());
-    for name in names {
-        reads += &format!("{name}: input.read()?, ");
-        writes += &format!("        self.{name}.encode(output);\n");
+        TypeDefKind::Enum(set) => cases(&path, set.cases.iter().map(|case| (case.name.as_str(), false))),
+        TypeDefKind::Variant(set) => cases(&path, set.cases.iter().map(|case| (case.name.as_str(), case.ty.is_some()))),
+        TypeDefKind::Flags(set) => bits(name, &path, set.flags.iter().map(|flag| snake(&flag.name).to_uppercase())),
+        other => Err(format!("`{name}` is a {}", other.as_str()).into()),
     }
-    (format!("        Ok(Self {{ {reads}}})\n"), writes)
 }
 
-/// Generates the bodies for an enum or variant: a byte with the number of the case, then its value if it has one.
-/// `cases` are (name, whether it has a value); `name` is for errors.
-fn variant<'a>(name: &str, cases: impl Iterator<Item = (&'a str, bool)>) -> Outcome<Bodies> {
-    let (mut reads, mut writes) = (String::new(), String::new());
+/// Generates the implementations for an enum or variant. `cases` are (name, whether it carries a value).
+fn cases<'a>(path: &str, cases: impl Iterator<Item = (&'a str, bool)>) -> Outcome<String> {
+    let mut written = String::new();
     for (number, (case, has_value)) in cases.enumerate() {
-        let (number, case) = (u8::try_from(number)?, camel(case));
-        if has_value {
-            writeln!(reads, "            {number} => Ok(Self::{case}(input.read()?)),")?;
-            writeln!(writes, "            Self::{case}(value) => ({number}_u8, value).encode(output),")?;
-        } else {
-            writeln!(reads, "            {number} => Ok(Self::{case}),")?;
-            writeln!(writes, "            Self::{case} => {number}_u8.encode(output),")?;
-        }
+        let value = if has_value { "(value)" } else { "" };
+        write!(written, " {}_u8 {}{value}", u8::try_from(number)?, camel(case))?;
     }
-    let unknown = format!("other => Err(Malformed(format!(\"`{name}` has no case {{other}}\"))),");
-    let reads = format!("        match input.read::<u8>()? {{\n{reads}            {unknown}\n        }}\n");
-    Ok((reads, format!("        match self {{\n{writes}        }}\n")))
+    Ok(format!("\ncases!({path} {{{written} }});\n"))
 }
 
-/// Generates the bodies for flags: one bit of a `u32` for each flag, the first in the lowest. Decoding refuses unknown
+/// Generates the implementations for flags: one bit of a `u32` for each flag, the first in the lowest. Decoding refuses unknown
 /// bits.
-fn bits(name: &str, flags: impl Iterator<Item = String>) -> Outcome<Bodies> {
+fn bits(name: &str, path: &str, flags: impl Iterator<Item = String>) -> Outcome<String> {
     let (mut reads, mut writes, mut known) = (String::new(), String::new(), 0_u32);
     for (number, flag) in flags.enumerate() {
         let bit = 1_u32.checked_shl(u32::try_from(number)?).ok_or("more than 32 flags")?;
@@ -197,11 +172,10 @@ fn bits(name: &str, flags: impl Iterator<Item = String>) -> Outcome<Bodies> {
         writeln!(writes, "        bits |= if self.contains(Self::{flag}) {{ {bit} }} else {{ 0 }};")?;
     }
     let unknown = format!("Err(Malformed(format!(\"`{name}` has no flags {{bits:#x}}\")))");
-    Ok((
-        format!(
-            "        let bits = input.read::<u32>()?;\n        if bits & !{known} != 0 {{\n            return \
-             {unknown};\n        }}\n        let mut flags = Self::empty();\n{reads}        Ok(flags)\n"
-        ),
-        format!("        let mut bits = 0_u32;\n{writes}        bits.encode(output);\n"),
+    Ok(format!(
+        "\nimpl Decode for {path} {{\n    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {{\n        let bits = \
+         input.read::<u32>()?;\n        if bits & !{known} != 0 {{\n            return {unknown};\n        }}\n        let mut \
+         flags = Self::empty();\n{reads}        Ok(flags)\n    }}\n}}\n\nimpl Encode for {path} {{\n    fn encode(&self, \
+         output: &mut Vec<u8>) {{\n        let mut bits = 0_u32;\n{writes}        bits.encode(output);\n    }}\n}}\n"
     ))
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::codec::{Decode, Encode, Malformed, Reader};
+use super::codec::{Decode, Encode, Malformed, Reader, cases, record};
 use super::resource::{end, read, read_owned};
 use crate::bindings::types;
 use crate::refusal::Refusal;

@@ -229,48 +229,43 @@ macro_rules! tuples {
 
 tuples! { () (A 0) (A 0 B 1) (A 0 B 1 C 2) (A 0 B 1 C 2 D 3) }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Implements both for a record of the contract: its fields, in order.
+macro_rules! record {
+    ($record:ty { $($field:ident)* }) => {
+        impl Encode for $record {
+            fn encode(&self, output: &mut ::std::vec::Vec<u8>) {
+                $(self.$field.encode(output);)*
+            }
+        }
 
-    fn bytes(value: &(impl Encode + ?Sized)) -> Vec<u8> {
-        let mut output = Vec::new();
-        value.encode(&mut output);
-        output
-    }
-
-    fn read<T: Decode>(bytes: &[u8]) -> Result<T, Malformed> {
-        let mut input = Reader::new(bytes);
-        let value = input.read()?;
-        input.end()?;
-        Ok(value)
-    }
-
-    #[test]
-    fn values_are_written_as_the_contract_says_and_read_back() {
-        assert_eq!(bytes("a€"), [4, 0, 0, 0, b'a', 0xe2, 0x82, 0xac]);
-        assert_eq!(bytes(&Some(-2_i32)), [1, 0xfe, 0xff, 0xff, 0xff]);
-        assert_eq!(bytes(&Ok::<_, String>(7_u8)), [0, 7]);
-        assert_eq!(bytes(&Err::<(), _>("x".to_owned())), [1, 1, 0, 0, 0, b'x']);
-
-        let list = vec![(1.5_f32, true), (f32::from_bits(0x7fc0_0001), false)];
-        let back: Vec<(f32, bool)> = read(&bytes(&list)).unwrap();
-        let bits =
-            |list: &[(f32, bool)]| list.iter().map(|(number, mark)| (number.to_bits(), *mark)).collect::<Vec<_>>();
-        assert_eq!(bits(&back), bits(&list));
-    }
-
-    #[test]
-    fn lengths_are_compared_with_the_bytes_that_are_there() {
-        let huge = u32::MAX.to_le_bytes();
-        assert!(read::<String>(&huge).is_err() && read::<Vec<f32>>(&huge).is_err() && read::<Vec<()>>(&huge).is_err());
-        assert!(read::<Vec<u32>>(&[2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0]).is_err());
-    }
-
-    #[test]
-    fn bytes_that_are_no_value_are_refused() {
-        assert!(read::<bool>(&[2]).is_err() && read::<char>(&0xd800_u32.to_le_bytes()).is_err());
-        assert!(read::<String>(&[1, 0, 0, 0, 0xff]).is_err() && read::<u8>(&[1, 2]).is_err());
-        assert!(read::<Option<u8>>(&[1]).is_err() && read::<Result<(), u8>>(&[]).is_err());
-    }
+        impl Decode for $record {
+            fn decode(input: &mut Reader<'_>) -> ::std::result::Result<Self, Malformed> {
+                ::std::result::Result::Ok(Self { $($field: input.read()?),* })
+            }
+        }
+    };
 }
+
+/// Implements both for an enum or a variant of the contract: the number of the case in a byte, then what it carries.
+macro_rules! cases {
+    ($choice:ty { $($number:literal $case:ident $(($carried:ident))?)* }) => {
+        impl Encode for $choice {
+            fn encode(&self, output: &mut ::std::vec::Vec<u8>) {
+                match self {
+                    $(Self::$case $(($carried))? => ($number, $($carried)?).encode(output),)*
+                }
+            }
+        }
+
+        impl Decode for $choice {
+            fn decode(input: &mut Reader<'_>) -> ::std::result::Result<Self, Malformed> {
+                ::std::result::Result::Ok(match input.read::<u8>()? {
+                    $($number => Self::$case $(({ let $carried = input.read()?; $carried }))?,)*
+                    _ => return ::std::result::Result::Err(Malformed("a case that the contract does not have".into())),
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use {cases, record};
