@@ -3,8 +3,19 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::package::trust::TrustOptions;
+
+/// Creates the parser of an option whose value is one of some words, each given with what it stands for.
+pub(crate) fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
+    choices: [(&'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(choices.clone().map(|(word, _)| word)).try_map(move |given| {
+        let chosen = choices.iter().find(|(word, _)| *word == given);
+        chosen.map(|(_, value)| value.clone()).ok_or("unknown word")
+    })
+}
 
 /// Options of every command.
 #[derive(Debug, Clone, Args)]

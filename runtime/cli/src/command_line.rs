@@ -33,10 +33,8 @@ pub(crate) fn parse() -> CommandLine {
 /// Describes the settings of the method that a command line names with `--method`, for its help. Returns a message if
 /// the method has no settings or cannot be read, and `None` without `--method`.
 fn settings_help(words: &[String]) -> Option<String> {
-    let after = |flag: &str| words.iter().skip_while(|word| *word != flag).nth(1).map(String::as_str);
-    let joined = words.iter().find_map(|word| word.strip_prefix("--method="));
-    let method = joined.or_else(|| after("--method"))?;
-    let base = Path::new(after("-C").unwrap_or("."));
+    let method = value_of(words, "--method")?;
+    let base = Path::new(value_of(words, "-C").unwrap_or("."));
     Some(match Reference::parse(method, base).and_then(|reference| reference.open()) {
         Ok(package) if package.manifest.settings.is_empty() => format!("`{method}` has no settings"),
         Ok(package) => {
@@ -48,6 +46,13 @@ fn settings_help(words: &[String]) -> Option<String> {
     })
 }
 
+/// The value of a flag on a command line: what follows `flag=`, else the next word unless that is a flag as well.
+fn value_of<'a>(words: &'a [String], flag: &str) -> Option<&'a str> {
+    let joined = words.iter().find_map(|word| word.strip_prefix(flag)?.strip_prefix('='));
+    let next = words.iter().skip_while(|word| *word != flag).nth(1);
+    joined.or(next.map(String::as_str).filter(|word| !word.starts_with('-')))
+}
+
 /// Replaces clap's suggestion in the error of an unknown flag by how `--set` sets the run file key of that name.
 /// Returns any other error unchanged, and the errors of commands without `--set`.
 fn with_set_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
@@ -57,9 +62,7 @@ fn with_set_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
     };
     let has_set = words.iter().any(|word| COMMANDS_WITH_SET.contains(&word.as_str()));
     let Some(key) = flag.strip_prefix("--").filter(|_| has_set).and_then(find_key) else { return error };
-    let after = words.iter().skip_while(|word| **word != flag).nth(1).filter(|word| !word.starts_with('-'));
-    let joined = words.iter().find_map(|word| word.strip_prefix(&format!("{flag}=")));
-    let value = joined.or(after.map(String::as_str)).unwrap_or("…");
+    let value = value_of(words, &flag).unwrap_or("…");
     error.remove(ContextKind::SuggestedArg);
     let tip = format!("it is a key of the run file: '--set {key}={value}'");
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));

@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tunebox_compute::device;
 use tunebox_compute::precision::Base;
 use tunebox_foundation::bounded;
 use tunebox_model::{Model, Policy, PolicySettings};
 use tunebox_training::{base_precision, find_model, is_checkpoint, newest_checkpoint};
 
-use crate::arguments::Global;
+use crate::arguments::{Global, one_of};
 use crate::terminal::{Failure, Terminal};
 
 /// Largest `adapter_config.json` that is read, in bytes.
@@ -32,7 +31,11 @@ pub(crate) struct ModelOptions {
     base_model: Option<String>,
     /// Precision of the base model's matrices: `stored`, as in its files, or `nf4`, quantized while loading [default: that
     /// of the run that trained the adapter]
-    #[arg(long = "base-precision", value_name = "PRECISION", value_parser = base_precision_values())]
+    #[arg(
+        long = "base-precision",
+        value_name = "PRECISION",
+        value_parser = one_of([("stored", Base::Stored), ("nf4", Base::Nf4)])
+    )]
     base_precision: Option<Base>,
     /// Use the base model without the adapter
     #[arg(long)]
@@ -40,11 +43,6 @@ pub(crate) struct ModelOptions {
     /// Device to compute on: `cpu`, `cuda[:n]`, `metal` or `auto`
     #[arg(long, default_value = "cpu")]
     device: String,
-}
-
-/// Parser of the values of `--base-precision`: `stored` and `nf4`.
-fn base_precision_values() -> impl TypedValueParser<Value = Base> {
-    PossibleValuesParser::new(["stored", "nf4"]).map(|word| if word == "nf4" { Base::Nf4 } else { Base::Stored })
 }
 
 /// A loaded model, with its adapter applied if it has one.

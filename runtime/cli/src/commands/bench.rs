@@ -4,12 +4,12 @@ mod report;
 
 use std::path::Path;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 use tunebox_package::Reference;
 use tunebox_training::{BenchSettings, Phase, bench};
 
-use crate::arguments::Global;
+use crate::arguments::{Global, one_of};
 use crate::package::trust::TrustOptions;
 use crate::terminal::{CommandResult, ExitStatus, Terminal};
 
@@ -22,9 +22,11 @@ pub(crate) struct Bench {
     /// files]
     #[arg(long, value_parser = ["f32", "bf16", "f16", "nf4"])]
     precision: Option<String>,
-    /// Measure only this part. Can be repeated
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Part>,
+    /// Measure only this part: `training`, steps with their memory and their fraction of the matrix product speed;
+    /// `scoring` of rows without training; `generation` by greedy decoding; `start-up`, the time to open the model and to
+    /// compile and instantiate the method; `overhead`, the time of the steps spent in the sandbox. Can be repeated
+    #[arg(long, value_parser = one_of(PARTS), value_delimiter = ',')]
+    only: Vec<Phase>,
     /// Method to train with
     #[arg(long, default_value = "lora")]
     method: String,
@@ -66,32 +68,14 @@ pub(crate) struct Bench {
     in_process: bool,
 }
 
-/// A part of the benchmark.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Part {
-    /// Steps of a run: tokens per second, memory, and the fraction of the matrix product speed
-    Training,
-    /// Scoring of rows without training
-    Scoring,
-    /// Generation of completions by greedy decoding
-    Generation,
-    /// Time to open the model, and to compile and instantiate the method
-    StartUp,
-    /// Time of the steps spent in the sandbox
-    Overhead,
-}
-
-impl From<Part> for Phase {
-    fn from(part: Part) -> Self {
-        match part {
-            Part::Training => Self::Training,
-            Part::Scoring => Self::Scoring,
-            Part::Generation => Self::Generation,
-            Part::StartUp => Self::StartUp,
-            Part::Overhead => Self::Overhead,
-        }
-    }
-}
+/// The parts of the benchmark by name.
+const PARTS: [(&str, Phase); 5] = [
+    ("training", Phase::Training),
+    ("scoring", Phase::Scoring),
+    ("generation", Phase::Generation),
+    ("start-up", Phase::StartUp),
+    ("overhead", Phase::Overhead),
+];
 
 impl Bench {
     /// Checks the signer of the method, runs the benchmark, and shows the results, or emits them as one JSON object.
@@ -105,7 +89,7 @@ impl Bench {
             model: self.model,
             // NF4 is no type of weights in a file: it is computed while the model is read.
             dtype: self.precision.as_ref().and_then(|precision| precision.parse().ok()),
-            only: self.only.into_iter().map(Phase::from).collect(),
+            only: self.only.into_iter().collect(),
             method: self.method,
             batch: self.batch,
             sequence: self.sequence,

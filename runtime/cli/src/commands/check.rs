@@ -59,7 +59,8 @@ impl Check {
         let free = free(&settings);
         let plan = plan(settings)?;
         show_plan(terminal, &plan);
-        show_precision(terminal, &plan);
+        let precision = plan.run.summary.precision.iter().map(|(name, precision)| format!("{name} {precision}"));
+        terminal.status("Precision", precision.collect::<Vec<_>>().join(", "));
         let fits = show_fit(terminal, &plan, free);
         if self.fit && !fits {
             return Ok(ExitStatus::Code(Exit::No));
@@ -113,12 +114,6 @@ fn find_existing_run(settings: &mut RunSettings) -> Result<Option<Listed>, tuneb
         table.name = None;
     }
     Ok(existing)
-}
-
-/// Shows the precision of the weights, adapter and other tensors of the run.
-fn show_precision(terminal: Terminal, plan: &Plan) {
-    let precision = plan.run.summary.precision.iter().map(|(name, precision)| format!("{name} {precision}"));
-    terminal.status("Precision", precision.collect::<Vec<_>>().join(", "));
 }
 
 /// Shows the estimated memory beside the `free` bytes, and, if it does not fit, settings that need less. Returns true

@@ -42,7 +42,9 @@ impl Doctor {
         for line in toolchain::report() {
             terminal.status("Guests", line);
         }
-        terminal.status("Guests", python_tools());
+        let python = find_on_path()
+            .map_or_else(|error| format!("{error}; needed only to build methods in Python"), |tools| tools.release);
+        terminal.status("Guests", python);
         terminal.event(json!({ "event": "doctor", "cores": threads, "devices": devices, "methods": methods, "guest_toolchain": found }));
         if found {
             terminal.suggest("tunebox train --sample");
@@ -50,14 +52,6 @@ impl Doctor {
         }
         terminal.suggest("tunebox doctor --fix    (needed only to build methods)");
         Ok(ExitStatus::Code(Exit::No))
-    }
-}
-
-/// Describes the tools for building methods in Python: their version, or what is missing.
-fn python_tools() -> String {
-    match find_on_path() {
-        Ok(tools) => tools.release,
-        Err(error) => format!("{error}; needed only to build methods in Python"),
     }
 }
 

@@ -50,26 +50,19 @@ pub(crate) struct Eval {
     completions: u32,
     /// Exit with code 1 if a figure is below a value, for example `accuracy=0.9`. Can be repeated
     #[arg(long = "at-least", value_name = "FIGURE=VALUE", value_parser = parse_threshold)]
-    at_least: Vec<Threshold>,
+    at_least: Vec<(String, f64)>,
     /// Exit with code 1 if a figure is above a value, for example `loss=1.2`. Can be repeated
     #[arg(long = "at-most", value_name = "FIGURE=VALUE", value_parser = parse_threshold)]
-    at_most: Vec<Threshold>,
+    at_most: Vec<(String, f64)>,
     #[command(flatten)]
     sampling: SamplingOptions,
 }
 
-/// The required minimum or maximum of a figure.
-#[derive(Debug, Clone)]
-struct Threshold {
-    name: String,
-    value: f64,
-}
-
-/// Parses `FIGURE=VALUE`. Fails without `=` or if the value is not a number; the name is checked later.
-fn parse_threshold(text: &str) -> Result<Threshold, String> {
+/// Parses `FIGURE=VALUE` to (name, value). Fails without `=` or if the value is not a number; the name is checked later.
+fn parse_threshold(text: &str) -> Result<(String, f64), String> {
     let (name, value) = text.split_once('=').ok_or("write it as FIGURE=VALUE")?;
     let value: f64 = value.parse().map_err(|_| format!("`{value}` is not a number"))?;
-    Ok(Threshold { name: name.to_owned(), value })
+    Ok((name.to_owned(), value))
 }
 
 impl Eval {
@@ -116,7 +109,7 @@ impl Eval {
         let mut status = ExitStatus::Success;
         let minimums = self.at_least.iter().map(|threshold| (threshold, true));
         let maximums = self.at_most.iter().map(|threshold| (threshold, false));
-        for (Threshold { name, value: limit }, is_minimum) in minimums.chain(maximums) {
+        for ((name, limit), is_minimum) in minimums.chain(maximums) {
             let figure = find_figure(result, name)?;
             let value = figure.adapted.or(figure.base).unwrap_or(f64::NAN);
             let is_met = if is_minimum { value >= *limit } else { value <= *limit };

@@ -47,7 +47,12 @@ impl Inspect {
         let package = Reference::parse(&self.package, Path::new("."))?.open()?;
         let imports = tunebox_sandbox::imports(&package.bytes)?;
         if self.wit {
-            return print_wit(terminal, &package);
+            let text = world::wit(&package.bytes)?;
+            if !terminal.json {
+                terminal.print(&text);
+            }
+            terminal.event(json!({ "name": package.manifest.name, "wit": text }));
+            return Ok(ExitStatus::Success);
         }
         let (parts, publisher) = (sizes(&package.bytes)?, publisher(&package)?);
         if !terminal.json {
@@ -91,16 +96,6 @@ fn later_version(package: &Package) -> Result<Option<String>, Failure> {
 fn later_in(lock: &Lock, manifest: &Manifest) -> Option<String> {
     let version = lock.find(&manifest.name)?.later_than(&manifest.version)?;
     Some(format!("{}@{version}", manifest.name))
-}
-
-/// Prints the imports and exports of a component as WIT text, with every type and function; with `--json` as an event.
-fn print_wit(terminal: Terminal, package: &Package) -> CommandResult {
-    let text = world::wit(&package.bytes)?;
-    if !terminal.json {
-        terminal.print(&text);
-    }
-    terminal.event(json!({ "name": package.manifest.name, "wit": text }));
-    Ok(ExitStatus::Success)
 }
 
 /// Formats the description of a package: its manifest, what each import permits, its settings and the default limits.

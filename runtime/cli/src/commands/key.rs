@@ -25,7 +25,8 @@ impl Key {
             "Created",
             format!("{}, which you keep secret, and {public_file}, which you can publish", self.file.display()),
         );
-        terminal.status("Key", public.to_string());
+        let key = public.to_string();
+        terminal.status("Key", &key);
         if password.is_none() {
             terminal.warn("the key has no password: every reader of the file can sign as you");
         }
@@ -34,10 +35,9 @@ impl Key {
             terminal.warn(format!("{what}: move it elsewhere, or add it to `.gitignore`"));
         }
         terminal.suggest(format!("tunebox pack --sign {}", self.file.display()));
-        if terminal.json {
-            let key = public.to_string();
-            terminal.event(json!({ "event": "key", "path": self.file, "public": public_file, "key": key, "protected": password.is_some() }));
-        }
+        terminal.event(json!({
+            "event": "key", "path": self.file, "public": public_file, "key": key, "protected": password.is_some(),
+        }));
         Ok(ExitStatus::Success)
     }
 }

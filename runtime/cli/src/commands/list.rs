@@ -12,7 +12,7 @@ use tunebox_training::configuration::ENDLESS;
 use tunebox_training::{Listed, RUNS_FOLDER, newest_checkpoint};
 
 use crate::run::summary::chat_command;
-use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal, escape};
+use crate::terminal::{CommandResult, ExitStatus, Terminal, escape};
 use tunebox_foundation::format::{bytes, counted, grouped};
 
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ impl List {
         let (packages, models, runs) = (!self.runs, !self.runs && !self.packages, !self.packages);
         let mut next = "tunebox train --sample".to_owned();
         if packages {
-            let stored = stored_packages()?;
+            let stored = existing()?.map_or_else(|| Ok(Vec::new()), |home| Store::open(&home)?.list())?;
             if let Some(package) = stored.last() {
                 next = format!("tunebox inspect {}@{}", package.name, package.version);
             }
@@ -52,14 +52,6 @@ impl List {
         }
         terminal.suggest(next);
         Ok(ExitStatus::Success)
-    }
-}
-
-/// The packages in the store; none if there is no store yet.
-fn stored_packages() -> Result<Vec<Stored>, Failure> {
-    match existing()? {
-        Some(home) => Ok(Store::open(&home)?.list()?),
-        None => Ok(Vec::new()),
     }
 }
 

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tunebox_compute::DType;
 
-use crate::arguments::Global;
+use crate::arguments::{Global, one_of};
 use crate::model::ModelOptions;
 use crate::run::summary::chat_command;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
@@ -19,13 +18,8 @@ pub(crate) struct Merge {
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
     /// Precision of the written weights
-    #[arg(long, default_value = "bf16", value_parser = precision_values())]
+    #[arg(long, default_value = "bf16", value_parser = one_of([("bf16", DType::BF16), ("f32", DType::F32)]))]
     precision: DType,
-}
-
-/// Parser of the values of `--precision`: `bf16` and `f32`.
-fn precision_values() -> impl TypedValueParser<Value = DType> {
-    PossibleValuesParser::new(["bf16", "f32"]).map(|word| if word == "f32" { DType::F32 } else { DType::BF16 })
 }
 
 impl Merge {

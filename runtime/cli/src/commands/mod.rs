@@ -4,13 +4,12 @@ mod bench;
 mod build;
 mod chat;
 mod check;
-mod completions;
 mod dev;
 mod doctor;
 mod eval;
 mod generate;
-mod host;
 mod inspect;
+mod internal;
 mod key;
 mod list;
 mod merge;
@@ -22,12 +21,11 @@ mod score;
 mod test;
 mod train;
 mod verify;
-mod worker;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::arguments::Global;
-use crate::terminal::{CommandResult, Terminal};
+use crate::terminal::{CommandResult, ExitStatus, Terminal};
 
 /// Fine-tune and edit language models with sandboxed training methods
 #[derive(Debug, Parser)]
@@ -83,7 +81,10 @@ pub(crate) enum Command {
     /// Merge an adapter into its base model, or store a model in another precision
     Merge(merge::Merge),
     /// Print a completion script for a shell
-    Completions(completions::Completions),
+    Completions {
+        /// Shell to print the script for
+        shell: clap_complete::Shell,
+    },
     /// Internal: carries out a run that comes in on stdin
     #[command(hide = true)]
     Worker,
@@ -119,10 +120,18 @@ impl Command {
             Self::Test(command) => command.run(terminal, global),
             Self::Doctor(command) => command.run(terminal),
             Self::Merge(command) => command.run(terminal, global),
-            Self::Completions(command) => command.run(terminal, CommandLine::command()),
-            Self::Worker => worker::run_worker(),
-            Self::CompileComponent => worker::compile_component(),
-            Self::Host => host::serve_test(),
+            Self::Completions { shell } => Ok(print_completions(terminal, shell)),
+            Self::Worker => internal::run_worker(),
+            Self::CompileComponent => internal::compile_component(),
+            Self::Host => internal::serve_test(),
         }
     }
+}
+
+/// Prints a script that completes the commands and options of this program in a shell.
+fn print_completions(terminal: Terminal, shell: clap_complete::Shell) -> ExitStatus {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut CommandLine::command(), "tunebox", &mut script);
+    terminal.print(String::from_utf8_lossy(&script));
+    ExitStatus::Success
 }

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 use tunebox_package::build::approval;
 use tunebox_package::builtin;
 use tunebox_package::template::{Language, Template};
 use tunebox_training::{RUNS_FOLDER, sample};
 
+use crate::arguments::one_of;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 /// Where the sample is unpacked in a method folder.
@@ -27,17 +27,11 @@ pub(crate) struct New {
     #[arg(long, value_name = "METHOD")]
     like: Option<String>,
     /// Programming language
-    #[arg(long, default_value = "rust", value_parser = language_values())]
+    #[arg(long, default_value = "rust", value_parser = one_of([("rust", Language::Rust), ("python", Language::Python)]))]
     language: Language,
     /// Write into the current folder instead of a new one
     #[arg(long)]
     here: bool,
-}
-
-/// Parser of the values of `--language`: `rust` and `python`.
-fn language_values() -> impl TypedValueParser<Value = Language> {
-    PossibleValuesParser::new(["rust", "python"])
-        .map(|word| if word == "python" { Language::Python } else { Language::Rust })
 }
 
 impl New {

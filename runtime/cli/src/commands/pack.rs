@@ -46,7 +46,7 @@ impl Pack {
             None => simplify(&self.output_folder().join(format!("{}-{}.wasm", statement.name, statement.version))),
         };
 
-        let signature = key.map(|key| sign_package(terminal, &statement, &key)).transpose()?;
+        let signature = key.map(|key| sign(&statement, &key)).transpose()?;
         files::write(&path, &packed)?;
         let signer = write_signature(terminal, &path, &packed, signature.as_deref())?;
 
@@ -115,20 +115,15 @@ impl Pack {
         bounded::read_text(&path, LARGEST_DOCUMENT).map(Some).map_err(|error| Failure::file(&path, &error))
     }
 
-    /// Reads the secret key of `--sign`, asking for its password if it has one. `None` without `--sign`.
+    /// Reads the secret key of `--sign`, asking for its password if it has one, and shows the key's warning. `None` without
+    /// `--sign`.
     fn read_key(&self, terminal: Terminal) -> Result<Option<SecretKey>, Failure> {
         let Some(path) = &self.sign else { return Ok(None) };
         let password = || terminal.ask_password(&format!("password of `{}`", path.display()));
-        Ok(Some(SecretKey::read(path, password)?))
+        let key = SecretKey::read(path, password)?;
+        key.warning().iter().for_each(|text| terminal.warn(text));
+        Ok(Some(key))
     }
-}
-
-/// Signs the statement of a package and returns the text of the signature. Shows a warning of the key if it has one.
-fn sign_package(terminal: Terminal, statement: &Statement, key: &SecretKey) -> Result<String, Failure> {
-    if let Some(text) = key.warning() {
-        terminal.warn(text);
-    }
-    Ok(sign(statement, key)?)
 }
 
 /// Writes the signature beside the package at `path` and returns its signer. Without a signature, keeps an existing

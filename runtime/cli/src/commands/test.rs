@@ -72,11 +72,9 @@ impl Test {
         let native = NativeBuild { toolchain, folder, offline, quiet, verbose };
         terminal.status("Testing", "the method's own tests");
         let executable = native.build_tests()?;
-        if !native.run_tests()? {
-            return Ok(outcome::show_failed(terminal, &built.manifest.name));
-        }
-        if !built.manifest.world.is_method() {
-            return Ok(outcome::show_without_twin(terminal, &built.manifest.name));
+        let passed = native.run_tests()?;
+        if !passed || !built.manifest.world.is_method() {
+            return Ok(outcome::show_own_tests(terminal, &built.manifest.name, passed));
         }
         let settings = self.settings(global, &built, place.path())?;
         let next = train_built_command(&self.folder, self.out.is_some(), &built.path, built.size);

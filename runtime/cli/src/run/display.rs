@@ -20,6 +20,8 @@ pub(crate) struct RunDisplay {
     head: String,
     /// Whether the method trains weights. Otherwise the table has no gradient and no learning rate.
     is_training: bool,
+    /// Whether the run has sent an event.
+    has_begun: bool,
     /// Tokens and seconds since the last row.
     tokens: f64,
     seconds: f64,
@@ -34,9 +36,15 @@ impl RunDisplay {
             bar: ProgressBar::hidden(),
             head: String::new(),
             is_training: true,
+            has_begun: false,
             tokens: 0.0,
             seconds: 0.0,
         }
+    }
+
+    /// Whether the run has sent an event.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// Removes the progress bar.
@@ -84,6 +92,7 @@ impl RunDisplay {
 impl Observer for RunDisplay {
     fn event(&mut self, event: &Event) {
         let terminal = self.terminal;
+        self.has_begun = true;
         match event {
             Event::Planned { summary, folder, resumed } => {
                 self.is_training = summary.trainable > 0;

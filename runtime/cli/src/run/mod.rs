@@ -2,6 +2,5 @@
 
 pub(crate) mod display;
 pub(crate) mod plan;
-mod resume;
 pub(crate) mod sample;
 pub(crate) mod summary;

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use serde_json::json;
-use tunebox_training::Plan;
-use tunebox_training::PlanSummary;
 use tunebox_training::configuration::ENDLESS;
 use tunebox_training::data::Shape;
+use tunebox_training::{Plan, PlanSummary};
 
 use crate::package::describe::import_names;
 use crate::terminal::Terminal;

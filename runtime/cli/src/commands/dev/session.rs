@@ -1,6 +1,6 @@
 //! The state of `tunebox dev`: the watched folder, what was built from it, and the run that uses it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,8 +32,6 @@ pub(super) struct Session {
     /// The thread that polls and builds; `None` after it ended.
     watcher: Option<JoinHandle<()>>,
     display: Rc<RefCell<RunDisplay>>,
-    /// Whether the last run has sent an event.
-    has_begun: Rc<Cell<bool>>,
     /// Whether the last build imports `learn`; `None` if it failed.
     learns: Option<bool>,
 }
@@ -51,8 +49,8 @@ impl Session {
         let (sender, changes) = channel();
         let (watched, file) = (folder.clone(), run_file.clone());
         let watcher = Some(std::thread::spawn(move || watch(&watched, file.as_deref(), offline, &sender)));
-        let (display, has_begun) = (Rc::new(RefCell::new(RunDisplay::new(terminal))), Rc::default());
-        Ok(Self { terminal, folder, run_file, used_run_file: None, changes, watcher, display, has_begun, learns: None })
+        let display = Rc::new(RefCell::new(RunDisplay::new(terminal)));
+        Ok(Self { terminal, folder, run_file, used_run_file: None, changes, watcher, display, learns: None })
     }
 
     /// Stores the present content of the run file as that of the run about to start. Only a different content counts as
@@ -61,12 +59,10 @@ impl Session {
         self.used_run_file = read_run_file(self.run_file.as_deref());
     }
 
-    /// Plans a run and carries it out. Each component that is built during the run replaces the method in it. Resets
-    /// whether the run has begun.
+    /// Plans a run and carries it out. Each component that is built during the run replaces the method in it.
     pub(super) fn train(&mut self, settings: RunSettings, stop: &AtomicBool) -> Result<Outcome, Error> {
         self.display = Rc::new(RefCell::new(RunDisplay::new(self.terminal)));
-        self.has_begun.set(false);
-        let mut observer = SharedDisplay { display: Rc::clone(&self.display), has_begun: Rc::clone(&self.has_begun) };
+        let mut observer = SharedDisplay(Rc::clone(&self.display));
         let outcome = plan(settings).and_then(|plan| run_revised(plan, &mut observer, stop, Some(self)));
         self.display.borrow().clear();
         outcome
@@ -132,7 +128,7 @@ impl Session {
 
     /// Whether the last run has sent an event, so that its folder may exist.
     pub(super) fn has_begun(&self) -> bool {
-        self.has_begun.get()
+        self.display.borrow().has_begun()
     }
 
     /// Whether the last build imports `learn`.
@@ -201,11 +197,6 @@ impl Session {
         self.terminal.event(json!({ "event": "built", "path": built.path, "bytes": built.size }));
         built.bytes
     }
-
-    /// Shows an error of the run that does not end it.
-    fn show_run_error(&self, error: &Error) {
-        self.show_failure(&Failure::new(error.explanation(), error.exit()));
-    }
 }
 
 impl Revisions for Session {
@@ -223,7 +214,7 @@ impl Revisions for Session {
     }
 
     fn wait_for_fix(&mut self, error: &Error, stop: &AtomicBool) -> Option<Vec<u8>> {
-        self.show_run_error(error);
+        self.show_failure(&Failure::new(error.explanation(), error.exit()));
         self.show_waiting("for a change of the source that fixes it; Ctrl-C ends the run");
         self.wait_for_component(stop)
     }
@@ -236,7 +227,7 @@ impl Revisions for Session {
                 self.terminal.event(json!({ "event": "swapped", "step": step, "version": version }));
             }
             Err(error) => {
-                self.show_run_error(error);
+                self.show_failure(&Failure::new(error.explanation(), error.exit()));
                 self.status("Kept", &format!("after step {step}: the previous version"));
                 self.terminal.event(json!({ "event": "kept", "step": step }));
             }
@@ -245,15 +236,11 @@ impl Revisions for Session {
 }
 
 /// Passes the events of a run to the display, which the session shares to write above its bar.
-struct SharedDisplay {
-    display: Rc<RefCell<RunDisplay>>,
-    has_begun: Rc<Cell<bool>>,
-}
+struct SharedDisplay(Rc<RefCell<RunDisplay>>);
 
 impl Observer for SharedDisplay {
     fn event(&mut self, event: &Event) {
-        self.has_begun.set(true);
-        self.display.borrow_mut().event(event);
+        self.0.borrow_mut().event(event);
     }
 }
 

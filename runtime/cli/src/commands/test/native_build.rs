@@ -44,7 +44,7 @@ impl NativeBuild {
         if !output.status.success() {
             return Err(self.failure("the tests of the method do not compile", "see cargo's errors above"));
         }
-        let here = self.manifest()?;
+        let here = self.root()?.join("Cargo.toml");
         let messages = output.stdout.split(|byte| *byte == b'\n');
         let found = messages
             .filter_map(|line| serde_json::from_slice(line).ok())
@@ -115,11 +115,6 @@ impl NativeBuild {
     /// The absolute path of the method folder.
     fn root(&self) -> Result<PathBuf, Failure> {
         self.folder.canonicalize().map_err(|error| Failure::file(&self.folder, &error))
-    }
-
-    /// The absolute path of the method folder's `Cargo.toml`.
-    fn manifest(&self) -> Result<PathBuf, Failure> {
-        Ok(self.root()?.join("Cargo.toml"))
     }
 
     /// Creates a build failure of the method folder with a reason and a hint how to run cargo: exit code 2.

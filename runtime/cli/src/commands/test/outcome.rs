@@ -16,21 +16,17 @@ pub(super) fn show_debugger_command(terminal: Terminal, command: &str) {
     }
 }
 
-/// Shows that one of the method's own tests failed: exit code 1.
-pub(super) fn show_failed(terminal: Terminal, method: &str) -> ExitStatus {
+/// Shows the result of the own tests of a method or verifier whose component is not compared with a twin: exit code 1 if
+/// a test failed, 0 for a verifier, which has no twin.
+pub(super) fn show_own_tests(terminal: Terminal, method: &str, passed: bool) -> ExitStatus {
+    terminal.event(json!({ "event": "tested", "method": method, "own": passed, "same": null }));
+    if passed {
+        let text = "the verifier's own tests; a verifier calls no host functions, so there is no twin to compare";
+        terminal.status("Passed", text);
+        return ExitStatus::Success;
+    }
     terminal.status("Failed", "a test of the method; component and native twin were not compared");
-    terminal.event(json!({ "event": "tested", "method": method, "own": false, "same": null }));
     ExitStatus::Code(Exit::No)
-}
-
-/// Shows that the own tests of a verifier passed, and that it has no native twin to compare: exit code 0.
-pub(super) fn show_without_twin(terminal: Terminal, method: &str) -> ExitStatus {
-    terminal.status(
-        "Passed",
-        "the verifier's own tests; a verifier calls no host functions, so there is no twin to compare",
-    );
-    terminal.event(json!({ "event": "tested", "method": method, "own": true, "same": null }));
-    ExitStatus::Success
 }
 
 /// Shows that component and twin agree and suggests the command `next`, or fails with the first difference.

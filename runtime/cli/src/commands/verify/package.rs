@@ -39,14 +39,20 @@ pub(super) fn verify_package(terminal: Terminal, found: &Reference, wanted: Opti
     if let Reference::Stored(stored) = found {
         check_trust(&package, &stored.source)??;
     }
+    // What would remove the reason why an intact package counts as unverified.
     let doubt = match found {
         Reference::Builtin(_) => None,
-        _ if package.signer.is_none() => Some(Doubt::Unsigned),
-        Reference::Stored(_) => None,
-        // `--signer` makes an unknown signer acceptable, and overrules no other problem.
-        Reference::File(path) | Reference::Folder(path) => {
-            doubt_about_path(&package, path)?.filter(|_| wanted.is_none())
+        _ if package.signer.is_none() => {
+            Some("ask the publisher for a signed package; `tunebox pack --sign KEY` signs one".to_owned())
         }
+        Reference::Stored(_) => None,
+        Reference::File(path) | Reference::Folder(path) if is_signer_known(&package, path)? => None,
+        // `--signer` makes an unknown signer acceptable, and overrules no other problem.
+        _ if wanted.is_some() => None,
+        Reference::File(path) => {
+            Some(format!("tunebox verify {} --signer KEY    (the key that the publisher shows)", path.display()))
+        }
+        Reference::Folder(_) => Some("the same command with `--signer KEY`, the key that the publisher shows".into()),
     };
     if let Some(wanted) = wanted {
         check_signer(&package, wanted)?;
@@ -67,7 +73,7 @@ pub(super) fn verify_package(terminal: Terminal, found: &Reference, wanted: Opti
         "verified": doubt.is_none(),
     }));
     if let Some(doubt) = doubt {
-        terminal.suggest(doubt.suggestion(found));
+        terminal.suggest(doubt);
         return Ok(ExitStatus::Code(Exit::No));
     }
     terminal.suggest(match found {
@@ -78,38 +84,13 @@ pub(super) fn verify_package(terminal: Terminal, found: &Reference, wanted: Opti
     Ok(ExitStatus::Success)
 }
 
-/// Why an intact package counts as unverified.
-enum Doubt {
-    /// It has no signature.
-    Unsigned,
-    /// Its signer is not known on this machine; anybody can create a key.
-    UnknownSigner,
-}
-
-impl Doubt {
-    /// Suggests a command or an action that would remove this doubt.
-    fn suggestion(&self, found: &Reference) -> String {
-        match (self, found) {
-            (Self::Unsigned, _) => {
-                "ask the publisher for a signed package; `tunebox pack --sign KEY` signs one".to_owned()
-            }
-            (Self::UnknownSigner, Reference::File(path)) => {
-                format!("tunebox verify {} --signer KEY    (the key that the publisher shows)", path.display())
-            }
-            (Self::UnknownSigner, _) => {
-                "the same command with `--signer KEY`, the key that the publisher shows".to_owned()
-            }
-        }
-    }
-}
-
-/// Checks the trust of a package from a path as a run does. Returns a doubt for an unknown signer and `None` if it is
-/// trusted. Any other refusal is an error.
-fn doubt_about_path(package: &Package, path: &Path) -> Result<Option<Doubt>, Failure> {
+/// Checks the trust of a package from a path as a run does. Returns whether its signer is known on this machine, since
+/// anybody can create a key. Any other refusal is an error.
+fn is_signer_known(package: &Package, path: &Path) -> Result<bool, Failure> {
     let path = std::path::absolute(path).map_err(|error| Failure::file(path, &error))?;
     match check_trust(package, &path.display().to_string())? {
-        Ok(()) => Ok(None),
-        Err(Error::Explained { reason: Reason::UnknownSigner, .. }) => Ok(Some(Doubt::UnknownSigner)),
+        Ok(()) => Ok(true),
+        Err(Error::Explained { reason: Reason::UnknownSigner, .. }) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,4 +1,5 @@
-//! The internal commands `worker` and `compile-component`, which run untrusted methods in child processes.
+//! The internal commands: `worker` and `compile-component`, which run untrusted methods in child processes, and `host`,
+//! which serves the host functions to a unit test of a method.
 
 use std::io;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tunebox_foundation::explain::Exit;
 use tunebox_sandbox::child;
 use tunebox_sandbox::compile_for_parent;
+use tunebox_sandbox::native::ListeningTest;
 use tunebox_training::serve;
 
 use crate::processes::compiling;
@@ -41,7 +43,23 @@ pub(super) fn compile_component() -> CommandResult {
     Ok(ExitStatus::Success)
 }
 
+/// Connects to the unit test that the environment variables name and answers its requests until it ends. Sends the text
+/// of an error to the test as well as returning it.
+pub(super) fn serve_test() -> CommandResult {
+    let test = ListeningTest::find().map_err(internal)?;
+    let notifier = test.method.notifier().map_err(internal)?;
+    tunebox_training::twin::serve_test(test).map_err(|error| {
+        let failure = Failure::from(error);
+        notifier.stop(&anstream::adapter::strip_str(&failure.text(false)).to_string());
+        failure
+    })?;
+    Ok(ExitStatus::Success)
+}
+
 /// Creates the failure for an internal command that fails to set up, as when a user starts it.
 fn internal(error: impl std::fmt::Display) -> Failure {
-    Failure::usage(format!("this command is internal to tunebox: {error}"), "`tunebox train` starts it when needed")
+    Failure::usage(
+        format!("this command is internal to tunebox: {error}"),
+        "`tunebox train` and the tests of a method start it when needed",
+    )
 }
