@@ -1,8 +1,7 @@
 //! Which device a run computes on: from words to a device and back.
 
-use candle_core::Device;
+use candle_core::{Device, DeviceLocation};
 
-pub use crate::accelerator::info::{DeviceInfo, describe};
 use crate::accelerator::{self, Accelerator};
 use crate::error::{Error, Result};
 use tunebox_foundation::explain::Explain as _;
@@ -83,6 +82,34 @@ fn named(text: &str, error: Error) -> Error {
 /// The error for a text that names no device.
 fn unknown(text: &str) -> Error {
     Error::argument(format!("`{text}` is no device; `cpu`, `cuda:0`, `metal:0` and `auto` are"))
+}
+
+/// The name, the software and the memory of an accelerator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// What its maker calls it.
+    pub name: String,
+    /// What kernels are compiled for, as `sm_90`.
+    pub architecture: String,
+    /// The driver and the libraries, with their versions.
+    pub software: String,
+    /// Bytes that it has.
+    pub total: u64,
+    /// Bytes that can be had.
+    pub free: u64,
+    /// The most bytes that tensors of this process have taken at one time.
+    pub peak: u64,
+}
+
+/// The name of a device in the form that [`parse`] accepts: `cpu`, `cuda:1` or `metal:0`.
+#[must_use]
+pub fn describe(device: &Device) -> String {
+    match device.location() {
+        DeviceLocation::Cpu => "cpu".into(),
+        DeviceLocation::Cuda { gpu_id } => format!("cuda:{gpu_id}"),
+        // The tensor library has the registry's number here; a Mac that the kernels are for has one GPU.
+        DeviceLocation::Metal { .. } => "metal:0".into(),
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! AdamW (Loshchilov & Hutter 2019) with torch's semantics on the flat parameters, and the clip of the gradient norm.
 //!
-//! The learning rate of a step comes from outside; see `schedule.rs`.
+//! The learning rate of a step comes from outside; see `schedule.rs`. On an accelerator a step is one launch: of the same
+//! gradients it has the bits of the CPU's; of clipped ones where the factor has them, see [`Norm`].
 
-mod device;
-
-use candle_core::{CpuStorage, DType, InplaceOp3, Layout, Tensor};
+use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
+use crate::accelerator::{Accelerator, Argument, arguments, kernel};
 use crate::error::{Error, Result};
-use crate::parameters::{EachPair, Norm, Parameters, TASK_NUMBERS, numbers, numbers_mut, zeros};
+use crate::fused::Floats;
+use crate::parameters::{Norm, Parameters, TASK_NUMBERS, update_numbers, update_pairs, zeros};
 
 /// The constants of AdamW. The defaults are torch's, but without decay, as trainers of language models have it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,13 +97,36 @@ impl AdamW {
         }
         let constants = Constants::of(&self.settings, self.step + 1, rate);
         let ([keep1, take1], [keep2, take2]) = (constants.first, constants.second);
-        let first = EachPair(|moment: &mut f32, g| *moment = keep1 * *moment + take1 * g);
-        let second = EachPair(|moment: &mut f32, g: f32| *moment = keep2 * *moment + take2 * (g * g));
-        self.first.inplace_op2(parameters.gradients(), &first)?;
-        self.second.inplace_op2(parameters.gradients(), &second)?;
-        parameters.values().inplace_op3(&self.first, &self.second, &constants)?;
+        let gradients = parameters.gradients();
+        update_pairs(&self.first, gradients, |moment, g| *moment = keep1 * *moment + take1 * g)?;
+        update_pairs(&self.second, gradients, |moment, g| *moment = keep2 * *moment + take2 * (g * g))?;
+        let (first, second) = (Floats::of(&self.first, "first moments")?, Floats::of(&self.second, "second moments")?);
+        update_numbers(parameters.values(), |values| constants.descend(values, &first, &second))?;
         self.step += 1;
         Ok(())
+    }
+
+    /// Queues the update of step `self.step + 1`, with the gradients times the clip factor of `norm` (`None` clips
+    /// nothing). Also rewrites the operand copy of the values. Does not advance the step counter. The kernel writes
+    /// nothing if the norm is not finite, or if a kernel before met an index out of range.
+    fn launch(&self, accelerator: &Accelerator, parameters: &Parameters, rate: f64, norm: Option<&Norm>) -> Result<()> {
+        self.fits(parameters)?;
+        let constants = Constants::of(&self.settings, self.step + 1, rate).numbers();
+        let constants = accelerator.upload(&constants, &[constants.len()])?;
+        let (shadow, count) = (parameters.shadow(), self.first.elem_count());
+        let arguments = arguments![
+            parameters.values(),
+            &self.first,
+            &self.second,
+            parameters.gradients(),
+            shadow,
+            &constants,
+            norm.map(|norm| &norm.factor),
+            count as u64,
+            Argument::FaultWord
+        ];
+        let act = shadow.map_or(DType::F32, |shadow| shadow.dtype());
+        accelerator.launch(&kernel::ADAMW, act, accelerator.flat(count), &arguments)
     }
 
     /// Returns what a checkpoint needs: (first moments, second moments, number of steps so far). The moments are f32
@@ -198,33 +222,22 @@ impl Constants {
             epsilon: settings.epsilon as f32,
         }
     }
-}
 
-impl InplaceOp3 for Constants {
-    fn name(&self) -> &'static str {
-        "descent"
+    /// Returns the constants in the order of `Step` in `kernels/optimizer.h`.
+    fn numbers(&self) -> [f32; 8] {
+        let ([keep_first, take_first], [keep_second, take_second]) = (self.first, self.second);
+        [keep_first, take_first, keep_second, take_second, self.keep, self.rate, self.root, self.epsilon]
     }
 
     /// Updates every value by w ← keep·w − rate·m / (√v / root + ε), in parallel. `values` is w, `first` is m, `second`
     /// is v.
-    fn cpu_fwd(
-        &self,
-        values: &mut CpuStorage,
-        layout: &Layout,
-        first: &CpuStorage,
-        first_layout: &Layout,
-        second: &CpuStorage,
-        second_layout: &Layout,
-    ) -> candle_core::Result<()> {
-        let values = numbers_mut(values, layout)?.par_chunks_mut(TASK_NUMBERS);
-        let first = numbers(first, first_layout)?.par_chunks(TASK_NUMBERS);
-        let second = numbers(second, second_layout)?.par_chunks(TASK_NUMBERS);
-        values.zip(first).zip(second).for_each(|((values, first), second)| {
+    fn descend(&self, values: &mut [f32], first: &[f32], second: &[f32]) {
+        let moments = first.par_chunks(TASK_NUMBERS).zip(second.par_chunks(TASK_NUMBERS));
+        values.par_chunks_mut(TASK_NUMBERS).zip(moments).for_each(|(values, (first, second))| {
             for ((value, m), v) in values.iter_mut().zip(first).zip(second) {
                 *value = self.keep * *value - self.rate * m / (v.sqrt() / self.root + self.epsilon);
             }
         });
-        Ok(())
     }
 }
 

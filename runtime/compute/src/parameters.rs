@@ -15,8 +15,7 @@ use crate::error::{Error, Result};
 use crate::fused::Floats;
 
 pub(crate) use device::{Norm, zeros};
-use flat::EachNumber;
-pub(crate) use flat::{EachPair, TASK_NUMBERS, numbers, numbers_mut};
+pub(crate) use flat::{TASK_NUMBERS, update_numbers, update_pairs};
 use layout::Layout;
 pub use layout::Slot;
 
@@ -156,7 +155,7 @@ impl Parameters {
     /// the part of the operand copy that belongs to it.
     fn overwrite(&self, values: &Tensor, shadow: Option<&Tensor>, from: &Tensor) -> Result<()> {
         let Some(accelerator) = &self.accelerator else {
-            return Ok(values.inplace_op2(from, &EachPair(|to: &mut f32, from| *to = from))?);
+            return update_pairs(values, from, |to, from| *to = from);
         };
         device::copy(accelerator, values, from)?;
         shadow.map_or(Ok(()), |shadow| device::narrow(accelerator, shadow, values))
@@ -168,7 +167,7 @@ impl Parameters {
         let place = self.gradient(index)?;
         let gradient = self.fitted(index, gradient)?;
         match &self.accelerator {
-            None => Ok(place.inplace_op2(&gradient, &EachPair(|to: &mut f32, from| *to += from))?),
+            None => update_pairs(&place, &gradient, |to, from| *to += from),
             Some(accelerator) => device::add(accelerator, &place, &gradient),
         }
     }
@@ -176,7 +175,9 @@ impl Parameters {
     /// Sets every gradient to zero.
     pub fn clear_gradients(&self) -> Result<()> {
         match &self.accelerator {
-            None => Ok(self.gradients.inplace_op1(&EachNumber(|number: &mut f32| *number = 0.0))?),
+            None => update_numbers(&self.gradients, |numbers| {
+                numbers.par_chunks_mut(TASK_NUMBERS).for_each(|some| some.fill(0.0));
+            }),
             Some(accelerator) => accelerator.fill(&self.gradients, 0.0),
         }
     }
@@ -184,7 +185,9 @@ impl Parameters {
     /// Multiplies every gradient by `factor`.
     pub fn scale_gradients(&self, factor: f32) -> Result<()> {
         match &self.accelerator {
-            None => Ok(self.gradients.inplace_op1(&EachNumber(|number: &mut f32| *number *= factor))?),
+            None => update_numbers(&self.gradients, |numbers| {
+                numbers.par_iter_mut().with_min_len(TASK_NUMBERS).for_each(|number| *number *= factor);
+            }),
             Some(accelerator) => device::scale(accelerator, &self.gradients, &accelerator.upload(&[factor], &[1])?),
         }
     }

@@ -22,9 +22,9 @@ use half::{bf16, f16};
 
 use super::argument::{Argument, Build, Grid};
 use super::driver::{Driver, Registry};
-use super::info::DeviceInfo;
 use super::kernel::Kernel;
 use super::view::MatrixView;
+use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 use context::{Context, Memory};
 use library::CallError;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_core::{DType, Tensor};
 
 use super::argument::{Argument, Build, Grid};
-use super::info::DeviceInfo;
 use super::kernel::Kernel;
 use super::view::MatrixView;
+use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 
 /// What an accelerator can do. [`Accelerator`](super::Accelerator) has checked shapes, types and gaps before it calls this.

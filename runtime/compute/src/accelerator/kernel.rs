@@ -63,7 +63,7 @@ kernels! {
     ATTENTION_PLAIN_DQ = Attention."attention_plain_dq"("aaaaaffuulllnnnxxn");
     ATTENTION_CACHED = Cached."attention_cached"("ffaaauunnnnxxn");
     ATTENTION_CACHED_MERGE = Cached."attention_cached_merge"("affunnn");
-    CACHE_APPEND = Cached."cache_append"("aaaauuuunnnllwn");
+    CACHE_APPEND = Cached."cache_append"("aaaauuuunnnllw");
     CHOOSE = Chance."choose"("ufunnxxn");
     DROPOUT = Chance."dropout"("aaullxx");
     ACCUMULATE = Step."accumulate"("faxl");
@@ -75,10 +75,10 @@ kernels! {
     BF16_TO_F32 = Step."bf16_to_f32"("fbxl");
     CLIP_FACTOR = Step."clip_factor"("ffdnx");
     COPY_COLUMNS = Step."copy_columns"("aannll");
-    EMBED_BF16 = Step."embed_bf16"("abunnnxwn");
-    EMBED_F16 = Step."embed_f16"("ahunnnxwn");
-    EMBED_F32 = Step."embed_f32"("afunnnxwn");
-    EMBED_GRADIENT = Step."embed_gradient"("fauuunnnnxxwn");
+    EMBED_BF16 = Step."embed_bf16"("abunnnxw");
+    EMBED_F16 = Step."embed_f16"("ahunnnxw");
+    EMBED_F32 = Step."embed_f32"("afunnnxw");
+    EMBED_GRADIENT = Step."embed_gradient"("fauuunnnnxxw");
     F16_TO_BF16 = Step."f16_to_bf16"("bhxl");
     F16_TO_F32 = Step."f16_to_f32"("fhxl");
     F32_TO_BF16 = Step."f32_to_bf16"("bfxl");
@@ -86,12 +86,12 @@ kernels! {
     FILL = Step."fill"("fxl");
     GATED = Step."gated"("aaannln");
     GATED_BACKWARD = Step."gated_backward"("aaaaannln");
-    HEAD_ACCUMULATE = Step."head_accumulate"("afufffddddnnnnnnxxnnwn");
+    HEAD_ACCUMULATE = Step."head_accumulate"("afufffddddnnnnnnxxnnw");
     HEAD_SOFT_CAP = Step."head_soft_cap"("fnnnxx");
     HEAD_FINISH = Step."head_finish"("ffddddfffffffnn");
     HEAD_GRADIENT = Step."head_gradient"("afufffffnnnnnxxx");
     HEAD_SLOPES = Step."head_slopes"("fafdnnxx");
-    HEAD_STATISTICS = Step."head_statistics"("fuffddddnnnnnxxnnwn");
+    HEAD_STATISTICS = Step."head_statistics"("fuffddddnnnnnxxnnw");
     NARROW_TO_ACT = Step."narrow_to_act"("afxl");
     PATCH_ADD = Step."patch_add"("aaffnn");
     PATCH_ALONG = Step."patch_along"("aafxnn");
@@ -102,25 +102,25 @@ kernels! {
     RMS_NORM_NARROW = Step."rms_norm_narrow"("afafnnxx");
     RMS_NORM_WEIGHT_GRADIENT = Step."rms_norm_weight_gradient"("faafnnn");
     ROOT_SUMS = Step."root_sums"("fffl");
-    ROPE = Step."rope"("aauffnnnnllnxwn");
-    ROPE_EIGHTS = Step."rope_eights"("aauffnnnnllnxwn");
+    ROPE = Step."rope"("aauffnnnnllnxw");
+    ROPE_EIGHTS = Step."rope_eights"("aauffnnnnllnxw");
     ROW_DOTS = Step."row_dots"("fffnnxx");
     SCALE_BY = Step."scale_by"("ffl");
     SCALE_COLUMNS = Step."scale_columns"("aafnn");
     SCALE_ROWS = Step."scale_rows"("affnn");
-    SCATTER_ROWS = Step."scatter_rows"("aauuunnnnxxwn");
+    SCATTER_ROWS = Step."scatter_rows"("aauuunnnnxxw");
     SQUARE_SUMS = Step."square_sums"("dfl");
     SUM_ROWS_IN_PARTS = Step."sum_rows_in_parts"("fannn");
     WIDEN = Step."widen"("faxl");
-    UNPACK_NF4 = Unpack."unpack_nf4"("ayunnnnxffxwn");
-    UNPACK_Q4_0 = Unpack."unpack_q4_0"("ayunnnnxffxwn");
-    UNPACK_Q4_1 = Unpack."unpack_q4_1"("ayunnnnxffxwn");
-    UNPACK_Q4_K = Unpack."unpack_q4_k"("ayunnnnxffxwn");
-    UNPACK_Q5_0 = Unpack."unpack_q5_0"("ayunnnnxffxwn");
-    UNPACK_Q5_1 = Unpack."unpack_q5_1"("ayunnnnxffxwn");
-    UNPACK_Q5_K = Unpack."unpack_q5_k"("ayunnnnxffxwn");
-    UNPACK_Q6_K = Unpack."unpack_q6_k"("ayunnnnxffxwn");
-    UNPACK_Q8_0 = Unpack."unpack_q8_0"("ayunnnnxffxwn");
+    UNPACK_NF4 = Unpack."unpack_nf4"("ayunnnnxffxw");
+    UNPACK_Q4_0 = Unpack."unpack_q4_0"("ayunnnnxffxw");
+    UNPACK_Q4_1 = Unpack."unpack_q4_1"("ayunnnnxffxw");
+    UNPACK_Q4_K = Unpack."unpack_q4_k"("ayunnnnxffxw");
+    UNPACK_Q5_0 = Unpack."unpack_q5_0"("ayunnnnxffxw");
+    UNPACK_Q5_1 = Unpack."unpack_q5_1"("ayunnnnxffxw");
+    UNPACK_Q5_K = Unpack."unpack_q5_k"("ayunnnnxffxw");
+    UNPACK_Q6_K = Unpack."unpack_q6_k"("ayunnnnxffxw");
+    UNPACK_Q8_0 = Unpack."unpack_q8_0"("ayunnnnxffxw");
 }
 
 impl Kernel {

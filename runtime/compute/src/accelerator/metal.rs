@@ -21,9 +21,9 @@ use objc2_metal::{MTLDevice as _, MTLResource as _, MTLStorageMode};
 
 use super::argument::{Argument, Build, Grid};
 use super::driver::{Driver, Registry};
-use super::info::DeviceInfo;
 use super::kernel::Kernel;
 use super::view::MatrixView;
+use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 use loader::Loader;
 use pool::Pool;

@@ -12,7 +12,6 @@ mod argument;
 #[cfg(target_os = "linux")]
 mod cuda;
 mod driver;
-pub(crate) mod info;
 pub(crate) mod kernel;
 #[cfg(target_os = "macos")]
 mod metal;
@@ -25,10 +24,10 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use candle_core::{DType, Device, Tensor, WithDType};
 
+use crate::device::{DeviceInfo, describe};
 use crate::error::{Error, Result};
 pub(crate) use argument::{Argument, Build, Grid, arguments, extent};
 use driver::Driver;
-use info::{DeviceInfo, describe};
 use kernel::Kernel;
 pub(crate) use view::MatrixView;
 

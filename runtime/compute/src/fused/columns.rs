@@ -1,12 +1,13 @@
 //! Columns of activations: cut apart and joined where several maps share one matrix, scaled and summed one by one.
 
-pub(super) mod device;
-
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use super::backend::accelerator_of;
+use super::device::{expect_type, over_rows};
 use super::host;
-use super::linear::bias_gradient;
+use super::linear::{add_bias, bias_gradient};
+use super::norm::device_weight_gradient;
+use crate::accelerator::{Accelerator, Argument, arguments, kernel};
 use crate::error::{Error, Result};
 
 /// Splits `joined`, `[rows, Σ widths]`, by columns into one contiguous matrix `[rows, width]` for each width, in order.
@@ -14,7 +15,7 @@ pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let (rows, _) = host::matrix(joined, "joined")?;
     host::expect(joined, "joined", &[rows, widths.iter().sum()])?;
     if let Some(device) = accelerator_of([(joined, "joined")])? {
-        return device::cut(&device, joined, widths);
+        return cut(&device, joined, widths);
     }
     let mut end = 0;
     let part = |width: &usize| {
@@ -36,21 +37,25 @@ pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
     }
     match accelerator_of([(first, "columns")])? {
         None => Ok(Tensor::cat(parts, 1)?),
-        Some(device) => device::join(&device, parts, rows),
+        Some(device) => join(&device, parts, rows),
     }
 }
 
 /// Multiplies each column by its factor and adds its bias: `x ⊙ factors + bias`. `x` is `[rows, columns]`, `factors`
 /// and `bias` are `[columns]` f32. The result has the type of `x`.
 pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    let (_, columns) = host::matrix(x, "x")?;
+    let (rows, columns) = host::matrix(x, "x")?;
     host::expect(factors, "factors", &[columns])?;
     if let Some(bias) = bias {
         host::expect(bias, "bias", &[columns])?;
         accelerator_of([(x, "x"), (bias, "bias")])?;
     }
     if let Some(device) = accelerator_of([(x, "x"), (factors, "factors")])? {
-        return device::scale(&device, x, factors, bias);
+        let arguments = arguments![x, factors, rows, columns];
+        let act = expect_type(x, "x")?;
+        let y = device.compute(&kernel::SCALE_COLUMNS, act, over_rows(&device, rows), x.dims(), &arguments)?;
+        bias.map_or(Ok(()), |bias| add_bias(&device, &y, bias))?;
+        return Ok(y);
     }
     let output = x.broadcast_mul(factors)?;
     Ok(bias.map_or(Ok(output.clone()), |bias| output.broadcast_add(bias))?)
@@ -58,12 +63,66 @@ pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Res
 
 /// Sums `a ⊙ b` over the rows, in their order: `a` and `b` are `[rows, columns]`, the result is `[columns]` f32.
 pub fn product_sums(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    host::matrix(a, "a")?;
+    let (_, columns) = host::matrix(a, "a")?;
     host::expect(b, "b", a.dims())?;
     match accelerator_of([(a, "a"), (b, "b")])? {
         None => bias_gradient(&(a * b)?),
-        Some(device) => device::product_sums(&device, a, b),
+        Some(device) if columns == 0 => device.zeros(&[0], DType::F32),
+        Some(device) => device_weight_gradient(&device, a, b, None, columns),
     }
+}
+
+/// Splits a matrix by columns into parts of these widths on a device, with one copy for each part.
+fn cut(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
+    let act = expect_type(joined, "joined")?;
+    let (rows, columns) = host::matrix(joined, "joined")?;
+    let mut start = 0;
+    let mut parts = Vec::with_capacity(widths.len());
+    for width in widths {
+        let part = device.empty(&[rows, *width], act)?;
+        if part.elem_count() > 0 {
+            copy(device, (&part, *width), (&from(joined, start)?, columns), [rows, *width])?;
+        }
+        parts.push(part);
+        start += width;
+    }
+    Ok(parts)
+}
+
+/// Joins matrices of `rows` rows side by side on a device, with one copy for each part.
+fn join(device: &Accelerator, parts: &[Tensor], rows: usize) -> Result<Tensor> {
+    let act = parts.first().map_or(Ok(DType::F32), |first| expect_type(first, "columns"))?;
+    let columns = parts.iter().filter_map(|part| part.dims().last()).sum();
+    let joined = device.empty(&[rows, columns], act)?;
+    let mut start = 0;
+    for part in parts {
+        let (_, width) = host::matrix(part, "columns")?;
+        if part.elem_count() > 0 {
+            copy(device, (&from(&joined, start)?, columns), (part, width), [rows, width])?;
+        }
+        start += width;
+    }
+    Ok(joined)
+}
+
+/// Returns a flat view of a matrix's numbers from `column` of its first row on. A kernel reaches the column's further
+/// rows by the matrix's row stride.
+fn from(matrix: &Tensor, column: usize) -> Result<Tensor> {
+    let flat = matrix.flatten_all()?;
+    Ok(flat.narrow(0, column, flat.elem_count() - column)?)
+}
+
+/// Copies `[rows, columns]` numbers between two tensors of one type. A stride is the distance of two row starts in
+/// numbers.
+pub(super) fn copy(
+    device: &Accelerator,
+    (to, to_stride): (&Tensor, usize),
+    (from, from_stride): (&Tensor, usize),
+    [rows, columns]: [usize; 2],
+) -> Result<()> {
+    let [to_stride, from_stride] = [to_stride, from_stride].map(|stride| Argument::Long(stride as u64));
+    let arguments = arguments![to, from, rows, columns, to_stride, from_stride];
+    device.launch(&kernel::COPY_COLUMNS, to.dtype(), over_rows(device, rows), &arguments)
 }
 
 #[cfg(test)]

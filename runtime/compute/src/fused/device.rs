@@ -7,7 +7,7 @@ use candle_core::{DType, Tensor};
 use crate::accelerator::{Accelerator, Argument, Grid, arguments, extent, kernel};
 use crate::error::{Error, Result};
 use crate::fused::host;
-use crate::fused::unpack::device::{Rows, unpacked};
+use crate::fused::unpack::{Rows, unpacked};
 use crate::weight::WeightRef;
 
 const THREADS: u32 = 256;
@@ -82,6 +82,6 @@ pub(super) fn rows(
         other => return Err(Error::dtype(format!("`weight` is {}; f32, bf16 or f16 is needed", other.as_str()))),
     };
     let number = ids.elem_count();
-    let arguments = arguments![table, ids, number, width, known, scale, Argument::FaultWord, 0u32];
+    let arguments = arguments![table, ids, number, width, known, scale, Argument::FaultWord];
     device.compute(kernel, dtype, device.over_rows(number, ROW_THREADS), &[number, width], &arguments)
 }

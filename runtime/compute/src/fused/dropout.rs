@@ -1,21 +1,23 @@
 //! Dropout whose mask is a function of its name, so that a second forward pass applies the same mask, on any device.
 
-mod device;
-
 use candle_core::Tensor;
 use rayon::prelude::*;
 
 use super::backend::{accelerator_of, accelerator_with};
+use super::device::expect_type;
 use super::host;
 use super::linear::{linear, linear_input_gradient, linear_weight_gradient};
 use super::low_rank::{self, AdaptedGradient, LowRank};
 use super::residual::add;
+use crate::accelerator::{Grid, arguments, extent, kernel};
 use crate::error::Result;
 use crate::random::Stream;
 use crate::weight::WeightRef;
 
 /// Numbers of a mask that one task draws.
 const TASK: usize = 1 << 12;
+/// Threads of a device's block. Each makes 16 numbers, those of a block of the stream.
+const THREADS: u32 = 256;
 
 /// Dropout at one place of one pass.
 #[derive(Debug, Clone)]
@@ -34,8 +36,11 @@ impl Dropout {
     pub fn apply(&self, values: &Tensor) -> Result<Tensor> {
         let widened = 1.0 / (1.0 - self.rate);
         if let Some(device) = accelerator_of([(values, "values")])? {
-            let key = Stream::new(self.seed, &self.name).key();
-            return device::apply(&device, values, key, self.rate, widened);
+            let (act, numbers) = (expect_type(values, "values")?, values.elem_count());
+            let key = device.upload(&Stream::new(self.seed, &self.name).key(), &[8])?;
+            let grid = Grid::of(extent(numbers.div_ceil(16 * THREADS as usize))?, THREADS);
+            let arguments = arguments![values, &key, 0u64, numbers as u64, self.rate, widened];
+            return device.compute(&kernel::DROPOUT, act, grid, values.dims(), &arguments);
         }
         let mut mask = vec![widened; values.elem_count()];
         mask.par_chunks_mut(TASK).enumerate().for_each(|(task, mask)| {
@@ -59,7 +64,7 @@ pub fn dropout_linear<'w>(
 ) -> Result<(Tensor, Tensor)> {
     let weight = weight.into();
     if let Some(device) = accelerator_with([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
-        return low_rank::device::adapted_linear(&device, x, weight, bias, low, Some(dropout));
+        return low_rank::on_device(&device, x, weight, bias, low, Some(dropout));
     }
     let output = linear(x, weight, bias)?;
     let reduced = linear(&dropout.apply(x)?, &low.a, None)?;
@@ -85,7 +90,7 @@ pub fn dropout_linear_backward<'w>(
         host::expect(dy, "dy", &[tokens, outputs])?;
         host::expect(reduced, "reduced", &[tokens, rank])?;
         let dropout = Some(dropout);
-        return low_rank::device::adapted_linear_backward(&device, dy, x, reduced, weight, low, dropout, want_input);
+        return low_rank::backward_on_device(&device, dy, x, reduced, weight, low, dropout, want_input);
     }
     let thin = linear_input_gradient(dy, &scaled_up(low)?)?;
     let up = linear_weight_gradient(dy, reduced)?;

@@ -1,20 +1,24 @@
 //! Rows of an embedding by token id, and the gradient of the table.
 
-pub(super) mod device;
-
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::backend::{accelerator_of, accelerator_with};
+use super::device::{expect_type, rows};
 use super::host::{self, Floats};
 use super::indices::{Indices, check_below};
-use super::linear::{FEATURES, par_tiles};
+use super::linear::{FEATURES, par_tiles, sides};
 use super::product::Tile;
 use super::simd::vectorize;
 use super::stored::Stored;
+use crate::accelerator::kernel::{self, Kernel};
+use crate::accelerator::{Accelerator, Argument, Grid, arguments, extent};
 use crate::error::Result;
 use crate::weight::WeightRef;
 
+const THREADS: u32 = 128;
+/// Blocks side by side that walk over the numbers.
+const BLOCKS: u32 = 65_535;
 /// Tokens of one task.
 const TOKENS: usize = 64;
 /// What token ids count, for the error.
@@ -27,7 +31,11 @@ pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dt
     let weight = weight.into();
     check_below(ids, weight.sides().first().copied().unwrap_or(0), TOKEN)?;
     if let Some(device) = accelerator_with([], weight)? {
-        return device::embed(&device, ids, weight, scale, dtype);
+        let [_, width] = sides(weight)?;
+        return match ids.is_empty() {
+            true => device.empty(&[0, width], dtype),
+            false => rows(&device, weight, &ids.on(weight.device())?, scale, dtype),
+        };
     }
     host::expect_f32_activations(dtype)?;
     let stored = Stored::of(weight, "weight")?;
@@ -50,7 +58,7 @@ pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Re
     host::expect(dy, "dy", &[ids.len(), hidden])?;
     check_below(ids, rows, TOKEN)?;
     if let Some(device) = accelerator_of([(dy, "dy")])? {
-        return device::embed_gradient(&device, ids, dy, scale, rows);
+        return sums_by_number(&device, &kernel::EMBED_GRADIENT, ids, dy, scale, (rows, DType::F32));
     }
     let dy = &*Floats::of(dy, "dy")?;
     let mut result = vec![0.0; rows * hidden];
@@ -63,6 +71,63 @@ pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Re
         }
     });
     host::tensor(result, &[rows, hidden])
+}
+
+/// Sums rows by index: row n of the result, `[rows, width]` in type `dtype`, is `scale` times the sum of the rows i of
+/// `dy` with `numbers[i] == n`, in order, and 0 if there are none. `kernel` is the one that sums into that type.
+pub(super) fn sums_by_number(
+    device: &Accelerator,
+    kernel: &'static Kernel,
+    numbers: &[u32],
+    dy: &Tensor,
+    scale: f32,
+    (rows, dtype): (usize, DType),
+) -> Result<Tensor> {
+    let act = expect_type(dy, "dy")?;
+    let (given, width) = host::matrix(dy, "dy")?;
+    let sum = device.zeros(&[rows, width], dtype)?;
+    if given == 0 {
+        return Ok(sum);
+    }
+    let runs = Runs::of(numbers)?;
+    let place = |numbers: &[u32]| device.upload(numbers, &[numbers.len()]);
+    let (order, starts, different) = (place(&runs.order)?, place(&runs.starts)?, place(&runs.numbers)?);
+    let many = extent(runs.numbers.len())?;
+    let arguments =
+        arguments![&sum, dy, &order, &starts, &different, many, width, rows, given, scale, 0f32, Argument::FaultWord];
+    let grid = Grid::square(many.min(BLOCKS), extent(width)?.div_ceil(THREADS), THREADS);
+    device.launch(kernel, act, grid, &arguments)?;
+    Ok(sum)
+}
+
+/// Places by the number that is there.
+struct Runs {
+    /// All places; those of one number stand together, in their order.
+    order: Vec<u32>,
+    /// Where in `order` each number's begin, and the end.
+    starts: Vec<u32>,
+    /// The numbers that occur, each once.
+    numbers: Vec<u32>,
+}
+
+impl Runs {
+    /// Groups the indices of `numbers` by the number there, numbers ascending. The indices of one number keep their
+    /// order.
+    fn of(numbers: &[u32]) -> Result<Self> {
+        let end = extent(numbers.len())?;
+        let mut order: Vec<u32> = (0..end).collect();
+        order.sort_by_key(|place| numbers[*place as usize]);
+        let (mut starts, mut different) = (Vec::new(), Vec::new());
+        for (start, place) in (0u32..).zip(&order) {
+            let number = numbers[*place as usize];
+            if different.last() != Some(&number) {
+                starts.push(start);
+                different.push(number);
+            }
+        }
+        starts.push(end);
+        Ok(Self { order, starts, numbers: different })
+    }
 }
 
 #[cfg(test)]

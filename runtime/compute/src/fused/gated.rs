@@ -1,13 +1,13 @@
 //! The gate of a feed-forward block, `activation(gate) · up` (SwiGLU, GeGLU; Shazeer 2020), and its gradients.
 
-mod device;
-
 use candle_core::Tensor;
 use rayon::prelude::*;
 
 use super::backend::accelerator_of;
+use super::device::{expect_type, over_rows};
 use super::host::{self, Floats};
 use super::simd::{exp, sigmoid, vectorize};
+use crate::accelerator::{arguments, kernel};
 use crate::error::Result;
 
 /// Numbers of one task.
@@ -17,7 +17,7 @@ const SLOPE: f32 = 0.797_884_6;
 /// The cubic coefficient of the tanh form of GELU.
 const CUBIC: f32 = 0.044_715;
 
-/// What a gate does to its input.
+/// What a gate does to its input. Kernels know an activation by its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
     /// x · sigmoid(x).
@@ -31,7 +31,9 @@ pub enum Activation {
 pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     host::expect(up, "up", gate.dims())?;
     if let Some(device) = accelerator_of([(gate, "gate"), (up, "up")])? {
-        return device::gated(&device, gate, up, activation);
+        let (act, [rows, columns]) = (expect_type(gate, "gate")?, sides(gate));
+        let arguments = arguments![gate, up, rows, columns, columns as u64, activation as u32];
+        return device.compute(&kernel::GATED, act, over_rows(&device, rows), gate.dims(), &arguments);
     }
     let (gates, ups) = (Floats::of(gate, "gate")?, Floats::of(up, "up")?);
     let mut result = vec![0.0; ups.len()];
@@ -50,7 +52,11 @@ pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activ
     host::expect(up, "up", gate.dims())?;
     host::expect(dy, "dy", gate.dims())?;
     if let Some(device) = accelerator_of([(gate, "gate"), (up, "up"), (dy, "dy")])? {
-        return device::gated_backward(&device, dy, gate, up, activation);
+        let (act, [rows, columns]) = (expect_type(gate, "gate")?, sides(gate));
+        let (dgate, dup) = (device.empty(gate.dims(), act)?, device.empty(gate.dims(), act)?);
+        let arguments = arguments![&dgate, &dup, dy, gate, up, rows, columns, columns as u64, activation as u32];
+        device.launch(&kernel::GATED_BACKWARD, act, over_rows(&device, rows), &arguments)?;
+        return Ok((dgate, dup));
     }
     let (seeds, gates, ups) = (Floats::of(dy, "dy")?, Floats::of(gate, "gate")?, Floats::of(up, "up")?);
     let (mut dgate, mut dup) = (vec![0.0; ups.len()], vec![0.0; ups.len()]);
@@ -65,6 +71,12 @@ pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activ
             Activation::GeluTanh => vectorize!(backward(dgate, dup, dy, gate, up, gelu)),
         });
     Ok((host::tensor(dgate, gate.dims())?, host::tensor(dup, gate.dims())?))
+}
+
+/// Returns rows and columns of a tensor of any rank: the last axis is the columns, all others together the rows.
+fn sides(tensor: &Tensor) -> [usize; 2] {
+    let columns = tensor.dims().last().copied().unwrap_or(1).max(1);
+    [tensor.elem_count() / columns, columns]
 }
 
 /// Writes `activation(gate) · up` to `y`. `activation` returns a value and its derivative, of which only the value is

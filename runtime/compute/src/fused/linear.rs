@@ -3,18 +3,18 @@
 //! A result is cut into fixed tiles, one task each; frozen weights of 16 bits are widened inside a task, block by
 //! block. What adapters add to a layer is in `low_rank.rs`.
 
-pub(super) mod device;
-
 use std::ops::Range;
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::backend::{accelerator_of, accelerator_with};
+use super::device::{expect_type, matrix, over_rows, parts};
 use super::host::{self, Floats};
 use super::product::{Matrix, Tile};
 use super::simd::vectorize;
 use super::stored::Stored;
+use crate::accelerator::{Accelerator, MatrixView, arguments, kernel};
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
 
@@ -27,20 +27,31 @@ pub(super) const FEATURES: usize = 256;
 /// `bias` is `[out]` f32; the result is `[tokens, out]` in the type of `x`. Sums are in f32.
 pub fn linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
     let weight = weight.into();
-    match accelerator_with([(x, "x")], weight)? {
-        None => linear_tiles(x, weight, bias, |_, _, _| {}),
-        Some(device) => device::linear(&device, x, weight, bias),
-    }
+    let Some(device) = accelerator_with([(x, "x")], weight)? else {
+        return linear_tiles(x, weight, bias, |_, _, _| {});
+    };
+    let act = expect_type(x, "x")?;
+    let ((_, inputs), [outputs, columns]) = (host::matrix(x, "x")?, sides(weight)?);
+    expect_inner_dim(inputs, columns, [outputs, columns])?;
+    bias.map_or(Ok(()), |bias| host::expect(bias, "bias", &[outputs]))?;
+    let weight = matrix(&device, weight, act)?;
+    let y = product(&device, MatrixView::plain(x), MatrixView::transposed(&weight), act, 1.0)?;
+    bias.map_or(Ok(()), |bias| add_bias(&device, &y, bias))?;
+    Ok(y)
 }
 
 /// Computes the gradient of [`linear`] by its input, `dx = dy·W`: `dy` is `[tokens, out]`, the result `[tokens, in]` in
 /// the type of `dy`.
 pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) -> Result<Tensor> {
     let weight = weight.into();
-    match accelerator_with([(dy, "dy")], weight)? {
-        None => transposed_linear_tiles(dy, weight, |_, _, _| {}),
-        Some(device) => device::input_gradient(&device, dy, weight),
-    }
+    let Some(device) = accelerator_with([(dy, "dy")], weight)? else {
+        return transposed_linear_tiles(dy, weight, |_, _, _| {});
+    };
+    let act = expect_type(dy, "dy")?;
+    let ((_, outputs), [rows, inputs]) = (host::matrix(dy, "dy")?, sides(weight)?);
+    expect_inner_dim(outputs, rows, [rows, inputs])?;
+    let weight = matrix(&device, weight, act)?;
+    product(&device, MatrixView::plain(dy), MatrixView::plain(&weight), act, 1.0)
 }
 
 /// Computes the gradient of [`linear`] by its weight, `dW = dyᵀ·x`: `dy` is `[tokens, out]`, `x` is `[tokens, in]`, the
@@ -50,21 +61,57 @@ pub fn linear_weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
     host::expect(x, "x", &[tokens, inputs])?;
     match accelerator_of([(dy, "dy"), (x, "x")])? {
         None => transposed_product(1.0, &Floats::of(dy, "dy")?, &Floats::of(x, "x")?, [tokens, outputs, inputs]),
-        Some(device) => device::weight_gradient(&device, dy, x, 1.0),
+        Some(device) => {
+            expect_type(dy, "dy")?;
+            product(&device, MatrixView::transposed(dy), MatrixView::plain(x), DType::F32, 1.0)
+        }
     }
 }
 
 /// Computes the gradient of [`linear`] by its bias: sums `dy`, `[tokens, out]`, over the tokens, in their order. The
 /// result is `[out]` f32.
 pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
-    let (_, outputs) = host::matrix(dy, "dy")?;
+    let (tokens, outputs) = host::matrix(dy, "dy")?;
     if let Some(device) = accelerator_of([(dy, "dy")])? {
-        return device::bias_gradient(&device, dy);
+        return parts(&device, tokens, outputs, |sums, of_part, grid| {
+            let arguments = arguments![sums, dy, tokens, outputs, of_part];
+            device.launch(&kernel::SUM_ROWS_IN_PARTS, expect_type(dy, "dy")?, grid, &arguments)
+        });
     }
     let dy = &*Floats::of(dy, "dy")?;
     let mut result = vec![0.0; outputs];
     vectorize!(dy.chunks_exact(outputs.max(1)).for_each(|row| add_assign(&mut result, row)));
     host::tensor(result, &[outputs])
+}
+
+/// Adds `bias`, `[columns]` f32, to every row of `y`, `[rows, columns]`, in place, on a device.
+pub(super) fn add_bias(device: &Accelerator, y: &Tensor, bias: &Tensor) -> Result<()> {
+    let (rows, columns) = host::matrix(y, "y")?;
+    let arguments = arguments![y, bias, rows, columns, columns as u64];
+    device.launch(&kernel::ADD_BIAS, y.dtype(), over_rows(device, rows), &arguments)
+}
+
+/// Computes `factor · left·right` on a device into a new tensor of type `dtype`: zeros if the inner dimension is 0.
+pub(super) fn product(
+    device: &Accelerator,
+    left: MatrixView<'_>,
+    right: MatrixView<'_>,
+    dtype: DType,
+    factor: f32,
+) -> Result<Tensor> {
+    let ((rows, depth), (_, columns)) = (left.dims()?, right.dims()?);
+    if depth == 0 {
+        return device.zeros(&[rows, columns], dtype);
+    }
+    let result = device.empty(&[rows, columns], dtype)?;
+    device.multiply(&result, left, right, factor, false)?;
+    Ok(result)
+}
+
+/// Returns the rows and columns of a weight, or [`Error::Shape`] if it is no matrix.
+pub(super) fn sides(weight: WeightRef<'_>) -> Result<[usize; 2]> {
+    <[usize; 2]>::try_from(weight.sides())
+        .map_err(|sides| Error::shape(format!("`weight` has shape {sides:?}, a matrix is needed")))
 }
 
 /// Computes `x·Wᵀ + b` on the CPU, `[tokens, out]`. Calls `more` with the tokens and the output features of each

@@ -2,15 +2,22 @@
 //!
 //! The second product is added to each tile of the first while the tile is still near the processor.
 
-pub(super) mod device;
+use std::borrow::Cow;
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::backend::accelerator_with;
+use super::device::expect_type;
+use super::dropout::Dropout;
 use super::host::{self, Floats};
-use super::linear::{FEATURES, linear_tiles, par_tiles, transposed_linear_tiles, transposed_product};
+use super::linear::{
+    FEATURES, linear, linear_input_gradient, linear_tiles, linear_weight_gradient, par_tiles, product, sides,
+    transposed_linear_tiles, transposed_product,
+};
 use super::product::{Matrix, Tile};
+use super::residual;
+use crate::accelerator::{Accelerator, MatrixView};
 use crate::error::Result;
 use crate::weight::WeightRef;
 
@@ -49,7 +56,7 @@ pub fn adapted_linear<'w>(
 ) -> Result<(Tensor, Tensor)> {
     let weight = weight.into();
     if let Some(device) = accelerator_with([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
-        return device::adapted_linear(&device, x, weight, bias, low, None);
+        return on_device(&device, x, weight, bias, low, None);
     }
     let ((tokens, inputs), (rank, _)) = (host::matrix(x, "x")?, host::matrix(&low.a, "a")?);
     host::expect(&low.a, "a", &[rank, inputs])?;
@@ -88,7 +95,7 @@ pub fn adapted_linear_backward<'w>(
     host::expect(&low.b, "b", &[outputs, rank])?;
     let operands = [(dy, "dy"), (x, "x"), (xa, "xa"), (&low.a, "a"), (&low.b, "b")];
     if let Some(device) = accelerator_with(operands, weight)? {
-        return device::adapted_linear_backward(&device, dy, x, xa, weight, low, None, want_input);
+        return backward_on_device(&device, dy, x, xa, weight, low, None, want_input);
     }
     let (a, b) = (&*Floats::of(&low.a, "a")?, &*Floats::of(&low.b, "b")?);
     let (floats, x, xa) = (&*Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(xa, "xa")?);
@@ -120,6 +127,74 @@ fn thin_product(
         multiply(&mut tile, Matrix::packed(&left[rows.start * depth..], rows.len(), depth));
     });
     result
+}
+
+/// Computes `x·Wᵀ + b + s·(drop(x)·Aᵀ)·Bᵀ` on a device, without dropout if that is `None`. Returns the output and
+/// `drop(x)·Aᵀ`, both in the type of `x`. A and B of f32 are rounded to that type; their gradients stay in f32.
+pub(super) fn on_device(
+    device: &Accelerator,
+    x: &Tensor,
+    weight: WeightRef<'_>,
+    bias: Option<&Tensor>,
+    low: &LowRank,
+    dropout: Option<&Dropout>,
+) -> Result<(Tensor, Tensor)> {
+    let (_, inputs) = host::matrix(x, "x")?;
+    let ([outputs, _], (rank, _)) = (sides(weight)?, host::matrix(&low.a, "a")?);
+    host::expect(&low.a, "a", &[rank, inputs])?;
+    host::expect(&low.b, "b", &[outputs, rank])?;
+    let y = linear(x, weight, bias)?;
+    let act = expect_type(x, "x")?;
+    expect_type(&low.a, "a")?;
+    let (x, a) = (drop_values(x, dropout)?, device.cast(&low.a, act)?);
+    let down = product(device, MatrixView::plain(&x), MatrixView::transposed(&a), act, 1.0)?;
+    expect_type(&low.b, "b")?;
+    let b = device.cast(&low.b, act)?;
+    device.multiply(&y, MatrixView::plain(&down), MatrixView::transposed(&b), low.scale, true)?;
+    Ok((y, down))
+}
+
+/// Returns `x` after dropout, or `x` itself, borrowed, if there is no dropout.
+fn drop_values<'a>(x: &'a Tensor, dropout: Option<&Dropout>) -> Result<Cow<'a, Tensor>> {
+    dropout.map_or(Ok(Cow::Borrowed(x)), |dropout| Ok(Cow::Owned(dropout.apply(x)?)))
+}
+
+/// Computes the gradients of the adapted layer by A, by B and, if `want_input`, by x on a device. `xa` and `dropout`
+/// are those of the forward pass.
+#[expect(clippy::too_many_arguments, reason = "the terms of one formula")]
+pub(super) fn backward_on_device(
+    device: &Accelerator,
+    dy: &Tensor,
+    x: &Tensor,
+    xa: &Tensor,
+    weight: WeightRef<'_>,
+    low: &LowRank,
+    dropout: Option<&Dropout>,
+    want_input: bool,
+) -> Result<AdaptedGradient> {
+    let thin = unproject(device, dy, low)?;
+    let input = || {
+        expect_type(&low.a, "a")?;
+        let (dx, a) = (linear_input_gradient(dy, weight)?, device.cast(&low.a, dy.dtype())?);
+        let (thin, a) = (MatrixView::plain(&thin), MatrixView::plain(&a));
+        match dropout {
+            None => device.multiply(&dx, thin, a, 1.0, true).map(|()| dx),
+            Some(dropout) => residual::add(&dx, &dropout.apply(&product(device, thin, a, dy.dtype(), 1.0)?)?),
+        }
+    };
+    let (input, x) = (want_input.then(input).transpose()?, drop_values(x, dropout)?);
+    Ok(AdaptedGradient {
+        input,
+        a: linear_weight_gradient(&thin, &x)?,
+        b: product(device, MatrixView::transposed(dy), MatrixView::plain(xa), DType::F32, low.scale)?,
+    })
+}
+
+/// Computes `s·dy·B`, `[tokens, rank]` in the type of `dy`.
+fn unproject(device: &Accelerator, dy: &Tensor, low: &LowRank) -> Result<Tensor> {
+    let act = expect_type(dy, "dy")?;
+    expect_type(&low.b, "b")?;
+    product(device, MatrixView::plain(dy), MatrixView::plain(&device.cast(&low.b, act)?), act, low.scale)
 }
 
 #[cfg(test)]

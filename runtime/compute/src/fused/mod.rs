@@ -65,4 +65,4 @@ pub use taps::{Tap, TapSet, Taps};
 
 pub(crate) use host::Floats;
 pub(crate) use stored::unpacked;
-pub(crate) use unpack::device::rows_on_device;
+pub(crate) use unpack::rows_on_device;

@@ -2,16 +2,22 @@
 //!
 //! `y = x·r·w` with `r = 1/√(mean(x²) + ε)`; Gemma stores the weight less one, so there `y = x·r·(1 + w)`.
 
-pub(super) mod device;
-
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::backend::accelerator_of;
+use super::device::{expect_type, parts};
 use super::host::{self, Floats};
 use super::simd::{dot, fold2, vectorize};
+use crate::accelerator::kernel::{self, Kernel};
+use crate::accelerator::{Accelerator, Grid, arguments, extent};
 use crate::error::{Error, Result};
 
+/// On a device, rows up to this width have a warp, wider ones a block.
+const NARROW: usize = 512;
+const THREADS: u32 = 256;
+/// Rows of one block of warps.
+const WARPS: u32 = THREADS / 32;
 /// Rows of one task are those that hold about so many numbers.
 const TASK_NUMBERS: usize = 1 << 15;
 
@@ -21,7 +27,13 @@ const TASK_NUMBERS: usize = 1 << 15;
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) -> Result<(Tensor, Tensor)> {
     let (width, offset) = (width(x, weight)?, offset(unit_offset));
     if let Some(device) = accelerator_of([(x, "x"), (weight, "weight")])? {
-        return device::forward(&device, x, weight, width, epsilon as f32, offset);
+        let act = expect_type(x, "x")?;
+        let rows = x.elem_count() / width;
+        let (y, rates) = (device.empty(x.dims(), act)?, device.empty(&[rows], DType::F32)?);
+        let (kernel, grid) = choose(width, rows, [&kernel::RMS_NORM_NARROW, &kernel::RMS_NORM])?;
+        let arguments = arguments![&y, &rates, x, weight, rows, width, epsilon as f32, offset];
+        device.launch(kernel, act, grid, &arguments)?;
+        return Ok((y, rates));
     }
     let (input, weight) = (&*Floats::of(x, "x")?, &*Floats::of(weight, "weight")?);
     let rows = input.len() / width;
@@ -42,9 +54,12 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) ->
 pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, unit_offset: bool) -> Result<Tensor> {
     let (width, offset) = (width(x, weight)?, offset(unit_offset));
     host::expect(dy, "dy", x.dims())?;
-    host::expect(rstd, "rstd", &[x.elem_count() / width])?;
+    let rows = x.elem_count() / width;
+    host::expect(rstd, "rstd", &[rows])?;
     if let Some(device) = accelerator_of([(x, "x"), (dy, "dy"), (weight, "weight"), (rstd, "rstd")])? {
-        return device::backward(&device, dy, x, weight, rstd, width, offset);
+        let (kernel, grid) = choose(width, rows, [&kernel::RMS_NORM_BACKWARD_NARROW, &kernel::RMS_NORM_BACKWARD])?;
+        let arguments = arguments![dy, x, weight, rstd, rows, width, offset];
+        return device.compute(kernel, expect_type(x, "x")?, grid, x.dims(), &arguments);
     }
     let (dy, input, weight) = (&*Floats::of(dy, "dy")?, &*Floats::of(x, "x")?, &*Floats::of(weight, "weight")?);
     let rates = Floats::of(rstd, "rstd")?;
@@ -71,7 +86,7 @@ pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Resul
     host::expect(dy, "dy", x.dims())?;
     host::expect(rstd, "rstd", &[x.elem_count() / width])?;
     if let Some(device) = accelerator_of([(x, "x"), (dy, "dy"), (rstd, "rstd")])? {
-        return device::weight_gradient(&device, dy, x, Some(rstd), width);
+        return device_weight_gradient(&device, dy, x, Some(rstd), width);
     }
     let (dy, input, rates) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(rstd, "rstd")?);
     let task = rows_of_task(width);
@@ -87,6 +102,32 @@ pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Resul
     let mut result = vec![0.0; width];
     parts.iter().for_each(|part| super::linear::add_assign(&mut result, part));
     host::tensor(result, &[width])
+}
+
+/// Computes `Σ dy·x·r` over the rows on a device, `[width]` f32; r is 1 without `rates`, as the row norms of DoRA need.
+pub(super) fn device_weight_gradient(
+    device: &Accelerator,
+    dy: &Tensor,
+    x: &Tensor,
+    rates: Option<&Tensor>,
+    width: usize,
+) -> Result<Tensor> {
+    let act = expect_type(x, "x")?;
+    let rows = x.elem_count() / width;
+    parts(device, rows, width, |sums, of_part, grid| {
+        let arguments = arguments![sums, dy, x, rates, rows, width, of_part];
+        device.launch(&kernel::RMS_NORM_WEIGHT_GRADIENT, act, grid, &arguments)
+    })
+}
+
+/// Chooses the kernel and its grid for rows of a width: up to [`NARROW`] the first of the two kernels, with a warp for
+/// each row, else the second, with a block for each row.
+fn choose(width: usize, rows: usize, [narrow, wide]: [&'static Kernel; 2]) -> Result<(&'static Kernel, Grid)> {
+    let rows = extent(rows)?;
+    Ok(match width {
+        ..=NARROW => (narrow, Grid::of(rows.div_ceil(WARPS), THREADS)),
+        _ => (wide, Grid::of(rows, THREADS)),
+    })
 }
 
 /// Normalizes one row into `y` and returns r. `offset` is added to the weight.

@@ -3,14 +3,16 @@
 //! With r of length 1, removing is x − (x·r) r and setting x + (c − x·r) r; the gradient of both is what removing makes
 //! of it, and that of adding is itself. Rows are `[tokens, width]`, vectors `[1, width]` f32.
 
-mod device;
-
 use candle_core::Tensor;
 
 use super::backend::accelerator_of;
+use super::device::expect_type;
 use super::host;
-use crate::accelerator::Accelerator;
+use crate::accelerator::{Accelerator, Grid, arguments, extent, kernel};
 use crate::error::Result;
+
+/// Threads of a device's block, which has a row.
+const THREADS: u32 = 128;
 
 /// Adds `vector`, `[1, width]` f32, to every row, or with `marks`, `[tokens, 1]` f32, to the rows whose mark is 1 and
 /// not 0.
@@ -24,7 +26,11 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
     match (accelerator_of([(rows, "rows"), (vector, "vector")])?, marks) {
         (None, Some(marks)) => Ok((rows + marks.matmul(vector)?)?),
         (None, None) => Ok(rows.broadcast_add(vector)?),
-        (Some(device), marks) => device::add(&device, rows, vector, marks),
+        (Some(device), marks) => {
+            let arguments = arguments![rows, vector, marks, tokens, width];
+            let grid = Grid::of(extent(tokens)?, THREADS);
+            device.compute(&kernel::PATCH_ADD, expect_type(rows, "rows")?, grid, rows.dims(), &arguments)
+        }
     }
 }
 
@@ -33,7 +39,7 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
 pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
     match accelerator(rows, direction)? {
         None => Ok((rows - along(rows, direction)?.matmul(direction)?)?),
-        Some(device) => device::set_component(&device, rows, direction, 0.0),
+        Some(device) => set_on_device(&device, rows, direction, 0.0),
     }
 }
 
@@ -42,7 +48,7 @@ pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
 pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Tensor> {
     match accelerator(rows, direction)? {
         None => Ok((rows + along(rows, direction)?.affine(-1.0, value)?.matmul(direction)?)?),
-        Some(device) => device::set_component(&device, rows, direction, value as f32),
+        Some(device) => set_on_device(&device, rows, direction, value as f32),
     }
 }
 
@@ -51,6 +57,13 @@ fn accelerator(rows: &Tensor, direction: &Tensor) -> Result<Option<Accelerator>>
     let (_, width) = host::matrix(rows, "rows")?;
     host::expect(direction, "direction", &[1, width])?;
     accelerator_of([(rows, "rows"), (direction, "direction")])
+}
+
+/// Sets the component of every row along a direction of length 1 to `value` on a device; 0 removes it.
+fn set_on_device(device: &Accelerator, rows: &Tensor, direction: &Tensor, value: f32) -> Result<Tensor> {
+    let (tokens, width) = host::matrix(rows, "rows")?;
+    let (grid, arguments) = (Grid::of(extent(tokens)?, THREADS), arguments![rows, direction, value, tokens, width]);
+    device.compute(&kernel::PATCH_ALONG, expect_type(rows, "rows")?, grid, rows.dims(), &arguments)
 }
 
 /// Computes the component of every row along a direction of length 1: `[tokens, 1]`.

@@ -1,13 +1,13 @@
 //! The sum of two activations.
 
-mod device;
-
 use candle_core::Tensor;
 use rayon::prelude::*;
 
 use super::backend::accelerator_of;
+use super::device::expect_type;
 use super::host::{self, Floats};
 use super::simd::vectorize;
+use crate::accelerator::{arguments, kernel};
 use crate::error::Result;
 
 /// Numbers of one task.
@@ -17,7 +17,8 @@ const TASK_NUMBERS: usize = 1 << 16;
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::expect(b, "b", a.dims())?;
     if let Some(device) = accelerator_of([(a, "a"), (b, "b")])? {
-        return device::add(&device, a, b);
+        let (act, numbers) = (expect_type(a, "a")?, a.elem_count());
+        return device.compute(&kernel::ADD, act, device.flat(numbers), a.dims(), &arguments![a, b, numbers as u64]);
     }
     let mut result = Floats::of(a, "a")?.to_vec();
     let right = Floats::of(b, "b")?;

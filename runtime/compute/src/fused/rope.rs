@@ -3,21 +3,25 @@
 //! In each head, feature i and feature i + half turn together by position · frequency(i). The transposed turn,
 //! by the negative angle, is the gradient. The model computes the frequencies.
 
-mod device;
-
 use std::sync::OnceLock;
 
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
 use super::backend::accelerator_of;
+use super::device::expect_type;
 use super::host::{self, Floats};
 use super::indices::{Indices, check_below, copied_once};
 use super::simd::vectorize;
+use crate::accelerator::{Accelerator, Argument, Grid, arguments, extent, is_aligned, kernel};
 use crate::error::{Error, Result};
 
 /// Rows of one task hold about so many numbers.
 const TASK_NUMBERS: usize = 1 << 15;
+/// Threads of a device's block.
+const THREADS: u32 = 256;
+/// Pairs that a thread of a device turns where everything begins on a boundary of vectors.
+const EIGHT: usize = 8;
 
 /// Cosines and sines for every position: `positions × half` numbers each.
 #[derive(Clone, Debug)]
@@ -83,7 +87,7 @@ pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, in
     check(tokens, features, heads, positions, table)?;
     let sign = if inverse { -1.0 } else { 1.0 };
     if let Some(device) = accelerator_of([(x, "x")])? {
-        return device::turned(&device, x, heads, positions, table, sign);
+        return on_device(&device, x, heads, positions, table, sign);
     }
     let input = Floats::of(x, "x")?;
     let mut result = vec![0.0; input.len()];
@@ -103,6 +107,30 @@ pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, in
             }
         });
     host::tensor(result, x.dims())
+}
+
+/// Rotates each head of `x` by the position of its token on a device; a `sign` of −1 rotates back. Returns `x` itself
+/// if there are no tokens or nothing is rotated.
+fn on_device(
+    device: &Accelerator,
+    x: &Tensor,
+    heads: usize,
+    positions: &Indices,
+    table: &RopeTable,
+    sign: f32,
+) -> Result<Tensor> {
+    let (act, (tokens, features)) = (expect_type(x, "x")?, host::matrix(x, "x")?);
+    if table.half == 0 || tokens == 0 {
+        return Ok(x.clone());
+    }
+    let (half, head, known) = (table.half, features / heads, table.positions());
+    let (places, (cos, sin)) = (positions.on(x.device())?, table.on(x.device())?);
+    let eights = [half, head].iter().all(|side| side.is_multiple_of(EIGHT)) && is_aligned(x);
+    let (kernel, pieces) = if eights { (&kernel::ROPE_EIGHTS, half / EIGHT) } else { (&kernel::ROPE, half) };
+    let blocks = extent(tokens * heads * pieces)?.div_ceil(THREADS);
+    let (stride, fault) = (features as u64, Argument::FaultWord);
+    let arguments = arguments![x, &places, &cos, &sin, tokens, heads, head, half, stride, stride, known, sign, fault];
+    device.compute(kernel, act, Grid::of(blocks, THREADS), x.dims(), &arguments)
 }
 
 /// Rotates one head of one token from `x` into `y`; features past twice the length of `cos` are copied. A `sign` of −1

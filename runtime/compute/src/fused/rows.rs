@@ -1,13 +1,14 @@
 //! Rows of activations by number: picked out, put back at their places, set one under another, read by the host.
 
-mod device;
-
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use super::backend::accelerator_of;
+use super::columns::copy;
+use super::device::{self, expect_type};
+use super::embedding::sums_by_number;
 use super::host;
 use super::indices::{Indices, check_below};
-use crate::accelerator::Accelerator;
+use crate::accelerator::{Accelerator, kernel};
 use crate::error::{Error, Result};
 
 /// What indices of rows count, for the error.
@@ -16,11 +17,12 @@ const ROW: [&str; 2] = ["row", "that are there"];
 /// Gathers rows of `from`, `[count, width]`: row i of the result is row `rows[i]`. The result has the type of `from`.
 /// Returns an error for an index of `count` or more.
 pub fn gather_rows(from: &Tensor, rows: &Indices) -> Result<Tensor> {
-    let (count, _) = host::matrix(from, "from")?;
+    let (count, width) = host::matrix(from, "from")?;
     check_below(rows, count, ROW)?;
     match accelerator_of([(from, "from")])? {
         None => Ok(from.index_select(&rows.on(from.device())?, 0)?),
-        Some(device) => device::gather(&device, from, rows),
+        Some(device) if rows.is_empty() => device.empty(&[0, width], expect_type(from, "from")?),
+        Some(device) => device::rows(&device, from.into(), &rows.on(from.device())?, 1.0, expect_type(from, "from")?),
     }
 }
 
@@ -31,7 +33,8 @@ pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<T
     host::expect(selected, "selected", &[rows.len(), width])?;
     check_below(rows, count, ROW)?;
     if let Some(device) = accelerator_of([(selected, "selected")])? {
-        return device::spread(&device, selected, rows, count);
+        let result = (count, expect_type(selected, "selected")?);
+        return sums_by_number(&device, &kernel::SCATTER_ROWS, rows, selected, 1.0, result);
     }
     let zeros = Tensor::zeros((count, width), selected.dtype(), selected.device())?;
     Ok(zeros.index_add(&rows.on(selected.device())?, selected, 0)?)
@@ -46,10 +49,15 @@ pub fn concat_rows(parts: &[Tensor]) -> Result<Tensor> {
         host::expect(part, "rows", &[count, width])?;
         accelerator_of([(first, "the first rows"), (part, "others")])?;
     }
-    match accelerator_of([(first, "rows")])? {
-        None => Ok(Tensor::cat(parts, 0)?),
-        Some(device) => device::stack(&device, parts, width),
+    let Some(device) = accelerator_of([(first, "rows")])? else { return Ok(Tensor::cat(parts, 0)?) };
+    let counts = parts.iter().map(|part| part.dims()[0]);
+    let all = device.empty(&[counts.clone().sum(), width], expect_type(first, "rows")?)?;
+    let mut start = 0;
+    for (part, count) in parts.iter().zip(counts) {
+        copy(&device, (&all.narrow(0, start, count)?, width), (part, width), [count, width])?;
+        start += count;
     }
+    Ok(all)
 }
 
 /// Returns all numbers of a tensor in order, on the host. On a device it converts them to f32 and waits for the copy; a
@@ -57,7 +65,7 @@ pub fn concat_rows(parts: &[Tensor]) -> Result<Tensor> {
 pub fn to_host_f32(tensor: &Tensor) -> Result<Vec<f32>> {
     match Accelerator::of(tensor.device())? {
         None => Ok(tensor.flatten_all()?.to_vec1::<f32>()?),
-        Some(device) => device::to_host_f32(&device, tensor),
+        Some(device) => device.download(&device.cast(tensor, DType::F32)?),
     }
 }
 

@@ -30,7 +30,7 @@ fn numbers_of_another_type_are_refused() {
     let error = EMBED_F32.check(DType::F32.into(), &tensor_for_fault_word).unwrap_err().to_string();
     assert_eq!(
         error,
-        "kernel `embed_f32` takes `afunnnxwn`, it was given f32 [4], f32 [4], Nothing, Count(1), Count(1), Count(1), \
+        "kernel `embed_f32` takes `afunnnxw`, it was given f32 [4], f32 [4], Nothing, Count(1), Count(1), Count(1), \
          Number(1.0), f32 [4], Count(1)"
     );
 }

@@ -180,13 +180,12 @@ KERNEL(CACHED_THREADS) attention_cached_merge(GLOBAL act *out, GLOBAL const floa
 KERNEL(256) cache_append(GLOBAL act *keys, GLOBAL act *values, GLOBAL const act *k, GLOBAL const act *v,
                          GLOBAL const u32 *sequences, GLOBAL const u32 *tokens, GLOBAL const u32 *lengths,
                          GLOBAL const u32 *pages, NUMBER(u32) pages_of, NUMBER(u32) page,
-                         NUMBER(u32) width, NUMBER(u64) k_stride, NUMBER(u64) v_stride, FAULT_WORD word,
-                         NUMBER(u32) place WHERE) {
+                         NUMBER(u32) width, NUMBER(u64) k_stride, NUMBER(u64) v_stride, FAULT_WORD word WHERE) {
     Here here = HERE;
     u32 row = here.block.x, sequence = THERE(4, sequences) ? sequences[row] : row;
     u32 token = THERE(5, tokens) ? tokens[row] : lengths[sequence] - 1;
     if (token / page >= pages_of) {
-        if (here.index == 0) fault(word, place, token);
+        if (here.index == 0) fault(word, token);
         return;
     }
     u64 to = cached_row(pages, THERE(7, pages), pages_of, page, sequence, token) * width;

@@ -99,8 +99,8 @@ template <typename T> DEVICE T block_sum(T value, LOCAL T *parts, Here here) {
 }
 
 // An index if it is below `bound`, else 0 and a fault.
-DEVICE u32 inside(u32 index, u32 bound, FAULT_WORD word, u32 place) {
+DEVICE u32 inside(u32 index, u32 bound, FAULT_WORD word) {
     if (index < bound) return index;
-    fault(word, place, index);
+    fault(word, index);
     return 0;
 }

@@ -4,11 +4,10 @@
 // y[row] = scale · table[ids[row]]: ids [count], table [known, width], y [count, width]. Grid: x over rows; 128 threads.
 #define EMBED(name, T)                                                                                                 \
     KERNEL(128) name(GLOBAL act *y, GLOBAL const T *table, GLOBAL const u32 *ids, NUMBER(u32) count,                   \
-                     NUMBER(u32) width, NUMBER(u32) known, NUMBER(float) scale, FAULT_WORD word,                       \
-                     NUMBER(u32) place WHERE) {                                                                        \
+                     NUMBER(u32) width, NUMBER(u32) known, NUMBER(float) scale, FAULT_WORD word WHERE) {               \
         Here here = HERE;                                                                                              \
         for (u32 row = here.block.x; row < count; row += here.blocks.x) {                                              \
-            GLOBAL const T *from = table + (u64)inside(ids[row], known, word, place) * width;                          \
+            GLOBAL const T *from = table + (u64)inside(ids[row], known, word) * width;                                 \
             GLOBAL act *to = y + (u64)row * width;                                                                     \
             ALONG(at, N, width, are_aligned(from, to), here, { store(to + at, scaled(load<N>(from + at), scale)); })   \
         }                                                                                                              \
@@ -29,17 +28,16 @@ EMBED(embed_f16, f16)
 #define SUMS(name, T)                                                                                                  \
     KERNEL(128) name(GLOBAL T *sum, GLOBAL const act *dy, GLOBAL const u32 *order, GLOBAL const u32 *starts,           \
                      GLOBAL const u32 *numbers, NUMBER(u32) runs, NUMBER(u32) width, NUMBER(u32) known,                \
-                     NUMBER(u32) rows, NUMBER(float) scale, NUMBER(float) keep, FAULT_WORD word,                       \
-                     NUMBER(u32) place WHERE) {                                                                        \
+                     NUMBER(u32) rows, NUMBER(float) scale, NUMBER(float) keep, FAULT_WORD word WHERE) {               \
         Here here = HERE;                                                                                              \
         u32 column = here.block.y * here.threads + here.index;                                                         \
         if (column >= width) return;                                                                                   \
         for (u32 run = here.block.x; run < runs; run += here.blocks.x) {                                               \
-            u64 to = (u64)inside(numbers[run], known, word, place) * width + column;                                   \
+            u64 to = (u64)inside(numbers[run], known, word) * width + column;                                          \
             float total = keep != 0.0f ? get(sum, to) : 0.0f;                                                          \
             u32 end = starts[run + 1];                                                                                 \
             UNROLL_BY_8 for (u32 at = starts[run]; at < end; ++at) {                                                   \
-                total = fmaf(get(dy, (u64)inside(order[at], rows, word, place) * width + column), scale, total);       \
+                total = fmaf(get(dy, (u64)inside(order[at], rows, word) * width + column), scale, total);              \
             }                                                                                                          \
             put(sum, to, total);                                                                                       \
         }                                                                                                              \

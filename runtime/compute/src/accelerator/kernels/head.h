@@ -153,8 +153,8 @@ DEVICE float merge_tile(Sums all, u32 row, Part part, bool begins, u32 taps) {
 
 // Writes the target's logit if it is in the tile; thread 0, before the tile is overwritten.
 DEVICE void find_target(Sums all, u32 row, GLOBAL const float *line, GLOBAL const u32 *targets, u32 first, u32 words,
-                        bool begins, float factor, float height, u32 vocabulary, FAULT_WORD word, u32 place) {
-    u32 target = inside(targets[row], vocabulary, word, place);
+                        bool begins, float factor, float height, u32 vocabulary, FAULT_WORD word) {
+    u32 target = inside(targets[row], vocabulary, word);
     float slope;
     if (target >= first && target - first < words) {
         all.target[row] = apply_soft_cap(line[target - first], factor, height, slope);
@@ -169,7 +169,7 @@ KERNEL(HEAD_THREADS) head_statistics(GLOBAL const float *tile, GLOBAL const u32 
                                      GLOBAL Double *weighted, GLOBAL Double *plain, NUMBER(u32) rows,
                                      NUMBER(u32) words, NUMBER(u32) pitch, NUMBER(u32) first, NUMBER(u32) vocabulary,
                                      NUMBER(float) factor, NUMBER(float) height, NUMBER(u32) taps, NUMBER(u32) begins,
-                                     FAULT_WORD word, NUMBER(u32) place WHERE) {
+                                     FAULT_WORD word WHERE) {
     SHARED float merging[5 * HEAD_WARPS];
     Here here = HERE;
     Sums all = {largest, target, sum, square, weighted, plain};
@@ -177,7 +177,7 @@ KERNEL(HEAD_THREADS) head_statistics(GLOBAL const float *tile, GLOBAL const u32 
     GLOBAL const float *line = tile + (u64)row * pitch;
     Part part = scan_tile(line, words, factor, height, taps, merging, here);
     if (here.index != 0) return;
-    find_target(all, row, line, targets, first, words, begins != 0, factor, height, vocabulary, word, place);
+    find_target(all, row, line, targets, first, words, begins != 0, factor, height, vocabulary, word);
     merge_tile(all, row, part, begins != 0, taps);
 }
 
@@ -248,7 +248,7 @@ KERNEL(HEAD_THREADS) head_accumulate(GLOBAL act *to, GLOBAL const float *tile, G
                                      GLOBAL Double *plain, NUMBER(u32) rows, NUMBER(u32) words, NUMBER(u32) pitch,
                                      NUMBER(u32) first, NUMBER(u32) vocabulary, NUMBER(u32) width,
                                      NUMBER(float) factor, NUMBER(float) height, NUMBER(u32) taps, NUMBER(u32) begins,
-                                     FAULT_WORD word, NUMBER(u32) place WHERE) {
+                                     FAULT_WORD word WHERE) {
     SHARED float merging[5 * HEAD_WARPS];
     // The largest logit so far, and what shrinks to it.
     SHARED float measure[2];
@@ -259,7 +259,7 @@ KERNEL(HEAD_THREADS) head_accumulate(GLOBAL act *to, GLOBAL const float *tile, G
     GLOBAL act *out = to + (u64)row * pitch;
     Part part = scan_tile(line, words, factor, height, taps, merging, here);
     if (here.index == 0) {
-        find_target(all, row, line, targets, first, words, begins != 0, factor, height, vocabulary, word, place);
+        find_target(all, row, line, targets, first, words, begins != 0, factor, height, vocabulary, word);
         float before = merge_tile(all, row, part, begins != 0, taps);
         measure[0] = fmaxf(before, part.largest);
         measure[1] = before == -INFINITE ? 0.0f : expf(before - measure[0]);

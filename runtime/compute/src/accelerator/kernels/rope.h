@@ -10,13 +10,13 @@
 template <int N>
 DEVICE void turn(GLOBAL act *y, GLOBAL const act *x, GLOBAL const u32 *positions, GLOBAL const float *cosines,
                  GLOBAL const float *sines, u32 tokens, u32 heads, u32 head_dim, u32 half_dim, u64 x_stride,
-                 u64 y_stride, u32 known, float sign, FAULT_WORD word, u32 place, Here here) {
+                 u64 y_stride, u32 known, float sign, FAULT_WORD word, Here here) {
     u32 pieces = half_dim / N;
     u64 number = (u64)here.block.x * here.threads + here.index;
     u32 piece = (u32)(number % pieces), head = (u32)(number / pieces % heads);
     u64 token = number / pieces / heads;
     if (token >= tokens) return;
-    u64 angle = (u64)inside(positions[token], known, word, place) * half_dim + piece * N;
+    u64 angle = (u64)inside(positions[token], known, word) * half_dim + piece * N;
     GLOBAL const act *from = x + token * x_stride + head * head_dim;
     GLOBAL act *to = y + token * y_stride + head * head_dim;
     Numbers<N> low = load<N>(from + piece * N), high = load<N>(from + half_dim + piece * N), first, second;
@@ -38,9 +38,9 @@ DEVICE void turn(GLOBAL act *y, GLOBAL const act *x, GLOBAL const u32 *positions
     KERNEL(256) name(GLOBAL act *y, GLOBAL const act *x, GLOBAL const u32 *positions, GLOBAL const float *cosines,     \
                      GLOBAL const float *sines, NUMBER(u32) tokens, NUMBER(u32) heads, NUMBER(u32) head_dim,           \
                      NUMBER(u32) half_dim, NUMBER(u64) x_stride, NUMBER(u64) y_stride, NUMBER(u32) known,              \
-                     NUMBER(float) sign, FAULT_WORD word, NUMBER(u32) place WHERE) {                                   \
+                     NUMBER(float) sign, FAULT_WORD word WHERE) {                                                      \
         turn<pairs>(y, x, positions, cosines, sines, tokens, heads, head_dim, half_dim, x_stride, y_stride, known,     \
-                    sign, word, place, HERE);                                                                          \
+                    sign, word, HERE);                                                                                 \
     }
 
 ROPE(rope, 1)

@@ -17,12 +17,12 @@ DEVICE float nf4_level(u32 code) {
 
 template <typename Format>
 DEVICE void unpack(GLOBAL act *y, GLOBAL const u8 *blocks, GLOBAL const u32 *ids, bool by_number, u32 rows, u32 columns,
-                   u32 first, u32 known, float scale, Scales scales, FAULT_WORD word, u32 place, Here here) {
+                   u32 first, u32 known, float scale, Scales scales, FAULT_WORD word, Here here) {
     u32 eights = columns / 8;
     u64 blocks_of_row = columns / Format::NUMBERS, all = (u64)rows * eights, step = (u64)here.blocks.x * here.threads;
     for (u64 part = (u64)here.block.x * here.threads + here.index; part < all; part += step) {
         u32 row = (u32)(part / eights), column = (u32)(part % eights) * 8;
-        u64 from = inside(by_number ? ids[row] : first + row, known, word, place);
+        u64 from = inside(by_number ? ids[row] : first + row, known, word);
         u64 number = from * blocks_of_row + column / Format::NUMBERS;
         float numbers[8];
         Format::read(numbers, blocks + number * Format::BYTES, column % Format::NUMBERS, scales, number);
@@ -36,14 +36,14 @@ DEVICE void unpack(GLOBAL act *y, GLOBAL const u8 *blocks, GLOBAL const u32 *ids
 #define UNPACK(name, Format)                                                                                           \
     KERNEL(256) name(GLOBAL act *y, GLOBAL const u8 *blocks, GLOBAL const u32 *ids, NUMBER(u32) rows,                  \
                      NUMBER(u32) columns, NUMBER(u32) first, NUMBER(u32) known, NUMBER(float) scale,                   \
-                     GLOBAL const float *groups, GLOBAL const float *dynamic, NUMBER(float) mean, FAULT_WORD word,     \
-                     NUMBER(u32) place WHERE) {                                                                        \
+                     GLOBAL const float *groups, GLOBAL const float *dynamic, NUMBER(float) mean, FAULT_WORD word      \
+                         WHERE) {                                                                                      \
         SHARED float levels[16];                                                                                       \
         Here here = HERE;                                                                                              \
         if (here.index < 16) levels[here.index] = nf4_level(here.index);                                               \
         sync_block();                                                                                                  \
         Scales scales = {groups, dynamic, mean, levels};                                                               \
-        unpack<Format>(y, blocks, ids, THERE(2, ids), rows, columns, first, known, scale, scales, word, place, here);  \
+        unpack<Format>(y, blocks, ids, THERE(2, ids), rows, columns, first, known, scale, scales, word, here);         \
     }
 
 UNPACK(unpack_q4_0, Q4_0)

@@ -34,51 +34,26 @@ DEVICE float signed_byte(u32 byte) { return (float)((int)(byte ^ 128u) - 128); }
 
 // Each format: bytes and numbers of a block, and how to read numbers at … at + 7 of it, `at` a multiple of 8.
 
-struct Q4_0 {
-    enum : u32 { BYTES = 18, NUMBERS = 32 };
+// 32 numbers of four bits, with a fifth each in a word of their own if FIFTH: Q4_0 and Q5_0, whose numbers lie around 0,
+// and with the least number beside the scale (LEAST) Q4_1 and Q5_1.
+template <bool LEAST, bool FIFTH> struct Nibbles {
+    enum : u32 { HEAD = LEAST ? 4 : 2, CODES = HEAD + (FIFTH ? 4 : 0), BYTES = CODES + 16, NUMBERS = 32 };
     MEMBER void read(THREAD float (&numbers)[8], GLOBAL const u8 *block, u32 at, Scales, u64) {
-        float scale = half_at(block);
-        u32 bytes[8], shift = at < 16 ? 0 : 4;
-        eight_bytes(bytes, block + 2 + at % 16);
-        UNROLL for (u32 i = 0; i < 8; ++i) numbers[i] = times((float)((int)(bytes[i] >> shift & 15u) - 8), scale);
-    }
-};
-
-struct Q4_1 {
-    enum : u32 { BYTES = 20, NUMBERS = 32 };
-    MEMBER void read(THREAD float (&numbers)[8], GLOBAL const u8 *block, u32 at, Scales, u64) {
-        float scale = half_at(block), low = half_at(block + 2);
-        u32 bytes[8], shift = at < 16 ? 0 : 4;
-        eight_bytes(bytes, block + 4 + at % 16);
-        UNROLL for (u32 i = 0; i < 8; ++i) numbers[i] = plus(times((float)(bytes[i] >> shift & 15u), scale), low);
-    }
-};
-
-struct Q5_0 {
-    enum : u32 { BYTES = 22, NUMBERS = 32 };
-    MEMBER void read(THREAD float (&numbers)[8], GLOBAL const u8 *block, u32 at, Scales, u64) {
-        float scale = half_at(block);
-        u32 bytes[8], shift = at < 16 ? 0 : 4, fifth = word_at(block + 2) >> at;
-        eight_bytes(bytes, block + 6 + at % 16);
+        float scale = half_at(block), low = LEAST ? half_at(block + 2) : 0.0f;
+        u32 bytes[8], shift = at < 16 ? 0 : 4, fifths = FIFTH ? word_at(block + HEAD) >> at : 0;
+        eight_bytes(bytes, block + CODES + at % 16);
         UNROLL for (u32 i = 0; i < 8; ++i) {
-            int number = (int)(bytes[i] >> shift & 15u) - ((fifth >> i & 1u) != 0 ? 0 : 16);
-            numbers[i] = times((float)number, scale);
+            int code = (int)((bytes[i] >> shift & 15u) | (fifths >> i & 1u) << 4) - (LEAST ? 0 : FIFTH ? 16 : 8);
+            numbers[i] = times((float)code, scale);
+            if (LEAST) numbers[i] = plus(numbers[i], low);
         }
     }
 };
 
-struct Q5_1 {
-    enum : u32 { BYTES = 24, NUMBERS = 32 };
-    MEMBER void read(THREAD float (&numbers)[8], GLOBAL const u8 *block, u32 at, Scales, u64) {
-        float scale = half_at(block), low = half_at(block + 2);
-        u32 bytes[8], shift = at < 16 ? 0 : 4, fifth = word_at(block + 4) >> at;
-        eight_bytes(bytes, block + 8 + at % 16);
-        UNROLL for (u32 i = 0; i < 8; ++i) {
-            u32 number = (bytes[i] >> shift & 15u) | (fifth >> i & 1u) << 4;
-            numbers[i] = plus(times((float)number, scale), low);
-        }
-    }
-};
+typedef Nibbles<false, false> Q4_0;
+typedef Nibbles<true, false> Q4_1;
+typedef Nibbles<false, true> Q5_0;
+typedef Nibbles<true, true> Q5_1;
 
 struct Q8_0 {
     enum : u32 { BYTES = 34, NUMBERS = 32 };
@@ -105,31 +80,24 @@ DEVICE void scale_and_least(THREAD float &scale, THREAD float &low, GLOBAL const
     low = times(half_at(block + 2), (float)small_least);
 }
 
-struct Q4_K {
-    enum : u32 { BYTES = 144, NUMBERS = 256 };
+// 256 numbers of four bits with a scale and a minimum for each 32, and with fifth bits in bytes of their own (FIFTH).
+template <bool FIFTH> struct ScaledNibbles {
+    enum : u32 { BYTES = FIFTH ? 176 : 144, NUMBERS = 256 };
     MEMBER void read(THREAD float (&numbers)[8], GLOBAL const u8 *block, u32 at, Scales, u64) {
         float scale, low;
         scale_and_least(scale, low, block, at / 32);
-        u32 bytes[8], shift = at / 32 % 2 * 4;
-        eight_bytes(bytes, block + 16 + at / 64 * 32 + at % 32);
-        UNROLL for (u32 i = 0; i < 8; ++i) numbers[i] = minus(times(scale, (float)(bytes[i] >> shift & 15u)), low);
-    }
-};
-
-struct Q5_K {
-    enum : u32 { BYTES = 176, NUMBERS = 256 };
-    MEMBER void read(THREAD float (&numbers)[8], GLOBAL const u8 *block, u32 at, Scales, u64) {
-        float scale, low;
-        scale_and_least(scale, low, block, at / 32);
-        u32 bytes[8], fifths[8], shift = at / 32 % 2 * 4;
-        eight_bytes(bytes, block + 48 + at / 64 * 32 + at % 32);
-        eight_bytes(fifths, block + 16 + at % 32);
+        u32 bytes[8], fifths[8] = {0, 0, 0, 0, 0, 0, 0, 0}, shift = at / 32 % 2 * 4;
+        eight_bytes(bytes, block + (BYTES - 128) + at / 64 * 32 + at % 32);
+        if (FIFTH) eight_bytes(fifths, block + 16 + at % 32);
         UNROLL for (u32 i = 0; i < 8; ++i) {
             u32 number = (bytes[i] >> shift & 15u) | (fifths[i] >> at / 32 & 1u) << 4;
             numbers[i] = minus(times(scale, (float)number), low);
         }
     }
 };
+
+typedef ScaledNibbles<false> Q4_K;
+typedef ScaledNibbles<true> Q5_K;
 
 struct Q6_K {
     enum : u32 { BYTES = 210, NUMBERS = 256 };

@@ -9,7 +9,7 @@ use crate::accelerator::{Accelerator, Argument, Build, Grid, arguments, extent, 
 use crate::error::{Error, Result};
 use crate::fused::attention::AttentionShape;
 use crate::fused::attention::device::{build, window};
-use crate::fused::columns::device::copy;
+use crate::fused::columns::copy;
 use crate::fused::device::expect_type;
 
 /// Tokens that one block of `attention_cached` reads.
@@ -140,8 +140,7 @@ impl Paged {
             width,
             width as u64,
             width as u64,
-            Argument::FaultWord,
-            0u32
+            Argument::FaultWord
         ];
         let grid = Grid::of(extent(placed.rows)?, THREADS);
         self.device.launch(&kernel::CACHE_APPEND, text(act, shape)?, grid, &arguments)

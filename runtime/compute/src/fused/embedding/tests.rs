@@ -69,3 +69,11 @@ fn the_bits_do_not_depend_on_the_number_of_threads() {
     let ids = Indices::from((0..500).map(|token| token * token % 13).collect::<Vec<u32>>());
     same_on_two_threads(|| vec![embed_gradient(&ids, &dy, 0.7, 13).unwrap()]);
 }
+
+#[test]
+fn places_of_one_number_stand_together_in_their_order() {
+    let runs = Runs::of(&[3, 0, 3, 10, 7, 3]).unwrap();
+    assert_eq!(runs.order, [1, 0, 2, 5, 4, 3]);
+    assert_eq!(runs.starts, [0, 1, 4, 5, 6]);
+    assert_eq!(runs.numbers, [0, 3, 7, 10]);
+}

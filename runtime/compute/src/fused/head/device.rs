@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::fused::device::expect_type;
 use crate::fused::host;
 use crate::fused::product::steps;
-use crate::fused::unpack::device::{Rows, unpacked};
+use crate::fused::unpack::{Rows, unpacked};
 use crate::weight::WeightRef;
 pub(super) use gradients::{scaled, taps_and_slopes, taps_backward};
 use sums::Sums;
@@ -154,7 +154,7 @@ impl<'a> Head<'a> {
         arguments.extend(slopes.map(|_| Argument::Size(self.width)));
         let (wanted, first) = (sums::wanted(self.options.taps), u32::from(tile.words.start == 0));
         let (factor, height) = (self.options.factor(), self.options.height());
-        arguments.extend(arguments![factor, height, wanted, first, Argument::FaultWord, 0u32]);
+        arguments.extend(arguments![factor, height, wanted, first, Argument::FaultWord]);
         self.device.launch(kernel, self.act, tile.grid()?, &arguments)
     }
 

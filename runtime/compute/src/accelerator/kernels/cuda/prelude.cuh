@@ -169,12 +169,11 @@ DEVICE u32 count_in(const u32 *counter) { return *counter; }
 // ---- the fault word ----
 //
 // One 64-bit word for a device, all ones while nothing is wrong. A kernel that meets an index out of range lowers it
-// to `place << 32 | ~index` and goes on with index 0, so that nothing is read or written out of bounds. `place` is the
-// number, from 0, of the operation since the word was last read: what stays is the earliest operation's largest index,
-// whatever the order in which threads came. Every read-back of numbers also brings the word (8 bytes more in the same
-// stream); if it is not all ones the host refuses what it has read, names the index and sets the word again. `place` is 0
-// so far, since the host checks indices before it uploads them. `adamw` writes nothing while the word is set.
+// to `~index`, the upper half 0, and goes on with index 0, so that nothing is read or written out of bounds: what stays
+// is the largest index, whatever the order in which threads came. Every read-back of numbers also brings the word (8
+// bytes more in the same stream); if it is not all ones the host refuses what it has read, names the index and sets the
+// word again. `adamw` writes nothing while the word is set.
 
 #define FAULT_WORD u64 *
 
-DEVICE void fault(u64 *word, u32 place, u32 index) { atomicMin(word, (u64)place << 32 | (u64)~index); }
+DEVICE void fault(u64 *word, u32 index) { atomicMin(word, (u64)~index); }

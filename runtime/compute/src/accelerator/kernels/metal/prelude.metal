@@ -267,11 +267,11 @@ inline u32 count_in(threadgroup const Counter *counter) { return atomic_load_exp
 
 // ---- the fault word ----
 //
-// Two words of 32 bits, as there is no minimum of 64 everywhere: together they are read as the u64 of CUDA,
-// all ones while nothing is wrong. The upper one becomes the first operation's `place`, the lower one ~index of the
-// largest index, which with one faulty operation is its own. Kernels go on with index 0.
+// Two words of 32 bits, as there is no minimum of 64 everywhere: together they are read as the u64 of CUDA, all ones
+// while nothing is wrong. A fault makes the upper one 0 and the lower one ~index of the largest index. Kernels go on
+// with index 0.
 
-inline void fault(FAULT_WORD word, u32 place, u32 index) {
+inline void fault(FAULT_WORD word, u32 index) {
     atomic_fetch_min_explicit(&word[0], ~index, memory_order_relaxed);
-    atomic_fetch_min_explicit(&word[1], place, memory_order_relaxed);
+    atomic_fetch_min_explicit(&word[1], 0u, memory_order_relaxed);
 }
