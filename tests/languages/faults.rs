@@ -115,7 +115,7 @@ fn what_a_source_gets_wrong_is_told_before_anything_is_made() {
         ("import tunebox\n", "declares no method", None),
         (
             "from tunebox import method\n\n@method(shape=\"supervisd\", metrics=[])\nclass A:\n    pass\n",
-            "did you mean `supervised`?",
+            "a shape is one of `supervised`",
             Some("src/wrong.py:3:"),
         ),
         (

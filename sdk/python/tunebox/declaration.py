@@ -46,7 +46,8 @@ def method(*, shape: str, metrics: list[str], paper: str | None = None, batch: s
     `"window"`.
     """
     if shape not in SHAPES:
-        raise Error(_unknown(shape))
+        known = ", ".join(f"`{name}`" for name in SHAPES)
+        raise Error(f"no record has the shape `{shape}`; a shape is one of {known}")
 
     def declare(kind: type) -> type:
         if _declared:
@@ -59,16 +60,6 @@ def method(*, shape: str, metrics: list[str], paper: str | None = None, batch: s
         return kind
 
     return declare
-
-
-def _unknown(shape: str) -> str:
-    """The message for an unknown shape, with a similar name if there is one, and the list of shapes."""
-    # Only what is refused needs it, and that becomes no component.
-    from difflib import get_close_matches
-
-    meant = "".join(f"did you mean `{name}`? " for name in get_close_matches(str(shape), SHAPES, 1))
-    known = ", ".join(f"`{name}`" for name in SHAPES)
-    return f"no record has the shape `{shape}`; {meant}a shape is one of {known}"
 
 
 def declared() -> Declared:

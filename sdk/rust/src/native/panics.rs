@@ -4,14 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook, take_hook};
 use std::sync::OnceLock;
 
-/// A panic of a method: its message and where it happened.
-#[derive(Debug, Default)]
-pub(crate) struct CaughtPanic {
-    pub(crate) message: String,
-    pub(crate) file: String,
-    pub(crate) line: u32,
-    pub(crate) column: u32,
-}
+/// A panic of a method: its message, and where it happened as file, line and column.
+pub(crate) type CaughtPanic = (String, String, u32, u32);
 
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
 
@@ -49,12 +43,8 @@ pub(crate) fn forward_panic(panic: &PanicHookInfo<'_>) {
 
 fn describe(panic: &PanicHookInfo<'_>) -> CaughtPanic {
     let message = panic.payload_as_str().unwrap_or("the method panicked").to_owned();
-    match panic.location() {
-        Some(place) => {
-            CaughtPanic { message, file: place.file().to_owned(), line: place.line(), column: place.column() }
-        }
-        None => CaughtPanic { message, ..CaughtPanic::default() },
-    }
+    let (file, line, column) = panic.location().map_or(("", 0, 0), |at| (at.file(), at.line(), at.column()));
+    (message, file.to_owned(), line, column)
 }
 
 /// Runs a call of the host and catches its panic. Errors: the first panic of `work`, with message and location.

@@ -102,7 +102,7 @@ fn answer_call(dispatch: Dispatch, call: &mut Reader<'_>) -> Result<Vec<u8>, End
         Ok(Err(malformed)) => Err(connection::end(malformed.into())),
         Err(panic) => {
             let mut reply = vec![frame::PANICKED];
-            (panic.message, panic.file, panic.line, panic.column).encode(&mut reply);
+            panic.encode(&mut reply);
             Ok(reply)
         }
     }
