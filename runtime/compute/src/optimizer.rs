@@ -95,13 +95,19 @@ impl AdamW {
             self.step += 1;
             return Ok(());
         }
-        let constants = Constants::of(&self.settings, self.step + 1, rate);
-        let ([keep1, take1], [keep2, take2]) = (constants.first, constants.second);
+        let [keep1, take1, keep2, take2, keep, rate, root, epsilon] = constants(&self.settings, self.step + 1, rate);
         let gradients = parameters.gradients();
         update_pairs(&self.first, gradients, |moment, g| *moment = keep1 * *moment + take1 * g)?;
         update_pairs(&self.second, gradients, |moment, g| *moment = keep2 * *moment + take2 * (g * g))?;
         let (first, second) = (Floats::of(&self.first, "first moments")?, Floats::of(&self.second, "second moments")?);
-        update_numbers(parameters.values(), |values| constants.descend(values, &first, &second))?;
+        update_numbers(parameters.values(), |values| {
+            let moments = first.par_chunks(TASK_NUMBERS).zip(second.par_chunks(TASK_NUMBERS));
+            values.par_chunks_mut(TASK_NUMBERS).zip(moments).for_each(|(values, (first, second))| {
+                for ((value, m), v) in values.iter_mut().zip(first).zip(second) {
+                    *value = keep * *value - rate * m / (v.sqrt() / root + epsilon);
+                }
+            });
+        })?;
         self.step += 1;
         Ok(())
     }
@@ -111,20 +117,12 @@ impl AdamW {
     /// nothing if the norm is not finite, or if a kernel before met an index out of range.
     fn launch(&self, accelerator: &Accelerator, parameters: &Parameters, rate: f64, norm: Option<&Norm>) -> Result<()> {
         self.fits(parameters)?;
-        let constants = Constants::of(&self.settings, self.step + 1, rate).numbers();
+        let constants = constants(&self.settings, self.step + 1, rate);
         let constants = accelerator.upload(&constants, &[constants.len()])?;
         let (shadow, count) = (parameters.shadow(), self.first.elem_count());
-        let arguments = arguments![
-            parameters.values(),
-            &self.first,
-            &self.second,
-            parameters.gradients(),
-            shadow,
-            &constants,
-            norm.map(|norm| &norm.factor),
-            count as u64,
-            Argument::FaultWord
-        ];
+        let (values, gradients, factor) = (parameters.values(), parameters.gradients(), norm.map(|norm| &norm.factor));
+        let (first, second, fault) = (&self.first, &self.second, Argument::FaultWord);
+        let arguments = arguments![values, first, second, gradients, shadow, &constants, factor, count as u64, fault];
         let act = shadow.map_or(DType::F32, |shadow| shadow.dtype());
         accelerator.launch(&kernel::ADAMW, act, accelerator.flat(count), &arguments)
     }
@@ -196,49 +194,14 @@ pub fn clip_gradients(parameters: &Parameters, limit: f64) -> Result<f64> {
     Ok(norm)
 }
 
-/// The numbers of one step: how much of each moment is kept and how much of the gradient taken, and
-/// w ← keep·w − rate·m / (√v / root + ε).
-#[derive(Clone, Copy, Debug)]
-struct Constants {
-    first: [f32; 2],
-    second: [f32; 2],
-    keep: f32,
-    rate: f32,
-    root: f32,
-    epsilon: f32,
-}
-
-impl Constants {
-    /// Computes the constants of the step number `step`, counted from 1, for the learning rate `rate`.
-    fn of(settings: &AdamWSettings, step: u64, rate: f64) -> Self {
-        let corrected = |beta: f64| if settings.bias_correction { 1.0 - beta.powf(step as f64) } else { 1.0 };
-        let shares = |beta: f64| [beta as f32, (1.0 - beta) as f32];
-        Self {
-            first: shares(settings.beta1),
-            second: shares(settings.beta2),
-            keep: (1.0 - rate * settings.weight_decay) as f32,
-            rate: (rate / corrected(settings.beta1)) as f32,
-            root: corrected(settings.beta2).sqrt() as f32,
-            epsilon: settings.epsilon as f32,
-        }
-    }
-
-    /// Returns the constants in the order of `Step` in `kernels/optimizer.h`.
-    fn numbers(&self) -> [f32; 8] {
-        let ([keep_first, take_first], [keep_second, take_second]) = (self.first, self.second);
-        [keep_first, take_first, keep_second, take_second, self.keep, self.rate, self.root, self.epsilon]
-    }
-
-    /// Updates every value by w ← keep·w − rate·m / (√v / root + ε), in parallel. `values` is w, `first` is m, `second`
-    /// is v.
-    fn descend(&self, values: &mut [f32], first: &[f32], second: &[f32]) {
-        let moments = first.par_chunks(TASK_NUMBERS).zip(second.par_chunks(TASK_NUMBERS));
-        values.par_chunks_mut(TASK_NUMBERS).zip(moments).for_each(|(values, (first, second))| {
-            for ((value, m), v) in values.iter_mut().zip(first).zip(second) {
-                *value = self.keep * *value - self.rate * m / (v.sqrt() / self.root + self.epsilon);
-            }
-        });
-    }
+/// Computes the constants of the step number `step`, counted from 1, for the learning rate `rate`, in the order of
+/// `Step` in `kernels/optimizer.h`: how much of each moment is kept and how much of the gradient taken, and the keep, the
+/// rate, the root and the ε of w ← keep·w − rate·m / (√v / root + ε).
+fn constants(settings: &AdamWSettings, step: u64, rate: f64) -> [f32; 8] {
+    let AdamWSettings { beta1, beta2, epsilon, weight_decay, bias_correction } = *settings;
+    let corrected = |beta: f64| if bias_correction { 1.0 - beta.powf(step as f64) } else { 1.0 };
+    let (keep, rate, root) = (1.0 - rate * weight_decay, rate / corrected(beta1), corrected(beta2).sqrt());
+    [beta1, 1.0 - beta1, beta2, 1.0 - beta2, keep, rate, root, epsilon].map(|number| number as f32)
 }
 
 #[cfg(test)]

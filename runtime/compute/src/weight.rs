@@ -137,10 +137,7 @@ impl Weight {
     /// The device that holds the weight.
     #[must_use]
     pub fn device(&self) -> &Device {
-        match self {
-            Self::Tensor(tensor) => tensor.device(),
-            Self::Packed(packed) => packed.device(),
-        }
+        WeightRef::from(self).device()
     }
 
     /// Returns the numbers exactly, as a tensor of the CPU: in f16 or bf16 if they are stored so, else in f32. A tensor

@@ -156,11 +156,7 @@ mod tests {
         let own = file(&[], true);
         assert_eq!((own.train.batch, own.train.steps, own.run.name), (3, Some(ENDLESS), None));
         assert_eq!(own.method.r#use, path);
-        assert_eq!(
-            file(&[], false).train.steps,
-            Some(60),
-            "a method that does not learn keeps the steps of the run file"
-        );
+        assert_eq!(file(&[], false).train.steps, Some(60), "without learning the steps of the run file stay");
         assert_eq!(file(&["--set", "train.steps=7"], true).train.steps, Some(7));
         let passes = file(&["--set", "train.epochs=2"], true).train;
         assert_eq!((passes.epochs, passes.steps), (Some(2), None));

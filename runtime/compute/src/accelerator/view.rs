@@ -64,20 +64,13 @@ impl<'a> MatrixView<'a> {
     pub(super) fn product_dims(into: &Self, left: &Self, right: &Self) -> Result<[usize; 3]> {
         let ((rows, depth), (same, columns)) = (left.dims()?, right.dims()?);
         if depth != same || into.dims()? != (rows, columns) || into.transposed {
-            let shapes = [left, right, into].map(|side| side.dims().unwrap_or_default());
-            return Err(Error::shape(format!(
-                "a product of {:?} and {:?} is not {:?}",
-                shapes[0], shapes[1], shapes[2]
-            )));
+            let [left, right, into] = [left, right, into].map(|side| side.dims().unwrap_or_default());
+            return Err(Error::shape(format!("a product of {left:?} and {right:?} is not {into:?}")));
         }
         let [first, second, result] = [left, right, into].map(Self::dtype);
         if first != second || (result != first && result != DType::F32) {
-            return Err(Error::dtype(format!(
-                "no product of `{}` and `{}` is `{}`",
-                first.as_str(),
-                second.as_str(),
-                result.as_str()
-            )));
+            let [first, second, result] = [first, second, result].map(|dtype| dtype.as_str());
+            return Err(Error::dtype(format!("no product of `{first}` and `{second}` is `{result}`")));
         }
         Ok([rows, columns, depth])
     }
@@ -102,18 +95,10 @@ mod tests {
     #[test]
     fn sides_that_meet_give_the_three_numbers_of_a_product() {
         let (x, weight, y) = (zeros(5, 3, DType::F32), zeros(7, 3, DType::F32), zeros(5, 7, DType::F32));
-        let dims =
-            MatrixView::product_dims(&(&y).into(), &MatrixView::plain(&x), &MatrixView::transposed(&weight)).unwrap();
-        assert_eq!(dims, [5, 7, 3]);
-        assert!(MatrixView::product_dims(&(&y).into(), &MatrixView::plain(&x), &MatrixView::plain(&weight)).is_err());
-        assert!(
-            MatrixView::product_dims(
-                &MatrixView::transposed(&y),
-                &MatrixView::plain(&x),
-                &MatrixView::transposed(&weight)
-            )
-            .is_err()
-        );
+        let (x, plain, turned) = (MatrixView::plain(&x), MatrixView::plain(&weight), MatrixView::transposed(&weight));
+        assert_eq!(MatrixView::product_dims(&(&y).into(), &x, &turned).unwrap(), [5, 7, 3]);
+        assert!(MatrixView::product_dims(&(&y).into(), &x, &plain).is_err());
+        assert!(MatrixView::product_dims(&MatrixView::transposed(&y), &x, &turned).is_err());
     }
 
     #[test]

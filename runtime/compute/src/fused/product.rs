@@ -35,13 +35,8 @@ impl<'a> Matrix<'a> {
 
     /// Returns the transposed view. Copies nothing.
     pub(super) fn transposed(self) -> Self {
-        Self {
-            rows: self.columns,
-            columns: self.rows,
-            row_stride: self.column_stride,
-            column_stride: self.row_stride,
-            ..self
-        }
+        let Self { data, rows: columns, columns: rows, row_stride: column_stride, column_stride: row_stride } = self;
+        Self { data, rows, columns, row_stride, column_stride }
     }
 }
 
@@ -217,12 +212,8 @@ impl Tile<'_> {
                 (0..rows).for_each(|row| result[row * columns..][..columns].copy_from_slice(self.row(row)));
                 result[rows * columns..].fill(0.0);
             }
-            Tile::from_slice(result, enough, columns).multiply(
-                accumulate,
-                factor,
-                Matrix::packed(padded, enough, depth),
-                right,
-            );
+            let left = Matrix::packed(padded, enough, depth);
+            Tile::from_slice(result, enough, columns).multiply(accumulate, factor, left, right);
             (0..rows).for_each(|row| self.row(row).copy_from_slice(&result[row * columns..][..columns]));
         });
     }

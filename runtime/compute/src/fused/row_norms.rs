@@ -32,7 +32,15 @@ pub fn adapted_row_norms<'w>(
     host::expect(&low.a, "a", &[rank, inputs])?;
     host::expect(base_squares, "base squares", &[outputs])?;
     if let Some(device) = accelerator_with([(&low.a, "a"), (&low.b, "b"), (base_squares, "base squares")], weight)? {
-        return on_device(&device, base_squares, weight, low, dtype);
+        let (LowRank { a, b, scale }, weight) = (low, matrix(&device, weight, dtype)?);
+        let (weight, narrow) = (MatrixView::plain(&weight), device.cast(a, dtype)?);
+        let crossed = product(&device, weight, MatrixView::transposed(&narrow), DType::F32, 1.0)?;
+        let gram = product(&device, MatrixView::plain(a), MatrixView::transposed(a), DType::F32, 1.0)?;
+        let own = product(&device, MatrixView::plain(b), MatrixView::plain(&gram), DType::F32, 1.0)?;
+        let sums = device.empty(base_squares.dims(), DType::F32)?;
+        row_dots(&device, &sums, b, &crossed, [0.0, 2.0 * scale])?;
+        row_dots(&device, &sums, b, &own, [1.0, scale * scale])?;
+        return pairwise(&device, &kernel::ROOT_SUMS, base_squares, &sums);
     }
     let scale = f64::from(low.scale);
     let crossed = linear(&low.a, weight, None)?.t()?;
@@ -50,28 +58,6 @@ pub fn divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         None => Ok((a / b)?),
         Some(device) => pairwise(&device, &kernel::QUOTIENTS, a, b),
     }
-}
-
-/// Computes the norm of each row of `W + s·B·A` on a device, `[out]` f32. `base_squares` is ‖W‖² by row; W and A are
-/// multiplied in type `dtype`.
-fn on_device(
-    device: &Accelerator,
-    base_squares: &Tensor,
-    weight: WeightRef<'_>,
-    low: &LowRank,
-    dtype: DType,
-) -> Result<Tensor> {
-    let LowRank { a, b, scale } = low;
-    let crossed = {
-        let (weight, a) = (matrix(device, weight, dtype)?, device.cast(a, dtype)?);
-        product(device, MatrixView::plain(&weight), MatrixView::transposed(&a), DType::F32, 1.0)?
-    };
-    let gram = product(device, MatrixView::plain(a), MatrixView::transposed(a), DType::F32, 1.0)?;
-    let own = product(device, MatrixView::plain(b), MatrixView::plain(&gram), DType::F32, 1.0)?;
-    let sums = device.empty(base_squares.dims(), DType::F32)?;
-    row_dots(device, &sums, b, &crossed, [0.0, 2.0 * scale])?;
-    row_dots(device, &sums, b, &own, [1.0, scale * scale])?;
-    pairwise(device, &kernel::ROOT_SUMS, base_squares, &sums)
 }
 
 /// Updates the number of each row in `sums`, `[rows]` f32, to `keep · sums + scale · Σ a ⊙ b`; `a` and `b` are

@@ -67,15 +67,10 @@ pub fn sample_tokens<'a>(
         return Err(Error::shape(format!("{} streams for {rows} rows of logits", streams.len() / STREAM)));
     }
     let streams = device.upload(&streams, &[rows, STREAM])?;
-    let arguments = arguments![
-        logits,
-        &streams,
-        words, // More than there are words is all of them.
-        u32::try_from(choosing.top_k).unwrap_or(u32::MAX),
-        choosing.top_p,
-        choosing.min_p,
-        u32::from(choosing.greedy)
-    ];
+    let SamplingOptions { top_k, top_p, min_p, greedy } = *choosing;
+    // More than there are words is all of them.
+    let top_k = u32::try_from(top_k).unwrap_or(u32::MAX);
+    let arguments = arguments![logits, &streams, words, top_k, top_p, min_p, u32::from(greedy)];
     let grid = Grid::of(extent(rows)?, THREADS);
     let choices = device.compute(&kernel::CHOOSE, DType::F32, grid, &[rows, 2], &arguments)?;
     let found = device.download::<u32>(&choices)?;

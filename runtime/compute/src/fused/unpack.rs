@@ -16,7 +16,7 @@ use self::formats::{Brain, Nibbles, Q6K, Q8Zero, ScaledNibbles};
 use super::simd::{vectorize, widest};
 use crate::accelerator::{Accelerator, Argument, arguments, kernel};
 use crate::error::{Error, Result};
-use crate::weight::{Format, Packed, Scales, unpack_nf4};
+use crate::weight::{DeviceBlocks, Format, Packed, Scales, unpack_nf4};
 
 /// Converts whole blocks of a GGML format to f32 numbers in `into`; bf16 counts as blocks of 32. Stops at the end of
 /// the shorter slice. Does nothing for F32, F16 and NF4; [`unpack_nested`] reads NF4.
@@ -151,7 +151,7 @@ pub(super) fn unpacked(
     scale: f32,
     act: DType,
 ) -> Result<Tensor> {
-    let placed = packed.device_blocks()?;
+    let DeviceBlocks { blocks, groups, dynamic, mean } = packed.device_blocks()?;
     let [known, columns] = packed.sides();
     let (ids, first, number) = match rows {
         Rows::All => (None, 0, known),
@@ -161,19 +161,8 @@ pub(super) fn unpacked(
         }
         Rows::Numbered(ids) => (Some(ids), 0, ids.elem_count()),
     };
-    let arguments = arguments![
-        &placed.blocks,
-        ids,
-        number,
-        columns,
-        first,
-        known,
-        scale,
-        placed.groups.as_ref(),
-        placed.dynamic.as_ref(),
-        placed.mean,
-        Argument::FaultWord
-    ];
+    let (groups, dynamic, fault) = (groups.as_ref(), dynamic.as_ref(), Argument::FaultWord);
+    let arguments = arguments![blocks, ids, number, columns, first, known, scale, groups, dynamic, *mean, fault];
     device.compute(kernel(packed.format())?, act, device.flat(number * columns), &[number, columns], &arguments)
 }
 

@@ -28,7 +28,7 @@ impl Slot {
 }
 
 /// All slots, in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub(super) slots: Vec<Slot>,
     /// The index of each slot by its name.
@@ -48,13 +48,7 @@ impl Layout {
     /// # Errors
     /// [`Error::Argument`] if a name comes twice.
     pub(super) fn new(list: Vec<(String, Vec<usize>)>, step: usize) -> Result<Self> {
-        let mut layout = Self {
-            slots: Vec::with_capacity(list.len()),
-            names: HashMap::new(),
-            places: Vec::with_capacity(list.len()),
-            len: 0,
-            size: 0,
-        };
+        let mut layout = Self::default();
         for (index, (name, shape)) in list.into_iter().enumerate() {
             if layout.names.insert(name.clone(), index).is_some() {
                 return Err(Error::argument(format!("two parameters are called `{name}`")));

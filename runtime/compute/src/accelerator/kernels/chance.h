@@ -19,14 +19,10 @@ DEVICE void chacha12(THREAD u32 (&words)[16], GLOBAL const u32 *key, u64 block) 
                      key[4],      key[5],      key[6],      key[7],      (u32)block, (u32)(block >> 32), 0u, 0u};
     UNROLL for (int i = 0; i < 16; ++i) words[i] = start[i];
     UNROLL for (int round = 0; round < 6; ++round) {
-        quarter(words[0], words[4], words[8], words[12]);
-        quarter(words[1], words[5], words[9], words[13]);
-        quarter(words[2], words[6], words[10], words[14]);
-        quarter(words[3], words[7], words[11], words[15]);
-        quarter(words[0], words[5], words[10], words[15]);
-        quarter(words[1], words[6], words[11], words[12]);
-        quarter(words[2], words[7], words[8], words[13]);
-        quarter(words[3], words[4], words[9], words[14]);
+        UNROLL for (int i = 0; i < 4; ++i) quarter(words[i], words[4 + i], words[8 + i], words[12 + i]);
+        UNROLL for (int i = 0; i < 4; ++i) {
+            quarter(words[i], words[4 + (i + 1) % 4], words[8 + (i + 2) % 4], words[12 + (i + 3) % 4]);
+        }
     }
     UNROLL for (int i = 0; i < 16; ++i) words[i] += start[i];
 }
@@ -80,13 +76,8 @@ DEVICE float steady_exp(float x) {
     float rest = fmaf(power, -0.6933594f, bounded);
     rest = fmaf(power, 2.1219444e-4f, rest);
     float series = 1.0f / 5040.0f;
-    series = fmaf(rest, series, 1.0f / 720.0f);
-    series = fmaf(rest, series, 1.0f / 120.0f);
-    series = fmaf(rest, series, 1.0f / 24.0f);
-    series = fmaf(rest, series, 1.0f / 6.0f);
-    series = fmaf(rest, series, 0.5f);
-    series = fmaf(rest, series, 1.0f);
-    series = fmaf(rest, series, 1.0f);
+    float coefficients[7] = {1.0f / 720.0f, 1.0f / 120.0f, 1.0f / 24.0f, 1.0f / 6.0f, 0.5f, 1.0f, 1.0f};
+    UNROLL for (int i = 0; i < 7; ++i) series = fmaf(rest, series, coefficients[i]);
     float scale = float_of((bits_of(shifted) << 23) + (127u << 23));
     return x < -87.3f ? 0.0f : times(series, scale);
 }

@@ -202,22 +202,12 @@ impl<'a> Layer<'a> {
         if self.segments.tokens() == 0 {
             return Ok(());
         }
-        let (shape, [q, k, v]) = (self.shape, self.inputs);
-        let plan = self.segments.plan(self.device, q, tiles.tiling)?;
+        let shape = self.shape;
+        let plan = self.segments.plan(self.device, self.inputs[0], tiles.tiling)?;
         let stride = |tensor: &Tensor| Argument::Long(tensor.dims().last().copied().unwrap_or(0) as u64);
-        let last = arguments![
-            &plan.places,
-            &plan.spans,
-            stride(q),
-            stride(k),
-            stride(v),
-            shape.heads,
-            shape.group(),
-            shape.head_dim,
-            shape.scale,
-            shape.soft_cap.unwrap_or(0.0),
-            window(shape, self.segments.tokens())?
-        ];
+        let ([q, k, v], cap) = (self.inputs.map(stride), shape.soft_cap.unwrap_or(0.0));
+        let (AttentionShape { heads, head_dim, scale, .. }, window) = (*shape, window(shape, self.segments.tokens())?);
+        let last = arguments![&plan.places, &plan.spans, q, k, v, heads, shape.group(), head_dim, scale, cap, window];
         let blocks = (plan.count, extent(tiles.heads)?, tiles.parts);
         let grid = Grid::cube(blocks, tiles.threads, extent(tiles.shared)?);
         self.device.launch(kernel, self.build, grid, &[first, &last].concat())

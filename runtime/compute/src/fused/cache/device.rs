@@ -126,24 +126,11 @@ impl Paged {
         let Some(Some(pool)) = self.layers.get(layer) else { return Err(no_layer(layer)) };
         let [sequences, tokens] =
             placed.rows_of.as_ref().map_or([None, None], |[first, second]| [Some(first), Some(second)]);
-        let arguments = arguments![
-            &pool.keys,
-            &pool.values,
-            keys,
-            values,
-            sequences,
-            tokens,
-            &placed.lengths,
-            &placed.pages,
-            placed.pages_of,
-            PAGE,
-            width,
-            width as u64,
-            width as u64,
-            Argument::FaultWord
-        ];
+        let rows = arguments![&pool.keys, &pool.values, keys, values, sequences, tokens];
+        let (Placed { lengths, pages, pages_of, .. }, pitch) = (placed, Argument::Long(width as u64));
+        let tables = arguments![lengths, pages, *pages_of, PAGE, width, pitch, pitch, Argument::FaultWord];
         let grid = Grid::of(extent(placed.rows)?, THREADS);
-        self.device.launch(&kernel::CACHE_APPEND, text(act, shape)?, grid, &arguments)
+        self.device.launch(&kernel::CACHE_APPEND, text(act, shape)?, grid, &[&rows[..], &tables].concat())
     }
 
     /// Allocates a layer's pool for as many pages as [`Pages`] asks for, or enlarges it and copies the pages that it
@@ -184,26 +171,14 @@ impl Paged {
         let (batch, chunks) = (q.dim(0)?, placed.longest.div_ceil(CHUNK));
         let mixes = self.device.empty(&[batch, shape.heads, chunks, shape.head_dim], DType::F32)?;
         let levels = self.device.empty(&[batch, shape.heads, chunks, 2], DType::F32)?;
-        let arguments = arguments![
-            &mixes,
-            &levels,
-            q,
-            &pool.keys,
-            &pool.values,
-            &placed.pages,
-            &placed.lengths,
-            placed.pages_of,
-            PAGE,
-            shape.kv_heads,
-            shape.head_dim,
-            shape.scale,
-            shape.soft_cap.unwrap_or(0.0),
-            window(shape, placed.longest)?
-        ];
+        let (AttentionShape { kv_heads, head_dim, scale, soft_cap, .. }, window) =
+            (*shape, window(shape, placed.longest)?);
+        let tensors = arguments![&mixes, &levels, q, &pool.keys, &pool.values, &placed.pages, &placed.lengths];
+        let sizes = arguments![placed.pages_of, PAGE, kv_heads, head_dim, scale, soft_cap.unwrap_or(0.0), window];
+        let arguments = [tensors, sizes].concat();
         let blocks = (extent(chunks)?, extent(shape.heads / together(shape.group()))?, extent(batch)?);
         self.device.launch(&kernel::ATTENTION_CACHED, text(act, shape)?, Grid::cube(blocks, THREADS, 0), &arguments)?;
-        let window = window(shape, placed.longest)?;
-        let arguments = arguments![&mixes, &levels, &placed.lengths, shape.head_dim, chunks, window];
+        let arguments = arguments![&mixes, &levels, &placed.lengths, head_dim, chunks, window];
         let grid = Grid::square(extent(shape.heads)?, extent(batch)?, THREADS);
         self.device.compute(&kernel::ATTENTION_CACHED_MERGE, text(act, shape)?, grid, q.dims(), &arguments)
     }

@@ -76,14 +76,9 @@ DEVICE void load_right(u32 (&words)[4], const act *tile, u32 row, u32 feature) {
     load_matrices_transposed(words, tile + (row + lane % 16) * PITCH + feature + lane / 16 * 8);
 }
 
-// sums = left rows · right rowsᵀ over all features: 16 · STACK rows from `row` on, COUNT right rows.
+// sums += left rows · right rowsᵀ over all features: 16 · STACK rows from `row` on, COUNT right rows.
 template <int STACK, int COUNT>
 DEVICE void row_products(float (&sums)[STACK][COUNT / 8][4], const act *left, u32 row, const act *right) {
-    UNROLL for (int s = 0; s < STACK; ++s) {
-        UNROLL for (int n = 0; n < COUNT / 8; ++n) {
-            UNROLL for (int i = 0; i < 4; ++i) sums[s][n][i] = 0.0f;
-        }
-    }
     UNROLL for (int feature = 0; feature < HEAD_DIM; feature += 16) {
         u32 lefts[STACK][4];
         UNROLL for (int s = 0; s < STACK; ++s) load_left(lefts[s], left, row + 16 * s, feature);
@@ -219,7 +214,7 @@ KERNEL(ATTENTION_THREADS) attention(GLOBAL act *out, GLOBAL float *lse, GLOBAL c
         bool more = start + FORWARD_KEYS < end;
         await_groups<1>();
         sync_block();
-        float scores[FORWARD_STACK][FORWARD_KEYS / 8][4];
+        float scores[FORWARD_STACK][FORWARD_KEYS / 8][4] = {};
         row_products<FORWARD_STACK, FORWARD_KEYS>(scores, queries, line, keys);
         sync_block();
         if (more) {
@@ -346,7 +341,7 @@ KERNEL(ATTENTION_THREADS) attention_dq(GLOBAL act *dq, GLOBAL const act *dout, G
     float sums[1][HEAD_DIM / 8][4] = {};
     for (u32 start = begin; start < end; start += DQ_KEYS) {
         bool more = start + DQ_KEYS < end;
-        float weights[1][DQ_KEYS / 8][4], slopes[1][DQ_KEYS / 8][4];
+        float weights[1][DQ_KEYS / 8][4] = {}, slopes[1][DQ_KEYS / 8][4] = {};
         await_groups<1>();
         sync_block();
         row_products<1, DQ_KEYS>(slopes, seeds, line, values);
@@ -451,7 +446,7 @@ KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL c
         Meeting next = now;
         next.start += DKV_QUERIES, next.row += DKV_QUERIES;
         bool more = settle(next, spans, place, window, heads_end);
-        float weights[1][DKV_QUERIES / 8][4], slopes[1][DKV_QUERIES / 8][4];
+        float weights[1][DKV_QUERIES / 8][4] = {}, slopes[1][DKV_QUERIES / 8][4] = {};
         await_groups<1>();
         sync_block();
         row_products<1, DKV_QUERIES>(slopes, values, line, seeds);

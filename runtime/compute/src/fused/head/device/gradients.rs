@@ -25,16 +25,8 @@ pub(in crate::fused::head) fn taps_and_slopes(device: &Accelerator, inputs: Inpu
     if head.rows > 0 {
         let own = rows(device, head.weight, &head.targets, 1.0, head.act)?;
         let (target, sum) = sums.target_and_sum();
-        let arguments = arguments![
-            &slopes,
-            &own,
-            target,
-            sum,
-            head.rows,
-            head.width,
-            head.options.height(),
-            head.options.logit_slope()
-        ];
+        let (height, slope) = (head.options.height(), head.options.logit_slope());
+        let arguments = arguments![&slopes, &own, target, sum, head.rows, head.width, height, slope];
         let grid = Grid::of(extent(head.rows)?, super::THREADS);
         device.launch(&kernel::HEAD_SLOPES, head.act, grid, &arguments)?;
     }

@@ -46,13 +46,8 @@ impl<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize> NullaryFnOnce fo
                 for (part, codes) in parts.iter().enumerate() {
                     let start = ((at * L::GROUPS + group) * PER + part) * numbers.tokens;
                     let range = start..start + numbers.tokens;
-                    accumulate_tokens::<L, SIZE, PER>(
-                        simd,
-                        codes,
-                        &numbers.planes[range.clone()],
-                        &numbers.measures[range],
-                        sums,
-                    );
+                    let (planes, measures) = (&numbers.planes[range.clone()], &numbers.measures[range]);
+                    accumulate_tokens::<L, SIZE, PER>(simd, codes, planes, measures, sums);
                 }
             }
         }
