@@ -37,10 +37,8 @@ impl Build {
         let built = build_method(terminal, &self.folder, &options)?;
         show_compiler_warnings(terminal, &built.warnings);
         let imports = tunebox_sandbox::imports(&built.bytes)?;
-        terminal.status(
-            "Built",
-            format!("{}, {}, in {}", built.path.display(), bytes(built.size), duration(start.elapsed().as_secs_f64())),
-        );
+        let time = duration(start.elapsed().as_secs_f64());
+        terminal.status("Built", format!("{}, {}, in {time}", built.path.display(), bytes(built.size)));
         let names: Vec<&str> = imports.iter().map(|import| interface_of(import).unwrap_or(import)).collect();
         terminal.status("Imports", format!("{}  (nothing else: no files, no network, no clock)", names.join(", ")));
         show_source_warnings(terminal, &self.folder, &built);

@@ -21,20 +21,18 @@ impl Key {
         let password = ask_new_password(terminal)?;
         let public = SecretKey::generate(&self.file, password.as_deref())?;
         let public_file = format!("{}.pub", self.file.display());
-        terminal.status(
-            "Created",
-            format!("{}, which you keep secret, and {public_file}, which you can publish", self.file.display()),
-        );
+        let file = self.file.display();
+        terminal.status("Created", format!("{file}, which you keep secret, and {public_file}, which you can publish"));
         let key = public.to_string();
         terminal.status("Key", &key);
         if password.is_none() {
             terminal.warn("the key has no password: every reader of the file can sign as you");
         }
         if is_in_git_tree(&self.file) {
-            let what = format!("`{}` is in a git work tree, which may publish it", self.file.display());
+            let what = format!("`{file}` is in a git work tree, which may publish it");
             terminal.warn(format!("{what}: move it elsewhere, or add it to `.gitignore`"));
         }
-        terminal.suggest(format!("tunebox pack --sign {}", self.file.display()));
+        terminal.suggest(format!("tunebox pack --sign {file}"));
         terminal.event(json!({
             "event": "key", "path": self.file, "public": public_file, "key": key, "protected": password.is_some(),
         }));

@@ -212,11 +212,6 @@ impl Accelerator {
         self.driver.multiply([into, left, right], sides, factor, add)
     }
 
-    /// The number of multiprocessors (CUDA) or GPU cores (Metal).
-    pub(crate) fn processors(&self) -> u32 {
-        self.driver.processors()
-    }
-
     /// Returns the name, the software and the memory of the device.
     pub(crate) fn info(&self) -> Result<DeviceInfo> {
         self.driver.info()
@@ -241,7 +236,7 @@ impl Accelerator {
 
     /// A grid of `blocks` blocks, but at most [`BLOCKS`] for each multiprocessor.
     fn at_most(&self, blocks: u64, threads: u32) -> Grid {
-        let most = BLOCKS * u64::from(self.processors());
+        let most = BLOCKS * u64::from(self.driver.processors());
         Grid::of(u32::try_from(blocks.min(most)).unwrap_or(u32::MAX), threads)
     }
 
