@@ -12,8 +12,9 @@ use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::bounded;
 use crate::explain::Explain;
-use crate::{bounded, paths};
+use crate::paths::{self, parent};
 
 pub use draft::Draft;
 pub use lines::Lines;
@@ -204,12 +205,6 @@ pub fn write_with<E: From<FileError>>(
     draft.as_file().sync_all().map_err(failed("written"))?;
     draft.persist(path).map_err(|error| failed("renamed")(error.error))?;
     Ok(sync_folder(folder)?)
-}
-
-/// The parent folder of a path; `.` for a bare name.
-#[must_use]
-pub fn parent(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Syncs a folder to disk, which makes a rename in it durable.

@@ -3,8 +3,13 @@
 use std::io::{Error, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
-use crate::files::parent;
 use crate::nearest::nearest;
+
+/// Returns the parent folder of a path; `.` for a bare name.
+#[must_use]
+pub fn parent(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
 
 /// Removes every `.` component: `././method` becomes `method`, `./.` becomes `.`. Keeps `..`, because after a symbolic
 /// link only the file system knows where it leads. Does not touch the file system.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 use tunebox_foundation::bounded;
-pub(crate) use tunebox_foundation::files::parent;
+pub(crate) use tunebox_foundation::paths::parent;
 
 use crate::Error;
 use crate::constants::LARGEST;

@@ -10,7 +10,6 @@ mod error;
 mod host;
 mod location;
 mod login;
-mod progress;
 mod remote;
 
 use std::path::Path;
@@ -21,12 +20,29 @@ pub(crate) use error::no_version;
 pub(crate) use host::{canonical, spelt_as_host, spelt_as_path};
 use location::Kind;
 pub use location::Location;
-pub use progress::{Progress, Silent};
 use semver::Version;
 
 use crate::signature::signer_of;
 use crate::store::{Store, Wanted};
 use crate::{Artifact, Error, Manifest, files, read_manifest};
+
+/// Receives the progress of a transfer.
+pub trait Progress {
+    /// The transfer of `what` begins; it has `total` bytes.
+    fn start(&mut self, what: &str, total: u64);
+    /// `bytes` more bytes were transferred.
+    fn advance(&mut self, bytes: u64);
+}
+
+/// Ignores the progress.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn start(&mut self, _what: &str, _total: u64) {}
+
+    fn advance(&mut self, _bytes: u64) {}
+}
 
 /// Uploads a package to a registry or folder, and returns the digest of its OCI manifest. A version that exists with
 /// the same bytes is not an error. Errors: bytes that are no package, a location of another name or version, a version

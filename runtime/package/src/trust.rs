@@ -140,7 +140,8 @@ impl Trust {
         self.check_pinned(&place, &digest::sha256(&artifact.wasm))?;
         let unreadable = |error| locate(refuse_unreadable(&error), "", source);
         let statement = Statement::of(&artifact.wasm).map_err(unreadable)?;
-        self.decide(&statement, artifact, &place, mode).map_err(|error| locate(error, &statement.title(), source))
+        let title = statement.title();
+        self.decide(statement, artifact, place, mode).map_err(|error| locate(error, &title, source))
     }
 
     /// Writes the packages and signers that were admitted to `tunebox.lock` and `publishers.toml`, beside what other
@@ -162,13 +163,12 @@ impl Trust {
         let _locks = lock_folders([&self.home, &self.project], PATIENCE)?;
         let mut publishers = Publishers::read(&self.publishers.path)?;
         let mut lock = Lock::of_project(&self.project)?;
-        for Pending { locked, publisher } in self.pending {
-            check_unchanged(&locked, publisher.as_ref(), &lock, &publishers)
-                .map_err(|error| locate(error, &locked.title(), &locked.source))?;
-            if let Some(publisher) = &publisher {
-                publishers.put(publisher);
-            }
-            lock.put(locked);
+        for pending in self.pending {
+            let locked = &pending.locked;
+            let unchanged = check_unchanged(&pending, &lock, &publishers);
+            unchanged.map_err(|error| locate(error, &locked.title(), &locked.source))?;
+            pending.publisher.iter().for_each(|publisher| publishers.put(publisher));
+            lock.put(pending.locked);
         }
         let (known, pinned) = (publishers.to_text()?, lock.to_text()?);
         let installed = install()?;
@@ -195,18 +195,14 @@ fn keyring() -> Option<PathBuf> {
 
 /// Checks an admitted package against the files as they are now, under the lock. Errors: another command has pinned
 /// other bytes, another signer or a later version since, or accepted another signer for the prefix.
-fn check_unchanged(
-    locked: &Locked,
-    publisher: Option<&Publisher>,
-    lock: &Lock,
-    publishers: &Publishers,
-) -> Result<(), Error> {
+fn check_unchanged(pending: &Pending, lock: &Lock, publishers: &Publishers) -> Result<(), Error> {
+    let Pending { locked, publisher } = pending;
     if let Some(now) = lock.find(&locked.name) {
         now.check_digest(&locked.version, &locked.sha256)?;
         now.check_signer(locked.signer.as_deref())?;
         now.check_version(&locked.version)?;
     }
-    let accepted = publisher.filter(|publisher| !publisher.listed);
+    let accepted = publisher.as_ref().filter(|publisher| !publisher.listed);
     let (Some(publisher), Some(signer)) = (accepted, locked.signer.as_deref().and_then(Signer::parse)) else {
         return Ok(());
     };

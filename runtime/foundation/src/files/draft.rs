@@ -3,7 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::{FileError, create_folder, names, parent, remove_folder, sync_folder};
+use super::{FileError, create_folder, names, remove_folder, sync_folder};
+use crate::paths::parent;
 
 /// A folder that is filled under a temporary name and renamed when it is complete; dropping it before removes it.
 #[derive(Debug)]

@@ -15,13 +15,13 @@ use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH,
 use ureq::http::{Method, Request, Response, StatusCode};
 use ureq::{Agent, AsSendBody, Body, SendBody};
 
+use super::Progress;
 use super::address::Address;
 use super::agent::{PATIENCE, agent};
 use super::error::{bad_status, broken, explain, insecure, no_answer, unauthorised};
 use super::host::is_loopback;
 use super::location::{Location, Remote};
 use super::login::Login;
-use super::progress::Progress;
 use crate::Error;
 use crate::trust::refusal::locate;
 

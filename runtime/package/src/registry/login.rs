@@ -32,14 +32,18 @@ pub(super) enum Challenge {
     /// By name and password, with every request.
     Basic,
     /// By a token that another address gives.
-    Bearer {
-        /// That address.
-        realm: String,
-        /// The registry, as that address knows it.
-        service: Option<String>,
-        /// What the token is for.
-        scope: Option<String>,
-    },
+    Bearer(Bearer),
+}
+
+/// Where a token is given, and for what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Bearer {
+    /// The address that gives it.
+    pub(super) realm: String,
+    /// The registry, as that address knows it.
+    pub(super) service: Option<String>,
+    /// What the token is for.
+    pub(super) scope: Option<String>,
 }
 
 impl Challenge {
@@ -67,7 +71,7 @@ impl Challenge {
             let found = parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
             found.map(|(_, value)| value.clone())
         };
-        Some(Self::Bearer { realm: find("realm")?, service: find("service"), scope: find("scope") })
+        Some(Self::Bearer(Bearer { realm: find("realm")?, service: find("service"), scope: find("scope") }))
     }
 }
 
@@ -214,13 +218,12 @@ mod tests {
     #[test]
     fn the_demand_of_a_registry_is_read_with_commas_and_quotes_in_it() {
         let text = r#"Bearer realm="https://auth.example/token",service=registry.example, scope="repository:me/calm:pull,push", error="a \"b\"""#;
-        let challenge = Challenge::parse(text).unwrap();
-        let expected = Challenge::Bearer {
+        let expected = Bearer {
             realm: "https://auth.example/token".into(),
             service: Some("registry.example".into()),
             scope: Some("repository:me/calm:pull,push".into()),
         };
-        assert_eq!(challenge, expected);
+        assert_eq!(Challenge::parse(text), Some(Challenge::Bearer(expected)));
         assert_eq!(Challenge::parse("Basic realm=\"x\""), Some(Challenge::Basic));
         assert_eq!(Challenge::parse("Negotiate"), None);
         assert_eq!(Challenge::parse("Bearer service=\"x\""), None);

@@ -7,11 +7,10 @@ use ureq::Body;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use ureq::http::{HeaderName, Method, Response, StatusCode};
 
-use super::check_same;
 use super::connection::{Ask, Connection, Watched};
 use super::error::{no_version, not_found, truncated};
 use super::location::Location;
-use super::progress::{Progress, Silent};
+use super::{Progress, Silent, check_same};
 use crate::Error;
 use crate::artifact::document::{Descriptor, digest_of};
 use crate::artifact::{Artifact, CONFIGURATION, Documents, LARGEST_DOCUMENT, LAYER, MANIFEST, Parts, error, fits};

@@ -32,7 +32,9 @@ pub(super) fn rewrite(files: &mut BTreeMap<String, Vec<u8>>, name: &str, like: &
     let source = find(like)?;
     let manifest: Table = text(source, "Cargo.toml").parse().unwrap_or_default();
     let template = files.remove("README.md").unwrap_or_default();
-    let page = page(source, name) + of_every_folder(&String::from_utf8_lossy(&template));
+    // What is true of every folder stays.
+    let template = String::from_utf8_lossy(&template);
+    let page = page(source, name) + template.find(EVERY_FOLDER).map_or("", |start| &template[start..]);
     files.retain(|path, _| !path.starts_with("src/"));
     let own = source.files.iter().filter(|(path, _)| path.starts_with("src/"));
     files.extend(own.map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())));
@@ -88,22 +90,13 @@ fn dependencies(manifest: &Table) -> String {
 /// Returns the README of the new method without the part about its folder: the built-in's README under the new name,
 /// or, since verifiers have none, a text that shows how to try a verifier.
 fn page(source: &Source, name: &str) -> String {
+    // The line by which a run file names a method.
+    let used = |name: &str| format!("use = \"{name}\"");
     let began = format!("It began as a copy of the built-in `{}`.", source.name);
     match text(source, "README.md").split_once('\n') {
         Some((_, rest)) => format!("# {name}\n\n{began}\n{}\n", rest.replace(&used(source.name), &used(name))),
         None => format!("# {name}\n\n{began}\n\n{}\n", VERIFIER.replace("NAME", name)),
     }
-}
-
-/// Returns the part of a template's README that is true of every folder, from its heading `## The folder` on. Empty if
-/// the heading is missing.
-fn of_every_folder(page: &str) -> &str {
-    page.find(EVERY_FOLDER).map_or("", |start| &page[start..])
-}
-
-/// Returns the line by which a run file names a method: `use = "NAME"`.
-fn used(name: &str) -> String {
-    format!("use = \"{name}\"")
 }
 
 /// Returns the source of a test that runs three steps of the method on the SDK's bench. `None` for verifiers, and for

@@ -13,6 +13,22 @@ use crate::signature::{Signed, Signer};
 use crate::statement::Statement;
 use crate::{Error, builtin, pack};
 
+/// A package that is decided about.
+pub(super) struct Candidate {
+    pub(super) statement: Statement,
+    /// Where it comes from.
+    pub(super) source: Source,
+    /// Who signed it.
+    signer: Option<Signer>,
+}
+
+impl Candidate {
+    /// Returns the public key of the signer.
+    fn key(&self) -> Option<&str> {
+        self.signer.as_ref().map(|signer| signer.key.as_str())
+    }
+}
+
 /// What is known of a signer.
 enum Known {
     /// A person accepted it, or a list vouches for it: as this machine's file is to remember it.
@@ -40,15 +56,15 @@ impl Trust {
     /// reason against it.
     pub(super) fn decide(
         &mut self,
-        statement: &Statement,
+        statement: Statement,
         artifact: &Artifact,
-        place: &Source,
+        source: Source,
         mode: Mode<'_>,
     ) -> Result<Admitted, Error> {
-        if !place.names(statement) {
+        if !source.names(&statement) {
             return Err(refuse(
                 "the registry gave another package than was asked for",
-                format!("`{}` was asked for, and a package says itself what it is", place.asked),
+                format!("`{}` was asked for, and a package says itself what it is", source.asked),
                 "tell the publisher, or ask for it by its own name",
             ));
         }
@@ -56,38 +72,40 @@ impl Trust {
         if let Some(locked) = locked {
             locked.check_digest(&statement.version, &statement.sha256)?;
         }
-        let signer = artifact.signature.as_ref().map(|text| Signed::check(statement, text)).transpose()?;
-        let known = self.check_signer(statement, place, signer.as_ref())?;
+        let signer = artifact.signature.as_ref().map(|text| Signed::check(&statement, text)).transpose()?;
+        let candidate = Candidate { statement, source, signer };
+        let known = self.check_signer(&candidate)?;
         if let Some(locked) = locked {
-            locked.check_version(&statement.version)?;
+            locked.check_version(&candidate.statement.version)?;
         }
-        self.check_name(statement, &artifact.wasm, signer.as_ref(), &known)?;
+        self.check_name(&candidate, &artifact.wasm, &known)?;
 
         let ask = match mode {
-            Mode::Locked => return self.locked(statement, place, signer, &known),
+            Mode::Locked => return self.locked(candidate, &known),
             Mode::Ask(ask) => ask,
         };
         let is_new = matches!(known, Known::No);
-        let replaces = locked.is_some_and(|locked| locked.signer.is_none() && locked.source != place.name);
-        if let Some(signer) = &signer
+        let replaces = locked.is_some_and(|locked| locked.signer.is_none() && locked.source != candidate.source.name);
+        if let Some(signer) = &candidate.signer
             && (is_new || replaces)
         {
-            let question = self.question(statement, place, signer, is_new);
+            let question = self.question(&candidate, signer, is_new);
             if !ask(&question) {
                 return Err(question.refuse());
             }
         }
-        Ok(self.remember(statement, place, signer, known))
+        Ok(self.remember(candidate, known))
     }
 
     /// Returns what is known of a package's signer. Errors: another signer is known or pinned for the name, or a
     /// package that is not from a path has no signature.
-    fn check_signer(&self, statement: &Statement, place: &Source, signer: Option<&Signer>) -> Result<Known, Error> {
+    fn check_signer(&self, candidate: &Candidate) -> Result<Known, Error> {
+        let Candidate { statement, source, signer } = candidate;
         let pinned = self.lock.find(&statement.name);
-        let held = pinned.map_or(Ok(()), |locked| locked.check_signer(signer.map(|signer| signer.key.as_str())));
+        let held = pinned.map_or(Ok(()), |locked| locked.check_signer(candidate.key()));
         let Some(signer) = signer else {
             held?;
-            if place.is_local {
+            if source.is_local {
                 return Ok(Known::Unsigned);
             }
             return Err(refuse(
@@ -96,14 +114,14 @@ impl Trust {
                 "ask the publisher to sign it: `tunebox pack --sign KEY`, then `tunebox push`",
             ));
         };
-        let known = self.signers(&place.path(&statement.name));
+        let known = self.signers(&source.path(&statement.name));
         match (known.iter().find(|(_, known)| known.key == signer.key), known.first()) {
             (Some((file, publisher)), _) => held.map(|()| self.known_as(file, publisher)),
             (None, Some((file, before))) => {
                 held.map_err(|error| before.add_removal(error, file))?;
                 Err(before.refuse_other(signer, file))
             }
-            (None, None) => held.map(|()| self.carried(statement, place, signer)),
+            (None, None) => held.map(|()| self.carried(candidate)),
         }
     }
 
@@ -117,11 +135,11 @@ impl Trust {
     /// Returns what is known of a signer whom no file names for this package. A signer known for other packages is
     /// taken as known if the package comes from a path and no other publisher has its name; in all other cases the
     /// signer is unknown.
-    fn carried(&self, statement: &Statement, place: &Source, signer: &Signer) -> Known {
+    fn carried(&self, candidate: &Candidate) -> Known {
         // A stick that carries what a known publisher signed raises no new question, unless the name is another's.
-        let has = |one: &Publisher| one.packages.contains(&statement.name);
-        let free = place.is_local && !self.others(Some(signer.key.as_str())).any(has);
-        let carried = self.publishers().find(|(_, known)| free && known.key == signer.key);
+        let has = |one: &Publisher| one.packages.contains(&candidate.statement.name);
+        let free = candidate.source.is_local && !self.others(candidate.key()).any(has);
+        let carried = self.publishers().find(|(_, known)| free && candidate.key() == Some(known.key.as_str()));
         carried.map_or(Known::No, |(file, publisher)| self.known_as(file, publisher))
     }
 
@@ -140,14 +158,8 @@ impl Trust {
     /// verifier with other bytes, or looks like that of a package by another signer, in the lock or among the
     /// publishers. A name that the lock pins with this signer is not compared with the other packages, if the signer is
     /// known otherwise too.
-    fn check_name(
-        &self,
-        statement: &Statement,
-        wasm: &[u8],
-        signer: Option<&Signer>,
-        known: &Known,
-    ) -> Result<(), Error> {
-        let (name, signer) = (statement.name.as_str(), signer.map(|signer| signer.key.as_str()));
+    fn check_name(&self, candidate: &Candidate, wasm: &[u8], known: &Known) -> Result<(), Error> {
+        let (name, signer) = (candidate.statement.name.as_str(), candidate.key());
         let refused = |like: &str, owner: String| {
             let why = format!("that is {owner}, and this one is not by the same hand");
             Err(refuse(format!("its name looks like `{like}`"), why, format!("did you mean `{like}`?")))
@@ -178,17 +190,10 @@ impl Trust {
     /// Decides by the lock alone, for `--locked`: it must pin this version and signer, from this source unless the
     /// package comes from a path. A signer must also be known without the lock. Nothing is remembered. Errors: each of
     /// these conditions that fails.
-    fn locked(
-        &self,
-        statement: &Statement,
-        place: &Source,
-        signer: Option<Signer>,
-        known: &Known,
-    ) -> Result<Admitted, Error> {
-        let found = self.lock.find(&statement.name);
-        let same = |locked: &&Locked| {
-            locked.version == statement.version && locked.signer.as_ref() == signer.as_ref().map(|signer| &signer.key)
-        };
+    fn locked(&self, candidate: Candidate, known: &Known) -> Result<Admitted, Error> {
+        let found = self.lock.find(&candidate.statement.name);
+        let (key, version) = (candidate.key(), &candidate.statement.version);
+        let same = |locked: &&Locked| locked.version == *version && locked.signer.as_deref() == key;
         let Some(locked) = found.filter(same) else {
             let why = match found {
                 Some(Locked { version, .. }) => {
@@ -200,7 +205,8 @@ impl Trust {
             return Err(refuse(lock::NOT_LOCKED, why, hint));
         };
         // The same bytes may be carried on a stick, whose path differs from machine to machine.
-        if !place.is_local && locked.source != place.name {
+        let Candidate { statement, source, signer } = candidate;
+        if !source.is_local && locked.source != source.name {
             let source = &locked.source;
             let hint = format!(
                 "pull it from {source}; the same command without `--locked` takes this one, and asks where it must"
@@ -214,7 +220,7 @@ impl Trust {
                 question::NOT_ACCEPTED,
                 format!(
                     "tunebox.lock names {signer} for `{}`; a lock says what a project uses, not whom this machine trusts",
-                    place.prefix(&statement.name)
+                    source.prefix(&statement.name)
                 ),
                 format!(
                     "accept it once: the same command without `--locked`; where nobody can, let {KEYRING} name a list that has it"
@@ -222,25 +228,26 @@ impl Trust {
             )),
             (signer, known) => {
                 let first_seen = known.first_seen();
-                Ok(Admitted { statement: statement.clone(), signer, first_seen, previous: None })
+                Ok(Admitted { statement, signer, first_seen, previous: None })
             }
         }
     }
 
     /// Keeps a package and its signer for [`commit`](Self::commit) to write, and counts both as known from now on.
     /// Returns what was admitted.
-    fn remember(&mut self, statement: &Statement, place: &Source, signer: Option<Signer>, known: Known) -> Admitted {
-        let Statement { name, version, sha256, interface, .. } = statement;
+    fn remember(&mut self, candidate: Candidate, known: Known) -> Admitted {
+        let Candidate { statement, source, signer } = candidate;
+        let Statement { name, version, sha256, interface, .. } = &statement;
         let previous = self.lock.find(name).map(|locked| locked.version.clone()).filter(|previous| previous != version);
         let first_seen = known.first_seen();
         let publisher = match (known, &signer) {
             (Known::As(publisher), _) => Some(Publisher { packages: vec![name.clone()], ..publisher }),
             (Known::No, Some(signer)) => Some(Publisher {
                 listed: false,
-                prefix: place.prefix(name),
+                prefix: source.prefix(name),
                 key: signer.key.clone(),
                 first_seen: Some(today()),
-                source: Some(place.asked.clone()),
+                source: Some(source.asked),
                 packages: vec![name.clone()],
             }),
             (Known::No | Known::Unsigned, _) => None,
@@ -248,7 +255,7 @@ impl Trust {
         let locked = Locked {
             name: name.clone(),
             version: version.clone(),
-            source: place.name.clone(),
+            source: source.name,
             sha256: sha256.clone(),
             signer: signer.as_ref().map(|signer| signer.key.clone()),
             interface: interface.clone(),
@@ -259,7 +266,7 @@ impl Trust {
         }
         self.lock.put(locked.clone());
         self.pending.push(Pending { locked, publisher });
-        Admitted { statement: statement.clone(), signer, first_seen, previous }
+        Admitted { statement, signer, first_seen, previous }
     }
 }
 

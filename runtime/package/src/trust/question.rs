@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::decision::Candidate;
 use super::publishers::Publisher;
 use super::refusal::{explain, refuse};
 use super::resemblance::alike;
@@ -68,17 +69,18 @@ impl Question {
 impl Trust {
     /// Makes the question about a package whose signer is new (`is_new`), or that would take the place of an unsigned
     /// one.
-    pub(super) fn question(&self, statement: &Statement, place: &Source, signer: &Signer, is_new: bool) -> Question {
+    pub(super) fn question(&self, candidate: &Candidate, signer: &Signer, is_new: bool) -> Question {
+        let Candidate { statement, source, .. } = candidate;
         let ours = self.publishers().filter(|(_, known)| known.key == signer.key);
         let known_for: BTreeSet<String> = ours.map(|(_, known)| known.prefix.clone()).collect();
-        let prefix = place.prefix(&statement.name);
+        let prefix = source.prefix(&statement.name);
         let mut doubts = self.unsigned_pin(&statement.name);
         if is_new {
             doubts.extend(self.doubts(&statement.name, &prefix, signer));
         }
         Question {
             statement: statement.clone(),
-            source: place.asked.clone(),
+            source: source.asked.clone(),
             signer: signer.clone(),
             known_for: known_for.into_iter().collect(),
             doubts,

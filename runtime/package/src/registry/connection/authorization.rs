@@ -8,7 +8,7 @@ use super::{Connection, LARGEST_ANSWER};
 use crate::Error;
 use crate::registry::address::{Address, form};
 use crate::registry::error::{broken, unauthorised};
-use crate::registry::login::{Challenge, Login, Token, basic};
+use crate::registry::login::{Bearer, Challenge, Login, Token, basic};
 
 /// The media type of a form.
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -20,7 +20,7 @@ impl Connection {
     pub(super) fn log_in(&mut self, response: &Response<Body>) -> Result<(), Error> {
         let challenge = Challenge::read(response.headers());
         let realm = match &challenge {
-            Some(Challenge::Bearer { realm, .. }) => Some(self.follow(&self.root, realm)?),
+            Some(Challenge::Bearer(bearer)) => Some(self.follow(&self.root, &bearer.realm)?),
             _ => None,
         };
         let find = || Login::find_in_time(&self.registry, self.logins.as_deref());
@@ -29,9 +29,7 @@ impl Connection {
         let login = if open { Login::Withheld } else { self.login.take().unwrap_or_else(find) };
         let authorization = match (&challenge, &realm, &login) {
             (Some(Challenge::Basic), _, Login::Password(name, password)) => Ok(Some(basic(name, password))),
-            (Some(Challenge::Bearer { service, scope, .. }), Some(realm), login) => {
-                self.token(realm, service.as_deref(), scope.as_deref(), login)
-            }
+            (Some(Challenge::Bearer(bearer)), Some(realm), login) => self.token(realm, bearer, login),
             _ => Ok(None),
         };
         self.login = Some(login);
@@ -44,22 +42,16 @@ impl Connection {
     }
 
     /// Fetches a token from the address `realm` and returns it as an `Authorization` header. A connection that writes
-    /// asks for pull and push, others for `scope`. Without a login, the request is anonymous. `None` if the server
+    /// asks for pull and push, others for what the registry names. Without a login, the request is anonymous. `None` if the server
     /// rejects the login (status 400, 401 or 403).
-    fn token(
-        &self,
-        realm: &Address,
-        service: Option<&str>,
-        scope: Option<&str>,
-        login: &Login,
-    ) -> Result<Option<String>, Error> {
+    fn token(&self, realm: &Address, bearer: &Bearer, login: &Login) -> Result<Option<String>, Error> {
         // Reading is asked for first and writing later, so a token for writing must be good for both.
         let everything = format!("repository:{}:pull,push", self.repository);
         let reading = format!("repository:{}:pull", self.repository);
-        let scope = if self.writes { everything.as_str() } else { scope.unwrap_or(&reading) };
+        let scope = if self.writes { everything.as_str() } else { bearer.scope.as_ref().unwrap_or(&reading) };
 
         let mut parameters = vec![("scope", scope)];
-        parameters.extend(service.map(|service| ("service", service)));
+        parameters.extend(bearer.service.as_ref().map(|service| ("service", service.as_str())));
         let answer = match login {
             Login::Identity(token) => {
                 let refresh =
