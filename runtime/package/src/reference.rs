@@ -45,7 +45,7 @@ impl Reference {
     /// version; the name of a stored package that is also the name of a method's folder in `base`; a name whose pinned
     /// package is not in the store.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Error> {
-        Self::among([builtin::list(), builtin::verifiers()], text, base)
+        Self::among("method", [builtin::list(), builtin::verifiers()], text, base)
     }
 
     /// Whether a text has the form of a package in the store, `NAME@VERSION` or `registry/namespace/name:VERSION`. Such
@@ -71,15 +71,13 @@ impl Reference {
     /// built-in methods. A method may be returned: the caller checks its world. Errors: those of
     /// [`parse`](Self::parse).
     pub fn verifier(text: &str, base: &Path) -> Result<Self, Error> {
-        Self::among([builtin::verifiers(), builtin::list()], text, base).map_err(|error| match error {
-            Error::NoMethod { name, nearest, .. } => Error::NoMethod { kind: "verifier", name, nearest },
-            error => error,
-        })
+        Self::among("verifier", [builtin::verifiers(), builtin::list()], text, base)
     }
 
-    /// Resolves a name by the rules of [`parse`](Self::parse). `lists` are two lists of built-ins: those of the wanted
-    /// kind, which come first and are suggested, and those of the other kind, which the caller refuses by name.
-    fn among(lists: [&'static [Builtin]; 2], text: &str, base: &Path) -> Result<Self, Error> {
+    /// Resolves a name by the rules of [`parse`](Self::parse). `kind` is what is wanted, for errors. `lists` are two lists
+    /// of built-ins: those of that kind, which come first and are suggested, and those of the other kind, which the
+    /// caller refuses by name.
+    fn among(kind: &'static str, lists: [&'static [Builtin]; 2], text: &str, base: &Path) -> Result<Self, Error> {
         if let Some(found) = lists.iter().copied().flatten().find(|builtin| builtin.name == text) {
             return Ok(Self::Builtin(found));
         }
@@ -115,7 +113,7 @@ impl Reference {
         if text.split_once('@').is_some_and(|(name, _)| manifest::name("it", name).is_ok()) {
             return Ok(Self::Stored(stored::versioned(text)?));
         }
-        Err(Error::NoMethod { kind: "method", name: text.to_owned(), nearest: suggest(text, base, lists[0])? })
+        Err(Error::NoMethod { kind, name: text.to_owned(), nearest: suggest(text, base, lists[0])? })
     }
 
     /// Reads the component, its manifest and its signature, and verifies the signature, without running anything.

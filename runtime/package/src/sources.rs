@@ -84,12 +84,6 @@ pub(crate) fn has_files(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> bool 
     files.iter().all(|(name, bytes)| files::has_content(&folder.join(name), bytes))
 }
 
-/// Writes this program's SDK to [`FOLDER`] below `root`. Does nothing if it is there unaltered. Errors: a folder that
-/// cannot be written.
-pub fn write_sdk(root: &Path) -> Result<(), Error> {
-    write_files(root, files())
-}
-
 /// Writes files to [`FOLDER`] below `root`. Does nothing if all of them are there unaltered.
 ///
 /// Writes to a temporary folder in `root`, then moves each entry at the top of the files into [`FOLDER`], in the place
@@ -128,56 +122,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manifests_of_the_sdk_stand_alone() {
-        let manifests: Vec<_> = files().iter().filter(|(name, _)| name.ends_with("Cargo.toml")).collect();
-        assert!(manifests.len() >= 2, "{manifests:?}");
-        for (name, bytes) in manifests {
+    fn the_manifests_of_the_sdk_stand_alone_and_their_paths_lead_into_the_folder() {
+        let (mut manifests, mut paths) = (0, 0);
+        for (name, bytes) in files().iter().filter(|(name, _)| name.ends_with("Cargo.toml")) {
             let text = std::str::from_utf8(bytes).unwrap();
             let manifest: Table = text.parse().unwrap();
             assert!(!text.contains("workspace"), "{name} leans on a workspace:\n{text}");
             assert!(manifest["package"]["version"].is_str(), "{name}");
-        }
-        assert!(files().contains_key("sdk/rust/src/lib.rs"));
-        assert!(files().contains_key("sdk/rust/wit/world.wit"));
-    }
-
-    #[test]
-    fn every_dependency_by_path_leads_into_the_folder() {
-        let mut seen = 0;
-        for (name, bytes) in files().iter().filter(|(name, _)| name.ends_with("Cargo.toml")) {
-            let manifest: Table = std::str::from_utf8(bytes).unwrap().parse().unwrap();
-            let paths = manifest["dependencies"].as_table().unwrap().values();
-            for path in paths.filter_map(|entry| entry.get("path").and_then(Value::as_str)) {
+            manifests += 1;
+            let dependencies = manifest["dependencies"].as_table().unwrap().values();
+            for path in dependencies.filter_map(|entry| entry.get("path").and_then(Value::as_str)) {
                 let found = path.strip_prefix("../../").unwrap_or_else(|| panic!("{name}: {path}"));
                 assert!(files().contains_key(&format!("{found}/Cargo.toml")), "{name}: {path}");
-                seen += 1;
+                paths += 1;
             }
         }
-        assert!(seen > 0, "the SDK depends on its own derive by path");
+        assert!(manifests >= 2 && paths > 0, "the SDK depends on its own derive by path");
+        assert!(files().contains_key("sdk/rust/src/lib.rs"));
+        assert!(files().contains_key("sdk/rust/wit/world.wit"));
     }
 
     #[test]
     fn the_sdk_is_put_there_once_and_mended_when_it_was_damaged() {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join(FOLDER).join(SDK_PATH).join("src/lib.rs");
-        write_sdk(root.path()).unwrap();
+        write_files(root.path(), files()).unwrap();
         let written = || fs::metadata(&file).unwrap().modified().unwrap();
         let first = written();
-        write_sdk(root.path()).unwrap();
+        write_files(root.path(), files()).unwrap();
         assert_eq!(written(), first, "what is there already is left alone");
 
         #[cfg(unix)]
         {
             fs::remove_file(&file).unwrap();
             std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
-            write_sdk(root.path()).unwrap();
+            write_files(root.path(), files()).unwrap();
             assert_eq!(fs::read(&file).unwrap(), files()["sdk/rust/src/lib.rs"], "what never ends is replaced");
         }
 
         let other = root.path().join(FOLDER).join("store");
         fs::create_dir(&other).unwrap();
         fs::write(&file, "damaged").unwrap();
-        write_sdk(root.path()).unwrap();
+        write_files(root.path(), files()).unwrap();
         assert_eq!(fs::read(&file).unwrap(), files()["sdk/rust/src/lib.rs"]);
         let left: Vec<_> = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [FOLDER]);

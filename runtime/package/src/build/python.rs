@@ -17,7 +17,8 @@ use crate::{Error, sources};
 
 pub use crate::constants::PYPROJECT as PROJECT;
 pub use crate::digest::is_python;
-pub use tools::{Tools, find, find_on_path};
+use tools::find;
+pub use tools::{Tools, find_on_path};
 
 pub(crate) use editors::files as files_for_editors;
 pub(super) use project::component_name;
@@ -59,9 +60,8 @@ pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, 
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
+    use crate::digest::files_below;
 
     #[test]
     fn every_file_of_the_contract_and_of_the_package_travels() {
@@ -69,13 +69,9 @@ mod tests {
         let modules: Vec<String> = modules().map(|(name, _)| name.replacen("tunebox/", "", 1)).collect();
         for (folder, ending, list) in [("wit", "wit", contract), ("sdk/python/tunebox", "py", modules)] {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
-            let mut names: Vec<String> = std::fs::read_dir(path)
-                .unwrap()
-                .map(|entry| entry.unwrap().path())
-                .filter(|path| path.extension().is_some_and(|found| found == ending))
-                .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
-                .collect();
-            names.sort();
+            let found = files_below(&path, Path::new(""), "released").unwrap();
+            let found = found.into_iter().filter(|path| path.extension().is_some_and(|found| found == ending));
+            let names: Vec<String> = found.map(|path| path.display().to_string()).collect();
             assert_eq!(names, list, "{folder}");
         }
     }

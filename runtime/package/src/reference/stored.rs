@@ -169,16 +169,12 @@ mod tests {
             stored("0.1.0", "r.example/me/calm", Some("RW")),
             stored("0.2.0", "r.example/me/calm", Some("RW")),
         ];
-        let locked = |version: &str, source: &str, digest: &str| Locked {
-            name: "calm".into(),
-            version: version.into(),
-            source: source.into(),
-            sha256: digest.into(),
-            signer: Some("RW".into()),
-            interface: "0.1.0".into(),
-            highest: "0.2.0".into(),
+        let chosen = |source: &str, sha256: &str| {
+            let [name, version, interface, highest] = ["calm", "0.1.0", "0.1.0", "0.2.0"].map(str::to_owned);
+            let (source, sha256, signer) = (source.to_owned(), sha256.to_owned(), Some("RW".to_owned()));
+            let locked = Locked { name, version, source, sha256, signer, interface, highest };
+            choose(of_name.clone(), &locked).map(|one| one.source)
         };
-        let chosen = |source, digest| choose(of_name.clone(), &locked("0.1.0", source, digest)).map(|one| one.source);
         assert_eq!(chosen("r.example/me/calm", "digest of 0.1.0").unwrap(), "r.example/me/calm");
         assert_eq!(chosen("/mnt/stick", "digest of 0.1.0").unwrap(), "/other", "the same, signed by the same");
         assert_eq!(chosen("/stick", "another digest"), None);

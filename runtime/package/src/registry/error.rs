@@ -52,25 +52,20 @@ pub(super) fn not_found(place: &str, source: &str, there: &[String], nearest: Op
 /// The error for an HTTP status other than the expected ones. `said` is the registry's message, `wait` the seconds to
 /// wait.
 pub(super) fn bad_status(place: &str, registry: &str, status: u16, said: Option<String>, wait: Option<u64>) -> Error {
+    let answers = format!("`{registry}` answers with status {status}");
+    let busy = format!("`{registry}` was asked too often");
     let (reason, what, hint) = match (status, wait) {
         (403, _) => {
             let hint = format!("ask for the right to it, or log in as somebody else: `docker login {registry}`");
             (Reason::Other, format!("`{registry}` does not allow it"), hint)
         }
-        (429, wait) => {
-            let hint = match wait {
-                Some(seconds) => format!("try again in {seconds} seconds"),
-                None => "try again later; those who are logged in may often ask more".to_owned(),
-            };
-            return Reason::Unreachable.error(explain(format!("`{registry}` was asked too often"), hint));
+        (429, Some(seconds)) => (Reason::Unreachable, busy, format!("try again in {seconds} seconds")),
+        (429, None) => {
+            (Reason::Unreachable, busy, "try again later; those who are logged in may often ask more".into())
         }
-        (500.., _) => {
-            let hint = "try again; if it repeats, tell whoever runs the registry".to_owned();
-            (Reason::Unreachable, format!("`{registry}` answers with status {status}"), hint)
-        }
+        (500.., _) => (Reason::Unreachable, answers, "try again; if it repeats, tell whoever runs the registry".into()),
         _ => {
-            let hint = "check that the host is a registry, and that it takes WebAssembly packages".to_owned();
-            (Reason::Other, format!("`{registry}` answers with status {status}"), hint)
+            (Reason::Other, answers, "check that the host is a registry, and that it takes WebAssembly packages".into())
         }
     };
     let why = said.map(|said| format!("it says: {said}"));

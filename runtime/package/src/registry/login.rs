@@ -235,48 +235,38 @@ mod tests {
         (0..=text.len()).for_each(|length| drop(Challenge::parse(&text[..length])));
     }
 
-    #[test]
-    fn a_login_is_found_by_the_name_of_its_registry() {
+    /// The login for a registry, as it is written, where the file of logins has this text.
+    fn find(text: Option<&str>, written: &str) -> Login {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.json");
-        let find = |registry| Login::find(registry, Some(&file));
-        assert!(matches!(find("registry.example"), Login::Nobody));
-
-        let auth = STANDARD.encode("me:se:cret");
-        let text = format!(
-            r#"{{"auths":{{"registry.example:5000":{{"auth":"{auth}"}}}},"credHelpers":{{"other.example":"tunebox-none"}}}}"#
-        );
-        fs::write(&file, text).unwrap();
-        assert!(
-            matches!(find("registry.example:5000"), Login::Password(name, word) if name == "me" && word == "se:cret")
-        );
-        assert!(matches!(find("registry.example"), Login::Nobody));
-        assert!(matches!(find("other.example"), Login::Unusable(_)));
-
-        fs::write(&file, "no JSON").unwrap();
-        assert!(matches!(find("registry.example:5000"), Login::Unusable(_)));
+        text.into_iter().for_each(|text| fs::write(&file, text).unwrap());
+        Login::find(&canonical(written).unwrap(), Some(&file))
     }
 
     #[test]
-    fn a_login_is_found_under_every_name_of_its_registry() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("config.json");
-        let auth = STANDARD.encode("me:secret");
-        let is_found = |kept: &str, written: &str| {
-            fs::write(&file, format!(r#"{{"auths":{{"{kept}":{{"auth":"{auth}"}}}}}}"#)).unwrap();
-            matches!(Login::find(&canonical(written).unwrap(), Some(&file)), Login::Password(..))
-        };
-        for (kept, written) in [
-            ("ghcr.io:443", "ghcr.io"),
-            ("ghcr.io", "ghcr.io:443"),
-            ("https://index.docker.io/v1/", "registry.hub.docker.com"),
-            ("docker.io", "index.docker.io"),
-            ("registry.hub.docker.com", "docker.io"),
+    fn a_login_is_found_under_every_name_of_its_registry_and_no_other() {
+        for (kept, written, is_found) in [
+            ("registry.example:5000", "registry.example:5000", true),
+            ("registry.example:5000", "registry.example", false),
+            ("ghcr.io:443", "ghcr.io", true),
+            ("ghcr.io", "ghcr.io:443", true),
+            ("https://index.docker.io/v1/", "registry.hub.docker.com", true),
+            ("docker.io", "index.docker.io", true),
+            ("registry.hub.docker.com", "docker.io", true),
+            ("ghcr.io:5000", "ghcr.io", false),
+            ("ghcr.io", "ghcr.io:5000", false),
+            ("r:443", "r:80", false),
         ] {
-            assert!(is_found(kept, written), "{kept} for {written}");
+            let text = format!(r#"{{"auths":{{"{kept}":{{"auth":"{}"}}}}}}"#, STANDARD.encode("me:se:cret"));
+            let found = match find(Some(&text), written) {
+                Login::Password(name, word) => name == "me" && word == "se:cret",
+                login => !matches!(login, Login::Nobody),
+            };
+            assert_eq!(found, is_found, "{kept} for {written}");
         }
-        for (kept, written) in [("ghcr.io:5000", "ghcr.io"), ("ghcr.io", "ghcr.io:5000"), ("r:443", "r:80")] {
-            assert!(!is_found(kept, written), "{kept} for {written}");
+        assert!(matches!(find(None, "registry.example"), Login::Nobody));
+        for unusable in [r#"{"credHelpers":{"other.example":"tunebox-none"}}"#, "no JSON"] {
+            assert!(matches!(find(Some(unusable), "other.example"), Login::Unusable(_)), "{unusable}");
         }
     }
 }

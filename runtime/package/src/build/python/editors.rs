@@ -40,25 +40,18 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::digest::files_below;
 
     fn repository(path: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
     }
 
-    fn stubs_below(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() { stubs_below(&path, found) } else { found.push(path) }
-        }
-    }
-
     #[test]
     fn every_stub_travels() {
-        let (folder, mut found) = (repository("sdk/python/stubs"), Vec::new());
-        stubs_below(&folder, &mut found);
+        let found = files_below(&repository("sdk/python/stubs"), Path::new(""), "").unwrap();
         assert!(!found.is_empty());
         for path in found.iter().filter(|path| path.extension().is_some_and(|ending| ending == "pyi")) {
-            let name = path.strip_prefix(&folder).unwrap().to_str().unwrap().replace('\\', "/");
+            let name = path.to_str().unwrap().replace('\\', "/");
             assert!(FILES.iter().any(|(stub, _)| *stub == name), "{name}");
         }
     }

@@ -29,7 +29,7 @@ pub struct Tools {
 
 /// Finds `componentize-py` and Python for a method's folder: in its `.venv`, else on `PATH`. Runs both with
 /// `--version`. Errors: one of them is missing, or Python is older than 3.11.
-pub fn find(folder: &Path) -> Result<Tools, Error> {
+pub(super) fn find(folder: &Path) -> Result<Tools, Error> {
     let own = folder.join(ENVIRONMENT);
     let own = own.canonicalize().unwrap_or(own);
     among([own.join("bin"), own.join("Scripts")].into())
