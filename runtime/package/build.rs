@@ -72,7 +72,9 @@ fn toolkit(root: &Path, sdk: &Path, output: &Path) -> io::Result<Vec<Named>> {
     let mut files = vec![(root.join("Cargo.toml"), "Cargo.toml".to_owned())];
     // The folder of the contract in the SDK is a link.
     let contract = below(&root.join("wit"), "sdk/rust/wit/")?;
-    files.extend(contract.into_iter().filter(|(_, name)| is_of_the_contract(name)));
+    // Earlier versions of the contract are in folders of their own.
+    let is_present = |name: &str| name.ends_with(".wit") && name.matches('/').count() == 3;
+    files.extend(contract.into_iter().filter(|(_, name)| is_present(name)));
     for name in folders(sdk)? {
         let folder = sdk.join(&name);
         if folder.join("Cargo.toml").is_file() {
@@ -99,12 +101,6 @@ fn python(sdk: &Path) -> io::Result<Vec<Named>> {
     files.retain(|(_, name)| name.ends_with(".py") || name.ends_with(".pyi"));
     files.push((sdk.join("README.md"), "README.md".to_owned()));
     Ok(files)
-}
-
-/// Whether a name is that of a `.wit` file directly in `sdk/rust/wit/`. False for earlier versions of the contract,
-/// which are in subfolders, and for its README.
-fn is_of_the_contract(name: &str) -> bool {
-    name.ends_with(".wit") && name.matches('/').count() == 3
 }
 
 /// Returns Rust source for a slice of `(name, include_bytes!(path))` pairs, in the given order.

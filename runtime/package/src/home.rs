@@ -117,13 +117,14 @@ mod tests {
     #[cfg(not(windows))]
     fn the_variable_of_its_own_comes_before_the_standard_and_the_standard_before_the_default() {
         let both = [("TUNEBOX_HOME", "/t"), ("XDG_DATA_HOME", "/x")];
-        assert_eq!(found(&both, Some("/p")).unwrap(), Path::new("/t"));
-        assert_eq!(found(&both[1..], Some("/p")).unwrap(), Path::new("/x/tunebox"));
-        assert_eq!(
-            found(&[("XDG_DATA_HOME", "not/absolute")], Some("/p")).unwrap(),
-            Path::new("/p/.local/share/tunebox")
-        );
-        assert_eq!(found(&[("TUNEBOX_HOME", "")], Some("/p")).unwrap(), Path::new("/p/.local/share/tunebox"));
+        for (variables, path) in [
+            (&both[..], "/t"),
+            (&both[1..], "/x/tunebox"),
+            (&[("XDG_DATA_HOME", "not/absolute")], "/p/.local/share/tunebox"),
+            (&[("TUNEBOX_HOME", "")], "/p/.local/share/tunebox"),
+        ] {
+            assert_eq!(found(variables, Some("/p")).unwrap(), Path::new(path), "{variables:?}");
+        }
         assert_eq!(found(&[], None), None);
     }
 

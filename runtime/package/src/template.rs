@@ -37,11 +37,7 @@ impl Template {
     /// A name that no method can have, or that is taken; no such built-in method; `like` for a method in Python.
     pub fn new(name: &str, language: Language, like: Option<&str>) -> Result<Self, Error> {
         name::check(name, language)?;
-        let files = match language {
-            Language::Rust => rust(name, like)?,
-            Language::Python => python(name, like)?,
-        };
-        Ok(Self { name: name.to_owned(), files })
+        Ok(Self { name: name.to_owned(), files: files_of(name, language, like)? })
     }
 
     /// Adds a file by its path in the folder, or replaces the one of that path. Writes nothing to disk.
@@ -135,37 +131,26 @@ fn drafted(draft: &TempDir) -> PathBuf {
     draft.path().join("folder")
 }
 
-/// Returns the files of a method in Rust called `name`: the template, or the source of the built-in `like`, and the
-/// SDK.
-fn rust(name: &str, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
-    let mut files = named("rust/", name);
-    if let Some(like) = like {
-        like::rewrite(&mut files, name, like)?;
-    }
-    files.extend(carried(sources::files()));
-    Ok(files)
-}
-
-/// Iterates over files that the program carries, with their paths put below `.tunebox`.
-fn carried(files: &BTreeMap<String, Vec<u8>>) -> impl Iterator<Item = (String, Vec<u8>)> {
-    files.iter().map(|(path, bytes)| (format!("{}/{path}", sources::FOLDER), bytes.clone()))
-}
-
-/// Returns the files of a method in Python called `name`, with those for editors. Errors: `like` is given, since the
-/// built-in methods are in Rust.
-fn python(name: &str, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
-    match like {
-        Some(like) => {
+/// Returns the files of a method called `name`: the language's template, or the source of the built-in `like`, and below
+/// `.tunebox` what the program carries, the SDK or the files for editors. Errors: no such built-in, or `like` for a
+/// method in Python, since the built-in methods are in Rust.
+fn files_of(name: &str, language: Language, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+    let (folder, carried) = match language {
+        Language::Rust => ("rust/", sources::files()),
+        Language::Python => ("python/", files_for_editors()),
+    };
+    let mut files = named(folder, name);
+    match (language, like) {
+        (Language::Rust, Some(like)) => like::rewrite(&mut files, name, like)?,
+        (Language::Python, Some(like)) => {
             let error = Explanation::new("new", format!("`{like}` is written in Rust"))
                 .with_why("a method in Python cannot begin with its source");
-            Err(error.with_hint("leave `--like` or `--language python` out").into())
+            return Err(error.with_hint("leave `--like` or `--language python` out").into());
         }
-        None => {
-            let mut files = named("python/", name);
-            files.extend(carried(files_for_editors()));
-            Ok(files)
-        }
+        (_, None) => {}
     }
+    files.extend(carried.iter().map(|(path, bytes)| (format!("{}/{path}", sources::FOLDER), bytes.clone())));
+    Ok(files)
 }
 
 /// Returns the files of the template below `prefix`, with `name` in place of the word `blank`, and the module's name in

@@ -180,8 +180,8 @@ impl Places {
     /// Translates the paths in a rendered compiler message into paths from the method's folder, and removes white space
     /// at its end.
     fn in_text(&self, rendered: &str) -> String {
-        let line = |line: &str| self.in_line(line).unwrap_or_else(|| line.to_owned());
-        rendered.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
+        let lines = rendered.trim_end().lines().map(|line| self.in_line(line).unwrap_or_else(|| line.to_owned()));
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// Translates the path in a line such as `--> src/lib.rs:4:9`. `None` if the line does not begin with one of

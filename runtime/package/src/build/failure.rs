@@ -6,6 +6,7 @@ use tunebox_foundation::explain::Explanation;
 
 use crate::Error;
 use crate::constants::{NO_TARGET, TARGET};
+use crate::digest::is_python;
 
 /// Makes an error of the category `build` from what happened and what to do.
 pub(super) fn build_error(what: impl Into<String>, hint: impl Into<String>) -> Error {
@@ -17,16 +18,15 @@ pub(super) fn build_error_because(what: impl Into<String>, why: impl Into<String
     Explanation::new("build", what).with_why(why).with_hint(hint).into()
 }
 
-/// The error for a folder whose `Cargo.toml` describes no package that can be built; `problem` says why.
+/// The error for a folder whose `Cargo.toml` or `pyproject.toml` describes no method that can be built; `problem` says
+/// why.
 pub(super) fn no_package(folder: &Path, problem: &str) -> Error {
-    let what = format!("`{}` holds no method: {problem}", folder.display());
-    build_error(what, "a method folder has a `Cargo.toml` with a package, and `src/lib.rs`")
-}
-
-/// The error for a folder whose `pyproject.toml` describes no method in Python; `problem` says why.
-pub(super) fn no_project(folder: &Path, problem: &str) -> Error {
-    let example = "the name `my-dpo` stands for `src/my_dpo.py`";
-    let hint = format!("`pyproject.toml` has `[project]` with `name`, `version` and `description`; {example}");
+    let hint = if is_python(folder) {
+        "`pyproject.toml` has `[project]` with `name`, `version` and `description`; the name `my-dpo` stands for \
+         `src/my_dpo.py`"
+    } else {
+        "a method folder has a `Cargo.toml` with a package, and `src/lib.rs`"
+    };
     build_error(format!("`{}` holds no method: {problem}", folder.display()), hint)
 }
 

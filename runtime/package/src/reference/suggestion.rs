@@ -42,41 +42,32 @@ mod tests {
     use super::*;
     use crate::Reference;
 
-    fn failure(text: &str) -> Error {
-        Reference::parse(text, Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap_err()
+    /// The name that is suggested for one that is not found in a folder.
+    fn nearest(text: &str, base: &Path) -> Option<String> {
+        match Reference::parse(text, base) {
+            Err(Error::NoMethod { nearest, .. }) => nearest,
+            other => panic!("{text}: {other:?}"),
+        }
     }
 
     #[test]
-    fn a_misspelt_name_is_answered_with_the_one_that_exists() {
-        assert!(matches!(failure("lorra"), Error::NoMethod { nearest: Some(name), .. } if name == "lora"));
+    fn a_misspelt_name_is_answered_with_the_one_that_exists_if_it_is_alone() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(nearest("lorra", here).as_deref(), Some("lora"));
+        assert_eq!(nearest("dop", here).as_deref(), Some("dpo"));
+        assert_eq!(nearest("npo", here), None, "both `cpo` and `dpo` are as near");
     }
 
     #[test]
-    fn a_misspelt_folder_is_answered_with_the_one_that_lies_there() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir_all(folder.path().join("calm-one/src")).unwrap();
-        let error = Reference::parse("calm-oen", folder.path()).unwrap_err();
-        assert!(matches!(error, Error::NoMethod { nearest: None, .. }), "a folder without a method");
-        fs::write(folder.path().join("calm-one/Cargo.toml"), "").unwrap();
-        let error = Reference::parse("calm-oen", folder.path()).unwrap_err();
-        assert!(matches!(error, Error::NoMethod { nearest: Some(name), .. } if name == "calm-one"));
-        let Ok(Reference::Folder(found)) = Reference::parse("./.", Path::new(".")) else { panic!("no folder") };
-        assert_eq!(found, Path::new("."));
-    }
-
-    #[test]
-    fn a_short_name_that_is_near_to_several_means_none_of_them() {
-        assert!(matches!(failure("npo"), Error::NoMethod { nearest: None, .. }), "both `cpo` and `dpo` are as near");
-        assert!(matches!(failure("dop"), Error::NoMethod { nearest: Some(name), .. } if name == "dpo"));
-    }
-
-    #[test]
-    fn the_name_of_the_folder_where_one_is_means_that_folder() {
+    fn a_folder_is_suggested_where_it_holds_a_method_of_such_a_name() {
         let folder = tempfile::tempdir().unwrap();
         let calm = folder.path().join("calm-one");
         fs::create_dir_all(calm.join("src")).unwrap();
+        assert_eq!(nearest("calm-oen", folder.path()), None, "a folder without a method");
         fs::write(calm.join("Cargo.toml"), "").unwrap();
-        let error = Reference::parse("calm-one", &calm).unwrap_err();
-        assert!(matches!(error, Error::NoMethod { nearest: Some(name), .. } if name == "."));
+        assert_eq!(nearest("calm-oen", folder.path()).as_deref(), Some("calm-one"));
+        assert_eq!(nearest("calm-one", &calm).as_deref(), Some("."), "the folder where one is");
+        let Ok(Reference::Folder(found)) = Reference::parse("./.", Path::new(".")) else { panic!("no folder") };
+        assert_eq!(found, Path::new("."));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::super::failure::{no_project, unusable_manifest};
+use super::super::failure::{no_package, unusable_manifest};
 use crate::constants::PYPROJECT;
 use crate::{Error, Manifest, files};
 
@@ -49,7 +49,7 @@ impl Project {
 /// `description`.
 pub(super) fn read(folder: &Path) -> Result<Project, Error> {
     let text = files::read_text(&folder.join(PYPROJECT))?;
-    let file: File = toml::from_str(&text).map_err(|error| no_project(folder, error.message()))?;
+    let file: File = toml::from_str(&text).map_err(|error| no_package(folder, error.message()))?;
     Ok(file.project)
 }
 

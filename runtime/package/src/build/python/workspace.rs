@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-use super::super::failure::no_project;
+use super::super::failure::no_package;
 use super::{WORLD, contract, modules};
 use crate::Error;
 use crate::digest::{COMPILED_PYTHON, files_below, is_of_editor};
@@ -65,7 +65,7 @@ pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace,
     let source = folder.join("src");
     if !source.join(format!("{module}.py")).is_file() && !source.join(module).join("__init__.py").is_file() {
         let problem = format!("`src/{module}.py` is missing, where `@method` stands");
-        return Err(no_project(folder, &problem));
+        return Err(no_package(folder, &problem));
     }
     let files = files_below(&source, Path::new(""), COMPILED_PYTHON)?;
     for file in files.iter().filter(|file| !is_of_editor(file)) {
