@@ -20,6 +20,11 @@ pub fn sha256(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
 
+/// Whether a text is a SHA-256 in 64 lower-case hexadecimal digits.
+pub(crate) fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// The folder in which Python keeps what it compiled: no source.
 pub(crate) const COMPILED_PYTHON: &str = "__pycache__";
 

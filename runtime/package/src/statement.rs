@@ -3,21 +3,22 @@
 //! The text is made of the bytes alone, so it is never stored, and cannot disagree with them. Its `kind` keeps a
 //! signature from meaning anything else, and anything else from meaning a package.
 
+use std::collections::BTreeMap;
+
 use semver::{BuildMetadata, Version};
+use serde::Serialize;
 use serde_json::json;
 use tunebox_foundation::printable::printable;
 
 use crate::constants::LARGEST;
 use crate::{Error, component, digest, read_manifest};
 
-/// What the text is, and by which rules it is written.
-pub const KIND: &str = "tunebox.package.v1";
-
 /// Bytes of the longest version.
 const LONGEST_VERSION: usize = 64;
 
-/// What a package is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a package is. Its tag says what the signed text is, and by which rules it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename = "tunebox.package.v1")]
 pub struct Statement {
     /// Its name.
     pub name: String,
@@ -33,6 +34,8 @@ pub struct Statement {
     pub length: u64,
     /// The full names of the interfaces that it asks for, sorted.
     pub imports: Vec<String>,
+    /// The limits that its manifest declares: none, in this version of the manifest.
+    limits: BTreeMap<String, u64>,
 }
 
 impl Statement {
@@ -59,24 +62,13 @@ impl Statement {
             sha256: digest::sha256(bytes),
             length: bytes.len() as u64,
             imports,
+            limits: BTreeMap::new(),
         })
     }
 
     /// Returns the text that is signed: JSON without spaces, its keys in a fixed order.
     pub fn canonical(&self) -> String {
-        let Self { name, version, world, interface, sha256, length, imports } = self;
-        json!({
-            "kind": KIND,
-            "name": name,
-            "version": version,
-            "world": world,
-            "interface": interface,
-            "sha256": sha256,
-            "length": length,
-            "imports": imports,
-            "limits": {},
-        })
-        .to_string()
+        json!(self).to_string()
     }
 
     /// Returns name and version as `NAME@VERSION`.

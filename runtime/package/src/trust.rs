@@ -15,8 +15,9 @@ mod resemblance;
 mod source;
 
 use std::env;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+
+use tunebox_foundation::paths::simplify;
 
 use crate::artifact::Artifact;
 use crate::file_lock::{PATIENCE, lock_folders};
@@ -88,16 +89,16 @@ impl Trust {
     /// of the one that `TUNEBOX_PUBLISHERS` names. `None`: there is no such list.
     pub fn with_keyring(home: &Path, project: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
         let keyring = Publishers::of_organisation(keyring)?;
-        let project = if project.as_os_str() == OsStr::new("") { Path::new(".") } else { project };
+        let project = simplify(project);
         let known = home.join(publishers::FILE);
         home::own(home)?;
         home::own(&known)?;
         Ok(Self {
             home: home.to_owned(),
-            project: project.to_owned(),
             keyring,
             publishers: Publishers::read(&known)?,
-            lock: Lock::of_project(project)?,
+            lock: Lock::of_project(&project)?,
+            project,
             pending: Vec::new(),
         })
     }

@@ -12,7 +12,7 @@ use tunebox_foundation::printable::printable;
 use super::error::{malformed, other_media_type, wrong_digest, wrong_size};
 use crate::Error;
 use crate::component::Interfaces;
-use crate::digest::sha256;
+use crate::digest::{is_sha256, sha256};
 
 /// The version of the format that manifests and indexes state.
 pub const SCHEMA: u32 = 2;
@@ -57,11 +57,9 @@ impl Descriptor {
     /// Returns the 64 hexadecimal digits of the digest without `sha256:`, safe as a file name. `what` names the part in
     /// the error. Errors: another algorithm, or not 64 lower-case hexadecimal digits.
     pub fn hexadecimal(&self, what: &str) -> Result<&str, Error> {
-        let digits =
-            |text: &&str| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         self.digest
             .strip_prefix(ALGORITHM)
-            .filter(digits)
+            .filter(|text| is_sha256(text))
             .ok_or_else(|| malformed(what, &format!("its digest is `{}`, not a SHA-256", self.digest)))
     }
 
@@ -137,12 +135,8 @@ pub fn read<Document: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<Docu
 /// Returns the `mediaType` that a JSON document states about itself. `None` if it states none or is no JSON object.
 #[must_use]
 pub fn said_type(bytes: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Said {
-        media_type: Option<String>,
-    }
-    serde_json::from_slice::<Said>(bytes).ok()?.media_type
+    let document: Value = serde_json::from_slice(bytes).ok()?;
+    document.get("mediaType")?.as_str().map(str::to_owned)
 }
 
 /// Fails unless `found` is the media type `wanted`. Letter case and parameters after a semicolon do not count; `None`

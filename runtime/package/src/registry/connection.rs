@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde_json::Value;
 use tunebox_foundation::printable::printable;
 use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use ureq::http::{Method, Request, Response, StatusCode};
@@ -237,18 +237,10 @@ impl<Bytes: Read, Advance: FnMut(u64)> Read for Watched<Bytes, Advance> {
 /// Returns the message, else the code, of the first error in a registry's JSON answer, safe to show. `None` if there is
 /// none.
 fn said(text: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Answer {
-        errors: Vec<Problem>,
-    }
-    #[derive(Deserialize)]
-    struct Problem {
-        code: Option<String>,
-        message: Option<String>,
-    }
-    let problem = serde_json::from_slice::<Answer>(text).ok()?.errors.into_iter().next()?;
-    let words = problem.message.filter(|message| !message.is_empty()).or(problem.code)?;
-    Some(printable(&words, 200))
+    let answer: Value = serde_json::from_slice(text).ok()?;
+    let word = |path| answer.pointer(path)?.as_str();
+    let words = word("/errors/0/message").filter(|message| !message.is_empty()).or(word("/errors/0/code"))?;
+    Some(printable(words, 200))
 }
 
 #[cfg(test)]

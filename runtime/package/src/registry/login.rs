@@ -8,7 +8,7 @@ use std::thread;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use docker_credential::{CredentialRetrievalError, DockerCredential, get_credential_from_reader};
-use serde::Deserialize;
+use serde_json::Value;
 use tunebox_foundation::bounded;
 use ureq::http::HeaderMap;
 use ureq::http::header::WWW_AUTHENTICATE;
@@ -93,20 +93,12 @@ fn parameters(text: &str) -> Vec<(String, String)> {
     pairs.into_iter().filter_map(split).collect()
 }
 
-/// The answer of the address that gives tokens.
-#[derive(Deserialize)]
-pub(super) struct Token {
-    token: Option<String>,
-    access_token: Option<String>,
-}
-
-impl Token {
-    /// Returns the `Authorization` header with this token. `None` if the answer has no token, or one that is empty or
-    /// not printable ASCII.
-    pub(super) fn header(self) -> Option<String> {
-        let token = self.token.or(self.access_token)?;
-        (!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())).then(|| format!("Bearer {token}"))
-    }
+/// Returns the `Authorization` header with the token in the JSON answer of the address that gives tokens. `None` if it
+/// has no token, or one that is empty or not printable ASCII.
+pub(super) fn token_header(answer: &[u8]) -> Option<String> {
+    let answer: Value = serde_json::from_slice(answer).ok()?;
+    let token = ["token", "access_token"].iter().find_map(|key| answer.get(key)?.as_str())?;
+    (!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())).then(|| format!("Bearer {token}"))
 }
 
 /// Returns the `Authorization` header of a name and a password.
@@ -146,16 +138,6 @@ impl Login {
         found.find(|login| !matches!(login, Self::Nobody)).unwrap_or(Self::Nobody)
     }
 
-    /// Finds the login under `key` in the text of a Docker configuration. May run a credential helper. `file` is the
-    /// path for messages.
-    fn read(text: &[u8], key: &str, file: &Path) -> Self {
-        match get_credential_from_reader(text, key) {
-            Ok(DockerCredential::UsernamePassword(name, password)) => Self::Password(name, password),
-            Ok(DockerCredential::IdentityToken(token)) => Self::Identity(token),
-            Err(error) => Self::without(&error, file),
-        }
-    }
-
     /// Finds the login as [`find`](Self::find) does, and returns `Unusable` if a credential helper does not end within
     /// [`PATIENCE`].
     pub(super) fn find_in_time(registry: &str, file: Option<&Path>) -> Self {
@@ -167,24 +149,29 @@ impl Login {
         found.recv_timeout(PATIENCE).unwrap_or_else(late)
     }
 
-    /// Turns a failed search into `Nobody` if there simply is no login, else into `Unusable` with a reason. Output of a
-    /// helper is never repeated: it may hold the secret.
-    fn without(error: &CredentialRetrievalError, file: &Path) -> Self {
+    /// Finds the login under `key` in the text of a Docker configuration. May run a credential helper, whose output is
+    /// never repeated: it may hold the secret. `file` is the path for messages.
+    fn read(text: &[u8], key: &str, file: &Path) -> Self {
         use CredentialRetrievalError as Problem;
-        match error {
-            Problem::NoCredentialConfigured | Problem::ConfigNotFound => Self::Nobody,
-            Problem::HelperFailure { stdout, stderr, .. }
-                if stdout.contains("credentials not found") || stderr.contains("credentials not found") =>
+        let file = file.display();
+        match get_credential_from_reader(text, key) {
+            Ok(DockerCredential::UsernamePassword(name, password)) => Self::Password(name, password),
+            Ok(DockerCredential::IdentityToken(token)) => Self::Identity(token),
+            Err(Problem::NoCredentialConfigured | Problem::ConfigNotFound) => Self::Nobody,
+            Err(Problem::HelperFailure { stdout, stderr, .. })
+                if [&stdout, &stderr].iter().any(|text| text.contains("credentials not found")) =>
             {
                 Self::Nobody
             }
-            Problem::HelperFailure { helper, .. } => Self::Unusable(format!("the helper `{helper}` did not succeed")),
-            Problem::HelperCommunicationError | Problem::MalformedHelperResponse => {
-                Self::Unusable(format!("the helper that `{}` names gives no answer", file.display()))
+            Err(Problem::HelperFailure { helper, .. }) => {
+                Self::Unusable(format!("the helper `{helper}` did not succeed"))
             }
-            Problem::ConfigReadError => Self::Unusable(format!("`{}` is not a Docker configuration", file.display())),
-            Problem::CredentialDecodingError | Problem::CredentialMismatchError => {
-                Self::Unusable(format!("the login in `{}` is damaged", file.display()))
+            Err(Problem::HelperCommunicationError | Problem::MalformedHelperResponse) => {
+                Self::Unusable(format!("the helper that `{file}` names gives no answer"))
+            }
+            Err(Problem::ConfigReadError) => Self::Unusable(format!("`{file}` is not a Docker configuration")),
+            Err(Problem::CredentialDecodingError | Problem::CredentialMismatchError) => {
+                Self::Unusable(format!("the login in `{file}` is damaged"))
             }
         }
     }

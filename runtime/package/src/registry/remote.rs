@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use serde::Deserialize;
+use serde_json::Value;
 use ureq::Body;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use ureq::http::{HeaderName, Method, Response, StatusCode};
@@ -164,14 +164,13 @@ fn upload(
 
 /// Returns the versions in the repository, the highest last, for messages. Empty if the registry gives no list.
 fn tags(connection: &mut Connection) -> Vec<String> {
-    #[derive(Deserialize)]
-    struct Answer {
-        tags: Option<Vec<String>>,
-    }
     let ask = Ask::plain(Method::GET, connection.address("tags/list"));
     let answer = connection.expect(ask, &[StatusCode::OK]).and_then(|answer| connection.text(answer));
-    let read = |text: Vec<u8>| serde_json::from_slice::<Answer>(&text).ok()?.tags;
-    let mut tags = answer.ok().and_then(read).unwrap_or_default();
+    let read = |text: Vec<u8>| {
+        let mut answer: Value = serde_json::from_slice(&text).ok()?;
+        serde_json::from_value(answer.get_mut("tags")?.take()).ok()
+    };
+    let mut tags: Vec<String> = answer.ok().and_then(read).unwrap_or_default();
     let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     tags.retain(|tag| tag.len() <= 128 && tag.bytes().all(letters) && !tag.starts_with("sha256-"));
     tags.sort_by(|left, right| order(left, right));

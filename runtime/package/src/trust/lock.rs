@@ -10,6 +10,7 @@ use super::publishers::{check_key, check_package_name};
 use super::refusal::{GET_AGAIN, refuse, refuse_key, shorten};
 use super::source::Source;
 use crate::Error;
+use crate::digest::is_sha256;
 use crate::statement::version;
 
 /// The file's name in a project's folder.
@@ -146,7 +147,9 @@ impl Entry for Locked {
         check_package_name(&self.name).map_err(Wrong::at("name"))?;
         let used = version(&self.version).map_err(Wrong::at("version"))?;
         check_plain("source", &self.source).map_err(Wrong::at("source"))?;
-        check_digest(&self.sha256).map_err(Wrong::at("sha256"))?;
+        if !is_sha256(&self.sha256) {
+            return Err(Wrong::at("sha256")("`sha256` is not 64 hexadecimal digits in lower case".into()));
+        }
         self.signer.iter().try_for_each(|signer| check_key("signer", signer)).map_err(Wrong::at("signer"))?;
         version(&self.interface).map_err(Wrong::at("interface"))?;
         let highest = version(&self.highest).map_err(Wrong::at("highest"))?;
@@ -164,13 +167,4 @@ impl Entry for Locked {
         }
         Ok(())
     }
-}
-
-/// Fails unless a text is a SHA-256 in 64 lower-case hexadecimal digits. The error is for a message.
-fn check_digest(text: &str) -> Result<(), String> {
-    let sign = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if text.len() == 64 && text.bytes().all(sign) {
-        return Ok(());
-    }
-    Err("`sha256` is not 64 hexadecimal digits in lower case".into())
 }

@@ -7,7 +7,7 @@ use super::publishers::Publisher;
 use super::refusal::{explain, refuse};
 use super::resemblance::alike;
 use super::source::Source;
-use super::{Trust, lock};
+use super::{Locked, Trust, lock};
 use crate::Error;
 use crate::error::Reason;
 use crate::signature::Signer;
@@ -74,7 +74,11 @@ impl Trust {
         let ours = self.publishers().filter(|(_, known)| known.key == signer.key);
         let known_for: BTreeSet<String> = ours.map(|(_, known)| known.prefix.clone()).collect();
         let prefix = source.prefix(&statement.name);
-        let mut doubts = self.unsigned_pin(&statement.name);
+        let pinned = self.lock.find(&statement.name).filter(|locked| locked.signer.is_none());
+        let unsigned = |locked: &Locked| {
+            format!("{} pins `{}` without any signer, from {}", lock::FILE, locked.name, locked.source)
+        };
+        let mut doubts: Vec<String> = pinned.map(unsigned).into_iter().collect();
         if is_new {
             doubts.extend(self.doubts(&statement.name, &prefix, signer));
         }
@@ -87,14 +91,6 @@ impl Trust {
             is_new,
             prefix,
         }
-    }
-
-    /// Returns the doubt that the lock pins this name without a signer; empty if it does not.
-    fn unsigned_pin(&self, name: &str) -> Vec<String> {
-        let pinned = self.lock.find(name).filter(|locked| locked.signer.is_none());
-        let pinned =
-            pinned.map(|locked| format!("{} pins `{name}` without any signer, from {}", lock::FILE, locked.source));
-        pinned.into_iter().collect()
     }
 
     /// Returns the doubts about a signer whom nobody knows: other publishers have a package of this name, or sign for a
@@ -114,12 +110,9 @@ impl Trust {
 
 /// Whether two prefixes are of the same registry, and the first parts of their namespaces look alike.
 fn resembles(left: &str, right: &str) -> bool {
-    let owner = |prefix: &str| {
-        let mut parts = prefix.split('/').map(str::to_owned);
-        Some((parts.next()?, parts.next()?))
-    };
-    match (owner(left), owner(right)) {
-        (Some((here, left)), Some((there, right))) => here == there && alike(&left, &right),
+    let owner = |rest: &str| rest.split('/').next().unwrap_or_default().to_owned();
+    match (left.split_once('/'), right.split_once('/')) {
+        (Some((here, left)), Some((there, right))) => here == there && alike(&owner(left), &owner(right)),
         _ => false,
     }
 }

@@ -8,7 +8,7 @@ use super::{Connection, LARGEST_ANSWER};
 use crate::Error;
 use crate::registry::address::{Address, form};
 use crate::registry::error::{broken, unauthorised};
-use crate::registry::login::{Bearer, Challenge, Login, Token, basic};
+use crate::registry::login::{Bearer, Challenge, Login, basic, token_header};
 
 /// The media type of a form.
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -71,7 +71,7 @@ impl Connection {
         let answer = answer.map_err(|error| self.no_answer(realm, error))?;
         match answer.status() {
             StatusCode::OK => {
-                let token = serde_json::from_slice::<Token>(&self.text(answer)?).ok().and_then(Token::header);
+                let token = token_header(&self.text(answer)?);
                 let problem = || format!("{} gives no token", realm.authority);
                 token.map(Some).ok_or_else(|| broken(&self.registry, problem()))
             }
