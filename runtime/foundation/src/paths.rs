@@ -125,13 +125,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("me.key"), "").unwrap();
 
-        let key = folder.path().join("me.key");
-        assert_eq!(similar_entry(&folder.path().join("me.kee")), Some(key.clone()));
-        let question = format!("did you mean `{}`?", key.display());
-        assert_eq!(did_you_mean(&folder.path().join("./me.kee")), Some(question));
+        let (key, path) = (folder.path().join("me.key"), folder.path().join("me.kee"));
+        assert_eq!(similar_entry(&path), Some(key.clone()));
+        let question = Some(format!("did you mean `{}`?", key.display()));
+        assert_eq!(did_you_mean(&folder.path().join("./me.kee")), question);
         assert_eq!(did_you_mean(&folder.path().join("answers.jsonl")), None);
         assert_eq!(similar_entry(&folder.path().join("answers.jsonl")), None);
         assert_eq!(similar_entry(&folder.path().join("nowhere/me.kee")), None);
+
+        let error = std::fs::read(&path).unwrap_err();
+        assert_eq!(describe_io_error(&error), "there is no such file or folder");
+        assert_eq!(hint_for_io_error(&path, &error), question);
+        let large = Error::new(ErrorKind::FileTooLarge, "4 bytes; at most 3 are read");
+        assert_eq!(describe_io_error(&large), "4 bytes; at most 3 are read");
     }
 
     #[test]
@@ -139,23 +145,5 @@ mod tests {
         let others = ["methods/calm", "methods/fresh", "frsh"].map(PathBuf::from);
         assert_eq!(most_similar(Path::new("methods/frsh"), &others), Some("methods/fresh".into()), "never itself");
         assert_eq!(most_similar(Path::new("methods/elsewhere"), &others), None);
-    }
-
-    #[test]
-    fn what_the_system_refuses_is_told_in_words_with_what_was_meant() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("me.key"), "").unwrap();
-        let path = folder.path().join("me.kee");
-        let error = std::fs::read(&path).unwrap_err();
-
-        assert_eq!(describe_io_error(&error), "there is no such file or folder");
-        assert_eq!(
-            hint_for_io_error(&path, &error),
-            Some(format!("did you mean `{}`?", folder.path().join("me.key").display()))
-        );
-        assert_eq!(
-            describe_io_error(&Error::new(ErrorKind::FileTooLarge, "4 bytes; at most 3 are read")),
-            "4 bytes; at most 3 are read"
-        );
     }
 }

@@ -126,18 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn a_page_from_another_system_is_the_same_page() {
+    fn a_page_is_the_same_from_every_system_safe_to_show_and_not_too_long() {
         assert_eq!(pack(dpo(), Some("\u{feff}a\r\nb\r\n")).unwrap(), pack(dpo(), Some("a\nb\n")).unwrap());
-    }
-
-    #[test]
-    fn a_page_cannot_act_on_a_terminal() {
         let packed = pack(dpo(), Some("a\u{1b}[2J\tb\u{202e}\n")).unwrap();
         assert_eq!(readme(&packed).unwrap().unwrap(), "a\\u{1b}[2J\tb\\u{202e}\n");
-    }
-
-    #[test]
-    fn a_page_that_is_too_long_is_refused_with_its_size() {
         let error = pack(dpo(), Some(&"x".repeat(LONGEST_README + 1))).unwrap_err();
         assert_eq!(error.to_string(), "the README has 65537 bytes, 65536 fit into a package");
     }

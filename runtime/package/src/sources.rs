@@ -51,12 +51,10 @@ pub fn of_builtins() -> &'static [Source] {
 /// Returns the files of the SDK by their paths in [`FOLDER`]. Their manifests do not need the repository's workspace.
 pub fn files() -> &'static BTreeMap<String, Vec<u8>> {
     static STANDALONE: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
-        let standalone = |(name, bytes): &(&str, &[u8])| match name.strip_suffix("/Cargo.toml") {
-            Some(folder) => (
-                (*name).to_owned(),
-                standalone::standalone(&String::from_utf8_lossy(bytes), &workspace_table(), folder).into_bytes(),
-            ),
-            None => ((*name).to_owned(), bytes.to_vec()),
+        let standalone = |(name, bytes): &(&str, &[u8])| {
+            let manifest = |folder| standalone::standalone(&String::from_utf8_lossy(bytes), &workspace_table(), folder);
+            let manifest = name.strip_suffix("/Cargo.toml").map(manifest);
+            ((*name).to_owned(), manifest.map_or_else(|| bytes.to_vec(), String::into_bytes))
         };
         FILES.iter().filter(|(name, _)| *name != "Cargo.toml").map(standalone).collect()
     });

@@ -9,10 +9,6 @@ use crate::component::interfaces;
 use crate::constants::CONTRACT_PACKAGE;
 use crate::{Error, World, manifest, read_manifest, section};
 
-/// What a component of each world exports.
-const EXPORTS: [(World, &str); 2] =
-    [(World::Method, "tunebox:method/training@"), (World::Verifier, "tunebox:method/verify@")];
-
 /// Wraps a core module into a component that holds the module's manifest and `record` in custom sections at its top
 /// level. Errors: the module has no manifest (the crate has no `method!`), does not fit the contract, has a manifest
 /// that breaks a rule, or imports something outside of the contract.
@@ -35,18 +31,15 @@ pub(super) fn seal(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<C
     section::append(&mut bytes, record::SECTION, &record);
 
     let (manifest, found) = (read_manifest(&bytes).map_err(declared)?, interfaces(&bytes)?);
-    if let Some(import) = found.imports.iter().find(|import| !import.starts_with(CONTRACT_PACKAGE)) {
-        return Err(foreign_import(import));
-    }
-    if manifest.world == World::Verifier
-        && let Some(import) = found.imports.first()
-    {
-        return Err(foreign_import(import));
-    }
-    let offers = |(world, name): &(World, &str)| {
-        *world == manifest.world && found.exports.iter().any(|export| export.starts_with(name))
+    let (allowed, wanted) = match manifest.world {
+        World::Method => (Some(CONTRACT_PACKAGE), "tunebox:method/training@"),
+        World::Verifier => (None, "tunebox:method/verify@"),
     };
-    if !EXPORTS.iter().any(offers) {
+    let is_allowed = |import: &&String| allowed.is_some_and(|package| import.starts_with(package));
+    if let Some(import) = found.imports.iter().find(|import| !is_allowed(import)) {
+        return Err(foreign_import(import));
+    }
+    if !found.exports.iter().any(|export| export.starts_with(wanted)) {
         return Err(no_method());
     }
     Ok(Compiled { manifest, imports: found.imports, bytes, warnings: Vec::new() })

@@ -18,18 +18,12 @@ const SIGNER: &str = "dev.tunebox.signer";
 /// Returns the annotations of a package's entry in the index: name, version, digest, size, and source and signer where
 /// there are any.
 pub(super) fn annotations(stored: &Stored) -> BTreeMap<String, String> {
-    let mut all = vec![
-        (REFERENCE, format!("{}:{}", stored.name, stored.version)),
-        (NAME, stored.name.clone()),
-        (VERSION, stored.version.clone()),
-        (DIGEST, stored.digest.clone()),
-        (SIZE, stored.size.to_string()),
-    ];
-    if !stored.source.is_empty() {
-        all.push((SOURCE, stored.source.clone()));
-    }
-    all.extend(stored.signer.clone().map(|signer| (SIGNER, signer)));
-    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    let Stored { name, version, source, digest, size, signer, .. } = stored.clone();
+    let always = [(REFERENCE, format!("{name}:{version}")), (NAME, name), (VERSION, version), (DIGEST, digest)];
+    let source = Some(source).filter(|source| !source.is_empty()).map(|source| (SOURCE, source));
+    let signer = signer.map(|signer| (SIGNER, signer));
+    let all = always.into_iter().chain([(SIZE, size.to_string())]).chain(source).chain(signer);
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Reads a package's description from its entry in the index. `None` if another tool wrote the entry, or if a value
