@@ -102,7 +102,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
     fn all_ways_to_a_place_are_one_path_and_a_link_is_followed_before_what_stands_behind_it() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();

@@ -38,33 +38,25 @@ pub fn find(name: &str) -> Option<&'static Builtin> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{component, read_manifest};
+    use std::fs;
+    use std::path::Path;
+
+    use crate::{World, component, read_manifest};
 
     #[test]
-    fn every_method_folder_is_embedded_with_a_manifest_of_its_own_name() {
-        let methods = concat!(env!("CARGO_MANIFEST_DIR"), "/../../methods");
-        for entry in std::fs::read_dir(methods).unwrap() {
-            let name = entry.unwrap().file_name().into_string().unwrap();
-            if name == "verifiers" {
-                continue;
+    fn every_folder_is_embedded_with_a_manifest_of_its_own_name_and_verifiers_ask_for_nothing() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../methods");
+        for (folder, world) in [(root.clone(), World::Method), (root.join("verifiers"), World::Verifier)] {
+            let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap());
+            for entry in entries.filter(|entry| entry.path().is_dir() && entry.file_name() != "verifiers") {
+                let name = entry.file_name().into_string().unwrap();
+                let found = if world == World::Method { super::find(&name) } else { super::find_verifier(&name) };
+                let found = found.unwrap_or_else(|| panic!("`tunebox build` has not been run for `{name}`"));
+                let manifest = read_manifest(found.bytes).unwrap();
+                assert_eq!((manifest.name, manifest.world), (name, world));
+                let imports = component::interfaces(found.bytes).unwrap().imports;
+                assert_eq!(imports.is_empty(), world == World::Verifier, "{imports:?}");
             }
-            let method =
-                super::find(&name).unwrap_or_else(|| panic!("`tunebox build methods/{name}` has not been run"));
-            assert_eq!(read_manifest(method.bytes).unwrap().name, name);
-        }
-    }
-
-    #[test]
-    fn every_verifier_folder_is_embedded_and_asks_for_nothing() {
-        let folders = concat!(env!("CARGO_MANIFEST_DIR"), "/../../methods/verifiers");
-        let entries = std::fs::read_dir(folders).unwrap().map(|entry| entry.unwrap());
-        for entry in entries.filter(|entry| entry.path().is_dir()) {
-            let name = entry.file_name().into_string().unwrap();
-            let verifier = super::find_verifier(&name)
-                .unwrap_or_else(|| panic!("`tunebox build methods/verifiers/{name}` has not been run"));
-            let manifest = read_manifest(verifier.bytes).unwrap();
-            assert_eq!((manifest.name, manifest.world), (name, crate::World::Verifier));
-            assert_eq!(component::interfaces(verifier.bytes).unwrap().imports, Vec::<String>::new());
         }
     }
 

@@ -80,16 +80,14 @@ fn add_named(folder: &Path, files: &mut Vec<PathBuf>, mut left: Vec<PathBuf>) ->
     let mut next = 0;
     while next < files.len() && !left.is_empty() {
         let text = files::read(&folder.join(&files[next]))?;
-        files.extend(left.extract_if(.., |file| names(&text, file)));
+        let is_named = |file: &mut PathBuf| {
+            let name = file.file_name().unwrap_or_default().as_encoded_bytes();
+            text.windows(name.len().max(1)).any(|part| part == name)
+        };
+        files.extend(left.extract_if(.., is_named));
         next += 1;
     }
     Ok(())
-}
-
-/// Whether the name of a file, without its folder, occurs anywhere in a text.
-fn names(text: &[u8], file: &Path) -> bool {
-    let name = file.file_name().unwrap_or_default().as_encoded_bytes();
-    text.windows(name.len().max(1)).any(|part| part == name)
 }
 
 /// Whether the name of a file is one that an editor or the Finder uses for itself: a swap file of Vim (`.x.swp`), a lock

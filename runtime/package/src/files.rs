@@ -1,7 +1,8 @@
 //! File operations whose errors name the path, and atomic writes.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 use tempfile::NamedTempFile;
@@ -35,13 +36,10 @@ pub(crate) fn create_folder(folder: &Path) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(Error::file("create", folder))
 }
 
-/// Creates a folder and its missing parents; on Unix, only this user can look into those that are created.
+/// Creates a folder and its missing parents; only this user can look into those that are created.
 pub(crate) fn create_private_folder(folder: &Path) -> Result<(), Error> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(Error::file("create", folder))
+    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    created.map_err(Error::file("create", folder))
 }
 
 /// Writes a file, and creates the missing folders above it. Not atomic.
@@ -50,11 +48,10 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     fs::write(path, bytes).map_err(Error::file("write", path))
 }
 
-/// Replaces a file atomically, with the permissions `mode` on Unix, and syncs it and its folder.
+/// Replaces a file atomically, with the permissions `mode`, and syncs it and its folder.
 pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     draft(path, bytes, mode)?.persist(path).map_err(|error| Error::file("write", path)(error.error))?;
     // Makes the new name durable, on systems that can sync a folder.
-    #[cfg(unix)]
     fs::File::open(parent(path)).and_then(|folder| folder.sync_all()).ok();
     Ok(())
 }
@@ -65,17 +62,13 @@ pub(crate) fn update(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     if has_content(path, bytes) { Ok(()) } else { replace(path, bytes, 0o644) }
 }
 
-/// Writes and syncs a temporary file in the folder of `path`, with the permissions `mode` on Unix. Dropping the result
+/// Writes and syncs a temporary file in the folder of `path`, with the permissions `mode`. Dropping the result
 /// deletes the file.
 pub(crate) fn draft(path: &Path, bytes: &[u8], mode: u32) -> Result<NamedTempFile, Error> {
     let folder = parent(path);
-    let mut file = tempfile::Builder::new();
-    file.prefix(UNFINISHED);
-    #[cfg(unix)]
-    file.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
-    #[cfg(not(unix))]
-    let _ = mode;
-    let mut file = file.tempfile_in(folder).map_err(Error::file("write into", folder))?;
+    let file =
+        tempfile::Builder::new().prefix(UNFINISHED).permissions(Permissions::from_mode(mode)).tempfile_in(folder);
+    let mut file = file.map_err(Error::file("write into", folder))?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(Error::file("write", path))?;
     Ok(file)
 }

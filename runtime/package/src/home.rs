@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use tunebox_foundation::explain::Explanation;
@@ -17,7 +18,7 @@ pub const VARIABLE: &str = "TUNEBOX_HOME";
 const OWNED: &str = "it says which signers are trusted, so it must be this user's alone to change";
 
 /// Returns the absolute path of this user's folder: `TUNEBOX_HOME`, else `tunebox` in the user's data folder. Creates
-/// it if it is missing, on Unix for this user alone. Errors: neither is known, a file is in its place, or other users
+/// it if it is missing, for this user alone. Errors: neither is known, a file is in its place, or other users
 /// may change the folder or the store in it.
 pub fn home() -> Result<PathBuf, Error> {
     let path = known()?.ok_or_else(|| {
@@ -43,48 +44,35 @@ fn known() -> Result<Option<PathBuf>, Error> {
     path.map(|path| std::path::absolute(&path).map_err(Error::file("find", &path))).transpose()
 }
 
-/// Returns where the user's folder is: `TUNEBOX_HOME`, else `tunebox` in `LOCALAPPDATA` (on Windows) or in an absolute
-/// `XDG_DATA_HOME`, else in the default data folder below the home folder `person`. `variable` reads an environment
-/// variable; an empty one counts as not set. `None` if nothing is set.
+/// Returns where the user's folder is: `TUNEBOX_HOME`, else `tunebox` in an absolute `XDG_DATA_HOME`, else in the
+/// default data folder below the home folder `person`. `variable` reads an environment variable; an empty one counts as
+/// not set. `None` if nothing is set.
 fn place(variable: &dyn Fn(&str) -> Option<OsString>, person: Option<PathBuf>) -> Option<PathBuf> {
     let named = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = named(VARIABLE) {
         return Some(path);
     }
     let person = person.filter(|path| !path.as_os_str().is_empty());
-    let data = if cfg!(windows) {
-        named("LOCALAPPDATA").or_else(|| Some(person?.join("AppData").join("Local")))
-    } else {
-        let absolute = named("XDG_DATA_HOME").filter(|path| path.is_absolute());
-        absolute.or_else(|| Some(person?.join(".local").join("share")))
-    };
-    Some(data?.join("tunebox"))
+    let data = named("XDG_DATA_HOME").filter(|path| path.is_absolute());
+    Some(data.or_else(|| Some(person?.join(".local").join("share")))?.join("tunebox"))
 }
 
-/// Creates a folder and its missing parents, on Unix for this user alone. Errors: a user other than this one and root
-/// owns it, or group or others may write to it.
+/// Creates a folder and its missing parents, for this user alone. Errors: a user other than this one and root owns it,
+/// or group or others may write to it.
 pub(crate) fn make(path: &Path) -> Result<(), Error> {
     files::create_private_folder(path)?;
     own(path)
 }
 
 /// Fails if a user other than this one and root owns a folder or file, or if group or others may write to it. Does
-/// nothing if it does not exist, and on systems other than Unix.
+/// nothing if it does not exist.
 pub(crate) fn own(path: &Path) -> Result<(), Error> {
-    #[cfg(unix)]
-    if fs::symlink_metadata(path).is_ok() {
-        check(path, rustix::process::geteuid().as_raw())?;
-    }
-    #[cfg(not(unix))]
-    let _ = path;
-    Ok(())
+    if fs::symlink_metadata(path).is_ok() { check(path, rustix::process::geteuid().as_raw()) } else { Ok(()) }
 }
 
 /// Fails if `path`, or what it links to, is owned by anybody but `user` and root, or if group or others may write to
 /// it. A link of another user could be changed to lead elsewhere.
-#[cfg(unix)]
 fn check(path: &Path, user: u32) -> Result<(), Error> {
-    use std::os::unix::fs::MetadataExt;
     let about = fs::metadata(path).map_err(Error::file("read", path))?;
     let link = fs::symlink_metadata(path).map_err(Error::file("read", path))?;
     let (is_foreign, shown) =
@@ -114,7 +102,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(windows))]
     fn the_variable_of_its_own_comes_before_the_standard_and_the_standard_before_the_default() {
         let both = [("TUNEBOX_HOME", "/t"), ("XDG_DATA_HOME", "/x")];
         for (variables, path) in [
@@ -129,7 +116,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
     fn the_folder_is_made_for_one_user_and_refused_where_others_may_write() {
         use std::os::unix::fs::PermissionsExt;
         let above = tempfile::tempdir().unwrap();
@@ -143,9 +129,8 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
     fn a_folder_or_a_link_of_another_user_is_refused() {
-        use std::os::unix::fs::{MetadataExt, lchown, symlink};
+        use std::os::unix::fs::{lchown, symlink};
         let above = tempfile::tempdir().unwrap();
         let (path, link) = (above.path().join("tunebox"), above.path().join("link"));
         make(&path).unwrap();

@@ -99,11 +99,12 @@ mod tests {
     }
 
     #[test]
-    fn two_sections_of_one_name_are_refused() {
+    fn two_sections_of_one_name_and_a_size_beyond_the_file_are_refused() {
         let mut bytes = EMPTY.to_vec();
         append(&mut bytes, "one", b"a");
         append(&mut bytes, "one", b"b");
         assert!(find(&bytes, "one").is_err());
+        assert!(find(&[EMPTY, &[0, 0xff, 0xff, 0xff, 0xff, 0x0f]].concat(), "one").is_err());
     }
 
     #[test]
@@ -114,11 +115,5 @@ mod tests {
             let found = find(&bytes[..length], "one");
             assert!(found.is_err() || found.unwrap().is_none(), "cut to {length}");
         }
-    }
-
-    #[test]
-    fn a_size_beyond_the_file_is_an_error() {
-        let bytes = [EMPTY, &[0, 0xff, 0xff, 0xff, 0xff, 0x0f]].concat();
-        assert!(find(&bytes, "one").is_err());
     }
 }

@@ -116,7 +116,7 @@ fn has_library(folder: &Path) -> bool {
 /// Finds the `rust-lld` in a toolchain's own folder. `None` if it has none.
 fn own_linker(sysroot: &Path) -> Option<PathBuf> {
     let hosts = sysroot.join("lib/rustlib").read_dir().ok()?;
-    hosts.flatten().map(|host| host.path().join("bin").join(executable("rust-lld"))).find(|linker| linker.is_file())
+    hosts.flatten().map(|host| host.path().join("bin").join("rust-lld")).find(|linker| linker.is_file())
 }
 
 /// Finds a linker for a toolchain without one: `rust-lld` of another toolchain, else `rust-lld` or `wasm-ld` on `PATH`.
@@ -135,7 +135,7 @@ fn candidates() -> Vec<(PathBuf, PathBuf)> {
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/bin")]);
     let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
     for folder in folders {
-        let pair = (folder.join(executable("cargo")), folder.join(executable("rustc")));
+        let pair = (folder.join("cargo"), folder.join("rustc"));
         let known = found.iter().any(|(cargo, _)| same_file(cargo, &pair.0));
         if pair.0.is_file() && pair.1.is_file() && !known {
             found.push(pair);
@@ -152,12 +152,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
 
 /// Returns the path of the first program of this name in the folders, in their order. `None` if no folder has it.
 pub(crate) fn find_program(name: &str, folders: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
-    folders.into_iter().map(|folder| folder.join(executable(name))).find(|file| file.is_file())
-}
-
-/// Returns the file name of a program on this system: on Windows with `.exe`.
-fn executable(name: &str) -> String {
-    format!("{name}{}", std::env::consts::EXE_SUFFIX)
+    folders.into_iter().map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// Whether two paths lead to the same file and end in the same name. Programs of rustup are one file under several

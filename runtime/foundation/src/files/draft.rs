@@ -89,32 +89,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_draft_that_is_dropped_leaves_the_old_folder_alone() {
+    fn a_draft_replaces_the_old_folder_only_if_it_is_committed() {
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("000010");
-        let first = Draft::begin(&target).unwrap();
-        first.write("state.json", b"first").unwrap();
-        first.commit().unwrap();
-
-        let second = Draft::begin(&target).unwrap();
-        second.write("state.json", b"second").unwrap();
-        drop(second);
-
-        assert_eq!(fs::read(target.join("state.json")).unwrap(), b"first");
-        assert_eq!(names(place.path()).unwrap(), ["000010"]);
-    }
-
-    #[test]
-    fn a_committed_draft_replaces_the_old_folder() {
-        let place = tempfile::tempdir().unwrap();
-        let target = place.path().join("000010");
-        for content in [&b"first"[..], b"second"] {
+        for (content, is_committed, found) in
+            [("first", true, "first"), ("dropped", false, "first"), ("second", true, "second")]
+        {
             let draft = Draft::begin(&target).unwrap();
-            draft.write("state.json", content).unwrap();
-            draft.commit().unwrap();
+            draft.write("state.json", content.as_bytes()).unwrap();
+            if is_committed {
+                draft.commit().unwrap();
+            } else {
+                drop(draft);
+            }
+            assert_eq!(fs::read_to_string(target.join("state.json")).unwrap(), found);
+            assert_eq!(names(place.path()).unwrap(), ["000010"]);
         }
-
-        assert_eq!(fs::read(target.join("state.json")).unwrap(), b"second");
-        assert_eq!(names(place.path()).unwrap(), ["000010"]);
     }
 }

@@ -79,7 +79,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(unix)]
     fn messages_are_heard_one_by_one_and_both_streams_are_kept() {
         let mut heard = Vec::new();
         let script = r#"echo '{"reason":"a"}'; echo no message; echo words >&2; echo '{"reason":"b"}'; exit 3"#;

@@ -1,5 +1,7 @@
 use tunebox_foundation::explain::{Exit, Explain};
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 use crate::statement::tests::package;
 
@@ -169,11 +171,7 @@ fn a_key_without_a_password_asks_for_none_and_says_what_that_means() {
     let beside = std::fs::read_to_string(folder.path().join("me.key.pub")).unwrap();
     assert_eq!(beside.lines().nth(1).unwrap(), public.key);
     assert_eq!(Signer::parse(&public.key).unwrap(), public);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0);
-    }
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0);
 }
 
 #[test]

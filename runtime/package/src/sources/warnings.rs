@@ -14,10 +14,10 @@ const CALL: &str = "metric(\"";
 /// `src/lib.rs:12`, and name. Comments and tests are not searched.
 pub fn undeclared(folder: &Path, declared: &[String]) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    each_line(folder, &mut |place, code| {
-        let names = reported(code).filter(|name| !declared.iter().any(|known| known == name));
-        found.extend(names.map(|name| (place.to_owned(), name.to_owned())));
-    });
+    for (place, code) in lines(folder) {
+        let names = reported(&code).filter(|name| !declared.iter().any(|known| known == name));
+        found.extend(names.map(|name| (place.clone(), name.to_owned())));
+    }
     found
 }
 
@@ -37,13 +37,7 @@ const MACROS: [&str; 5] = ["println!", "print!", "eprintln!", "eprint!", "dbg!"]
 /// Finds lines below `src` that print, with `println!`, `dbg!` and the like. Returns their places, as `src/lib.rs:12`.
 /// Comments and tests are not searched.
 pub fn prints(folder: &Path) -> Vec<String> {
-    let mut places = Vec::new();
-    each_line(folder, &mut |place, code| {
-        if is_printing(code) {
-            places.push(place.to_owned());
-        }
-    });
-    places
+    lines(folder).into_iter().filter(|(_, code)| is_printing(code)).map(|(place, _)| place).collect()
 }
 
 /// Whether a line of code calls one of [`MACROS`].
@@ -52,21 +46,18 @@ fn is_printing(code: &str) -> bool {
     MACROS.iter().any(|name| code.match_indices(name).any(|(at, _)| begins_a_word(at)))
 }
 
-/// Who sees a line: its place, as `src/lib.rs:12`, and its code.
-type See<'a> = dyn FnMut(&str, &str) + 'a;
-
-/// Calls `see` with the place and the code of each line in the Rust files below `src`, without comments, in the order of
-/// their paths. Leaves out tests, which run natively: folders `tests` and files `tests.rs`. What cannot be read counts
-/// as empty.
-fn each_line(folder: &Path, see: &mut See<'_>) {
+/// Returns the lines in the Rust files below `src`, in the order of their paths: the line's place, as `src/lib.rs:12`, and
+/// its code without comments. Leaves out tests, which run natively: folders `tests` and files `tests.rs`. What cannot be
+/// read counts as empty.
+fn lines(folder: &Path) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
     for path in files_below(folder, Path::new("src"), "tests").unwrap_or_default() {
         if path.extension().is_some_and(|ending| ending == "rs") && !path.ends_with("tests.rs") {
             let text = files::read_text(&folder.join(&path)).unwrap_or_default();
-            for (number, code) in code(&text) {
-                see(&format!("{}:{number}", path.display()), code);
-            }
+            lines.extend(code(&text).map(|(number, code)| (format!("{}:{number}", path.display()), code.to_owned())));
         }
     }
+    lines
 }
 
 /// Iterates over the lines of a file, up to a test module: the line's number, from 1, and its text before `//`.
@@ -116,7 +107,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
     fn a_source_that_never_ends_is_not_searched() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("src")).unwrap();

@@ -168,7 +168,6 @@ fn a_folder_of_other_things_is_no_store() {
 }
 
 #[test]
-#[cfg(unix)]
 fn the_store_is_this_users_alone_and_its_files_are_read_only() {
     use std::os::unix::fs::PermissionsExt;
     let (home, store) = store();
@@ -265,7 +264,6 @@ fn a_lock_that_somebody_keeps_stops_who_writes_after_a_while_and_nobody_who_read
 }
 
 #[test]
-#[cfg(unix)]
 fn what_is_no_file_in_the_place_of_the_lock_is_neither_waited_for_nor_followed() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::make_folder(folder.path()).unwrap();

@@ -58,21 +58,16 @@ pub trait Entry: Serialize + DeserializeOwned {
 #[derive(Debug)]
 pub struct Wrong {
     /// The value's key.
-    key: &'static str,
+    pub(super) key: &'static str,
     /// Where the value is, if it is one of a list.
-    item: Option<usize>,
-    problem: String,
+    pub(super) item: Option<usize>,
+    pub(super) problem: String,
 }
 
 impl Wrong {
     /// Returns a function for `map_err` that makes an error about the value of a key out of a message.
     pub(super) fn at(key: &'static str) -> impl FnOnce(String) -> Self {
         move |problem| Self { key, item: None, problem }
-    }
-
-    /// Returns a function for `map_err` that makes an error about one value of a list out of a message.
-    pub(super) fn in_list(key: &'static str, item: usize) -> impl FnOnce(String) -> Self {
-        move |problem| Self { key, item: Some(item), problem }
     }
 
     /// Returns the byte range of the value in the entry of this number in a file's text.

@@ -144,7 +144,8 @@ impl Entry for Publisher {
         self.first_seen.iter().try_for_each(|day| check_day(day)).map_err(Wrong::at("first-seen"))?;
         self.source.iter().try_for_each(|source| check_plain("source", source)).map_err(Wrong::at("source"))?;
         for (item, package) in self.packages.iter().enumerate() {
-            check_package_name(package).map_err(Wrong::in_list("packages", item))?;
+            let in_list = |problem| Wrong { item: Some(item), ..Wrong::at("packages")(problem) };
+            check_package_name(package).map_err(in_list)?;
         }
         self.packages.sort();
         self.packages.dedup();

@@ -32,7 +32,7 @@ pub struct Tools {
 pub(super) fn find(folder: &Path) -> Result<Tools, Error> {
     let own = folder.join(ENVIRONMENT);
     let own = own.canonicalize().unwrap_or(own);
-    among([own.join("bin"), own.join("Scripts")].into())
+    among(vec![own.join("bin")])
 }
 
 /// Finds `componentize-py` and Python on `PATH` alone, so that nothing of a folder runs. Runs both with `--version`.

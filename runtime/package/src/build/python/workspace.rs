@@ -133,7 +133,6 @@ mod tests {
         write(&folder.path().join("src/calm.py"), b"").unwrap();
         write(&folder.path().join("src/__pycache__/calm.pyc"), b"").unwrap();
         // A lock of Emacs leads nowhere.
-        #[cfg(unix)]
         std::os::unix::fs::symlink("somebody@here.1", folder.path().join("src/.#calm.py")).unwrap();
         let place = create_workspace(folder.path(), "calm").unwrap();
         let time = fs::metadata(place.part(SOURCE).join("calm.py")).unwrap().modified().unwrap();

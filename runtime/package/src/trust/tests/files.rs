@@ -237,7 +237,6 @@ fn entries_of_one_prefix_and_key_are_one() {
 }
 
 #[test]
-#[cfg(unix)]
 fn a_list_of_publishers_that_others_may_change_is_not_read() {
     use std::os::unix::fs::PermissionsExt;
     let (world, key) = (World::new(), key());
