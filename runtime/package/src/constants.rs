@@ -20,9 +20,6 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The Rust target of every method: WebAssembly that imports nothing by itself.
 pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
 
-/// What is wrong with a Rust that cannot compile for [`TARGET`].
-pub(crate) const NO_TARGET: &str = "no WebAssembly target for this Rust";
-
 /// The file that makes a folder one of a method in Python.
 pub const PYPROJECT: &str = "pyproject.toml";
 

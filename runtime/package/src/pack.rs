@@ -34,13 +34,10 @@ pub fn pack(component: &[u8], readme: Option<&str>) -> Result<Vec<u8>, Error> {
 
     let mut bytes = unpacked(component)?;
     let [description, licences, version] = STANDARD;
-    section::append(&mut bytes, description, manifest.description.as_bytes());
-    if let Some(licence) = &manifest.licence {
-        section::append(&mut bytes, licences, licence.as_bytes());
-    }
-    section::append(&mut bytes, version, manifest.version.as_bytes());
-    if let Some(page) = page {
-        section::append(&mut bytes, README, &page);
+    let [described, versioned] = [manifest.description, manifest.version].map(|text| Some(text.into_bytes()));
+    let licence = manifest.licence.map(String::into_bytes);
+    for (name, text) in [(description, described), (licences, licence), (version, versioned), (README, page)] {
+        text.iter().for_each(|text| section::append(&mut bytes, name, text));
     }
     // What cannot be signed cannot be given away either: better to know now.
     Statement::of(&bytes)?;

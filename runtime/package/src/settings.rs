@@ -43,7 +43,7 @@ pub fn resolve_settings(manifest: &Manifest, given: &toml::Table) -> Result<Vec<
     }
     let resolved = |setting: &Setting| {
         let value = resolve(&manifest.name, setting, given.get(&setting.name));
-        let failed = |error| SettingError { name: setting.name.clone(), is_unknown: false, source: Box::new(error) };
+        let failed = |error| SettingError { name: setting.name.clone(), is_unknown: false, source: error };
         Ok((setting.name.clone(), value.map_err(failed)?))
     };
     manifest.settings.iter().map(resolved).collect()
@@ -51,20 +51,20 @@ pub fn resolve_settings(manifest: &Manifest, given: &toml::Table) -> Result<Vec<
 
 /// Returns the value of one setting of a method: the one that is given, converted and checked, else the default.
 /// Errors: a value of another kind or outside its range, or neither value nor default.
-fn resolve(method: &str, setting: &Setting, given: Option<&toml::Value>) -> Result<Value, Explanation> {
+fn resolve(method: &str, setting: &Setting, given: Option<&toml::Value>) -> Result<Value, Box<Explanation>> {
     let Setting { name, doc, kind, default, .. } = setting;
     let Some(given) = given else {
         return default.clone().ok_or_else(|| {
             let error = Explanation::new("config", format!("`{name}` is missing"));
             let hint = format!("add `{name} = …` to `[method]`, or `--set method.{name}=…`");
-            error.with_why(format!("method `{method}` has no default for `{name}`: {doc}")).with_hint(hint)
+            Box::new(error.with_why(format!("method `{method}` has no default for `{name}`: {doc}")).with_hint(hint))
         });
     };
     let value = given.clone().try_into();
     let value = value.map_err(|_| format!("of type {}, it must be {}", given.type_str(), a(*kind)));
     value.and_then(|value| fits(setting, value)).map_err(|problem| {
         let error = Explanation::new("config", format!("`{name}` is {problem}"));
-        error.with_why(format!("`{name}` of method `{method}`: {doc}"))
+        Box::new(error.with_why(format!("`{name}` of method `{method}`: {doc}")))
     })
 }
 

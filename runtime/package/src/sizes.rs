@@ -1,5 +1,9 @@
 //! What the bytes of a component are spent on, by section.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use tunebox_foundation::printable::printable;
 use wasmparser::{Parser, Payload};
 
 use crate::Error;
@@ -19,11 +23,8 @@ const REST: &str = "types and wiring";
 /// Returns the parts of a component with their bytes, nested modules included; the largest first, ties by name.
 /// Together they are the whole file. Errors: bytes that are no component.
 pub fn sizes(bytes: &[u8]) -> Result<Vec<Part>, Error> {
-    let mut parts: Vec<Part> = Vec::new();
-    let mut add = |name: &str, bytes: usize| match parts.iter_mut().find(|part| part.name == name) {
-        Some(part) => part.bytes += bytes as u64,
-        None => parts.push(Part { name: name.to_owned(), bytes: bytes as u64 }),
-    };
+    let mut found: BTreeMap<String, u64> = BTreeMap::new();
+    let mut add = |name: &str, bytes: usize| *found.entry(printable(name, 64)).or_default() += bytes as u64;
     let mut rest = bytes.len();
     for payload in Parser::new(0).parse_all(bytes) {
         let (name, length) = match payload? {
@@ -33,10 +34,11 @@ pub fn sizes(bytes: &[u8]) -> Result<Vec<Part>, Error> {
             _ => continue,
         };
         rest = rest.saturating_sub(length);
-        add(&tunebox_foundation::printable::printable(name, 64), length);
+        add(name, length);
     }
     add(REST, rest);
-    parts.sort_by(|left, right| right.bytes.cmp(&left.bytes).then_with(|| left.name.cmp(&right.name)));
+    let mut parts: Vec<Part> = found.into_iter().map(|(name, bytes)| Part { name, bytes }).collect();
+    parts.sort_by_key(|part| Reverse(part.bytes));
     Ok(parts)
 }
 

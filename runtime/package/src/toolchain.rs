@@ -15,7 +15,7 @@ use tunebox_foundation::explain::{Explain, Explanation};
 pub use install::{Installed, install};
 
 use crate::Error;
-use crate::constants::{NO_TARGET, TARGET};
+use crate::constants::TARGET;
 
 /// Where the standard library of the target comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,11 +69,14 @@ pub fn find() -> Result<Toolchain, Error> {
         return Err(error.with_hint("install Rust from https://rustup.rs, then `tunebox doctor --fix`").into());
     }
     let found = compilers.iter().map(|release| format!("rustc {release}")).collect::<Vec<_>>().join(" and ");
-    Err(Explanation::new("build", NO_TARGET)
-        .with_location(format!("cargo build --target {TARGET}"))
-        .with_why(format!("{found} has neither the standard library of that target nor its source"))
-        .with_hint(format!("`tunebox doctor --fix`, or `rustup target add {TARGET}`"))
-        .into())
+    let why = format!("{found} has neither the standard library of that target nor its source");
+    Err(no_target(&why, &format!("`tunebox doctor --fix`, or `rustup target add {TARGET}`")))
+}
+
+/// The error for a Rust that cannot compile for [`TARGET`].
+pub(crate) fn no_target(why: &str, hint: &str) -> Error {
+    let error = Explanation::new("build", "no WebAssembly target for this Rust");
+    error.with_location(format!("cargo build --target {TARGET}")).with_why(why).with_hint(hint).into()
 }
 
 /// Returns every toolchain on this machine that can compile methods: first those with an installed library, then those

@@ -9,7 +9,7 @@ use std::process::Output;
 use serde_json::Value;
 use tunebox_foundation::explain::Explanation;
 
-use super::failure::{build_error, build_error_because, no_target, outdated_lock};
+use super::failure::{build_error, build_error_because, no_library, outdated_lock};
 use super::messages::{list, messages, text};
 use crate::Error;
 use crate::error::Reason;
@@ -47,9 +47,9 @@ pub(super) fn explain(folder: &Path, root: &Path, output: &Output) -> Error {
     let errors: Vec<Value> = messages(&output.stdout).filter_map(of_compiler).collect();
     let has = |texts: &[&str]| texts.iter().any(|text| words.contains(text));
     match errors.first().and_then(|first| text(first, "message")) {
-        Some(message) if is_missing_library(message) => no_target(),
+        Some(message) if is_missing_library(message) => no_library(),
         Some(message) => refused(message, &errors, &Places::of(folder, root)),
-        None if is_missing_library(&words) => no_target(),
+        None if is_missing_library(&words) => no_library(),
         None if has(&["because --locked was passed", "lock file needs to be updated"]) => {
             outdated_lock(folder, &[], false)
         }

@@ -5,8 +5,8 @@ use std::path::Path;
 use tunebox_foundation::explain::Explanation;
 
 use crate::Error;
-use crate::constants::{NO_TARGET, TARGET};
 use crate::digest::is_python;
+use crate::toolchain;
 
 /// Makes an error of the category `build` from what happened and what to do.
 pub(super) fn build_error(what: impl Into<String>, hint: impl Into<String>) -> Error {
@@ -38,10 +38,8 @@ pub(super) fn unusable_manifest(problem: &str) -> Error {
 }
 
 /// The error for a Rust without the standard library of the target.
-pub(super) fn no_target() -> Error {
-    let error = Explanation::new("build", NO_TARGET).with_location(format!("cargo build --target {TARGET}"));
-    let why = "the toolchain has no standard library for that target";
-    error.with_why(why).with_hint("`tunebox doctor --fix`").into()
+pub(super) fn no_library() -> Error {
+    toolchain::no_target("the toolchain has no standard library for that target", "`tunebox doctor --fix`")
 }
 
 /// The error for a `Cargo.lock` that does not agree with `Cargo.toml`. `missing` are the dependencies that it lacks and

@@ -87,9 +87,12 @@ fn name(connection: &mut Connection, tag: &str, documents: &Documents) -> Result
     Ok(())
 }
 
+/// The bytes of a manifest, and the `Content-Type` that it was served with.
+type Served = (Vec<u8>, Option<String>);
+
 /// Downloads the manifest of a tag, and checks its size and the digest that the registry reports. Returns it with its
 /// `Content-Type`, or `None` if there is no such tag.
-fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<(Vec<u8>, Option<String>)>, Error> {
+fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Served>, Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let ask = Ask { accept: Some(MANIFESTS), ..Ask::plain(Method::GET, address) };
     let response = connection.expect(ask, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
