@@ -28,6 +28,9 @@ pub const FOLDER: &str = ".tunebox";
 /// The crate that methods depend on, in that folder.
 pub(crate) const SDK_PATH: &str = "sdk/rust";
 
+/// Files by their paths.
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+
 /// Every file of the SDK by its path in the repository, as it is there. Written by the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
@@ -49,8 +52,8 @@ pub fn of_builtins() -> &'static [Source] {
 }
 
 /// Returns the files of the SDK by their paths in [`FOLDER`]. Their manifests do not need the repository's workspace.
-pub fn files() -> &'static BTreeMap<String, Vec<u8>> {
-    static STANDALONE: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
+pub fn files() -> &'static Files {
+    static STANDALONE: LazyLock<Files> = LazyLock::new(|| {
         let standalone = |(name, bytes): &(&str, &[u8])| {
             let manifest = |folder| standalone::standalone(&String::from_utf8_lossy(bytes), &workspace_table(), folder);
             let manifest = name.strip_suffix("/Cargo.toml").map(manifest);
@@ -77,7 +80,7 @@ pub(crate) fn dependency(name: &str) -> Option<Value> {
 }
 
 /// Whether [`FOLDER`] below `root` has every one of these files, unaltered. Other files there do not count.
-pub(crate) fn has_files(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> bool {
+pub(crate) fn has_files(root: &Path, files: &Files) -> bool {
     let folder = root.join(FOLDER);
     files.iter().all(|(name, bytes)| files::has_content(&folder.join(name), bytes))
 }
@@ -87,7 +90,7 @@ pub(crate) fn has_files(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> bool 
 /// Writes to a temporary folder in `root`, then moves each entry at the top of the files into [`FOLDER`], in the place
 /// of an old entry of that name. Other entries there stay; if [`FOLDER`] is a link, it becomes a real folder first.
 /// Errors: a folder that cannot be written.
-pub(crate) fn write_files(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
+pub(crate) fn write_files(root: &Path, files: &Files) -> Result<(), Error> {
     if has_files(root, files) {
         return Ok(());
     }

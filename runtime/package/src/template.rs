@@ -5,7 +5,6 @@
 mod like;
 mod name;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +12,8 @@ use tempfile::TempDir;
 use tunebox_foundation::explain::Explanation;
 
 use crate::build::python::files_for_editors;
-use crate::{Error, files, sources};
+use crate::sources::{self, Files};
+use crate::{Error, files};
 pub use name::Language;
 
 /// Every file of the templates, by language and path. Written by the build script.
@@ -26,7 +26,7 @@ const PLACEHOLDER: &str = "blank";
 #[derive(Debug, Clone)]
 pub struct Template {
     name: String,
-    files: BTreeMap<String, Vec<u8>>,
+    files: Files,
 }
 
 impl Template {
@@ -134,7 +134,7 @@ fn drafted(draft: &TempDir) -> PathBuf {
 /// Returns the files of a method called `name`: the language's template, or the source of the built-in `like`, and below
 /// `.tunebox` what the program carries, the SDK or the files for editors. Errors: no such built-in, or `like` for a
 /// method in Python, since the built-in methods are in Rust.
-fn files_of(name: &str, language: Language, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+fn files_of(name: &str, language: Language, like: Option<&str>) -> Result<Files, Error> {
     let (folder, carried) = match language {
         Language::Rust => ("rust/", sources::files()),
         Language::Python => ("python/", files_for_editors()),
@@ -155,7 +155,7 @@ fn files_of(name: &str, language: Language, like: Option<&str>) -> Result<BTreeM
 
 /// Returns the files of the template below `prefix`, with `name` in place of the word `blank`, and the module's name in
 /// place of `blank` in `blank.py`. The file `gitignore` becomes `.gitignore`.
-fn named(prefix: &str, name: &str) -> BTreeMap<String, Vec<u8>> {
+fn named(prefix: &str, name: &str) -> Files {
     let files = FILES.iter().filter_map(|(path, bytes)| Some((path.strip_prefix(prefix)?, bytes)));
     let module = |text: &str| text.replace(&format!("{PLACEHOLDER}.py"), &format!("{}.py", name::module(name)));
     let renamed = files.map(|(path, bytes)| {

@@ -1,6 +1,5 @@
 //! The program's own SDK, where a method's folder has it in the place for it.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +8,8 @@ use semver::{Version, VersionReq};
 use super::failure::build_error_because;
 use super::{Watch, wait_for_build};
 use crate::constants::VERSION;
-use crate::{Error, files, sources};
+use crate::sources::{self, Files};
+use crate::{Error, files};
 
 /// Writes this program's SDK below the workspace's root, if the method's `Cargo.toml` takes `tunebox` from
 /// `.tunebox/sdk/rust` there. Does nothing if it takes the SDK from elsewhere, or if the same files are there. `watch`
@@ -40,12 +40,7 @@ pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Erro
 
 /// Writes files below [`sources::FOLDER`] in `root`. Does nothing if the same files are there. Holds the lock of the
 /// existing file `lock` meanwhile; `watch` hears of a wait for it. Errors: a folder that cannot be written.
-pub(super) fn write_locked(
-    root: &Path,
-    files: &BTreeMap<String, Vec<u8>>,
-    lock: &Path,
-    watch: &mut Watch<'_>,
-) -> Result<(), Error> {
+pub(super) fn write_locked(root: &Path, files: &Files, lock: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     if sources::has_files(root, files) {
         return Ok(());
     }

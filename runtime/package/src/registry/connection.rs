@@ -185,11 +185,7 @@ impl Connection {
 
     /// Sends a request with a time limit for request and answer together: the time for `bytes` bytes at 16 KiB a second,
     /// added to [`PATIENCE`]. A server that takes or sends a byte now and then would otherwise never end.
-    fn run<Sent: AsSendBody>(
-        &self,
-        request: ureq::http::Result<Request<Sent>>,
-        bytes: u64,
-    ) -> Result<Response<Body>, ureq::Error> {
+    fn run<Sent: AsSendBody>(&self, request: Prepared<Sent>, bytes: u64) -> Result<Response<Body>, ureq::Error> {
         let patience = self.patience + Duration::from_secs(bytes / SLOWEST);
         self.agent.run(self.agent.configure_request(request?).timeout_global(Some(patience)).build())
     }
@@ -218,6 +214,9 @@ impl Connection {
         if may_reach { Ok(next) } else { Err(insecure(&self.registry, &printable(&next.authority, 120))) }
     }
 }
+
+/// A request, or what is wrong with it.
+type Prepared<Sent> = ureq::http::Result<Request<Sent>>;
 
 /// Bytes that are sent or come, and a function that gets how many more are through.
 pub(super) struct Watched<Bytes, Advance> {

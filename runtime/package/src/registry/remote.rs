@@ -13,7 +13,7 @@ use super::location::Location;
 use super::{Progress, Silent, check_same};
 use crate::Error;
 use crate::artifact::document::{Descriptor, digest_of};
-use crate::artifact::{Artifact, CONFIGURATION, Documents, LARGEST_DOCUMENT, LAYER, MANIFEST, Parts, error, fits};
+use crate::artifact::{Artifact, Documents, LARGEST_DOCUMENT, MANIFEST, Parts, error, fits};
 use crate::signature::signer_of;
 use crate::store::order;
 use tunebox_foundation::nearest::nearest;
@@ -68,9 +68,8 @@ pub(super) fn push(
         check_same(&place.to_string(), artifact, parts.is_some(), signer.as_deref())?;
     }
     progress.start(&title(place), artifact.wasm.len() as u64);
-    upload(connection, &Descriptor::of(LAYER, &artifact.wasm), &artifact.wasm, progress)?;
-    let configuration = &documents.configuration;
-    upload(connection, &Descriptor::of(CONFIGURATION, configuration), configuration, &mut Silent)?;
+    upload(connection, &artifact.wasm, progress)?;
+    upload(connection, &documents.configuration, &mut Silent)?;
     name(connection, &tag, &documents)?;
     Ok(documents.digest)
 }
@@ -143,16 +142,12 @@ fn blob(
 }
 
 /// Uploads a blob, unless the registry has it already. In both cases `progress` hears of all of its bytes.
-fn upload(
-    connection: &mut Connection,
-    blob: &Descriptor,
-    bytes: &[u8],
-    progress: &mut dyn Progress,
-) -> Result<(), Error> {
-    let ask = Ask::plain(Method::HEAD, connection.address(&format!("blobs/{}", blob.digest)));
+fn upload(connection: &mut Connection, bytes: &[u8], progress: &mut dyn Progress) -> Result<(), Error> {
+    let digest = digest_of(bytes);
+    let ask = Ask::plain(Method::HEAD, connection.address(&format!("blobs/{digest}")));
     let there = connection.expect(ask, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
     if there.status() == StatusCode::OK {
-        progress.advance(blob.size);
+        progress.advance(bytes.len() as u64);
         return Ok(());
     }
 
@@ -160,7 +155,7 @@ fn upload(
     let ask = Ask { body: Some((b"".as_slice(), BINARY)), ..Ask::plain(Method::POST, from.clone()) };
     let response = connection.expect(ask, &[StatusCode::ACCEPTED])?;
     let location = header(&response, &LOCATION).unwrap_or_default();
-    let address = connection.follow(&from, &location)?.with(&[("digest", &blob.digest)]);
+    let address = connection.follow(&from, &location)?.with(&[("digest", &digest)]);
     let ask = Ask { body: Some((bytes, BINARY)), progress: Some(progress), ..Ask::plain(Method::PUT, address) };
     connection.expect(ask, &[StatusCode::CREATED]).map(|_| ())
 }

@@ -1,12 +1,10 @@
 //! A built-in method's source as the beginning of another: its files, under another name, outside of the repository.
 
-use std::collections::BTreeMap;
-
 use toml::{Table, Value};
 use tunebox_foundation::explain::Explanation;
 
 use crate::builtin::{self, Builtin};
-use crate::sources::{self, Source};
+use crate::sources::{self, Files, Source};
 use crate::{Error, read_manifest};
 use tunebox_foundation::nearest::nearest;
 
@@ -28,7 +26,7 @@ const SELF_CONTAINED: [&str; 3] = ["supervised", "preference", "unpaired"];
 /// Replaces source, README, description and dependencies of a template's `files` by those of the built-in method or
 /// verifier `like`, under the new name. Adds a test if the method needs nothing but records, and removes `Cargo.lock`
 /// if there are dependencies beside the SDK. Errors: no such built-in.
-pub(super) fn rewrite(files: &mut BTreeMap<String, Vec<u8>>, name: &str, like: &str) -> Result<(), Error> {
+pub(super) fn rewrite(files: &mut Files, name: &str, like: &str) -> Result<(), Error> {
     let source = find(like)?;
     let manifest: Table = text(source, "Cargo.toml").parse().unwrap_or_default();
     let template = files.remove("README.md").unwrap_or_default();

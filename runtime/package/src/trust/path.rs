@@ -18,15 +18,15 @@ pub fn hold_path(package: &Package, project: &Path, only_locked: bool) -> Result
     hold_with(package, project, keyring().as_deref(), only_locked)
 }
 
-/// Checks a package as [`hold_path`] does, with the organisation's list in the file `keyring`. `None`: there is no such
+/// Checks a package as [`hold_path`] does, with the organisation's list in the file `list`. `None`: there is no such
 /// list.
 pub(super) fn hold_with(
     package: &Package,
     project: &Path,
-    keyring: Option<&Path>,
+    list: Option<&Path>,
     only_locked: bool,
 ) -> Result<(), Error> {
-    let (listed, lock) = (Publishers::of_organisation(keyring)?, Lock::of_project(project)?);
+    let (listed, lock) = (Publishers::of_organisation(list)?, Lock::of_project(project)?);
     let held =
         check_listed(package, &listed).and_then(|()| hold(package, lock.find(&package.manifest.name), only_locked));
     let title = format!("{}@{}", package.manifest.name, package.manifest.version);

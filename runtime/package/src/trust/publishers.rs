@@ -114,12 +114,12 @@ fn merge(list: &mut Vec<Publisher>, new: &Publisher) {
     entry.packages = packages;
 }
 
+/// A publisher, and the file that names it.
+pub(super) type Listed<'a> = (&'a Path, &'a Publisher);
+
 /// Returns the publishers whose prefix covers `path`: only those with the longest such prefix, of which there may be
 /// several keys. Publishers that were only listed do not count.
-pub(super) fn signers_of<'a>(
-    all: impl Iterator<Item = (&'a Path, &'a Publisher)>,
-    path: &str,
-) -> Vec<(&'a Path, &'a Publisher)> {
+pub(super) fn signers_of<'a>(all: impl Iterator<Item = Listed<'a>>, path: &str) -> Vec<Listed<'a>> {
     let covering = |publisher: &Publisher| !publisher.listed && covers(&publisher.prefix, path);
     let matching: Vec<_> = all.filter(|(_, publisher)| covering(publisher)).collect();
     let longest = matching.iter().map(|(_, publisher)| publisher.prefix.len()).max();

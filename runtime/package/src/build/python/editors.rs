@@ -3,7 +3,6 @@
 //!
 //! The folder's `pyproject.toml` says where it lies; where it does not, none is put there.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -11,15 +10,16 @@ use super::super::Watch;
 use super::super::sdk::write_locked;
 use super::FILES;
 use crate::constants::PYPROJECT;
-use crate::{Error, files, sources};
+use crate::sources::{self, Files};
+use crate::{Error, files};
 
 /// Its folder, in that of [`sources::FOLDER`].
 const PLACE: &str = "python";
 
 /// Returns the package `tunebox`, its stubs and its README by their paths in [`sources::FOLDER`], such as
 /// `python/README.md`.
-pub(crate) fn files() -> &'static BTreeMap<String, Vec<u8>> {
-    static EDITOR_FILES: LazyLock<BTreeMap<String, Vec<u8>>> =
+pub(crate) fn files() -> &'static Files {
+    static EDITOR_FILES: LazyLock<Files> =
         LazyLock::new(|| FILES.iter().map(|(name, bytes)| (format!("{PLACE}/{name}"), bytes.to_vec())).collect());
     &EDITOR_FILES
 }
