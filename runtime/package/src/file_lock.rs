@@ -1,5 +1,6 @@
 //! Waiting for a lock that another program holds: not for ever, since whoever holds it may never give it free.
 
+use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
@@ -51,13 +52,9 @@ pub(crate) fn lock_exclusive(file: File, path: &Path, end: Instant, on_wait: imp
 /// one folder are locked once. Dropping the returned files releases the locks. Errors: a folder that cannot be locked
 /// in any way, or that another process keeps locked.
 pub(crate) fn lock_folders(folders: [&Path; 2], patience: Duration) -> Result<Vec<File>, Error> {
-    let mut places = Vec::with_capacity(folders.len());
-    for folder in folders {
-        places.push(folder.canonicalize().map_err(Error::file("find", folder))?);
-    }
+    let places = folders.into_iter().map(|folder| folder.canonicalize().map_err(Error::file("find", folder)));
     // All commands take them in one order, and none takes the same one twice: nobody waits for each other.
-    places.sort();
-    places.dedup();
+    let places: BTreeSet<_> = places.collect::<Result<_, _>>()?;
     let end = Instant::now() + patience;
     places.iter().map(|place| lock_folder(place, end)).collect()
 }

@@ -91,7 +91,7 @@ impl Store {
             ..Descriptor::of(MANIFEST, &documents.manifest)
         };
 
-        let lock = self.layout.lock()?;
+        let _lock = self.layout.lock()?;
         for blob in [&artifact.wasm, &documents.configuration, &documents.manifest] {
             self.layout.write(blob)?;
         }
@@ -100,7 +100,6 @@ impl Store {
         index.manifests.push(descriptor);
         self.layout.write_index(&index)?;
         self.layout.forget(&former, &index);
-        drop(lock);
         Ok(stored)
     }
 
@@ -128,7 +127,7 @@ impl Store {
     /// Deletes a stored package, and the files that only it needs. Errors: it is not in the store, or a folder that
     /// cannot be locked or written.
     pub fn remove(&self, stored: &Stored) -> Result<(), Error> {
-        let lock = self.layout.lock()?;
+        let _lock = self.layout.lock()?;
         let mut index = self.layout.index()?;
         let this = |entry: &Descriptor| entry.digest == stored.manifest_digest && label::source(entry) == stored.source;
         let former = index.remove(this);
@@ -138,7 +137,6 @@ impl Store {
         }
         self.layout.write_index(&index)?;
         self.layout.forget(&former, &index);
-        drop(lock);
         Ok(())
     }
 

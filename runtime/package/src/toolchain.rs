@@ -112,8 +112,12 @@ fn describe(cargo: &Path, rustc: &Path, library: Library) -> Option<Toolchain> {
 
 /// Whether a folder holds a compiled standard library, a file `libstd-…`.
 fn has_library(folder: &Path) -> bool {
-    let Ok(files) = folder.read_dir() else { return false };
-    files.flatten().any(|file| file.file_name().to_string_lossy().starts_with("libstd-"))
+    folder
+        .read_dir()
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(|file| file.file_name().to_string_lossy().starts_with("libstd-"))
 }
 
 /// Finds the `rust-lld` in a toolchain's own folder. `None` if it has none.

@@ -208,12 +208,8 @@ fn check_unchanged(pending: &Pending, lock: &Lock, publishers: &Publishers) -> R
         return Ok(());
     };
     let all = || publishers.list.iter().filter(|known| !known.listed && known.prefix == publisher.prefix);
-    match all().next() {
-        Some(before) if all().all(|known| known.key != publisher.key) => {
-            Err(before.refuse_other(&signer, &publishers.path))
-        }
-        _ => Ok(()),
-    }
+    let other = all().next().filter(|_| all().all(|known| known.key != publisher.key));
+    other.map_or(Ok(()), |before| Err(before.refuse_other(&signer, &publishers.path)))
 }
 
 #[cfg(test)]

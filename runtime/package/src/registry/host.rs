@@ -40,6 +40,8 @@ impl Host {
                 None => (name(&text)?, None),
             },
         };
+        // Another spelling, such as `0443` or `+1`, is no port, and neither is 0.
+        let number = |text: &str| text.parse().ok().filter(|port: &u16| *port > 0 && port.to_string() == text);
         let port = match port {
             Some(text) => Some(number(text)?),
             None => None,
@@ -96,11 +98,6 @@ fn name(text: &str) -> Option<String> {
     let last = text.rsplit('.').next().unwrap_or_default();
     let is_address = last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x");
     (!is_address || text.parse::<Ipv4Addr>().is_ok()).then(|| text.to_owned())
-}
-
-/// Parses a port number. `None` for 0, and for another spelling such as `0443` or `+1`.
-fn number(text: &str) -> Option<u16> {
-    text.parse().ok().filter(|port: &u16| *port > 0 && port.to_string() == text)
 }
 
 /// Joins a host and a port with a colon; without a port, returns the host.

@@ -116,7 +116,7 @@ impl Layout {
             Access::Shared => files::create_folder(folder)?,
         }
         if !folder.join(MARK).exists() {
-            let lock = layout.lock()?;
+            let _lock = layout.lock()?;
             // Another process may have made it meanwhile.
             if !folder.join(MARK).exists() {
                 if let Some(taken) = [INDEX, BLOBS].into_iter().find(|name| folder.join(name).exists()) {
@@ -125,7 +125,6 @@ impl Layout {
                 replace(&folder.join(MARK), b"{\n  \"imageLayoutVersion\": \"1.0.0\"\n}", READABLE)?;
                 layout.write_index(&Index::empty())?;
             }
-            drop(lock);
         }
         Self::open(folder, access)
     }

@@ -38,12 +38,8 @@ pub(super) fn hold_with(
 fn check_listed(package: &Package, listed: &Publishers) -> Result<(), Error> {
     let Some(signer) = &package.signer else { return Ok(()) };
     let named = listed.named(&format!("{LOCAL}{}", package.manifest.name));
-    match named.first() {
-        Some((file, before)) if named.iter().all(|(_, known)| known.key != signer.key) => {
-            Err(before.refuse_other(signer, file))
-        }
-        _ => Ok(()),
-    }
+    let other = named.first().filter(|_| named.iter().all(|(_, known)| known.key != signer.key));
+    other.map_or(Ok(()), |(file, before)| Err(before.refuse_other(signer, file)))
 }
 
 /// Checks a package against the lock's entry of its name. The pinned bytes pass. Errors: other bytes with another
