@@ -74,9 +74,9 @@ impl Reference {
         Self::among("verifier", [builtin::verifiers(), builtin::list()], text, base)
     }
 
-    /// Resolves a name by the rules of [`parse`](Self::parse). `kind` is what is wanted, for errors. `lists` are two lists
-    /// of built-ins: those of that kind, which come first and are suggested, and those of the other kind, which the
-    /// caller refuses by name.
+    /// Resolves a name by the rules of [`parse`](Self::parse). `kind` is what is wanted, for errors. `lists` are two
+    /// lists of built-ins: those of that kind, which come first and are suggested, and those of the other kind, which
+    /// the caller refuses by name.
     fn among(kind: &'static str, lists: [&'static [Builtin]; 2], text: &str, base: &Path) -> Result<Self, Error> {
         if let Some(found) = lists.iter().copied().flatten().find(|builtin| builtin.name == text) {
             return Ok(Self::Builtin(found));

@@ -18,8 +18,8 @@ fn not_pulled(location: &str, is_pinned: bool) -> Error {
     error.with_hint(format!("`tunebox pull {location}`")).into()
 }
 
-/// Parses `registry.example/namespace/name:1.2.3`, with `@` in place of `:` as well; the version may be missing. `None` if
-/// the text is something else, such as a path.
+/// Parses `registry.example/namespace/name:1.2.3`, with `@` in place of `:` as well; the version may be missing. `None`
+/// if the text is something else, such as a path.
 pub(super) fn registry_name(text: &str) -> Option<Source> {
     let (host, _) = text.split_once('/')?;
     let source = Source::parse(text);

@@ -46,9 +46,9 @@ fn is_printing(code: &str) -> bool {
     MACROS.iter().any(|name| code.match_indices(name).any(|(at, _)| begins_a_word(at)))
 }
 
-/// Returns the lines in the Rust files below `src`, in the order of their paths: the line's place, as `src/lib.rs:12`, and
-/// its code without comments. Leaves out tests, which run natively: folders `tests` and files `tests.rs`. What cannot be
-/// read counts as empty.
+/// Returns the lines in the Rust files below `src`, in the order of their paths: the line's place, as `src/lib.rs:12`,
+/// and its code without comments. Leaves out tests, which run natively: folders `tests` and files `tests.rs`. What
+/// cannot be read counts as empty.
 fn lines(folder: &Path) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     for path in files_below(folder, Path::new("src"), "tests").unwrap_or_default() {

@@ -96,8 +96,8 @@ pub struct TrustFile<T> {
 }
 
 impl<T: Entry> TrustFile<T> {
-    /// Reads and checks the entries of a file of at most 1 MiB; none if there is no such file. Errors: an entry that is not
-    /// understood, with line and column.
+    /// Reads and checks the entries of a file of at most 1 MiB; none if there is no such file. Errors: an entry that is
+    /// not understood, with line and column.
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
         match bounded::read_text(path, LONGEST) {
             Ok(text) => Self::parse(path, &text),

@@ -42,8 +42,8 @@ impl Connection {
     }
 
     /// Fetches a token from the address `realm` and returns it as an `Authorization` header. A connection that writes
-    /// asks for pull and push, others for what the registry names. Without a login, the request is anonymous. `None` if the server
-    /// rejects the login (status 400, 401 or 403).
+    /// asks for pull and push, others for what the registry names. Without a login, the request is anonymous. `None` if
+    /// the server rejects the login (status 400, 401 or 403).
     fn token(&self, realm: &Address, bearer: &Bearer, login: &Login) -> Result<Option<String>, Error> {
         // Reading is asked for first and writing later, so a token for writing must be good for both.
         let everything = format!("repository:{}:pull,push", self.repository);
