@@ -52,15 +52,12 @@ pub(crate) fn merged(model: &Model, adapter: &Adapter, edits: &Edits, name: &str
         b: parameters.value_on_cpu(module.b_slot)?,
         scale: module.scale as f32,
     };
-    let lengths = match module.magnitude_slot {
-        Some(slot) => {
-            let kept = module.base_squares.as_ref().filter(|squares| squares.device().is_cpu());
-            let squares = kept.cloned().map_or_else(|| squared_norms(&weight), Ok)?;
-            Some((parameters.value_on_cpu(slot)?, squares))
-        }
-        None => None,
+    let lengths = |slot| -> Result<(Tensor, Tensor)> {
+        let kept = module.base_squares.as_ref().filter(|squares| squares.device().is_cpu());
+        let squares = kept.cloned().map_or_else(|| squared_norms(&weight), Ok)?;
+        Ok((parameters.value_on_cpu(slot)?, squares))
     };
-    effective(&weight, &low, lengths.as_ref())
+    effective(&weight, &low, module.magnitude_slot.map(lengths).transpose()?.as_ref())
 }
 
 /// W + s·B·A in `f32`. `lengths` are DoRA's magnitude m and ‖W‖² of every row; with them, each row is scaled to m/‖W +

@@ -104,8 +104,8 @@ impl Vectors {
             }
             vectors.layers.insert(layer, location.read_f32()?);
         }
-        let widths: Vec<usize> = vectors.layers.values().map(Vec::len).collect();
-        if widths.is_empty() || widths.iter().any(|width| *width != widths[0] || *width == 0) {
+        let width = vectors.width();
+        if width == 0 || vectors.layers.values().any(|vector| vector.len() != width) {
             return Err(Error::broken(path, "its directions are missing or differ in width"));
         }
         if vectors.layers.values().flatten().any(|value| !value.is_finite()) {

@@ -138,11 +138,8 @@ fn gemma3_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Resul
     for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
         let named = pattern.and_then(|pattern| pattern.get(layer));
         let local = named.map_or_else(|| !(layer + 1).is_multiple_of(period), |mark| *mark != 0.0);
-        *kind = if local {
-            LayerKind { window: Some(window), rope: Some(LOCAL) }
-        } else {
-            LayerKind { window: None, rope: Some(GLOBAL) }
-        };
+        let rope = if local { LOCAL } else { GLOBAL };
+        *kind = LayerKind { window: local.then_some(window), rope: Some(rope) };
     }
     configuration.ropes.push(RopeSetting::plain(keys.number("rope.freq_base_swa").unwrap_or(LOCAL_THETA)));
     Ok(())

@@ -175,15 +175,13 @@ impl<'a> Keys<'a> {
     /// An error that names the key, its value, the file and, as `allowed`, what the value may be.
     pub(super) fn value_error(&self, key: &str, allowed: &str) -> Error {
         let key = self.full(key);
-        let found = self.metadata.value(&key).map_or_else(
-            || "missing".into(),
-            |value| match value {
-                Value::Text(text) => text.chars().take(80).collect(),
-                Value::Number(number) => number.to_string(),
-                Value::Boolean(truth) => truth.to_string(),
-                _ => "a list".into(),
-            },
-        );
+        let found = match self.metadata.value(&key) {
+            None => "missing".into(),
+            Some(Value::Text(text)) => text.chars().take(80).collect(),
+            Some(Value::Number(number)) => number.to_string(),
+            Some(Value::Boolean(truth)) => truth.to_string(),
+            Some(_) => "a list".to_owned(),
+        };
         Error::key(&key, found, self.metadata.path(), format!("expected {allowed}"))
     }
 

@@ -67,10 +67,7 @@ impl<R: Read> Cursor<R> {
             }
             metadata.insert(key, value);
         }
-        let alignment: u64 = match metadata.get("general.alignment") {
-            Some(value) => value.whole().unwrap_or(0),
-            None => 32,
-        };
+        let alignment: u64 = metadata.get("general.alignment").map_or(32, |value| value.whole().unwrap_or(0));
         if !alignment.is_power_of_two() || alignment > 1 << 20 {
             return Err(self.broken(format!("`general.alignment` is `{alignment}`, not a small power of two")));
         }
