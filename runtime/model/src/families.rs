@@ -1,6 +1,6 @@
 //! The model families: which there are, and how a configuration is chosen and read for each.
 //! A family is a constant that holds only what differs, in a file with related families; what is shared lies in
-//! `hugging_face`, `gguf` and `names`.
+//! `hugging_face`, `rope`, `gguf` and `names`.
 
 mod family;
 mod gemma;
@@ -10,6 +10,7 @@ mod llama;
 mod names;
 mod phi3;
 mod qwen;
+mod rope;
 
 use std::path::Path;
 

@@ -60,28 +60,19 @@ pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
     Ok(foundation::write(path, bytes.as_ref())?)
 }
 
-/// Writes a safetensors file with the metadata `format: pt`. Calls `tensor` with the index in `list` of each tensor
-/// when its bytes are due, in the order of names.
+/// Writes a safetensors file with `facts` as its metadata, or without them `format: pt`; it appears whole or not at all.
+/// Calls `tensor` with the index in `list` of each tensor when its bytes are due, in the order of names. Errors: also a
+/// tensor of another shape than listed.
 pub(crate) fn write_tensors(
     path: &Path,
     list: &[TensorSpec],
-    tensor: impl FnMut(usize) -> Result<Tensor>,
-) -> Result<()> {
-    write_tensors_with(path, list, &BTreeMap::from([("format".to_owned(), "pt".to_owned())]), tensor)
-}
-
-/// Writes a safetensors file with `facts` as its metadata; it appears whole or not at all. Calls `tensor` with the
-/// index in `list` of each tensor when its bytes are due, in the order of names. Errors: also a tensor of another shape
-/// than listed.
-pub(crate) fn write_tensors_with(
-    path: &Path,
-    list: &[TensorSpec],
-    facts: &BTreeMap<String, String>,
+    facts: Option<&BTreeMap<String, String>>,
     mut tensor: impl FnMut(usize) -> Result<Tensor>,
 ) -> Result<()> {
     // Sorted by name, so that the same numbers are the same bytes.
     let mut order: Vec<usize> = (0..list.len()).collect();
     order.sort_by(|left, right| list[*left].name.cmp(&list[*right].name));
+    let facts = facts.map_or_else(|| json!({ "format": "pt" }), |facts| json!(facts));
     let header = header(list, &order, facts)?;
     let failed = |error| Error::file(path, error);
     foundation::write_with(path, |file| {
@@ -97,9 +88,9 @@ pub(crate) fn write_tensors_with(
 
 /// The JSON header of a safetensors file, padded with spaces to a multiple of 8 bytes. `order` is the order of the
 /// data, as indices into `list`.
-fn header(list: &[TensorSpec], order: &[usize], facts: &BTreeMap<String, String>) -> Result<Vec<u8>> {
+fn header(list: &[TensorSpec], order: &[usize], facts: Value) -> Result<Vec<u8>> {
     let mut table = Map::new();
-    table.insert("__metadata__".into(), json!(facts));
+    table.insert("__metadata__".into(), facts);
     let mut start = 0;
     for number in order {
         let stored = &list[*number];

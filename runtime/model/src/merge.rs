@@ -27,7 +27,7 @@ pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     files::make_folder(out)?;
     let stored = |(name, shape)| TensorSpec { name, shape, dtype };
     let list: Vec<TensorSpec> = families::expected(&model.configuration).into_iter().map(stored).collect();
-    files::write_tensors(&out.join("model.safetensors"), &list, |number| {
+    files::write_tensors(&out.join("model.safetensors"), &list, None, |number| {
         merged(model, policy.adapter(), policy.edits(), &list[number].name)
     })?;
     files::write(&out.join("config.json"), format!("{:#}\n", configuration(model, dtype)?))?;

@@ -50,7 +50,7 @@ impl Vectors {
             TensorSpec { name, shape, dtype: DType::F32 }
         };
         let list: Vec<TensorSpec> = self.layers.iter().map(stored).collect();
-        files::write_tensors_with(path, &list, &self.facts, |number| {
+        files::write_tensors(path, &list, Some(&self.facts), |number| {
             Ok(Tensor::from_slice(vectors[number], vectors[number].len(), &Device::Cpu)?)
         })
     }

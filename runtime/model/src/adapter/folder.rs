@@ -71,7 +71,8 @@ impl Adapter {
         let stored =
             |slot: &Slot| TensorSpec { name: self.key(&slot.name), shape: slot.shape.clone(), dtype: DType::F32 };
         let list: Vec<TensorSpec> = slots.iter().map(stored).collect();
-        files::write_tensors(&self.values_path(folder), &list, |number| Ok(self.parameters.value_on_cpu(number)?))?;
+        let tensor = |number| Ok(self.parameters.value_on_cpu(number)?);
+        files::write_tensors(&self.values_path(folder), &list, None, tensor)?;
         if self.settings.kind == AdapterKind::Full {
             return Ok(());
         }

@@ -111,13 +111,7 @@ impl Packing {
         share: bool,
         configuration: &Configuration,
     ) -> Result<(Self, TokenPositions)> {
-        for row in slice.clone() {
-            let (tokens, marks) = (rows.ids[row].len(), rows.targets[row].len());
-            if tokens != marks {
-                return Err(Error::Argument(format!("row `{row}` has `{tokens}` tokens but `{marks}` target marks")));
-            }
-            configuration.check_tokens(&format!("row `{row}`"), &rows.ids[row])?;
-        }
+        slice.clone().try_for_each(|row| check_row(rows, row, configuration))?;
         let lines: Vec<Line<'_>> =
             slice.zip(lengths).map(|(row, length)| line_of(rows, row, *length, configuration)).collect();
         let Pieces { pieces, ends } = if share { Pieces::shared(&lines) } else { Pieces::unshared(&lines) };
@@ -204,6 +198,15 @@ impl Packing {
     fn selects_every_token(&self) -> bool {
         self.predictors.len() == self.ids.len() && self.predictors.iter().zip(0_u32..).all(|(token, at)| *token == at)
     }
+}
+
+/// Checks that a row has as many target marks as tokens, and no token past the vocabulary.
+fn check_row(rows: &Rows, row: usize, configuration: &Configuration) -> Result<()> {
+    let (tokens, marks) = (rows.ids[row].len(), rows.targets[row].len());
+    if tokens != marks {
+        return Err(Error::Argument(format!("row `{row}` has `{tokens}` tokens but `{marks}` target marks")));
+    }
+    configuration.check_tokens(&format!("row `{row}`"), &rows.ids[row])
 }
 
 /// The first `length` tokens of a row. Their rotation is that of the whole row.

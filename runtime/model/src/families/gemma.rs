@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::family::{Family, GgufLayout};
 use super::gguf::Keys;
-use super::hugging_face;
+use super::{hugging_face, rope};
 use crate::configuration::{Activation, Configuration, LayerKind, RopeSetting};
 use crate::error::Result;
 use crate::fields::Fields;
@@ -170,8 +170,8 @@ fn write_shared(configuration: &Configuration, config: &mut Value) {
 fn gemma3_to_hugging_face(configuration: &Configuration, config: &mut Value) {
     write_shared(configuration, config);
     config["layer_types"] = hugging_face::layer_types(configuration, |kind| kind.rope == Some(LOCAL));
-    for (kind, rope) in ["full_attention", "sliding_attention"].into_iter().zip(&configuration.ropes) {
-        config["rope_parameters"][kind] = hugging_face::write_scaling(rope);
-        config["rope_parameters"][kind]["rope_theta"] = json!(rope.theta);
+    for (kind, setting) in ["full_attention", "sliding_attention"].into_iter().zip(&configuration.ropes) {
+        config["rope_parameters"][kind] = rope::write_scaling(setting);
+        config["rope_parameters"][kind]["rope_theta"] = json!(setting.theta);
     }
 }

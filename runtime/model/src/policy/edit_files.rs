@@ -162,7 +162,7 @@ fn write(edits: &Edits, path: &Path) -> Result<()> {
         TensorSpec { name, shape, dtype: tensor.dtype() }
     };
     let stored: Vec<TensorSpec> = list.iter().map(stored).collect();
-    files::write_tensors(path, &stored, |number| Ok(list[number].1.clone()))
+    files::write_tensors(path, &stored, None, |number| Ok(list[number].1.clone()))
 }
 
 #[cfg(test)]
