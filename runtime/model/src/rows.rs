@@ -162,10 +162,8 @@ mod tests {
     #[test]
     fn selected_rows_come_in_the_order_asked_for() {
         let selected = sample().select(&[1, 0]).unwrap();
-        assert_eq!(
-            (selected.ids, selected.targets[1].clone()),
-            (vec![vec![8], vec![5, 6, 7]], sample().targets[0].clone())
-        );
+        assert_eq!(selected.ids, [vec![8], vec![5, 6, 7]]);
+        assert_eq!(selected.targets[1], sample().targets[0]);
         assert_eq!(sample().select(&[2]), None);
     }
 

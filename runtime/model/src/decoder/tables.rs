@@ -40,9 +40,7 @@ impl RopeTables {
         }
         let rows = rows.next_power_of_two().max(256);
         let Some(setting) = configuration.ropes.get(number) else {
-            return Err(Error::Argument(format!(
-                "a layer asks for rotation `{number}`, which the model does not have"
-            )));
+            return Err(Error::Argument(format!("a layer has rotation `{number}`, which the model does not have")));
         };
         let table = Arc::new(table(setting, configuration, rows)?);
         cached.insert(number, Arc::clone(&table));

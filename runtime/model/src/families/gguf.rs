@@ -86,9 +86,8 @@ fn rotated(keys: &Keys<'_>, family: &Family, head_dim: usize) -> Result<usize> {
 /// Sets the end-of-text, beginning-of-text and padding tokens from the tokenizer's metadata; missing ones become none.
 fn read_special(metadata: &Metadata, configuration: &mut Configuration) {
     let id = |key: &str| metadata.u32(&format!("tokenizer.ggml.{key}_token_id"));
-    let mut eos: Vec<u32> = [id("eos"), id("eot")].into_iter().flatten().collect();
-    eos.dedup();
-    configuration.eos = eos;
+    configuration.eos = [id("eos"), id("eot")].into_iter().flatten().collect();
+    configuration.eos.dedup();
     configuration.bos = id("bos");
     configuration.pad = id("padding");
 }

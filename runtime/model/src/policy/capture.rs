@@ -141,10 +141,10 @@ fn token_indices(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
         Token::TargetMean => {
             let marks = &rows.targets[row];
             let places: Vec<usize> = (0..length).filter(|at| marks[*at]).collect();
-            match places.is_empty() {
-                true => Err(Error::Argument(format!("row `{row}` has no target token to average over"))),
-                false => Ok(places),
+            if places.is_empty() {
+                return Err(Error::Argument(format!("row `{row}` has no target token to average over")));
             }
+            Ok(places)
         }
     }
 }

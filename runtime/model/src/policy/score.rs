@@ -84,9 +84,8 @@ impl Scored {
     /// # Errors
     /// When the tap was not asked for.
     pub fn tap(&self, tap: Tap) -> Result<&Tensor> {
-        let missing =
-            || Error::Argument(format!("the tap `{}` was not asked for when the rows were scored", tap.name()));
-        self.taps.get(tap).ok_or_else(missing)
+        let missing = || format!("the tap `{}` was not asked for when the rows were scored", tap.name());
+        self.taps.get(tap).ok_or_else(|| Error::Argument(missing()))
     }
 
     /// The bytes of activations saved for a backward pass.
