@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use crate::support::tiny_run::{TestObserver, Workspace};
 use serde::Deserialize;
@@ -42,7 +43,7 @@ fn every_verifier_gives_what_the_table_says() {
     for line in text.lines() {
         let row: Row = serde_json::from_str(line).unwrap();
         let mut judge = judge(&engine, &row.verifier, &row.settings).unwrap();
-        let verdict = judge.verdict("", &row.completion, &row.answer);
+        let verdict = judge.verdict("", &row.completion, &row.answer, None);
         let right = match (&verdict, row.reward) {
             (Verdict::Value(found), Some(wanted)) => (f64::from(*found) - wanted).abs() <= 1e-6,
             (Verdict::Abstained, None) => true,
@@ -114,14 +115,14 @@ fn whatever_a_verifier_does_there_is_a_verdict() {
         let verifier = engine.admit_verifier(&hostile(&body), "hostile", &limits).unwrap();
         let mut judge = Judge::new(verifier, &[]).unwrap();
         for _ in 0..2 {
-            let verdict = judge.verdict("a", "b", "c");
+            let verdict = judge.verdict("a", "b", "c", None);
             let Verdict::Failed(reason) = &verdict else { panic!("{body}: {verdict:?}") };
             assert!(reason.contains(wanted), "{body}: {reason}");
         }
     }
     let mut honest =
         Judge::new(engine.admit_verifier(&hostile(&some("(f32.const 0.5)")), "honest", &limits).unwrap(), &[]).unwrap();
-    assert_eq!(honest.verdict("a", "b", "c"), Verdict::Value(0.5));
+    assert_eq!(honest.verdict("a", "b", "c", None), Verdict::Value(0.5));
 }
 
 #[test]
@@ -137,8 +138,73 @@ fn a_verifier_that_asks_for_anything_is_refused_and_so_is_a_method_in_its_place(
     assert!(matches!(engine.admit_verifier(&method.bytes, "grpo", &small).err(), Some(Error::TooLarge { .. })));
 }
 
+/// Appends a core module and `count` instances of it to a component that holds one core module.
+fn with_instances(mut component: Vec<u8>, module: &str, count: u8) -> Vec<u8> {
+    let module = wat::parse_str(module).unwrap();
+    let mut length = module.len();
+    component.push(1);
+    while length >= 0x80 {
+        component.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    component.push(length as u8);
+    component.extend(module);
+    component.extend([2, 1 + 3 * count, count]);
+    component.extend([0, 1, 0].repeat(count.into()));
+    component
+}
+
+#[test]
+fn all_memories_tables_and_instances_of_a_verifier_share_its_memory() {
+    let engine = Engine::new().unwrap();
+    let limits = VerifierLimits { verifier_memory: 16 << 20, ..VerifierLimits::default() };
+    let judge = |module: &str, count| {
+        let verifier = with_instances(hostile("(unreachable)"), module, count);
+        Judge::new(engine.admit_verifier(&verifier, "many", &limits).unwrap(), &[]).map(drop)
+    };
+    let globals = format!("(module {})", "(global i64 (i64.const 0))".repeat(60_000));
+    for (module, count) in [("(module (memory 64))", 8), ("(module (table 90000 funcref))", 15), (&globals, 8)] {
+        let few = judge(module, 1);
+        let error = judge(module, count).unwrap_err().to_string();
+        assert!(error.contains("memory") || error.contains("tables"), "{error}");
+        assert!(few.is_ok(), "{few:?}");
+    }
+}
+
+#[test]
+fn a_verdict_ends_with_the_step_and_its_start_counts() {
+    let engine = Engine::new().unwrap();
+    let limits = VerifierLimits { verifier_seconds: 20.0, ..VerifierLimits::default() };
+    let verifier = engine.admit_verifier(&hostile("(loop $on (br $on)) (unreachable)"), "slow", &limits).unwrap();
+    let mut judge = Judge::new(verifier, &[]).unwrap();
+    for _ in 0..2 {
+        let begun = Instant::now();
+        let verdict = judge.verdict("a", "b", "c", Some(begun + Duration::from_millis(50)));
+        assert!(matches!(verdict, Verdict::Failed(_)) && begun.elapsed().as_secs_f64() < 1.0, "{verdict:?}");
+    }
+}
+
+#[test]
+fn verifiers_take_no_longer_than_a_step_may_in_it_and_in_validation() {
+    let loops = "(loop $on (br $on)) (unreachable)";
+    let times = ["limits.step-wall-seconds=1", "limits.verifier-seconds=0.4"];
+    let wanted = ["took longer than a step may at step 1", "the verifiers took longer than a step may"];
+    for (is_validated, wanted) in [false, true].into_iter().zip(wanted) {
+        let begun = Instant::now();
+        let error = train_more(loops, "slow", &times, is_validated).err().unwrap();
+        assert!(error.to_string().contains(wanted), "{error}");
+        assert_eq!(error.exit(), Exit::Sandbox);
+        assert!(begun.elapsed().as_secs_f64() < 8.0, "{:?}", begun.elapsed());
+    }
+}
+
 /// Trains a tiny model for two steps with a verifier written as text.
 fn train_with(body: &str, name: &str) -> Result<Workspace, tunebox_training::Error> {
+    train_more(body, name, &[], false)
+}
+
+/// Trains as [`train_with`] does, under further settings; if `is_validated`, with the data for validation as well.
+fn train_more(body: &str, name: &str, more: &[&str], is_validated: bool) -> Result<Workspace, tunebox_training::Error> {
     let place = Workspace::new();
     let prompt = |number: usize| format!("{}\n", json!({ "prompt": format!("Say {number}"), "answer": "x" }));
     place.write("data.jsonl", &(0..8).map(prompt).collect::<String>());
@@ -151,13 +217,15 @@ fn train_with(body: &str, name: &str) -> Result<Workspace, tunebox_training::Err
     std::fs::write(place.path("judge.wasm"), component).unwrap();
     let verifier = format!("verifier.0.use={}", place.path("judge.wasm").display());
     let settings = ["method.use=grpo", "method.completions=4", "data.max-length=40", "train.steps=2", &verifier];
-    place.train(name, &settings, &mut TestObserver::new()).map(|_| place)
+    let validation = format!("data.validation={}", place.path("data.jsonl").display());
+    let validation = if is_validated { vec![validation.as_str()] } else { Vec::new() };
+    place.train(name, &[&settings, more, &validation].concat(), &mut TestObserver::new()).map(|_| place)
 }
 
 #[test]
 fn a_verifier_that_fails_on_most_completions_ends_the_run_with_its_reason() {
     let error = train_with("(unreachable)", "gives-up").err().unwrap();
-    assert_eq!(error.to_string(), "the verifier `gives-up` failed on 16 of 16 completions");
+    assert_eq!(error.to_string(), "the verifier `gives-up` failed on 9 of 16 completions");
     assert_eq!(error.why().as_deref(), Some("it gave up"));
     assert_eq!(error.exit(), Exit::Sandbox);
 }

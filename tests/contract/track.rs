@@ -58,8 +58,8 @@ fn a_verifier_of_the_track_still_judges() {
     let verifier = engine.admit_verifier(&bytes, "overlong", &VerifierLimits::default()).unwrap();
     let given = settings(&read_manifest(&bytes).unwrap(), "length = 4\nbuffer = 2");
     let mut judge = Judge::new(verifier, &given).unwrap();
-    assert_eq!(judge.verdict("", "one two", ""), Verdict::Value(0.0));
-    assert_eq!(judge.verdict("", "one two three", ""), Verdict::Value(-0.5));
+    assert_eq!(judge.verdict("", "one two", "", None), Verdict::Value(0.0));
+    assert_eq!(judge.verdict("", "one two three", "", None), Verdict::Value(-0.5));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A run around a tiny model: every target token scores −1, every other tap of it 1, and what arrives is recorded.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use tunebox_compute::fused::Tap;
 use tunebox_compute::{Device, Tensor};
@@ -95,7 +96,13 @@ impl RunHooks for FakeRun {
         Ok(vec![one; prompts.count() * sampler.completions as usize])
     }
 
-    fn judge(&mut self, _: &Policy, _: &[Question], written: &Completions) -> Result<Vec<f32>, Error> {
+    fn judge(
+        &mut self,
+        _: &Policy,
+        _: &[Question],
+        written: &Completions,
+        _: Option<Instant>,
+    ) -> Result<Vec<f32>, Error> {
         Ok(vec![1.0; written.rows.count()])
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tunebox_compute::Device;
 use tunebox_model::error::Error;
@@ -53,7 +54,7 @@ impl RunHooks for FixedCompletions {
         vec![("fixed".into(), 1.0)]
     }
 
-    fn judge(&mut self, _: &Policy, _: &[Question], _: &Completions) -> Result<Vec<f32>, Error> {
+    fn judge(&mut self, _: &Policy, _: &[Question], _: &Completions, _: Option<Instant>) -> Result<Vec<f32>, Error> {
         Ok(self.rewards.clone())
     }
 

@@ -1,6 +1,7 @@
 //! A run whose completions, scores and verdicts are given: completions, ℓ, ℓ_old, ℓ_ref, entropies, rewards.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use tunebox_compute::fused::{Tap, Taps};
 use tunebox_compute::{Device, Tensor};
@@ -91,7 +92,7 @@ impl RunHooks for GivenRollout {
         self.rollout.weights.iter().enumerate().map(|(at, weight)| (format!("verifier-{at}"), *weight)).collect()
     }
 
-    fn judge(&mut self, _: &Policy, _: &[Question], _: &Completions) -> Result<Vec<f32>, Error> {
+    fn judge(&mut self, _: &Policy, _: &[Question], _: &Completions, _: Option<Instant>) -> Result<Vec<f32>, Error> {
         Ok(self.rollout.rewards.clone())
     }
 

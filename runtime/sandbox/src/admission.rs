@@ -9,8 +9,8 @@ use tunebox_foundation::explain::Explanation;
 use wasmparser::component_types::ComponentEntityType;
 use wasmparser::types::Types;
 use wasmparser::{
-    BinaryReaderError, CanonicalFunction, CanonicalOption, ComponentExternalKind, ComponentType, Parser, Payload,
-    Validator, WasmFeatures,
+    BinaryReaderError, CanonicalFunction, CanonicalOption, ComponentExternalKind, ComponentType, CustomSectionReader,
+    Instance, KnownCustom, Name, Parser, Payload, Validator, WasmFeatures,
 };
 
 use crate::costs::cost_of;
@@ -30,6 +30,10 @@ const PARTS: u32 = 64;
 const INSTANCES: u32 = 256;
 /// The most functions in all modules of a component together.
 const FUNCTIONS: u32 = 50_000;
+/// The bytes that the host keeps in an instance for each function, global, import, table and segment of its module, at most.
+const ITEM_BYTES: u64 = 48;
+/// The longest name of a function, in bytes: the host copies those of the call stack when a method is stopped.
+const FUNCTION_NAME_BYTES: usize = 64 << 10;
 /// The largest function body, in bytes.
 const FUNCTION_BYTES: usize = 512 << 10;
 
@@ -44,6 +48,10 @@ pub(crate) struct Survey {
     parts: u32,
     instances: u32,
     functions: u32,
+    /// Functions, globals, imports and so on of the module that is parsed, and of the largest one.
+    items: (u64, u64),
+    /// Instances of modules in the outermost component, and whether those inside it have some.
+    modules: (u64, bool),
 }
 
 /// Returns the full names of everything that a component imports, in the component's order. Parses the bytes once;
@@ -61,6 +69,11 @@ pub fn imports(bytes: &[u8]) -> Result<Vec<String>, Error> {
 /// # Errors
 /// Every refusal that needs no compiler.
 pub fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Vec<String>, Error> {
+    Ok(admit_method(bytes, method, grants, limits)?.imports)
+}
+
+/// Does what [`admit`] does, and returns all that was found.
+pub(crate) fn admit_method(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Survey, Error> {
     let survey = examine(bytes, method, limits.component_bytes)?;
     survey.imports.iter().try_for_each(|import| check_import(grants, import, method))?;
     if let Some(missing) = missing_export(&survey, method, TRAINING)? {
@@ -73,7 +86,7 @@ pub fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Re
     }
     let types = validate(bytes, method)?;
     survey.imports.iter().try_for_each(|import| check_functions(&types, import, method))?;
-    Ok(survey.imports)
+    Ok(survey)
 }
 
 /// Checks one import, by its full name, against the contract and the grants of the run. Fails for a name outside the
@@ -229,6 +242,7 @@ impl Survey {
     fn visit(&mut self, payload: Payload<'_>) -> wasmparser::Result<Option<&'static str>> {
         Ok(match payload {
             Payload::Version { .. } => {
+                self.items.0 = 0;
                 let deep = add(&mut self.depth, 1, NESTING, "components nested more than four deep");
                 deep.or_else(|| add(&mut self.parts, 1, PARTS, "more than 64 parts"))
             }
@@ -268,7 +282,23 @@ impl Survey {
                 None
             }
             Payload::ComponentStartSection { .. } => Some("a start function"),
-            Payload::InstanceSection(section) => self.instantiate(section.count()),
+            Payload::InstanceSection(section) => {
+                let count = section.count();
+                for instance in section {
+                    let is_module = matches!(instance?, Instance::Instantiate { .. });
+                    self.modules.0 += u64::from(is_module);
+                    self.modules.1 |= is_module && self.depth > 1;
+                }
+                self.instantiate(count)
+            }
+            Payload::ImportSection(section) => self.hold(section.count()),
+            Payload::FunctionSection(section) => self.hold(section.count()),
+            Payload::TableSection(section) => self.hold(section.count()),
+            Payload::MemorySection(section) => self.hold(section.count()),
+            Payload::GlobalSection(section) => self.hold(section.count()),
+            Payload::ElementSection(section) => self.hold(section.count()),
+            Payload::DataSection(section) => self.hold(section.count()),
+            Payload::CustomSection(section) => has_long_name(&section).then_some("a name of more than 64 KiB"),
             Payload::ComponentInstanceSection(section) => self.instantiate(section.count()),
             Payload::CodeSectionStart { count, .. } => {
                 add(&mut self.functions, count, FUNCTIONS, "more than 50,000 functions")
@@ -280,10 +310,35 @@ impl Survey {
         })
     }
 
+    /// Adds to the items of the module that is parsed.
+    fn hold(&mut self, items: u32) -> Option<&'static str> {
+        self.items.0 += u64::from(items);
+        self.items.1 = self.items.1.max(self.items.0);
+        None
+    }
+
+    /// Returns the most bytes that the host keeps for all instances of the component's modules, beside their memories and
+    /// tables: each counted as the largest module.
+    pub(crate) fn instance_bytes(&self) -> u64 {
+        let (outermost, nested) = self.modules;
+        let instances = if nested { u64::from(INSTANCES) } else { outermost };
+        instances * self.items.1 * ITEM_BYTES
+    }
+
     /// Adds to the number of instances of the component's parts. Returns a description if it passes `INSTANCES`.
     fn instantiate(&mut self, instances: u32) -> Option<&'static str> {
         add(&mut self.instances, instances, INSTANCES, "more than 256 instances of its parts")
     }
+}
+
+/// Whether a custom section names a function at more than `FUNCTION_NAME_BYTES`. False for a section that is not of names.
+fn has_long_name(section: &CustomSectionReader<'_>) -> bool {
+    let KnownCustom::Name(names) = section.as_known() else { return false };
+    let functions = names.into_iter().filter_map(|subsection| match subsection {
+        Ok(Name::Function(functions)) => Some(functions),
+        _ => None,
+    });
+    functions.flatten().any(|naming| naming.is_ok_and(|naming| naming.name.len() > FUNCTION_NAME_BYTES))
 }
 
 /// Adds `more` to a count, saturating. Returns `Some(what)` if the count then exceeds `limit`.

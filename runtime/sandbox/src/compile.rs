@@ -36,6 +36,10 @@ pub struct Compiling {
     pub program: Option<Program>,
     /// The limits of which `compile-seconds` and `compile-memory` bound that program.
     pub limits: Limits,
+    /// Whether an error and a profile tell files and lines, from the debug sections of the component. Parsing those takes
+    /// time and memory that no limit bounds, so only for a component whose author asks for it. Without it they are not
+    /// read at all.
+    pub source_lines: bool,
 }
 
 /// Turns admitted components into code.
@@ -44,6 +48,7 @@ pub(crate) struct Compiler {
     cache: Option<CodeCache>,
     program: Option<Program>,
     limits: Limits,
+    source_lines: bool,
     /// Why the cache is not used although a folder was named.
     pub(crate) warning: Option<String>,
 }
@@ -52,7 +57,7 @@ impl Compiler {
     /// Creates a compiler and opens the cache, if a folder is named. If the cache cannot be opened, sets `warning` and
     /// compiles without one.
     pub(crate) fn new(settings: Compiling) -> Self {
-        let Compiling { cache: folder, program, limits } = settings;
+        let Compiling { cache: folder, program, limits, source_lines } = settings;
         let (mut cache, mut warning) = (None, None);
         if let Some(path) = folder {
             match CodeCache::open(&path, "tunebox compiled method", MOST, MOST) {
@@ -63,7 +68,7 @@ impl Compiler {
                 }
             }
         }
-        Self { cache, program, limits, warning }
+        Self { cache, program, limits, source_lines, warning }
     }
 
     /// Returns the runnable code of an admitted component: from the cache if possible, else compiled and then cached.
@@ -88,7 +93,7 @@ impl Compiler {
         }
         let (code, component) = match self.program.as_ref().filter(|_| stranger) {
             Some(program) => {
-                let code = process::compile(program, component, name, &self.limits)?;
+                let code = process::compile(program, component, name, &self.limits, self.source_lines)?;
                 let component = code.load(engine).map_err(malformed)?;
                 (Some(code), component)
             }

@@ -50,8 +50,8 @@ pub struct Method {
 /// What a session calls.
 #[derive(Clone)]
 enum Code {
-    /// A component that is ready to be instantiated.
-    Component(MethodPre<State>),
+    /// A component that is ready to be instantiated, and the bytes of its instances beside memories and tables.
+    Component { ready: MethodPre<State>, instance_bytes: u64 },
     /// A process compiled from the source of the method, until a session takes it over.
     Process(Arc<Mutex<Option<Twin>>>),
 }
@@ -75,7 +75,9 @@ impl Method {
         train_state: Shared,
     ) -> Result<Box<dyn Guest>, Error> {
         match &self.code {
-            Code::Component(ready) => Ok(Box::new(Instance::new(ready, settings, ledger, train_state))),
+            Code::Component { ready, instance_bytes } => {
+                Ok(Box::new(Instance::new(ready, *instance_bytes, State::new(settings, ledger, train_state))))
+            }
             Code::Process(twin) => {
                 let twin = twin.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let twin = twin.ok_or_else(|| Error::Over { method: self.name.clone() })?;
@@ -111,7 +113,7 @@ impl Engine {
     /// [`Error::Engine`] when this machine cannot run it.
     pub fn with(compiling: Compiling) -> Result<Self, Error> {
         let failed = |error: wasmtime::Error| Error::Engine(format!("{error:#}"));
-        let engine = bare().map_err(failed)?;
+        let engine = bare(compiling.source_lines).map_err(failed)?;
         let mut linker = Linker::new(&engine);
         bindings::Method::add_to_linker::<State, HostContexts>(&mut linker, |state| HostContext::new(state))
             .map_err(failed)?;
@@ -150,11 +152,12 @@ impl Engine {
     /// Every refusal of [`Error`] that is found before anything runs.
     pub fn admit(&self, bytes: &[u8], name: &str, grants: &Grants, limits: &Limits) -> Result<Method, Error> {
         let name = printable(name, 200);
-        let imports = admission::admit(bytes, &name, grants, limits)?;
+        let survey = admission::admit_method(bytes, &name, grants, limits)?;
         let component = self.compile(bytes, &name)?;
         let ready = self.linker.instantiate_pre(&component).and_then(MethodPre::new);
         let ready = ready.map_err(|error| Error::mismatch(&name, &error))?;
-        Ok(Method { name, code: Code::Component(ready), imports })
+        let code = Code::Component { ready, instance_bytes: survey.instance_bytes() };
+        Ok(Method { name, code, imports: survey.imports })
     }
 
     /// Returns how many components passed the checks and were then compiled or loaded from the cache. Clones share the
@@ -171,9 +174,11 @@ impl Engine {
     }
 }
 
-/// Creates a wasmtime engine with the settings of the sandbox, without ticker and linker.
-pub(crate) fn bare() -> wasmtime::Result<wasmtime::Engine> {
-    wasmtime::Engine::new(&profile())
+/// Creates a wasmtime engine with the settings of the sandbox, without ticker and linker. `source_lines` is that of
+/// [`Compiling`].
+pub(crate) fn bare(source_lines: bool) -> wasmtime::Result<wasmtime::Engine> {
+    let details = if source_lines { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable };
+    wasmtime::Engine::new(profile().wasm_backtrace_details(details))
 }
 
 /// Returns the sandbox's wasmtime settings: epoch interruption and NaN canonicalisation on; memory64, multi-memory,
@@ -186,7 +191,6 @@ fn profile() -> Config {
         .cranelift_opt_level(OptLevel::Speed)
         .concurrency_support(false)
         .max_wasm_stack(GUEST_STACK)
-        .wasm_backtrace_details(WasmBacktraceDetails::Enable)
         .memory_init_cow(true)
         .wasm_component_model(true)
         .wasm_relaxed_simd(false)

@@ -191,9 +191,9 @@ impl Stop {
             (cause, ..) => cause.why(),
         };
         match (&self.cause, &self.place) {
-            (Cause::Time { .. }, None) => {
-                why.map(|why| format!("{why}; one in Rust tells the line, built with `tunebox build --debug`"))
-            }
+            (Cause::Time { .. }, None) => why.map(|why| {
+                format!("{why}; `--in-process --guest-profile FILE` names its functions, for a method of your own")
+            }),
             _ => why,
         }
     }

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tunebox_compute::budget::Budget;
 use wasmtime::component::Resource;
 use wasmtime::{Store, StoreContextMut, UpdateDeadline, WasmBacktrace};
 
 use crate::batch::Batch;
 use crate::bindings::{Method, MethodPre, training};
 use crate::guest::{ExportResult, Guest, Setting};
-use crate::settings::SessionSettings;
 use crate::state::{BatchEntry, State};
-use crate::train_state::Shared;
 
 /// Handles that the engine counts twice while they are borrowed.
 const BORROWED_HANDLES: usize = 4_096;
@@ -22,18 +19,15 @@ pub(crate) struct Instance {
     store: Store<State>,
     ready: MethodPre<State>,
     instance: Option<Method>,
+    /// The bytes of its instances beside memories and tables.
+    instance_bytes: u64,
 }
 
 impl Instance {
-    /// Creates a store with the limits of `settings`, without instantiating the method. At every tick a call checks its
-    /// time and takes a sample for the profile.
-    pub(crate) fn new(
-        ready: &MethodPre<State>,
-        settings: SessionSettings,
-        ledger: Budget,
-        train_state: Shared,
-    ) -> Self {
-        let state = State::new(settings, ledger, train_state);
+    /// Creates a store with the limits of `state`, without instantiating the method. At every tick a call checks its
+    /// time and takes a sample for the profile. `instance_bytes` are those of the method's instances beside memories
+    /// and tables.
+    pub(crate) fn new(ready: &MethodPre<State>, instance_bytes: u64, state: State) -> Self {
         let (handles, transfer) = (state.limits.handles as usize, state.limits.transfer_bytes);
         let mut store = Store::new(ready.engine(), state);
         store.limiter(|state| &mut state.memory);
@@ -44,7 +38,7 @@ impl Instance {
             sample(&mut store);
             Ok(UpdateDeadline::Continue(1))
         });
-        Self { store, ready: ready.clone(), instance: None }
+        Self { store, ready: ready.clone(), instance: None, instance_bytes }
     }
 
     /// Returns the method's exports and the store to call them in. Errors: the method is not instantiated.
@@ -69,6 +63,7 @@ impl Guest for Instance {
     /// Instantiates the component in its store, under the limits of `init_seconds`. Errors: the instance cannot be
     /// made.
     fn start(&mut self) -> wasmtime::Result<ExportResult<()>> {
+        self.store.data_mut().memory.reserve(self.instance_bytes)?;
         self.instance = Some(self.ready.instantiate(&mut self.store)?);
         Ok(Ok(()))
     }

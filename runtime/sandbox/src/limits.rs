@@ -105,8 +105,8 @@ limits! {
     step_seconds: f64 = 30.0, "step-seconds", Seconds, 0 to 86_400;
     /// The same for starting, `init`, `save-state` and `load-state`.
     init_seconds: f64 = 10.0, "init-seconds", Seconds, 0 to 86_400;
-    /// Seconds that one call of the method may last, the host's work included. Looked at between host operations and
-    /// between the blocks of the model; a tensor operation that may outlast it is refused.
+    /// Seconds that one call of the method may last, the host's work and verifiers included. Looked at between host
+    /// operations, between verdicts and between the blocks of the model; a tensor operation that may outlast it is refused.
     step_wall_seconds: f64 = 86_400.0, "step-wall-seconds", Seconds, 0 to 31_536_000;
     /// Seconds that one host operation may last before the run says so; it is not ended, and the next one is allowed.
     operation_seconds: f64 = 3_600.0, "operation-seconds", Seconds, 0 to 31_536_000;
@@ -114,7 +114,7 @@ limits! {
     compile_seconds: f64 = 8.0, "compile-seconds", Seconds, 0 to 86_400;
     /// Bytes of memory that compiling it may take.
     compile_memory: u64 = 2 << 30, "compile-memory", Bytes, 67_108_864 to 1_099_511_627_776_u64;
-    /// Bytes of linear memory, all memories of the component together.
+    /// Bytes of memory of the method itself: all memories, tables and instances of the component together.
     linear_memory: u64 = 256 << 20, "linear-memory", Bytes, 65_536 to 4_294_967_296_u64;
     /// Entries of tables, all tables of the component together.
     table_entries: u64 = 100_000, "table-entries", Count, 16 to 10_000_000;
@@ -177,9 +177,10 @@ limits! {
 limits! {
     /// What a verifier may use up in one call; past it the verifier could not judge.
     VerifierLimits, VERIFIER_LIMITS:
-    /// Seconds of one verdict of a verifier, as a clock on the wall has them; past it the verifier could not judge.
+    /// Seconds of one verdict of a verifier, as a clock on the wall has them and with the start of its instance; past it
+    /// the verifier could not judge.
     verifier_seconds: f64 = 1.0, "verifier-seconds", Seconds, 0 to 3_600;
-    /// Bytes of a verifier's memory.
+    /// Bytes of a verifier's memory: all its memories, tables and instances together.
     verifier_memory: usize = 64 << 20, "verifier-memory", Bytes, 65_536 to 4_294_967_296_u64;
     /// Bytes of a verifier's component.
     verifier_component_bytes: usize = 16 << 20, "verifier-component-bytes", Bytes, 1_024 to 268_435_456;

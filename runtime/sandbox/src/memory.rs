@@ -1,4 +1,4 @@
-//! The memory of a method itself: linear memory and tables of all its parts together.
+//! The memory of a method or verifier itself: memories, tables and instances of all its parts together.
 //!
 //! wasmtime asks before anything grows. Growing past a limit ends the method: code whose
 //! allocation fails tends to end with a less helpful error. Tensors are not counted here.
@@ -7,6 +7,9 @@ use wasmtime::ResourceLimiter;
 
 use crate::cause::Cause;
 use crate::limits::Limits;
+
+/// Bytes of a table's entry on the host.
+const ENTRY_BYTES: u64 = 8;
 
 /// Bytes of linear memory and table entries that a method has grown to, with their limits.
 #[derive(Debug)]
@@ -22,6 +25,17 @@ impl Memory {
         Self { bytes: 0, entries: 0, limits: limits.clone() }
     }
 
+    /// Adds `bytes` of the host's own for the method's instances to those of its memories; past `linear_memory` ends the
+    /// method. Called before the instances are made.
+    pub(crate) fn reserve(&mut self, bytes: u64) -> wasmtime::Result<()> {
+        let wanted = self.bytes.saturating_add(bytes);
+        if wanted > self.limits.linear_memory {
+            return Err(Cause::LinearMemory { wanted, limit: self.limits.linear_memory }.into());
+        }
+        self.bytes = wanted;
+        Ok(())
+    }
+
     /// Returns the bytes of linear memory and the table entries in use, in that order.
     pub(crate) fn used(&self) -> (u64, u64) {
         (self.bytes, self.entries)
@@ -31,20 +45,18 @@ impl Memory {
 impl ResourceLimiter for Memory {
     /// Adds the growth to the bytes of all memories together; past `linear_memory` ends the method.
     fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let wanted = self.bytes.saturating_add(desired.saturating_sub(current) as u64);
-        if wanted > self.limits.linear_memory {
-            return Err(Cause::LinearMemory { wanted, limit: self.limits.linear_memory }.into());
-        }
-        self.bytes = wanted;
+        self.reserve(desired.saturating_sub(current) as u64)?;
         Ok(true)
     }
 
-    /// Adds the growth to the entries of all tables together; past `table_entries` ends the method.
+    /// Adds the growth to the entries of all tables together, past `table_entries` ends the method, and their bytes to
+    /// those of the memories.
     fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let wanted = self.entries.saturating_add(desired.saturating_sub(current) as u64);
         if wanted > self.limits.table_entries {
             return Err(Cause::Tables { wanted, limit: self.limits.table_entries }.into());
         }
+        self.reserve(ENTRY_BYTES * desired.saturating_sub(current) as u64)?;
         self.entries = wanted;
         Ok(true)
     }

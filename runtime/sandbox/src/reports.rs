@@ -122,9 +122,9 @@ impl Reports {
     }
 }
 
-/// Rounds a number to seven significant digits, so that no bits below them can carry hidden data. NaN and infinities
-/// stay.
+/// Rounds a number to seven significant digits. NaN and infinities stay.
 fn rounded(number: f32) -> f64 {
+    // The digits are those of the number as `f32`.
     format!("{number:.6e}").parse().unwrap_or(f64::NAN)
 }
 

@@ -1,6 +1,7 @@
 //! What a session asks of the run around it: updates of the weights, verdicts, limits and the position.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tunebox_model::error::Error;
 use tunebox_model::generate::Completion;
@@ -82,11 +83,18 @@ pub trait RunHooks: Send + 'static {
     }
 
     /// Has every verifier judge every completion: `[completions, verifiers]` in row-major order, NaN where a verifier
-    /// returned no verdict. `questions` has one entry for each prompt of the batch.
+    /// returned no verdict. `questions` has one entry for each prompt of the batch. Returns soon after `end`, when the
+    /// step has lasted as long as it may.
     ///
     /// # Errors
-    /// When so many calls of a verifier failed that the verdicts are useless.
-    fn judge(&mut self, _policy: &Policy, _questions: &[Question], _written: &Completions) -> Result<Vec<f32>, Error> {
+    /// When so many calls of a verifier failed that the verdicts are useless, and at `end`.
+    fn judge(
+        &mut self,
+        _policy: &Policy,
+        _questions: &[Question],
+        _written: &Completions,
+        _end: Option<Instant>,
+    ) -> Result<Vec<f32>, Error> {
         unsupported("this run has no verifier")
     }
 }

@@ -1,10 +1,12 @@
 //! A verifier: the second world, a component that imports nothing and judges one completion a call.
 //!
-//! Each verdict has its own limits. A verifier that traps or takes too long could not judge; its
-//! instance is thrown away and the next call gets a new one, so nothing it did is left.
+//! Each verdict has its own limits, the start of an instance included. A verifier that traps or takes too long could not
+//! judge; its instance is thrown away and the next call gets a new one, so nothing it did is left.
+
+use std::time::{Duration, Instant};
 
 use tunebox_foundation::explain::Explanation;
-use wasmtime::{Store, StoreLimits, StoreLimitsBuilder, Trap};
+use wasmtime::{Store, Trap, UpdateDeadline};
 
 use crate::admission;
 use crate::bindings::verifier::exports::tunebox::method::verify;
@@ -12,7 +14,8 @@ use crate::bindings::verifier::{Verifier as Bound, VerifierPre};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::figures::bytes;
-use crate::limits::{TICK, VerifierLimits};
+use crate::limits::{Limits, VerifierLimits};
+use crate::memory::Memory;
 use crate::printable::printable;
 use crate::session::Value;
 
@@ -25,12 +28,17 @@ const MESSAGE_BYTES: usize = 400;
 /// The most tables, memories and instances (each) of one verifier.
 const PARTS: usize = 16;
 
+/// The most bytes that one call of a verifier may hand to the host: the message with which it refuses its settings.
+const TRANSFER_BYTES: usize = 1 << 20;
+
 /// A verifier that was admitted and compiled; nothing of it has run.
 #[derive(Clone)]
 pub struct Verifier {
     name: String,
-    ready: VerifierPre<StoreLimits>,
+    ready: VerifierPre<Bounds>,
     limits: VerifierLimits,
+    /// The bytes that its instances take beside memories and tables.
+    instance_bytes: u64,
 }
 
 /// The outcome of one call of a verifier.
@@ -51,17 +59,18 @@ impl Engine {
     /// Every refusal of [`Error`] that is found before anything runs.
     pub fn admit_verifier(&self, bytes: &[u8], name: &str, limits: &VerifierLimits) -> Result<Verifier, Error> {
         let name = printable(name, 200);
-        admit(bytes, &name, limits)?;
+        let instance_bytes = admit(bytes, &name, limits)?;
         let component = self.compile(bytes, &name)?;
         let linker = wasmtime::component::Linker::new(component.engine());
         let ready = linker.instantiate_pre(&component).and_then(VerifierPre::new);
         let ready = ready.map_err(|error| Error::mismatch(&name, &error))?;
-        Ok(Verifier { name, ready, limits: limits.clone() })
+        Ok(Verifier { name, ready, limits: limits.clone(), instance_bytes })
     }
 }
 
-/// Checks a verifier before it is compiled: size and form as for a method, no imports, and the export `verify`.
-fn admit(bytes: &[u8], name: &str, limits: &VerifierLimits) -> Result<(), Error> {
+/// Checks a verifier before it is compiled: size and form as for a method, no imports, and the export `verify`. Returns
+/// the bytes that its instances take beside memories and tables.
+fn admit(bytes: &[u8], name: &str, limits: &VerifierLimits) -> Result<u64, Error> {
     let survey = admission::examine(bytes, name, limits.verifier_component_bytes)?;
     if let Some(import) = survey.imports.first() {
         return Err(Error::VerifierImports { verifier: name.to_owned(), import: printable(import, 200) });
@@ -73,14 +82,21 @@ fn admit(bytes: &[u8], name: &str, limits: &VerifierLimits) -> Result<(), Error>
             .with_hint(format!("`tunebox inspect {name}` shows what it offers"))
             .into());
     }
-    admission::validate(bytes, name).map(drop)
+    admission::validate(bytes, name)?;
+    Ok(survey.instance_bytes())
+}
+
+/// The data of a verifier's store: all its memory, and when the present call must end.
+struct Bounds {
+    memory: Memory,
+    end: Option<Instant>,
 }
 
 /// A verifier with its settings and, between calls, its instance.
 pub struct Judge {
     verifier: Verifier,
     settings: Vec<(String, verify::Value)>,
-    alive: Option<(Store<StoreLimits>, Bound)>,
+    alive: Option<(Store<Bounds>, Bound)>,
 }
 
 impl Judge {
@@ -92,7 +108,7 @@ impl Judge {
     pub fn new(verifier: Verifier, settings: &[(String, Value)]) -> Result<Self, Error> {
         let settings = settings.iter().map(|(name, value)| (name.clone(), value.into())).collect();
         let mut judge = Self { verifier, settings, alive: None };
-        judge.alive = Some(judge.start()?);
+        judge.alive = Some(judge.start(judge.end(None))?);
         Ok(judge)
     }
 
@@ -102,13 +118,16 @@ impl Judge {
     }
 
     /// Judges one completion, given prompt and expected answer. Makes an instance first if there is none, and drops it
-    /// after a trap or timeout. Every failure is a [`Verdict::Failed`].
-    pub fn verdict(&mut self, prompt: &str, completion: &str, answer: &str) -> Verdict {
-        let (mut store, bound) = match self.alive.take().map_or_else(|| self.start(), Ok) {
+    /// after a trap or timeout: all of this within `verifier_seconds`, and not past `end`. Every failure is a
+    /// [`Verdict::Failed`].
+    pub fn verdict(&mut self, prompt: &str, completion: &str, answer: &str, end: Option<Instant>) -> Verdict {
+        let end = self.end(end);
+        let (mut store, bound) = match self.alive.take().map_or_else(|| self.start(end), Ok) {
             Ok(alive) => alive,
             Err(error) => return Verdict::Failed(error.to_string()),
         };
-        store.set_epoch_deadline(self.ticks());
+        store.data_mut().end = end;
+        store.set_epoch_deadline(1);
         match bound.tunebox_method_verify().call_verify(&mut store, prompt, completion, answer) {
             Ok(value) => {
                 self.alive = Some((store, bound));
@@ -122,22 +141,23 @@ impl Judge {
         }
     }
 
-    /// Makes an instance within the limits and calls `init` with the settings. Returns the store and the instance in
-    /// it.
-    fn start(&self) -> Result<(Store<StoreLimits>, Bound), Error> {
-        let limits = StoreLimitsBuilder::new()
-            .memory_size(self.verifier.limits.verifier_memory)
-            .table_elements(100_000)
-            .memories(PARTS)
-            .tables(PARTS)
-            .instances(PARTS)
-            .trap_on_grow_failure(true)
-            .build();
-        let mut store = Store::new(self.verifier.ready.engine(), limits);
-        store.limiter(|limits| limits);
-        store.epoch_deadline_trap();
-        store.set_epoch_deadline(self.ticks());
-        let bound = self.verifier.ready.instantiate(&mut store).map_err(|error| self.failed(&error))?;
+    /// Makes an instance within the limits and until `end`, and calls `init` with the settings. Returns the store and
+    /// the instance in it.
+    fn start(&self, end: Option<Instant>) -> Result<(Store<Bounds>, Bound), Error> {
+        let memory = self.verifier.limits.verifier_memory as u64;
+        let limits =
+            Limits { linear_memory: memory, memories: PARTS, tables: PARTS, instances: PARTS, ..Limits::default() };
+        let mut store = Store::new(self.verifier.ready.engine(), Bounds { memory: Memory::new(&limits), end });
+        store.limiter(|bounds| &mut bounds.memory);
+        store.set_hostcall_fuel(TRANSFER_BYTES);
+        store.epoch_deadline_callback(|store| {
+            let is_late = store.data().end.is_some_and(|end| Instant::now() >= end);
+            if is_late { Err(Trap::Interrupt.into()) } else { Ok(UpdateDeadline::Continue(1)) }
+        });
+        store.set_epoch_deadline(1);
+        let bound = store.data_mut().memory.reserve(self.verifier.instance_bytes);
+        let bound = bound.and_then(|()| self.verifier.ready.instantiate(&mut store));
+        let bound = bound.map_err(|error| self.failed(&error))?;
         let answer = bound.tunebox_method_verify().call_init(&mut store, &self.settings);
         match answer.map_err(|error| self.failed(&error))? {
             Ok(()) => Ok((store, bound)),
@@ -149,10 +169,11 @@ impl Judge {
         }
     }
 
-    /// Returns the epoch ticks that one call may take: `verifier_seconds` rounded up to ticks, and one for the tick
-    /// under way.
-    fn ticks(&self) -> u64 {
-        (self.verifier.limits.verifier_seconds / TICK.as_secs_f64()).ceil().max(1.0) as u64 + 1
+    /// Returns when a verdict that begins now must end: after `verifier_seconds`, or at `end` if that is sooner.
+    fn end(&self, end: Option<Instant>) -> Option<Instant> {
+        let own = Duration::try_from_secs_f64(self.verifier.limits.verifier_seconds).ok();
+        let own = own.and_then(|own| Instant::now().checked_add(own));
+        own.into_iter().chain(end).min()
     }
 
     /// Builds the error for a verifier that does not start.

@@ -9,6 +9,7 @@ pub(crate) mod reference;
 mod rewards;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tunebox_compute::Error as ComputeError;
 use tunebox_compute::fused::{Tap, TapSet};
@@ -184,8 +185,14 @@ impl RunHooks for Trainer {
     }
 
     /// Scores completions by the run's verifiers; a failure is kept as the cause of the failed step.
-    fn judge(&mut self, policy: &Policy, questions: &[Question], written: &Completions) -> Result<Vec<f32>, Error> {
-        self.rewards.judge(policy, questions, written)
+    fn judge(
+        &mut self,
+        policy: &Policy,
+        questions: &[Question],
+        written: &Completions,
+        end: Option<Instant>,
+    ) -> Result<Vec<f32>, Error> {
+        self.rewards.judge(policy, questions, written, end)
     }
 }
 

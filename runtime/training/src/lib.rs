@@ -9,6 +9,7 @@ mod card;
 mod checkpoint;
 pub mod configuration;
 pub mod data;
+mod digits;
 mod error;
 mod evaluation;
 mod exact;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tunebox_foundation::files::{self, Lines};
 use tunebox_sandbox::Combine;
 
+use crate::digits::seven_digits;
 use crate::error::Error;
 use crate::observer::StepEvent;
 use crate::plan::Revision;
@@ -41,11 +42,12 @@ impl Tally {
     }
 
     /// The combined metrics, a sum or a mean for each name, in the order of `names`. Metrics that are not in `names`
-    /// come first.
+    /// come first. Rounded to seven digits once more: a sum of rounded numbers has more.
     pub(crate) fn numbers(&self, names: &[String]) -> Vec<(String, f64)> {
         let position = |name: &String| names.iter().position(|known| known == name);
         let combined = self.sums.iter().map(|(name, sum, count, combine)| {
-            (name.clone(), if *combine == Combine::Mean { sum / f64::from(*count) } else { *sum })
+            let value = if *combine == Combine::Mean { sum / f64::from(*count) } else { *sum };
+            (name.clone(), seven_digits(value))
         });
         let mut numbers: Vec<(String, f64)> = combined.collect();
         numbers.sort_by_key(|(name, _)| position(name));
@@ -83,8 +85,10 @@ impl MetricsFile {
         Ok(Self { lines: Lines::append_to(&path)?, path })
     }
 
-    /// Appends a row, given as a JSON object.
+    /// Appends a row, given as a JSON object, with every number in it rounded to seven digits.
     pub(crate) fn add(&mut self, row: &Value) -> Result<(), Error> {
+        let mut row = row.clone();
+        round_numbers(&mut row);
         Ok(self.lines.push(&row.to_string())?)
     }
 
@@ -173,6 +177,24 @@ fn is_up_to(line: &str, step: u64) -> bool {
     row.and_then(|row| row["step"].as_u64()).is_some_and(|number| number <= step)
 }
 
+/// Rounds every number in a value to seven digits, whole ones included: a method decides how often it calls the host.
+fn round_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            let is_short = number.as_u64().is_some_and(|number| number < 10_000_000);
+            let rounded = number.as_f64().filter(|_| !is_short).map(seven_digits);
+            *value = match (rounded, number.is_u64()) {
+                (Some(rounded), true) => json!(rounded as u64),
+                (Some(rounded), false) => json!(rounded),
+                (None, _) => return,
+            };
+        }
+        Value::Array(items) => items.iter_mut().for_each(round_numbers),
+        Value::Object(members) => members.values_mut().for_each(round_numbers),
+        _ => {}
+    }
+}
+
 /// Rounds a number to four decimals, for numbers that training does not depend on.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
@@ -197,6 +219,23 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         std::fs::write(run.path().join(FILE), text).unwrap();
         run
+    }
+
+    #[test]
+    fn no_row_carries_more_than_seven_digits_of_a_number() {
+        let mut tally = Tally::default();
+        let parts = [1.0, 1e-7, 3e-14].map(|value| ("loss".to_owned(), value, Combine::Sum));
+        tally.add(&parts);
+        assert_eq!(tally.numbers(&[]), [("loss".to_owned(), 1.0)]);
+
+        let run = tempfile::tempdir().unwrap();
+        let mut file = MetricsFile::open(run.path(), 0).unwrap();
+        let used = json!({ "work": 123_456_789_u64, "calls": 9_999_999, "times": [0.123_456_789, 1.0] });
+        file.add(&json!({ "step": 3, "validation-loss": 2.345_678_91, "used": used })).unwrap();
+        file.sync().unwrap();
+        let used = json!({ "work": 123_456_800_u64, "calls": 9_999_999, "times": [0.123_456_8, 1.0] });
+        let row = json!({ "step": 3, "validation-loss": 2.345_679, "used": used });
+        assert_eq!(Value::Object(file.rows().unwrap().remove(0)), row);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tunebox_foundation::explain::Exit;
 
+use crate::digits::seven_digits;
 use crate::exact;
 use crate::lock::write::Written;
 use crate::plan::PlanSummary;
@@ -176,4 +177,11 @@ pub struct Summary {
     pub checkpoint: Option<(u64, PathBuf)>,
     /// The files of the artifact; empty for a run that was stopped.
     pub written: Vec<Written>,
+}
+
+impl Summary {
+    /// Returns the summary as it leaves the run: its seconds, which a method has a part in, have seven digits.
+    pub(crate) fn rounded(&self) -> Self {
+        Self { seconds: seven_digits(self.seconds), ..self.clone() }
+    }
 }

@@ -10,6 +10,7 @@ use tunebox_model::{Policy, View};
 
 use crate::configuration::TrainTable;
 use crate::data::{Dataset, rows};
+use crate::digits::seven_digits;
 use crate::error::Error;
 use crate::exact;
 use crate::verifiers::{Answer, Verifiers};
@@ -93,15 +94,15 @@ pub(crate) fn judge(
         Some(Answer { question: data.examples[number / k].question.as_ref()?, completion })
     });
     let weights: Vec<f32> = verifiers.names_and_weights().into_iter().map(|(_, weight)| weight).collect();
-    Ok(rate(&verifiers.verdicts(&answers.collect::<Vec<_>>())?, &weights, k))
+    Ok(rate(&verifiers.verdicts(&answers.collect::<Vec<_>>(), None)?, &weights, k))
 }
 
 /// Computes the pass rate from verdicts: a row for each completion with one verdict for each verifier, the `k`
-/// completions of a prompt adjacent. A completion passes if its first verdict is at least [`PASS`]. `weights` are the
-/// verifiers' factors in the reward; NaN means no verdict.
+/// completions of a prompt adjacent. Its numbers have seven digits. A completion passes if its first verdict is at least
+/// [`PASS`]. `weights` are the verifiers' factors in the reward; NaN means no verdict.
 fn rate(verdicts: &[Vec<f32>], weights: &[f32], k: usize) -> PassRate {
     let passes: Vec<bool> = verdicts.iter().map(|row| row.first().is_some_and(|verdict| *verdict >= PASS)).collect();
-    let share = |count: usize, of: usize| count as f64 / of.max(1) as f64;
+    let share = |count: usize, of: usize| seven_digits(count as f64 / of.max(1) as f64);
     let any = passes.chunks(k).filter(|group| group.contains(&true)).count();
     let judged = verdicts.iter().filter(|row| row.iter().any(|verdict| !verdict.is_nan()));
     let rewards: Vec<f64> = judged
@@ -114,7 +115,7 @@ fn rate(verdicts: &[Vec<f32>], weights: &[f32], k: usize) -> PassRate {
         at_one: share(passes.iter().filter(|pass| **pass).count(), passes.len()),
         at_k: share(any, passes.len().div_ceil(k)),
         k,
-        reward: rewards.iter().sum::<f64>() / rewards.len().max(1) as f64,
+        reward: seven_digits(rewards.iter().sum::<f64>() / rewards.len().max(1) as f64),
     }
 }
 

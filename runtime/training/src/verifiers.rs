@@ -3,8 +3,12 @@
 //! A verifier that traps or takes too long gives no verdict, which is counted and reported once a step. One that fails on
 //! most completions ends the run, which would learn from noise.
 
+use std::time::{Duration, Instant};
+
+use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_sandbox::{Judge, Question, Verdict};
 
+use crate::digits::seven_digits;
 use crate::error::Error;
 use crate::plan::method::PlannedVerifier;
 
@@ -41,14 +45,17 @@ struct Counts {
 #[derive(Default)]
 pub struct Verifiers {
     entries: Vec<Entry>,
+    /// The seconds that one call of [`Verifiers::verdicts`] outside of a step may take.
+    seconds: f64,
 }
 
 impl Verifiers {
-    /// Starts the verifiers with their settings.
+    /// Starts the verifiers with their settings. `seconds`: how long one call of [`Verifiers::verdicts`] outside of a
+    /// step may take.
     ///
     /// # Errors
     /// A verifier that rejects its settings or cannot be started.
-    pub fn open(planned: &[PlannedVerifier]) -> Result<Self, Error> {
+    pub fn open(planned: &[PlannedVerifier], seconds: f64) -> Result<Self, Error> {
         let entry = |planned: &PlannedVerifier| {
             Ok(Entry {
                 name: planned.name.clone(),
@@ -58,7 +65,7 @@ impl Verifiers {
                 counts: Counts::default(),
             })
         };
-        Ok(Self { entries: planned.iter().map(entry).collect::<Result<_, Error>>()? })
+        Ok(Self { entries: planned.iter().map(entry).collect::<Result<_, Error>>()?, seconds })
     }
 
     /// The name and the weight in the reward of every verifier, in the order of the verdicts.
@@ -68,11 +75,15 @@ impl Verifiers {
     }
 
     /// Judges every completion by every verifier. Returns one row for each completion with the verdict of each
-    /// verifier; NaN if the verifier abstained or failed. Adds the verdicts to the counts of the step.
+    /// verifier; NaN if the verifier abstained or failed. Adds the verdicts to the counts of the step. `end` is that of
+    /// the step; `None` outside of one.
     ///
     /// # Errors
-    /// [`Error::Verifier`] if a verifier failed on all completions, or on more than half of them and more than eight.
-    pub fn verdicts(&mut self, answers: &[Answer<'_>]) -> Result<Vec<Vec<f32>>, Error> {
+    /// [`Error::Verifier`] if a verifier failed on all completions, or as soon as it failed on more than half of them and
+    /// more than eight. At `end`, or outside of a step after the seconds of [`Verifiers::open`].
+    pub fn verdicts(&mut self, answers: &[Answer<'_>], end: Option<Instant>) -> Result<Vec<Vec<f32>>, Error> {
+        let own = || Instant::now().checked_add(Duration::try_from_secs_f64(self.seconds).ok()?);
+        let end = end.or_else(own);
         let mut rows = vec![Vec::with_capacity(self.entries.len()); answers.len()];
         for entry in &mut self.entries {
             // State of a verifier must not reach the next step: a resumed run would differ.
@@ -80,13 +91,16 @@ impl Verifiers {
             let mut failed = 0;
             for (row, one) in rows.iter_mut().zip(answers) {
                 let answer = one.question.fields.get(&entry.field).map_or("", String::as_str);
-                let verdict = entry.judge.verdict(&one.question.prompt, &one.completion, answer);
+                let verdict = entry.judge.verdict(&one.question.prompt, &one.completion, answer, end);
+                if end.is_some_and(|end| Instant::now() >= end) {
+                    return Err(too_long(&entry.name));
+                }
                 failed += usize::from(matches!(verdict, Verdict::Failed(_)));
                 row.push(entry.counts.add(verdict));
-            }
-            if failed > TOLERATED_FAILURES.max(answers.len() / 2) || failed == answers.len() && failed > 0 {
-                let reason = entry.counts.reason.clone().unwrap_or_default();
-                return Err(Error::Verifier { verifier: entry.name.clone(), failed, of: answers.len(), reason });
+                if failed > TOLERATED_FAILURES.max(answers.len() / 2) || failed == answers.len() {
+                    let reason = entry.counts.reason.clone().unwrap_or_default();
+                    return Err(Error::Verifier { verifier: entry.name.clone(), failed, of: answers.len(), reason });
+                }
             }
         }
         Ok(rows)
@@ -99,7 +113,7 @@ impl Verifiers {
 
     /// For every verifier that gave a verdict or failed in the present step: mean (`reward-NAME-mean`) and sample
     /// standard deviation (`reward-NAME-std`) of its verdicts, and its failed calls (`reward-NAME-failed`). Leaves out
-    /// numbers that are not finite.
+    /// numbers that are not finite; the others have seven digits.
     pub(crate) fn metrics(&self) -> Vec<(String, f64)> {
         let mut numbers = Vec::new();
         for entry in &self.entries {
@@ -114,6 +128,7 @@ impl Verifiers {
             numbers.push((format!("reward-{name}-failed"), entry.counts.failed as f64));
         }
         numbers.retain(|(_, value)| value.is_finite());
+        numbers.iter_mut().for_each(|(_, value)| *value = seven_digits(*value));
         numbers
     }
 
@@ -126,6 +141,15 @@ impl Verifiers {
         };
         self.entries.iter().filter_map(warning).collect()
     }
+}
+
+/// The error about verifiers that take longer than a step may, at the verifier `name`.
+fn too_long(name: &str) -> Error {
+    let explanation = Explanation::new("sandbox", "the verifiers took longer than a step may")
+        .with_location(format!("at the verifier `{name}`"))
+        .with_why("their starts and verdicts together count towards `limits.step-wall-seconds`")
+        .with_hint("a verifier that is faster, fewer completions, or a higher `limits.step-wall-seconds`");
+    Error::Explained(Box::new(explanation), Exit::Sandbox)
 }
 
 impl Counts {

@@ -13,12 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use tunebox_foundation::explain::Exit;
+use tunebox_sandbox::Compiling;
 use tunebox_training::RunSettings;
 use tunebox_training::configuration::ENDLESS;
 
 use crate::arguments::{Global, RunOptions};
 use crate::package::build::BUILD_WARNING;
-use crate::processes::{compiling_in_process, stop_on_interrupt};
+use crate::processes::{compiling, stop_on_interrupt};
 use crate::run::summary::show_outcome;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use session::Session;
@@ -106,7 +107,7 @@ impl Dev {
             None => RunSettings::sample(&overrides)?,
         };
         settings.authoring = true;
-        settings.compiling = compiling_in_process();
+        settings.compiling = Compiling { source_lines: true, ..compiling()? };
         if !settings.is_override("run.name") {
             settings.file.run.name = None;
         }

@@ -25,7 +25,7 @@ fn answer(engine: &wasmtime::Engine, component: &Component) -> u32 {
 fn code_from_the_cache_runs_as_the_component_does_in_every_engine_of_the_same_settings() {
     let (place, bytes) = (tempfile::tempdir().unwrap(), wat::parse_str(SMALL).unwrap());
     for _ in 0..3 {
-        let engine = bare().unwrap();
+        let engine = bare(false).unwrap();
         let component = compiler(place.path()).component(&engine, &bytes, "small", false).unwrap();
         assert_eq!(answer(&engine, &component), 7);
     }
@@ -37,9 +37,9 @@ fn code_from_the_cache_runs_as_the_component_does_in_every_engine_of_the_same_se
 fn the_key_is_that_of_the_component_and_of_the_settings() {
     let mut other = wasmtime::Config::new();
     other.wasm_component_model(true).cranelift_opt_level(wasmtime::OptLevel::None);
-    let (ours, other) = (bare().unwrap(), wasmtime::Engine::new(&other).unwrap());
+    let (ours, other) = (bare(false).unwrap(), wasmtime::Engine::new(&other).unwrap());
 
-    assert_eq!(key(&ours, b"a"), key(&bare().unwrap(), b"a"));
+    assert_eq!(key(&ours, b"a"), key(&bare(false).unwrap(), b"a"));
     assert_ne!(key(&ours, b"a"), key(&ours, b"b"));
     assert_ne!(key(&ours, b"a"), key(&other, b"a"));
 }
@@ -47,7 +47,7 @@ fn the_key_is_that_of_the_component_and_of_the_settings() {
 #[test]
 fn an_entry_that_seems_whole_and_is_no_code_is_removed_and_made_anew() {
     let (place, bytes) = (tempfile::tempdir().unwrap(), wat::parse_str(SMALL).unwrap());
-    let engine = bare().unwrap();
+    let engine = bare(false).unwrap();
     let compiler = compiler(place.path());
     let key = key(&engine, &bytes);
     let cache = compiler.cache.as_ref().unwrap();
@@ -60,7 +60,7 @@ fn an_entry_that_seems_whole_and_is_no_code_is_removed_and_made_anew() {
 
 #[test]
 fn code_compiled_beforehand_is_no_component() {
-    let engine = bare().unwrap();
+    let engine = bare(false).unwrap();
     let code = engine.precompile_component(&wat::parse_str(SMALL).unwrap()).unwrap();
     let refusal = Compiler::default().component(&engine, &code, "code", false).unwrap_err();
     assert!(matches!(refusal, Error::Malformed { .. }), "{refusal:?}");
@@ -74,10 +74,10 @@ fn code_compiled_beforehand_is_no_component() {
 fn compile_by(script: &str, seconds: f64) -> Explanation {
     let program = Program::at("/bin/sh").with("-c").with(script);
     let limits = Limits { compile_seconds: seconds, compile_memory: 1 << 30, ..Limits::default() };
-    let compiler = Compiler::new(Compiling { cache: None, program: Some(program), limits });
+    let compiler = Compiler::new(Compiling { program: Some(program), limits, ..Compiling::default() });
     // Larger than a pipe holds, so that a child that does not read is met as well.
     let bytes = vec![0; 1 << 20];
-    compiler.component(&bare().unwrap(), &bytes, "strange", true).unwrap_err().explanation()
+    compiler.component(&bare(false).unwrap(), &bytes, "strange", true).unwrap_err().explanation()
 }
 
 fn why(script: &str) -> String {

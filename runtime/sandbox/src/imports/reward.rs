@@ -46,10 +46,13 @@ impl Host for HostContext<'_> {
         self.work(entries)?;
         self.meters.judge(entries)?;
         let reservation = self.reserve(4 * entries)?;
-        let mut verdicts = {
+        let end = self.meters.deadline();
+        let judged = {
             let train_state = &mut *self.train_state();
-            train_state.hooks.judge(&train_state.policy, &batch.questions, &written)?
+            train_state.hooks.judge(&train_state.policy, &batch.questions, &written, end)
         };
+        self.meters.check_time()?;
+        let mut verdicts = judged?;
         if verdicts.len() as u64 != entries {
             let found = verdicts.len();
             return Err(Refusal::new(ErrorCode::Internal, format!("{found} verdicts came back for {entries} entries")));

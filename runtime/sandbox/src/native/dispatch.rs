@@ -97,7 +97,7 @@ mod tests {
 
     /// The functions that such a component gets from the linker, as a request names them.
     fn linked() -> BTreeSet<String> {
-        let engine = bare().unwrap();
+        let engine = bare(false).unwrap();
         let component = Component::new(&engine, wanting_everything()).unwrap();
         let mut linker = Linker::<State>::new(&engine);
         Method::add_to_linker::<State, HostContexts>(&mut linker, |state| HostContext::new(state)).unwrap();

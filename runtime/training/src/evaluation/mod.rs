@@ -14,8 +14,9 @@ use tunebox_model::generate::Completion;
 
 use crate::configuration::RunSettings;
 use crate::data::{Dataset, Encoder, Reading, Shape};
+use crate::digits::seven_digits;
 use crate::error::Error;
-use crate::plan::{engine, load_verifiers};
+use crate::plan::{load_verifiers, verifier_engine};
 use crate::validation::{complete, judge};
 use crate::verifiers::Verifiers;
 use scores::mean;
@@ -34,7 +35,7 @@ pub struct Evaluation {
 }
 
 /// Evaluates a base model, and with `adapted` the same model with an adapter, on a JSONL file; the shape of its records
-/// decides how. The verifiers of the run `rewards`, if given, score the completions of prompts.
+/// decides how. The verifiers of the run `rewards`, if given, score the completions of prompts. Figures have seven digits.
 ///
 /// # Errors
 /// A file that cannot be read, and a failed pass through the model.
@@ -46,7 +47,10 @@ pub fn evaluate(
     rewards: Option<&RunSettings>,
 ) -> Result<Evaluation, Error> {
     let mut verifiers = match rewards {
-        Some(run) => Verifiers::open(&load_verifiers(run, &engine(run)?)?)?,
+        Some(run) => {
+            let seconds = run.file.limits.of_method().step_wall_seconds;
+            Verifiers::open(&load_verifiers(run, &verifier_engine(run)?)?, seconds)?
+        }
         None => Verifiers::default(),
     };
     let model = base.model();
@@ -57,7 +61,7 @@ pub fn evaluate(
     let encoder =
         Encoder { tokenizer: model.tokenizer()?, template: model.template.as_ref(), answers: Answers::default() };
     let data = Dataset::read(data, &reading, &encoder)?;
-    let figures = match data.shape.sides() {
+    let mut figures = match data.shape.sides() {
         ["chosen", "rejected"] => scores::preference_figures(base, adapted, &data, settings)?,
         ["prompt"] => {
             scores::figures(base, adapted, |policy| completion_numbers(policy, &data, settings, &mut verifiers))?
@@ -66,6 +70,10 @@ pub fn evaluate(
             Ok(scores::likelihood(&scores::score(policy, &data, 0, settings.batch)?))
         })?,
     };
+    // The weights are a method's work, and the verdicts a verifier's.
+    for value in figures.iter_mut().flat_map(|figure| [&mut figure.base, &mut figure.adapted]).flatten() {
+        *value = seven_digits(*value);
+    }
     Ok(Evaluation { shape: data.shape.to_string(), records: data.examples.len(), figures })
 }
 

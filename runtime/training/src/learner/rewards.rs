@@ -4,6 +4,7 @@
 //! completions. They are decoded here for the verifiers; no text reaches the method.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tunebox_compute::random::Stream;
 use tunebox_model::error::Error as ModelError;
@@ -81,6 +82,7 @@ impl RewardState {
         policy: &Policy,
         questions: &[Question],
         written: &Completions,
+        end: Option<Instant>,
     ) -> Result<Vec<f32>, ModelError> {
         let tokenizer = policy.model().tokenizer()?;
         let mut answers = Vec::with_capacity(written.rows.count());
@@ -88,11 +90,12 @@ impl RewardState {
             let completion = tokenizer.decode(written.completion(row), true)?;
             answers.push(Answer { question: &questions[*group as usize], completion });
         }
-        match self.verifiers.verdicts(&answers) {
+        match self.verifiers.verdicts(&answers, end) {
             Ok(verdicts) => Ok(verdicts.concat()),
             Err(error) => {
                 let message = error.to_string();
-                self.failure = Some(error);
+                // Past its end the step has failed by its time, whatever a verifier did.
+                self.failure = Some(error).filter(|_| end.is_none_or(|end| Instant::now() < end));
                 Err(ModelError::Argument(message))
             }
         }

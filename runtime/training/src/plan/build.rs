@@ -36,7 +36,7 @@ pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
 /// Plans a run with a method that is already loaded; [`plan`] does the same after loading the method from the settings.
 pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: PlannedMethod) -> Result<Plan, Error> {
     check_precision(&settings, &method)?;
-    let verifiers = load_verifiers(&settings, engine)?;
+    let verifiers = load_verifiers(&settings, &verifier_engine(&settings)?)?;
     let known = partial_identity(&settings, &method, &verifiers);
     let destination = choose_folder(&settings, &method.package.manifest.name, &known)?;
     let recorded = settings.replay.as_ref().map(|replay| replay.clock);
@@ -97,10 +97,17 @@ fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> 
     Ok([cache, changed_base_warning(settings)?, device, effect].into_iter().flatten().collect())
 }
 
-/// Creates the engine that compiles the method and the verifiers of a run, with the run's limits.
+/// Creates the engine that compiles the method of a run, with the run's limits.
 pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
     let limits = settings.file.limits.of_method();
     Ok(Engine::with(Compiling { limits, ..settings.compiling.clone() })?)
+}
+
+/// Creates the engine that compiles the verifiers of a run, with the run's limits. It reads no debug sections, also where
+/// the author of the method asks for those of the method.
+pub(crate) fn verifier_engine(settings: &RunSettings) -> Result<Engine, Error> {
+    let limits = settings.file.limits.of_method();
+    Ok(Engine::with(Compiling { limits, source_lines: false, ..settings.compiling.clone() })?)
 }
 
 /// Creates the sampler of the training data, at the checkpoint's position if there is one.

@@ -65,7 +65,7 @@ fn execute_steps(
             None => running.execute_step().map(|()| true)?,
         };
         if !done {
-            return Ok(Outcome::Interrupted(running.summary.clone()));
+            return Ok(Outcome::Interrupted(running.summary.rounded()));
         }
         running.summary.seconds += begun.elapsed().as_secs_f64();
         let stopped = stop.load(Ordering::Relaxed);
@@ -73,12 +73,12 @@ fn execute_steps(
             running.save()?;
         }
         if stopped && running.summary.step < running.plan.steps {
-            return Ok(Outcome::Interrupted(running.summary.clone()));
+            return Ok(Outcome::Interrupted(running.summary.rounded()));
         }
     }
     let begun = Instant::now();
     running.close()?;
     running.summary.seconds += begun.elapsed().as_secs_f64();
     running.summary.written = artifact::write(&running.plan, &running.session.train_state(), &running.metrics)?;
-    Ok(Outcome::Finished(running.summary.clone()))
+    Ok(Outcome::Finished(running.summary.rounded()))
 }

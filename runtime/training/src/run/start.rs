@@ -183,7 +183,7 @@ pub(crate) fn train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> R
     let settings = AdamWSettings { weight_decay: plan.settings.file.train.weight_decay, ..AdamWSettings::default() };
     let optimizer = AdamW::new(settings, policy.parameters())?;
     let max_new_tokens = u32::try_from(plan.data.report.room()).unwrap_or(u32::MAX);
-    let verifiers = Verifiers::open(&plan.verifiers)?;
+    let verifiers = Verifiers::open(&plan.verifiers, plan.method.limits.step_wall_seconds)?;
     let rewards = RewardState::new(verifiers, max_new_tokens, plan.settings.file.train.seed);
     let mut trainer = Trainer::new(optimizer, plan.learning_rate.clone(), rewards);
     trainer.references = references(plan);

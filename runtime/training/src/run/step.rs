@@ -12,6 +12,7 @@ use super::start::ActiveRun;
 use super::update::{explained, update};
 use crate::checkpoint::{self, State};
 use crate::data::Shape;
+use crate::digits::seven_digits;
 use crate::error::Error;
 use crate::learner::TrainState;
 use crate::metrics::Tally;
@@ -63,12 +64,12 @@ impl ActiveRun<'_> {
             total: self.plan.steps,
             epoch: self.sampler.finished_epochs(),
             metrics: [done.numbers, judged].concat(),
-            gradient_norm: progress.norm,
+            gradient_norm: seven_digits(progress.norm),
             rate: self.plan.learning_rate.at(step),
             tokens,
             targets: done.targets + written,
-            tokens_per_second: tokens as f64 / seconds.max(1e-9),
-            seconds,
+            tokens_per_second: seven_digits(tokens as f64 / seconds.max(1e-9)),
+            seconds: seven_digits(seconds),
             skipped: progress.skipped,
             peak,
         })
@@ -132,7 +133,7 @@ impl ActiveRun<'_> {
             self.metrics.add_pass_rate(step, rate)?;
             self.observer.event(&Event::Passed { step, rate });
         } else {
-            let loss = validate(policy, data, train.batch as usize)?;
+            let loss = seven_digits(validate(policy, data, train.batch as usize)?);
             self.metrics.add(&json!({ "step": step, "validation-loss": loss }))?;
             self.observer.event(&Event::Validated { step, loss });
         }

@@ -67,7 +67,7 @@ fn run(bytes: &[u8]) {
     let (completion, answer) = text.split_once("\n|\n").unwrap_or((&text, &text));
     JUDGES.with_borrow_mut(|judges| {
         for (name, judge) in judges {
-            if let Verdict::Failed(reason) = judge.verdict("", completion, answer) {
+            if let Verdict::Failed(reason) = judge.verdict("", completion, answer, None) {
                 panic!("`{name}`: {reason}");
             }
         }

@@ -21,7 +21,7 @@ pub(super) struct GuestProfile {
 }
 
 impl GuestProfile {
-    /// Adds a profiler to the settings of a run. Fails if the method would run in a worker process, or if `path` is a
+    /// Adds a profiler to the settings of a run, and has the debug sections of the method read. Fails if the method would run in a worker process, or if `path` is a
     /// folder or is not in an existing folder.
     pub(super) fn start(path: &Path, settings: &mut RunSettings, in_process: bool) -> Result<Self, Failure> {
         if !in_process && !settings.is_all_built_in() {
@@ -37,6 +37,7 @@ impl GuestProfile {
         }
         let profiler = Profiler::default();
         settings.profiler = Some(profiler.clone());
+        settings.compiling.source_lines = true;
         Ok(Self { path: path.to_owned(), profiler })
     }
 
