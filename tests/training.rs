@@ -3,6 +3,7 @@
 
 mod base;
 mod editing;
+mod escapes;
 mod methods;
 mod policy_gradient;
 mod rewards;

@@ -15,6 +15,7 @@ use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, fsync, openat, renameat, statat, unlinkat};
 use sha2::{Digest as _, Sha256};
+use tunebox_foundation::environment;
 
 /// The variable that names the folder of what is compiled; empty, nothing is kept.
 const FOLDER: &str = "TUNEBOX_CACHE";
@@ -170,12 +171,12 @@ impl CodeCache {
 /// folder. `None` if `TUNEBOX_CACHE` is empty (nothing is to be cached), or no home folder is known.
 #[must_use]
 pub fn folder(kind: &str) -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os(FOLDER) {
+    if let Some(named) = environment::variable(FOLDER) {
         return Some(PathBuf::from(named)).filter(|path| !path.as_os_str().is_empty()).map(|path| path.join(kind));
     }
-    let caches = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = environment::variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" };
-    let caches = caches.or_else(|| Some(std::env::home_dir()?.join(usual)))?;
+    let caches = caches.or_else(|| Some(environment::home_folder()?.join(usual)))?;
     Some(caches.join("tunebox").join(kind))
 }
 

@@ -28,6 +28,13 @@ pub fn available() -> Option<u64> {
     kibibytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
+/// Memory of this machine that can still be taken, and its free swap space, in bytes; `None` where the system does not say.
+#[must_use]
+pub fn available_with_swap() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    Some(kibibytes(&text, "MemAvailable:")? + kibibytes(&text, "SwapFree:").unwrap_or(0))
+}
+
 /// Peak resident memory of this process in bytes, from `/proc/self/status`; `None` where that does not exist.
 #[must_use]
 pub fn peak() -> Option<u64> {

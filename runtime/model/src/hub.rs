@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
 use hf_hub::{Cache, CacheRepo, Repo, RepoType};
+use tunebox_foundation::environment;
 use tunebox_foundation::explain::Explanation;
 
 use crate::error::{Error, Result};
@@ -76,7 +77,8 @@ impl Hub {
     /// `offline` makes it offline.
     #[must_use]
     pub fn from_environment(offline: bool) -> Self {
-        Self::from_variables(offline, |name| std::env::var(name).ok(), std::env::home_dir())
+        let look_up = |name: &str| environment::variable(name)?.into_string().ok();
+        Self::from_variables(offline, look_up, environment::home_folder())
     }
 
     /// A hub at this address with this cache folder, without a token.

@@ -1,11 +1,11 @@
 //! The folder where a person's packages and known signers are kept.
 
-use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use tunebox_foundation::environment;
 use tunebox_foundation::explain::Explanation;
 
 use crate::constants::STORE_FOLDER;
@@ -40,7 +40,7 @@ pub fn existing() -> Result<Option<PathBuf>, Error> {
 /// Returns the absolute path of this user's folder, whether it exists or not. `None` if no variable and no home folder
 /// says where it is. Errors: the present folder is not known.
 fn known() -> Result<Option<PathBuf>, Error> {
-    let path = place(&|name| env::var_os(name), env::home_dir());
+    let path = place(&environment::variable, environment::home_folder());
     path.map(|path| std::path::absolute(&path).map_err(Error::file("find", &path))).transpose()
 }
 

@@ -14,9 +14,9 @@ pub(crate) mod refusal;
 mod resemblance;
 mod source;
 
-use std::env;
 use std::path::{Path, PathBuf};
 
+use tunebox_foundation::environment;
 use tunebox_foundation::paths::simplify;
 
 use crate::artifact::Artifact;
@@ -191,7 +191,7 @@ impl Trust {
 
 /// Returns the path of the organisation's list in `TUNEBOX_PUBLISHERS`, or `None` if the variable is not set or empty.
 fn keyring() -> Option<PathBuf> {
-    env::var_os(KEYRING).filter(|name| !name.is_empty()).map(PathBuf::from)
+    environment::variable(KEYRING).filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 
 /// Checks an admitted package against the files as they are now, under the lock. Errors: another command has pinned

@@ -1,10 +1,11 @@
-//! Child processes of this program: almost no environment, no core dumps, and an end with the parent.
+//! Child processes of this program: no environment, no core dumps, and an end with the parent.
 //!
-//! The parent makes a [`Program`] and starts it; the child calls [`settle`] before anything else.
+//! The parent makes a [`Program`] and starts it; the child calls [`settle`] before anything else. A child that needs folders of
+//! the user gets them by [`send_environment`] and [`receive_environment`].
 //! What a child does is not known here: see `compile` here, and the worker of a run above.
 
 use std::ffi::OsString;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,34 +13,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+use tunebox_foundation::environment;
 
 use crate::printable::printable;
 
-/// The environment variables that a child inherits: folders, devices, threads and language, no access tokens.
-const ENVIRONMENT: [&str; 22] = [
-    "PATH",
-    "HOME",
-    "TMPDIR",
-    "LANG",
-    "LD_LIBRARY_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_MPS_PIPE_DIRECTORY",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "RAYON_NUM_THREADS",
-    "HF_HOME",
-    "HF_HUB_CACHE",
-    "HF_HUB_OFFLINE",
-    "HF_ENDPOINT",
-    "TUNEBOX_CACHE",
-    "TUNEBOX_HOME",
-    "TUNEBOX_PUBLISHERS",
-    "XDG_CACHE_HOME",
-    "XDG_DATA_HOME",
-];
+/// The environment variables that a child inherits, because libraries of others read them there: the number of threads, and
+/// which CUDA devices there are.
+const ENVIRONMENT: [&str; 4] =
+    ["RAYON_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY"];
+
+/// The longest line of variables, in bytes.
+const ENVIRONMENT_BYTES: u64 = 1 << 20;
 
 /// Bytes of what a child wrote to its standard error that are kept: the last ones.
 const TAIL: usize = 8 << 10;
@@ -109,6 +93,27 @@ pub fn settle() -> io::Result<()> {
     Ok(())
 }
 
+/// Sends the variables that name folders to a child that calls [`receive_environment`], as the first line of its input.
+///
+/// # Errors
+/// When the child is gone.
+pub fn send_environment(input: &mut impl Write) -> io::Result<()> {
+    let mut line = serde_json::to_vec(&environment::to_send())?;
+    line.push(b'\n');
+    input.write_all(&line)
+}
+
+/// Reads the first line of `input` and makes its variables those of this process.
+///
+/// # Errors
+/// When no such line comes.
+pub fn receive_environment(input: &mut impl BufRead) -> io::Result<()> {
+    let mut line = Vec::new();
+    input.take(ENVIRONMENT_BYTES).read_until(b'\n', &mut line)?;
+    environment::receive(serde_json::from_slice(&line)?);
+    Ok(())
+}
+
 /// Limits the processor time (seconds) and data memory (bytes) of this process permanently. Past the time, the system
 /// ends it with `SIGXCPU`.
 pub(crate) fn bound(seconds: u64, bytes: u64) -> io::Result<()> {
@@ -118,8 +123,7 @@ pub(crate) fn bound(seconds: u64, bytes: u64) -> io::Result<()> {
 }
 
 /// Lowers the soft limit (`current`) and hard limit (`maximum`) of a resource. A limit that is lower already stays.
-fn limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
-    // A limit that is lower already stays.
+pub(crate) fn limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
     let least = |before: Option<u64>, value: u64| Some(before.map_or(value, |before| before.min(value)));
     let before = rustix::process::getrlimit(resource);
     let after = Rlimit { current: least(before.current, current), maximum: least(before.maximum, maximum) };
@@ -146,6 +150,7 @@ pub fn ending(status: ExitStatus) -> String {
         (Signal::BUS, "crashed", "SIGBUS"),
         (Signal::ILL, "crashed", "SIGILL"),
         (Signal::XCPU, "used up its processor time", "SIGXCPU"),
+        (Signal::SYS, "was ended for a system call that it may not make", "SIGSYS"),
     ];
     match names.iter().find(|(signal, ..)| named(*signal)) {
         Some((_, how, name)) => format!("{how} (signal {number}, {name})"),
@@ -213,7 +218,6 @@ mod tests {
             !ENVIRONMENT.contains(&name) && !["PWD", "SHLVL", "_", "OLDPWD"].contains(&name)
         };
 
-        assert!(names.contains("PATH="), "{names}");
         // Cargo sets a dozen of its own for a test.
         assert_eq!(names.lines().find(foreign), None);
     }

@@ -26,6 +26,7 @@ mod cause;
 pub mod child;
 mod compile;
 mod completions;
+pub mod confinement;
 mod costs;
 mod deep_stack;
 mod engine;

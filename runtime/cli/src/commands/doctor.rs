@@ -7,6 +7,7 @@ use tunebox_compute::device::{self, DeviceInfo};
 use tunebox_foundation::explain::{Exit, Explain as _};
 use tunebox_package::build::python::find_on_path;
 use tunebox_package::{builtin, toolchain};
+use tunebox_sandbox::confinement::Ring;
 use tunebox_training::plan::available;
 
 use crate::terminal::{CommandResult, ExitStatus, Terminal};
@@ -20,7 +21,7 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    /// Shows cores, memory, devices, methods and build tools; with `--fix` installs the WebAssembly target first. Exit code
+    /// Shows cores, memory, devices, what the system denies to a worker, methods and build tools; with `--fix` installs the WebAssembly target first. Exit code
     /// 1 if methods cannot be built.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         if self.fix {
@@ -36,6 +37,13 @@ impl Doctor {
         for DeviceState { name, state, .. } in &devices {
             terminal.status("Device", format!("{name}: {state}"));
         }
+        let rings = Ring::list();
+        for Ring { name, is_active } in rings {
+            terminal.status(
+                "Worker",
+                format!("{name}: {}", if is_active { "confined" } else { "not confined by this system" }),
+            );
+        }
         let methods: Vec<&str> = builtin::list().iter().map(|method| method.name).collect();
         terminal.status("Methods", methods.join(", "));
         let found = toolchain::find().is_ok();
@@ -45,7 +53,7 @@ impl Doctor {
         let python = find_on_path()
             .map_or_else(|error| format!("{error}; needed only to build methods in Python"), |tools| tools.release);
         terminal.status("Guests", python);
-        terminal.event(json!({ "event": "doctor", "cores": threads, "devices": devices, "methods": methods, "guest_toolchain": found }));
+        terminal.event(json!({ "event": "doctor", "cores": threads, "devices": devices, "rings": rings, "methods": methods, "guest_toolchain": found }));
         if found {
             terminal.suggest("tunebox train --sample");
             return Ok(ExitStatus::Success);

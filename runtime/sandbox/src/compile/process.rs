@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use tunebox_foundation::explain::Explanation;
 
 use crate::child::{self, Program, StderrTail};
+use crate::confinement::{confine_files, deny_calls};
 use crate::engine;
 use crate::error::Error;
 use crate::figures::{bytes as shown_bytes, doubled};
@@ -174,7 +175,7 @@ fn unusable(name: &str, why: String) -> Explanation {
 }
 
 /// Runs the child's side of compiling: reads limits and component from standard input, applies the limits to this
-/// process, compiles, and writes the answer to standard output.
+/// process, gives up files, network and other processes, compiles, and writes the answer to standard output.
 ///
 /// # Errors
 /// When the streams break or the system refuses the bounds; the parent then sees no answer.
@@ -185,6 +186,8 @@ pub fn compile_for_parent() -> io::Result<()> {
     child::bound(order.seconds, order.memory)?;
     let mut bytes = Vec::new();
     input.take(MOST).read_to_end(&mut bytes)?;
+    confine_files(&[], &[])?;
+    deny_calls()?;
     let code = engine::bare(order.source_lines).and_then(|engine| engine.precompile_component(&bytes));
     let mut output = io::stdout().lock();
     let answer = match &code {

@@ -21,7 +21,7 @@ pub use memory::{Estimate, available, free};
 pub(crate) use memory::{peak_on, reset_peak};
 pub use method::{PlannedMethod, PlannedVerifier, without_effect};
 pub(crate) use method::{load_verifiers, lock_settings, native, revised};
-pub(crate) use model::{digests, fetch, open_model};
+pub(crate) use model::{digests, fetch, find_source, open_model};
 pub(crate) use planned::Revision;
 pub use planned::{Plan, PlanSummary, PlannedRun};
 pub use trust::{Ask, admit_packages, admit_run_file, open_package};

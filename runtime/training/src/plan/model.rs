@@ -93,7 +93,7 @@ pub(super) fn adapter_digest(settings: &RunSettings) -> Result<Option<String>, E
 }
 
 /// Finds the files of the run's model. Fetches them if `model.path` is a name on the hub, unless the run is offline.
-fn find_source(settings: &RunSettings) -> Result<Source, Error> {
+pub(crate) fn find_source(settings: &RunSettings) -> Result<Source, Error> {
     let table = &settings.file.model;
     let path = settings.path("model.path", &table.path);
     sample::check_present(&path)?;

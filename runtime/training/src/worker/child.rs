@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_sandbox::Compiling;
 
+use super::confinement::{confine_plan, confine_steps};
 use super::protocol::{Input, Job, Message, Order, Version, read, write};
 use crate::error::Error;
 use crate::observer::{Event, Observer};
@@ -14,7 +15,7 @@ use crate::plan::plan;
 use crate::run::run;
 
 /// Executes the run whose job arrives on `input`, and writes events and outcome to `output`. `stop`, or an order of the
-/// parent, ends the run after the present step. Calls `orphaned` when the parent is gone; it is expected to end the process.
+/// parent, ends the run after the present step. The operating system confines this process first. Calls `orphaned` when the parent is gone; it is expected to end the process.
 ///
 /// Returns the exit code of the process. The parent goes by the messages, not by the exit code.
 pub fn serve(
@@ -35,10 +36,13 @@ pub fn serve(
         Err(error) => Err(error.to_string()),
     };
     let result = job.map_err(|why| unreadable(&why)).and_then(|job| {
-        listen(input, Arc::clone(stop), orphaned);
         let mut settings = job.settings;
         settings.compiling = compiling;
-        run(plan(settings)?, &mut Sender { output: &mut output, orphaned }, stop)
+        confine_plan(&settings).map_err(|error| unconfined(&error))?;
+        listen(input, Arc::clone(stop), orphaned);
+        let plan = plan(settings)?;
+        confine_steps(&plan.run).map_err(|error| unconfined(&error))?;
+        run(plan, &mut Sender { output: &mut output, orphaned }, stop)
     });
     let (message, exit) = match result {
         Ok(outcome) => {
@@ -57,6 +61,13 @@ pub fn serve(
 fn unreadable(why: &str) -> Error {
     let problem = Explanation::new("worker", "the worker cannot be understood before the first step").with_why(why);
     let problem = problem.with_kept("nothing had been saved yet").with_hint("the same command again");
+    Error::Explained(Box::new(problem), Exit::Sandbox)
+}
+
+/// The error about a system that does not confine this process.
+fn unconfined(error: &std::io::Error) -> Error {
+    let problem = Explanation::new("worker", "the worker cannot be confined").with_why(error.to_string());
+    let problem = problem.with_hint("`--in-process` does without, for methods that you trust");
     Error::Explained(Box::new(problem), Exit::Sandbox)
 }
 

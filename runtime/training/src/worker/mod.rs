@@ -7,6 +7,7 @@
 //! The method cannot write to the pipe between them.
 
 mod child;
+mod confinement;
 mod parent;
 mod protocol;
 

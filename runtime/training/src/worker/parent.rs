@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use tunebox_foundation::explain::{Exit, Explanation};
-use tunebox_sandbox::child::{Program, StderrTail, ending};
+use tunebox_sandbox::child::{Program, StderrTail, ending, send_environment};
 
 use super::protocol::{Input, Job, Message, Order, Version, read, write};
 use crate::checkpoint;
@@ -59,12 +59,19 @@ fn supervise(
     if plan::fetch(&settings)? {
         settings.offline = true;
     }
+    // The worker may write to the folder of runs alone, which must exist for that.
+    let runs = PathBuf::from(&settings.file.run.folder);
+    let is_new = !runs.exists() && std::fs::create_dir_all(&runs).is_ok();
     let mut worker = Worker::start(program).map_err(|error| {
         let problem = Explanation::new("worker", "the worker cannot be started").with_why(error.to_string());
         worker_error(problem.with_hint("`--in-process` does without it, for methods that you trust"), Exit::Sandbox)
     })?;
     let result = worker.converse(&Job { parent: Version::this(), settings }, observer, stop);
     let _ = worker.wait_or_kill(GRACE);
+    if is_new {
+        // Removes it only if it is empty.
+        let _ = std::fs::remove_dir(&runs);
+    }
     result
 }
 
@@ -83,10 +90,13 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts the worker process, and threads that read its messages and its error output.
+    /// Starts the worker process, sends it its environment, and starts threads that read its messages and its error
+    /// output.
     fn start(program: &Program) -> io::Result<Self> {
         let mut child = program.start()?;
-        let (orders, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (mut orders, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        // A worker that is gone cannot take them; its messages, or their end, tell why.
+        let _ = orders.as_mut().map(send_environment);
         let (Some(output), Some(errors)) = (output, errors) else { return Err(io::Error::other("it has no streams")) };
         let (send, messages) = sync_channel(QUEUE);
         std::thread::spawn(move || {

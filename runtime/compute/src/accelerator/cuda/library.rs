@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use libloading::Library as Opened;
+use tunebox_foundation::environment;
 
 /// A library by the names that it has had, newest first, and what brings it.
 pub(super) struct Library {
@@ -118,14 +119,17 @@ fn neighbours(folder: &Path, beginnings: &[&str]) -> Vec<PathBuf> {
     files.filter(|file| file.file_name().to_str().is_some_and(of)).map(|file| file.path()).collect()
 }
 
-/// The folders in which CUDA libraries are searched after the loader's own: `lib64` of `CUDA_HOME` and `CUDA_PATH`,
-/// `/usr/local/cuda/lib64`, then those of an active Python environment (`VIRTUAL_ENV`, `CONDA_PREFIX`).
+/// The folders in which CUDA libraries are searched after the loader's own: those of `LD_LIBRARY_PATH`, `lib64` of
+/// `CUDA_HOME` and `CUDA_PATH`, `/usr/local/cuda/lib64`, then those of an active Python environment (`VIRTUAL_ENV`, `CONDA_PREFIX`).
 pub(super) fn folders() -> Vec<PathBuf> {
-    let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty());
+    let of = |name: &str| environment::variable(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty());
+    // The loader has read this variable itself, unless a parent sent it.
+    let loader = environment::variable("LD_LIBRARY_PATH").unwrap_or_default();
+    let loader: Vec<PathBuf> = std::env::split_paths(&loader).filter(|path| path.is_absolute()).collect();
     let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(of).map(|home| home.join("lib64"));
     let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(of);
     let packages = environments.flat_map(|environment| packages(&environment));
-    toolkits.chain(["/usr/local/cuda/lib64".into()]).chain(packages).collect()
+    loader.into_iter().chain(toolkits).chain(["/usr/local/cuda/lib64".into()]).chain(packages).collect()
 }
 
 /// The folders of libraries in a Python environment, sorted: `lib` itself, where Conda has them, then those of NVIDIA's
