@@ -51,10 +51,7 @@ fn call(runner: &mut Runner, order: &str) -> Result<Vec<StepReport>, Error> {
         "step" => runner.update(),
         "finish" => Ok(vec![runner.finish()?]),
         // The test reads the state in its own process; the call only checks it.
-        "save-state" => {
-            runner.session.save_state()?;
-            Ok(Vec::new())
-        }
+        "save-state" => Ok(runner.session.save_state().map(|_| Vec::new())?),
         other => {
             let what = format!("there is no order `{}`", printable(other, 64));
             Err(impossible(what, "it is `step`, `finish` or `save-state`"))
