@@ -5,6 +5,7 @@
 pub mod adapter;
 pub mod chat;
 pub mod configuration;
+mod deadline;
 pub mod decoder;
 pub mod edit;
 pub mod error;

@@ -1,11 +1,12 @@
 //! A model's chat template: from a folder, a GGUF file or a source text, rendered as transformers renders it.
 //!
-//! A template is a stranger's program, so it runs with a limit of steps and of depth, and sees only the
+//! A template is a stranger's program, so it runs with limits of steps, depth, size and time, and sees only the
 //! conversation. Which parts of the text are answers is told by [`super::spans`].
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use minijinja::syntax::SyntaxConfig;
@@ -17,6 +18,7 @@ use super::error::ChatError;
 use super::functions::{self, MARKED};
 use super::message::{Conversation, Message};
 use super::{markers, metering};
+use crate::deadline::Deadline;
 use crate::panics::catch_panic;
 use crate::tokenizer::{Tokenizer, object, read_optional};
 use crate::weights::gguf::Metadata;
@@ -95,9 +97,9 @@ impl ChatTemplate {
     #[must_use]
     pub fn at(mut self, seconds: i64) -> Self {
         let moment = Timestamp::from_second(seconds).ok();
-        functions::set_clock(&mut self.default.environment, moment);
+        functions::set_clock(Arc::make_mut(&mut self.default.environment), moment);
         if let Some(other) = &mut self.with_tools {
-            functions::set_clock(&mut other.environment, moment);
+            functions::set_clock(Arc::make_mut(&mut other.environment), moment);
         }
         self
     }
@@ -184,9 +186,11 @@ impl ChatTemplate {
 /// One source, ready to run in both forms.
 #[derive(Debug, Clone)]
 struct Compiled {
-    environment: Environment<'static>,
+    environment: Arc<Environment<'static>>,
     source: String,
     marked: bool,
+    /// The time of all renderings, which the copies of a template share.
+    deadline: Arc<Deadline>,
 }
 
 impl Compiled {
@@ -220,15 +224,17 @@ impl Compiled {
         functions::register(&mut environment);
         environment.add_template_owned(PLAIN, body.clone()).map_err(failed)?;
         environment.add_template_owned(MARKED, body).map_err(failed)?;
-        Ok(Self { environment, source: source.to_owned(), marked })
+        let (environment, deadline) = (Arc::new(environment), Arc::new(Deadline::default()));
+        Ok(Self { environment, source: source.to_owned(), marked, deadline })
     }
 
-    /// Renders one form, [`PLAIN`] or [`MARKED`], with these variables. Errors: those of the template and its limits; a
-    /// panic of the engine becomes one too.
-    fn run(&self, form: &str, context: Value) -> Result<String, ChatError> {
+    /// Renders one form, [`PLAIN`] or [`MARKED`], with these variables. Errors: those of the template and its limits, and
+    /// renderings that together take far longer than their texts explain; a panic of the engine becomes one too.
+    fn run(&self, form: &'static str, context: Value) -> Result<String, ChatError> {
         let failed = |error: minijinja::Error| ChatError::from_engine(&error, &self.source);
-        let template = self.environment.get_template(form).map_err(failed)?;
-        match catch_panic(|| metering::render(&self.environment, &template, context)) {
+        let environment = Arc::clone(&self.environment);
+        let render = move || metering::render(&environment, &environment.get_template(form)?, context);
+        match self.deadline.run(0, render, |outcome| outcome.as_ref().map_or(0, String::len)) {
             Ok(outcome) => outcome.map_err(failed),
             Err(why) => Err(ChatError::broken(&format!("fails: {why}"))),
         }

@@ -267,6 +267,22 @@ fn a_template_that_makes_much_of_little_ends_before_the_memory_does() {
 }
 
 #[test]
+fn a_template_that_searches_long_texts_within_its_steps_ends_in_time() {
+    let chats = Chats::open();
+    let long = format!("{{% set s = '{}' * 29000 %}}", "a".repeat(1000));
+    let search =
+        "{% for a in range(99999) %}{% for b in range(20) %}{% if 'ab' in s %}x{% endif %}{% endfor %}{% endfor %}";
+    let source = &(long + search);
+    let template = ChatTemplate::parse(source, &chats.tokenizer).unwrap();
+    let begun = std::time::Instant::now();
+    for _ in 0..2 {
+        let error = template.render(&talk(&[("user", "a")]), false, None).unwrap_err().to_string();
+        assert!(error.contains("it took more than 10 s"), "{error}");
+        assert!(begun.elapsed().as_secs() <= 11, "the time of all renderings counts together");
+    }
+}
+
+#[test]
 fn products_sums_and_loops_in_loops_are_what_they_were_without_scales() {
     let chats = Chats::open();
     let rendered = |source: &str| {

@@ -6,14 +6,20 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
-use tokenizers::AddedToken;
 use tokenizers::normalizers::NFC;
+use tokenizers::{AddedToken, NormalizerWrapper};
+use tunebox_foundation::bounded;
 
+use super::growth::Steps;
 use super::special::{ROLES, Special, Specials};
 use super::{Tokenizer, TokenizerError};
 use crate::files;
 use crate::panics::catch_panic;
+
+/// The most bytes of a `tokenizer.json`: twice those of the largest that are published.
+const MAX_BYTES: u64 = 64 << 20;
 
 impl Tokenizer {
     /// Reads the tokenizer of a Hugging Face folder: `tokenizer.json`, and special tokens from `tokenizer_config.json`,
@@ -29,7 +35,7 @@ impl Tokenizer {
     /// Does the work of [`Tokenizer::from_folder`], without catching panics of the library. `path` is the
     /// `tokenizer.json`.
     fn read(folder: &Path, path: &Path) -> Result<Self, TokenizerError> {
-        let bytes = match files::read(path) {
+        let bytes = match bounded::read(path, MAX_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let sentence_piece = folder.join("tokenizer.model").is_file();
@@ -37,15 +43,43 @@ impl Tokenizer {
             }
             Err(source) => return Err(TokenizerError::Read { path: path.to_path_buf(), source }),
         };
+        // The library runs the normalizer over the added tokens while it reads the file.
+        let early: Early = serde_json::from_slice(&bytes).map_err(|error| TokenizerError::malformed(path, error))?;
+        early.check().map_err(|error| TokenizerError::malformed(path, error))?;
         let mut inner =
             tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| TokenizerError::malformed(path, error))?;
+        inner.with_padding(None);
+        inner.with_truncation(None).map_err(TokenizerError::broken)?;
 
         let settings = Settings::read(folder)?;
         settings.normalise(&mut inner)?;
+        Steps::of(&inner).map_err(|error| TokenizerError::malformed(path, error))?;
         settings.add_tokens(&mut inner)?;
         let specials = settings.specials(&mut inner)?;
         let (leading, trailing) = settings.surrounding_ids(&inner, &specials)?;
         Self::assemble(inner, leading, trailing, specials)
+    }
+}
+
+/// The parts of a `tokenizer.json` with which the library works while it reads the file.
+#[derive(Deserialize)]
+struct Early {
+    normalizer: Option<NormalizerWrapper>,
+    #[serde(default)]
+    added_tokens: Vec<Added>,
+}
+
+/// An added token: its text.
+#[derive(Deserialize)]
+struct Added {
+    content: String,
+}
+
+impl Early {
+    /// Checks the growth of the added tokens by the normalizer. Errors: steps without a bound, or too many bytes.
+    fn check(&self) -> Result<(), String> {
+        let bytes = self.added_tokens.iter().map(|token| token.content.len()).sum();
+        Steps::check_normalizer(self.normalizer.as_ref(), bytes)
     }
 }
 
@@ -88,6 +122,8 @@ impl Settings {
             .filter_map(|(id, token)| Some((id.parse::<u32>().ok()?, parse_added_token(token)?)))
             .filter(|(id, _)| !known.contains_key(id))
             .collect();
+        let bytes = tokens.values().map(|token| token.content.len()).sum();
+        Steps::check_normalizer(inner.get_normalizer(), bytes).map_err(TokenizerError::broken)?;
         inner.add_tokens(tokens.into_values()).map_err(TokenizerError::broken)?;
         Ok(())
     }

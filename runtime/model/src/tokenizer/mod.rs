@@ -7,6 +7,7 @@ mod byte_level;
 pub(crate) mod error;
 mod folder;
 mod gguf;
+mod growth;
 mod merges;
 mod pre_tokenizers;
 mod sentence_piece;
@@ -18,23 +19,30 @@ mod write;
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 pub use error::TokenizerError;
 pub use stream::StreamDecoder;
 
 pub(crate) use folder::{object, read_optional};
+use growth::Steps;
 use special::Specials;
 use tokenizers::Encoding;
 
+use crate::deadline::Deadline;
 use crate::panics::catch_panic;
 
 /// Turns text into token ids and ids into text.
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
+    inner: Arc<tokenizers::Tokenizer>,
+    steps: Steps,
+    deadline: Deadline,
     leading: Vec<u32>,
     trailing: Vec<u32>,
     specials: Specials,
     size: usize,
+    /// Bytes of the longest token's spelling.
+    longest: usize,
 }
 
 /// Token ids, and the bytes of the text that each one stands for.
@@ -47,29 +55,29 @@ pub struct Spans {
 }
 
 impl Tokenizer {
-    /// Builds the tokenizer from its parts, with padding and truncation switched off. `leading` and `trailing` are the
-    /// ids put before and after a whole text.
+    /// Builds the tokenizer from its parts. `leading` and `trailing` are the ids put before and after a whole text. Errors:
+    /// steps without a bound.
     fn assemble(
-        mut inner: tokenizers::Tokenizer,
+        inner: tokenizers::Tokenizer,
         leading: Vec<u32>,
         trailing: Vec<u32>,
         specials: Specials,
     ) -> Result<Self, TokenizerError> {
-        inner.with_padding(None);
-        inner.with_truncation(None).map_err(TokenizerError::broken)?;
-
-        let highest = inner.get_vocab(true).into_values().max();
-        let size = highest.map_or(0, |id| id as usize + 1);
-        Ok(Self { inner, leading, trailing, specials, size })
+        let steps = Steps::of(&inner).map_err(TokenizerError::broken)?;
+        let vocabulary = inner.get_vocab(true);
+        let size = vocabulary.values().max().map_or(0, |id| *id as usize + 1);
+        let longest = vocabulary.keys().map(String::len).max().unwrap_or(0);
+        let (inner, deadline) = (Arc::new(inner), Deadline::default());
+        Ok(Self { inner, steps, deadline, leading, trailing, specials, size, longest })
     }
 
     /// Encodes `text`. Names of special tokens in the text become those tokens. `add_special` adds the ids that this
     /// tokenizer puts around a text, such as a beginning-of-text token.
     ///
     /// # Errors
-    /// When the vocabulary cannot spell the text.
+    /// When the vocabulary cannot spell the text, or the text is too long for the steps of this tokenizer.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TokenizerError> {
-        let encoding = encoded(|| self.inner.encode_fast(text, false))?;
+        let encoding = self.encoded(text, false)?;
         if !add_special {
             return Ok(encoding.get_ids().to_vec());
         }
@@ -108,7 +116,7 @@ impl Tokenizer {
     /// # Errors
     /// When the vocabulary cannot spell the text.
     pub fn encode_spans(&self, text: &str) -> Result<Spans, TokenizerError> {
-        let encoding = encoded(|| self.inner.encode(text, false))?;
+        let encoding = self.encoded(text, true)?;
 
         // Some post-processors cut the spaces off a token's span; a span that begins where the last one
         // ended gives them back. Tokens that share one character keep the whole character each. What a normalizer
@@ -130,10 +138,39 @@ impl Tokenizer {
     /// which only pad the embedding.
     ///
     /// # Errors
-    /// When the decoder cannot put the pieces together.
+    /// When the decoder cannot put the pieces together, or the text may be too long.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
-        let decoded = catch_panic(|| self.inner.decode(ids, skip_special));
+        let most = ids.len().saturating_mul(self.longest + 1);
+        self.steps
+            .decode
+            .check(most)
+            .or_else(|_| self.steps.decode.check(self.spelled(ids)))
+            .map_err(TokenizerError::decode)?;
+        let decoded = if self.steps.decode_may_be_slow {
+            let (inner, owned) = (Arc::clone(&self.inner), ids.to_vec());
+            self.deadline.run(most, move || inner.decode(&owned, skip_special), |_| 0)
+        } else {
+            catch_panic(|| self.inner.decode(ids, skip_special))
+        };
         decoded.map_err(TokenizerError::decode)?.map_err(TokenizerError::decode)
+    }
+
+    /// The bytes of the spellings of ids, and one for each id.
+    fn spelled(&self, ids: &[u32]) -> usize {
+        ids.iter().map(|id| 1 + self.inner.id_to_token(*id).map_or(0, |token| token.len())).sum()
+    }
+
+    /// Encodes a text without added ids; with offsets of its tokens in bytes if `spans`. Runs tokenizers whose time may
+    /// not follow the length of the text until the time for all their texts is up. A panic of the library becomes an error.
+    fn encoded(&self, text: &str, spans: bool) -> Result<Encoding, TokenizerError> {
+        self.steps.encode.check(text.len()).map_err(TokenizerError::encode)?;
+        let encoded = if self.steps.encode_may_be_slow {
+            let (inner, owned) = (Arc::clone(&self.inner), text.to_owned());
+            self.deadline.run(text.len(), move || encode(&inner, &owned, spans), |_| 0)
+        } else {
+            catch_panic(|| encode(&self.inner, text, spans))
+        };
+        encoded.map_err(TokenizerError::encode)?.map_err(TokenizerError::encode)
     }
 
     /// One more than the highest id; an embedding needs at least so many rows.
@@ -188,9 +225,9 @@ impl Tokenizer {
     }
 }
 
-/// Runs an encoding of the library; a panic of it becomes an error.
-fn encoded(work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding, TokenizerError> {
-    catch_panic(work).map_err(TokenizerError::encode)?.map_err(TokenizerError::encode)
+/// Encodes a text by the library, without added ids; with offsets of its tokens in bytes if `spans`.
+fn encode(tokenizer: &tokenizers::Tokenizer, text: &str, spans: bool) -> tokenizers::Result<Encoding> {
+    if spans { tokenizer.encode(text, false) } else { tokenizer.encode_fast(text, false) }
 }
 
 impl fmt::Debug for Tokenizer {

@@ -221,3 +221,74 @@ fn real_models_give_the_ids_that_transformers_gives() {
         }
     }
 }
+
+/// The tokenizer of a folder whose `tokenizer.json` is the one of bytes with these keys changed.
+fn changed(changes: &Value) -> Result<Tokenizer, TokenizerError> {
+    let folder = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(golden("bytes")).unwrap() {
+        let path = file.unwrap().path();
+        fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let path = folder.path().join("tokenizer.json");
+    let mut whole: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    for (key, value) in changes.as_object().unwrap() {
+        whole[key] = value.clone();
+    }
+    fs::write(&path, whole.to_string()).unwrap();
+    Tokenizer::from_folder(folder.path())
+}
+
+#[test]
+fn steps_of_a_file_that_make_much_of_little_are_refused_before_they_run() {
+    let doubling = serde_json::json!({ "type": "Replace", "pattern": { "String": "a" }, "content": "aa" });
+    let list = |key: &str| serde_json::json!({ "type": "Sequence", key: vec![doubling.clone(); 40] });
+    let text = serde_json::json!({ "Sequence": { "id": "A", "type_id": 0 } });
+    let ids = serde_json::json!({ "s": { "id": "s", "ids": vec![1; 9000], "tokens": vec!["s"; 9000] } });
+    let token = serde_json::json!({
+        "id": 0, "content": "aaaa", "single_word": false, "lstrip": false, "rstrip": false, "normalized": true,
+        "special": false,
+    });
+    for changes in [
+        serde_json::json!({ "normalizer": list("normalizers") }),
+        // The library puts added tokens through the normalizer while it reads.
+        serde_json::json!({ "normalizer": list("normalizers"), "added_tokens": [token] }),
+        serde_json::json!({ "decoder": list("decoders") }),
+        // The library does not look at the name of a post-processor.
+        serde_json::json!({ "post_processor": {
+            "type": "ByteLevel", "single": vec![text.clone(); 64], "pair": [], "special_tokens": {},
+        } }),
+        serde_json::json!({ "post_processor": {
+            "type": "TemplateProcessing", "pair": [], "special_tokens": ids,
+            "single": [{ "SpecialToken": { "id": "s", "type_id": 0 } }, text],
+        } }),
+    ] {
+        let error = changed(&changes).unwrap_err();
+        assert!(matches!(error, TokenizerError::Malformed { .. }), "{error:?}");
+    }
+}
+
+#[test]
+fn padding_and_truncation_of_a_file_are_not_used() {
+    let padding = serde_json::json!({
+        "strategy": { "Fixed": 1_000_000_000_000_u64 }, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0,
+        "pad_type_id": 0, "pad_token": "a",
+    });
+    let truncation =
+        serde_json::json!({ "max_length": 1, "strategy": "LongestFirst", "stride": 0, "direction": "Right" });
+    let tokenizer = changed(&serde_json::json!({ "padding": padding, "truncation": truncation })).unwrap();
+    let [plain, _] = tiny("bytes");
+    assert_eq!(tokenizer.encode("a longer text", true).unwrap(), plain.encode("a longer text", true).unwrap());
+}
+
+#[test]
+fn texts_that_may_grow_too_long_and_patterns_without_an_end_are_errors() {
+    let [plain, _] = tiny("bytes");
+    let error = plain.encode(&"a".repeat(70 << 20), false).unwrap_err();
+    assert!(format!("{error:?}").contains("at most 67108864"), "{error:?}");
+    let pattern = serde_json::json!({ "type": "Split", "pattern": { "Regex": "(?=a)(?:(?:a|aa)+)+b|[^b]*c" },
+        "behavior": "Isolated", "invert": false });
+    let slow = changed(&serde_json::json!({ "pre_tokenizer": pattern })).unwrap();
+    let begun = std::time::Instant::now();
+    let outcome = slow.encode(&"a".repeat(64 << 10), false);
+    assert!(begun.elapsed().as_secs() < 20, "{outcome:?}");
+}

@@ -1,0 +1,347 @@
+//! How much longer the steps of a tokenizer may make a text, and whether their time is known to follow its length.
+//!
+//! A `tokenizer.json` is a stranger's program: forty steps that double a text make a terabyte of it. So the greatest
+//! growth of every step is computed before the first text goes through them, and a step that is not known is refused.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use serde_json::Value;
+use tokenizers::{ModelWrapper, NormalizerWrapper};
+
+use super::pre_tokenizers::is_known_pattern;
+
+/// The most times that the steps of a tokenizer may make a text longer: far more than any published one.
+const MAX_FACTOR: u64 = 512;
+/// The most bytes of a text after all steps.
+const MAX_BYTES: u64 = 64 << 20;
+/// The most steps of a tokenizer, those of sequences counted one by one.
+const MAX_STEPS: usize = 64;
+/// The most ids that a post-processor may put around a text.
+const MAX_SPECIAL_IDS: usize = 64;
+/// The most bytes that a vocabulary model may put beside every letter to look it up.
+const MAX_AFFIX_BYTES: usize = 64;
+/// The most repetitions that the counts of a regular expression may ask for, multiplied.
+const MAX_REPETITIONS: u64 = 10_000;
+/// The most bytes of a regular expression.
+const MAX_PATTERN_BYTES: usize = 8 << 10;
+
+/// The greatest length of a text after some steps: `factor` times its length before, plus `extra`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Growth {
+    factor: u64,
+    extra: u64,
+}
+
+impl Growth {
+    const NONE: Self = Self::times(1);
+
+    const fn times(factor: u64) -> Self {
+        Self { factor, extra: 0 }
+    }
+
+    /// The growth of `next` after this one.
+    fn then(self, next: Self) -> Self {
+        let extra = self.extra.saturating_mul(next.factor).saturating_add(next.extra);
+        Self { factor: self.factor.saturating_mul(next.factor), extra }
+    }
+
+    /// The most bytes after the steps, if `bytes` go in. Errors: more than [`MAX_BYTES`].
+    pub(super) fn check(self, bytes: usize) -> Result<(), String> {
+        let most = self.factor.saturating_mul(bytes as u64).saturating_add(self.extra);
+        if most <= MAX_BYTES {
+            return Ok(());
+        }
+        Err(format!("of {bytes} bytes this tokenizer may make {most}, and at most {MAX_BYTES} are worked on"))
+    }
+}
+
+/// What is known of the steps of a tokenizer before they run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Steps {
+    /// The growth of a text that is encoded.
+    pub(super) encode: Growth,
+    /// The growth of the tokens that are decoded: of their bytes and their number, added.
+    pub(super) decode: Growth,
+    /// Whether the time of encoding may grow faster than the text.
+    pub(super) encode_may_be_slow: bool,
+    /// Whether the time of decoding may.
+    pub(super) decode_may_be_slow: bool,
+    /// Whether the steps inspected so far have a regular expression that is not known.
+    has_pattern: bool,
+    count: usize,
+}
+
+impl Steps {
+    /// Inspects the parts of a tokenizer. Errors: a step that is not known, too many steps, more growth than
+    /// [`MAX_FACTOR`], or letters that grow in its vocabulary model.
+    pub(super) fn of(tokenizer: &tokenizers::Tokenizer) -> Result<Self, String> {
+        // The library reads some steps by their keys and not by their name: what it made of them counts.
+        let mut steps = Self::inspect(
+            &json(tokenizer.get_normalizer())?,
+            &json(tokenizer.get_pre_tokenizer())?,
+            &json(tokenizer.get_post_processor())?,
+            &json(tokenizer.get_decoder())?,
+        )?;
+        match tokenizer.get_model() {
+            ModelWrapper::BPE(model) => {
+                let affixes = [&model.continuing_subword_prefix, &model.end_of_word_suffix];
+                if affixes.into_iter().flatten().any(|affix| affix.len() > MAX_AFFIX_BYTES) {
+                    return Err(format!("it puts more than {MAX_AFFIX_BYTES} bytes beside every letter"));
+                }
+            }
+            // Both look up all parts of a word.
+            ModelWrapper::WordPiece(_) | ModelWrapper::Unigram(_) => steps.encode_may_be_slow = true,
+            ModelWrapper::WordLevel(_) => {}
+        }
+        Ok(steps)
+    }
+
+    /// Inspects a normalizer alone, as [`of`](Self::of) does, and its growth of added tokens of so many bytes together.
+    pub(super) fn check_normalizer(normalizer: Option<&NormalizerWrapper>, bytes: usize) -> Result<(), String> {
+        Self::inspect(&json(normalizer)?, &Value::Null, &Value::Null, &Value::Null)?.encode.check(bytes)
+    }
+
+    /// Inspects the parts of a tokenizer, each as the JSON that the library writes of it; null for none.
+    fn inspect(
+        normalizer: &Value,
+        pre_tokenizer: &Value,
+        post_processor: &Value,
+        decoder: &Value,
+    ) -> Result<Self, String> {
+        let (encode, decode) = (Growth::NONE, Growth::times(2));
+        let slow = false;
+        let mut steps =
+            Self { encode, decode, encode_may_be_slow: slow, decode_may_be_slow: slow, has_pattern: slow, count: 0 };
+        let normalized = steps.sequence(normalizer, "normalizers", Self::normalizer)?;
+        steps.encode = normalized.then(steps.sequence(pre_tokenizer, "pretokenizers", Self::pre_tokenizer)?);
+        steps.sequence(post_processor, "processors", Self::post_processor)?;
+        steps.encode_may_be_slow = std::mem::take(&mut steps.has_pattern);
+        if !decoder.is_null() {
+            steps.decode = steps.sequence(decoder, "decoders", Self::decoder)?;
+        }
+        steps.decode_may_be_slow = steps.has_pattern;
+        for (growth, what) in [(steps.encode, "a text"), (steps.decode, "tokens")] {
+            if growth.factor > MAX_FACTOR || growth.extra > MAX_BYTES {
+                let (most, extra) = (growth.factor, growth.extra);
+                return Err(format!(
+                    "its steps may make {what} {most} times longer and {extra} bytes, at most {MAX_FACTOR} times"
+                ));
+            }
+        }
+        Ok(steps)
+    }
+
+    /// The growth of a step or, if it is a `Sequence`, of the steps in its list `key`; none for null.
+    fn sequence(
+        &mut self,
+        step: &Value,
+        key: &str,
+        growth: fn(&mut Self, &str, &Value) -> Option<Growth>,
+    ) -> Result<Growth, String> {
+        if step.is_null() {
+            return Ok(Growth::NONE);
+        }
+        self.count += 1;
+        if self.count > MAX_STEPS {
+            return Err(format!("it has more than {MAX_STEPS} steps"));
+        }
+        let name = step["type"].as_str().unwrap_or_default();
+        if name != "Sequence" {
+            return growth(self, name, step).ok_or_else(|| format!("its step `{name}` is not known, or has no bound"));
+        }
+        let mut all = Growth::NONE;
+        for step in step[key].as_array().into_iter().flatten() {
+            all = all.then(self.sequence(step, key, growth)?);
+        }
+        Ok(all)
+    }
+
+    /// The growth of a normalizer. It runs on every part of a text between added tokens, so what it adds to a part
+    /// counts once for each byte.
+    fn normalizer(&mut self, name: &str, step: &Value) -> Option<Growth> {
+        Some(match name {
+            "Strip" | "StripAccents" | "Nmt" => Growth::NONE,
+            "Lowercase" | "ByteLevel" => Growth::times(2),
+            "NFC" | "NFD" => Growth::times(3),
+            "NFKC" | "NFKD" => Growth::times(11),
+            // Spaces around ideographs, then decomposition, then small letters.
+            "BertNormalizer" => Growth::times(2 * 3 * 2),
+            "Prepend" => {
+                let added = bytes(&step["prepend"])?;
+                Growth { factor: added + 1, extra: added }
+            }
+            "Replace" => self.replacement(step)?,
+            "Precompiled" => Growth::times(longest_replacement(step["precompiled_charsmap"].as_str()?)?.max(1)),
+            _ => return None,
+        })
+    }
+
+    /// The growth of a pre-tokenizer, which may put a prefix before every part, each of at least a byte.
+    fn pre_tokenizer(&mut self, name: &str, step: &Value) -> Option<Growth> {
+        Some(match name {
+            "BertPreTokenizer" | "Whitespace" | "WhitespaceSplit" | "CharDelimiterSplit" | "Punctuation" | "Digits"
+            | "UnicodeScripts" | "FixedLength" => Growth::NONE,
+            "Split" => {
+                if let Some(pattern) = step["pattern"]["Regex"].as_str() {
+                    self.pattern(pattern)?;
+                }
+                Growth::NONE
+            }
+            "ByteLevel" if step["add_prefix_space"] == false => Growth::times(2),
+            "ByteLevel" => Growth { factor: 4, extra: 2 },
+            "Metaspace" => {
+                let space = bytes(&step["replacement"])?;
+                Growth { factor: if step["prepend_scheme"] == "never" { space } else { 2 * space }, extra: space }
+            }
+            _ => return None,
+        })
+    }
+
+    /// No growth for a post-processor that keeps a text once and adds few ids; `None` for others.
+    fn post_processor(&mut self, name: &str, step: &Value) -> Option<Growth> {
+        let is_bounded = match name {
+            "ByteLevel" | "BertProcessing" | "RobertaProcessing" => true,
+            "TemplateProcessing" => {
+                let pieces = step["single"].as_array()?;
+                let texts = pieces.iter().filter(|piece| piece.get("Sequence").is_some()).count();
+                let specials = pieces.iter().filter_map(|piece| piece.get("SpecialToken")?["id"].as_str());
+                let ids = specials.filter_map(|id| step["special_tokens"][id]["ids"].as_array());
+                texts == 1 && ids.map(Vec::len).sum::<usize>() <= MAX_SPECIAL_IDS
+            }
+            _ => false,
+        };
+        is_bounded.then_some(Growth::NONE)
+    }
+
+    /// The growth of a decoder, of the bytes and the number of tokens added: it may put a space before each token.
+    fn decoder(&mut self, name: &str, step: &Value) -> Option<Growth> {
+        Some(match name {
+            "Metaspace" | "ByteFallback" | "Fuse" | "Strip" => Growth::NONE,
+            "BPEDecoder" | "WordPiece" | "CTC" => Growth::times(2),
+            // Bytes that are no text become a replacement character each.
+            "ByteLevel" => Growth::times(3),
+            "Replace" => self.replacement(step)?,
+            _ => return None,
+        })
+    }
+
+    /// The growth of a `Replace`: by a text that is not empty, that of one match; else the content may stand at both ends
+    /// of every byte.
+    fn replacement(&mut self, step: &Value) -> Option<Growth> {
+        let content = bytes(&step["content"])?;
+        match (step["pattern"]["String"].as_str(), step["pattern"]["Regex"].as_str()) {
+            (Some(text), _) if !text.is_empty() => Some(Growth::times(content.div_ceil(text.len() as u64).max(1))),
+            (Some(_), _) => Some(Growth { factor: 1 + 2 * content, extra: content }),
+            (None, Some(pattern)) => {
+                self.pattern(pattern)?;
+                Some(Growth { factor: 1 + 2 * content, extra: content })
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// Records that a regular expression which is not one of the known ones may be slow. `None` if it is too long or
+    /// counts too high: the engine writes repetitions out.
+    fn pattern(&mut self, pattern: &str) -> Option<()> {
+        self.has_pattern |= !is_known_pattern(pattern);
+        (pattern.len() <= MAX_PATTERN_BYTES && repetitions(pattern) <= MAX_REPETITIONS).then_some(())
+    }
+}
+
+/// A part of a tokenizer as the JSON that the library writes of it; null for none.
+fn json(part: Option<&impl Serialize>) -> Result<Value, String> {
+    serde_json::to_value(part).map_err(|error| error.to_string())
+}
+
+/// The number of bytes of a JSON text; `None` for another value, and for more than [`MAX_BYTES`].
+fn bytes(value: &Value) -> Option<u64> {
+    value.as_str().map(|text| text.len() as u64).filter(|bytes| *bytes <= MAX_BYTES)
+}
+
+/// The product of the highest counts of all repetitions such as `{2,5}` in a regular expression.
+fn repetitions(pattern: &str) -> u64 {
+    let counts = pattern.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(count, _)| count);
+    let highest = |count: &str| count.split(',').filter_map(|part| part.trim().parse::<u64>().ok()).max();
+    counts.filter_map(highest).fold(1, |all, count| all.saturating_mul(count.max(1)))
+}
+
+/// The longest text in a SentencePiece map of characters: the size of a trie, the trie, then texts that end in a zero
+/// byte. `None` if the map is cut short.
+fn longest_replacement(map: &str) -> Option<u64> {
+    let map = STANDARD.decode(map).ok()?;
+    let (size, rest) = map.split_first_chunk::<4>()?;
+    let texts = rest.get(usize::try_from(u32::from_le_bytes(*size)).ok()?..)?;
+    texts.split(|byte| *byte == 0).map(|text| text.len() as u64).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn inspect(part: &str, step: Value) -> Result<Steps, String> {
+        let of = |name| if name == part { step.clone() } else { Value::Null };
+        Steps::inspect(&of("normalizer"), &of("pre_tokenizer"), &of("post_processor"), &of("decoder"))
+    }
+
+    fn repeated(key: &str, step: &Value, times: usize) -> Value {
+        json!({ "type": "Sequence", key: vec![step.clone(); times] })
+    }
+
+    #[test]
+    fn steps_that_double_a_text_are_refused_wherever_they_stand() {
+        let doubling = json!({ "type": "Replace", "pattern": { "String": "a" }, "content": "aa" });
+        let anywhere = json!({ "type": "Replace", "pattern": { "Regex": "" }, "content": "a" });
+        let byte_level = json!({ "type": "ByteLevel", "add_prefix_space": false, "use_regex": false });
+        let prefix = json!({ "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always" });
+        let bpe = json!({ "type": "BPEDecoder", "suffix": "" });
+        for (part, key, step) in [
+            ("normalizer", "normalizers", &doubling),
+            ("normalizer", "normalizers", &anywhere),
+            ("normalizer", "normalizers", &json!({ "type": "ByteLevel" })),
+            ("normalizer", "normalizers", &json!({ "type": "Prepend", "prepend": "aaaa" })),
+            ("pre_tokenizer", "pretokenizers", &byte_level),
+            ("pre_tokenizer", "pretokenizers", &prefix),
+            ("decoder", "decoders", &doubling),
+            ("decoder", "decoders", &bpe),
+        ] {
+            assert!(inspect(part, repeated(key, step, 1)).is_ok(), "{step}");
+            let error = inspect(part, repeated(key, &repeated(key, step, 10), 4)).unwrap_err();
+            assert!(error.contains("times longer"), "{step}: {error}");
+        }
+        let long = json!({ "type": "Replace", "pattern": { "String": "a" }, "content": "a".repeat(1 << 20) });
+        assert!(inspect("normalizer", long.clone()).is_err() && inspect("decoder", long).is_err());
+        assert!(inspect("normalizer", repeated("normalizers", &json!({ "type": "Strip" }), 100)).is_err());
+        assert!(inspect("normalizer", json!({ "type": "Invented" })).unwrap_err().contains("`Invented` is not known"));
+    }
+
+    #[test]
+    fn a_post_processor_keeps_the_text_once() {
+        let template = |single: Value, ids: usize| {
+            let tokens = json!({ "s": { "id": "s", "ids": vec![1; ids], "tokens": vec!["s"; ids] } });
+            json!({ "type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": tokens })
+        };
+        let (text, special) = (json!({ "Sequence": { "id": "A" } }), json!({ "SpecialToken": { "id": "s" } }));
+        assert!(inspect("post_processor", template(json!([special, text]), 2)).is_ok());
+        for refused in [template(json!([text, text]), 1), template(json!([special, text]), 100)] {
+            assert!(inspect("post_processor", refused).is_err());
+        }
+    }
+
+    #[test]
+    fn regular_expressions_that_nobody_knows_may_be_slow_and_do_not_count_high() {
+        let split = |regex: &str| json!({ "type": "Split", "pattern": { "Regex": regex }, "behavior": "Isolated" });
+        assert!(inspect("pre_tokenizer", split("(a+)+b")).unwrap().encode_may_be_slow);
+        assert!(inspect("pre_tokenizer", split("(?:(?=a){1000}){1000}")).is_err());
+        assert!(!inspect("pre_tokenizer", json!({ "type": "Whitespace" })).unwrap().encode_may_be_slow);
+    }
+
+    #[test]
+    fn a_map_of_characters_counts_by_its_longest_text() {
+        let map = |texts: &[u8]| STANDARD.encode([&4_u32.to_le_bytes()[..], &[0; 4], texts].concat());
+        assert_eq!(longest_replacement(&map(b"a\0bcd\0")), Some(3));
+        assert_eq!(longest_replacement("AAA"), None);
+    }
+}
