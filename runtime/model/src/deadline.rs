@@ -13,8 +13,8 @@ const ALLOWANCE: Duration = Duration::from_secs(10);
 const PER_BYTE: Duration = Duration::from_micros(100);
 /// The bytes that a piece of work counts for beside its text.
 const OVERHEAD: u64 = 16;
-/// Stack of the thread of a piece of work: as much as the main thread has.
-const STACK: usize = 8 << 20;
+/// Stack of the thread of a piece of work: as much as other threads have. It counts against the memory of a worker.
+const STACK: usize = 2 << 20;
 
 /// The time that all pieces of work of one kind have taken so far, and their bytes.
 #[derive(Debug, Default)]
