@@ -4,6 +4,7 @@
 //! alone, so this file does not know about guests.
 
 use tunebox_foundation::explain::Explain;
+pub(crate) use tunebox_foundation::explain::ensure;
 use tunebox_foundation::format::bytes as size;
 
 /// The result of tensor work.

@@ -165,6 +165,14 @@ impl<E: Explain> Explain for Box<E> {
     }
 }
 
+/// Returns `Ok` if `condition` holds, else the error that `error` builds.
+///
+/// # Errors
+/// What `error` returns, if the condition does not hold.
+pub fn ensure<E>(condition: bool, error: impl FnOnce() -> E) -> Result<(), E> {
+    if condition { Ok(()) } else { Err(error()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

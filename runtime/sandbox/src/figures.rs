@@ -40,14 +40,9 @@ pub(crate) fn operations(count: u64) -> String {
 
 /// Returns the limit doubled until it is at least `needed`, as text; unchanged if it suffices, `u64::MAX` on overflow.
 pub(crate) fn doubled(limit: u64, needed: u64) -> String {
-    let mut larger = limit.max(1);
-    while larger < needed {
-        match larger.checked_mul(2) {
-            Some(twice) => larger = twice,
-            None => return u64::MAX.to_string(),
-        }
-    }
-    larger.to_string()
+    let limit = limit.max(1);
+    let factor = needed.div_ceil(limit).checked_next_power_of_two();
+    factor.and_then(|factor| limit.checked_mul(factor)).unwrap_or(u64::MAX).to_string()
 }
 
 #[cfg(test)]

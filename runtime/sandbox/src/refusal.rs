@@ -5,6 +5,7 @@
 //! end looks like to a person is written in `fault`.
 
 use tunebox_compute::error::Error as ComputeError;
+pub(crate) use tunebox_foundation::explain::ensure;
 use tunebox_model::error::Error as ModelError;
 use wasmtime::component::ResourceTableError;
 

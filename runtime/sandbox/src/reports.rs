@@ -12,7 +12,7 @@ use crate::bindings::types::ErrorCode;
 use crate::limits::Limits;
 use crate::node::Node;
 use crate::printable::printable;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, ensure};
 
 /// How the values of the micro-batches of one update are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +61,9 @@ impl Reports {
             let message = format!("`{name}` is not a metric of the manifest, which lists {names}: add it to `metrics`");
             return Err(Refusal::argument(message));
         };
-        if self.metrics.len() >= self.limits.metrics as usize {
-            let message = format!("a step reports at most {} values", self.limits.metrics);
-            return Err(Refusal::new(ErrorCode::OutOfBudget, message));
-        }
+        let most = self.limits.metrics;
+        let full = || Refusal::new(ErrorCode::OutOfBudget, format!("a step reports at most {most} values"));
+        ensure(self.metrics.len() < most as usize, full)?;
         self.metrics.push((place, value, combine));
         Ok(())
     }

@@ -20,13 +20,13 @@ use tunebox_model::rows::Rows;
 
 use crate::cause::Cause;
 use crate::node::Node;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, ensure};
 use crate::requests::ScoreRequest;
 use crate::state::{DEVICE, State};
 use crate::train_state::lock;
 pub(crate) use pass::Pass;
 use pass::{Part, join, together};
-pub(crate) use record::ScoreRecord;
+pub(crate) use record::{ScoreRecord, gone};
 
 /// Bytes of activations that are not compared with the free memory.
 const FEW_BYTES: u64 = 64 << 20;
@@ -84,7 +84,7 @@ impl State {
             }
         }
         self.passes.insert(number, pass);
-        self.check_kept()?;
+        self.check_activations(self.kept_bytes())?;
         Ok(self.meters.check_time()?)
     }
 
@@ -134,8 +134,7 @@ impl State {
     pub(crate) fn backward(&mut self, seeds: BTreeMap<u64, Seeds>) -> Result<(), Refusal> {
         let mut passes: BTreeMap<u64, BTreeMap<u64, Seeds>> = BTreeMap::new();
         for (number, seeds) in seeds {
-            let pass = self.scores.get(&number).and_then(ScoreRecord::pass);
-            let pass = pass.ok_or_else(|| Refusal::argument("these scores are gone"))?;
+            let pass = self.scores.get(&number).and_then(ScoreRecord::pass).ok_or_else(gone)?;
             passes.entry(pass).or_default().insert(number, seeds);
         }
         passes.into_iter().try_for_each(|(pass, seeds)| self.backward_of(pass, &seeds))
@@ -147,9 +146,7 @@ impl State {
     fn backward_of(&mut self, number: u64, seeds: &BTreeMap<u64, Seeds>) -> Result<(), Refusal> {
         let rows = seeds.keys().filter_map(|score| self.scores.get(score)).map(|record| record.rows.tokens());
         let multiply_adds = self.multiply_adds(rows.sum::<usize>() as u64);
-        let Some(pass) = self.passes.get_mut(&number) else {
-            return Err(Refusal::argument("these scores are gone"));
-        };
+        let pass = self.passes.get_mut(&number).ok_or_else(gone)?;
         if pass.is_covered_by(seeds) {
             // Back is twice the way there.
             self.meters.pass(multiply_adds.saturating_mul(2))?;
@@ -172,10 +169,7 @@ impl State {
     pub(crate) fn check_room(&self, rows: &Rows, learning: bool) -> Result<(), Cause> {
         let needed = self.train_state().policy.score_memory(rows, learning);
         let held = self.kept_bytes().saturating_add(needed.kept);
-        let limit = self.limits.activation_bytes;
-        if held > limit {
-            return Err(Cause::Activations { held, limit });
-        }
+        self.check_activations(held)?;
         self.check_memory(held.saturating_add(needed.scratch).saturating_add(needed.head))
     }
 
@@ -189,14 +183,13 @@ impl State {
         // allocator keeps is part of it.
         let room = now.held.saturating_add(now.free).saturating_sub(before) / 16 * 15;
         let wanted = activations.saturating_add(self.ledger.held());
-        if wanted > room { Err(Cause::Room { wanted, room }) } else { Ok(()) }
+        ensure(wanted <= room, || Cause::Room { wanted, room })
     }
 
-    /// Ends the method if the saved activations pass the limit `activation_bytes`.
-    pub(crate) fn check_kept(&self) -> Result<(), Cause> {
-        let held = self.kept_bytes();
+    /// Checks `held` bytes of saved activations against the limit.
+    pub(crate) fn check_activations(&self, held: u64) -> Result<(), Cause> {
         let limit = self.limits.activation_bytes;
-        if held > limit { Err(Cause::Activations { held, limit }) } else { Ok(()) }
+        ensure(held <= limit, || Cause::Activations { held, limit })
     }
 
     /// Returns `given`, a gradient `[rows, width]` of score `number`, set to exactly 0 off the target tokens. Charges
@@ -204,8 +197,7 @@ impl State {
     ///
     /// Errors: `invalid-argument` for a number at a target token that is not finite, or if the score was freed.
     pub(crate) fn on_targets(&mut self, number: u64, given: &Tensor) -> Result<Tensor, Refusal> {
-        let Some(record) = self.scores.get(&number) else { return Err(Refusal::argument("these scores are gone")) };
-        let rows = record.rows.clone();
+        let rows = self.scores.get(&number).ok_or_else(gone)?.rows.clone();
         let elements = given.elem_count() as u64;
         self.work(elements)?;
         let _scratch = self.reserve(3 * 4 * elements)?;
@@ -240,15 +232,10 @@ impl State {
 fn check_leaves(loss: &Tensor, known: &[&Tensor]) -> Result<(), Refusal> {
     let known: HashSet<TensorId> = known.iter().map(|tensor| tensor.id()).collect();
     let mut leaves = loss.sorted_nodes().into_iter().filter(|node| node.is_variable()).peekable();
-    if leaves.peek().is_none() {
-        return Err(Refusal::argument(
-            "the loss depends on no scores for learning, so no gradient leads from it to the model",
-        ));
-    }
-    if leaves.any(|leaf| !known.contains(&leaf.id())) {
-        return Err(Refusal::argument("the loss depends on scores of an earlier step; score the rows again"));
-    }
-    Ok(())
+    let none = "the loss depends on no scores for learning, so no gradient leads from it to the model";
+    ensure(leaves.peek().is_some(), || Refusal::argument(none))?;
+    let earlier = "the loss depends on scores of an earlier step; score the rows again";
+    ensure(leaves.all(|leaf| known.contains(&leaf.id())), || Refusal::argument(earlier))
 }
 
 #[cfg(test)]

@@ -118,8 +118,7 @@ impl<H: RunHooks> Session<H> {
     /// [`Error::Refused`] with the method's message, [`Error::Stopped`], [`Error::Over`].
     pub fn init(&mut self, settings: &[(String, Value)]) -> Result<StepReport, Error> {
         let settings: Vec<_> = settings.iter().map(|(name, value)| (name.clone(), value.into())).collect();
-        let ((), report) = self.call(Function::Init, |guest| guest.init(&settings))?;
-        Ok(report)
+        Ok(self.call(Function::Init, |guest| guest.init(&settings))?.1)
     }
 
     /// Calls `step` with one micro-batch and returns what the method reported and used.
@@ -127,8 +126,7 @@ impl<H: RunHooks> Session<H> {
     /// # Errors
     /// [`Error::Refused`] with the method's message, [`Error::Stopped`], [`Error::Over`].
     pub fn step(&mut self, batch: Batch) -> Result<StepReport, Error> {
-        let ((), report) = self.call(Function::Step, |guest| guest.step(batch))?;
-        Ok(report)
+        Ok(self.call(Function::Step, |guest| guest.step(batch))?.1)
     }
 
     /// Calls `finish` and returns what the method reported and used.
@@ -136,8 +134,7 @@ impl<H: RunHooks> Session<H> {
     /// # Errors
     /// [`Error::Refused`] with the method's message, [`Error::Stopped`], [`Error::Over`].
     pub fn finish(&mut self) -> Result<StepReport, Error> {
-        let ((), report) = self.call(Function::Finish, |guest| guest.finish())?;
-        Ok(report)
+        Ok(self.call(Function::Finish, |guest| guest.finish())?.1)
     }
 
     /// Calls `save-state` and returns the method's bytes for a checkpoint.
@@ -207,16 +204,7 @@ impl<H: RunHooks> Session<H> {
     pub fn take_last_lines(&mut self) -> (Vec<String>, u32) {
         std::mem::take(&mut self.last_lines)
     }
-}
 
-impl<H: RunHooks> Drop for Session<H> {
-    /// Ends the method, as [`Session::end`] does.
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-impl<H: RunHooks> Session<H> {
     /// Ends the method: drops its instance, handles and patches. The train state stays. Does nothing if the method has
     /// ended.
     pub fn end(&mut self) {
@@ -224,5 +212,12 @@ impl<H: RunHooks> Session<H> {
             drop(alive);
             self.train_state().policy.unpatch_all();
         }
+    }
+}
+
+impl<H: RunHooks> Drop for Session<H> {
+    /// Ends the method, as [`Session::end`] does.
+    fn drop(&mut self) {
+        self.end();
     }
 }

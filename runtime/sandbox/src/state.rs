@@ -24,7 +24,7 @@ use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::meters::{Meters, OperationBudget};
 use crate::profile::Profiler;
-use crate::refusal::{Denied, Refusal};
+use crate::refusal::{Denied, Refusal, ensure};
 use crate::reports::Reports;
 use crate::scores::{Pass, ScoreRecord};
 use crate::settings::SessionSettings;
@@ -32,7 +32,7 @@ use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
 #[cfg(test)]
 pub(crate) use handles::OPERAND_BYTES;
-pub(crate) use handles::{Answer, DEVICE, TENSOR_BYTES};
+pub(crate) use handles::{Answer, DEVICE, Handle, TENSOR_BYTES};
 
 /// Everything that a session holds for its method: handles, limits, counters and the shared train state. It is the data
 /// of the wasmtime store.
@@ -251,12 +251,11 @@ impl State {
     ///
     /// Errors: `invalid-argument` for an empty or too long name, or for one sequence too many.
     pub(crate) fn stream(&mut self, name: &str) -> Result<(&mut Stream, OperationBudget<'_>), Refusal> {
-        if name.is_empty() || name.len() > self.limits.name_bytes {
-            return Err(Refusal::argument(format!("the name of a sequence has 1 to {} bytes", self.limits.name_bytes)));
-        }
-        if !self.streams.contains_key(name) && self.streams.len() >= self.limits.streams {
-            return Err(Refusal::argument(format!("a run has at most {} random sequences", self.limits.streams)));
-        }
+        let (longest, most) = (self.limits.name_bytes, self.limits.streams);
+        let named = (1..=longest).contains(&name.len());
+        ensure(named, || Refusal::argument(format!("the name of a sequence has 1 to {longest} bytes")))?;
+        let fits = self.streams.contains_key(name) || self.streams.len() < most;
+        ensure(fits, || Refusal::argument(format!("a run has at most {most} random sequences")))?;
         let seed = self.seed;
         let stream = self.streams.entry(name.to_owned()).or_insert_with(|| Stream::new(seed, &stream_name(name)));
         Ok((stream, OperationBudget { ledger: &self.ledger, meters: &mut self.meters }))

@@ -13,6 +13,7 @@ use tunebox_model::policy::{Policy, Scored, Seeds};
 use tunebox_model::rows::Rows;
 use tunebox_model::stream::{Site, Token};
 
+use crate::refusal::ensure;
 use crate::requests::ScoreRequest;
 use crate::run_hooks::RunHooks;
 
@@ -136,10 +137,8 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
     pub fn publish(&mut self, direction: Direction) -> Result<(), Error> {
         let kind = |direction: &Direction| (direction.site, direction.token, direction.coefficient);
         let mut others = self.published.values().filter(|known| known.layer != direction.layer);
-        if others.any(|known| kind(known) != kind(&direction)) {
-            let message = "the directions of a run are read at one site and token, and have one coefficient";
-            return Err(Error::Argument(message.into()));
-        }
+        let message = "the directions of a run are read at one site and token, and have one coefficient";
+        ensure(others.all(|known| kind(known) == kind(&direction)), || Error::Argument(message.into()))?;
         self.published.insert(direction.layer, direction);
         Ok(())
     }

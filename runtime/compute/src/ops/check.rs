@@ -5,7 +5,7 @@
 
 use candle_core::{DType, Tensor};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 /// The most axes of a tensor.
 pub const MAX_RANK: usize = 8;
@@ -14,14 +14,17 @@ pub const MAX_ELEMENTS: u64 = i32::MAX as u64;
 /// The most tensors that are put together, or parts that one is cut into, at once.
 pub const MAX_PARTS: usize = 1024;
 
+/// Checks that a shape may have this number of axes.
+pub(super) fn rank(axes: usize) -> Result<()> {
+    ensure(axes <= MAX_RANK, || Error::shape(format!("a shape of {axes} axes, {MAX_RANK} are allowed")))
+}
+
 /// Checks a shape and returns its number of elements.
 ///
 /// # Errors
 /// [`Error::Shape`] for more than [`MAX_RANK`] axes, an axis of length 0, or more than [`MAX_ELEMENTS`] elements.
 pub(super) fn elements(dims: &[usize]) -> Result<u64> {
-    if dims.len() > MAX_RANK {
-        return Err(Error::shape(format!("a shape of {} axes, {MAX_RANK} are allowed", dims.len())));
-    }
+    rank(dims.len())?;
     if let Some(axis) = dims.iter().position(|length| *length == 0) {
         return Err(Error::shape(format!("axis {axis} of {dims:?} is 0 long, every axis is at least 1")));
     }
@@ -33,9 +36,7 @@ pub(super) fn elements(dims: &[usize]) -> Result<u64> {
 
 /// Converts a method's shape to `usize` and checks it, as [`elements`] does.
 pub(super) fn shape(dims: &[u32]) -> Result<Vec<usize>> {
-    if dims.len() > MAX_RANK {
-        return Err(Error::shape(format!("a shape of {} axes, {MAX_RANK} are allowed", dims.len())));
-    }
+    rank(dims.len())?;
     let dims: Vec<usize> = dims.iter().map(|length| *length as usize).collect();
     elements(&dims)?;
     Ok(dims)
@@ -72,36 +73,27 @@ pub(super) fn resized(dims: &[usize], axis: usize, length: usize) -> Vec<usize> 
 pub(super) fn same_but(x: &Tensor, other: &Tensor, axis: usize, role: &str) -> Result<()> {
     let (x, other) = (x.dims(), other.dims());
     let is_same = |(at, (a, b)): (usize, (&usize, &usize))| at == axis || a == b;
-    if x.len() == other.len() && x.iter().zip(other).enumerate().all(is_same) {
-        return Ok(());
-    }
-    Err(Error::shape(format!("{role} is {other:?} for {x:?}: they may differ on axis {axis} only")))
+    let same = x.len() == other.len() && x.iter().zip(other).enumerate().all(is_same);
+    ensure(same, || Error::shape(format!("{role} is {other:?} for {x:?}: they may differ on axis {axis} only")))
 }
 
 /// Checks that a tensor is f32, f64, f16 or bf16.
 pub(super) fn float(tensor: &Tensor) -> Result<()> {
     let dtype = tensor.dtype();
-    if matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16) {
-        return Ok(());
-    }
-    Err(Error::dtype(format!("`{}` where floating-point numbers are needed; `cast` first", name(dtype))))
+    let other = || Error::dtype(format!("`{}` where floating-point numbers are needed; `cast` first", name(dtype)));
+    ensure(matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16), other)
 }
 
 /// Checks that a tensor has the element type `dtype`. `role` names the tensor in the error.
 pub(super) fn exactly(tensor: &Tensor, dtype: DType, role: &str) -> Result<()> {
-    if tensor.dtype() == dtype {
-        return Ok(());
-    }
-    Err(Error::dtype(format!("{role} is `{}`, not `{}`", name(tensor.dtype()), name(dtype))))
+    let (held, wanted) = (name(tensor.dtype()), name(dtype));
+    ensure(held == wanted, || Error::dtype(format!("{role} is `{held}`, not `{wanted}`")))
 }
 
 /// Checks that two tensors have one element type.
 pub(super) fn same_type(a: &Tensor, b: &Tensor) -> Result<()> {
-    if a.dtype() == b.dtype() {
-        return Ok(());
-    }
     let (a, b) = (name(a.dtype()), name(b.dtype()));
-    Err(Error::dtype(format!("`{a}` and `{b}` cannot be combined; `cast` one of them first")))
+    ensure(a == b, || Error::dtype(format!("`{a}` and `{b}` cannot be combined; `cast` one of them first")))
 }
 
 /// Returns the common shape of two shapes by NumPy's broadcasting rule. [`Error::Shape`] if they cannot be broadcast,
@@ -128,7 +120,7 @@ pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
 
 /// Checks that a scalar argument is neither NaN nor infinite. `role` names it in the error.
 pub(super) fn finite(value: f64, role: &str) -> Result<()> {
-    if value.is_finite() { Ok(()) } else { Err(Error::argument(format!("`{role}` is {value}, which is not finite"))) }
+    ensure(value.is_finite(), || Error::argument(format!("`{role}` is {value}, which is not finite")))
 }
 
 /// Returns a contiguous copy of an index tensor outside the graph, after checking that it is `u32` and every index is
@@ -138,10 +130,9 @@ pub(super) fn indices(index: &Tensor, bound: usize) -> Result<Tensor> {
     let index = index.detach().contiguous()?;
     // A new shape has strides of its own: a lone entry that was repeated keeps a stride of 0, which candle divides by.
     let largest = index.reshape(index.elem_count())?.max(0)?.to_scalar::<u32>()?;
-    if (largest as usize) < bound {
-        return Ok(index);
-    }
-    Err(Error::argument(format!("index {largest} is out of range, the axis is {bound} long")))
+    let beyond = || Error::argument(format!("index {largest} is out of range, the axis is {bound} long"));
+    ensure((largest as usize) < bound, beyond)?;
+    Ok(index)
 }
 
 /// The name of an element type in the WIT interface: `s64` for i64, else candle's.

@@ -4,7 +4,7 @@
 use candle_core::{DType, Device, Tensor};
 
 use super::{Admit, Estimate, Kind, Made, check};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::random::Stream;
 
 /// Creates a tensor of zeros.
@@ -112,8 +112,6 @@ fn make(
 /// Checks that a shape holds exactly `count` elements.
 fn fits(count: usize, shape: &[u32]) -> Result<()> {
     let dims = check::shape(shape)?;
-    if check::elements(&dims)? == count as u64 {
-        return Ok(());
-    }
-    Err(Error::shape(format!("{count} numbers do not fill {dims:?}")))
+    let fits = check::elements(&dims)? == count as u64;
+    ensure(fits, || Error::shape(format!("{count} numbers do not fill {dims:?}")))
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, DType, Layout, Shape, Storage, Tensor, bail};
 
 use super::{Admit, cost};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 /// candle's own result, as its traits want it.
 pub(super) type Raw<T> = candle_core::Result<T>;
@@ -179,9 +179,9 @@ fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
 /// what `budget` refuses, and failures of the device.
 pub fn gradients(budget: &mut dyn Admit, loss: &Tensor, leaves: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
     super::check::float(loss)?;
-    if loss.elem_count() != 1 {
-        return Err(Error::shape(format!("a loss has one element, not the shape {:?}", loss.dims())));
-    }
+    ensure(loss.elem_count() == 1, || {
+        Error::shape(format!("a loss has one element, not the shape {:?}", loss.dims()))
+    })?;
     if !loss.track_op() {
         return Ok(vec![None; leaves.len()]);
     }

@@ -6,7 +6,7 @@ use candle_core::{DType, Tensor};
 use super::graph::{derive, derive_pair, wide};
 use super::lanes::Lanes;
 use super::{Admit, Estimate, Kind, Made, check};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 /// Returns the entries of x at the indices along an axis: out[i][j] = x[index[i][j]][j] for axis 0, and so on for other
 /// axes. `index` (`u32`) has the shape of x apart from that axis.
@@ -59,9 +59,9 @@ pub fn index_add(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor, 
     one_axis(index, "the index")?;
     check::same_but(x, source, axis, "the source")?;
     let (entries, places) = (check::length(source.dims(), axis), index.elem_count());
-    if entries != places {
-        return Err(Error::shape(format!("axis {axis} of the source holds {entries} entries for {places} places")));
-    }
+    ensure(entries == places, || {
+        Error::shape(format!("axis {axis} of the source holds {entries} entries for {places} places"))
+    })?;
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
     Estimate::new(Kind::Scatter, x.dims(), x.dtype(), &[x, index, source])?.saved(saved).pay(budget, || {
@@ -86,12 +86,10 @@ pub fn segment_sum(budget: &mut dyn Admit, x: &Tensor, segments: &Tensor, count:
     check::float(x)?;
     one_axis(segments, "`segments`")?;
     let entries = x.dims().first().copied().ok_or_else(|| Error::shape("a scalar has no segments"))?;
-    if segments.elem_count() != entries {
-        return Err(Error::shape(format!("{} segments for {entries} entries", segments.elem_count())));
-    }
-    if count == 0 {
-        return Err(Error::argument("a sum into 0 segments"));
-    }
+    ensure(segments.elem_count() == entries, || {
+        Error::shape(format!("{} segments for {entries} entries", segments.elem_count()))
+    })?;
+    ensure(count > 0, || Error::argument("a sum into 0 segments"))?;
     let dims = Lanes::along(x, 0)?.resized(count as usize);
     let segments = &segments.detach();
     Estimate::new(Kind::Scatter, &dims, x.dtype(), &[x, segments])?.saved(entries as u64 * 4).pay(budget, || {
@@ -106,8 +104,5 @@ pub fn segment_sum(budget: &mut dyn Admit, x: &Tensor, segments: &Tensor, count:
 /// Checks that an index tensor is `u32` with one axis. `role` names it in the error.
 fn one_axis(index: &Tensor, role: &str) -> Result<()> {
     check::exactly(index, DType::U32, role)?;
-    if index.rank() == 1 {
-        return Ok(());
-    }
-    Err(Error::shape(format!("{role} has {} axes, one is needed", index.rank())))
+    ensure(index.rank() == 1, || Error::shape(format!("{role} has {} axes, one is needed", index.rank())))
 }

@@ -2,8 +2,8 @@
 
 use candle_core::Tensor;
 
-use super::{Admit, Estimate, Kind, MAX_PARTS, MAX_RANK, Made, check};
-use crate::error::{Error, Result};
+use super::{Admit, Estimate, Kind, MAX_PARTS, Made, check};
+use crate::error::{Error, Result, ensure};
 
 /// Joins tensors of one type end to end along an existing axis; at most [`MAX_PARTS`].
 ///
@@ -33,15 +33,13 @@ pub fn concat(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<
 /// or the result has more than [`MAX_RANK`] axes, [`Error::Dtype`] if their types differ, and what `budget` refuses.
 pub fn stack(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<Made> {
     let (first, others) = first_of(tensors)?;
-    if first.rank() == MAX_RANK {
-        return Err(Error::shape(format!("a shape of {} axes, {MAX_RANK} are allowed", MAX_RANK + 1)));
-    }
+    check::rank(first.rank() + 1)?;
     let axis = check::axis_of(first.rank() + 1, axis)?;
     for other in others {
         check::same_type(first, other)?;
-        if other.dims() != first.dims() {
-            return Err(Error::shape(format!("{:?} and {:?} differ", first.dims(), other.dims())));
-        }
+        ensure(other.dims() == first.dims(), || {
+            Error::shape(format!("{:?} and {:?} differ", first.dims(), other.dims()))
+        })?;
     }
     let mut dims = first.dims().to_vec();
     dims.insert(axis, tensors.len());

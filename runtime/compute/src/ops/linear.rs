@@ -2,9 +2,9 @@
 
 use candle_core::Tensor;
 
-use super::graph::{Pair, Pull, Raw, derive_pair, wide};
+use super::graph::{Pull, Raw, derive_pair, wide};
 use super::{Admit, Estimate, Kind, Made, check};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 /// Multiplies matrices over the last two axes, `[…, n, k] · […, k, m]`; the axes before them are broadcast.
 ///
@@ -17,10 +17,9 @@ pub fn matmul(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     let (Some((a_batch, [rows, inner])), Some((b_batch, [inner_b, columns]))) = (matrix(a), matrix(b)) else {
         return Err(Error::shape(format!("a product of {:?} and {:?}: two axes or more each", a.dims(), b.dims())));
     };
-    if inner != inner_b {
-        let (a, b) = (a.dims(), b.dims());
-        return Err(Error::shape(format!("{a:?} · {b:?}: the inner axes differ, {inner} and {inner_b}")));
-    }
+    let (left, right) = (a.dims(), b.dims());
+    let differ = || Error::shape(format!("{left:?} · {right:?}: the inner axes differ, {inner} and {inner_b}"));
+    ensure(inner == inner_b, differ)?;
     let mut dims = check::broadcast(a_batch, b_batch)?;
     let batch = check::elements(&dims)?;
     dims.extend([rows, columns]);
@@ -84,19 +83,12 @@ pub fn outer(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
 /// type, and what `budget` refuses.
 pub fn dot(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     let (n, m) = vectors(a, b)?;
-    if n != m {
-        return Err(Error::shape(format!("vectors of {n} and {m} entries")));
-    }
+    ensure(n == m, || Error::shape(format!("vectors of {n} and {m} entries")))?;
     Estimate::new(Kind::Product, &[], a.dtype(), &[a, b])?.pay(budget, || {
         let value = wide(a)?.mul(&wide(b)?)?.sum_all()?;
-        let pulls: (Pull, Pull) = (|pair| scaled(pair, pair.b), |pair| scaled(pair, pair.a));
+        let pulls: (Pull, Pull) = (|pair| pair.b.broadcast_mul(pair.grad), |pair| pair.a.broadcast_mul(pair.grad));
         derive_pair(a, b, a.dtype(), &value, pulls)
     })
-}
-
-/// Multiplies a vector with the gradient of the result, a scalar.
-fn scaled(pair: &Pair, vector: &Tensor) -> Raw<Tensor> {
-    vector.broadcast_mul(pair.grad)
 }
 
 /// Checks that both operands are vectors of one floating-point type and returns their lengths, a's first.

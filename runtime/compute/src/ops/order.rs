@@ -10,7 +10,7 @@ use candle_core::{DType, Tensor};
 use super::graph::{Raw, derive, wide};
 use super::lanes::Lanes;
 use super::{Admit, Estimate, Kind, Made, check};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 /// Sorts the entries along an axis. The sort is stable, and NaN comes last in either direction. Takes any element type.
 ///
@@ -31,9 +31,9 @@ pub fn sort(budget: &mut dyn Admit, x: &Tensor, axis: i32, descending: bool) -> 
 pub fn top(budget: &mut dyn Admit, x: &Tensor, axis: i32, count: u32) -> Result<Made> {
     let lanes = Lanes::along(x, axis)?;
     let count = count as usize;
-    if count == 0 || count > lanes.length {
-        return Err(Error::argument(format!("the {count} largest of {} entries", lanes.length)));
-    }
+    ensure((1..=lanes.length).contains(&count), || {
+        Error::argument(format!("the {count} largest of {} entries", lanes.length))
+    })?;
     ordered(budget, x, lanes, true, count)
 }
 
@@ -126,9 +126,7 @@ fn ranks_of(lanes: &Lanes, places: &Tensor) -> Raw<Tensor> {
 /// [`Error::Argument`] if `q` is not in 0 … 1, [`Error::Dtype`] if x is not floating-point, and what `budget` refuses.
 pub fn quantile(budget: &mut dyn Admit, x: &Tensor, q: f64) -> Result<Made> {
     check::float(x)?;
-    if !(0. ..=1.).contains(&q) {
-        return Err(Error::argument(format!("`q` is {q}, not between 0 and 1")));
-    }
+    ensure((0. ..=1.).contains(&q), || Error::argument(format!("`q` is {q}, not between 0 and 1")))?;
     let x = x.detach();
     let work = Lanes::over(&x, None)?.numbers_times_doublings();
     Estimate::new(Kind::Order, &[], x.dtype(), &[&x])?.measured(work).pay(budget, || {

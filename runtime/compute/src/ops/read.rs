@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Tensor};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 /// The number of bytes that [`list`] returns for a tensor: 4 for each element.
 #[must_use]
@@ -15,9 +15,9 @@ pub fn read_bytes(x: &Tensor) -> u64 {
 /// # Errors
 /// [`Error::Shape`] if there is more than one, and failures of the device.
 pub fn item(x: &Tensor) -> Result<f32> {
-    if x.elem_count() != 1 {
-        return Err(Error::shape(format!("one element is read, {:?} holds {}", x.dims(), x.elem_count())));
-    }
+    ensure(x.elem_count() == 1, || {
+        Error::shape(format!("one element is read, {:?} holds {}", x.dims(), x.elem_count()))
+    })?;
     let number = list(x)?;
     number.first().copied().ok_or_else(|| Error::shape("no element"))
 }

@@ -4,8 +4,8 @@
 use candle_core::Tensor;
 
 use super::graph::{derive, wide};
-use super::{Admit, Estimate, Kind, MAX_PARTS, MAX_RANK, Made, check};
-use crate::error::{Error, Result};
+use super::{Admit, Estimate, Kind, MAX_PARTS, Made, check};
+use crate::error::{Error, Result, ensure};
 
 /// Returns the entries `start` … `start + length − 1` of an axis; a view.
 ///
@@ -28,12 +28,12 @@ pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Made> {
 pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Made>> {
     let axis = check::axis(x, axis)?;
     let (count, held) = (count as usize, check::length(x.dims(), axis));
-    if count == 0 || count > MAX_PARTS {
-        return Err(Error::argument(format!("{count} parts, 1 to {MAX_PARTS} are allowed")));
-    }
-    if !held.is_multiple_of(count) {
-        return Err(Error::shape(format!("axis {axis} is {held} long, {count} parts of equal length do not fit")));
-    }
+    ensure((1..=MAX_PARTS).contains(&count), || {
+        Error::argument(format!("{count} parts, 1 to {MAX_PARTS} are allowed"))
+    })?;
+    ensure(held.is_multiple_of(count), || {
+        Error::shape(format!("axis {axis} is {held} long, {count} parts of equal length do not fit"))
+    })?;
     let length = held / count;
     (0..count).map(|part| Ok(Made::view(x.narrow(axis, part * length, length)?, x))).collect()
 }
@@ -44,9 +44,9 @@ pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Made>> {
 /// [`Error::Shape`] if the shape is not allowed or holds another number of elements, and what `budget` refuses.
 pub fn reshape(budget: &mut dyn Admit, x: &Tensor, shape: &[u32]) -> Result<Made> {
     let dims = check::shape(shape)?;
-    if check::elements(&dims)? != x.elem_count() as u64 {
-        return Err(Error::shape(format!("{:?} cannot become {dims:?}: another number of elements", x.dims())));
-    }
+    ensure(check::elements(&dims)? == x.elem_count() as u64, || {
+        Error::shape(format!("{:?} cannot become {dims:?}: another number of elements", x.dims()))
+    })?;
     if x.is_contiguous() {
         return Ok(Made::view(x.reshape(dims)?, x));
     }
@@ -66,9 +66,7 @@ pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Made> {
 /// # Errors
 /// [`Error::Argument`] for a place that is not there, [`Error::Shape`] past [`MAX_RANK`] axes.
 pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Made> {
-    if x.rank() == MAX_RANK {
-        return Err(Error::shape(format!("a shape of {} axes, {MAX_RANK} are allowed", MAX_RANK + 1)));
-    }
+    check::rank(x.rank() + 1)?;
     Ok(Made::view(x.unsqueeze(check::axis_of(x.rank() + 1, axis)?)?, x))
 }
 
@@ -78,9 +76,9 @@ pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Made> {
 /// [`Error::Argument`] for an axis that is not there, [`Error::Shape`] if it is longer than 1.
 pub fn squeeze(x: &Tensor, axis: i32) -> Result<Made> {
     let axis = check::axis(x, axis)?;
-    if check::length(x.dims(), axis) != 1 {
-        return Err(Error::shape(format!("axis {axis} of {:?} is not 1 long", x.dims())));
-    }
+    ensure(check::length(x.dims(), axis) == 1, || {
+        Error::shape(format!("axis {axis} of {:?} is not 1 long", x.dims()))
+    })?;
     Ok(Made::view(x.squeeze(axis)?, x))
 }
 
@@ -90,9 +88,9 @@ pub fn squeeze(x: &Tensor, axis: i32) -> Result<Made> {
 /// [`Error::Shape`] if the shape is not allowed or x cannot be repeated to it.
 pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Made> {
     let dims = check::shape(shape)?;
-    if check::broadcast(x.dims(), &dims)? != dims {
-        return Err(Error::shape(format!("{:?} cannot be repeated to {dims:?}", x.dims())));
-    }
+    ensure(check::broadcast(x.dims(), &dims)? == dims, || {
+        Error::shape(format!("{:?} cannot be repeated to {dims:?}", x.dims()))
+    })?;
     Ok(Made::view(x.broadcast_as(dims)?, x))
 }
 

@@ -7,46 +7,45 @@ use std::sync::Arc;
 
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::rows::Rows;
-use wasmtime::component::Resource;
 
 use crate::bindings::data::{Host, HostBatch, HostRows};
 use crate::printable::printable;
-use crate::refusal::Refusal;
-use crate::state::{Answer, BatchEntry, DEVICE, HostContext, RowsEntry, State, TENSOR_BYTES};
+use crate::refusal::{Refusal, ensure};
+use crate::state::{Answer, BatchEntry, DEVICE, Handle, HostContext, RowsEntry, State, TENSOR_BYTES};
 
 impl HostRows for HostContext<'_> {
     /// Counts the call and returns the number of rows.
-    fn count(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<u32> {
+    fn count(&mut self, this: Handle<RowsEntry>) -> wasmtime::Result<u32> {
         self.enter("data.rows.count")?;
         whole(self.table.get(&this)?.0.count())
     }
 
     /// Counts the call and returns the length of the longest row in tokens, prompt included.
-    fn width(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<u32> {
+    fn width(&mut self, this: Handle<RowsEntry>) -> wasmtime::Result<u32> {
         self.enter("data.rows.width")?;
         whole(self.table.get(&this)?.0.width())
     }
 
     /// Returns a handle of the token ids: `[rows, width]`, `u32`, 0 in the padding.
-    fn ids(&mut self, this: Resource<RowsEntry>) -> Answer {
+    fn ids(&mut self, this: Handle<RowsEntry>) -> Answer {
         self.enter("data.rows.ids")?;
         self.per_token(&this, Rows::ids_tensor)
     }
 
     /// Returns a handle of the target mask: `[rows, width]`, `f32`, 1 where a token is a target, else 0.
-    fn mask(&mut self, this: Resource<RowsEntry>) -> Answer {
+    fn mask(&mut self, this: Handle<RowsEntry>) -> Answer {
         self.enter("data.rows.mask")?;
         self.per_token(&this, Rows::mask_tensor)
     }
 
     /// Returns a handle of the padding mask: `[rows, width]`, `f32`, 1 where there is a token, 0 in the padding.
-    fn presence(&mut self, this: Resource<RowsEntry>) -> Answer {
+    fn presence(&mut self, this: Handle<RowsEntry>) -> Answer {
         self.enter("data.rows.presence")?;
         self.per_token(&this, Rows::presence_tensor)
     }
 
     /// Returns a handle of the number of target tokens of each row: `[rows]`, `f32`.
-    fn lengths(&mut self, this: Resource<RowsEntry>) -> Answer {
+    fn lengths(&mut self, this: Handle<RowsEntry>) -> Answer {
         self.enter("data.rows.lengths")?;
         let rows = self.table.get(&this)?.0.clone();
         self.work(rows.tokens() as u64)?;
@@ -54,14 +53,14 @@ impl HostRows for HostContext<'_> {
     }
 
     /// Counts the call and returns the number of target tokens of all rows together.
-    fn targets(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<u32> {
+    fn targets(&mut self, this: Handle<RowsEntry>) -> wasmtime::Result<u32> {
         self.enter("data.rows.targets")?;
         whole(self.table.get(&this)?.0.targets())
     }
 
     /// Makes a copy of the rows in which every token but the first of each row is a target, and returns its handle.
     /// Reserves the bytes of the copy.
-    fn whole(&mut self, this: Resource<RowsEntry>) -> Answer<RowsEntry> {
+    fn whole(&mut self, this: Handle<RowsEntry>) -> Answer<RowsEntry> {
         self.enter("data.rows.whole")?;
         let rows = self.table.get(&this)?.0.clone();
         let tokens = rows.tokens() as u64;
@@ -74,16 +73,14 @@ impl HostRows for HostContext<'_> {
     /// bytes of the copy.
     ///
     /// Errors: `invalid-argument` for no index, more indices than rows, or an index past the last row.
-    fn select(&mut self, this: Resource<RowsEntry>, numbers: Vec<u32>) -> Answer<RowsEntry> {
+    fn select(&mut self, this: Handle<RowsEntry>, numbers: Vec<u32>) -> Answer<RowsEntry> {
         self.enter("data.rows.select")?;
         let rows = self.table.get(&this)?.0.clone();
         let count = rows.count();
-        if numbers.is_empty() || numbers.len() > count {
-            let asked = numbers.len();
-            return Err(Refusal::argument(format!(
-                "{asked} of {count} rows were asked for; select takes 1 to {count}"
-            )));
-        }
+        let asked = numbers.len();
+        let allowed =
+            || Refusal::argument(format!("{asked} of {count} rows were asked for; select takes 1 to {count}"));
+        ensure((1..=count).contains(&asked), allowed)?;
         // Every number may name the longest row.
         let tokens = numbers.len() as u64 * rows.width() as u64;
         self.work(tokens)?;
@@ -97,71 +94,67 @@ impl HostRows for HostContext<'_> {
     }
 
     /// Deletes the handle and releases the bytes of rows that the method made. Not counted as a call.
-    fn drop(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<()> {
-        self.table.delete(this)?;
-        Ok(())
+    fn drop(&mut self, this: Handle<RowsEntry>) -> wasmtime::Result<()> {
+        Ok(self.table.delete(this).map(drop)?)
     }
 }
 
 impl HostBatch for HostContext<'_> {
     /// Counts the call and returns the names of the batch's sides, such as `chosen` and `rejected`.
-    fn sides(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<Vec<String>> {
+    fn sides(&mut self, this: Handle<BatchEntry>) -> wasmtime::Result<Vec<String>> {
         self.enter("data.batch.sides")?;
         Ok(self.table.get(&this)?.0.sides.iter().map(|(side, _)| side.clone()).collect())
     }
 
     /// Returns a handle of the rows of one side; `invalid-argument` if the batch has no such side.
-    fn rows(&mut self, this: Resource<BatchEntry>, side: String) -> Answer<RowsEntry> {
+    fn rows(&mut self, this: Handle<BatchEntry>, side: String) -> Answer<RowsEntry> {
         self.enter("data.batch.rows")?;
         let batch = self.table.get(&this)?.0.clone();
-        match batch.sides.iter().find(|(name, _)| *name == side) {
-            Some((_, rows)) => self.give_rows(rows),
-            None => Err(no_side(&side, batch.sides.iter().map(|(name, _)| name.as_str()))),
-        }
+        let names = || batch.sides.iter().map(|(name, _)| name.as_str());
+        let found = batch.sides.iter().find(|(name, _)| *name == side);
+        self.give_rows(&found.ok_or_else(|| no_side(&side, names()))?.1)
     }
 
     /// Counts the call and returns the number of records in the batch.
-    fn size(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<u32> {
+    fn size(&mut self, this: Handle<BatchEntry>) -> wasmtime::Result<u32> {
         self.enter("data.batch.size")?;
         Ok(self.table.get(&this)?.0.size)
     }
 
     /// Returns a handle of a numeric column of the records: `[size]`, `f32`, NaN where absent; `invalid-argument` for
     /// an unknown name.
-    fn column(&mut self, this: Resource<BatchEntry>, name: String) -> Answer {
+    fn column(&mut self, this: Handle<BatchEntry>, name: String) -> Answer {
         self.enter("data.batch.column")?;
         let batch = self.table.get(&this)?.0.clone();
-        let Some(column) = batch.columns.get(&name) else {
-            return Err(Refusal::argument(format!("the records have no column `{}`", printable(&name, 64))));
-        };
+        let missing = || Refusal::argument(format!("the records have no column `{}`", printable(&name, 64)));
+        let column = batch.columns.get(&name).ok_or_else(missing)?;
         self.work(column.len() as u64)?;
-        self.give_new(column.len() as u64, |_| Tensor::from_slice(column, column.len(), &DEVICE))
+        self.give_list(column)
     }
 
     /// Returns the target tokens of one side in the whole accumulation window, at least 1; `invalid-argument` for an
     /// unknown side.
-    fn window_targets(&mut self, this: Resource<BatchEntry>, side: String) -> Result<u32, Refusal> {
+    fn window_targets(&mut self, this: Handle<BatchEntry>, side: String) -> Result<u32, Refusal> {
         self.enter("data.batch.window-targets")?;
         count_of(&self.table.get(&this)?.0.window_targets, &side)
     }
 
     /// Returns the tokens of one side that have a predecessor, in the whole accumulation window, at least 1;
     /// `invalid-argument` for an unknown side.
-    fn window_tokens(&mut self, this: Resource<BatchEntry>, side: String) -> Result<u32, Refusal> {
+    fn window_tokens(&mut self, this: Handle<BatchEntry>, side: String) -> Result<u32, Refusal> {
         self.enter("data.batch.window-tokens")?;
         count_of(&self.table.get(&this)?.0.window_tokens, &side)
     }
 
     /// Returns the records of the whole accumulation window, at least 1.
-    fn window_size(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<u32> {
+    fn window_size(&mut self, this: Handle<BatchEntry>) -> wasmtime::Result<u32> {
         self.enter("data.batch.window-size")?;
         Ok(self.table.get(&this)?.0.window_size.max(1))
     }
 
     /// Deletes the handle. Not counted as a call.
-    fn drop(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<()> {
-        self.table.delete(this)?;
-        Ok(())
+    fn drop(&mut self, this: Handle<BatchEntry>) -> wasmtime::Result<()> {
+        Ok(self.table.delete(this).map(drop)?)
     }
 }
 
@@ -179,7 +172,7 @@ impl State {
     /// element and reserves 4 bytes each.
     fn per_token(
         &mut self,
-        this: &Resource<RowsEntry>,
+        this: &Handle<RowsEntry>,
         make: fn(&Rows, &Device) -> Result<Tensor, tunebox_model::error::Error>,
     ) -> Answer {
         let rows = self.table.get(this)?.0.clone();
@@ -201,10 +194,8 @@ fn whole(count: usize) -> wasmtime::Result<u32> {
 
 /// Returns the count of a side, at least 1; `invalid-argument` for an unknown side.
 fn count_of(counts: &BTreeMap<String, u32>, side: &str) -> Result<u32, Refusal> {
-    match counts.get(side) {
-        Some(count) => Ok((*count).max(1)),
-        None => Err(no_side(side, counts.keys().map(String::as_str))),
-    }
+    let count = counts.get(side).ok_or_else(|| no_side(side, counts.keys().map(String::as_str)))?;
+    Ok((*count).max(1))
 }
 
 /// Builds the `invalid-argument` error for an unknown side; `sides` are the names that the batch has.

@@ -2,12 +2,11 @@
 
 use tunebox_compute::Tensor;
 use tunebox_model::stream;
-use wasmtime::component::Resource;
 
 use crate::bindings::hidden::{Host, Site, Token};
 use crate::bindings::types::ErrorCode;
-use crate::refusal::Refusal;
-use crate::state::{Answer, HostContext, RowsEntry, State, TensorEntry, ViewEntry};
+use crate::refusal::{Refusal, ensure};
+use crate::state::{Answer, Handle, HostContext, RowsEntry, State, ViewEntry};
 use crate::train_state::Direction;
 
 impl Host for HostContext<'_> {
@@ -30,8 +29,8 @@ impl Host for HostContext<'_> {
     /// that a row lacks.
     fn capture(
         &mut self,
-        view: Resource<ViewEntry>,
-        rows: Resource<RowsEntry>,
+        view: Handle<ViewEntry>,
+        rows: Handle<RowsEntry>,
         layers: Vec<u32>,
         site: Site,
         token: Token,
@@ -40,9 +39,7 @@ impl Host for HostContext<'_> {
         let view = self.table.get(&view)?.0.clone();
         let rows = self.table.get(&rows)?.0.clone();
         let layers = self.layers_of(layers)?;
-        if rows.count() == 0 {
-            return Err(Refusal::argument("there are no rows to read"));
-        }
+        ensure(rows.count() > 0, || Refusal::argument("there are no rows to read"))?;
         let elements = layers.len() as u64 * rows.count() as u64 * self.configuration.hidden as u64;
         self.work(elements)?;
         self.pass(rows.tokens())?;
@@ -60,7 +57,7 @@ impl Host for HostContext<'_> {
         layer: u32,
         site: Site,
         token: Token,
-        vector: Resource<TensorEntry>,
+        vector: Handle,
         coefficient: f32,
     ) -> Result<(), Refusal> {
         self.enter("hidden.publish")?;
@@ -80,38 +77,28 @@ impl State {
     /// order.
     pub(crate) fn layers_of(&self, layers: Vec<u32>) -> Result<Vec<usize>, Refusal> {
         let count = self.configuration.layers;
-        if layers.is_empty() || layers.len() > count {
-            return Err(Refusal::argument(format!("layers are a list of 1 to {count}, this has {}", layers.len())));
-        }
+        let allowed = || Refusal::argument(format!("layers are a list of 1 to {count}, this has {}", layers.len()));
+        ensure((1..=count).contains(&layers.len()), allowed)?;
         let mut named = vec![false; count];
         for layer in &layers {
-            match named.get_mut(*layer as usize) {
-                Some(seen) if !*seen => *seen = true,
-                Some(_) => return Err(Refusal::argument(format!("layer {layer} is named twice"))),
-                None => {
-                    return Err(Refusal::argument(format!("layer {layer} is not there: they are 0 to {}", count - 1)));
-                }
-            }
+            let absent = || Refusal::argument(format!("layer {layer} is not there: they are 0 to {}", count - 1));
+            let seen = named.get_mut(*layer as usize).ok_or_else(absent)?;
+            ensure(!*seen, || Refusal::argument(format!("layer {layer} is named twice")))?;
+            *seen = true;
         }
         Ok(layers.into_iter().map(|layer| layer as usize).collect())
     }
 
     /// Returns the numbers of an `f32` vector `[dimension]`, as [`vector`](State::vector) checks them.
-    pub(crate) fn stream_vector(&mut self, vector: &Resource<TensorEntry>) -> Result<Vec<f32>, Refusal> {
-        let width = self.configuration.hidden;
-        self.vector(vector, width, "the stream")
+    pub(crate) fn stream_vector(&mut self, vector: &Handle) -> Result<Vec<f32>, Refusal> {
+        self.vector(vector, self.configuration.hidden, "the stream")
     }
 
     /// Returns the numbers of an `f32` vector `[length]`; `what` names in the error what the vector must be as long as.
     /// Charges one unit of work a number.
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number that is not finite.
-    pub(crate) fn vector(
-        &mut self,
-        vector: &Resource<TensorEntry>,
-        length: usize,
-        what: &str,
-    ) -> Result<Vec<f32>, Refusal> {
+    pub(crate) fn vector(&mut self, vector: &Handle, length: usize, what: &str) -> Result<Vec<f32>, Refusal> {
         let held = self.held(vector)?;
         let tensor = &held.tensor;
         if tensor.dims() != [length] {
@@ -138,11 +125,7 @@ fn numbers(tensor: &Tensor) -> Result<Vec<f32>, Refusal> {
 
 /// Returns `invalid-argument` if `value` is infinite or NaN; `what` names it in the message.
 pub(crate) fn check_finite(what: &str, value: f32) -> Result<(), Refusal> {
-    if value.is_finite() {
-        Ok(())
-    } else {
-        Err(Refusal::argument(format!("{what} is a finite number, this is {value}")))
-    }
+    ensure(value.is_finite(), || Refusal::argument(format!("{what} is a finite number, this is {value}")))
 }
 
 /// Converts a site of the contract to that of the model crate.

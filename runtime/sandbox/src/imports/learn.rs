@@ -6,32 +6,27 @@ use candle_core::DType;
 use tunebox_compute::fused::Tap;
 use tunebox_compute::{Tensor, ops};
 use tunebox_model::policy::Seeds;
-use wasmtime::component::Resource;
 
 use crate::bindings::learn::Host;
 use crate::bindings::types::ErrorCode;
-use crate::refusal::Refusal;
-use crate::state::{HostContext, ScoresEntry, State, TensorEntry};
+use crate::refusal::{Refusal, ensure};
+use crate::state::{Handle, HostContext, ScoresEntry, State};
 
 impl Host for HostContext<'_> {
     /// Back-propagates a loss and adds its gradient to the policy's, as [`walk_back`](State::walk_back) does.
     ///
     /// Errors: `invalid-argument` if the loss is not one finite `f32` element or depends on no current scores for
     /// learning.
-    fn minimise(&mut self, loss: Resource<TensorEntry>) -> Result<(), Refusal> {
+    fn minimise(&mut self, loss: Handle) -> Result<(), Refusal> {
         self.enter("learn.minimise")?;
         let loss = self.held(&loss)?;
-        let shape = loss.tensor.dims();
-        if loss.tensor.elem_count() != 1 {
-            return Err(Refusal::argument(format!("a loss is one element, this is {shape:?}")));
-        }
-        if loss.tensor.dtype() != DType::F32 {
-            return Err(Refusal::argument(format!("a loss is `f32`, this is `{}`", loss.tensor.dtype().as_str())));
-        }
+        let (shape, dtype) = (loss.tensor.dims(), loss.tensor.dtype());
+        let one = loss.tensor.elem_count() == 1;
+        ensure(one, || Refusal::argument(format!("a loss is one element, this is {shape:?}")))?;
+        let float = dtype == DType::F32;
+        ensure(float, || Refusal::argument(format!("a loss is `f32`, this is `{}`", dtype.as_str())))?;
         let value = ops::item(&loss.tensor)?;
-        if !value.is_finite() {
-            return Err(Refusal::argument(format!("the loss is `{value}`, not a finite number")));
-        }
+        ensure(value.is_finite(), || Refusal::argument(format!("the loss is `{value}`, not a finite number")))?;
         self.walk_back(&loss)
     }
 
@@ -42,9 +37,9 @@ impl Host for HostContext<'_> {
     /// earlier weights.
     fn backward_from(
         &mut self,
-        scores: Resource<ScoresEntry>,
-        logprob: Resource<TensorEntry>,
-        entropy: Option<Resource<TensorEntry>>,
+        scores: Handle<ScoresEntry>,
+        logprob: Handle,
+        entropy: Option<Handle>,
     ) -> Result<(), Refusal> {
         self.enter("learn.backward-from")?;
         self.scored_record(&scores)?.check_scored()?;
@@ -63,9 +58,8 @@ impl Host for HostContext<'_> {
     /// Errors: `invalid-argument` if no gradient has accumulated since the last update.
     fn update(&mut self) -> Result<f32, Refusal> {
         self.enter("learn.update")?;
-        if !self.train_state().has_gradient() {
-            return Err(Refusal::argument("no gradient has accumulated since the last update"));
-        }
+        let nothing = || Refusal::argument("no gradient has accumulated since the last update");
+        ensure(self.train_state().has_gradient(), nothing)?;
         self.pass(1)?;
         self.run_pending_scores()?;
         Ok(self.train_state().update()?)
@@ -84,11 +78,7 @@ impl State {
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number at a target token that is not
     /// finite.
-    fn coefficients(
-        &mut self,
-        scores: &Resource<ScoresEntry>,
-        given: &Resource<TensorEntry>,
-    ) -> Result<Tensor, Refusal> {
+    fn coefficients(&mut self, scores: &Handle<ScoresEntry>, given: &Handle) -> Result<Tensor, Refusal> {
         let ScoresEntry(number) = *self.table.get(scores)?;
         let given = self.held(given)?.tensor.detach();
         let wanted = self.record(scores)?.shape();

@@ -8,65 +8,63 @@ use std::sync::Arc;
 use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
-use wasmtime::component::Resource;
 
 use super::data::row_bytes;
 use crate::bindings::model::{Host, HostScores, HostView, Taps};
 use crate::bindings::types::ErrorCode;
 use crate::printable::printable;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, ensure};
 use crate::requests::ScoreRequest;
-use crate::scores::ScoreRecord;
-use crate::state::{Answer, HostContext, RowsEntry, ScoresEntry, State, TensorEntry, ViewEntry};
+use crate::scores::{ScoreRecord, gone};
+use crate::state::{Answer, Handle, HostContext, RowsEntry, ScoresEntry, State, ViewEntry};
 
 /// The most token ids of one call of `next-token`.
 const MOST_IDS: usize = 4_096;
 
 impl HostView for HostContext<'_> {
     /// Deletes the handle; a snapshot stays. Not counted as a call.
-    fn drop(&mut self, this: Resource<ViewEntry>) -> wasmtime::Result<()> {
-        self.table.delete(this)?;
-        Ok(())
+    fn drop(&mut self, this: Handle<ViewEntry>) -> wasmtime::Result<()> {
+        Ok(self.table.delete(this).map(drop)?)
     }
 }
 
 impl HostScores for HostContext<'_> {
     /// Returns a handle of the log-probability of each target token: `[rows, width]`, `f32`. Runs the pass of the
     /// scores if it was deferred. Traps where another tap would return an error.
-    fn logprob(&mut self, this: Resource<ScoresEntry>) -> wasmtime::Result<Resource<TensorEntry>> {
+    fn logprob(&mut self, this: Handle<ScoresEntry>) -> wasmtime::Result<Handle> {
         Ok(self.give_tap("model.scores.logprob", &this, Tap::Logprob)?)
     }
 
     /// Returns a handle of the entropy of each next-token distribution in nats; errors as in [`State::give_tap`].
-    fn entropy(&mut self, this: Resource<ScoresEntry>) -> Answer {
+    fn entropy(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.entropy", &this, Tap::Entropy)
     }
 
     /// Returns a handle of log Σ p² of each next-token distribution; errors as in [`State::give_tap`].
-    fn log_sum_square(&mut self, this: Resource<ScoresEntry>) -> Answer {
+    fn log_sum_square(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.log-sum-square", &this, Tap::LogSumSquare)
     }
 
     /// Returns a handle of the mean logit over the vocabulary at each token; errors as in [`State::give_tap`].
-    fn mean_logit(&mut self, this: Resource<ScoresEntry>) -> Answer {
+    fn mean_logit(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.mean-logit", &this, Tap::MeanLogit)
     }
 
     /// Returns a handle of the mean log-probability over the vocabulary at each token; errors as in
     /// [`State::give_tap`].
-    fn mean_logprob(&mut self, this: Resource<ScoresEntry>) -> Answer {
+    fn mean_logprob(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.mean-logprob", &this, Tap::MeanLogprob)
     }
 
     /// Returns a handle of a tensor that is 1 where the token is the model's first choice, else 0; errors as in
     /// [`State::give_tap`].
-    fn top_one(&mut self, this: Resource<ScoresEntry>) -> Answer {
+    fn top_one(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.top-one", &this, Tap::TopOne)
     }
 
     /// Deletes the handle. Also frees the scores, unless they are for learning and their pass ran: a loss may depend on
     /// those until the call ends. Not counted as a call.
-    fn drop(&mut self, this: Resource<ScoresEntry>) -> wasmtime::Result<()> {
+    fn drop(&mut self, this: Handle<ScoresEntry>) -> wasmtime::Result<()> {
         let ScoresEntry(number) = self.table.delete(this)?;
         if let Some(record) = self.scores.get_mut(&number) {
             record.held = false;
@@ -81,7 +79,7 @@ impl HostScores for HostContext<'_> {
 
 impl Host for HostContext<'_> {
     /// Returns a handle of a view of the weights under training.
-    fn policy(&mut self) -> wasmtime::Result<Resource<ViewEntry>> {
+    fn policy(&mut self) -> wasmtime::Result<Handle<ViewEntry>> {
         self.enter("model.policy")?;
         Ok(self.table.push(ViewEntry(View::Policy)).map_err(Refusal::from)?)
     }
@@ -98,17 +96,16 @@ impl Host for HostContext<'_> {
     /// Errors: `invalid-argument` for an empty or long name, `out-of-budget` past the number of snapshots of the run.
     fn snapshot(&mut self, name: String) -> Answer<ViewEntry> {
         self.enter("model.snapshot")?;
-        if name.is_empty() || name.len() > self.limits.name_bytes {
-            return Err(Refusal::argument(format!("a snapshot's name has 1 to {} bytes", self.limits.name_bytes)));
-        }
-        let is_full = {
+        let longest = self.limits.name_bytes;
+        let allowed = || Refusal::argument(format!("a snapshot's name has 1 to {longest} bytes"));
+        ensure((1..=longest).contains(&name.len()), allowed)?;
+        let most = self.limits.snapshots;
+        let fits = {
             let snapshots = &self.train_state().snapshots;
-            !snapshots.contains_key(&name) && snapshots.len() >= self.limits.snapshots
+            snapshots.contains_key(&name) || snapshots.len() < most
         };
-        if is_full {
-            let message = format!("a run keeps at most {} snapshots", self.limits.snapshots);
-            return Err(Refusal::new(ErrorCode::OutOfBudget, message));
-        }
+        let full = || Refusal::new(ErrorCode::OutOfBudget, format!("a run keeps at most {most} snapshots"));
+        ensure(fits, full)?;
         // A copy of what is trained: no pass, but as much to do as a small one.
         self.pass(1)?;
         self.run_pending_scores()?;
@@ -119,8 +116,8 @@ impl Host for HostContext<'_> {
     /// Requests scores of rows under a view without saved activations; see [`State::request_scores`].
     fn score(
         &mut self,
-        view: Resource<ViewEntry>,
-        rows: Resource<RowsEntry>,
+        view: Handle<ViewEntry>,
+        rows: Handle<RowsEntry>,
         taps: Taps,
         temperature: f32,
     ) -> Answer<ScoresEntry> {
@@ -130,7 +127,7 @@ impl Host for HostContext<'_> {
     }
 
     /// Requests scores of rows under the policy that keep what a backward pass needs; see [`State::request_scores`].
-    fn score_for_learning(&mut self, rows: Resource<RowsEntry>, taps: Taps, temperature: f32) -> Answer<ScoresEntry> {
+    fn score_for_learning(&mut self, rows: Handle<RowsEntry>, taps: Taps, temperature: f32) -> Answer<ScoresEntry> {
         self.enter("model.score-for-learning")?;
         self.request_scores(&View::Policy, &rows, taps, temperature, true)
     }
@@ -140,17 +137,16 @@ impl Host for HostContext<'_> {
     ///
     /// Errors: `invalid-argument` for no rows, an empty row, no ids, more than `MOST_IDS`, or an id outside the
     /// vocabulary.
-    fn next_token(&mut self, view: Resource<ViewEntry>, rows: Resource<RowsEntry>, ids: Vec<u32>) -> Answer {
+    fn next_token(&mut self, view: Handle<ViewEntry>, rows: Handle<RowsEntry>, ids: Vec<u32>) -> Answer {
         self.enter("model.next-token")?;
         let view = self.table.get(&view)?.0.clone();
         let rows = self.rows_with_ends(&rows)?;
-        if ids.is_empty() || ids.len() > MOST_IDS {
-            return Err(Refusal::argument(format!("1 to {MOST_IDS} tokens are asked for, these are {}", ids.len())));
-        }
-        let vocabulary = self.configuration.vocabulary;
+        let allowed = || Refusal::argument(format!("1 to {MOST_IDS} tokens are asked for, these are {}", ids.len()));
+        ensure((1..=MOST_IDS).contains(&ids.len()), allowed)?;
         self.check_tokens(&ids)?;
         let elements = rows.count() as u64 * ids.len() as u64;
-        self.work(elements + rows.count() as u64 * vocabulary as u64)?;
+        let logits = rows.count() as u64 * self.configuration.vocabulary as u64;
+        self.work(elements + logits)?;
         self.pass(rows.tokens())?;
         self.check_room(&rows, false)?;
         self.give_new(elements, |state| state.train_state().policy.next_token(&view, &rows, &ids))
@@ -160,17 +156,12 @@ impl Host for HostContext<'_> {
     /// after the end of each row, from `view` (p) to `other` (q): `[rows]`, `f32`, without gradient.
     ///
     /// Errors: `invalid-argument` for no rows or an empty row.
-    fn divergence(
-        &mut self,
-        view: Resource<ViewEntry>,
-        other: Resource<ViewEntry>,
-        rows: Resource<RowsEntry>,
-    ) -> Answer {
+    fn divergence(&mut self, view: Handle<ViewEntry>, other: Handle<ViewEntry>, rows: Handle<RowsEntry>) -> Answer {
         self.enter("model.divergence")?;
         let (view, other) = (self.table.get(&view)?.0.clone(), self.table.get(&other)?.0.clone());
         let rows = self.rows_with_ends(&rows)?;
-        let vocabulary = self.configuration.vocabulary as u64;
-        self.work(rows.count() as u64 * vocabulary)?;
+        let logits = rows.count() as u64 * self.configuration.vocabulary as u64;
+        self.work(logits)?;
         self.pass(rows.tokens())?;
         self.pass(rows.tokens())?;
         self.check_room(&rows, false)?;
@@ -180,11 +171,9 @@ impl Host for HostContext<'_> {
 
 impl State {
     /// Returns the rows behind a handle; `invalid-argument` if there are none or one of them has no token.
-    fn rows_with_ends(&self, rows: &Resource<RowsEntry>) -> Result<Arc<Rows>, Refusal> {
+    fn rows_with_ends(&self, rows: &Handle<RowsEntry>) -> Result<Arc<Rows>, Refusal> {
         let rows = self.table.get(rows)?.0.clone();
-        if rows.count() == 0 {
-            return Err(Refusal::argument("there are no rows to continue"));
-        }
+        ensure(rows.count() > 0, || Refusal::argument("there are no rows to continue"))?;
         match rows.ids.iter().position(Vec::is_empty) {
             Some(row) => Err(Refusal::argument(format!("row {row} is empty, so nothing follows its end"))),
             None => Ok(rows),
@@ -204,7 +193,7 @@ impl State {
     /// `[rows, width]`, `f32`, 0 off the target tokens.
     ///
     /// Errors: `invalid-argument` if the tap was not requested with the scores; the model's error if their pass failed.
-    fn give_tap(&mut self, function: &'static str, scores: &Resource<ScoresEntry>, tap: Tap) -> Answer {
+    fn give_tap(&mut self, function: &'static str, scores: &Handle<ScoresEntry>, tap: Tap) -> Answer {
         self.enter(function)?;
         let record = self.scored_record(scores)?;
         let (tensor, bytes) = (record.tap(tap)?.clone(), Arc::clone(&record.bytes));
@@ -212,14 +201,14 @@ impl State {
     }
 
     /// Returns the scores behind a handle, whether or not their pass has run; `invalid-argument` if they were freed.
-    pub(crate) fn record(&self, handle: &Resource<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
+    pub(crate) fn record(&self, handle: &Handle<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
         let ScoresEntry(number) = self.table.get(handle)?;
-        self.scores.get(number).ok_or_else(|| Refusal::argument("these scores are gone"))
+        self.scores.get(number).ok_or_else(gone)
     }
 
     /// Runs all scoring passes that were deferred, then returns the scores behind a handle. A failed pass is no error
     /// here; see [`ScoreRecord::check_scored`].
-    pub(crate) fn scored_record(&mut self, handle: &Resource<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
+    pub(crate) fn scored_record(&mut self, handle: &Handle<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
         self.run_pending_scores()?;
         self.record(handle)
     }
@@ -232,7 +221,7 @@ impl State {
     fn request_scores(
         &mut self,
         view: &View,
-        rows: &Resource<RowsEntry>,
+        rows: &Handle<RowsEntry>,
         taps: Taps,
         temperature: f32,
         keep: bool,

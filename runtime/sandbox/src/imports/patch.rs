@@ -3,19 +3,18 @@
 //! Every active patch is work for each later pass, so their number has a limit of its own.
 
 use tunebox_model::stream::Patch;
-use wasmtime::component::Resource;
 
 use super::hidden::{check_finite, stream_site};
 use crate::bindings::hidden::Site;
 use crate::bindings::patch::{Host, HostPatch};
 use crate::bindings::types::ErrorCode;
-use crate::refusal::Refusal;
-use crate::state::{Answer, HostContext, PatchEntry, State, TensorEntry};
+use crate::refusal::{Refusal, ensure};
+use crate::state::{Answer, Handle, HostContext, PatchEntry, State};
 
 impl HostPatch for HostContext<'_> {
     /// Deletes the handle and removes its patch from the policy. First runs the scoring passes that were deferred,
     /// which still see the patch.
-    fn drop(&mut self, this: Resource<PatchEntry>) -> wasmtime::Result<()> {
+    fn drop(&mut self, this: Handle<PatchEntry>) -> wasmtime::Result<()> {
         self.run_pending_scores()?;
         let PatchEntry(number) = self.table.delete(this)?;
         self.patches = self.patches.saturating_sub(1);
@@ -32,7 +31,7 @@ impl Host for HostContext<'_> {
         &mut self,
         layers: Vec<u32>,
         site: Site,
-        vector: Resource<TensorEntry>,
+        vector: Handle,
         coefficient: f32,
         answers_only: bool,
     ) -> Answer<PatchEntry> {
@@ -45,7 +44,7 @@ impl Host for HostContext<'_> {
 
     /// Makes a patch active that removes the component along `direction` from the activations of these layers at a
     /// site. Errors: as in [`State::activate`], [`State::layers_of`] and [`State::stream_vector`].
-    fn ablate(&mut self, layers: Vec<u32>, site: Site, direction: Resource<TensorEntry>) -> Answer<PatchEntry> {
+    fn ablate(&mut self, layers: Vec<u32>, site: Site, direction: Handle) -> Answer<PatchEntry> {
         self.enter("patch.ablate")?;
         let layers = self.layers_of(layers)?;
         let direction = self.stream_vector(&direction)?;
@@ -54,13 +53,7 @@ impl Host for HostContext<'_> {
 
     /// Makes a patch active that sets the component along `direction` to `value` in the activations of these layers at
     /// a site. Errors: as in [`State::activate`], [`State::layers_of`] and [`State::stream_vector`].
-    fn project(
-        &mut self,
-        layers: Vec<u32>,
-        site: Site,
-        direction: Resource<TensorEntry>,
-        value: f32,
-    ) -> Answer<PatchEntry> {
+    fn project(&mut self, layers: Vec<u32>, site: Site, direction: Handle, value: f32) -> Answer<PatchEntry> {
         self.enter("patch.project")?;
         let layers = self.layers_of(layers)?;
         check_finite("the value", value)?;
@@ -75,10 +68,8 @@ impl State {
     ///
     /// Errors: `out-of-budget` past the number of active patches.
     fn activate(&mut self, patch: Patch) -> Answer<PatchEntry> {
-        if self.patches >= self.limits.patches {
-            let message = format!("a run has at most {} active patches; drop one", self.limits.patches);
-            return Err(Refusal::new(ErrorCode::OutOfBudget, message));
-        }
+        let message = || format!("a run has at most {} active patches; drop one", self.limits.patches);
+        ensure(self.patches < self.limits.patches, || Refusal::new(ErrorCode::OutOfBudget, message()))?;
         self.run_pending_scores()?;
         let number = self.train_state().policy.patch(patch)?;
         match self.table.push(PatchEntry(number)) {

@@ -6,12 +6,11 @@
 use std::sync::Arc;
 
 use tunebox_compute::Tensor;
-use wasmtime::component::Resource;
 
 use crate::bindings::reward::Host;
 use crate::bindings::types::ErrorCode;
-use crate::refusal::Refusal;
-use crate::state::{Answer, BatchEntry, CompletionsEntry, DEVICE, HostContext, State};
+use crate::refusal::{Refusal, ensure};
+use crate::state::{Answer, BatchEntry, CompletionsEntry, DEVICE, Handle, HostContext, State};
 
 impl Host for HostContext<'_> {
     /// Counts the call and returns the names of the run's verifiers, in the order of the columns of `judge`.
@@ -24,7 +23,7 @@ impl Host for HostContext<'_> {
     fn weights(&mut self) -> Answer {
         self.enter("reward.weights")?;
         let weights: Vec<f32> = self.panel()?.into_iter().map(|(_, weight)| weight).collect();
-        self.give_new(weights.len() as u64, |_| Tensor::from_slice(&weights, weights.len(), &DEVICE))
+        self.give_list(&weights)
     }
 
     /// Has every verifier judge every completion and returns a handle of the verdicts: `[rows, verifiers]`, `f32`, NaN
@@ -32,15 +31,14 @@ impl Host for HostContext<'_> {
     ///
     /// Errors: `unsupported` if the run has no verifier; `invalid-argument` if the completions do not continue all
     /// prompts of the batch.
-    fn judge(&mut self, batch: Resource<BatchEntry>, completions: Resource<CompletionsEntry>) -> Answer {
+    fn judge(&mut self, batch: Handle<BatchEntry>, completions: Handle<CompletionsEntry>) -> Answer {
         self.enter("reward.judge")?;
         let columns = self.panel()?.len();
         let batch = self.table.get(&batch)?.0.clone();
         let written = self.table.get(&completions)?.0.clone();
         let own = batch.sides.iter().any(|(_, rows)| Arc::ptr_eq(rows, &written.prompts));
-        if !own || batch.questions.len() != written.prompts.count() {
-            return Err(Refusal::argument("these completions do not continue the prompts of this batch"));
-        }
+        let foreign = || Refusal::argument("these completions do not continue the prompts of this batch");
+        ensure(own && batch.questions.len() == written.prompts.count(), foreign)?;
         let rows = written.rows.count();
         let entries = rows as u64 * columns as u64;
         self.work(entries)?;
@@ -53,10 +51,9 @@ impl Host for HostContext<'_> {
         };
         self.meters.check_time()?;
         let mut verdicts = judged?;
-        if verdicts.len() as u64 != entries {
-            let found = verdicts.len();
-            return Err(Refusal::new(ErrorCode::Internal, format!("{found} verdicts came back for {entries} entries")));
-        }
+        let found = verdicts.len() as u64;
+        let message = || format!("{found} verdicts came back for {entries} entries");
+        ensure(found == entries, || Refusal::new(ErrorCode::Internal, message()))?;
         // An infinite verdict would spoil every mean that it enters: it counts as none.
         verdicts.iter_mut().filter(|verdict| !verdict.is_finite()).for_each(|verdict| *verdict = f32::NAN);
         let tensor = Tensor::from_vec(verdicts, (rows, columns), &DEVICE)?;
@@ -68,10 +65,8 @@ impl State {
     /// Returns the names and weights of the run's verifiers; `unsupported` if there are none.
     fn panel(&self) -> Result<Vec<(String, f32)>, Refusal> {
         let panel = self.train_state().hooks.verifiers();
-        if panel.is_empty() {
-            let message = "the run lists no verifier; `run.toml` needs a `[[verifier]]` with `use = \"…\"`";
-            return Err(Refusal::new(ErrorCode::Unsupported, message));
-        }
+        let message = "the run lists no verifier; `run.toml` needs a `[[verifier]]` with `use = \"…\"`";
+        ensure(!panel.is_empty(), || Refusal::new(ErrorCode::Unsupported, message))?;
         Ok(panel)
     }
 }

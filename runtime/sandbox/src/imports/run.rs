@@ -1,12 +1,10 @@
 //! Implements `wit/run.wit`: one function for each of the interface, in its order.
 
-use wasmtime::component::Resource;
-
 use crate::bindings::run::Host;
 use crate::fault::GuestFault;
 use crate::refusal::Refusal;
 use crate::reports::{Combine, Measure, Reports};
-use crate::state::{HostContext, TensorEntry};
+use crate::state::{Handle, HostContext};
 
 impl Host for HostContext<'_> {
     /// Counts the call and returns the number of finished weight updates.
@@ -29,7 +27,7 @@ impl Host for HostContext<'_> {
 
     /// Reports a one-element tensor that is averaged over the micro-batches of an update, without reading it yet;
     /// errors as in [`Reports::measure`] and [`Reports::metric`].
-    fn metric_of(&mut self, name: String, value: Resource<TensorEntry>) -> Result<(), Refusal> {
+    fn metric_of(&mut self, name: String, value: Handle) -> Result<(), Refusal> {
         self.enter("run.metric-of")?;
         let measure = Reports::measure(&*self.held(&value)?)?;
         self.reports.metric(&name, measure, Combine::Mean)
@@ -43,7 +41,7 @@ impl Host for HostContext<'_> {
 
     /// Reports a one-element tensor that is summed over the micro-batches of an update, without reading it yet; errors
     /// as in [`Reports::measure`] and [`Reports::metric`].
-    fn add_metric_of(&mut self, name: String, value: Resource<TensorEntry>) -> Result<(), Refusal> {
+    fn add_metric_of(&mut self, name: String, value: Handle) -> Result<(), Refusal> {
         self.enter("run.add-metric-of")?;
         let measure = Reports::measure(&*self.held(&value)?)?;
         self.reports.metric(&name, measure, Combine::Sum)

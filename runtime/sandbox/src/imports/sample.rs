@@ -5,20 +5,17 @@
 
 use std::sync::Arc;
 
-use tunebox_compute::Tensor;
 use tunebox_model::rows::Rows;
-use wasmtime::component::Resource;
 
 use super::data::row_bytes;
 use crate::bindings::sample::{Host, HostCompletions, HostSampler};
 use crate::bindings::types::ErrorCode;
-use crate::cause::Cause;
 use crate::completions::Completions;
 use crate::figures::grouped;
 use crate::printable::printable;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, ensure};
 use crate::requests::Sampler;
-use crate::state::{Answer, CompletionsEntry, DEVICE, HostContext, RowsEntry, SamplerEntry, State, ViewEntry};
+use crate::state::{Answer, CompletionsEntry, DEVICE, Handle, HostContext, RowsEntry, SamplerEntry, State, ViewEntry};
 
 /// Bytes of a token of a completion while it is held: id, mark, log-probability.
 const TOKEN: u64 = 9;
@@ -28,13 +25,13 @@ const COMPLETION: u64 = 256;
 
 impl HostSampler for HostContext<'_> {
     /// Returns a handle of a sampler with the default settings.
-    fn new(&mut self) -> wasmtime::Result<Resource<SamplerEntry>> {
+    fn new(&mut self) -> wasmtime::Result<Handle<SamplerEntry>> {
         self.enter("sample.sampler.constructor")?;
         Ok(self.table.push(SamplerEntry(Sampler::default())).map_err(Refusal::from)?)
     }
 
     /// Sets what the logits are divided by, finite and 0 or more; 0 takes the likeliest token.
-    fn temperature(&mut self, this: Resource<SamplerEntry>, value: f32) -> Result<(), Refusal> {
+    fn temperature(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<(), Refusal> {
         self.enter("sample.sampler.temperature")?;
         within(value.is_finite() && value >= 0.0, "temperature", &value, "0 or more, and finite")?;
         self.table.get_mut(&this)?.0.temperature = value;
@@ -42,14 +39,14 @@ impl HostSampler for HostContext<'_> {
     }
 
     /// Restricts sampling to the `value` likeliest tokens; 0 removes the restriction.
-    fn top_k(&mut self, this: Resource<SamplerEntry>, value: u32) -> Result<(), Refusal> {
+    fn top_k(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<(), Refusal> {
         self.enter("sample.sampler.top-k")?;
         self.table.get_mut(&this)?.0.top_k = value;
         Ok(())
     }
 
     /// Restricts sampling to the likeliest tokens that together hold the probability `value`, in (0, 1].
-    fn top_p(&mut self, this: Resource<SamplerEntry>, value: f32) -> Result<(), Refusal> {
+    fn top_p(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<(), Refusal> {
         self.enter("sample.sampler.top-p")?;
         within(value > 0.0 && value <= 1.0, "top-p", &value, "above 0 and at most 1")?;
         self.table.get_mut(&this)?.0.top_p = value;
@@ -57,7 +54,7 @@ impl HostSampler for HostContext<'_> {
     }
 
     /// Restricts sampling to tokens with at least `value` times the likeliest token's probability, in [0, 1].
-    fn min_p(&mut self, this: Resource<SamplerEntry>, value: f32) -> Result<(), Refusal> {
+    fn min_p(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<(), Refusal> {
         self.enter("sample.sampler.min-p")?;
         within((0.0..=1.0).contains(&value), "min-p", &value, "0 to 1")?;
         self.table.get_mut(&this)?.0.min_p = value;
@@ -65,7 +62,7 @@ impl HostSampler for HostContext<'_> {
     }
 
     /// Sets the most new tokens of a completion: 1 to the run's own limit, end token included.
-    fn max_tokens(&mut self, this: Resource<SamplerEntry>, value: u32) -> Result<(), Refusal> {
+    fn max_tokens(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<(), Refusal> {
         self.enter("sample.sampler.max-tokens")?;
         let limit = self.train_state().hooks.max_new_tokens();
         let allowed = format!("1 to {limit}, what the run's `data.max-length` leaves after its longest prompt");
@@ -75,7 +72,7 @@ impl HostSampler for HostContext<'_> {
     }
 
     /// Sets the completions for each prompt: 1 to the limit `completions`.
-    fn completions(&mut self, this: Resource<SamplerEntry>, value: u32) -> Result<(), Refusal> {
+    fn completions(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<(), Refusal> {
         self.enter("sample.sampler.completions")?;
         let limit = self.limits.completions;
         within((1..=limit).contains(&value), "completions", &value, &format!("1 to {limit}"))?;
@@ -84,15 +81,14 @@ impl HostSampler for HostContext<'_> {
     }
 
     /// Deletes the handle. Not counted as a call.
-    fn drop(&mut self, this: Resource<SamplerEntry>) -> wasmtime::Result<()> {
-        self.table.delete(this)?;
-        Ok(())
+    fn drop(&mut self, this: Handle<SamplerEntry>) -> wasmtime::Result<()> {
+        Ok(self.table.delete(this).map(drop)?)
     }
 }
 
 impl HostCompletions for HostContext<'_> {
     /// Returns a handle of rows of prompt and completion whose targets are the completion's tokens.
-    fn rows(&mut self, this: Resource<CompletionsEntry>) -> wasmtime::Result<Resource<RowsEntry>> {
+    fn rows(&mut self, this: Handle<CompletionsEntry>) -> wasmtime::Result<Handle<RowsEntry>> {
         self.enter("sample.completions.rows")?;
         let rows = self.table.get(&this)?.0.rows.clone();
         Ok(self.give_rows(&rows)?)
@@ -100,7 +96,7 @@ impl HostCompletions for HostContext<'_> {
 
     /// Returns a handle of the log-probabilities under the distribution that was sampled from: `[rows, width]`, `f32`,
     /// 0 off the targets.
-    fn logprob(&mut self, this: Resource<CompletionsEntry>) -> Answer {
+    fn logprob(&mut self, this: Handle<CompletionsEntry>) -> Answer {
         self.enter("sample.completions.logprob")?;
         let written = self.table.get(&this)?.0.clone();
         let elements = written.rows.count() as u64 * written.rows.width() as u64;
@@ -109,27 +105,25 @@ impl HostCompletions for HostContext<'_> {
     }
 
     /// Returns a handle of a tensor that is 1 where a completion ended by itself, 0 where it was cut: `[rows]`, `f32`.
-    fn finished(&mut self, this: Resource<CompletionsEntry>) -> Answer {
+    fn finished(&mut self, this: Handle<CompletionsEntry>) -> Answer {
         self.enter("sample.completions.finished")?;
         let written = self.table.get(&this)?.0.clone();
         self.work(written.finished.len() as u64)?;
         let flags: Vec<f32> = written.finished.iter().map(|ended| f32::from(u8::from(*ended))).collect();
-        self.give_new(flags.len() as u64, |_| Tensor::from_slice(&flags, flags.len(), &DEVICE))
+        self.give_list(&flags)
     }
 
     /// Returns a handle of the index of the prompt that each row continues: `[rows]`, `u32`.
-    fn group(&mut self, this: Resource<CompletionsEntry>) -> Answer {
+    fn group(&mut self, this: Handle<CompletionsEntry>) -> Answer {
         self.enter("sample.completions.group")?;
         let written = self.table.get(&this)?.0.clone();
         self.work(written.group.len() as u64)?;
-        let count = written.group.len();
-        self.give_new(count as u64, |_| Tensor::from_slice(&written.group, count, &DEVICE))
+        self.give_list(&written.group)
     }
 
     /// Deletes the handle. Not counted as a call.
-    fn drop(&mut self, this: Resource<CompletionsEntry>) -> wasmtime::Result<()> {
-        self.table.delete(this)?;
-        Ok(())
+    fn drop(&mut self, this: Handle<CompletionsEntry>) -> wasmtime::Result<()> {
+        Ok(self.table.delete(this).map(drop)?)
     }
 }
 
@@ -141,9 +135,9 @@ impl Host for HostContext<'_> {
     /// method.
     fn generate(
         &mut self,
-        view: Resource<ViewEntry>,
-        prompts: Resource<RowsEntry>,
-        sampler: Resource<SamplerEntry>,
+        view: Handle<ViewEntry>,
+        prompts: Handle<RowsEntry>,
+        sampler: Handle<SamplerEntry>,
     ) -> Answer<CompletionsEntry> {
         self.enter("sample.generate")?;
         let view = self.table.get(&view)?.0.clone();
@@ -183,15 +177,11 @@ impl State {
             return Err(Refusal::argument(format!("prompt `{empty}` has no token; a completion starts from one")));
         }
         let limit = self.train_state().hooks.max_new_tokens();
-        if limit == 0 {
-            return Err(Refusal::new(ErrorCode::Unsupported, "this run does not let the model write"));
-        }
+        let denied = || Refusal::new(ErrorCode::Unsupported, "this run does not let the model write");
+        ensure(limit > 0, denied)?;
         let (width, most) = (prompts.width(), self.configuration.max_positions);
-        if width >= most {
-            return Err(Refusal::argument(format!(
-                "a prompt has {width} tokens, the model takes {most} with what follows"
-            )));
-        }
+        let message = || format!("a prompt has {width} tokens, the model takes {most} with what follows");
+        ensure(width < most, || Refusal::argument(message()))?;
         Ok(sampler.max_tokens.unwrap_or(limit).min(limit))
     }
 
@@ -199,10 +189,7 @@ impl State {
     /// the limit `activation_bytes` or what memory is left.
     fn check_cache(&self, sequences: u64, tokens: u64) -> Result<(), Refusal> {
         let held = self.kept_bytes().saturating_add(self.train_state().policy.cache_memory(sequences, tokens));
-        let limit = self.limits.activation_bytes;
-        if held > limit {
-            return Err(Cause::Activations { held, limit }.into());
-        }
+        self.check_activations(held)?;
         Ok(self.check_memory(held)?)
     }
 
@@ -210,11 +197,9 @@ impl State {
     fn rows_of(&self, prompts: &Rows, sampler: &Sampler) -> Result<u64, Refusal> {
         let rows = (prompts.count() as u64).saturating_mul(u64::from(sampler.completions));
         let limit = u64::from(self.limits.completions);
-        if rows > limit {
-            let (rows, limit) = (grouped(rows), grouped(limit));
-            let message = format!("{rows} completions in one call, at most {limit} are written at once");
-            return Err(Refusal::new(ErrorCode::OutOfBudget, message));
-        }
+        let (count, most) = (grouped(rows), grouped(limit));
+        let message = || format!("{count} completions in one call, at most {most} are written at once");
+        ensure(rows <= limit, || Refusal::new(ErrorCode::OutOfBudget, message()))?;
         Ok(rows)
     }
 }
@@ -222,9 +207,6 @@ impl State {
 /// Returns `invalid-argument` unless `good`. `name` and `value` are those of the argument, `allowed` describes its
 /// range.
 fn within(good: bool, name: &str, value: &dyn std::fmt::Display, allowed: &str) -> Result<(), Refusal> {
-    if good {
-        return Ok(());
-    }
     let value = printable(&value.to_string(), 48);
-    Err(Refusal::argument(format!("`{name}` is {value}; it must be {allowed}")))
+    ensure(good, || Refusal::argument(format!("`{name}` is {value}; it must be {allowed}")))
 }

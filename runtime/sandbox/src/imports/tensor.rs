@@ -7,13 +7,12 @@ mod calls;
 mod tests;
 
 use tunebox_compute::ops;
-use wasmtime::component::Resource;
 
-use self::calls::{Handle, element_type, element_type_of};
+use self::calls::{element_type, element_type_of};
 use crate::bindings::tensor::{Host, HostScope, HostTensor};
 use crate::bindings::types::Dtype;
 use crate::refusal::Refusal;
-use crate::state::{Answer, HostContext, ScopeEntry};
+use crate::state::{Answer, Handle, HostContext, ScopeEntry};
 
 include!(concat!(env!("OUT_DIR"), "/operations.rs"));
 
@@ -66,19 +65,19 @@ impl Host for HostContext<'_> {
 
 impl HostScope for HostContext<'_> {
     /// Opens a scope, to which all tensors made from now on belong, and returns its handle.
-    fn new(&mut self) -> wasmtime::Result<Resource<ScopeEntry>> {
+    fn new(&mut self) -> wasmtime::Result<Handle<ScopeEntry>> {
         self.enter("tensor.scope.constructor")?;
         Ok(self.open_scope()?)
     }
 
     /// Exempts a tensor from being freed with a scope.
-    fn keep(&mut self, this: Resource<ScopeEntry>, tensor: Handle) -> wasmtime::Result<()> {
+    fn keep(&mut self, this: Handle<ScopeEntry>, tensor: Handle) -> wasmtime::Result<()> {
         self.enter("tensor.scope.keep")?;
         Ok(self.keep_beyond(&this, &tensor)?)
     }
 
     /// Closes the scope: frees the tensors made since it was opened, except those kept. Not counted as a call.
-    fn drop(&mut self, this: Resource<ScopeEntry>) -> wasmtime::Result<()> {
+    fn drop(&mut self, this: Handle<ScopeEntry>) -> wasmtime::Result<()> {
         Ok(self.close_scope(this)?)
     }
 }

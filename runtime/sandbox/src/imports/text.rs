@@ -4,7 +4,7 @@ use tunebox_model::error::Error;
 use tunebox_model::policy::Policy;
 
 use crate::bindings::text::Host;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, ensure};
 use crate::state::HostContext;
 
 /// The most token ids of one call of `decode`.
@@ -20,14 +20,11 @@ impl Host for HostContext<'_> {
     /// bytes that a step may read back.
     fn decode(&mut self, ids: Vec<u32>) -> Result<String, Refusal> {
         self.enter("text.decode")?;
-        if ids.len() > MOST_IDS {
-            return Err(Refusal::argument(format!(
-                "at most {MOST_IDS} ids are decoded at once, these are {}",
-                ids.len()
-            )));
-        }
+        let count = ids.len();
+        let long = || Refusal::argument(format!("at most {MOST_IDS} ids are decoded at once, these are {count}"));
+        ensure(count <= MOST_IDS, long)?;
         self.check_tokens(&ids)?;
-        self.work(ids.len() as u64)?;
+        self.work(count as u64)?;
         let text = decode(&self.train_state().policy, &ids)?;
         self.read_back(text.len() as u64)?;
         Ok(text)
@@ -39,13 +36,10 @@ impl Host for HostContext<'_> {
     /// back.
     fn encode(&mut self, text: String) -> Result<Vec<u32>, Refusal> {
         self.enter("text.encode")?;
-        if text.len() > MOST_BYTES {
-            return Err(Refusal::argument(format!(
-                "at most {MOST_BYTES} bytes are encoded at once, these are {}",
-                text.len()
-            )));
-        }
-        self.work(text.len() as u64)?;
+        let count = text.len();
+        let long = || Refusal::argument(format!("at most {MOST_BYTES} bytes are encoded at once, these are {count}"));
+        ensure(count <= MOST_BYTES, long)?;
+        self.work(count as u64)?;
         let ids = encode(&self.train_state().policy, &text)?;
         self.read_back(4 * ids.len() as u64)?;
         Ok(ids)

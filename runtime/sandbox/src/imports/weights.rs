@@ -5,12 +5,11 @@
 
 use tunebox_model::decoder::Site;
 use tunebox_model::edit;
-use wasmtime::component::Resource;
 
 use super::hidden::check_finite;
 use crate::bindings::weights::{Form, Host, Role};
-use crate::refusal::Refusal;
-use crate::state::{Answer, HostContext, State, TensorEntry};
+use crate::refusal::{Refusal, ensure};
+use crate::state::{Answer, Handle, HostContext, State};
 
 impl Host for HostContext<'_> {
     /// Selects whether later edits change the weights themselves or become ranks of an adapter.
@@ -35,10 +34,8 @@ impl Host for HostContext<'_> {
         self.enter("weights.read-rows")?;
         let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
         let end = u64::from(first) + u64::from(count);
-        if count == 0 || end > rows as u64 {
-            let message = format!("rows {first} to {end} are asked for, the matrix has {rows}");
-            return Err(Refusal::argument(message));
-        }
+        let outside = || Refusal::argument(format!("rows {first} to {end} are asked for, the matrix has {rows}"));
+        ensure(count > 0 && end <= rows as u64, outside)?;
         let elements = u64::from(count) * columns as u64;
         self.work(elements)?;
         self.read_back(4 * elements)?;
@@ -50,14 +47,7 @@ impl Host for HostContext<'_> {
     /// scoring passes that were deferred.
     ///
     /// Errors: those of [`vector`](crate::state::State::vector); `invalid-argument` if a product could overflow `f32`.
-    fn add_outer(
-        &mut self,
-        role: Role,
-        layer: u32,
-        left: Resource<TensorEntry>,
-        right: Resource<TensorEntry>,
-        scale: f32,
-    ) -> Result<(), Refusal> {
+    fn add_outer(&mut self, role: Role, layer: u32, left: Handle, right: Handle, scale: f32) -> Result<(), Refusal> {
         self.enter("weights.add-outer")?;
         let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
         check_finite("the scale", scale)?;
@@ -80,15 +70,14 @@ impl Host for HostContext<'_> {
         &mut self,
         role: Role,
         layer: u32,
-        direction: Resource<TensorEntry>,
+        direction: Handle,
         strength: f32,
         keep_norms: bool,
     ) -> Result<(), Refusal> {
         self.enter("weights.project-out")?;
         let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
-        if !(-16.0..=16.0).contains(&strength) {
-            return Err(Refusal::argument(format!("a strength is −16 to 16, this is {strength}")));
-        }
+        let allowed = || Refusal::argument(format!("a strength is −16 to 16, this is {strength}"));
+        ensure((-16.0..=16.0).contains(&strength), allowed)?;
         let width = if matches!(role, Role::Embedding) { columns } else { rows };
         let direction = self.vector(&direction, width, "the matrix's output")?;
         self.charge_edit(rows, columns)?;
@@ -102,8 +91,7 @@ impl State {
     /// adds where edits are kept as an adapter.
     fn charge_edit(&mut self, rows: usize, columns: usize) -> Result<(), Refusal> {
         self.work(rows as u64 * columns as u64)?;
-        let rank = self.reserve(4 * (rows + columns) as u64)?;
-        self.edits.push(rank);
+        self.edits.push(self.reserve(4 * (rows + columns) as u64)?);
         Ok(())
     }
 }

@@ -79,6 +79,12 @@ mod tests {
     use crate::settings::SessionSettings;
     use crate::state::{HostContexts, State};
 
+    fn state() -> State {
+        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 20), shared());
+        state.meters.begin(f64::INFINITY);
+        state
+    }
+
     fn ask(state: &mut State, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<Vec<u8>> {
         let mut arguments = Vec::new();
         write(&mut arguments);
@@ -132,8 +138,7 @@ mod tests {
 
     #[test]
     fn a_request_reaches_the_function_that_a_component_reaches() {
-        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 20), shared());
-        state.meters.begin(f64::INFINITY);
+        let mut state = state();
         let made = ask(&mut state, "tensor/full", |to| {
             vec![2_u32, 2].encode(to);
             1.5_f32.encode(to);
@@ -154,8 +159,7 @@ mod tests {
 
     #[test]
     fn a_handle_of_another_kind_or_a_byte_too_many_ends_the_method() {
-        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 20), shared());
-        state.meters.begin(f64::INFINITY);
+        let mut state = state();
         let scope = ask(&mut state, "tensor/[constructor]scope", |_| {}).unwrap();
         let other = ask(&mut state, "tensor/[method]tensor.exp", |to| to.extend_from_slice(&scope)).unwrap_err();
         let longer = ask(&mut state, "run/position", |to| to.push(0)).unwrap_err();
@@ -166,8 +170,7 @@ mod tests {
 
     #[test]
     fn an_error_that_a_method_may_act_on_is_an_answer() {
-        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 20), shared());
-        state.meters.begin(f64::INFINITY);
+        let mut state = state();
         let refused = ask(&mut state, "run/metric", |to| {
             "loss".encode(to);
             1.0_f32.encode(to);

@@ -9,7 +9,7 @@ use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 
 use crate::bindings::types;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, ensure};
 use crate::requests::ScoreRequest;
 
 /// The state of a score.
@@ -55,8 +55,8 @@ impl ScoreRecord {
     /// Stores the taps that pass `pass` returned. Differentiable taps of scores for learning become leaves of the next
     /// loss.
     pub(super) fn set(&mut self, mut taps: Taps<Tensor>, pass: u64) -> Result<(), Refusal> {
-        if self.asked.learning {
-            learn(&mut taps)?;
+        for (_, tensor) in taps.iter_mut().filter(|(tap, _)| self.asked.learning && tap.is_differentiable()) {
+            *tensor = Var::from_tensor(&tensor.detach())?.into_inner();
         }
         self.outcome = Outcome::Made { taps, pass };
         Ok(())
@@ -85,7 +85,7 @@ impl ScoreRecord {
         match &self.outcome {
             Outcome::Made { taps, .. } => Ok(taps),
             Outcome::Failed(error) => Err(Refusal::Error(error.clone())),
-            Outcome::Waiting => Err(Refusal::argument("these scores are gone")),
+            Outcome::Waiting => Err(gone()),
         }
     }
 
@@ -105,15 +105,10 @@ impl ScoreRecord {
     /// Checks that a gradient may go through these scores: they are of the policy, and scored with the weights that
     /// `generation` numbers.
     pub(crate) fn check_current(&self, generation: u64) -> Result<(), Refusal> {
-        if self.asked.view != View::Policy {
-            return Err(Refusal::argument("only scores of the policy take a gradient, these are of another view"));
-        }
-        if self.generation != generation {
-            return Err(Refusal::argument(
-                "the weights were updated after these scores were made; score the rows again",
-            ));
-        }
-        Ok(())
+        let other = "only scores of the policy take a gradient, these are of another view";
+        ensure(self.asked.view == View::Policy, || Refusal::argument(other))?;
+        let updated = "the weights were updated after these scores were made; score the rows again";
+        ensure(self.generation == generation, || Refusal::argument(updated))
     }
 
     /// Returns the taps that a loss may depend on: the differentiable ones of scores for learning; none before their
@@ -127,17 +122,7 @@ impl ScoreRecord {
     }
 }
 
-/// Replaces each differentiable tap with a leaf, a variable without history, at which the gradient of a loss arrives.
-fn learn(taps: &mut Taps<Tensor>) -> Result<(), Refusal> {
-    for (tap, tensor) in taps.iter_mut() {
-        if tap.is_differentiable() {
-            *tensor = leaf(tensor)?;
-        }
-    }
-    Ok(())
-}
-
-/// Returns a variable with the tensor's values and without its graph.
-fn leaf(tensor: &Tensor) -> Result<Tensor, Refusal> {
-    Ok(Var::from_tensor(&tensor.detach())?.into_inner())
+/// The refusal for scores whose record, or whose pass, is no longer held.
+pub(crate) fn gone() -> Refusal {
+    Refusal::argument("these scores are gone")
 }

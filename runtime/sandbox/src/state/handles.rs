@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use candle_core::WithDType;
 use tunebox_compute::budget::Reservation;
 use tunebox_compute::ops::Made;
 use tunebox_compute::{Device, Tensor};
@@ -17,7 +18,10 @@ use crate::node::{Node, depth_of};
 use crate::refusal::Refusal;
 
 /// A handle that a function of the contract gives out, or why it gives none.
-pub(crate) type Answer<T = TensorEntry> = Result<Resource<T>, Refusal>;
+pub(crate) type Answer<T = TensorEntry> = Result<Handle<T>, Refusal>;
+
+/// A handle of a table entry, lent by the method or given out to it: of a tensor, if no other entry is named.
+pub(crate) type Handle<T = TensorEntry> = Resource<T>;
 
 /// The device of a method's tensors: the CPU, wherever the model computes, so that a component works everywhere.
 pub(crate) const DEVICE: Device = Device::Cpu;
@@ -31,7 +35,7 @@ pub(crate) const OPERAND_BYTES: u64 = 768;
 impl State {
     /// Returns the tensor behind a handle, sharing its data. Ends the method if the handle is invalid or its scope was
     /// dropped.
-    pub(crate) fn held(&self, handle: &Resource<TensorEntry>) -> Result<Arc<Node>, Refusal> {
+    pub(crate) fn held(&self, handle: &Handle) -> Result<Arc<Node>, Refusal> {
         let entry = self.table.get(handle)?;
         entry.held.clone().ok_or_else(|| Cause::FreedHandle.into())
     }
@@ -45,6 +49,11 @@ impl State {
         let reservation = self.reserve(4 * elements)?;
         let tensor = make(self).map_err(Into::into)?;
         self.give(tensor, Arc::new(reservation))
+    }
+
+    /// Returns a handle of a new vector with a copy of `values`. Reserves 4 bytes a number before it copies.
+    pub(crate) fn give_list<T: WithDType>(&mut self, values: &[T]) -> Answer {
+        self.give_new(values.len() as u64, |_| Tensor::from_slice(values, values.len(), &DEVICE))
     }
 
     /// Returns a handle of a tensor without a graph whose numbers `bytes` holds. Reserves [`TENSOR_BYTES`].
@@ -78,16 +87,15 @@ impl State {
     /// Returns a handle of a tensor whose bytes are reserved already. Numbers the tensor for scopes and updates the
     /// peak.
     fn hand_out(&mut self, node: Node) -> Answer {
-        let serial = self.serial;
+        let serial = self.next_number();
         let handle = self.table.push(TensorEntry { held: Some(Arc::new(node)), serial })?;
-        self.serial += 1;
         self.live.insert(serial, handle.rep());
         self.usage.peak_tensors = self.usage.peak_tensors.max(self.live.len() as u64);
         Ok(handle)
     }
 
     /// Deletes a handle. The tensor's bytes are released when no other tensor or graph needs them.
-    pub(crate) fn free(&mut self, handle: Resource<TensorEntry>) -> Result<(), Refusal> {
+    pub(crate) fn free(&mut self, handle: Handle) -> Result<(), Refusal> {
         let entry = self.table.delete(handle)?;
         self.live.remove(&entry.serial);
         Ok(())
@@ -99,16 +107,9 @@ impl State {
     }
 
     /// Exempts a tensor from being freed with a scope. Ends the method if the tensor was freed already.
-    pub(crate) fn keep_beyond(
-        &mut self,
-        scope: &Resource<ScopeEntry>,
-        tensor: &Resource<TensorEntry>,
-    ) -> Result<(), Refusal> {
-        let entry = self.table.get(tensor)?;
-        if entry.held.is_none() {
-            return Err(Cause::FreedHandle.into());
-        }
-        let serial = entry.serial;
+    pub(crate) fn keep_beyond(&mut self, scope: &Handle<ScopeEntry>, tensor: &Handle) -> Result<(), Refusal> {
+        self.held(tensor)?;
+        let serial = self.table.get(tensor)?.serial;
         let kept = &mut self.table.get_mut(scope)?.kept;
         kept.insert(serial);
         // A scope that is never closed must not remember every tensor that it ever kept.
@@ -120,7 +121,7 @@ impl State {
 
     /// Deletes a scope and frees the tensors given out since it was opened, except those kept. Their handles stay,
     /// empty: using one ends the method.
-    pub(crate) fn close_scope(&mut self, scope: Resource<ScopeEntry>) -> Result<(), Refusal> {
+    pub(crate) fn close_scope(&mut self, scope: Handle<ScopeEntry>) -> Result<(), Refusal> {
         let scope = self.table.delete(scope)?;
         let mut remaining = self.live.split_off(&scope.opened);
         remaining.retain(|serial, rep| {

@@ -5,14 +5,10 @@ use candle_core::{DType, Device, Tensor};
 use tunebox_compute::error::Result as Computed;
 use tunebox_compute::ops::{Admit, Made};
 use tunebox_compute::random::Stream;
-use wasmtime::component::Resource;
 
 use crate::bindings::types::{Dtype, ErrorCode};
 use crate::refusal::Refusal;
-use crate::state::{Answer, DEVICE, State, TensorEntry};
-
-/// A handle of a tensor, lent or given out.
-pub(super) type Handle = Resource<TensorEntry>;
+use crate::state::{Answer, DEVICE, Handle, State};
 
 impl State {
     /// Runs a tensor operation on a fixed number of operands: counts the call under `name`, looks up the operands, runs
