@@ -9,7 +9,8 @@ fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("sample");
     let mut list = String::from("&[\n");
     let mut paths = Vec::new();
-    println!("cargo::rerun-if-changed=sample");
+    // The whole path: a copy of the repository elsewhere that shares the target folder has other ones in its list.
+    println!("cargo::rerun-if-changed={}", root.display());
     walk(&root, &mut paths)?;
     paths.sort();
     for path in paths {
