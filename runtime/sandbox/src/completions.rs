@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tunebox_compute::budget::Reservation;
 use tunebox_compute::{Device, Tensor};
+use tunebox_foundation::explain::ensure;
 use tunebox_model::error::Error;
 use tunebox_model::generate::Completion;
 use tunebox_model::rows::Rows;
@@ -31,10 +32,9 @@ impl Completions {
     /// When there is no whole number of completions a prompt.
     pub fn new(prompts: Arc<Rows>, completions: Vec<Completion>) -> Result<Self, Error> {
         let each = completions.len().checked_div(prompts.count()).unwrap_or(0);
-        if each * prompts.count() != completions.len() {
-            let (rows, prompts) = (completions.len(), prompts.count());
-            return Err(Error::Argument(format!("`{rows}` completions do not divide over `{prompts}` prompts")));
-        }
+        let (count, over) = (completions.len(), prompts.count());
+        let uneven = || Error::Argument(format!("`{count}` completions do not divide over `{over}` prompts"));
+        ensure(each * over == count, uneven)?;
         let (mut ids, mut targets, mut group) = (Vec::new(), Vec::new(), Vec::new());
         let continued = prompts.ids.iter().zip(0_u32..).flat_map(|prompt| std::iter::repeat_n(prompt, each));
         for (completion, (prompt, number)) in completions.iter().zip(continued) {

@@ -57,6 +57,9 @@ pub(crate) enum Refusal {
     Trap(wasmtime::Error),
 }
 
+/// The result of what a method asks for.
+pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;
+
 impl Refusal {
     /// Builds an error that the method gets and can act on. Cuts and escapes the message.
     pub(crate) fn new(code: ErrorCode, message: impl AsRef<str>) -> Self {

@@ -12,7 +12,7 @@ use crate::bindings::types::ErrorCode;
 use crate::limits::Limits;
 use crate::node::Node;
 use crate::printable::printable;
-use crate::refusal::{Refusal, ensure};
+use crate::refusal::{Refusal, Result, ensure};
 
 /// How the values of the micro-batches of one update are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Reports {
     /// Records a value of a declared metric.
     ///
     /// Errors: `invalid-argument` for an undeclared name, `out-of-budget` past the number of values in one call.
-    pub(crate) fn metric(&mut self, name: &str, value: Measure, combine: Combine) -> Result<(), Refusal> {
+    pub(crate) fn metric(&mut self, name: &str, value: Measure, combine: Combine) -> Result<()> {
         let Some(place) = self.names.iter().position(|known| known == name) else {
             let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -70,11 +70,10 @@ impl Reports {
 
     /// Converts a one-element tensor into a value that is read back when the call ends. Keeps the tensor's bytes
     /// reserved until then. Errors: `shape-mismatch` for another number of elements.
-    pub(crate) fn measure(held: &Node) -> Result<Measure, Refusal> {
+    pub(crate) fn measure(held: &Node) -> Result<Measure> {
         let shape = held.tensor.dims();
-        if held.tensor.elem_count() != 1 {
-            return Err(Refusal::new(ErrorCode::ShapeMismatch, format!("a metric is one element, this is {shape:?}")));
-        }
+        let message = || format!("a metric is one element, this is {shape:?}");
+        ensure(held.tensor.elem_count() == 1, || Refusal::new(ErrorCode::ShapeMismatch, message()))?;
         let value = held.tensor.detach().to_dtype(DType::F32)?.reshape(())?;
         Ok(Measure::Tensor { value, _bytes: Arc::clone(&held.bytes) })
     }

@@ -20,7 +20,7 @@ use tunebox_model::rows::Rows;
 
 use crate::cause::Cause;
 use crate::node::Node;
-use crate::refusal::{Refusal, ensure};
+use crate::refusal::{Refusal, Result, ensure};
 use crate::requests::ScoreRequest;
 use crate::state::{DEVICE, State};
 use crate::train_state::lock;
@@ -38,7 +38,7 @@ impl State {
     /// Runs the deferred passes of all scores; scores with equal requests share a pass, up to a size. Does nothing if
     /// none is deferred. Called before a tap is read and before weights, patches or snapshots change. A score whose
     /// pass fails keeps the error, and reading its taps returns it.
-    pub(crate) fn run_pending_scores(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn run_pending_scores(&mut self) -> Result<()> {
         while let Some(asked) = self.scores.values().find(|record| record.is_waiting()) {
             let asked = asked.asked.clone();
             let alike = self.scores.iter().filter(|(_, record)| record.is_waiting() && record.asked == asked);
@@ -51,7 +51,7 @@ impl State {
 
     /// Runs one pass for these scores. If the model refuses it, runs and charges one pass for each score alone, and
     /// stores the error in those that fail again. Errors: the method ends.
-    fn score_parts(&mut self, asked: &ScoreRequest, parts: Vec<Part>) -> Result<(), Refusal> {
+    fn score_parts(&mut self, asked: &ScoreRequest, parts: Vec<Part>) -> Result<()> {
         match self.score_together(asked, parts.clone()) {
             Err(Refusal::Error(error)) => {
                 self.meters.check_time()?;
@@ -72,7 +72,7 @@ impl State {
 
     /// Runs one forward pass for the joined rows of these scores, stores each score's taps, and keeps the pass for the
     /// backward pass. Then checks the saved bytes and the time.
-    fn score_together(&mut self, asked: &ScoreRequest, mut parts: Vec<Part>) -> Result<(), Refusal> {
+    fn score_together(&mut self, asked: &ScoreRequest, mut parts: Vec<Part>) -> Result<()> {
         let rows = join(&mut parts)?;
         self.check_room(&rows, asked.learning)?;
         let scored = self.train_state().score(&rows, asked)?;
@@ -93,7 +93,7 @@ impl State {
     ///
     /// Errors: `invalid-argument` if the loss depends on no taps for learning, on scores of an earlier step or of
     /// earlier weights, or its gradient at a target token is not finite.
-    pub(crate) fn walk_back(&mut self, loss: &Node) -> Result<(), Refusal> {
+    pub(crate) fn walk_back(&mut self, loss: &Node) -> Result<()> {
         self.charge_gradient(loss)?;
         let loss = &loss.tensor;
         let leaves: Vec<(u64, Tap, Tensor)> = self
@@ -131,7 +131,7 @@ impl State {
 
     /// Runs the backward passes of these scores, given the seeds (gradients of the taps) of each by its number. Scores
     /// of one pass go together. Consumes what the passes saved.
-    pub(crate) fn backward(&mut self, seeds: BTreeMap<u64, Seeds>) -> Result<(), Refusal> {
+    pub(crate) fn backward(&mut self, seeds: BTreeMap<u64, Seeds>) -> Result<()> {
         let mut passes: BTreeMap<u64, BTreeMap<u64, Seeds>> = BTreeMap::new();
         for (number, seeds) in seeds {
             let pass = self.scores.get(&number).and_then(ScoreRecord::pass).ok_or_else(gone)?;
@@ -143,7 +143,7 @@ impl State {
     /// Runs the backward pass of pass `number` with the seeds of its scores, and charges it. If some of its scores have
     /// no seeds, only the rows with seeds go through the model again, forward and backward, at the price of three
     /// forward passes, not two.
-    fn backward_of(&mut self, number: u64, seeds: &BTreeMap<u64, Seeds>) -> Result<(), Refusal> {
+    fn backward_of(&mut self, number: u64, seeds: &BTreeMap<u64, Seeds>) -> Result<()> {
         let rows = seeds.keys().filter_map(|score| self.scores.get(score)).map(|record| record.rows.tokens());
         let multiply_adds = self.multiply_adds(rows.sum::<usize>() as u64);
         let pass = self.passes.get_mut(&number).ok_or_else(gone)?;
@@ -196,7 +196,7 @@ impl State {
     /// its work and reserves scratch memory meanwhile.
     ///
     /// Errors: `invalid-argument` for a number at a target token that is not finite, or if the score was freed.
-    pub(crate) fn on_targets(&mut self, number: u64, given: &Tensor) -> Result<Tensor, Refusal> {
+    pub(crate) fn on_targets(&mut self, number: u64, given: &Tensor) -> Result<Tensor> {
         let rows = self.scores.get(&number).ok_or_else(gone)?.rows.clone();
         let elements = given.elem_count() as u64;
         self.work(elements)?;
@@ -229,7 +229,7 @@ impl State {
 
 /// Checks that a loss depends on at least one tap for learning, and only on those in `known`: others are of scores that
 /// were dropped.
-fn check_leaves(loss: &Tensor, known: &[&Tensor]) -> Result<(), Refusal> {
+fn check_leaves(loss: &Tensor, known: &[&Tensor]) -> Result<()> {
     let known: HashSet<TensorId> = known.iter().map(|tensor| tensor.id()).collect();
     let mut leaves = loss.sorted_nodes().into_iter().filter(|node| node.is_variable()).peekable();
     let none = "the loss depends on no scores for learning, so no gradient leads from it to the model";

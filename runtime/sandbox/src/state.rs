@@ -24,7 +24,7 @@ use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::meters::{Meters, OperationBudget};
 use crate::profile::Profiler;
-use crate::refusal::{Denied, Refusal, ensure};
+use crate::refusal::{Denied, Refusal, Result, ensure};
 use crate::reports::Reports;
 use crate::scores::{Pass, ScoreRecord};
 use crate::settings::SessionSettings;
@@ -201,7 +201,7 @@ impl State {
     }
 
     /// Counts bytes that the method reads; `out-of-budget` past the limit of a call.
-    pub(crate) fn read_back(&mut self, bytes: u64) -> Result<(), Refusal> {
+    pub(crate) fn read_back(&mut self, bytes: u64) -> Result<()> {
         self.meters.read_back(bytes)
     }
 
@@ -214,7 +214,7 @@ impl State {
     }
 
     /// Reserves bytes of the method's tensor memory, before they are allocated; past `device_bytes` ends the method.
-    pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, Refusal> {
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation> {
         Ok(self.ledger.reserve(bytes)?)
     }
 
@@ -250,7 +250,7 @@ impl State {
     /// Returns the random sequence named `name`, created at position 0 if it is new, and the budget for its numbers.
     ///
     /// Errors: `invalid-argument` for an empty or too long name, or for one sequence too many.
-    pub(crate) fn stream(&mut self, name: &str) -> Result<(&mut Stream, OperationBudget<'_>), Refusal> {
+    pub(crate) fn stream(&mut self, name: &str) -> Result<(&mut Stream, OperationBudget<'_>)> {
         let (longest, most) = (self.limits.name_bytes, self.limits.streams);
         let named = (1..=longest).contains(&name.len());
         ensure(named, || Refusal::argument(format!("the name of a sequence has 1 to {longest} bytes")))?;

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tunebox_compute::Tensor;
+use tunebox_foundation::explain::ensure;
 use tunebox_model::error::Error;
 use tunebox_model::policy::{Policy, Scored, Seeds};
 use tunebox_model::rows::Rows;
 use tunebox_model::stream::{Site, Token};
 
-use crate::refusal::ensure;
 use crate::requests::ScoreRequest;
 use crate::run_hooks::RunHooks;
 

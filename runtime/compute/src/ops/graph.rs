@@ -179,9 +179,8 @@ fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
 /// what `budget` refuses, and failures of the device.
 pub fn gradients(budget: &mut dyn Admit, loss: &Tensor, leaves: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
     super::check::float(loss)?;
-    ensure(loss.elem_count() == 1, || {
-        Error::shape(format!("a loss has one element, not the shape {:?}", loss.dims()))
-    })?;
+    let several = || Error::shape(format!("a loss has one element, not the shape {:?}", loss.dims()));
+    ensure(loss.elem_count() == 1, several)?;
     if !loss.track_op() {
         return Ok(vec![None; leaves.len()]);
     }

@@ -59,9 +59,8 @@ pub fn index_add(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor, 
     one_axis(index, "the index")?;
     check::same_but(x, source, axis, "the source")?;
     let (entries, places) = (check::length(source.dims(), axis), index.elem_count());
-    ensure(entries == places, || {
-        Error::shape(format!("axis {axis} of the source holds {entries} entries for {places} places"))
-    })?;
+    let differ = || Error::shape(format!("axis {axis} of the source holds {entries} entries for {places} places"));
+    ensure(entries == places, differ)?;
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
     Estimate::new(Kind::Scatter, x.dims(), x.dtype(), &[x, index, source])?.saved(saved).pay(budget, || {
@@ -86,9 +85,8 @@ pub fn segment_sum(budget: &mut dyn Admit, x: &Tensor, segments: &Tensor, count:
     check::float(x)?;
     one_axis(segments, "`segments`")?;
     let entries = x.dims().first().copied().ok_or_else(|| Error::shape("a scalar has no segments"))?;
-    ensure(segments.elem_count() == entries, || {
-        Error::shape(format!("{} segments for {entries} entries", segments.elem_count()))
-    })?;
+    let differ = || Error::shape(format!("{} segments for {entries} entries", segments.elem_count()));
+    ensure(segments.elem_count() == entries, differ)?;
     ensure(count > 0, || Error::argument("a sum into 0 segments"))?;
     let dims = Lanes::along(x, 0)?.resized(count as usize);
     let segments = &segments.detach();

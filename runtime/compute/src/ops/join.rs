@@ -37,9 +37,8 @@ pub fn stack(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<M
     let axis = check::axis_of(first.rank() + 1, axis)?;
     for other in others {
         check::same_type(first, other)?;
-        ensure(other.dims() == first.dims(), || {
-            Error::shape(format!("{:?} and {:?} differ", first.dims(), other.dims()))
-        })?;
+        let differ = || Error::shape(format!("{:?} and {:?} differ", first.dims(), other.dims()));
+        ensure(other.dims() == first.dims(), differ)?;
     }
     let mut dims = first.dims().to_vec();
     dims.insert(axis, tensors.len());

@@ -31,9 +31,8 @@ pub fn sort(budget: &mut dyn Admit, x: &Tensor, axis: i32, descending: bool) -> 
 pub fn top(budget: &mut dyn Admit, x: &Tensor, axis: i32, count: u32) -> Result<Made> {
     let lanes = Lanes::along(x, axis)?;
     let count = count as usize;
-    ensure((1..=lanes.length).contains(&count), || {
-        Error::argument(format!("the {count} largest of {} entries", lanes.length))
-    })?;
+    let outside = || Error::argument(format!("the {count} largest of {} entries", lanes.length));
+    ensure((1..=lanes.length).contains(&count), outside)?;
     ordered(budget, x, lanes, true, count)
 }
 

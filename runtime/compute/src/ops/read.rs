@@ -15,9 +15,8 @@ pub fn read_bytes(x: &Tensor) -> u64 {
 /// # Errors
 /// [`Error::Shape`] if there is more than one, and failures of the device.
 pub fn item(x: &Tensor) -> Result<f32> {
-    ensure(x.elem_count() == 1, || {
-        Error::shape(format!("one element is read, {:?} holds {}", x.dims(), x.elem_count()))
-    })?;
+    let several = || Error::shape(format!("one element is read, {:?} holds {}", x.dims(), x.elem_count()));
+    ensure(x.elem_count() == 1, several)?;
     let number = list(x)?;
     number.first().copied().ok_or_else(|| Error::shape("no element"))
 }

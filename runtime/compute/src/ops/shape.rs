@@ -28,12 +28,10 @@ pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Made> {
 pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Made>> {
     let axis = check::axis(x, axis)?;
     let (count, held) = (count as usize, check::length(x.dims(), axis));
-    ensure((1..=MAX_PARTS).contains(&count), || {
-        Error::argument(format!("{count} parts, 1 to {MAX_PARTS} are allowed"))
-    })?;
-    ensure(held.is_multiple_of(count), || {
-        Error::shape(format!("axis {axis} is {held} long, {count} parts of equal length do not fit"))
-    })?;
+    let outside = || Error::argument(format!("{count} parts, 1 to {MAX_PARTS} are allowed"));
+    ensure((1..=MAX_PARTS).contains(&count), outside)?;
+    let uneven = || Error::shape(format!("axis {axis} is {held} long, {count} parts of equal length do not fit"));
+    ensure(held.is_multiple_of(count), uneven)?;
     let length = held / count;
     (0..count).map(|part| Ok(Made::view(x.narrow(axis, part * length, length)?, x))).collect()
 }
@@ -44,9 +42,8 @@ pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Made>> {
 /// [`Error::Shape`] if the shape is not allowed or holds another number of elements, and what `budget` refuses.
 pub fn reshape(budget: &mut dyn Admit, x: &Tensor, shape: &[u32]) -> Result<Made> {
     let dims = check::shape(shape)?;
-    ensure(check::elements(&dims)? == x.elem_count() as u64, || {
-        Error::shape(format!("{:?} cannot become {dims:?}: another number of elements", x.dims()))
-    })?;
+    let differ = || Error::shape(format!("{:?} cannot become {dims:?}: another number of elements", x.dims()));
+    ensure(check::elements(&dims)? == x.elem_count() as u64, differ)?;
     if x.is_contiguous() {
         return Ok(Made::view(x.reshape(dims)?, x));
     }
@@ -76,9 +73,8 @@ pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Made> {
 /// [`Error::Argument`] for an axis that is not there, [`Error::Shape`] if it is longer than 1.
 pub fn squeeze(x: &Tensor, axis: i32) -> Result<Made> {
     let axis = check::axis(x, axis)?;
-    ensure(check::length(x.dims(), axis) == 1, || {
-        Error::shape(format!("axis {axis} of {:?} is not 1 long", x.dims()))
-    })?;
+    let long = || Error::shape(format!("axis {axis} of {:?} is not 1 long", x.dims()));
+    ensure(check::length(x.dims(), axis) == 1, long)?;
     Ok(Made::view(x.squeeze(axis)?, x))
 }
 
@@ -88,9 +84,8 @@ pub fn squeeze(x: &Tensor, axis: i32) -> Result<Made> {
 /// [`Error::Shape`] if the shape is not allowed or x cannot be repeated to it.
 pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Made> {
     let dims = check::shape(shape)?;
-    ensure(check::broadcast(x.dims(), &dims)? == dims, || {
-        Error::shape(format!("{:?} cannot be repeated to {dims:?}", x.dims()))
-    })?;
+    let differ = || Error::shape(format!("{:?} cannot be repeated to {dims:?}", x.dims()));
+    ensure(check::broadcast(x.dims(), &dims)? == dims, differ)?;
     Ok(Made::view(x.broadcast_as(dims)?, x))
 }
 

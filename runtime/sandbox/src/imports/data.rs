@@ -10,7 +10,7 @@ use tunebox_model::rows::Rows;
 
 use crate::bindings::data::{Host, HostBatch, HostRows};
 use crate::printable::printable;
-use crate::refusal::{Refusal, ensure};
+use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, BatchEntry, DEVICE, Handle, HostContext, RowsEntry, State, TENSOR_BYTES};
 
 impl HostRows for HostContext<'_> {
@@ -134,14 +134,14 @@ impl HostBatch for HostContext<'_> {
 
     /// Returns the target tokens of one side in the whole accumulation window, at least 1; `invalid-argument` for an
     /// unknown side.
-    fn window_targets(&mut self, this: Handle<BatchEntry>, side: String) -> Result<u32, Refusal> {
+    fn window_targets(&mut self, this: Handle<BatchEntry>, side: String) -> Result<u32> {
         self.enter("data.batch.window-targets")?;
         count_of(&self.table.get(&this)?.0.window_targets, &side)
     }
 
     /// Returns the tokens of one side that have a predecessor, in the whole accumulation window, at least 1;
     /// `invalid-argument` for an unknown side.
-    fn window_tokens(&mut self, this: Handle<BatchEntry>, side: String) -> Result<u32, Refusal> {
+    fn window_tokens(&mut self, this: Handle<BatchEntry>, side: String) -> Result<u32> {
         self.enter("data.batch.window-tokens")?;
         count_of(&self.table.get(&this)?.0.window_tokens, &side)
     }
@@ -193,7 +193,7 @@ fn whole(count: usize) -> wasmtime::Result<u32> {
 }
 
 /// Returns the count of a side, at least 1; `invalid-argument` for an unknown side.
-fn count_of(counts: &BTreeMap<String, u32>, side: &str) -> Result<u32, Refusal> {
+fn count_of(counts: &BTreeMap<String, u32>, side: &str) -> Result<u32> {
     let count = counts.get(side).ok_or_else(|| no_side(side, counts.keys().map(String::as_str)))?;
     Ok((*count).max(1))
 }

@@ -5,7 +5,7 @@ use tunebox_model::stream;
 
 use crate::bindings::hidden::{Host, Site, Token};
 use crate::bindings::types::ErrorCode;
-use crate::refusal::{Refusal, ensure};
+use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, Handle, HostContext, RowsEntry, State, ViewEntry};
 use crate::train_state::Direction;
 
@@ -52,14 +52,7 @@ impl Host for HostContext<'_> {
     ///
     /// Errors: `invalid-argument` for a missing layer, a number that is not finite, or a site, token or coefficient
     /// that differs from that of other layers.
-    fn publish(
-        &mut self,
-        layer: u32,
-        site: Site,
-        token: Token,
-        vector: Handle,
-        coefficient: f32,
-    ) -> Result<(), Refusal> {
+    fn publish(&mut self, layer: u32, site: Site, token: Token, vector: Handle, coefficient: f32) -> Result<()> {
         self.enter("hidden.publish")?;
         let layers = self.layers_of(vec![layer])?;
         check_finite("the coefficient", coefficient)?;
@@ -75,7 +68,7 @@ impl Host for HostContext<'_> {
 impl State {
     /// Checks that the list names at least one layer, each at most once, all of the model, and converts it, in its
     /// order.
-    pub(crate) fn layers_of(&self, layers: Vec<u32>) -> Result<Vec<usize>, Refusal> {
+    pub(crate) fn layers_of(&self, layers: Vec<u32>) -> Result<Vec<usize>> {
         let count = self.configuration.layers;
         let allowed = || Refusal::argument(format!("layers are a list of 1 to {count}, this has {}", layers.len()));
         ensure((1..=count).contains(&layers.len()), allowed)?;
@@ -90,7 +83,7 @@ impl State {
     }
 
     /// Returns the numbers of an `f32` vector `[dimension]`, as [`vector`](State::vector) checks them.
-    pub(crate) fn stream_vector(&mut self, vector: &Handle) -> Result<Vec<f32>, Refusal> {
+    pub(crate) fn stream_vector(&mut self, vector: &Handle) -> Result<Vec<f32>> {
         self.vector(vector, self.configuration.hidden, "the stream")
     }
 
@@ -98,13 +91,11 @@ impl State {
     /// Charges one unit of work a number.
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number that is not finite.
-    pub(crate) fn vector(&mut self, vector: &Handle, length: usize, what: &str) -> Result<Vec<f32>, Refusal> {
+    pub(crate) fn vector(&mut self, vector: &Handle, length: usize, what: &str) -> Result<Vec<f32>> {
         let held = self.held(vector)?;
         let tensor = &held.tensor;
-        if tensor.dims() != [length] {
-            let message = format!("a vector of {what} is [{length}], this is {:?}", tensor.dims());
-            return Err(Refusal::new(ErrorCode::ShapeMismatch, message));
-        }
+        let other = || format!("a vector of {what} is [{length}], this is {:?}", tensor.dims());
+        ensure(tensor.dims() == [length], || Refusal::new(ErrorCode::ShapeMismatch, other()))?;
         self.work(length as u64)?;
         let values = numbers(tensor)?;
         match values.iter().position(|value| !value.is_finite()) {
@@ -115,16 +106,15 @@ impl State {
 }
 
 /// Copies the elements of an `f32` tensor of any shape to a flat list; `dtype-mismatch` for another element type.
-fn numbers(tensor: &Tensor) -> Result<Vec<f32>, Refusal> {
-    if tensor.dtype() != candle_core::DType::F32 {
-        let message = format!("a vector is `f32`, this is `{}`", tensor.dtype().as_str());
-        return Err(Refusal::new(ErrorCode::DtypeMismatch, message));
-    }
+fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
+    let (dtype, wanted) = (tensor.dtype(), candle_core::DType::F32);
+    let other = || format!("a vector is `f32`, this is `{}`", dtype.as_str());
+    ensure(dtype == wanted, || Refusal::new(ErrorCode::DtypeMismatch, other()))?;
     Ok(tensor.detach().flatten_all()?.to_vec1::<f32>()?)
 }
 
 /// Returns `invalid-argument` if `value` is infinite or NaN; `what` names it in the message.
-pub(crate) fn check_finite(what: &str, value: f32) -> Result<(), Refusal> {
+pub(crate) fn check_finite(what: &str, value: f32) -> Result<()> {
     ensure(value.is_finite(), || Refusal::argument(format!("{what} is a finite number, this is {value}")))
 }
 

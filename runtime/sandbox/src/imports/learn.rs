@@ -9,7 +9,7 @@ use tunebox_model::policy::Seeds;
 
 use crate::bindings::learn::Host;
 use crate::bindings::types::ErrorCode;
-use crate::refusal::{Refusal, ensure};
+use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Handle, HostContext, ScoresEntry, State};
 
 impl Host for HostContext<'_> {
@@ -17,7 +17,7 @@ impl Host for HostContext<'_> {
     ///
     /// Errors: `invalid-argument` if the loss is not one finite `f32` element or depends on no current scores for
     /// learning.
-    fn minimise(&mut self, loss: Handle) -> Result<(), Refusal> {
+    fn minimise(&mut self, loss: Handle) -> Result<()> {
         self.enter("learn.minimise")?;
         let loss = self.held(&loss)?;
         let (shape, dtype) = (loss.tensor.dims(), loss.tensor.dtype());
@@ -35,12 +35,7 @@ impl Host for HostContext<'_> {
     ///
     /// Errors: those of [`coefficients`](State::coefficients); `invalid-argument` for scores of another view or of
     /// earlier weights.
-    fn backward_from(
-        &mut self,
-        scores: Handle<ScoresEntry>,
-        logprob: Handle,
-        entropy: Option<Handle>,
-    ) -> Result<(), Refusal> {
+    fn backward_from(&mut self, scores: Handle<ScoresEntry>, logprob: Handle, entropy: Option<Handle>) -> Result<()> {
         self.enter("learn.backward-from")?;
         self.scored_record(&scores)?.check_scored()?;
         let logprob = self.coefficients(&scores, &logprob)?;
@@ -56,7 +51,7 @@ impl Host for HostContext<'_> {
     /// pass, and first runs the scoring passes that were deferred.
     ///
     /// Errors: `invalid-argument` if no gradient has accumulated since the last update.
-    fn update(&mut self) -> Result<f32, Refusal> {
+    fn update(&mut self) -> Result<f32> {
         self.enter("learn.update")?;
         let nothing = || Refusal::argument("no gradient has accumulated since the last update");
         ensure(self.train_state().has_gradient(), nothing)?;
@@ -78,18 +73,14 @@ impl State {
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number at a target token that is not
     /// finite.
-    fn coefficients(&mut self, scores: &Handle<ScoresEntry>, given: &Handle) -> Result<Tensor, Refusal> {
+    fn coefficients(&mut self, scores: &Handle<ScoresEntry>, given: &Handle) -> Result<Tensor> {
         let ScoresEntry(number) = *self.table.get(scores)?;
         let given = self.held(given)?.tensor.detach();
         let wanted = self.record(scores)?.shape();
-        if given.dims() != wanted {
-            let message = format!("coefficients are {wanted:?} like the scores, these are {:?}", given.dims());
-            return Err(Refusal::new(ErrorCode::ShapeMismatch, message));
-        }
-        if given.dtype() != DType::F32 {
-            let message = format!("coefficients are `f32`, these are `{}`", given.dtype().as_str());
-            return Err(Refusal::new(ErrorCode::DtypeMismatch, message));
-        }
+        let shape = || format!("coefficients are {wanted:?} like the scores, these are {:?}", given.dims());
+        ensure(given.dims() == wanted, || Refusal::new(ErrorCode::ShapeMismatch, shape()))?;
+        let dtype = || format!("coefficients are `f32`, these are `{}`", given.dtype().as_str());
+        ensure(given.dtype() == DType::F32, || Refusal::new(ErrorCode::DtypeMismatch, dtype()))?;
         self.on_targets(number, &given)
     }
 }

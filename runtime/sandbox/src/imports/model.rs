@@ -13,7 +13,7 @@ use super::data::row_bytes;
 use crate::bindings::model::{Host, HostScores, HostView, Taps};
 use crate::bindings::types::ErrorCode;
 use crate::printable::printable;
-use crate::refusal::{Refusal, ensure};
+use crate::refusal::{Refusal, Result, ensure};
 use crate::requests::ScoreRequest;
 use crate::scores::{ScoreRecord, gone};
 use crate::state::{Answer, Handle, HostContext, RowsEntry, ScoresEntry, State, ViewEntry};
@@ -171,7 +171,7 @@ impl Host for HostContext<'_> {
 
 impl State {
     /// Returns the rows behind a handle; `invalid-argument` if there are none or one of them has no token.
-    fn rows_with_ends(&self, rows: &Handle<RowsEntry>) -> Result<Arc<Rows>, Refusal> {
+    fn rows_with_ends(&self, rows: &Handle<RowsEntry>) -> Result<Arc<Rows>> {
         let rows = self.table.get(rows)?.0.clone();
         ensure(rows.count() > 0, || Refusal::argument("there are no rows to continue"))?;
         match rows.ids.iter().position(Vec::is_empty) {
@@ -181,7 +181,7 @@ impl State {
     }
 
     /// Returns `invalid-argument` if a token id is not below the vocabulary's size.
-    pub(crate) fn check_tokens(&self, ids: &[u32]) -> Result<(), Refusal> {
+    pub(crate) fn check_tokens(&self, ids: &[u32]) -> Result<()> {
         let vocabulary = self.configuration.vocabulary;
         match ids.iter().find(|id| **id as usize >= vocabulary) {
             Some(id) => Err(Refusal::argument(format!("token {id} is not in the vocabulary of {vocabulary}"))),
@@ -201,14 +201,14 @@ impl State {
     }
 
     /// Returns the scores behind a handle, whether or not their pass has run; `invalid-argument` if they were freed.
-    pub(crate) fn record(&self, handle: &Handle<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
+    pub(crate) fn record(&self, handle: &Handle<ScoresEntry>) -> Result<&ScoreRecord> {
         let ScoresEntry(number) = self.table.get(handle)?;
         self.scores.get(number).ok_or_else(gone)
     }
 
     /// Runs all scoring passes that were deferred, then returns the scores behind a handle. A failed pass is no error
     /// here; see [`ScoreRecord::check_scored`].
-    pub(crate) fn scored_record(&mut self, handle: &Handle<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
+    pub(crate) fn scored_record(&mut self, handle: &Handle<ScoresEntry>) -> Result<&ScoreRecord> {
         self.run_pending_scores()?;
         self.record(handle)
     }
@@ -226,10 +226,9 @@ impl State {
         temperature: f32,
         keep: bool,
     ) -> Answer<ScoresEntry> {
-        if !(temperature.is_finite() && temperature > 0.0) {
-            let shown = printable(&temperature.to_string(), 32);
-            return Err(Refusal::argument(format!("a temperature is a finite number above 0, this is {shown}")));
-        }
+        let shown = printable(&temperature.to_string(), 32);
+        let other = || Refusal::argument(format!("a temperature is a finite number above 0, this is {shown}"));
+        ensure(temperature.is_finite() && temperature > 0.0, other)?;
         let rows = self.table.get(rows)?.0.clone();
         let set = tap_set(taps);
         let elements = rows.count() as u64 * rows.width() as u64 * set.iter().count() as u64;

@@ -9,7 +9,7 @@ use tunebox_compute::Tensor;
 
 use crate::bindings::reward::Host;
 use crate::bindings::types::ErrorCode;
-use crate::refusal::{Refusal, ensure};
+use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, BatchEntry, CompletionsEntry, DEVICE, Handle, HostContext, State};
 
 impl Host for HostContext<'_> {
@@ -63,7 +63,7 @@ impl Host for HostContext<'_> {
 
 impl State {
     /// Returns the names and weights of the run's verifiers; `unsupported` if there are none.
-    fn panel(&self) -> Result<Vec<(String, f32)>, Refusal> {
+    fn panel(&self) -> Result<Vec<(String, f32)>> {
         let panel = self.train_state().hooks.verifiers();
         let message = "the run lists no verifier; `run.toml` needs a `[[verifier]]` with `use = \"…\"`";
         ensure(!panel.is_empty(), || Refusal::new(ErrorCode::Unsupported, message))?;

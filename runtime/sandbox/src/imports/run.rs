@@ -2,7 +2,7 @@
 
 use crate::bindings::run::Host;
 use crate::fault::GuestFault;
-use crate::refusal::Refusal;
+use crate::refusal::Result;
 use crate::reports::{Combine, Measure, Reports};
 use crate::state::{Handle, HostContext};
 
@@ -20,28 +20,28 @@ impl Host for HostContext<'_> {
     }
 
     /// Reports a number that is averaged over the micro-batches of an update; errors as in [`Reports::metric`].
-    fn metric(&mut self, name: String, value: f32) -> Result<(), Refusal> {
+    fn metric(&mut self, name: String, value: f32) -> Result<()> {
         self.enter("run.metric")?;
         self.reports.metric(&name, Measure::Number(value), Combine::Mean)
     }
 
     /// Reports a one-element tensor that is averaged over the micro-batches of an update, without reading it yet;
     /// errors as in [`Reports::measure`] and [`Reports::metric`].
-    fn metric_of(&mut self, name: String, value: Handle) -> Result<(), Refusal> {
+    fn metric_of(&mut self, name: String, value: Handle) -> Result<()> {
         self.enter("run.metric-of")?;
         let measure = Reports::measure(&*self.held(&value)?)?;
         self.reports.metric(&name, measure, Combine::Mean)
     }
 
     /// Reports a number that is summed over the micro-batches of an update; errors as in [`Reports::metric`].
-    fn add_metric(&mut self, name: String, value: f32) -> Result<(), Refusal> {
+    fn add_metric(&mut self, name: String, value: f32) -> Result<()> {
         self.enter("run.add-metric")?;
         self.reports.metric(&name, Measure::Number(value), Combine::Sum)
     }
 
     /// Reports a one-element tensor that is summed over the micro-batches of an update, without reading it yet; errors
     /// as in [`Reports::measure`] and [`Reports::metric`].
-    fn add_metric_of(&mut self, name: String, value: Handle) -> Result<(), Refusal> {
+    fn add_metric_of(&mut self, name: String, value: Handle) -> Result<()> {
         self.enter("run.add-metric-of")?;
         let measure = Reports::measure(&*self.held(&value)?)?;
         self.reports.metric(&name, measure, Combine::Sum)

@@ -13,7 +13,7 @@ use crate::bindings::types::ErrorCode;
 use crate::completions::Completions;
 use crate::figures::grouped;
 use crate::printable::printable;
-use crate::refusal::{Refusal, ensure};
+use crate::refusal::{Refusal, Result, ensure};
 use crate::requests::Sampler;
 use crate::state::{Answer, CompletionsEntry, DEVICE, Handle, HostContext, RowsEntry, SamplerEntry, State, ViewEntry};
 
@@ -31,7 +31,7 @@ impl HostSampler for HostContext<'_> {
     }
 
     /// Sets what the logits are divided by, finite and 0 or more; 0 takes the likeliest token.
-    fn temperature(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<(), Refusal> {
+    fn temperature(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<()> {
         self.enter("sample.sampler.temperature")?;
         within(value.is_finite() && value >= 0.0, "temperature", &value, "0 or more, and finite")?;
         self.table.get_mut(&this)?.0.temperature = value;
@@ -39,14 +39,14 @@ impl HostSampler for HostContext<'_> {
     }
 
     /// Restricts sampling to the `value` likeliest tokens; 0 removes the restriction.
-    fn top_k(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<(), Refusal> {
+    fn top_k(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<()> {
         self.enter("sample.sampler.top-k")?;
         self.table.get_mut(&this)?.0.top_k = value;
         Ok(())
     }
 
     /// Restricts sampling to the likeliest tokens that together hold the probability `value`, in (0, 1].
-    fn top_p(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<(), Refusal> {
+    fn top_p(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<()> {
         self.enter("sample.sampler.top-p")?;
         within(value > 0.0 && value <= 1.0, "top-p", &value, "above 0 and at most 1")?;
         self.table.get_mut(&this)?.0.top_p = value;
@@ -54,7 +54,7 @@ impl HostSampler for HostContext<'_> {
     }
 
     /// Restricts sampling to tokens with at least `value` times the likeliest token's probability, in [0, 1].
-    fn min_p(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<(), Refusal> {
+    fn min_p(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<()> {
         self.enter("sample.sampler.min-p")?;
         within((0.0..=1.0).contains(&value), "min-p", &value, "0 to 1")?;
         self.table.get_mut(&this)?.0.min_p = value;
@@ -62,7 +62,7 @@ impl HostSampler for HostContext<'_> {
     }
 
     /// Sets the most new tokens of a completion: 1 to the run's own limit, end token included.
-    fn max_tokens(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<(), Refusal> {
+    fn max_tokens(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<()> {
         self.enter("sample.sampler.max-tokens")?;
         let limit = self.train_state().hooks.max_new_tokens();
         let allowed = format!("1 to {limit}, what the run's `data.max-length` leaves after its longest prompt");
@@ -72,7 +72,7 @@ impl HostSampler for HostContext<'_> {
     }
 
     /// Sets the completions for each prompt: 1 to the limit `completions`.
-    fn completions(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<(), Refusal> {
+    fn completions(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<()> {
         self.enter("sample.sampler.completions")?;
         let limit = self.limits.completions;
         within((1..=limit).contains(&value), "completions", &value, &format!("1 to {limit}"))?;
@@ -172,7 +172,7 @@ impl State {
     ///
     /// Errors: `invalid-argument` for a prompt without tokens or as long as the model's maximum; `unsupported` if the
     /// run does not sample.
-    fn tokens_of(&self, prompts: &Rows, sampler: &Sampler) -> Result<u32, Refusal> {
+    fn tokens_of(&self, prompts: &Rows, sampler: &Sampler) -> Result<u32> {
         if let Some(empty) = prompts.ids.iter().position(Vec::is_empty) {
             return Err(Refusal::argument(format!("prompt `{empty}` has no token; a completion starts from one")));
         }
@@ -187,14 +187,14 @@ impl State {
 
     /// Ends the method if the caches for so many sequences of so many tokens, and the saved activations, together pass
     /// the limit `activation_bytes` or what memory is left.
-    fn check_cache(&self, sequences: u64, tokens: u64) -> Result<(), Refusal> {
+    fn check_cache(&self, sequences: u64, tokens: u64) -> Result<()> {
         let held = self.kept_bytes().saturating_add(self.train_state().policy.cache_memory(sequences, tokens));
         self.check_activations(held)?;
         Ok(self.check_memory(held)?)
     }
 
     /// Returns the number of completions of a call: prompts times completions for each; `out-of-budget` past the limit.
-    fn rows_of(&self, prompts: &Rows, sampler: &Sampler) -> Result<u64, Refusal> {
+    fn rows_of(&self, prompts: &Rows, sampler: &Sampler) -> Result<u64> {
         let rows = (prompts.count() as u64).saturating_mul(u64::from(sampler.completions));
         let limit = u64::from(self.limits.completions);
         let (count, most) = (grouped(rows), grouped(limit));
@@ -206,7 +206,7 @@ impl State {
 
 /// Returns `invalid-argument` unless `good`. `name` and `value` are those of the argument, `allowed` describes its
 /// range.
-fn within(good: bool, name: &str, value: &dyn std::fmt::Display, allowed: &str) -> Result<(), Refusal> {
+fn within(good: bool, name: &str, value: &dyn std::fmt::Display, allowed: &str) -> Result<()> {
     let value = printable(&value.to_string(), 48);
     ensure(good, || Refusal::argument(format!("`{name}` is {value}; it must be {allowed}")))
 }

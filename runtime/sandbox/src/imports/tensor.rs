@@ -11,7 +11,7 @@ use tunebox_compute::ops;
 use self::calls::{element_type, element_type_of};
 use crate::bindings::tensor::{Host, HostScope, HostTensor};
 use crate::bindings::types::Dtype;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::state::{Answer, Handle, HostContext, ScopeEntry};
 
 include!(concat!(env!("OUT_DIR"), "/operations.rs"));
@@ -35,7 +35,7 @@ impl HostTensor for HostContext<'_> {
 
     /// Returns the element of a one-element tensor as `f32` and counts its bytes as read back; `out-of-budget` past the
     /// limit.
-    fn item(&mut self, this: Handle) -> Result<f32, Refusal> {
+    fn item(&mut self, this: Handle) -> Result<f32> {
         self.enter("tensor.tensor.item")?;
         let held = self.held(&this)?;
         let number = ops::item(&held.tensor)?;
@@ -45,7 +45,7 @@ impl HostTensor for HostContext<'_> {
 
     /// Returns all elements of a tensor, flat and as `f32`. Counts the bytes as read back before it copies;
     /// `out-of-budget` past the limit.
-    fn copy_to_list(&mut self, this: Handle) -> Result<Vec<f32>, Refusal> {
+    fn copy_to_list(&mut self, this: Handle) -> Result<Vec<f32>> {
         self.enter("tensor.tensor.copy-to-list")?;
         let held = self.held(&this)?;
         self.read_back(ops::read_bytes(&held.tensor))?;

@@ -1,10 +1,9 @@
 //! Implements `wit/text.wit`: one function for each of the interface, in its order.
 
 use tunebox_model::error::Error;
-use tunebox_model::policy::Policy;
 
 use crate::bindings::text::Host;
-use crate::refusal::{Refusal, ensure};
+use crate::refusal::{Refusal, Result, ensure};
 use crate::state::HostContext;
 
 /// The most token ids of one call of `decode`.
@@ -18,14 +17,14 @@ impl Host for HostContext<'_> {
     ///
     /// Errors: `invalid-argument` for more than `MOST_IDS` ids or one outside the vocabulary; `out-of-budget` past the
     /// bytes that a step may read back.
-    fn decode(&mut self, ids: Vec<u32>) -> Result<String, Refusal> {
+    fn decode(&mut self, ids: Vec<u32>) -> Result<String> {
         self.enter("text.decode")?;
         let count = ids.len();
         let long = || Refusal::argument(format!("at most {MOST_IDS} ids are decoded at once, these are {count}"));
         ensure(count <= MOST_IDS, long)?;
         self.check_tokens(&ids)?;
         self.work(count as u64)?;
-        let text = decode(&self.train_state().policy, &ids)?;
+        let text = self.train_state().policy.model().tokenizer()?.decode(&ids, true).map_err(Error::from)?;
         self.read_back(text.len() as u64)?;
         Ok(text)
     }
@@ -34,24 +33,14 @@ impl Host for HostContext<'_> {
     ///
     /// Errors: `invalid-argument` for more than `MOST_BYTES` bytes; `out-of-budget` past the bytes that a step may read
     /// back.
-    fn encode(&mut self, text: String) -> Result<Vec<u32>, Refusal> {
+    fn encode(&mut self, text: String) -> Result<Vec<u32>> {
         self.enter("text.encode")?;
         let count = text.len();
         let long = || Refusal::argument(format!("at most {MOST_BYTES} bytes are encoded at once, these are {count}"));
         ensure(count <= MOST_BYTES, long)?;
         self.work(count as u64)?;
-        let ids = encode(&self.train_state().policy, &text)?;
+        let ids = self.train_state().policy.model().tokenizer()?.encode(&text, false).map_err(Error::from)?;
         self.read_back(4 * ids.len() as u64)?;
         Ok(ids)
     }
-}
-
-/// Decodes token ids with the policy's tokenizer, leaving out special tokens.
-fn decode(policy: &Policy, ids: &[u32]) -> Result<String, Error> {
-    Ok(policy.model().tokenizer()?.decode(ids, true)?)
-}
-
-/// Encodes text with the policy's tokenizer, adding no special tokens.
-fn encode(policy: &Policy, text: &str) -> Result<Vec<u32>, Error> {
-    Ok(policy.model().tokenizer()?.encode(text, false)?)
 }

@@ -8,7 +8,7 @@ use tunebox_model::edit;
 
 use super::hidden::check_finite;
 use crate::bindings::weights::{Form, Host, Role};
-use crate::refusal::{Refusal, ensure};
+use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, Handle, HostContext, State};
 
 impl Host for HostContext<'_> {
@@ -16,7 +16,7 @@ impl Host for HostContext<'_> {
     ///
     /// Errors: `invalid-argument` once an edit was made the other way; `unsupported` for an adapter when all weights
     /// are trained.
-    fn keep_as(&mut self, form: Form) -> Result<(), Refusal> {
+    fn keep_as(&mut self, form: Form) -> Result<()> {
         self.enter("weights.keep-as")?;
         let form = match form {
             Form::Edited => edit::Form::Weights,
@@ -47,7 +47,7 @@ impl Host for HostContext<'_> {
     /// scoring passes that were deferred.
     ///
     /// Errors: those of [`vector`](crate::state::State::vector); `invalid-argument` if a product could overflow `f32`.
-    fn add_outer(&mut self, role: Role, layer: u32, left: Handle, right: Handle, scale: f32) -> Result<(), Refusal> {
+    fn add_outer(&mut self, role: Role, layer: u32, left: Handle, right: Handle, scale: f32) -> Result<()> {
         self.enter("weights.add-outer")?;
         let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
         check_finite("the scale", scale)?;
@@ -73,7 +73,7 @@ impl Host for HostContext<'_> {
         direction: Handle,
         strength: f32,
         keep_norms: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<()> {
         self.enter("weights.project-out")?;
         let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
         let allowed = || Refusal::argument(format!("a strength is −16 to 16, this is {strength}"));
@@ -89,7 +89,7 @@ impl Host for HostContext<'_> {
 impl State {
     /// Charges an edit of a matrix: its elements as work, and for the rest of the session the bytes of the rank that it
     /// adds where edits are kept as an adapter.
-    fn charge_edit(&mut self, rows: usize, columns: usize) -> Result<(), Refusal> {
+    fn charge_edit(&mut self, rows: usize, columns: usize) -> Result<()> {
         self.work(rows as u64 * columns as u64)?;
         self.edits.push(self.reserve(4 * (rows + columns) as u64)?);
         Ok(())

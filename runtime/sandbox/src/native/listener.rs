@@ -7,6 +7,8 @@ use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use tunebox_foundation::explain::ensure;
+
 use super::codec::{Encode, Reader};
 use super::frame::{self, Deadline, REPORT, STOP, after};
 
@@ -183,14 +185,10 @@ impl ListeningTest {
     /// # Errors
     /// When the environment does not name it, nothing listens there, or the other side does not know the token.
     pub fn find() -> io::Result<Self> {
-        let variable = |name: &str| {
-            let missing = || io::Error::new(ErrorKind::NotFound, format!("the variable `{name}` is not set"));
-            std::env::var(name).map_err(|_| missing())
-        };
+        let missing = |name: &str| io::Error::new(ErrorKind::NotFound, format!("the variable `{name}` is not set"));
+        let variable = |name: &str| std::env::var(name).map_err(|_| missing(name));
         let address: SocketAddr = variable(ADDRESS)?.parse().map_err(|_| invalid("`TUNEBOX_TWIN` is no address"))?;
-        if !address.ip().is_loopback() {
-            return Err(invalid("`TUNEBOX_TWIN` is an address of another machine"));
-        }
+        ensure(address.ip().is_loopback(), || invalid("`TUNEBOX_TWIN` is an address of another machine"))?;
         Self::connect(address, &variable(TOKEN)?, after(Some(HELLO)))
     }
 
@@ -208,9 +206,8 @@ impl ListeningTest {
         let wanted = wanted.ok_or_else(|| io::Error::from(ErrorKind::UnexpectedEof))?;
         let mut wanted = Reader::new(&wanted);
         let unexpected = |_| invalid("the first message is not what a test says first");
-        if !is_same(&wanted.read::<String>().map_err(unexpected)?, token) {
-            return Err(invalid("the listening process does not know the token"));
-        }
+        let known = is_same(&wanted.read::<String>().map_err(unexpected)?, token);
+        ensure(known, || invalid("the listening process does not know the token"))?;
         let (manifest, text) = (wanted.read().map_err(unexpected)?, wanted.read().map_err(unexpected)?);
         wanted.end().map_err(unexpected)?;
         Ok(Self { method: Twin { stream, manifest, patience: None }, wanted: text })

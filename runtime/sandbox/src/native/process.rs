@@ -9,6 +9,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tunebox_foundation::explain::ensure;
+
 use super::Twin;
 use super::codec::{Decode, Encode, Reader};
 use super::dispatch::Import;
@@ -113,20 +115,15 @@ impl Process {
         let import = Import::named(&name);
         let import = import.ok_or_else(|| malformed(format!("there is no `{}`", printable(&name, NAME_BYTES))))?;
         // Handles go back whatever gave them.
-        if !self.interfaces.contains(import.interface()) && !name.contains("[resource-drop]") {
-            return Err(malformed(format!("it asks for `{name}`, which its component does not import")).into());
-        }
+        let imported = self.interfaces.contains(import.interface()) || name.contains("[resource-drop]");
+        ensure(imported, || malformed(format!("it asks for `{name}`, which its component does not import")))?;
         let handed = request.rest();
         let limit = self.state.limits.transfer_bytes;
-        if handed.len() as u64 > limit.saturating_add(BESIDE as u64) {
-            let what = format!("it hands {} bytes over in one call, {limit} are allowed", handed.len());
-            return Err(malformed(what).into());
-        }
+        let bytes = handed.len() as u64;
+        let large = || malformed(format!("it hands {bytes} bytes over in one call, {limit} are allowed"));
+        ensure(bytes <= limit.saturating_add(BESIDE as u64), large)?;
         let answer = (import.call)(&mut HostContext::new(&mut self.state), &mut Reader::new(handed))?;
-        let mut payload = Vec::with_capacity(answer.len() + 1);
-        payload.push(ANSWER);
-        payload.extend_from_slice(&answer);
-        Ok(payload)
+        Ok([&[ANSWER], answer.as_slice()].concat())
     }
 
     /// Answers requests until another message comes, and returns that message. The time that the host needs for answers

@@ -9,7 +9,7 @@ use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 
 use crate::bindings::types;
-use crate::refusal::{Refusal, ensure};
+use crate::refusal::{Refusal, Result, ensure};
 use crate::requests::ScoreRequest;
 
 /// The state of a score.
@@ -54,7 +54,7 @@ impl ScoreRecord {
 
     /// Stores the taps that pass `pass` returned. Differentiable taps of scores for learning become leaves of the next
     /// loss.
-    pub(super) fn set(&mut self, mut taps: Taps<Tensor>, pass: u64) -> Result<(), Refusal> {
+    pub(super) fn set(&mut self, mut taps: Taps<Tensor>, pass: u64) -> Result<()> {
         for (_, tensor) in taps.iter_mut().filter(|(tap, _)| self.asked.learning && tap.is_differentiable()) {
             *tensor = Var::from_tensor(&tensor.detach())?.into_inner();
         }
@@ -81,7 +81,7 @@ impl ScoreRecord {
     }
 
     /// Returns the taps. Errors: that of the failed pass; `invalid-argument` if the pass has not run.
-    fn taps(&self) -> Result<&Taps<Tensor>, Refusal> {
+    fn taps(&self) -> Result<&Taps<Tensor>> {
         match &self.outcome {
             Outcome::Made { taps, .. } => Ok(taps),
             Outcome::Failed(error) => Err(Refusal::Error(error.clone())),
@@ -90,13 +90,13 @@ impl ScoreRecord {
     }
 
     /// Returns the error of the failed pass, or `invalid-argument` if it has not run; `Ok` if there are taps.
-    pub(crate) fn check_scored(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_scored(&self) -> Result<()> {
         self.taps().map(|_| ())
     }
 
     /// Returns one tap; `invalid-argument` if it was not requested, else errors as in
     /// [`check_scored`](Self::check_scored).
-    pub(crate) fn tap(&self, tap: Tap) -> Result<&Tensor, Refusal> {
+    pub(crate) fn tap(&self, tap: Tap) -> Result<&Tensor> {
         let name = tap.name();
         let missing = || Refusal::argument(format!("the tap `{name}` was not asked for when the rows were scored"));
         self.taps()?.get(tap).ok_or_else(missing)
@@ -104,7 +104,7 @@ impl ScoreRecord {
 
     /// Checks that a gradient may go through these scores: they are of the policy, and scored with the weights that
     /// `generation` numbers.
-    pub(crate) fn check_current(&self, generation: u64) -> Result<(), Refusal> {
+    pub(crate) fn check_current(&self, generation: u64) -> Result<()> {
         let other = "only scores of the policy take a gradient, these are of another view";
         ensure(self.asked.view == View::Policy, || Refusal::argument(other))?;
         let updated = "the weights were updated after these scores were made; score the rows again";

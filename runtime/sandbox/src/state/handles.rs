@@ -15,10 +15,10 @@ use wasmtime::component::Resource;
 use super::{ScopeEntry, State, TensorEntry};
 use crate::cause::Cause;
 use crate::node::{Node, depth_of};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result, ensure};
 
 /// A handle that a function of the contract gives out, or why it gives none.
-pub(crate) type Answer<T = TensorEntry> = Result<Handle<T>, Refusal>;
+pub(crate) type Answer<T = TensorEntry> = Result<Handle<T>>;
 
 /// A handle of a table entry, lent by the method or given out to it: of a tensor, if no other entry is named.
 pub(crate) type Handle<T = TensorEntry> = Resource<T>;
@@ -35,7 +35,7 @@ pub(crate) const OPERAND_BYTES: u64 = 768;
 impl State {
     /// Returns the tensor behind a handle, sharing its data. Ends the method if the handle is invalid or its scope was
     /// dropped.
-    pub(crate) fn held(&self, handle: &Handle) -> Result<Arc<Node>, Refusal> {
+    pub(crate) fn held(&self, handle: &Handle) -> Result<Arc<Node>> {
         let entry = self.table.get(handle)?;
         entry.held.clone().ok_or_else(|| Cause::FreedHandle.into())
     }
@@ -77,9 +77,7 @@ impl State {
             return self.give(tensor, bytes);
         }
         let limit = self.limits.graph_depth;
-        if depth_of(operands) >= limit {
-            return Err(Cause::GraphDepth { limit }.into());
-        }
+        ensure(depth_of(operands) < limit, || Cause::GraphDepth { limit })?;
         let own = self.reserve(TENSOR_BYTES + OPERAND_BYTES * operands.len() as u64)?;
         self.hand_out(Node::new(tensor, bytes, own).with_operands(operands.to_vec(), backward))
     }
@@ -95,7 +93,7 @@ impl State {
     }
 
     /// Deletes a handle. The tensor's bytes are released when no other tensor or graph needs them.
-    pub(crate) fn free(&mut self, handle: Handle) -> Result<(), Refusal> {
+    pub(crate) fn free(&mut self, handle: Handle) -> Result<()> {
         let entry = self.table.delete(handle)?;
         self.live.remove(&entry.serial);
         Ok(())
@@ -107,7 +105,7 @@ impl State {
     }
 
     /// Exempts a tensor from being freed with a scope. Ends the method if the tensor was freed already.
-    pub(crate) fn keep_beyond(&mut self, scope: &Handle<ScopeEntry>, tensor: &Handle) -> Result<(), Refusal> {
+    pub(crate) fn keep_beyond(&mut self, scope: &Handle<ScopeEntry>, tensor: &Handle) -> Result<()> {
         self.held(tensor)?;
         let serial = self.table.get(tensor)?.serial;
         let kept = &mut self.table.get_mut(scope)?.kept;
@@ -121,7 +119,7 @@ impl State {
 
     /// Deletes a scope and frees the tensors given out since it was opened, except those kept. Their handles stay,
     /// empty: using one ends the method.
-    pub(crate) fn close_scope(&mut self, scope: Handle<ScopeEntry>) -> Result<(), Refusal> {
+    pub(crate) fn close_scope(&mut self, scope: Handle<ScopeEntry>) -> Result<()> {
         let scope = self.table.delete(scope)?;
         let mut remaining = self.live.split_off(&scope.opened);
         remaining.retain(|serial, rep| {

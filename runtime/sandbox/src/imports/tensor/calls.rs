@@ -7,7 +7,7 @@ use tunebox_compute::ops::{Admit, Made};
 use tunebox_compute::random::Stream;
 
 use crate::bindings::types::{Dtype, ErrorCode};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::state::{Answer, DEVICE, Handle, State};
 
 impl State {
@@ -54,7 +54,7 @@ impl State {
         name: &'static str,
         x: &Handle,
         function: impl FnOnce(&Tensor) -> Computed<Vec<Made>>,
-    ) -> Result<Vec<Handle>, Refusal> {
+    ) -> Result<Vec<Handle>> {
         self.enter(name)?;
         let held = [self.held(x)?];
         function(&held[0].tensor)?.into_iter().map(|part| self.give_result(part, &held)).collect()
@@ -100,7 +100,7 @@ pub(super) fn element_type(dtype: Dtype) -> DType {
 }
 
 /// Converts candle's element type to the contract's; `internal` for a type that the contract lacks.
-pub(super) fn element_type_of(dtype: DType) -> Result<Dtype, Refusal> {
+pub(super) fn element_type_of(dtype: DType) -> Result<Dtype> {
     Ok(match dtype {
         DType::U8 => Dtype::U8,
         DType::U32 => Dtype::U32,
