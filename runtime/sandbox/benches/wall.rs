@@ -1,8 +1,8 @@
 //! What the wall costs: operations a second through it, and the same operations called without it.
 //!
-//! `cargo bench --workspace --bench wall` prints a table. A guest calls one import over and over; the time of a call is the time of
-//! the step divided by the calls. The same operation of `compute` is then called natively, paying and checking as
-//! always, and once more straight in the tensor library, which neither checks nor pays.
+//! `cargo bench --workspace --bench wall` prints a table. A guest calls one import over and over; the time of a call is
+//! the time of the step divided by the calls. The same operation of `compute` is then called natively, paying and
+//! checking as always, and once more straight in the tensor library, which neither checks nor pays.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement may stop, and prints its table")]
 
 #[path = "../../../tests/support/fake_run.rs"]

@@ -87,8 +87,9 @@ impl Replay {
 /// no step, and needs only the CPU.
 ///
 /// # Errors
-/// A folder without a finished run or with a link in it, a lock that cannot be read, data that only the run's own file names and that is no
-/// ordinary file, and a run that cannot be planned for another reason than an unreadable method or verifier.
+/// A folder without a finished run or with a link in it, a lock that cannot be read, data that only the run's own file
+/// names and that is no ordinary file, and a run that cannot be planned for another reason than an unreadable method or
+/// verifier.
 pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling) -> Result<Verification, Error> {
     checkpoint::reject_links(folder)?;
     let recorded = read_lock(folder)?;

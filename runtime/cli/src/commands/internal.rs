@@ -14,8 +14,8 @@ use tunebox_training::serve;
 use crate::processes::compiling;
 use crate::terminal::{CommandResult, ExitStatus, Failure};
 
-/// Reads the environment and the settings of a run from stdin, carries the run out, and writes its events and result to the original
-/// stdout. The first Ctrl-C stops the run after a step. Redirects stdout to stderr.
+/// Reads the environment and the settings of a run from stdin, carries the run out, and writes its events and result to
+/// the original stdout. The first Ctrl-C stops the run after a step. Redirects stdout to stderr.
 pub(super) fn run_worker() -> CommandResult {
     child::settle().map_err(internal)?;
     let reports = take_stdout().map_err(internal)?;

@@ -77,7 +77,8 @@ pub trait Admit {
     /// Charges an operation before it runs: reserves its bytes, temporaries included, and counts its work.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfMemory`], [`crate::Error::OutOfWork`] or [`crate::Error::OutOfTime`]; the operation then does nothing.
+    /// [`crate::Error::OutOfMemory`], [`crate::Error::OutOfWork`] or [`crate::Error::OutOfTime`]; the operation then
+    /// does nothing.
     fn admit(&mut self, cost: Cost) -> Result<Reservation>;
 }
 

@@ -1,7 +1,8 @@
 //! Implements `wit/weights.wit`: one function for each of the interface, in its order.
 //!
 //! An edited matrix is the run's, not the method's: there is at most one copy of each, or an adapter beside it that grows
-//! by a rank with every edit. Edits are charged as work and as bytes of a rank. What is read goes through the ledger and the bytes that a step may read back.
+//! by a rank with every edit. Edits are charged as work and as bytes of a rank. What is read goes through the ledger
+//! and the bytes that a step may read back.
 
 use tunebox_model::decoder::Site;
 use tunebox_model::edit;

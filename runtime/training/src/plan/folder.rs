@@ -32,8 +32,8 @@ pub(super) struct Destination {
 }
 
 /// Chooses the folder of a run without creating it. A new run without a name gets the method's name (`method`) and the
-/// first free number. A resumed run gets its last checkpoint, if it has one, and is locked for this process. `known` is the identity of
-/// the present settings, method and verifiers.
+/// first free number. A resumed run gets its last checkpoint, if it has one, and is locked for this process. `known` is
+/// the identity of the present settings, method and verifiers.
 ///
 /// # Errors
 /// A name that is no folder name, a new run whose folder exists, and nothing to resume.

@@ -1,6 +1,7 @@
 //! Checks the packages of a run against the lock of its project, before they are compiled.
 //!
-//! The rules of signers and locks are in `tunebox_package::trust`. A plan never asks the user: [`admit_packages`] does so before.
+//! The rules of signers and locks are in `tunebox_package::trust`. A plan never asks the user: [`admit_packages`] does
+//! so before.
 
 use std::path::Path;
 

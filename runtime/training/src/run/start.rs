@@ -132,9 +132,9 @@ impl<'a> ActiveRun<'a> {
     }
 }
 
-/// Opens the metrics file of a run. For a run without a checkpoint, first writes the settings, the lock and a copy of the project's
-/// lock. For a resumed run, removes the metrics after its checkpoint, and records a change of the method since then in
-/// the metrics and in `plan`.
+/// Opens the metrics file of a run. For a run without a checkpoint, first writes the settings, the lock and a copy of
+/// the project's lock. For a resumed run, removes the metrics after its checkpoint, and records a change of the method
+/// since then in the metrics and in `plan`.
 fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let Some((_, state)) = &plan.checkpoint else {
         files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;

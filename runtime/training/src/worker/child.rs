@@ -15,7 +15,8 @@ use crate::plan::plan;
 use crate::run::run;
 
 /// Executes the run whose job arrives on `input`, and writes events and outcome to `output`. `stop`, or an order of the
-/// parent, ends the run after the present step. The operating system confines this process first. Calls `orphaned` when the parent is gone; it is expected to end the process.
+/// parent, ends the run after the present step. The operating system confines this process first. Calls `orphaned` when
+/// the parent is gone; it is expected to end the process.
 ///
 /// Returns the exit code of the process. The parent goes by the messages, not by the exit code.
 pub fn serve(

@@ -21,8 +21,8 @@ pub(super) struct GuestProfile {
 }
 
 impl GuestProfile {
-    /// Adds a profiler to the settings of a run, and has the debug sections of the method read. Fails if the method would run in a worker process, or if `path` is a
-    /// folder or is not in an existing folder.
+    /// Adds a profiler to the settings of a run, and has the debug sections of the method read. Fails if the method
+    /// would run in a worker process, or if `path` is a folder or is not in an existing folder.
     pub(super) fn start(path: &Path, settings: &mut RunSettings, in_process: bool) -> Result<Self, Failure> {
         if !in_process && !settings.is_all_built_in() {
             return Err(Failure::usage(

@@ -120,7 +120,8 @@ fn neighbours(folder: &Path, beginnings: &[&str]) -> Vec<PathBuf> {
 }
 
 /// The folders in which CUDA libraries are searched after the loader's own: those of `LD_LIBRARY_PATH`, `lib64` of
-/// `CUDA_HOME` and `CUDA_PATH`, `/usr/local/cuda/lib64`, then those of an active Python environment (`VIRTUAL_ENV`, `CONDA_PREFIX`).
+/// `CUDA_HOME` and `CUDA_PATH`, `/usr/local/cuda/lib64`, then those of an active Python environment (`VIRTUAL_ENV`,
+/// `CONDA_PREFIX`).
 pub(super) fn folders() -> Vec<PathBuf> {
     let of = |name: &str| environment::variable(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty());
     // The loader has read this variable itself, unless a parent sent it.
