@@ -210,8 +210,10 @@ fn scores_that_keep_more_than_they_may_end_the_run() {
     assert!(!place.path().join("runs/kept").exists(), "a run that never got anywhere keeps its name");
 }
 
-/// Scores the batch for learning, again and again, and keeps every pass.
+/// Scores the batch for learning, again and again, and keeps every pass. It imports `learn`, so that an adapter is trained
+/// and a pass has something to keep.
 const KEEPS: &str = r#"
+(import "tunebox:method/learn@0.1.0" "rate" (func $rate (result f64)))
 (import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
 (import "tunebox:method/model@0.1.0" "score-for-learning" (func $score (param i32 i32 f32 i32)))
 (import "tunebox:method/model@0.1.0" "[method]scores.logprob" (func $logprob (param i32) (result i32)))
