@@ -27,13 +27,13 @@ impl RunSettings {
     /// count as well.
     #[must_use]
     pub fn requests(&self, components: bool) -> Requests {
-        let Some(file) = &self.file_path else { return Requests::default() };
         let names: Vec<String> = self.references().iter().zip(self.written_components()).map(identity).collect();
-        let is_own = |key: &str| !self.is_override(key);
+        // Without a run file, the command line has given all of it.
+        let is_own = |key: &str| self.file_path.is_some() && !self.is_override(key);
         let clauses = self.permissions(&is_own, components, &names);
         let all = self.permissions(&|_| true, true, &names);
         let key = if all.is_empty() { String::new() } else { format!("{}\n{}", names.join("\n"), all.join("\n")) };
-        Requests { file: file.clone(), clauses, key }
+        Requests { file: self.file_path.clone().unwrap_or_default(), clauses, key }
     }
 
     /// The values of `method.use` and of each verifier's `use`.
@@ -81,7 +81,7 @@ impl RunSettings {
     /// Whether the run file puts its runs neither below the present folder nor, as the run file of a run does, where
     /// that run is.
     fn runs_elsewhere(&self) -> bool {
-        if !self.is_given("run.folder") || self.is_override("run.folder") {
+        if self.file_path.is_none() || !self.is_given("run.folder") || self.is_override("run.folder") {
             return false;
         }
         let folder = resolve(Path::new(&self.file.run.folder));
