@@ -291,6 +291,15 @@ impl Survey {
                 }
                 self.instantiate(count)
             }
+            Payload::ComponentInstanceSection(section) => self.instantiate(section.count()),
+            other => self.visit_module(&other),
+        })
+    }
+
+    /// Records one part of a module: counts, sizes and names. Returns a description of a size that passes its limit, else
+    /// `None`.
+    fn visit_module(&mut self, payload: &Payload<'_>) -> Option<&'static str> {
+        match payload {
             Payload::ImportSection(section) => self.hold(section.count()),
             Payload::FunctionSection(section) => self.hold(section.count()),
             Payload::TableSection(section) => self.hold(section.count()),
@@ -298,16 +307,15 @@ impl Survey {
             Payload::GlobalSection(section) => self.hold(section.count()),
             Payload::ElementSection(section) => self.hold(section.count()),
             Payload::DataSection(section) => self.hold(section.count()),
-            Payload::CustomSection(section) => has_long_name(&section).then_some("a name of more than 64 KiB"),
-            Payload::ComponentInstanceSection(section) => self.instantiate(section.count()),
+            Payload::CustomSection(section) => has_long_name(section).then_some("a name of more than 64 KiB"),
             Payload::CodeSectionStart { count, .. } => {
-                add(&mut self.functions, count, FUNCTIONS, "more than 50,000 functions")
+                add(&mut self.functions, *count, FUNCTIONS, "more than 50,000 functions")
             }
             Payload::CodeSectionEntry(body) => {
                 (body.range().len() > FUNCTION_BYTES).then_some("a function of more than 512 KiB")
             }
             _ => None,
-        })
+        }
     }
 
     /// Adds to the items of the module that is parsed.
