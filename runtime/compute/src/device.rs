@@ -2,6 +2,7 @@
 
 use candle_core::{Device, DeviceLocation};
 
+pub use crate::accelerator::DeviceInfo;
 use crate::accelerator::{self, Accelerator};
 use crate::error::{Error, Result};
 use tunebox_foundation::explain::Explain as _;
@@ -82,23 +83,6 @@ fn named(text: &str, error: Error) -> Error {
 /// The error for a text that names no device.
 fn unknown(text: &str) -> Error {
     Error::argument(format!("`{text}` is no device; `cpu`, `cuda:0`, `metal:0` and `auto` are"))
-}
-
-/// The name, the software and the memory of an accelerator.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeviceInfo {
-    /// What its maker calls it.
-    pub name: String,
-    /// What kernels are compiled for, as `sm_90`.
-    pub architecture: String,
-    /// The driver and the libraries, with their versions.
-    pub software: String,
-    /// Bytes that it has.
-    pub total: u64,
-    /// Bytes that can be had.
-    pub free: u64,
-    /// The most bytes that tensors of this process have taken at one time.
-    pub peak: u64,
 }
 
 /// The name of a device in the form that [`parse`] accepts: `cpu`, `cuda:1` or `metal:0`.

@@ -21,10 +21,9 @@ use candle_core::{CudaDevice, CudaStorage, DType, Device, Storage, Tensor};
 use half::{bf16, f16};
 
 use super::argument::{Argument, Build, Grid};
-use super::driver::{Driver, Registry};
+use super::driver::{DeviceInfo, Driver, Registry};
 use super::kernel::Kernel;
 use super::view::MatrixView;
-use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 use context::{Context, Memory};
 use library::CallError;

@@ -7,8 +7,24 @@ use candle_core::{DType, Tensor};
 use super::argument::{Argument, Build, Grid};
 use super::kernel::Kernel;
 use super::view::MatrixView;
-use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
+
+/// The name, the software and the memory of an accelerator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// What its maker calls it.
+    pub name: String,
+    /// What kernels are compiled for, as `sm_90`.
+    pub architecture: String,
+    /// The driver and the libraries, with their versions.
+    pub software: String,
+    /// Bytes that it has.
+    pub total: u64,
+    /// Bytes that can be had.
+    pub free: u64,
+    /// The most bytes that tensors of this process have taken at one time.
+    pub peak: u64,
+}
 
 /// What an accelerator can do. [`Accelerator`](super::Accelerator) has checked shapes, types and gaps before it calls this.
 pub(super) trait Driver: std::fmt::Debug + Send + Sync {

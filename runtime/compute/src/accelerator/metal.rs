@@ -20,10 +20,9 @@ use candle_metal_kernels::metal::Buffer;
 use objc2_metal::{MTLDevice as _, MTLResource as _, MTLStorageMode};
 
 use super::argument::{Argument, Build, Grid};
-use super::driver::{Driver, Registry};
+use super::driver::{DeviceInfo, Driver, Registry};
 use super::kernel::Kernel;
 use super::view::MatrixView;
-use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 use loader::Loader;
 use pool::Pool;

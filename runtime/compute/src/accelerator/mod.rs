@@ -24,9 +24,10 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use candle_core::{DType, Device, Tensor, WithDType};
 
-use crate::device::{DeviceInfo, describe};
+use crate::device::describe;
 use crate::error::{Error, Result};
 pub(crate) use argument::{Argument, Build, Grid, arguments, extent};
+pub use driver::DeviceInfo;
 use driver::Driver;
 use kernel::Kernel;
 pub(crate) use view::MatrixView;
