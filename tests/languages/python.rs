@@ -118,8 +118,9 @@ fn the_run_of_the_page_learns_as_by_the_method_in_rust() {
     fs::write(place.path().join(FOLDER).join("dpo-python.wasm"), bytes).unwrap();
     let inspected = play(&inspect, place.path());
     assert!(inspected.contains("dpo-python"), "{inspected}");
-    play(&format!("{train} --name python"), place.path());
-    play(&format!("{train} --name rust --set method.use=dpo"), place.path());
+    // `--yes`: the page builds the folder first, which accepts its run file.
+    play(&format!("{train} --yes --name python"), place.path());
+    play(&format!("{train} --yes --name rust --set method.use=dpo"), place.path());
 
     let losses = |name: &str| numbers(&place.path().join("runs").join(name), "loss");
     let (python, rust) = (losses("python"), losses("rust"));

@@ -33,7 +33,8 @@ struct PeerRun {
 #[test]
 #[ignore = "needs a real model and the adapter of `peers/trl_grpo.py`"]
 fn the_first_step_on_a_real_model_is_that_of_trl() {
-    let folder = |name| PathBuf::from(std::env::var_os(name).unwrap_or_else(|| panic!("`{name}` is not set")));
+    let folder =
+        |name| PathBuf::from(std::env::var_os(name).unwrap_or_else(|| panic!("absent `{name}`: it is not set")));
     let text = std::fs::read_to_string(root().join("tests/golden/methods/trl_grpo.json")).unwrap();
     let peer: Peer = serde_json::from_str(&text).unwrap();
     for (number, run) in peer.runs.iter().enumerate() {
