@@ -41,7 +41,7 @@ pub struct Options {
     pub debug: bool,
     /// Whether crates that are not here yet stay where they are.
     pub offline: bool,
-    /// Whether nothing counts that was compiled before: whoever wrote into the target folder could have put it there.
+    /// Whether nothing counts that was compiled before: another program that writes into the target folder may have left it there.
     pub afresh: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Waiting for a lock that another program holds: not for ever, since whoever holds it may never give it free.
+//! Waiting for a lock that another program holds: with a time limit, because the holder may never release it.
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// How long others may write: they need a moment, so whoever takes longer holds the lock for something else.
+/// How long others may write: a write takes a moment, so a longer hold has another reason.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The file that is locked in a folder where the system locks no folders.
@@ -53,7 +53,7 @@ pub(crate) fn lock_exclusive(file: File, path: &Path, end: Instant, on_wait: imp
 /// in any way, or that another process keeps locked.
 pub(crate) fn lock_folders(folders: [&Path; 2], patience: Duration) -> Result<Vec<File>, Error> {
     let places = folders.into_iter().map(|folder| folder.canonicalize().map_err(Error::file("find", folder)));
-    // All commands take them in one order, and none takes the same one twice: nobody waits for each other.
+    // All commands take the locks in the same order and each lock once, so that they cannot deadlock.
     let places: BTreeSet<_> = places.collect::<Result<_, _>>()?;
     let end = Instant::now() + patience;
     places.iter().map(|place| lock_folder(place, end)).collect()
@@ -101,7 +101,7 @@ mod tests {
         let lock = |patience, on_wait: &mut dyn FnMut()| {
             lock_exclusive(File::create(&path).unwrap(), &path, Instant::now() + patience, on_wait)
         };
-        let held = lock(PATIENCE, &mut || panic!("nobody is waited for")).unwrap();
+        let held = lock(PATIENCE, &mut || panic!("the lock is free")).unwrap();
         let mut waits = 0;
         let error = lock(Duration::from_millis(20), &mut || waits += 1).unwrap_err();
         assert!(matches!(&error, Error::Held { path: held } if *held == path), "{error}");

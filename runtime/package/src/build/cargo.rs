@@ -76,7 +76,7 @@ pub(super) fn build(
     write_sdk(folder, watch)?;
     let job = Job { folder, toolchain, options };
     let package = job.describe()?;
-    // Two folders that share a target folder share the module's path: nobody may build between us and the file.
+    // Two folders that share a target folder share the module's path: no other build may start before we have read the file.
     let _turn = take_turn(&package.target, watch)?;
     job.follow(&package)?;
     let empty =

@@ -33,7 +33,7 @@ pub fn cargo_in(folder: &Path, toolchain: &Toolchain, offline: bool) -> Result<C
 /// status and both streams in full. Errors: cargo does not start or cannot be read from; a status of failure is no
 /// error here.
 pub(super) fn run(cargo: &mut Command, heard: &mut dyn FnMut(&Value)) -> io::Result<Output> {
-    // A file takes all that cargo says on the side: it would wait for whoever does not read one of two pipes.
+    // Standard error goes to a file: cargo blocks when a pipe that is not being read is full.
     let mut words = tempfile::tempfile()?;
     let mut child = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(words.try_clone()?).spawn()?;
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());

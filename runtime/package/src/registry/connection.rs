@@ -126,7 +126,7 @@ impl Connection {
                 None => return Ok(response),
             }
         }
-        let hint = "tell whoever runs the registry, or a proxy in front of it";
+        let hint = "tell the operator of the registry, or of a proxy in front of it";
         Err(explain(format!("`{}` leads from address to address without end", self.registry), hint).into())
     }
 
@@ -258,7 +258,7 @@ mod tests {
             let silent = std::thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
                 stream.write_all(said.as_bytes()).unwrap();
-                // Until nobody listens any more.
+                // Until the receiver has been dropped.
                 while stream.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {}
             });
             let Kind::Remote(remote) = &place.kind else { unreachable!("it is no folder") };
@@ -281,7 +281,7 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.read(&mut [0; 4096]).unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n").unwrap();
-            // Until nobody listens any more.
+            // Until the receiver has been dropped.
             while stream.write_all(b"x").is_ok() {
                 std::thread::sleep(Duration::from_millis(10));
             }

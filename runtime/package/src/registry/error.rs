@@ -63,7 +63,7 @@ pub(super) fn bad_status(place: &str, registry: &str, status: u16, said: Option<
         (429, None) => {
             (Reason::Unreachable, busy, "try again later; those who are logged in may often ask more".into())
         }
-        (500.., _) => (Reason::Unreachable, answers, "try again; if it repeats, tell whoever runs the registry".into()),
+        (500.., _) => (Reason::Unreachable, answers, "try again; if it repeats, tell its operator".into()),
         _ => {
             (Reason::Other, answers, "check that the host is a registry, and that it takes WebAssembly packages".into())
         }
@@ -84,7 +84,7 @@ pub(super) fn unauthorised(place: &str, registry: &str, login: Option<&Login>) -
         Some(Login::Withheld) => {
             let hint = format!("reach it encrypted, without `--plain-http`; {OWN_AUTHORITY}");
             let error = explain(format!("{wants}, and none is sent without encryption"), hint);
-            error.with_why("whoever is on the way could read it")
+            error.with_why("anyone on the network path could read it")
         }
         Some(Login::Nobody) | None => explain(wants, hint),
     };
@@ -93,7 +93,7 @@ pub(super) fn unauthorised(place: &str, registry: &str, login: Option<&Login>) -
 
 /// The error for a redirect to the host `to` without encryption, where that is not allowed.
 pub(super) fn insecure(registry: &str, to: &str) -> Error {
-    let error = explain(format!("`{registry}` leads to `{to}`, without encryption"), "tell whoever runs the registry");
+    let error = explain(format!("`{registry}` leads to `{to}`, without encryption"), "tell its operator");
     error.with_why("what is asked in secret must not be asked in the open").into()
 }
 

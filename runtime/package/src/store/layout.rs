@@ -1,6 +1,6 @@
 //! The files of an OCI image layout: `oci-layout`, `index.json` and `blobs/sha256`.
 //!
-//! Every file appears whole or not at all, every blob is hashed when it is read, and whoever writes holds the lock.
+//! Every file appears whole or not at all, every blob is hashed when it is read, and every writer holds the lock.
 //! Which packages there are is left to the store.
 
 use std::collections::BTreeSet;
