@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::attack::{self, Attack, message, run};
 use crate::support::{guest, own_process};
+use tunebox_compute::memory::{peak, resident};
 use tunebox_sandbox::Engine;
 
 /// Bytes that an attack may take at once, beside what the process holds: eight times its tensors, for the compiler.
@@ -38,15 +39,15 @@ fn every_attack_twice() {
     assert!(surprises.is_empty(), "{}", surprises.join("\n"));
 
     // The first time round filled what a process keeps for good: the allocator's pools, the compiler's, threads.
-    let before = resident();
+    let before = resident().unwrap_or(0);
     for attack in &attacks {
         forget_peak();
-        let before = resident();
+        let before = resident().unwrap_or(0);
         surprise(&engine, &ordinary, attack);
-        let taken = peak().saturating_sub(before);
+        let taken = peak().unwrap_or(0).saturating_sub(before);
         assert!(taken <= MOST_BYTES, "{} took {taken} bytes at once", attack.name);
     }
-    let after = resident();
+    let after = resident().unwrap_or(0);
     println!("{} attacks twice: {before} bytes resident before the second time, {after} after", attacks.len());
     assert!(after as f64 <= before as f64 * 1.05, "{before} bytes before, {after} after all attacks once more");
 }
@@ -64,21 +65,7 @@ fn surprise(engine: &Engine, ordinary: &[u8], attack: &Attack) -> Option<String>
     (took > LONGEST).then(|| format!("# {name} took {took:?}"))
 }
 
-/// Bytes of this process that are in memory; 0 where the system does not tell.
-fn resident() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
-}
-
 /// Forgets the peak of this process, such as that of the compiler.
 fn forget_peak() {
     std::fs::write("/proc/self/clear_refs", "5").unwrap_or_default();
-}
-
-/// The most bytes of this process that were in memory at once since the peak was forgotten; 0 where the system does not
-/// tell.
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
-    line.trim().trim_end_matches(" kB").parse().map_or(0, |kibibytes: u64| kibibytes * 1024)
 }

@@ -47,6 +47,13 @@ pub fn resident() -> Option<u64> {
     kibibytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
+/// Private memory that this process may write to, in bytes, whether in use or not: what `RLIMIT_DATA` limits. From
+/// `/proc/self/status`; `None` where that does not exist.
+#[must_use]
+pub fn data() -> Option<u64> {
+    kibibytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmData:")
+}
+
 /// Free bytes of the control group that limits this process, its cached files included; `None` without such a limit.
 fn free_of_group() -> Option<u64> {
     let number = |file: &str| {

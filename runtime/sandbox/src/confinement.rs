@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use rustix::process::Resource;
 use serde::Serialize;
+use tunebox_compute::memory;
 
 use crate::child;
 
@@ -74,10 +75,7 @@ pub fn deny_calls() -> io::Result<()> {
 /// # Errors
 /// When the system refuses.
 pub fn limit_memory(bytes: u64) -> io::Result<()> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let held = status.lines().find_map(|line| line.strip_prefix("VmData:"));
-    let held = held.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    let Some(most) = held.map(|kibibytes| bytes.saturating_add(kibibytes * 1024)) else { return Ok(()) };
+    let Some(most) = memory::data().map(|held| held.saturating_add(bytes)) else { return Ok(()) };
     child::limit(Resource::Data, most, most)
 }
 
