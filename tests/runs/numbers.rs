@@ -44,7 +44,7 @@ fn validation_data_is_looked_at_before_during_and_after() {
     assert_eq!(looks.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [0, 3, 6]);
     assert!(looks[2].1.as_f64() < looks[0].1.as_f64());
     let card = String::from_utf8(place.bytes("looks", "README.md")).unwrap();
-    assert!(card.contains("Validation, negative log-likelihood of a target token: "), "{card}");
+    assert!(card.contains("Validation loss: "), "{card}");
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
         let (before, after) = (number(Some(before)), number(Some(after)));
         let _ = writeln!(
             text,
-            "\nValidation, negative log-likelihood of a target token: {before} at step {first}, {after} at step {last}."
+            "\nValidation loss: {before} at step {first}, {after} at step {last}."
         );
     }
     if let Some(used) = rows.iter().rev().find_map(|row| row.get("used")) {

@@ -162,7 +162,7 @@ fn show_comparison(terminal: Terminal, verification: &Verification) -> usize {
         [("Artifact", artifact, files.as_str()), ("Inputs", inputs, ""), ("Environment", surroundings, "")]
     {
         let same = list.iter().filter(|one| one.same()).count();
-        terminal.status(label, format!("{same} of {} as recorded{names}", list.len()));
+        terminal.status(label, format!("{same} of {} unchanged{names}", list.len()));
         show_differences(terminal, list);
     }
     if let Some(error) = unread {

@@ -105,7 +105,7 @@ impl Observer for RunDisplay {
             Event::Step(step) => self.show_step(step),
             Event::Validated { step, loss } => {
                 terminal.event(json!({ "event": "validated", "step": step, "loss": loss }));
-                let text = format!("after step {step}: negative log-likelihood {loss:.4} per target token");
+                let text = format!("after step {step}: validation loss {loss:.4}");
                 self.status("Validated", text);
             }
             Event::Passed { step, rate } => {

@@ -64,11 +64,11 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
     terminal.status("Method", format!("{} {}, signed: {signed}, imports {imports}", plan.method, plan.method_version));
     let (records, report) = (counted(plan.records as u64, "record"), &plan.report);
     let (targets, tokens) = (grouped(report.targets as u64), grouped(report.tokens as u64));
-    terminal.status("Data", format!("{}, {records}, {targets} of {tokens} tokens are targets", plan.data));
+    terminal.status("Data", format!("{}, {records}, trains on {targets} of {tokens} tokens", plan.data));
     terminal.status("Training", training_text(plan));
     for (what, count) in [
         ("skipped", report.skipped.len()),
-        ("dropped: no target within `data.max-length`", report.dropped.len()),
+        ("skipped: every answer begins after `data.max-length`", report.dropped.len()),
         ("truncated at the end", report.truncated),
     ] {
         if count > 0 {
