@@ -131,10 +131,7 @@ fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     let looks: Vec<_> = rows.iter().filter_map(|row| Some((&row["step"], row.get("validation-loss")?))).collect();
     if let (Some((first, before)), Some((last, after))) = (looks.first(), looks.last()) {
         let (before, after) = (number(Some(before)), number(Some(after)));
-        let _ = writeln!(
-            text,
-            "\nValidation loss: {before} at step {first}, {after} at step {last}."
-        );
+        let _ = writeln!(text, "\nValidation loss: {before} at step {first}, {after} at step {last}.");
     }
     if let Some(used) = rows.iter().rev().find_map(|row| row.get("used")) {
         let _ = write!(text, "\n{}\n", usage_sentence(used));
