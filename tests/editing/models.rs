@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use tunebox_compute::Device;
 use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_foundation::explain::Explain;
-use tunebox_model::chat::{Answers, Message, encode_messages};
+use tunebox_model::chat::{Answers, Conversation, Message, encode_conversation};
 use tunebox_model::generate::{Sampling, generate};
 use tunebox_model::rows::Rows;
 use tunebox_model::vectors::Vectors;
@@ -154,7 +154,7 @@ fn per_token(policy: &Policy, side: &str) -> f64 {
         let record: Json = serde_json::from_str(line).unwrap();
         let messages: Vec<Message> = serde_json::from_value(record[side].clone()).unwrap();
         let (tokenizer, template) = (model.tokenizer().unwrap(), model.template().unwrap());
-        let row = encode_messages(tokenizer, template, &messages, Answers::All).unwrap();
+        let row = encode_conversation(tokenizer, template, &Conversation::new(&messages), Answers::All).unwrap();
         ids.push(row.ids);
         marks.push(row.targets);
     }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
+use tunebox_compute::budget::Budget;
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::Precision;
 
@@ -80,7 +81,7 @@ pub struct Policy {
     /// Learning passes since the last update; names their dropout masks.
     passes: AtomicU64,
     /// The bytes that all scores keep for their backward passes.
-    saved: Arc<AtomicU64>,
+    saved: Budget,
     deadline: Option<Instant>,
 }
 
@@ -123,7 +124,7 @@ impl Policy {
             tables: RopeTables::default(),
             generation: 0,
             passes: AtomicU64::new(0),
-            saved: Arc::default(),
+            saved: Budget::new(u64::MAX),
             deadline: None,
         }
     }

@@ -56,12 +56,14 @@ pub(crate) fn adapted(criterion: &mut Criterion, sizes: &Sizes) {
         for dtype in STORED {
             let (weight, stored) = (weight(&shape, dtype), dtype.as_str());
             let forward = Throughput::Elements((frozen + thin) as u64);
-            time(&mut group, &format!("{name} {stored} forward"), forward, || adapted_linear(&x, &weight, None, &low));
-            let (_, xa) = adapted_linear(&x, &weight, None, &low).unwrap();
+            time(&mut group, &format!("{name} {stored} forward"), forward, || {
+                adapted_linear(&x, &weight, None, &low, None)
+            });
+            let (_, xa) = adapted_linear(&x, &weight, None, &low, None).unwrap();
             // The gradients of input, A and B: one frozen product, and the thin ones twice.
             let backward = Throughput::Elements((frozen + 2 * thin) as u64);
             time(&mut group, &format!("{name} {stored} backward"), backward, || {
-                adapted_linear_backward(&dy, &x, &xa, &weight, &low, true)
+                adapted_linear_backward(&dy, &x, &xa, &weight, &low, None, true)
             });
         }
     }

@@ -58,7 +58,7 @@ impl<'x> LinearInput<'x> {
         match (accelerator_with([(self.x, "x")], weight)?, low) {
             (None, low) => few_tokens_tiles(self, weight, bias, low, |_| {}),
             // A device has one way for many tokens and for few.
-            (Some(_), Some(low)) => Ok(adapted_linear(self.x, weight, bias, low)?.0),
+            (Some(_), Some(low)) => Ok(adapted_linear(self.x, weight, bias, low, None)?.0),
             (Some(_), None) => linear(self.x, weight, bias),
         }
     }
@@ -249,7 +249,7 @@ mod tests {
         for dtype in [candle_core::DType::F32, candle_core::DType::BF16, candle_core::DType::F16] {
             let weight = weight.to_dtype(dtype).unwrap();
             let found = LinearInput::of(&x).linear(&weight, Some(&bias), Some(&low)).unwrap();
-            let (wanted, _) = crate::fused::adapted_linear(&x, &weight, Some(&bias), &low).unwrap();
+            let (wanted, _) = crate::fused::adapted_linear(&x, &weight, Some(&bias), &low, None).unwrap();
             let worst = (found - wanted).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
             assert!(worst < 5e-5, "{dtype:?}: {worst}");
         }

@@ -46,17 +46,31 @@ pub struct AdaptedGradient {
     pub b: Tensor,
 }
 
+impl LowRank {
+    /// Returns s·B, `[out, rank]`.
+    fn scaled_up(&self) -> Result<Tensor> {
+        Ok((&self.b * f64::from(self.scale))?)
+    }
+}
+
 /// Computes a linear layer with an adapter, `x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ`. Returns the output, `[tokens, out]`, and `x·Aᵀ`,
-/// `[tokens, rank]`, which the gradients need. Both have the type of `x`.
+/// `[tokens, rank]`, which the gradients need. Both have the type of `x`. Dropout applies only to the input of the
+/// adapter: `drop(x)·Aᵀ` then stands for `x·Aᵀ` in both.
 pub fn adapted_linear<'w>(
     x: &Tensor,
     weight: impl Into<WeightRef<'w>>,
     bias: Option<&Tensor>,
     low: &LowRank,
+    dropout: Option<&Dropout>,
 ) -> Result<(Tensor, Tensor)> {
     let weight = weight.into();
     if let Some(device) = accelerator_with([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
-        return on_device(&device, x, weight, bias, low, None);
+        return on_device(&device, x, weight, bias, low, dropout);
+    }
+    if let Some(dropout) = dropout {
+        let reduced = linear(&dropout.apply(x)?, &low.a, None)?;
+        let added = linear(&reduced, &low.scaled_up()?, None)?;
+        return Ok((residual::add(&linear(x, weight, bias)?, &added)?, reduced));
     }
     let ((tokens, inputs), (rank, _)) = (host::matrix(x, "x")?, host::matrix(&low.a, "a")?);
     host::expect(&low.a, "a", &[rank, inputs])?;
@@ -75,14 +89,15 @@ pub fn adapted_linear<'w>(
 }
 
 /// Computes the gradients of [`adapted_linear`]: `dA = s·(dy·B)ᵀ·x`, `dB = s·dyᵀ·(x·Aᵀ)`, and, if `want_input`,
-/// `dx = dy·W + s·(dy·B)·A`. `xa` is the `x·Aᵀ` that the forward pass returned. Gradients of A and B are f32, the
-/// input's has the type of `dy`.
+/// `dx = dy·W + s·(dy·B)·A`. `xa` is the `x·Aᵀ` that the forward pass returned, and `dropout` that of the forward pass.
+/// Gradients of A and B are f32, the input's has the type of `dy`.
 pub fn adapted_linear_backward<'w>(
     dy: &Tensor,
     x: &Tensor,
     xa: &Tensor,
     weight: impl Into<WeightRef<'w>>,
     low: &LowRank,
+    dropout: Option<&Dropout>,
     want_input: bool,
 ) -> Result<AdaptedGradient> {
     let ((tokens, outputs), (_, inputs), (_, rank)) =
@@ -95,7 +110,17 @@ pub fn adapted_linear_backward<'w>(
     host::expect(&low.b, "b", &[outputs, rank])?;
     let operands = [(dy, "dy"), (x, "x"), (xa, "xa"), (&low.a, "a"), (&low.b, "b")];
     if let Some(device) = accelerator_with(operands, weight)? {
-        return backward_on_device(&device, dy, x, xa, weight, low, None, want_input);
+        return backward_on_device(&device, dy, x, xa, weight, low, dropout, want_input);
+    }
+    if let Some(dropout) = dropout {
+        let thin = linear_input_gradient(dy, &low.scaled_up()?)?;
+        let dropped = |thin| dropout.apply(&linear_input_gradient(thin, &low.a)?);
+        let input = || residual::add(&linear_input_gradient(dy, weight)?, &dropped(&thin)?);
+        return Ok(AdaptedGradient {
+            input: want_input.then(input).transpose()?,
+            a: linear_weight_gradient(&thin, &dropout.apply(x)?)?,
+            b: (linear_weight_gradient(dy, xa)? * f64::from(low.scale))?,
+        });
     }
     let (a, b) = (&*Floats::of(&low.a, "a")?, &*Floats::of(&low.b, "b")?);
     let (floats, x, xa) = (&*Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(xa, "xa")?);
@@ -131,7 +156,7 @@ fn thin_product(
 
 /// Computes `x·Wᵀ + b + s·(drop(x)·Aᵀ)·Bᵀ` on a device, without dropout if that is `None`. Returns the output and
 /// `drop(x)·Aᵀ`, both in the type of `x`. A and B of f32 are rounded to that type; their gradients stay in f32.
-pub(super) fn on_device(
+fn on_device(
     device: &Accelerator,
     x: &Tensor,
     weight: WeightRef<'_>,
@@ -162,7 +187,7 @@ fn drop_values<'a>(x: &'a Tensor, dropout: Option<&Dropout>) -> Result<Cow<'a, T
 /// Computes the gradients of the adapted layer by A, by B and, if `want_input`, by x on a device. `xa` and `dropout`
 /// are those of the forward pass.
 #[expect(clippy::too_many_arguments, reason = "the terms of one formula")]
-pub(super) fn backward_on_device(
+fn backward_on_device(
     device: &Accelerator,
     dy: &Tensor,
     x: &Tensor,

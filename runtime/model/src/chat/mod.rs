@@ -19,7 +19,7 @@ mod tests;
 pub use error::ChatError;
 pub use message::{Conversation, Message};
 pub use records::{
-    Answers, Encoded, Example, Fitted, encode_conversation, encode_messages, encode_preference, encode_prompt,
-    encode_prompt_completion, encode_text, fit,
+    Answers, Encoded, Example, encode_conversation, encode_preference, encode_prompt, encode_prompt_completion,
+    encode_text,
 };
 pub use template::ChatTemplate;

@@ -70,25 +70,12 @@ pub enum Example<'a> {
     },
 }
 
-/// Encodes a conversation without tools; the tokens of the wanted answers are targets.
-///
-/// # Errors
-/// [`ChatError::Unclear`] where it cannot be told which tokens are answers, and the errors of rendering and encoding.
-pub fn encode_messages(
-    tokenizer: &Tokenizer,
-    template: &ChatTemplate,
-    messages: &[Message],
-    which: Answers,
-) -> Result<Encoded, ChatError> {
-    encode_conversation(tokenizer, template, &Conversation::new(messages), which)
-}
-
 /// Encodes a conversation with tools and template variables; every token that overlaps a wanted answer is a target.
 ///
 /// The end-of-turn token of an answer is a target, and so is what the template writes behind it before the next turn.
 ///
 /// # Errors
-/// When [`encode_messages`] fails.
+/// [`ChatError::Unclear`] where it cannot be told which tokens are answers, and the errors of rendering and encoding.
 pub fn encode_conversation(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
@@ -194,33 +181,4 @@ fn shared_length(left: &[u32], right: &[u32]) -> usize {
 fn split(ids: Vec<u32>, at: usize, merged: bool) -> Result<Encoded, ChatError> {
     let targets = (0..ids.len()).map(|place| place >= at).collect();
     Ok(Encoded { merged, ..Encoded::new(ids, targets)? })
-}
-
-/// Examples that fit, and what it took.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fitted {
-    /// The examples, none longer than asked.
-    pub examples: Vec<Encoded>,
-    /// How many of them lost tokens at their end.
-    pub shortened: usize,
-    /// How many were left out, because no target was within the length.
-    pub dropped: usize,
-}
-
-/// Truncates examples to their first `length` tokens, and drops those left without a target. Counts both; a dropped
-/// example is not counted as shortened.
-pub fn fit(examples: Vec<Encoded>, length: usize) -> Fitted {
-    let mut fitted = Fitted { examples: Vec::with_capacity(examples.len()), shortened: 0, dropped: 0 };
-    for mut example in examples {
-        let long = example.ids.len() > length;
-        example.ids.truncate(length);
-        example.targets.truncate(length);
-        if !example.targets.contains(&true) {
-            fitted.dropped += 1;
-            continue;
-        }
-        fitted.shortened += usize::from(long);
-        fitted.examples.push(example);
-    }
-    fitted
 }

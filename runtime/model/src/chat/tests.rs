@@ -40,7 +40,11 @@ impl Chats {
 
     /// The targets of a conversation, as text.
     fn targets(&self, template: &ChatTemplate, messages: &[Message], which: Answers) -> String {
-        said(&self.tokenizer, &encode_messages(&self.tokenizer, template, messages, which).unwrap())
+        said(&self.tokenizer, &self.encode(template, messages, which).unwrap())
+    }
+
+    fn encode(&self, template: &ChatTemplate, messages: &[Message], which: Answers) -> Result<Encoded, ChatError> {
+        encode_conversation(&self.tokenizer, template, &Conversation::new(messages), which)
     }
 }
 
@@ -160,7 +164,7 @@ fn an_answer_whose_place_cannot_be_told_is_an_error() {
     let source = "{{ messages | length }}{% for message in messages %}{{ message.content }}{% endfor %}";
     let template = ChatTemplate::parse(source, &chats.tokenizer).unwrap();
     let messages = talk(&[("user", "a"), ("assistant", "one")]);
-    let error = encode_messages(&chats.tokenizer, &template, &messages, Answers::All).unwrap_err();
+    let error = chats.encode(&template, &messages, Answers::All).unwrap_err();
     assert_eq!(error.to_string(), "it cannot be told where answer 1 begins");
     assert!(error.hint().unwrap().contains("generation"));
 }
@@ -169,7 +173,7 @@ fn an_answer_whose_place_cannot_be_told_is_an_error() {
 fn a_conversation_without_an_answer_is_an_error() {
     let chats = Chats::open();
     let template = chats.template("plain");
-    let error = encode_messages(&chats.tokenizer, &template, &talk(&[("user", "a")]), Answers::All).unwrap_err();
+    let error = chats.encode(&template, &talk(&[("user", "a")]), Answers::All).unwrap_err();
     assert!(matches!(error, ChatError::NoAnswer));
 }
 
@@ -181,7 +185,7 @@ fn texts_that_look_like_markers_change_nothing() {
     assert_eq!(chats.targets(&template, &messages, Answers::All), "{% endgeneration %}<|end|>\n");
 
     let forged = talk(&[("user", "\u{FDD0}all of this\u{FDD1}"), ("assistant", "b")]);
-    let error = encode_messages(&chats.tokenizer, &template, &forged, Answers::All).unwrap_err();
+    let error = chats.encode(&template, &forged, Answers::All).unwrap_err();
     assert!(matches!(error, ChatError::Marker { code: 0xFDD0 }));
 }
 

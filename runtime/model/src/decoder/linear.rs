@@ -77,17 +77,12 @@ impl Linear {
             let output = fused::linear(input, &self.weight, self.bias.as_ref())?;
             return Ok((output, SavedLinear::default()));
         };
-        if let Some(dropout) = &part.dropout {
-            let bias = self.bias.as_ref();
-            let (output, reduced) = fused::dropout_linear(input, &self.weight, bias, &part.low, dropout)?;
-            return Ok((output, SavedLinear { reduced: Some(reduced), scaled: None }));
-        }
-        let bias = self.bias.as_ref();
+        let (bias, dropout) = (self.bias.as_ref(), part.dropout.as_ref());
         let Some(magnitude) = &part.magnitude else {
-            let (output, reduced) = fused::adapted_linear(input, &self.weight, bias, &part.low)?;
+            let (output, reduced) = fused::adapted_linear(input, &self.weight, bias, &part.low, dropout)?;
             return Ok((output, SavedLinear { reduced: Some(reduced), scaled: None }));
         };
-        let (product, reduced) = fused::adapted_linear(input, &self.weight, None, &part.low)?;
+        let (product, reduced) = fused::adapted_linear(input, &self.weight, None, &part.low, dropout)?;
         let (output, scaled) = magnitude.forward(product, &self.weight, &part.low, bias)?;
         Ok((output, SavedLinear { reduced: Some(reduced), scaled: Some(scaled) }))
     }
@@ -153,13 +148,8 @@ impl Linear {
         let Some(reduced) = &saved.reduced else {
             return Err(Error::Argument("an adapter's backward pass needs what its forward pass saved".into()));
         };
-        let (weight, low) = (&self.weight, &part.low);
-        let found = match &part.dropout {
-            Some(dropout) => {
-                fused::dropout_linear_backward(upstream, input, reduced, weight, low, dropout, want_input)?
-            }
-            None => fused::adapted_linear_backward(upstream, input, reduced, weight, low, want_input)?,
-        };
+        let (weight, low, dropout) = (&self.weight, &part.low, part.dropout.as_ref());
+        let found = fused::adapted_linear_backward(upstream, input, reduced, weight, low, dropout, want_input)?;
         gradients.accumulate(part.slots.0, &found.a)?;
         gradients.accumulate(part.slots.1, &found.b)?;
         Ok(found.input)

@@ -1,8 +1,6 @@
 //! What a pass through the model takes of memory, from sizes alone: the one place that counts bytes by the token.
 //! Slices are cut by it, what may wait for a backward pass is bounded by it, and runs estimate their memory from it.
 
-use std::sync::atomic::Ordering;
-
 use tunebox_compute::fused::{HEAD_GROUPS, HEAD_ROWS, HEAD_TILE};
 use tunebox_compute::precision::{Precision, Purpose};
 
@@ -64,7 +62,7 @@ impl Policy {
             [tokens] if settings.slice.holds(rows) => tokens.saturating_mul(token),
             // Slices wait while there is room; then one runs again at a time.
             _ => {
-                let room = settings.keep.saturating_sub(self.saved.load(Ordering::Relaxed));
+                let room = settings.keep.saturating_sub(self.saved.held());
                 all.saturating_mul(token).min(room.saturating_add(largest.saturating_mul(token)))
             }
         };

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tunebox_compute::Tensor;
+use tunebox_compute::budget::Reservation;
 use tunebox_compute::fused::{Tap, TapSet, Taps};
 
 use super::memory::token_bytes;
-use super::slices::Reservation;
 use super::taps::BatchTaps;
 use super::{Policy, View};
 use crate::decoder::head::{OutputHead, SavedHead};
@@ -125,7 +125,7 @@ impl Policy {
             let head = OutputHead::new(&network, temperature, taps)?;
             if learning && (whole || self.has_room(packing.ids.len())) {
                 let mut pass = self.forward_pass(&network, &head, packing)?;
-                pass.reservation = Some(Reservation::new(&self.saved, pass.bytes() as u64));
+                pass.reservation = Some(self.saved.reserve(pass.bytes() as u64)?);
                 all.add(&pass.packing, &pass.head.taps);
                 passes.push(Some(pass));
             } else {
@@ -166,7 +166,7 @@ impl Policy {
     fn has_room(&self, tokens: usize) -> bool {
         let token = token_bytes(&self.model.configuration, self.precision(), self.settings.recompute);
         let bytes = token.saturating_mul(tokens as u64);
-        self.saved.load(Ordering::Relaxed).saturating_add(bytes) <= self.settings.keep
+        self.saved.held().saturating_add(bytes) <= self.settings.keep
     }
 }
 

@@ -3,8 +3,6 @@
 //! its forward pass.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Policy;
 use super::memory::token_bytes;
@@ -72,27 +70,6 @@ impl Slice {
     }
 }
 
-/// Bytes that count as kept for backward passes, in the total of a policy, until it is dropped.
-#[derive(Debug)]
-pub(super) struct Reservation {
-    total: Arc<AtomicU64>,
-    bytes: u64,
-}
-
-impl Reservation {
-    /// Adds bytes to a total until the reservation is dropped.
-    pub(super) fn new(total: &Arc<AtomicU64>, bytes: u64) -> Self {
-        total.fetch_add(bytes, Ordering::Relaxed);
-        Self { total: Arc::clone(total), bytes }
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        self.total.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,17 +124,5 @@ mod tests {
         let cut = |slice: Slice, lengths: &[usize], free| plain(slice.cut(&rows(lengths), false, free, &tiny::llama()));
         assert_eq!(cut(Slice::Rows(1), &[3, 3, 3, 3, 3], 7), [(0, 2), (2, 4), (4, 5)]);
         assert_eq!(cut(Slice::Tokens(2), &[3, 3, 9, 3], 6), [(0, 2), (2, 3), (3, 4)]);
-    }
-
-    #[test]
-    fn bytes_leave_the_account_with_their_entry() {
-        let total = Arc::new(AtomicU64::new(0));
-        let reservation = Reservation::new(&total, 5);
-        let other = Reservation::new(&total, 2);
-        assert_eq!(total.load(Ordering::Relaxed), 7);
-        drop(reservation);
-        assert_eq!(total.load(Ordering::Relaxed), 2);
-        drop(other);
-        assert_eq!(total.load(Ordering::Relaxed), 0);
     }
 }

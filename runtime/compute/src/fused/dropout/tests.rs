@@ -2,6 +2,7 @@
 
 use candle_core::{DType, Device};
 
+use super::super::low_rank::{LowRank, adapted_linear, adapted_linear_backward};
 use super::super::reference::{gradients, leaf, normal};
 use super::super::rows::to_host_f32;
 use super::*;
@@ -49,10 +50,10 @@ on_each_device! {
         let added = (thin.matmul(&b64.t().unwrap()).unwrap() * f64::from(low.scale)).unwrap();
         let plain = x64.matmul(&on.leaf(&weight).t().unwrap()).unwrap();
         let reference = (plain.broadcast_add(&on.leaf(&bias)).unwrap() + added).unwrap();
-        let (y, reduced) = dropout_linear(&x, &weight, Some(&bias), &low, &dropout()).unwrap();
+        let (y, reduced) = adapted_linear(&x, &weight, Some(&bias), &low, Some(&dropout())).unwrap();
         on.close("y", &y, &reference);
         on.close("reduced", &reduced, &thin);
-        let found = dropout_linear_backward(&dy, &x, &reduced, &weight, &low, &dropout(), true).unwrap();
+        let found = adapted_linear_backward(&dy, &x, &reduced, &weight, &low, Some(&dropout()), true).unwrap();
         let references = gradients(&reference, &on.leaf(&dy), &[&x64, &a64, &b64]);
         on.close("dx", &found.input.unwrap(), &references[0]);
         on.nearly("da", &found.a, &references[1], 2.0);
@@ -65,8 +66,8 @@ fn a_gradient_of_the_input_comes_only_when_it_is_wanted() {
     let (tokens, inputs, outputs, rank) = SIDES;
     let low = LowRank { a: normal("a", &[rank, inputs]), b: normal("b", &[outputs, rank]), scale: 1.0 };
     let (x, weight) = (normal("x", &[tokens, inputs]), normal("weight", &[outputs, inputs]));
-    let (y, reduced) = dropout_linear(&x, &weight, None, &low, &dropout()).unwrap();
-    let found = dropout_linear_backward(&y, &x, &reduced, &weight, &low, &dropout(), false).unwrap();
+    let (y, reduced) = adapted_linear(&x, &weight, None, &low, Some(&dropout())).unwrap();
+    let found = adapted_linear_backward(&y, &x, &reduced, &weight, &low, Some(&dropout()), false).unwrap();
     assert!(found.input.is_none());
     assert_eq!(leaf(&found.a).dims(), [rank, inputs]);
 }

@@ -32,10 +32,10 @@ on_each_device! {
         let thin = x64.matmul(&a64.t().unwrap()).unwrap();
         let plain = x64.matmul(&weight64.t().unwrap()).unwrap().broadcast_add(&bias64).unwrap();
         let reference = (plain + (thin.matmul(&b64.t().unwrap()).unwrap() * f64::from(low.scale)).unwrap()).unwrap();
-        let (y, xa) = adapted_linear(&x, &weight, Some(&bias), &low).unwrap();
+        let (y, xa) = adapted_linear(&x, &weight, Some(&bias), &low, None).unwrap();
         on.close("y", &y, &reference);
         on.close("xa", &xa, &thin);
-        let found = adapted_linear_backward(&dy, &x, &xa, &weight, &low, true).unwrap();
+        let found = adapted_linear_backward(&dy, &x, &xa, &weight, &low, None, true).unwrap();
         let references = gradients(&reference, &on.leaf(&dy), &[&x64, &a64, &b64]);
         on.close("dx", &found.input.unwrap(), &references[0]);
         on.nearly("da", &found.a, &references[1], 2.0);
@@ -49,11 +49,11 @@ on_each_device! {
         let (x, weight, bias, low, dy) = placed(on);
         let rounded = LowRank { a: on.place(&on.back(&low.a)), b: on.place(&on.back(&low.b)), scale: low.scale };
         let [(y, xa), (again, xa_again)] =
-            [&low, &rounded].map(|low| adapted_linear(&x, &weight, Some(&bias), low).unwrap());
+            [&low, &rounded].map(|low| adapted_linear(&x, &weight, Some(&bias), low, None).unwrap());
         on.close("y", &again, &on.back(&y));
         on.close("xa", &xa_again, &on.back(&xa));
         let [first, second] =
-            [&low, &rounded].map(|low| adapted_linear_backward(&dy, &x, &xa, &weight, low, true).unwrap());
+            [&low, &rounded].map(|low| adapted_linear_backward(&dy, &x, &xa, &weight, low, None, true).unwrap());
         on.close("dx", &second.input.unwrap(), &on.back(&first.input.unwrap()));
         on.close("da", &second.a, &on.back(&first.a));
     }
@@ -69,10 +69,10 @@ fn a_worked_example_agrees_with_peft() {
         b: tensor(&[0.5, -1.0, 1.0, 0.25], [2, 2]),
         scale: 2.0,
     };
-    let (y, xa) = adapted_linear(&x, &weight, None, &low).unwrap();
+    let (y, xa) = adapted_linear(&x, &weight, None, &low, None).unwrap();
     close("y", &y, &tensor(&[-5.1, 3.3], [1, 2]), 1e-6);
     // The objective is ½‖y‖², so its gradient is y.
-    let found = adapted_linear_backward(&y, &x, &xa, &weight, &low, false).unwrap();
+    let found = adapted_linear_backward(&y, &x, &xa, &weight, &low, None, false).unwrap();
     assert!(found.input.is_none());
     close("da", &found.a, &tensor(&[1.5, 3.0, -1.5, 11.85, 23.7, -11.85], [2, 3]), 1e-6);
     close("db", &found.b, &tensor(&[6.12, -5.1, -3.96, 3.3], [2, 2]), 1e-6);
@@ -82,8 +82,8 @@ fn a_worked_example_agrees_with_peft() {
 fn the_bits_do_not_depend_on_the_number_of_threads() {
     let (x, weight, bias, low, dy) = layer();
     same_on_two_threads(|| {
-        let (y, xa) = adapted_linear(&x, &weight, Some(&bias), &low).unwrap();
-        let found = adapted_linear_backward(&dy, &x, &xa, &weight, &low, true).unwrap();
+        let (y, xa) = adapted_linear(&x, &weight, Some(&bias), &low, None).unwrap();
+        let found = adapted_linear_backward(&dy, &x, &xa, &weight, &low, None, true).unwrap();
         vec![y, xa, found.input.unwrap(), found.a, found.b]
     });
 }
@@ -92,7 +92,7 @@ fn the_bits_do_not_depend_on_the_number_of_threads() {
 fn adapters_of_another_rank_or_side_are_refused() {
     let (x, weight, _, low, _) = layer();
     let narrow = LowRank { a: normal("a", &[4, 301]), ..low.clone() };
-    assert!(adapted_linear(&x, &weight, None, &narrow).is_err());
+    assert!(adapted_linear(&x, &weight, None, &narrow, None).is_err());
     let short = LowRank { b: normal("b", &[516, 5]), ..low };
-    assert!(adapted_linear(&x, &weight, None, &short).is_err());
+    assert!(adapted_linear(&x, &weight, None, &short, None).is_err());
 }

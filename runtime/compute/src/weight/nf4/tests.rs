@@ -109,8 +109,8 @@ fn products_are_those_of_the_widened_matrix() {
     close(linear_input_gradient(&dy, &weight).unwrap(), linear_input_gradient(&dy, &plain).unwrap());
     let low = LowRank { a: matrix("a", 4, 640), b: matrix("b", 300, 4), scale: 0.5 };
     let reduced = linear(&x, &low.a, None).unwrap();
-    let found = adapted_linear_backward(&dy, &x, &reduced, &weight, &low, true).unwrap();
-    let wanted = adapted_linear_backward(&dy, &x, &reduced, &plain, &low, true).unwrap();
+    let found = adapted_linear_backward(&dy, &x, &reduced, &weight, &low, None, true).unwrap();
+    let wanted = adapted_linear_backward(&dy, &x, &reduced, &plain, &low, None, true).unwrap();
     close(found.input.unwrap(), wanted.input.unwrap());
 }
 

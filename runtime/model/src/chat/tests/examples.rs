@@ -50,19 +50,6 @@ fn both_completions_of_a_pair_begin_at_the_same_place() {
 }
 
 #[test]
-fn long_examples_keep_their_beginning_and_hopeless_ones_are_counted() {
-    let [tokenizer, _] = tiny("bytes");
-    let encode =
-        |prompt, completion| encode_prompt_completion(&tokenizer, &Example::Text { prompt, completion }).unwrap();
-    let examples = vec![encode("a", "b"), encode("a", &"b".repeat(40)), encode(&"a".repeat(40), "b")];
-    let beginning = examples[1].ids[..8].to_vec();
-
-    let fitted = fit(examples, 8);
-    assert_eq!((fitted.examples.len(), fitted.shortened, fitted.dropped), (2, 1, 1));
-    assert_eq!(fitted.examples[1].ids, beginning);
-}
-
-#[test]
 fn messages_keep_unknown_fields_and_join_text_parts() {
     let record = json!({"role": "user", "content": [{"type": "text", "text": "a"}, {"text": "b"}], "name": "Ann"});
     let message: Message = serde_json::from_value(record).unwrap();

@@ -1,5 +1,9 @@
 //! Hints about lines and files that hold no record.
 
+use std::collections::BTreeMap;
+
+use tunebox_model::chat::Encoded;
+
 use super::super::fault;
 use super::*;
 
@@ -45,4 +49,21 @@ fn records_of_another_shape_in_the_sample_get_a_hint_at_the_file_that_fits() {
         hint("lora.jsonl", Shape::Unpaired),
         "this method takes records with `prompt`, `completion` and `label`"
     );
+}
+
+#[test]
+fn long_examples_keep_their_beginning_and_those_without_a_target_are_dropped() {
+    // A row whose targets begin at index `start`.
+    let row = |length: usize, start: usize| {
+        let ids = (0..length as u32).collect();
+        Encoded { ids, targets: (0..length).map(|at| at >= start).collect(), merged: false }
+    };
+    let truncated = |row: Encoded| {
+        let mut example = Example { sides: vec![row], columns: BTreeMap::new(), question: None, line: 1 };
+        let cut = example.truncate(8);
+        (cut, example.sides.remove(0).ids)
+    };
+    assert_eq!(truncated(row(2, 1)), (Some(false), vec![0, 1]));
+    assert_eq!(truncated(row(40, 1)), (Some(true), (0..8).collect()));
+    assert_eq!(truncated(row(40, 39)).0, None);
 }
