@@ -4,6 +4,7 @@
 //! into text.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 pub use tunebox_explain_derive::Explain;
@@ -98,6 +99,24 @@ pub struct Snippet {
     pub width: usize,
     /// A short text beside the carets.
     pub note: Option<String>,
+}
+
+impl Snippet {
+    /// The line of `text` in which a byte range begins, with the part of the range in that line as what is wrong: at
+    /// least one character. A range past the end of the text begins at the end.
+    #[must_use]
+    pub fn of(text: &str, range: &Range<usize>) -> Self {
+        let (before, after) = text.split_at(text.floor_char_boundary(range.start));
+        let begin = before.rfind('\n').map_or(0, |at| at + 1);
+        let covered = after.get(..range.end.saturating_sub(before.len())).unwrap_or(after);
+        Self {
+            line: before.matches('\n').count() + 1,
+            text: text[begin..].lines().next().unwrap_or_default().to_owned(),
+            column: before[begin..].chars().count() + 1,
+            width: covered.lines().next().unwrap_or_default().chars().count().max(1),
+            note: None,
+        }
+    }
 }
 
 /// The exit code of the program, by the kind of failure.

@@ -2,11 +2,11 @@
 //! Leaves tensor work to `tunebox_compute::error` and everything on a screen to the command line.
 
 use std::fmt::Display;
+use std::path::Path;
 
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files::FileError;
 use tunebox_foundation::nearest::nearest;
-use tunebox_foundation::paths;
 
 use crate::chat::error::ChatError;
 use crate::tokenizer::error::TokenizerError;
@@ -32,32 +32,13 @@ pub enum Error {
     #[error("the time for this call is over")]
     OutOfTime,
     /// A file cannot be read or written.
-    #[error("cannot use `{path}`")]
-    #[explain(why = paths::describe_io_error(source), hint = paths::hint_for_io_error(std::path::Path::new(path), source))]
-    File {
-        /// The file.
-        path: String,
-        /// What the operating system says.
-        source: std::io::Error,
-    },
-    /// Something that is not a model, cannot be fetched, or is stored in a way that is not read.
-    #[error("{}", .0.what)]
-    #[explain(
-        category = _0.category.clone(),
-        location = _0.location.clone(),
-        why = _0.why.clone(),
-        hint = _0.hint.clone()
-    )]
+    #[error(transparent)]
+    #[explain(source)]
+    File(#[from] FileError),
+    /// An error that callers only show.
+    #[error("{0}")]
+    #[explain(source)]
     Explained(Box<Explanation>),
-    /// A setting or a weight of the model is missing.
-    #[error("{what} is missing")]
-    #[explain(location = place.clone(), why = "the model needs it", hint = "{REFETCH}")]
-    Missing {
-        /// What is missing: a key, or a tensor by its Hugging Face name.
-        what: String,
-        /// The file or folder.
-        place: String,
-    },
     /// A setting of the model, or of an adapter, has a value that this program cannot run.
     #[error("`{key}` is `{found}`")]
     #[explain(location = place.clone(), why = why.clone(), hint = "another checkpoint may do without it")]
@@ -70,19 +51,6 @@ pub enum Error {
         place: String,
         /// What is wrong with the value, or what was expected.
         why: String,
-    },
-    /// A weight has another shape than the configuration says.
-    #[error("tensor `{name}` is {found:?}, the configuration asks for {wanted:?}")]
-    #[explain(location = place.clone(), why = "configuration and weights are of different models", hint = "{REFETCH}")]
-    TensorShape {
-        /// The weight, by its Hugging Face name.
-        name: String,
-        /// The shape that follows from the configuration.
-        wanted: Vec<usize>,
-        /// The shape in the file.
-        found: Vec<usize>,
-        /// The file.
-        place: String,
     },
     /// A file that is not what its name says, or ends too early.
     #[error("{what}")]
@@ -109,15 +77,6 @@ pub enum Error {
         layer: usize,
         /// Layers of the model.
         layers: usize,
-    },
-    /// An adapter that does not fit the model, or is not one that can be run exactly.
-    #[error("{what}")]
-    #[explain(location = place.clone())]
-    Adapter {
-        /// What is wrong.
-        what: String,
-        /// The file.
-        place: String,
     },
     /// Something that this program does not do, on purpose.
     #[error("{0}")]
@@ -146,41 +105,46 @@ impl Error {
         Explanation::new("model", format!("`{name}` is not a model")).with_why(why).with_hint(hint).into()
     }
 
-    /// An [`Error::Missing`]: `what` is missing in a file or folder.
-    pub(crate) fn missing(what: impl Into<String>, place: &std::path::Path) -> Self {
-        Self::Missing { what: what.into(), place: place.display().to_string() }
+    /// The error for a setting or a weight of the model, `what`, that is missing in the file or folder `place`.
+    pub(crate) fn missing(what: impl Display, place: &Path) -> Self {
+        Self::explained(format!("{what} is missing"), place).with_why("the model needs it").with_hint(REFETCH).into()
     }
 
     /// An [`Error::Key`]: the key, its value, the file, and what is wrong with the value.
-    pub(crate) fn key(key: &str, found: impl Into<String>, file: &std::path::Path, why: String) -> Self {
+    pub(crate) fn key(key: &str, found: impl Into<String>, file: &Path, why: String) -> Self {
         Self::Key { key: key.into(), found: found.into(), place: file.display().to_string(), why }
     }
 
     /// An [`Error::File`] for a file that cannot be read or written.
-    pub(crate) fn file(path: &std::path::Path, source: std::io::Error) -> Self {
-        Self::File { path: path.display().to_string(), source }
+    pub(crate) fn file(path: &Path, source: std::io::Error) -> Self {
+        FileError::at("used", path)(source).into()
+    }
+
+    /// The error for a weight whose shape in the file `place` is not the one that the configuration asks for.
+    pub(crate) fn tensor_shape(name: &str, wanted: &[usize], found: &[usize], place: &Path) -> Self {
+        let what = format!("tensor `{name}` is {found:?}, the configuration asks for {wanted:?}");
+        let why = "configuration and weights are of different models";
+        Self::explained(what, place).with_why(why).with_hint(REFETCH).into()
     }
 
     /// An [`Error::Broken`] for a file whose contents are wrong: `what` is the whole message.
-    pub(crate) fn broken(path: &std::path::Path, what: impl Into<String>) -> Self {
+    pub(crate) fn broken(path: &Path, what: impl Into<String>) -> Self {
         Self::Broken { what: what.into(), place: path.display().to_string() }
     }
 
-    /// An [`Error::Adapter`] for an adapter's file: `what` is the whole message.
-    pub(crate) fn adapter(path: &std::path::Path, what: impl Into<String>) -> Self {
-        Self::Adapter { what: what.into(), place: path.display().to_string() }
+    /// The error for an adapter's file that does not fit the model, or cannot be run exactly; `what` is the message.
+    pub(crate) fn adapter(path: &Path, what: impl Into<String>) -> Self {
+        Self::explained(what, path).into()
+    }
+
+    fn explained(what: impl Into<String>, place: &Path) -> Explanation {
+        Explanation::new("model", what).with_location(place.display().to_string())
     }
 }
 
 impl From<Explanation> for Error {
     fn from(explanation: Explanation) -> Self {
         Self::Explained(Box::new(explanation))
-    }
-}
-
-impl From<FileError> for Error {
-    fn from(error: FileError) -> Self {
-        Self::file(&error.path, error.source)
     }
 }
 
@@ -199,12 +163,7 @@ mod tests {
 
     #[test]
     fn a_wrong_shape_names_the_tensor_and_both_shapes() {
-        let error = Error::TensorShape {
-            name: "model.norm.weight".into(),
-            wanted: vec![64],
-            found: vec![32],
-            place: "model.safetensors".into(),
-        };
+        let error = Error::tensor_shape("model.norm.weight", &[64], &[32], Path::new("model.safetensors"));
         assert_eq!(error.to_string(), "tensor `model.norm.weight` is [32], the configuration asks for [64]");
     }
 }

@@ -50,11 +50,6 @@ pub(crate) fn read_json(path: &Path) -> Result<Value> {
     serde_json::from_str(&text).map_err(|error| Error::broken(path, format!("this is not JSON: {error}")))
 }
 
-/// Creates a folder and its parents. Does nothing if it exists.
-pub(crate) fn make_folder(path: &Path) -> Result<()> {
-    std::fs::create_dir_all(path).map_err(|source| Error::file(path, source))
-}
-
 /// Writes a file, which appears whole or not at all and replaces an existing one.
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
     Ok(foundation::write(path, bytes.as_ref())?)

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use tunebox_compute::fused::{self, LowRank};
 use tunebox_compute::{DType, Tensor};
+use tunebox_foundation::files::create_folder;
 
 use crate::adapter::{Adapter, Module};
 use crate::decoder::magnitude::squared_norms;
@@ -24,7 +25,7 @@ use crate::{Model, families};
 /// When a file cannot be read or written.
 pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     let model = policy.model();
-    files::make_folder(out)?;
+    create_folder(out)?;
     let stored = |(name, shape)| TensorSpec { name, shape, dtype };
     let list: Vec<TensorSpec> = families::expected(&model.configuration).into_iter().map(stored).collect();
     files::write_tensors(&out.join("model.safetensors"), &list, None, |number| {

@@ -117,12 +117,7 @@ impl Weights {
                     Stored::File { location, .. } => &location.path,
                     Stored::InMemory { .. } => place,
                 };
-                return Err(Error::TensorShape {
-                    name,
-                    wanted,
-                    found: entry.shape,
-                    place: place.display().to_string(),
-                });
+                return Err(Error::tensor_shape(&name, &wanted, &entry.shape, place));
             }
             entries.insert(name, entry);
         }

@@ -171,11 +171,9 @@ pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: us
     }
     directions::save(&train_state.published, draft.path())?;
     let (first, second, _) = train_state.hooks.optimizer.state(train_state.policy.parameters())?;
-    let moments = safetensors::serialize([("first", &first), ("second", &second)], None);
-    draft.write(OPTIMIZER, &moments.map_err(unwritable)?)?;
+    draft.write(OPTIMIZER, &serialize(OPTIMIZER, [("first", &first), ("second", &second)])?)?;
     if !train_state.snapshots.is_empty() {
-        let snapshots = safetensors::serialize(&train_state.snapshots, None);
-        draft.write(SNAPSHOTS, &snapshots.map_err(unwritable)?)?;
+        draft.write(SNAPSHOTS, &serialize(SNAPSHOTS, &train_state.snapshots)?)?;
     }
     let text = serde_json::to_vec_pretty(state).map_err(|error| damaged(&target, error))?;
     draft.write(STATE, &text)?;
@@ -240,7 +238,10 @@ fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Resu
     read.collect()
 }
 
-/// The error about tensors that cannot be serialized for a checkpoint; names the optimizer's file.
-fn unwritable(error: safetensors::SafeTensorError) -> Error {
-    damaged(Path::new(OPTIMIZER), error)
+/// Serializes tensors for the file `name` of a checkpoint, which errors name.
+fn serialize<'a, S: AsRef<str> + Ord + std::fmt::Display>(
+    name: &str,
+    tensors: impl IntoIterator<Item = (S, &'a Tensor)>,
+) -> Result<Vec<u8>, Error> {
+    safetensors::serialize(tensors, None).map_err(|error| damaged(Path::new(name), error))
 }

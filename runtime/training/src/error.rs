@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_foundation::files::FileError;
-use tunebox_model::error::Error as ModelError;
 
 /// What can end a run.
 #[derive(Debug, thiserror::Error, Explain)]
@@ -24,7 +23,7 @@ pub enum Error {
     /// A failure of the model, tokenizer or adapter, except of their files.
     #[error(transparent)]
     #[explain(source)]
-    Model(ModelError),
+    Model(#[from] tunebox_model::error::Error),
     /// A method that the sandbox rejected or stopped.
     #[error(transparent)]
     #[explain(source)]
@@ -109,16 +108,6 @@ impl Explain for WorkerError {
 
     fn exit(&self) -> Exit {
         self.exit
-    }
-}
-
-impl From<ModelError> for Error {
-    /// Turns a file error of the model crate into a [`FileError`], so that a full disk has one message everywhere.
-    fn from(error: ModelError) -> Self {
-        match error {
-            ModelError::File { path, source } => FileError { action: "used", path: path.into(), source }.into(),
-            other => Self::Model(other),
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tunebox_compute::DType;
 use tunebox_compute::parameters::Slot;
+use tunebox_foundation::files::create_folder;
 
 use super::create::ModulePlan;
 use super::settings::AdapterKind;
@@ -66,7 +67,7 @@ impl Adapter {
     /// # Errors
     /// When a file cannot be written.
     pub fn save(&self, model: &Model, folder: &Path) -> Result<()> {
-        files::make_folder(folder)?;
+        create_folder(folder)?;
         let slots = self.parameters.slots();
         let stored =
             |slot: &Slot| TensorSpec { name: self.key(&slot.name), shape: slot.shape.clone(), dtype: DType::F32 };

@@ -156,25 +156,14 @@ impl<T: Entry> TrustFile<T> {
 }
 
 /// Returns the line in which a byte range begins, for an error. Column and width are 0 if the line is cut or
-/// escaped when shown.
+/// escaped when shown: it then no longer has the columns of the file.
 fn snippet(text: &str, span: &Range<usize>) -> Snippet {
-    let start = (0..=span.start.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    let (before, after) = text.split_at(start);
-    let begin = before.rfind('\n').map_or(0, |at| at + 1);
-    let line = text[begin..].lines().next().unwrap_or_default();
-    let covered = after.get(..span.end.saturating_sub(start)).unwrap_or(after);
-    let width = covered.lines().next().unwrap_or_default().chars().count().max(1);
-    let column = before[begin..].chars().count() + 1;
-    // A line that is cut or escaped no longer has the columns of the file.
-    let shown = printable(line, SHOWN);
-    let whole = shown == line && column <= SHOWN;
-    Snippet {
-        line: before.matches('\n').count() + 1,
-        text: shown,
-        column: if whole { column } else { 0 },
-        width: if whole { width } else { 0 },
-        note: None,
+    let whole = Snippet::of(text, span);
+    let shown = printable(&whole.text, SHOWN);
+    if shown == whole.text && whole.column <= SHOWN {
+        return whole;
     }
+    Snippet { text: shown, column: 0, width: 0, ..whole }
 }
 
 /// Fails unless a text is not empty, has at most [`LONGEST_NAME`] bytes and no control characters. The error names it

@@ -139,16 +139,9 @@ impl Document {
     /// Converts a byte range of the text to a location: line and column (from 1, in characters), with the line for the
     /// message.
     fn location_of(&self, span: &Range<usize>) -> SettingLocation {
-        let start = span.start.min(self.text.len());
-        let before = self.text.get(..start).unwrap_or_default();
-        let line = before.matches('\n').count() + 1;
-        let begin = before.rfind('\n').map_or(0, |at| at + 1);
-        let text = self.text.get(begin..).unwrap_or_default().lines().next().unwrap_or_default().to_owned();
-        let column = before.get(begin..).unwrap_or_default().chars().count() + 1;
-        let covered = self.text.get(start..span.end.max(start)).unwrap_or_default();
-        let width = covered.lines().next().unwrap_or_default().chars().count().max(1);
-        let snippet = Some(Snippet { line, text, column, width, note: None });
-        SettingLocation { text: format!("{}:{line}:{column}", self.name), snippet }
+        let snippet = Snippet::of(&self.text, span);
+        let text = format!("{}:{}:{}", self.name, snippet.line, snippet.column);
+        SettingLocation { text, snippet: Some(snippet) }
     }
 
     /// Converts a TOML table to JSON and records the position of every key in it. `above` is the table's dotted key.
