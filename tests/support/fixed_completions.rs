@@ -30,7 +30,7 @@ impl FixedCompletions {
         rewards: &[f32],
     ) -> TrainState<Self> {
         let hub = Hub::from_environment(true);
-        let source = Source::find(&model.to_string_lossy(), None, &hub, &mut |_| {}).unwrap();
+        let source = Source::find(&model.to_string_lossy(), None, &hub).unwrap();
         let model = Arc::new(Model::open(&source, &Device::Cpu).unwrap());
         let settings = PolicySettings { slice, ..PolicySettings::default() };
         let policy = Policy::open(model.clone(), Some(adapter), settings).unwrap();

@@ -36,7 +36,7 @@ pub(crate) fn given_stream(embeddings: &BTreeMap<u32, Vec<f32>>) -> TrainState<G
     std::fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
     safetensors::serialize_to_file(weights(embeddings), None, &folder.path().join("model.safetensors")).unwrap();
     let hub = Hub::from_environment(true);
-    let source = Source::find(&folder.path().to_string_lossy(), None, &hub, &mut |_| {}).unwrap();
+    let source = Source::find(&folder.path().to_string_lossy(), None, &hub).unwrap();
     let model = Model::open(&source, &Device::Cpu).unwrap().into();
     let policy = Policy::open(model, None, PolicySettings::default()).unwrap();
     TrainState::new(policy, GivenStream(folder))

@@ -52,17 +52,6 @@ impl Name {
     }
 }
 
-/// How far a download is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress<'a> {
-    /// The file.
-    pub file: &'a str,
-    /// Bytes that are here.
-    pub done: u64,
-    /// Bytes of the whole file.
-    pub total: u64,
-}
-
 /// A hub and the cache of what came from it.
 #[derive(Debug, Clone)]
 pub struct Hub {
@@ -102,11 +91,11 @@ impl Hub {
     }
 
     /// Downloads the files of a model that the cache lacks, all from one commit, and returns its folder or GGUF file in
-    /// the cache. Offline, only looks in the cache. Calls `watch` with the progress of downloads.
+    /// the cache. Offline, only looks in the cache.
     ///
     /// # Errors
     /// When the hub has no such model or cannot be reached, or when offline and the model is not in the cache.
-    pub fn fetch(&self, name: &Name, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<PathBuf> {
+    pub fn fetch(&self, name: &Name) -> Result<PathBuf> {
         let Some(folder) = &self.cache else {
             return Err(self.error(name, "there is no home folder to keep it in", "set `HF_HOME` to a folder"));
         };
@@ -129,10 +118,7 @@ impl Hub {
         // Files that an earlier call fetched are in the cache.
         let mut fetch = |file: &str| match pinned.get(file) {
             Some(path) => Ok(path),
-            None => {
-                let watcher = Watcher { file: file.to_owned(), done: 0, total: 0, watch };
-                commit.download_with_progress(file, watcher).map_err(|error| self.failure(name, &error))
-            }
+            None => commit.download(file).map_err(|error| self.failure(name, &error)),
         };
         let result = match &name.file {
             Some(file) => fetch(file)?,
@@ -235,27 +221,6 @@ fn fetch_folder(there: &[&str], fetch: &mut dyn FnMut(&str) -> Result<PathBuf>) 
         }
     }
     Ok(Some(folder))
-}
-
-/// Reports the progress of one file to `watch`.
-struct Watcher<'a> {
-    file: String,
-    done: u64,
-    total: u64,
-    watch: &'a mut dyn FnMut(&Progress<'_>),
-}
-
-impl hf_hub::api::Progress for Watcher<'_> {
-    fn init(&mut self, size: usize, _: &str) {
-        (self.done, self.total) = (0, size as u64);
-    }
-
-    fn update(&mut self, size: usize) {
-        self.done += size as u64;
-        (self.watch)(&Progress { file: &self.file, done: self.done, total: self.total });
-    }
-
-    fn finish(&mut self) {}
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tunebox_foundation::hexadecimal::hexadecimal;
 use tunebox_foundation::{bounded, paths};
 
 use crate::error::{Error, MODEL_FORMS, Result};
-use crate::hub::{Hub, Name, Progress};
+use crate::hub::{Hub, Name};
 use crate::weights::safetensors;
 
 /// Files beside the configuration and the weights that belong to a model: what fetches or copies one takes those of them
@@ -46,15 +46,15 @@ impl Source {
     /// # Errors
     /// When there is no such model, or it cannot be fetched.
     pub fn open(name: &str, offline: bool) -> Result<Self> {
-        Self::find(name, None, &Hub::from_environment(offline), &mut |_| {})
+        Self::find(name, None, &Hub::from_environment(offline))
     }
 
     /// Finds a model by its folder, its GGUF file or its name on the hub, from which missing files are downloaded.
-    /// `revision` counts if the name holds none. Calls `watch` with the progress of downloads.
+    /// `revision` counts if the name holds none.
     ///
     /// # Errors
     /// When there is no such model, or it cannot be fetched.
-    pub fn find(name: &str, revision: Option<&str>, hub: &Hub, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<Self> {
+    pub fn find(name: &str, revision: Option<&str>, hub: &Hub) -> Result<Self> {
         let path = Path::new(name);
         if path.exists() {
             return Self::from_path(name, path);
@@ -64,7 +64,7 @@ impl Source {
             let hint = || "give a folder with `config.json`, a GGUF file, or `owner/model`".into();
             return Err(Error::not_a_model(name, why, paths::did_you_mean(path).unwrap_or_else(hint)));
         };
-        Self::from_path(name, &hub.fetch(&wanted, watch)?)
+        Self::from_path(name, &hub.fetch(&wanted)?)
     }
 
     /// The source for a folder or file that exists: a GGUF file, a Hugging Face folder with `config.json`, or a folder

@@ -114,39 +114,28 @@ fn name() -> Name {
 fn all_shards_come_and_a_second_time_nothing_is_fetched() {
     let (server, cache) = (tiny(), tempfile::tempdir().unwrap());
     let hub = Hub::at(&server.address, cache.path(), false);
-    let folder = hub.fetch(&name(), &mut |_| {}).unwrap();
+    let folder = hub.fetch(&name()).unwrap();
     assert_eq!(std::fs::read(folder.join("model-00001-of-00002.safetensors")).unwrap(), b"first");
     assert_eq!(std::fs::read(folder.join("model-00002-of-00002.safetensors")).unwrap(), b"second shard");
     assert_eq!(std::fs::read(folder.join("tokenizer.json")).unwrap(), b"[]");
     let before = server.asked().len();
-    assert_eq!(hub.fetch(&name(), &mut |_| {}).unwrap(), folder);
+    assert_eq!(hub.fetch(&name()).unwrap(), folder);
     assert_eq!(server.asked().len(), before + 1, "only the list of files is asked for again");
 }
 
 #[test]
 fn code_and_pickles_are_never_fetched() {
     let (server, cache) = (tiny(), tempfile::tempdir().unwrap());
-    Hub::at(&server.address, cache.path(), false).fetch(&name(), &mut |_| {}).unwrap();
+    Hub::at(&server.address, cache.path(), false).fetch(&name()).unwrap();
     assert!(!server.asked().iter().any(|path| path.ends_with(".py") || path.ends_with(".bin")));
-}
-
-#[test]
-fn progress_reaches_the_size_of_every_file() {
-    let (server, cache) = (tiny(), tempfile::tempdir().unwrap());
-    let mut last = HashMap::new();
-    let mut watch = |progress: &Progress<'_>| {
-        last.insert(progress.file.to_owned(), (progress.done, progress.total));
-    };
-    Hub::at(&server.address, cache.path(), false).fetch(&name(), &mut watch).unwrap();
-    assert_eq!(last["model-00002-of-00002.safetensors"], (12, 12));
 }
 
 #[test]
 fn what_was_fetched_is_found_offline() {
     let (server, cache) = (tiny(), tempfile::tempdir().unwrap());
-    let folder = Hub::at(&server.address, cache.path(), false).fetch(&name(), &mut |_| {}).unwrap();
+    let folder = Hub::at(&server.address, cache.path(), false).fetch(&name()).unwrap();
     let before = server.asked().len();
-    let again = Hub::at(&server.address, cache.path(), true).fetch(&name(), &mut |_| {}).unwrap();
+    let again = Hub::at(&server.address, cache.path(), true).fetch(&name()).unwrap();
     assert_eq!(again, folder);
     assert_eq!(server.asked().len(), before);
 }
@@ -154,7 +143,7 @@ fn what_was_fetched_is_found_offline() {
 #[test]
 fn offline_never_opens_a_connection() {
     let (server, cache) = (tiny(), tempfile::tempdir().unwrap());
-    let error = Hub::at(&server.address, cache.path(), true).fetch(&name(), &mut |_| {}).unwrap_err();
+    let error = Hub::at(&server.address, cache.path(), true).fetch(&name()).unwrap_err();
     assert_eq!(explained(error).category, "hub");
     assert!(server.asked().is_empty());
 }
@@ -163,7 +152,7 @@ fn offline_never_opens_a_connection() {
 fn a_model_that_is_not_there_says_so() {
     let (server, cache) = (tiny(), tempfile::tempdir().unwrap());
     let wanted = Name::parse("acme/absent", None).unwrap();
-    let error = Hub::at(&server.address, cache.path(), false).fetch(&wanted, &mut |_| {}).unwrap_err();
+    let error = Hub::at(&server.address, cache.path(), false).fetch(&wanted).unwrap_err();
     let Explanation { why, hint, .. } = explained(error);
     assert!(why.unwrap().contains("404"));
     assert!(hint.unwrap().contains("check owner, name and revision"));
@@ -176,7 +165,7 @@ fn an_index_that_leads_outside_its_folder_is_refused() {
         ("model.safetensors.index.json", br#"{"weight_map": {"a": "../../outside"}}"#),
     ]);
     let cache = tempfile::tempdir().unwrap();
-    let error = Hub::at(&server.address, cache.path(), false).fetch(&name(), &mut |_| {}).unwrap_err();
+    let error = Hub::at(&server.address, cache.path(), false).fetch(&name()).unwrap_err();
     assert_eq!(error.to_string(), "the index names a file outside its folder");
 }
 
@@ -186,8 +175,8 @@ fn one_file_of_many_can_be_named() {
     let cache = tempfile::tempdir().unwrap();
     let hub = Hub::at(&server.address, cache.path(), false);
     let wanted = Name::parse("acme/tiny/tiny-q4.gguf", None).unwrap();
-    assert_eq!(std::fs::read(hub.fetch(&wanted, &mut |_| {}).unwrap()).unwrap(), b"GGUF?");
-    let hint = explained(hub.fetch(&name(), &mut |_| {}).unwrap_err()).hint.unwrap();
+    assert_eq!(std::fs::read(hub.fetch(&wanted).unwrap()).unwrap(), b"GGUF?");
+    let hint = explained(hub.fetch(&name()).unwrap_err()).hint.unwrap();
     assert!(hint.contains("GGUF files"), "{hint}");
 }
 

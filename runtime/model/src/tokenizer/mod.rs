@@ -173,11 +173,6 @@ impl Tokenizer {
         encoded.map_err(TokenizerError::encode)?.map_err(TokenizerError::encode)
     }
 
-    /// One more than the highest id; an embedding needs at least so many rows.
-    pub fn vocabulary_size(&self) -> usize {
-        self.size
-    }
-
     /// The id of the token with exactly this spelling; `None` if there is none.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
@@ -217,11 +212,6 @@ impl Tokenizer {
     /// The special tokens that chat templates know by name, as (role, text): (`bos_token`, `<s>`) and so on.
     pub fn named(&self) -> impl Iterator<Item = (&str, &str)> {
         self.specials.named.iter().map(|special| (special.role.as_str(), special.text.as_str()))
-    }
-
-    /// The ids that `encode(_, true)` puts before a text and after it, in this order.
-    pub fn surround(&self) -> (&[u32], &[u32]) {
-        (&self.leading, &self.trailing)
     }
 }
 

@@ -173,7 +173,7 @@ fn special_ids_come_from_the_files() {
         assert_eq!((tokenizer.bos(), tokenizer.pad()), (Some(stop), Some(stop)));
         assert_eq!(tokenizer.eos_text(), Some("<|end|>"));
         assert!(tokenizer.is_special(end) && !tokenizer.is_special(tokenizer.id("<note>").unwrap()));
-        assert_eq!(tokenizer.vocabulary_size(), 486);
+        assert_eq!(tokenizer.size, 486);
     }
 }
 
@@ -206,7 +206,7 @@ fn flags_of_the_configuration_decide_what_goes_around_a_text() {
     fs::write(folder.path().join("tokenizer_config.json"), configuration).unwrap();
 
     let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
-    assert_eq!(tokenizer.surround(), (&[][..], &[1][..]));
+    assert_eq!((&tokenizer.leading[..], &tokenizer.trailing[..]), (&[][..], &[1][..]));
 }
 
 #[test]

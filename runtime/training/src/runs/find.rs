@@ -25,7 +25,7 @@ const ADAPTER: &str = "adapter_config.json";
 /// A model that does not exist or cannot be fetched, and the name of a run that does not exist.
 pub fn find_model(name: &str, revision: Option<&str>, offline: bool) -> Result<Source, Error> {
     reject_missing_run(Path::new(name))?;
-    Ok(Source::find(name, revision, &Hub::from_environment(offline), &mut |_| {})?)
+    Ok(Source::find(name, revision, &Hub::from_environment(offline))?)
 }
 
 /// The step and folder of the newest readable checkpoint of an unfinished run, for use as an adapter. `None` if the
