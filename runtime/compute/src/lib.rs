@@ -16,6 +16,7 @@ pub mod ops;
 pub mod optimizer;
 pub mod parameters;
 #[cfg(test)]
+#[path = "tests/parity.rs"]
 mod parity;
 pub mod precision;
 pub mod random;

@@ -23,6 +23,7 @@ pub mod rows;
 pub mod source;
 pub mod stream;
 #[cfg(test)]
+#[path = "tests/tiny.rs"]
 mod tiny;
 pub mod tokenizer;
 pub mod vectors;

@@ -26,6 +26,7 @@ mod patch;
 mod prefetch;
 mod product;
 #[cfg(test)]
+#[path = "tests/reference.rs"]
 pub(crate) mod reference;
 mod residual;
 mod rope;
