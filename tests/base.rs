@@ -35,7 +35,7 @@ fn a_run_on_an_nf4_base_that_was_stopped_resumes_and_replays_to_the_same_bits() 
     assert!(place.bytes("stopped", ADAPTER) == place.bytes("whole", ADAPTER), "the adapters differ");
     let losses = |run| place.metrics(run).iter().map(|row| row["loss"].as_f64().unwrap()).collect::<Vec<f64>>();
     assert_eq!(losses("stopped"), losses("whole"));
-    assert!(place.bytes("plain", ADAPTER) != place.bytes("whole", ADAPTER), "nothing was quantised");
+    assert!(place.bytes("plain", ADAPTER) != place.bytes("whole", ADAPTER), "nothing was quantized");
 
     let verification = verify(&place.path("runs/stopped"), &[], true, Compiling::default()).unwrap();
     let replay = verification.replay(None, &mut TestObserver::new(), &AtomicBool::new(false)).unwrap().unwrap();
@@ -62,22 +62,22 @@ fn a_base_that_is_trained_is_not_kept_in_nf4() {
 #[test]
 fn a_finished_run_and_its_checkpoints_say_what_their_base_was_kept_in() {
     let place = workspace();
-    place.train("quantised", &NF4, &mut TestObserver::new()).unwrap();
+    place.train("quantized", &NF4, &mut TestObserver::new()).unwrap();
     place.train("plain", &NF4[1..], &mut TestObserver::new()).unwrap();
     let base = |folder: &str| base_precision(&place.path(folder)).unwrap();
-    assert_eq!((base("runs/quantised"), base("runs/quantised/steps/000004")), (Some(Base::Nf4), Some(Base::Nf4)));
+    assert_eq!((base("runs/quantized"), base("runs/quantized/steps/000004")), (Some(Base::Nf4), Some(Base::Nf4)));
     assert_eq!((base("runs/plain"), base("model")), (Some(Base::Stored), None));
 
     let card = |run: &str| String::from_utf8(place.bytes(run, "README.md")).unwrap();
-    assert!(card("quantised").contains("\n| base | ") && card("quantised").contains("bnb_4bit_use_double_quant=True"));
+    assert!(card("quantized").contains("\n| base | ") && card("quantized").contains("bnb_4bit_use_double_quant=True"));
     assert!(!card("plain").contains("\n| base | ") && !card("plain").contains("bnb"));
 }
 
 #[test]
 fn who_goes_on_from_an_adapter_of_another_base_is_warned() {
     let place = workspace();
-    place.train("quantised", &NF4, &mut TestObserver::new()).unwrap();
-    let adapter = format!("model.adapter={}", place.path("runs/quantised").display());
+    place.train("quantized", &NF4, &mut TestObserver::new()).unwrap();
+    let adapter = format!("model.adapter={}", place.path("runs/quantized").display());
     let warnings = |more: &[&str]| place.plan("next", more).unwrap().run.warnings;
     let said = warnings(&[&adapter]);
     assert!(

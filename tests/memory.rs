@@ -102,7 +102,7 @@ fn a_run_that_does_not_fit_ends_the_check_and_gets_hints_that_it_can_follow() {
 
     let (code, said) = fit(10_000, &["--fit", "--set", "train.adapter.kind=full"]);
     assert!(code == Some(1) && said.contains("`--set train.batch=1` needs"), "{said}");
-    assert!(!said.contains("nf4"), "a base that is trained cannot be quantised: {said}");
+    assert!(!said.contains("nf4"), "a base that is trained cannot be quantized: {said}");
 }
 
 #[test]

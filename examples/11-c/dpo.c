@@ -1,4 +1,4 @@
-// Direct preference optimisation from the contract alone: no SDK and no C library, only the bindings that the public
+// Direct preference optimization from the contract alone: no SDK and no C library, only the bindings that the public
 // generator makes of `wit/`.
 //
 // r = log π(y) − log π_ref(y) for each answer; the loss of a pair is a function of Δ = r(chosen) − r(rejected).

@@ -1,7 +1,7 @@
 """Directions of abliteration and steering in f64: writes editing.json beside this file.
 
 Needs numpy 2.x. The numbers under PUBLISHED were made with the reference implementations (refusal_direction for the projected
-direction, repeng for `pca_diff`, steering-vectors for the uncentred component); the script stops where it leaves them.
+direction, repeng for `pca_diff`, steering-vectors for the uncentered component); the script stops where it leaves them.
 """
 import json, os
 import numpy as np

@@ -15,7 +15,7 @@ PAIRS = {
     "chosen": {"lengths": [5, 8], "policy": [-10.0, -20.5], "reference": [-11.0, -20.0], "log-sum-square": [-1.5, -2.0]},
     "rejected": {"lengths": [6, 7], "policy": [-12.0, -18.25], "reference": [-11.5, -19.0], "log-sum-square": [-1.25, -2.25]},
 }
-LABELLED = {
+LABELED = {
     "example": {"lengths": [5, 6, 8, 7], "policy": [-10.0, -12.0, -20.5, -18.25], "reference": [-11.0, -11.5, -20.0, -19.0]},
     "mismatched": {"lengths": [6, 8, 7, 5], "policy": [-30.0, -28.0, -33.0, -25.0], "reference": [-30.5, -28.25, -32.5, -26.0]},
 }
@@ -188,14 +188,14 @@ def row(method, settings, formula, published=None, coupled=False, pairs=PAIRS):
 
 
 def kto_row(settings, published=None):
-    x, m = (Row(LABELLED[side], range(4)) for side in ("example", "mismatched"))
+    x, m = (Row(LABELED[side], range(4)) for side in ("example", "mismatched"))
     costs, metrics = kto(x, m, settings, LABELS)
     loss = costs.mean()
     found = gradients(loss, {"example": x})
     if published:
         near(costs.tolist(), published[0], settings); near([loss.item()], [published[1]], settings)
         near([g[0] for g in found["example"]], published[2], settings)
-    return {"method": "kto", "settings": settings, "sides": LABELLED, "columns": {"label": LABELS}, "loss": loss.item(), "each": None,
+    return {"method": "kto", "settings": settings, "sides": LABELED, "columns": {"label": LABELS}, "loss": loss.item(), "each": None,
             "gradients": found, "metrics": {k: v.item() for k, v in metrics.items()}}
 
 

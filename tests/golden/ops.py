@@ -3,7 +3,7 @@
 The numbers come from PyTorch (f64 unless a row says otherwise), which knows nothing of this project. Where the
 contract says more than PyTorch does (ties, masks over NaN) the row gives its numbers by hand, with the reason.
 The gradient is that of the sum of w_i * y_i, w_i = ((7 i) mod 5 - 2) / 2 + 1/4 = -0.75, 0.25, 1.25, -0.25,
-0.75, -0.75, …, so that no two neighbours weigh the same. Run: python tests/golden/ops.py
+0.75, -0.75, …, so that no two neighbors weigh the same. Run: python tests/golden/ops.py
 """
 
 import json

@@ -302,7 +302,7 @@ def chats(tokenizer):
 
 
 def completions(tokenizer):
-    """Prompt and completion as TRL's SFT trainer tokenises them: an end-of-text token, then the common prefix."""
+    """Prompt and completion as TRL's SFT trainer tokenizes them: an end-of-text token, then the common prefix."""
     rows = []
     for prompt, completion in COMPLETIONS:
         end = tokenizer.eos_token

@@ -50,7 +50,7 @@ def sample(table):
 
 
 def nested(table, model):
-    """A base that is quantised to NF4 when it is read, of 1B weights: three steps of one record."""
+    """A base that is quantized to NF4 when it is read, of 1B weights: three steps of one record."""
     with tempfile.TemporaryDirectory() as folder:
         data = texts.write(os.path.join(folder, "data.jsonl"), texts.records("answers", 8))
         compare(table, "qlora", PLACES, "--model", model, "--precision", "nf4", "--data", data, "--method", "lora",

@@ -214,7 +214,7 @@ static void embeddings() {
     close("spread rows", back, wg, TOL);
 }
 
-static void optimisers() {
+static void optimizers() {
     // The numbers of optimizer/tests.rs: three steps with decay, as torch has them.
     double expected[3][3] = {{0.489500001, -0.2897, 0.0999}, {0.47983269, -0.28674693, 0.107241466}, {0.47677382, -0.285846295, 0.101508491}};
     float w[3] = {0.5f, -0.3f, 0.1f}, m[3] = {}, v[3] = {}, g[3][3] = {{0.1f, -0.2f, 0.0f}, {0.3f, 0.1f, -0.05f}, {-0.2f, 0.05f, 0.4f}};
@@ -750,7 +750,7 @@ int main() {
     }
     for (bool backwards : {false, true}) {
         emulated::backwards = backwards;
-        elementwise(), norms(), turns(), embeddings(), optimisers(), heads(), patches(), formats(), chances();
+        elementwise(), norms(), turns(), embeddings(), optimizers(), heads(), patches(), formats(), chances();
     }
     emulated::backwards = false;
     auto branches = branching({{37, -1}, {50, 0}, {1, 1}, {70, 1}, {0, 1}, {40, 0}, {19, -1}});

@@ -14,12 +14,12 @@ SETTINGS = {"dpo": ["method.use=dpo"], "orpo": ["method.use=orpo"], "cpo": ["met
 pairs = [json.loads(line) for line in open(os.path.join(HERE, "pairs.jsonl"))]
 worst = {}
 with tempfile.TemporaryDirectory() as folder:
-    labelled = os.path.join(folder, "labelled.jsonl")
-    with open(labelled, "w") as file:
+    labeled = os.path.join(folder, "labeled.jsonl")
+    with open(labeled, "w") as file:
         for i, r in enumerate(pairs):
             file.write(json.dumps({"prompt": r["prompt"], "completion": r["rejected" if i % 2 else "chosen"], "label": i % 2 == 0}) + "\n")
     for name, wanted in peer["methods"].items():
-        data = labelled if name == "kto" else os.path.join(HERE, "pairs.jsonl")
+        data = labeled if name == "kto" else os.path.join(HERE, "pairs.jsonl")
         settings = SETTINGS[name] + [f"model.adapter={os.path.abspath(adapter)}", "data.shuffle=false", f"train.steps={peer['steps']}",
             f"train.batch={peer['batch']}", f"train.rate={peer['rate']}", f"run.name={name}", f"run.folder={folder}"]
         start = [program, "train", "--quiet", "--model", os.path.abspath(model), "--data", data]

@@ -1,4 +1,4 @@
-"""Optimiser steps of completion-only fine-tuning by PEFT, from a given adapter, on the CPU.
+"""Optimizer steps of completion-only fine-tuning by PEFT, from a given adapter, on the CPU.
 
 Usage: peft_steps.py MODEL RECORDS.jsonl ADAPTER_DIR OUT.json [--make] [--steps 6] [--batch 2] [--rank 8] [--rate 1e-3] [--after DIR]
                      [--dtype f32|f64] [--threads N]

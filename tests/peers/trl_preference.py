@@ -1,4 +1,4 @@
-"""Optimiser steps of DPO, ORPO, CPO, SimPO and KTO by TRL 1.16.0, from a given adapter, in f32 on the CPU.
+"""Optimizer steps of DPO, ORPO, CPO, SimPO and KTO by TRL 1.16.0, from a given adapter, in f32 on the CPU.
 
 Usage: trl_preference.py MODEL ADAPTER_DIR OUT.json [--make] [--only NAME,…] [--steps 6] [--batch 4] [--rank 8] [--rate 1e-4]
 `--make` first writes a fresh adapter with random A *and* B to ADAPTER_DIR, so that no gradient is zero.
@@ -24,13 +24,13 @@ p.add_argument("--batch", type=int, default=4); p.add_argument("--rank", type=in
 a = p.parse_args()
 HERE = os.path.dirname(os.path.abspath(__file__))
 PAIRS = [json.loads(line) for line in open(os.path.join(HERE, "pairs.jsonl"))]
-LABELLED = [{"prompt": r["prompt"], "completion": r["rejected" if i % 2 else "chosen"], "label": i % 2 == 0} for i, r in enumerate(PAIRS)]
+LABELED = [{"prompt": r["prompt"], "completion": r["rejected" if i % 2 else "chosen"], "label": i % 2 == 0} for i, r in enumerate(PAIRS)]
 RUNS = {
     "dpo": (DPOTrainer, DPOConfig, PAIRS, dict(beta=0.1)),
     "orpo": (ORPOTrainer, ORPOConfig, PAIRS, dict(beta=0.1)),
     "cpo": (CPOTrainer, CPOConfig, PAIRS, dict(beta=0.1)),
     "simpo": (CPOTrainer, CPOConfig, PAIRS, dict(loss_type="simpo", cpo_alpha=0.0, beta=2.5, simpo_gamma=1.375)),
-    "kto": (KTOTrainer, KTOConfig, LABELLED, dict(beta=0.1, undesirable_weight=1.33)),
+    "kto": (KTOTrainer, KTOConfig, LABELED, dict(beta=0.1, undesirable_weight=1.33)),
 }
 tokenizer = AutoTokenizer.from_pretrained(a.model)
 tokenizer.bos_token = None

@@ -9,7 +9,7 @@ pub(crate) struct Drawing {
     body: String,
 }
 
-/// Colours follow the reader's own preference; the ground stays open.
+/// Colors follow the reader's own preference; the ground stays open.
 const STYLE: &str = "\
 <style>
 text { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; fill: #1f2328 }

@@ -19,12 +19,12 @@ pub(crate) fn of_first_block(page: &str) -> String {
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#16181d\"/>\n"
     );
     for (number, line) in lines.iter().enumerate() {
-        let colour = if line.starts_with("$ ") { "#8fd18a" } else { "#d5d8de" };
+        let color = if line.starts_with("$ ") { "#8fd18a" } else { "#d5d8de" };
         let baseline = MARGIN + number * LINE + 14;
         let text = line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         let _ = writeln!(
             image,
-            "<text x=\"{MARGIN}\" y=\"{baseline}\" fill=\"{colour}\" xml:space=\"preserve\">{text}</text>"
+            "<text x=\"{MARGIN}\" y=\"{baseline}\" fill=\"{color}\" xml:space=\"preserve\">{text}</text>"
         );
     }
     image + "</svg>\n"

@@ -1,4 +1,4 @@
-"""Direct preference optimisation: preferred answers become likelier than rejected ones, measured from where
+"""Direct preference optimization: preferred answers become likelier than rejected ones, measured from where
 training began.
 
 r = log π(y) − log π_ref(y) for each answer; the loss of a pair is a function of Δ = r(chosen) − r(rejected).

@@ -171,7 +171,7 @@ impl AdamW {
             return Ok(());
         }
         let (held, given) = (self.first.elem_count(), parameters.len());
-        Err(Error::shape(format!("the optimiser has moments for {held} numbers, given were {given}")))
+        Err(Error::shape(format!("the optimizer has moments for {held} numbers, given were {given}")))
     }
 }
 

@@ -190,7 +190,7 @@ impl Precision {
             ("activations", Purpose::Activation),
             ("what is trained", Purpose::Trained),
             ("sums", Purpose::Sum),
-            ("optimiser", Purpose::Moment),
+            ("optimizer", Purpose::Moment),
         ]
         .map(|(name, purpose)| (name, self.storage(purpose)))
         .to_vec()

@@ -9,7 +9,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 pub use tunebox_explain_derive::Explain;
 
-/// All parts of one error message. Serialisable, because a worker process sends it to the program that started it.
+/// All parts of one error message. Serializable, because a worker process sends it to the program that started it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{what}")]
 pub struct Explanation {

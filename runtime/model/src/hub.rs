@@ -1,5 +1,5 @@
 //! Models by name: fetched once from a hub into the cache that other programs share, then used from there.
-//! `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE` are honoured. Nothing else in this crate
+//! `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE` are honored. Nothing else in this crate
 //! uses the network.
 
 use std::path::{Path, PathBuf};

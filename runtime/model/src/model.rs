@@ -41,7 +41,7 @@ impl Model {
         Self::open_in(source, device, PrecisionRequest::default())
     }
 
-    /// Opens a model with another precision: block matrices quantised one by one while they are read, or activations of
+    /// Opens a model with another precision: block matrices quantized one by one while they are read, or activations of
     /// another type.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! A model under training: the base, its adapter, frozen views of both, and the flat gradient.
 //!
 //! `score` gives per-token taps; `backward` takes the seeds of a loss on those taps back to the
-//! adapter. Losses, optimisers and the order of steps belong to the callers.
+//! adapter. Losses, optimizers and the order of steps belong to the callers.
 
 mod backward;
 mod capture;

@@ -165,7 +165,7 @@ impl Weights {
     }
 
     /// A weight on the CPU, whatever the model's device. For a model on the CPU it is the weight that computes; for
-    /// another device it is read again and not cached: as stored or given, or quantised to NF4 if the precision asks
+    /// another device it is read again and not cached: as stored or given, or quantized to NF4 if the precision asks
     /// for it.
     ///
     /// # Errors
@@ -236,13 +236,13 @@ impl Weights {
     /// The bytes that all weights would take with the block matrices kept as `base`. Converts nothing.
     ///
     /// # Errors
-    /// When the device does not compute with such weights, or a matrix is quantised in its file already.
+    /// When the device does not compute with such weights, or a matrix is quantized in its file already.
     pub fn bytes_in(&self, base: Base) -> Result<u64> {
         let precision = Precision::new(PrecisionRequest { base, ..self.precision.request() }, &self.device)?;
         self.entries.iter().map(|(name, entry)| entry.bytes_in(name, precision, &self.place)).sum()
     }
 
-    /// The number of block matrices that are kept as stored, not quantised, and the number of all block matrices.
+    /// The number of block matrices that are kept as stored, not quantized, and the number of all block matrices.
     #[must_use]
     pub fn linear_as_stored(&self) -> (usize, usize) {
         let linear = self.entries.iter().filter(|(name, entry)| entry.purpose(name) == Purpose::Linear);

@@ -25,7 +25,7 @@ use crate::signature::signer_of;
 use crate::{Artifact, Error, digest, read_manifest};
 
 /// How many bytes of a folder are read to learn what the packages are that other tools have put there.
-const MOST_UNLABELLED: u64 = 1 << 30;
+const MOST_UNLABELED: u64 = 1 << 30;
 
 /// A package in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -112,7 +112,7 @@ impl Store {
         let artifact = self.load(&chosen)?;
         let found = stored(&artifact, &chosen.source, chosen.manifest_digest.clone())?;
         if (&found.name, &found.version) != (&chosen.name, &chosen.version) {
-            return Err(error::mislabelled(&chosen.to_string(), &found.to_string(), self.layout.of_others()));
+            return Err(error::mislabeled(&chosen.to_string(), &found.to_string(), self.layout.of_others()));
         }
         Ok((found, artifact))
     }
@@ -140,10 +140,10 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the packages that the index lists, sorted by name, version and source. Reads at most [`MOST_UNLABELLED`]
+    /// Returns the packages that the index lists, sorted by name, version and source. Reads at most [`MOST_UNLABELED`]
     /// bytes of packages that other tools wrote.
     fn known(&self) -> Result<Vec<Stored>, Error> {
-        self.known_within(MOST_UNLABELLED)
+        self.known_within(MOST_UNLABELED)
     }
 
     /// Returns the packages that the index lists, sorted by name, version and source. Errors: packages that other tools

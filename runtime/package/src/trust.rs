@@ -33,7 +33,7 @@ pub(crate) use source::Source;
 
 use refusal::{locate, refuse_unreadable};
 
-/// The variable that names an organisation's list of publishers.
+/// The variable that names an organization's list of publishers.
 pub const KEYRING: &str = "TUNEBOX_PUBLISHERS";
 
 /// What this machine and this project know of packages and signers.
@@ -41,7 +41,7 @@ pub const KEYRING: &str = "TUNEBOX_PUBLISHERS";
 pub struct Trust {
     home: PathBuf,
     project: PathBuf,
-    /// What an organisation says.
+    /// What an organization says.
     keyring: Publishers,
     /// What a person of this machine accepted.
     publishers: Publishers,
@@ -85,10 +85,10 @@ impl Trust {
         Self::with_keyring(home, project, keyring().as_deref())
     }
 
-    /// Reads what is known, as [`open`](Self::open) does, with the organisation's list in the file `keyring` in place
+    /// Reads what is known, as [`open`](Self::open) does, with the organization's list in the file `keyring` in place
     /// of the one that `TUNEBOX_PUBLISHERS` names. `None`: there is no such list.
     pub fn with_keyring(home: &Path, project: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
-        let keyring = Publishers::of_organisation(keyring)?;
+        let keyring = Publishers::of_organization(keyring)?;
         let project = simplify(project);
         let known = home.join(publishers::FILE);
         home::own(home)?;
@@ -109,7 +109,7 @@ impl Trust {
     }
 
     /// Iterates over the signers who are accepted, each with the file that names it: those of this machine, then those
-    /// of the organisation's list. Leaves out signers of this machine for whose prefix the organisation names only
+    /// of the organization's list. Leaves out signers of this machine for whose prefix the organization names only
     /// others.
     pub fn publishers(&self) -> impl Iterator<Item = (&Path, &Publisher)> {
         let own = self.publishers.entries().filter(move |(_, one)| !self.is_overruled(one));
@@ -117,8 +117,8 @@ impl Trust {
     }
 
     /// Iterates over the publishers whose package names `signer` must not take: everybody who is written down, even if
-    /// only a list vouched for them, or the organisation has replaced them. Leaves out `signer` itself, and publishers
-    /// whose prefix the organisation has given to `signer`.
+    /// only a list vouched for them, or the organization has replaced them. Leaves out `signer` itself, and publishers
+    /// whose prefix the organization has given to `signer`.
     fn others(&self, signer: Option<&str>) -> impl Iterator<Item = &Publisher> {
         let is_signer = move |one: &Publisher| Some(one.key.as_str()) == signer;
         let follows = move |one: &Publisher| self.keyring.named(&one.prefix).iter().any(|(_, known)| is_signer(known));
@@ -126,7 +126,7 @@ impl Trust {
         all.filter(move |one| !is_signer(one) && !follows(one))
     }
 
-    /// Whether the organisation's list names signers for this publisher's prefix, and this publisher's key is not among
+    /// Whether the organization's list names signers for this publisher's prefix, and this publisher's key is not among
     /// them.
     fn is_overruled(&self, one: &Publisher) -> bool {
         let named = self.keyring.named(&one.prefix);
@@ -189,7 +189,7 @@ impl Trust {
     }
 }
 
-/// Returns the path of the organisation's list in `TUNEBOX_PUBLISHERS`, or `None` if the variable is not set or empty.
+/// Returns the path of the organization's list in `TUNEBOX_PUBLISHERS`, or `None` if the variable is not set or empty.
 fn keyring() -> Option<PathBuf> {
     environment::variable(KEYRING).filter(|name| !name.is_empty()).map(PathBuf::from)
 }

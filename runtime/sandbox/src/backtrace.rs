@@ -114,7 +114,7 @@ fn location(symbol: &FrameSymbol) -> Option<Place> {
     Some(Place { file: file(symbol.file()?), line: symbol.line()?, column: symbol.column().unwrap_or(1) })
 }
 
-/// Normalises and escapes a source path: `/rustc/HASH/…` becomes `rust/…`, and a leading `./` is removed.
+/// Normalizes and escapes a source path: `/rustc/HASH/…` becomes `rust/…`, and a leading `./` is removed.
 fn file(path: &str) -> String {
     let compiled = path.strip_prefix(COMPILED).and_then(|rest| rest.split_once('/'));
     match compiled {

@@ -19,12 +19,12 @@ impl Trusted {
         Self(bytes)
     }
 
-    /// Returns the serialised code.
+    /// Returns the serialized code.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Deserialises the code into a component that can be instantiated. Errors: code of another version of the engine,
+    /// Deserializes the code into a component that can be instantiated. Errors: code of another version of the engine,
     /// other settings or another processor.
     pub(crate) fn load(&self, engine: &wasmtime::Engine) -> wasmtime::Result<Component> {
         // SAFETY: by the promise of `Trusted` these bytes came out of `Engine::precompile_component` or

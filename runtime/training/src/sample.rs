@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn the_data_of_a_sample_that_fit_lie_beside_those_that_do_not() {
-        let labelled =
+        let labeled =
             |line: &[u8]| line.starts_with(b"{\"prompt\"") && line.windows(7).any(|word| word == b"\"label\"");
-        let beside = |path: &str| data_beside(Path::new(path), labelled);
+        let beside = |path: &str| data_beside(Path::new(path), labeled);
         assert_eq!(beside("calm/runs/.sample/lora.jsonl"), Some(PathBuf::from("calm/runs/.sample/kto.jsonl")));
         assert_eq!(beside("calm/lora.jsonl"), None);
     }

@@ -35,7 +35,7 @@ pub(crate) struct SampleReport {
 }
 
 /// A policy and the label of its answers.
-type LabelledPolicy = (String, Policy);
+type LabeledPolicy = (String, Policy);
 
 impl SampleReport {
     /// Remembers the model, the data and the validation data that the settings of a run name, as resolved paths.
@@ -74,7 +74,7 @@ impl SampleReport {
 
     /// Opens what the run wrote, with labels: one policy with the adapter, or one of the edited model. For steering
     /// vectors two policies, steered with the negative and the positive recommended scale, in this order.
-    fn open_results(&self, folder: &Path, precision: Base) -> Result<Vec<LabelledPolicy>, Failure> {
+    fn open_results(&self, folder: &Path, precision: Base) -> Result<Vec<LabeledPolicy>, Failure> {
         if folder.join("adapter_config.json").is_file() {
             return Ok(vec![("after".into(), open_policy(&self.model, Some(folder), precision)?)]);
         }
@@ -107,7 +107,7 @@ fn sampling() -> Sampling {
 
 /// Shows the answers of the base model (`before`) and of each policy in `after` to one question, and emits them as one
 /// `asked` event.
-fn show_answers(terminal: Terminal, question: &str, base: &Policy, after: &[LabelledPolicy]) -> Result<(), Failure> {
+fn show_answers(terminal: Terminal, question: &str, base: &Policy, after: &[LabeledPolicy]) -> Result<(), Failure> {
     terminal.status("Asked", question);
     let mut answers = Vec::new();
     let policies = after.iter().map(|(name, policy)| (name.as_str(), policy));

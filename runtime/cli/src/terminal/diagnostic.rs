@@ -70,11 +70,11 @@ impl Failure {
         explanation
     }
 
-    /// Formats the failure for a terminal, with colours. Frames of the method are included with `verbose`, and if the
+    /// Formats the failure for a terminal, with colors. Frames of the method are included with `verbose`, and if the
     /// method was built with line numbers.
     pub(crate) fn text(&self, verbose: bool) -> String {
         let e = self.escaped();
-        let (red, bold, blue) = (colour(AnsiColor::Red), Style::new().bold(), colour(AnsiColor::Blue));
+        let (red, bold, blue) = (color(AnsiColor::Red), Style::new().bold(), color(AnsiColor::Blue));
         let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", e.category, e.what);
         match &e.output {
             Some(output) => text += &format!("{output}\n"),
@@ -114,14 +114,14 @@ impl Failure {
     }
 }
 
-/// A bold style in this colour.
-fn colour(colour: AnsiColor) -> Style {
-    Style::new().bold().fg_color(Some(colour.into()))
+/// A bold style in this color.
+fn color(color: AnsiColor) -> Style {
+    Style::new().bold().fg_color(Some(color.into()))
 }
 
 /// Formats the line `--> path:line:column` and the excerpt of the source under it. Each is left out if it is `None`.
 fn location(place: Option<&str>, snippet: Option<&Snippet>) -> String {
-    let blue = colour(AnsiColor::Blue);
+    let blue = color(AnsiColor::Blue);
     let width = snippet.map_or(0, |snippet| snippet.line.to_string().len());
     let place = place.map_or(String::new(), |place| format!("{:width$} {blue}-->{blue:#} {place}\n", ""));
     place + &snippet.map_or(String::new(), |snippet| excerpt(snippet, width))
@@ -130,7 +130,7 @@ fn location(place: Option<&str>, snippet: Option<&Snippet>) -> String {
 /// Formats a source line with its number, and carets with the note under the wrong part; no carets if the column is 0.
 /// `width` is the number of characters of the line number.
 fn excerpt(snippet: &Snippet, width: usize) -> String {
-    let (blue, red) = (colour(AnsiColor::Blue), colour(AnsiColor::Red));
+    let (blue, red) = (color(AnsiColor::Blue), color(AnsiColor::Red));
     let bar = format!("{:width$} {blue}|{blue:#}", "");
     let (line, offset) = window(&snippet.text, snippet.column);
     let mut text = format!("{bar}\n{blue}{:width$} |{blue:#} {line}\n", snippet.line);

@@ -75,7 +75,7 @@ pub(crate) fn decoding(criterion: &mut Criterion, sizes: &Sizes) {
     let mut group = criterion.benchmark_group(format!("decoding linear/{}", sizes.name));
     for (name, shape @ [_, inputs]) in sizes.maps() {
         let stored = STORED.map(|dtype| (dtype.as_str().to_owned(), Weight::from(weight(&shape, dtype))));
-        for (format, weight) in stored.into_iter().chain(quantised(shape)) {
+        for (format, weight) in stored.into_iter().chain(quantized(shape)) {
             let bytes = Throughput::Bytes(weight.bytes() as u64);
             for tokens in DECODED {
                 let x = normal(&[tokens, inputs]);
@@ -89,7 +89,7 @@ pub(crate) fn decoding(criterion: &mut Criterion, sizes: &Sizes) {
 
 /// Returns the name of a format and a weight of shape `[outputs, inputs]` in it, for each of Q8_0, Q4_0, Q4_K and Q6_K
 /// whose block length divides `inputs`. All bytes are 0x2c, since the values do not matter for timing.
-fn quantised([outputs, inputs]: [usize; 2]) -> Vec<(String, Weight)> {
+fn quantized([outputs, inputs]: [usize; 2]) -> Vec<(String, Weight)> {
     let formats = [Format::Q8_0, Format::Q4_0, Format::Q4_K, Format::Q6_K];
     let fitting = formats.into_iter().filter(|format| inputs.is_multiple_of(format.block()));
     fitting

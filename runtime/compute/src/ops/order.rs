@@ -118,7 +118,7 @@ fn ranks_of(lanes: &Lanes, places: &Tensor) -> Raw<Tensor> {
     ranks.transpose(1, 2)?.contiguous()
 }
 
-/// Returns the `q` quantile of all entries, with linear interpolation between neighbours, as a scalar; NaN if an entry
+/// Returns the `q` quantile of all entries, with linear interpolation between neighbors, as a scalar; NaN if an entry
 /// is NaN. No gradient.
 ///
 /// # Errors
@@ -135,13 +135,13 @@ pub fn quantile(budget: &mut dyn Admit, x: &Tensor, q: f64) -> Result<Made> {
     })
 }
 
-/// Sorts the numbers and returns the value at index q · (n − 1), by linear interpolation between neighbours.
+/// Sorts the numbers and returns the value at index q · (n − 1), by linear interpolation between neighbors.
 fn share(numbers: &mut [f64], q: f64) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let place = q * (numbers.len() - 1) as f64;
     let below = place.floor();
     let low = numbers.get(below as usize).copied().unwrap_or(f64::NAN);
     let high = numbers.get(below as usize + 1).copied().unwrap_or(low);
-    // Infinite neighbours: a weight of 0 must not turn ∞ into NaN.
+    // Infinite neighbors: a weight of 0 must not turn ∞ into NaN.
     if place == below || low == high { low } else { low + (high - low) * (place - below) }
 }

@@ -140,7 +140,7 @@ pub(crate) fn unpack(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f
 ///
 /// # Errors
 /// [`Error::Shape`] when rows are not whole blocks, [`Error::Argument`] when a number is not finite.
-pub(super) fn quantised(weight: WeightRef<'_>, rows: usize, columns: usize) -> Result<(Vec<u8>, Scales)> {
+pub(super) fn quantized(weight: WeightRef<'_>, rows: usize, columns: usize) -> Result<(Vec<u8>, Scales)> {
     if !columns.is_multiple_of(BLOCK) || columns == 0 {
         return Err(Error::shape(format!("rows of {columns} numbers are not whole blocks of {BLOCK}, as NF4 needs")));
     }
@@ -163,7 +163,7 @@ fn pack(numbers: &[f32], blocks: &mut [u8], magnitudes: &mut [f32]) -> Result<()
     let blocks = blocks.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut().zip(magnitudes);
     for (numbers, (block, magnitude)) in numbers.as_chunks::<BLOCK>().0.iter().zip(blocks) {
         if !numbers.iter().all(|number| number.is_finite()) {
-            return Err(Error::argument("a weight that is not a finite number cannot be quantised to NF4".to_owned()));
+            return Err(Error::argument("a weight that is not a finite number cannot be quantized to NF4".to_owned()));
         }
         *magnitude = largest(numbers.iter().copied());
         // Zeros alone are nearest to the level of 0.

@@ -12,7 +12,7 @@ pub struct RopeSetting {
     pub scaling: RopeScaling,
 }
 
-/// How rotation frequencies are stretched for contexts longer than those first trained on. Serialises as the
+/// How rotation frequencies are stretched for contexts longer than those first trained on. Serializes as the
 /// `rope_scaling` of a `config.json`.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(tag = "rope_type", rename_all = "lowercase")]

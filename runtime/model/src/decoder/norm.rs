@@ -1,4 +1,4 @@
-//! Root-mean-square normalisation with the weight of one place, over rows or over heads.
+//! Root-mean-square normalization with the weight of one place, over rows or over heads.
 //! Leaves the arithmetic to `fused`; knows only where a weight's gradient goes.
 
 use tunebox_compute::parameters::Parameters;
@@ -7,7 +7,7 @@ use tunebox_compute::{Tensor, fused};
 
 use crate::error::Result;
 
-/// One normalisation of the model.
+/// One normalization of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Norm {
     /// `[width]`, `f32`.
@@ -45,7 +45,7 @@ impl Norm {
         Ok(fused::rms_norm_backward(upstream, input, &self.weight, inverse, self.unit_offset)?)
     }
 
-    /// Normalises each head of `[tokens, heads · width]`; returns the rows and 1/rms of each head.
+    /// Normalizes each head of `[tokens, heads · width]`; returns the rows and 1/rms of each head.
     pub(crate) fn forward_heads(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
         let (output, inverse) = self.forward(&self.by_head(input)?)?;
         Ok((output.reshape(input.shape())?, inverse))

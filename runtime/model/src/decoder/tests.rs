@@ -7,7 +7,7 @@ mod golden;
 mod gradients;
 mod passes;
 mod patches;
-mod quantised;
+mod quantized;
 mod sharing;
 mod slices;
 mod twin;

@@ -112,7 +112,7 @@ fn log_probabilities_do_not_depend_on_batching_either() {
 }
 
 #[test]
-fn a_completion_ends_where_the_models_positions_end_whatever_its_neighbours() {
+fn a_completion_ends_where_the_models_positions_end_whatever_its_neighbors() {
     let short = Configuration { max_positions: 10, ..endless(tiny::llama()) };
     let found = run(&policy(short.clone()), &prompts(), &sampling());
     assert_eq!(found.iter().map(|completion| completion.ids.len()).collect::<Vec<_>>(), vec![4, 9, 7, 4]);

@@ -83,8 +83,8 @@ impl Policy {
         for slice in self.slices(rows, true) {
             for part in self.last_logits(view, rows, slice)? {
                 for logits in part? {
-                    let normaliser = log_sum_exp(&logits);
-                    found.extend(ids.iter().map(|id| (f64::from(logits[*id as usize]) - normaliser) as f32));
+                    let normalizer = log_sum_exp(&logits);
+                    found.extend(ids.iter().map(|id| (f64::from(logits[*id as usize]) - normalizer) as f32));
                 }
             }
         }

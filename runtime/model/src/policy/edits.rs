@@ -235,7 +235,7 @@ impl Policy {
         self.edits.get(name).map_or_else(|| self.model.weights.on_host(name), |edited| Ok(edited.into()))
     }
 
-    /// Copies an edited weight to the model's device, unquantised, in the type that computation uses.
+    /// Copies an edited weight to the model's device, unquantized, in the type that computation uses.
     pub(super) fn place_on_device(&self, weight: &Tensor) -> Result<Weight> {
         let purpose = if weight.rank() == 1 { Purpose::Vector } else { Purpose::Vocabulary };
         let (device, dtype) = (self.model.weights.device(), self.precision().dtype(purpose));

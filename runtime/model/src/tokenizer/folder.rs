@@ -52,7 +52,7 @@ impl Tokenizer {
         inner.with_truncation(None).map_err(TokenizerError::broken)?;
 
         let settings = Settings::read(folder)?;
-        settings.normalise(&mut inner)?;
+        settings.normalize(&mut inner)?;
         Steps::of(&inner).map_err(|error| TokenizerError::malformed(path, error))?;
         settings.add_tokens(&mut inner)?;
         let specials = settings.specials(&mut inner)?;
@@ -103,7 +103,7 @@ impl Settings {
     }
 
     /// Sets an NFC normalizer for Qwen2 tokenizers whose `tokenizer.json` has none, as some converters leave it out.
-    fn normalise(&self, inner: &mut tokenizers::Tokenizer) -> Result<(), TokenizerError> {
+    fn normalize(&self, inner: &mut tokenizers::Tokenizer) -> Result<(), TokenizerError> {
         let class = self.tokenizer.get("tokenizer_class").and_then(Value::as_str);
         if inner.get_normalizer().is_none() && matches!(class, Some("Qwen2Tokenizer" | "Qwen2TokenizerFast")) {
             inner.with_normalizer(Some(NFC)).map_err(TokenizerError::broken)?;

@@ -1,6 +1,6 @@
 //! Merge rules for a vocabulary that was stored without them.
 //!
-//! SentencePiece joins, again and again, the two neighbours whose union scores best. A list of
+//! SentencePiece joins, again and again, the two neighbors whose union scores best. A list of
 //! pairs in that order makes a byte-pair model do the same. The order among equals follows
 //! transformers' converter: longer left part first, then longer right part, then lower ids.
 

@@ -50,7 +50,7 @@ pub struct Tokenizer {
 pub struct Spans {
     /// The token ids, in order.
     pub ids: Vec<u32>,
-    /// For each id its bytes in the text; neighbours touch, so every byte belongs to a token.
+    /// For each id its bytes in the text; neighbors touch, so every byte belongs to a token.
     pub ranges: Vec<Range<usize>>,
 }
 

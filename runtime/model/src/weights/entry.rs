@@ -100,7 +100,7 @@ impl Entry {
         }
     }
 
-    /// Whether this precision quantises the weight when it is read.
+    /// Whether this precision quantizes the weight when it is read.
     ///
     /// # Errors
     /// When the precision would, but the weight is quantized in its file already.
@@ -120,11 +120,11 @@ impl Entry {
     /// The bytes of the weight if it were kept in this precision.
     ///
     /// # Errors
-    /// When the precision would quantise it, but it is quantized in its file already.
+    /// When the precision would quantize it, but it is quantized in its file already.
     pub(super) fn bytes_in(&self, name: &str, precision: Precision, place: &Path) -> Result<u64> {
         let &[rows, columns] = self.shape.as_slice() else { return Ok(self.bytes(precision)) };
-        let quantised = self.quantizes(name, precision, place)?.then(|| Weight::nf4_bytes(rows, columns)).flatten();
-        Ok(quantised.map_or_else(|| self.bytes(precision), |bytes| bytes as u64))
+        let quantized = self.quantizes(name, precision, place)?.then(|| Weight::nf4_bytes(rows, columns)).flatten();
+        Ok(quantized.map_or_else(|| self.bytes(precision), |bytes| bytes as u64))
     }
 
     /// The role of the weight: a matrix of a block is linear, another matrix vocabulary, everything else a vector.

@@ -15,7 +15,7 @@ use tunebox_foundation::explain::Explanation;
 
 use crate::error::{Error, Result};
 
-/// Values that one task dequantises: large enough to be worth a task, small enough that the copies of the tensor
+/// Values that one task dequantizes: large enough to be worth a task, small enough that the copies of the tensor
 /// library stay in the processor's cache.
 const TASK: usize = 1 << 17;
 /// Bytes of plain numbers read at a time: the file's and the tensor's whole bytes never lie beside each other.
@@ -121,7 +121,7 @@ impl Location {
             Explanation::new("model", format!("tensor `{}` is stored as `{found}`", self.name))
                 .with_location(self.path.display().to_string())
                 .with_why(format!("weights are read from {}", formats.join(", ")))
-                .with_hint("use the unquantised checkpoint, or its GGUF file")
+                .with_hint("use the unquantized checkpoint, or its GGUF file")
                 .into()
         })
     }

@@ -1,4 +1,4 @@
-//! A weight from its file to where it is kept: mapped or read, put in order, quantised, placed on the device.
+//! A weight from its file to where it is kept: mapped or read, put in order, quantized, placed on the device.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::repair::Repair;
 use crate::error::{Error, Result};
 
 impl Weights {
-    /// Reads or maps a weight on the CPU, undoes what a GGUF writer did to it, and quantises it if the precision asks for
+    /// Reads or maps a weight on the CPU, undoes what a GGUF writer did to it, and quantizes it if the precision asks for
     /// it. Does not cache it. Errors: also a weight that was in memory and is not any more.
     pub(super) fn read(&self, name: &str, entry: &Entry) -> Result<Weight> {
         let weight = match &entry.stored {
@@ -29,7 +29,7 @@ impl Weights {
                 }
             },
         };
-        self.quantise(name, entry, weight)
+        self.quantize(name, entry, weight)
     }
 
     /// Copies a CPU weight to the model's device, in the type that computation uses there, and releases its mapped
@@ -57,7 +57,7 @@ impl Weights {
 
     /// Converts a weight to the model's precision; releases its mapped pages if it becomes NF4. Does nothing if weights
     /// are kept as stored.
-    fn quantise(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
+    fn quantize(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
         if self.precision.base() == Base::Stored {
             return Ok(weight);
         }

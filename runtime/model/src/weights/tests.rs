@@ -41,7 +41,7 @@ fn opened_on(file: &tempfile::NamedTempFile, device: &Device) -> Weights {
 }
 
 #[test]
-fn a_base_that_is_quantised_in_its_file_is_refused_before_it_is_read() {
+fn a_base_that_is_quantized_in_its_file_is_refused_before_it_is_read() {
     let formats =
         [(GgmlDType::Q2K, "Q2_K"), (GgmlDType::Q3K, "Q3_K"), (GgmlDType::Q4K, "Q4_K"), (GgmlDType::Q8_0, "Q8_0")];
     for (format, name) in formats {

@@ -18,7 +18,7 @@ use ureq::{Agent, AsSendBody, Body, SendBody};
 use super::Progress;
 use super::address::Address;
 use super::agent::{PATIENCE, agent};
-use super::error::{bad_status, broken, explain, insecure, no_answer, unauthorised};
+use super::error::{bad_status, broken, explain, insecure, no_answer, unauthorized};
 use super::host::is_loopback;
 use super::location::{Location, Remote};
 use super::login::Login;
@@ -152,7 +152,7 @@ impl Connection {
     pub(super) fn refusal(&self, response: Response<Body>) -> Error {
         let status = response.status();
         if status == StatusCode::UNAUTHORIZED {
-            return unauthorised(&self.place, &self.registry, self.login.as_ref());
+            return unauthorized(&self.place, &self.registry, self.login.as_ref());
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         // An answer that cannot be read says nothing; its number is enough.

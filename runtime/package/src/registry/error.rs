@@ -74,7 +74,7 @@ pub(super) fn bad_status(place: &str, registry: &str, status: u16, said: Option<
 
 /// The error for a request that the registry rejects for lack of a valid login. `login` is the one that was found:
 /// rejected, unusable, withheld for lack of encryption, or missing.
-pub(super) fn unauthorised(place: &str, registry: &str, login: Option<&Login>) -> Error {
+pub(super) fn unauthorized(place: &str, registry: &str, login: Option<&Login>) -> Error {
     let (wants, hint) = (format!("`{registry}` wants a login"), format!("`docker login {registry}`"));
     let error = match login {
         Some(Login::Password(..) | Login::Identity(_)) => {

@@ -125,7 +125,7 @@ impl Trust {
         }
     }
 
-    /// Returns the signers who are known for `path`, each with the file that names it. If the organisation's list names
+    /// Returns the signers who are known for `path`, each with the file that names it. If the organization's list names
     /// any, only those; else those that were accepted on this machine.
     fn signers(&self, path: &str) -> Vec<(&Path, &Publisher)> {
         let named = self.keyring.named(path);
@@ -144,7 +144,7 @@ impl Trust {
     }
 
     /// Returns how a signer that `file` names is remembered: with its own entry if that is this machine's file. A
-    /// signer of an organisation's list is marked as listed, so that the list is needed the next time too.
+    /// signer of an organization's list is marked as listed, so that the list is needed the next time too.
     fn known_as(&self, file: &Path, publisher: &Publisher) -> Known {
         let publisher = publisher.clone();
         Known::As(if *file == self.publishers.path {

@@ -1,5 +1,5 @@
 //! Packages that a person names by a path: nothing of them is asked, and a name still means what the lock pins under
-//! it, and whom an organisation names for it.
+//! it, and whom an organization names for it.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::refusal::{locate, refuse};
 use super::source::LOCAL;
 use crate::{Error, Package};
 
-/// Checks a package that was named by a path against the organisation's list and the project's lock; writes nothing. A
+/// Checks a package that was named by a path against the organization's list and the project's lock; writes nothing. A
 /// package that neither names passes, unless `only_locked`: then the lock must pin these bytes under its name. Errors:
 /// a signer whom the list does not name for the package; another signer, an older version, or other bytes of the same
 /// version than the lock pins; a list or a lock that is not understood.
@@ -18,7 +18,7 @@ pub fn hold_path(package: &Package, project: &Path, only_locked: bool) -> Result
     hold_with(package, project, keyring().as_deref(), only_locked)
 }
 
-/// Checks a package as [`hold_path`] does, with the organisation's list in the file `list`. `None`: there is no such
+/// Checks a package as [`hold_path`] does, with the organization's list in the file `list`. `None`: there is no such
 /// list.
 pub(super) fn hold_with(
     package: &Package,
@@ -26,14 +26,14 @@ pub(super) fn hold_with(
     list: Option<&Path>,
     only_locked: bool,
 ) -> Result<(), Error> {
-    let (listed, lock) = (Publishers::of_organisation(list)?, Lock::of_project(project)?);
+    let (listed, lock) = (Publishers::of_organization(list)?, Lock::of_project(project)?);
     let held =
         check_listed(package, &listed).and_then(|()| hold(package, lock.find(&package.manifest.name), only_locked));
     let title = format!("{}@{}", package.manifest.name, package.manifest.version);
     held.map_err(|error| locate(error, &title, &package.origin))
 }
 
-/// Fails if the organisation's list names signers for the package's name, and it was signed by somebody else. A package
+/// Fails if the organization's list names signers for the package's name, and it was signed by somebody else. A package
 /// without a signature passes.
 fn check_listed(package: &Package, listed: &Publishers) -> Result<(), Error> {
     let Some(signer) = &package.signer else { return Ok(()) };

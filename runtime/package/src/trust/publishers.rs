@@ -1,4 +1,4 @@
-//! `publishers.toml`: who signs what, as this machine has seen it or as an organisation says.
+//! `publishers.toml`: who signs what, as this machine has seen it or as an organization says.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub(super) const FILE: &str = "publishers.toml";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Publisher {
-    /// Whether only an organisation's list vouched for it: nobody here accepted it, and what is kept of it merely
+    /// Whether only an organization's list vouched for it: nobody here accepted it, and what is kept of it merely
     /// speaks against others. It comes first, so that no entry that is cut short lacks it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub listed: bool,
@@ -26,7 +26,7 @@ pub struct Publisher {
     pub prefix: String,
     /// The public key.
     pub key: String,
-    /// The day on which it was accepted; an organisation's list need not say.
+    /// The day on which it was accepted; an organization's list need not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_seen: Option<String>,
     /// The package that it was first seen on.
@@ -66,9 +66,9 @@ impl Publisher {
 }
 
 impl Publishers {
-    /// Reads an organisation's list; an empty one if `named` is `None`. Errors: the file does not exist, or is not
+    /// Reads an organization's list; an empty one if `named` is `None`. Errors: the file does not exist, or is not
     /// understood.
-    pub(super) fn of_organisation(named: Option<&Path>) -> Result<Self, Error> {
+    pub(super) fn of_organization(named: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = named else { return Ok(Self { path: PathBuf::new(), list: Vec::new() }) };
         // A list that is named and not there is a mistake, unlike the files that appear by use.
         std::fs::metadata(path).map_err(Error::file("read", path))?;

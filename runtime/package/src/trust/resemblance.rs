@@ -23,7 +23,7 @@ fn read(name: &str) -> String {
     merged.chars().map(seen).collect()
 }
 
-/// Whether two names differ by one inserted, deleted or replaced letter, or by two swapped neighbours. If the shorter
+/// Whether two names differ by one inserted, deleted or replaced letter, or by two swapped neighbors. If the shorter
 /// one has fewer than five letters, only a doubled letter or a swap counts.
 fn slip(left: &str, right: &str) -> bool {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());

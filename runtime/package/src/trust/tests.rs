@@ -2,7 +2,7 @@ mod bytes;
 mod files;
 mod locked;
 mod names;
-mod organisation;
+mod organization;
 mod paths;
 mod signers;
 

@@ -51,7 +51,7 @@ pub(super) fn together(parts: &[Part]) -> usize {
 }
 
 /// Joins the rows of all parts in turn (the first row of each, then the second of each), so that answers to one prompt
-/// are neighbours. Stores in each part the indices of its rows.
+/// are neighbors. Stores in each part the indices of its rows.
 pub(super) fn join(parts: &mut [Part]) -> Result<Arc<Rows>, Error> {
     if let [part] = parts {
         part.places = (0..part.rows.count() as u32).collect();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_the_same_number_become_neighbours() {
+    fn rows_of_the_same_number_become_neighbors() {
         let mut parts = [part(1, &[2, 3]), part(2, &[4, 1, 2])];
         let rows = join(&mut parts).unwrap();
         assert_eq!(rows.ids.iter().map(|ids| ids[0]).collect::<Vec<_>>(), [1, 2, 1, 2, 2]);

@@ -13,7 +13,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// The quartiles of some numbers, in any order, with linear interpolation between neighbours. NaN without numbers.
+    /// The quartiles of some numbers, in any order, with linear interpolation between neighbors. NaN without numbers.
     pub(crate) fn of(numbers: impl IntoIterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = numbers.into_iter().collect();
         sorted.sort_by(f64::total_cmp);

@@ -72,7 +72,7 @@ impl Library {
         known.or_else(|| {
             files.filter(|(_, path)| path.exists()).find_map(|(folder, path)| {
                 // Forgotten, so that they stay open: the library looks for them by name.
-                neighbours(folder, self.beside)
+                neighbors(folder, self.beside)
                     .iter()
                     .filter_map(|path| open(path.as_os_str()))
                     .for_each(std::mem::forget);
@@ -113,7 +113,7 @@ macro_rules! functions {
 pub(super) use functions;
 
 /// The paths of the files in `folder` whose names begin with one of `beginnings`. Empty if the folder cannot be read.
-fn neighbours(folder: &Path, beginnings: &[&str]) -> Vec<PathBuf> {
+fn neighbors(folder: &Path, beginnings: &[&str]) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let of = |name: &str| beginnings.iter().any(|beginning| name.starts_with(beginning));
     files.filter(|file| file.file_name().to_str().is_some_and(of)).map(|file| file.path()).collect()
@@ -183,7 +183,7 @@ mod tests {
         assert!(found.contains(&package.join("lib")), "{found:?}");
         std::fs::write(package.join("lib/libnvrtc-builtins.so.13.0"), "").unwrap();
         std::fs::write(package.join("lib/libnvrtc.so.13"), "").unwrap();
-        let beside = neighbours(&package.join("lib"), &["libnvrtc-builtins.so"]);
+        let beside = neighbors(&package.join("lib"), &["libnvrtc-builtins.so"]);
         assert_eq!(beside, [package.join("lib/libnvrtc-builtins.so.13.0")]);
     }
 }

@@ -1,4 +1,4 @@
-// Root-mean-square normalisation of rows, and its gradients. Agrees with fused/norm.rs.
+// Root-mean-square normalization of rows, and its gradients. Agrees with fused/norm.rs.
 //
 // y = x·r·(w + offset), r = 1/√(mean(x²) + ε); offset is 1 for Gemma, else 0. Rows are contiguous, of `width` numbers;
 // weights and r are f32. A kernel comes twice: `…_narrow` with a warp for a row (widths up to 512, heads), and with a

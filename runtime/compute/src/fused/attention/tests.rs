@@ -277,7 +277,7 @@ fn the_bits_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn a_sequence_does_not_depend_on_its_neighbours() {
+fn a_sequence_does_not_depend_on_its_neighbors() {
     let shape = shapes()[1];
     let [q, k, v, _] = inputs(&shape, 50);
     let (both, _) = attention(&q, &k, &v, &Segments::new(&[20, 30]), &shape).unwrap();

@@ -88,7 +88,7 @@ fn bf16_f16_and_f32_stay_as_they_are_stored() {
 }
 
 #[test]
-fn a_quantised_checkpoint_names_its_format() {
+fn a_quantized_checkpoint_names_its_format() {
     let head = r#"{"t": {"dtype": "F8_E4M3", "shape": [8], "data_offsets": [0, 8]}}"#;
     let found = locate_one(head, &[0; 8]).unwrap();
     let error = found["t"].format().unwrap_err();

@@ -7,7 +7,7 @@ use ureq::http::{Request, Response, StatusCode};
 use super::{Connection, LARGEST_ANSWER};
 use crate::Error;
 use crate::registry::address::{Address, form};
-use crate::registry::error::{broken, unauthorised};
+use crate::registry::error::{broken, unauthorized};
 use crate::registry::login::{Bearer, Challenge, Login, basic, token_header};
 
 /// The media type of a form.
@@ -37,7 +37,7 @@ impl Connection {
         if self.authorization.is_some() {
             Ok(())
         } else {
-            Err(unauthorised(&self.place, &self.registry, self.login.as_ref()))
+            Err(unauthorized(&self.place, &self.registry, self.login.as_ref()))
         }
     }
 

@@ -229,7 +229,7 @@ fn what_somebody_else_pinned_meanwhile_is_not_installed() {
 #[test]
 fn entries_of_one_prefix_and_key_are_one() {
     let key = key();
-    let text = organisation::list(&[("ghcr.io/acme", &key), ("GHCR.io:443/acme", &key), ("ghcr.io/acme", &key)]);
+    let text = organization::list(&[("ghcr.io/acme", &key), ("GHCR.io:443/acme", &key), ("ghcr.io/acme", &key)]);
     let text = text.replacen("prefix = \"GHCR", "packages = [\"calm-dpo\"]\nprefix = \"GHCR", 1);
     let read = Publishers::parse("acme.toml", &text).unwrap();
     let [one] = &read.list[..] else { panic!("{read:?}") };

@@ -50,7 +50,7 @@ fn a_lock_that_came_with_a_project_accepts_no_signer_for_a_person() {
     );
     // A list that is named accepts it for everybody, as on a machine where nobody sits.
     let list = fresh.home.path().join("acme.toml");
-    fs::write(&list, organisation::list(&[("registry.example/me", &key)])).unwrap();
+    fs::write(&list, organization::list(&[("registry.example/me", &key)])).unwrap();
     let mut trust = Trust::with_keyring(fresh.home.path(), fresh.project.path(), Some(&list)).unwrap();
     trust.admit(&artifact, PLACE, Mode::Locked).unwrap();
     // So does a person, once.

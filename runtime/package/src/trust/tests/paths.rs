@@ -1,4 +1,4 @@
-//! Packages that are named by a path, held against the lock and an organisation's list.
+//! Packages that are named by a path, held against the lock and an organization's list.
 
 use std::borrow::Cow;
 
@@ -64,10 +64,10 @@ fn a_path_is_taken_by_the_lock_alone_only_if_it_holds_these_bytes() {
 }
 
 #[test]
-fn a_package_that_an_organisations_list_names_is_signed_by_its_keys_from_a_path_too() {
+fn a_package_that_an_organizations_list_names_is_signed_by_its_keys_from_a_path_too() {
     let (world, ours, theirs) = (World::new(), key(), key());
     let file = world.home.path().join("acme.toml");
-    let named = organisation::list(&[("registry.example/acme", &ours)]) + "packages = [\"calm-dpo\"]\n";
+    let named = organization::list(&[("registry.example/acme", &ours)]) + "packages = [\"calm-dpo\"]\n";
     fs::write(&file, named).unwrap();
     let told = |artifact: &Artifact, only_locked: bool| {
         let held = path::hold_with(&at_path(artifact), world.project.path(), Some(&file), only_locked);

@@ -1,4 +1,4 @@
-//! Signers: the first use of one, a change of one, and what an organisation says of them.
+//! Signers: the first use of one, a change of one, and what an organization says of them.
 
 use super::*;
 

@@ -60,7 +60,7 @@ fn an_answer_with_its_label_is_read_with_the_label_as_a_number() {
 }
 
 #[test]
-fn a_labelled_answer_is_named_as_such_where_it_is_not_wanted_and_lacking_where_it_is() {
+fn a_labeled_answer_is_named_as_such_where_it_is_not_wanted_and_lacking_where_it_is() {
     let line = r#"{"prompt": "2+2", "completion": "5"}"#;
     let (fault, _) = read(line, "unpaired").unwrap_err();
     assert_eq!(fault, fault::unwanted(Shape::PromptCompletion, &Shape::of_method("unpaired").unwrap()));

@@ -1,4 +1,4 @@
-//! An organisation's list.
+//! An organization's list.
 
 use super::*;
 
@@ -11,7 +11,7 @@ pub(super) fn list(entries: &[(&str, &SecretKey)]) -> String {
 }
 
 #[test]
-fn an_organisations_list_answers_for_its_names_and_refuses_others_there() {
+fn an_organizations_list_answers_for_its_names_and_refuses_others_there() {
     let (world, ours, theirs, next) = (World::new(), key(), key(), key());
     let file = world.home.path().join("acme.toml");
     fs::write(&file, list(&[("registry.example/acme", &ours), ("registry.example/acme", &next)])).unwrap();
@@ -25,17 +25,17 @@ fn an_organisations_list_answers_for_its_names_and_refuses_others_there() {
     let refused = open().admit(&signed("calm-dpo", "0.1.0", &theirs), source, Mode::Ask(&mut nobody)).unwrap_err();
     assert_eq!(refused.to_string(), "another key signs it than before");
     assert!(refused.hint().unwrap().ends_with(&format!("take `registry.example/acme` out of {}", file.display())));
-    // A neighbour whose name merely begins alike is not covered.
-    let neighbour = "registry.example/acmes/calm-dpo:0.1.0";
-    open().admit(&signed("calm-dpo", "0.1.0", &theirs), neighbour, Mode::Ask(&mut |_| true)).unwrap();
+    // A neighbor whose name merely begins alike is not covered.
+    let neighbor = "registry.example/acmes/calm-dpo:0.1.0";
+    open().admit(&signed("calm-dpo", "0.1.0", &theirs), neighbor, Mode::Ask(&mut |_| true)).unwrap();
     let missing = Trust::with_keyring(world.home.path(), world.project.path(), Some(Path::new("/no/such/list.toml")));
     assert!(missing.unwrap_err().to_string().starts_with("cannot read"));
 }
 
 #[test]
-fn an_organisations_list_overrules_what_a_person_accepted() {
+fn an_organizations_list_overrules_what_a_person_accepted() {
     let (world, ours, stolen) = (World::new(), key(), key());
-    // Accepted once, for a longer prefix than the organisation's.
+    // Accepted once, for a longer prefix than the organization's.
     world.take(&signed("calm-dpo", "0.1.0", &stolen), "registry.example/acme/tools/calm-dpo:0.1.0");
     let machine = World { home: world.home, project: tempfile::tempdir().unwrap() };
     let file = machine.home.path().join("acme.toml");

@@ -1,4 +1,4 @@
-//! Adapters on a quantised base: gradients, and merged weights, are those of the same numbers in f32.
+//! Adapters on a quantized base: gradients, and merged weights, are those of the same numbers in f32.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn wide() -> Configuration {
 }
 
 /// A model whose matrices, the vocabulary's included, are in one of GGUF's formats.
-fn quantised(format: Format, theirs: GgmlDType) -> Arc<Model> {
+fn quantized(format: Format, theirs: GgmlDType) -> Arc<Model> {
     let plain = tiny::model(wide(), 1);
     let weights = expected(&wide()).into_iter().map(|(name, shape)| {
         let tensor = plain.weights.get(&name).unwrap();
@@ -38,7 +38,7 @@ fn quantised(format: Format, theirs: GgmlDType) -> Arc<Model> {
 
 fn model(weights: BTreeMap<String, Weight>) -> Arc<Model> {
     let weights = Weights::from_tensors(weights, &wide(), &Device::Cpu).unwrap();
-    Arc::new(Model::from_parts("quantised", wide(), weights))
+    Arc::new(Model::from_parts("quantized", wide(), weights))
 }
 
 /// The same numbers in f32.
@@ -93,7 +93,7 @@ fn check(name: &str, model: &Arc<Model>) {
 }
 
 #[test]
-fn an_adapter_on_a_gguf_base_has_the_gradients_of_the_dequantised_model() {
+fn an_adapter_on_a_gguf_base_has_the_gradients_of_the_dequantized_model() {
     for (format, theirs) in [
         (Format::Q4_0, GgmlDType::Q4_0),
         (Format::Q4_1, GgmlDType::Q4_1),
@@ -104,17 +104,17 @@ fn an_adapter_on_a_gguf_base_has_the_gradients_of_the_dequantised_model() {
         (Format::Q5_K, GgmlDType::Q5K),
         (Format::Q6_K, GgmlDType::Q6K),
     ] {
-        check(&format!("{format:?}"), &quantised(format, theirs));
+        check(&format!("{format:?}"), &quantized(format, theirs));
     }
 }
 
 /// Writing rounds tokens to 16 bits where the processor meets the stored numbers as they are; scoring does not.
 #[test]
-fn a_quantised_base_writes_with_the_log_probabilities_of_scoring() {
+fn a_quantized_base_writes_with_the_log_probabilities_of_scoring() {
     for (format, theirs) in
         [(Format::Q5_0, GgmlDType::Q5_0), (Format::Q4_K, GgmlDType::Q4K), (Format::Q6_K, GgmlDType::Q6K)]
     {
-        let policy = stirred(&quantised(format, theirs), AdapterKind::Lora);
+        let policy = stirred(&quantized(format, theirs), AdapterKind::Lora);
         let sampling = Sampling { max_tokens: 12, seed: 7, ..Sampling::default() };
         let prompts = [vec![5, 6, 7, 8, 9, 10], vec![11], vec![12, 13, 14]];
         let written = generate(&policy, &View::Policy, &prompts, &sampling, &mut |_, _| true).unwrap();
@@ -135,7 +135,7 @@ fn a_quantised_base_writes_with_the_log_probabilities_of_scoring() {
 }
 
 #[test]
-fn an_adapter_on_an_nf4_base_has_the_gradients_of_the_dequantised_model() {
+fn an_adapter_on_an_nf4_base_has_the_gradients_of_the_dequantized_model() {
     let plain = tiny::model(wide(), 1);
     let tensors: BTreeMap<String, Tensor> =
         plain.weights.names().map(|name| (name.to_owned(), plain.weights.get(name).unwrap())).collect();
