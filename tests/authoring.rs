@@ -17,7 +17,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 const TEMPORARY: &str = env!("CARGO_TARGET_TMPDIR");
 
-/// A folder of somebody, with a home of their own.
+/// A user's folder, with a home of its own.
 struct Workspace {
     folder: TempDir,
     target: PathBuf,

@@ -130,7 +130,7 @@ fn a_folder_that_changed_since_it_was_built_does_not_open() {
     assert!(matches!(error, Error::Stale { .. }), "{error}");
 }
 
-/// A method that somebody wrote elsewhere.
+/// A method from another project.
 const METHOD: &str = r#"//! Calm.
 use tunebox::prelude::*;
 

@@ -22,7 +22,7 @@ const TEMPORARY: &str = env!("CARGO_TARGET_TMPDIR");
 /// The longest that anything is waited for: a build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The method that `tunebox new calm` wrote, and whoever works on it.
+/// The method that `tunebox new calm` wrote, and the person who works on it.
 struct Author {
     place: TempDir,
     /// The source as it was written.
@@ -126,7 +126,7 @@ impl Dev {
                 losses.push(step(&event));
             }
             assert!(event["event"] != "finished", "the run ended before `{kind}`");
-            assert!(kind != "step" || event["event"] != "swapped", "another version, and nobody asked for it");
+            assert!(kind != "step" || event["event"] != "swapped", "another version without a change");
         }
     }
 
@@ -165,7 +165,7 @@ fn step(event: &Value) -> (u64, f64) {
 #[test]
 fn a_changed_source_goes_into_the_run_and_one_that_is_wrong_does_not_end_it() {
     let author = Author::new();
-    // For ever: nobody says for how many steps.
+    // Without end: no number of steps is given.
     let dev = Dev::start(&author, &["--name", "long", "--set", "method.focus=0.5"]);
     let before = dev.steps(2).pop().unwrap().1;
 

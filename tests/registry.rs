@@ -54,7 +54,7 @@ fn registry_with_package(rule: impl Fn(&Asked) -> Option<Answer> + Send + Sync +
     registry
 }
 
-/// A registry that holds a manifest which somebody changed.
+/// A registry that holds a tampered manifest.
 fn registry_with_altered_manifest(change: impl FnOnce(&mut serde_json::Value)) -> FakeRegistry {
     let registry = registry_with_package(|_| None);
     let mut document = serde_json::from_slice(&lora().manifest().unwrap().manifest).unwrap();
@@ -139,7 +139,7 @@ fn a_second_push_of_the_same_bytes_may_bring_a_signature_and_takes_none_away() {
     }
 }
 
-/// A key of somebody's.
+/// Another publisher's key.
 fn key() -> SecretKey {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("me.key");

@@ -16,7 +16,7 @@ use scene::Person;
 /// and trains.
 #[test]
 #[ignore = "needs docker-registry"]
-fn a_method_that_is_shared_by_a_registry_trains_to_the_same_bits_at_somebody_elses() {
+fn a_method_that_is_shared_by_a_registry_trains_to_the_same_bits_elsewhere() {
     let registry = real_registry::Registry::start("");
     let place = format!("{}/me/even-tone", registry.host());
     let (author, other) = (Person::new(), Person::new());
@@ -45,7 +45,7 @@ fn a_method_that_is_shared_by_a_registry_trains_to_the_same_bits_at_somebody_els
         fs::read(person.path(folder).join("runs/run/adapter_model.safetensors")).unwrap()
     };
     assert!(adapter(&author, folder) == adapter(&other, "project"), "the adapters differ");
-    // The second time is no first time: nobody is asked, and the same bytes are the same package.
+    // The second time no question is asked, and the same bytes are the same package.
     author.succeed(folder, &["push", "even-tone-0.1.0.wasm", &place]);
     other.succeed("project", &["pull", &format!("{place}:0.1.0"), "--locked"]);
 }

@@ -86,7 +86,7 @@ fn what_did_not_fit_is_left_open_in_the_table_and_said_in_the_picture() {
 }
 
 #[test]
-fn questions_that_nobody_asked_are_left_out() {
+fn questions_that_were_not_asked_are_left_out() {
     let results = Results::parse(r#"{"questions": {}}"#);
     assert!(results.comparisons().is_empty());
     assert!(curves::picture(&results.rows("growth")).is_none());

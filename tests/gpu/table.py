@@ -9,7 +9,7 @@ class Table:
     def add(self, part, case, figure, wanted="", holds=None, **data):
         """One figure; `holds` says whether it is what is wanted, None where nothing is."""
         self.rows.append({"part": part, "case": case, "figure": figure, "wanted": wanted, "holds": holds, **data})
-        # Shown at once: whoever stops a run has what was measured.
+        # Shown at once, so that a stopped run shows what was measured.
         print(" | ".join([part, case, figure, wanted, VERDICTS[holds]]), flush=True)
 
     def failed(self):

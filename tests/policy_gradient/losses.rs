@@ -138,7 +138,7 @@ fn dynamic_sampling_learns_from_the_first_groups_with_a_signal_as_if_there_were_
 }
 
 #[test]
-fn completions_that_no_verifier_could_judge_are_counted_and_learned_from_by_nobody() {
+fn completions_that_no_verifier_could_judge_are_counted_and_not_learned_from() {
     let row = &rows()[2];
     let mut rollout = row.rollout();
     rollout.rewards = vec![1.0, 0.0, f32::NAN, f32::NAN];

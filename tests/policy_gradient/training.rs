@@ -102,7 +102,7 @@ fn held_out_prompts_are_answered_and_judged_along_the_way() {
 }
 
 #[test]
-fn held_out_prompts_that_nobody_would_judge_are_refused_before_the_first_step() {
+fn held_out_prompts_without_a_verifier_are_refused_before_the_first_step() {
     let place = workspace();
     let held_out = format!("data.validation={}", place.path("data.jsonl").display());
     let refused = place.plan("unjudged", &["method.use=grpo", "data.max-length=40", &held_out]).err().unwrap();

@@ -11,7 +11,7 @@ use crate::support::absent::absent;
 use crate::support::fake_registry::{Answer, FakeRegistry};
 
 #[test]
-fn nobody_listening_is_a_refused_connection() {
+fn a_port_without_a_listener_is_a_refused_connection() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = failed_pull(&location(&free.to_string()));
     assert!(error.to_string().ends_with("refuses the connection"), "{error}");
@@ -166,7 +166,7 @@ fn a_manifest_of_another_digest_than_the_registry_says_is_refused() {
     assert_eq!(error.to_string(), "the manifest is not what was named");
 }
 
-/// What somebody does to a manifest, and what comes of it.
+/// How a manifest is tampered with, and the error.
 type Change = fn(&mut serde_json::Value);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What goes wrong on the way, as whoever pulls sees it: each failure by its own words and code, and nothing is installed,
+//! Failures of a pull as its user sees them: each has its own message and code, and nothing is installed,
 //! compiled or decided. How the parts below tell them apart, the tests of registries look at.
 
 use std::fs;
@@ -38,7 +38,7 @@ fn a_registry_that_fails_is_told_by_its_failure() {
 }
 
 #[test]
-fn nobody_at_the_place_of_a_registry_is_told() {
+fn a_registry_that_does_not_answer_is_told() {
     let scene = Scene::new();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let name = format!("{free}/me/calm-tone:0.3.0");

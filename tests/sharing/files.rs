@@ -25,7 +25,7 @@ fn a_file_beside_a_signature_that_is_not_its_own_does_not_run() {
     let words = ["train", "--sample", "--method", "./calm-tone-0.1.0.wasm", "--set", "train.steps=1"];
     person.assert_refused(&words, "this package is not what was signed");
     fs::remove_file(&signature).unwrap();
-    assert_eq!(person.tunebox(&["verify", "calm-tone-0.1.0.wasm"]).status.code(), Some(1), "nobody signed it");
+    assert_eq!(person.tunebox(&["verify", "calm-tone-0.1.0.wasm"]).status.code(), Some(1), "it is unsigned");
 }
 
 #[test]

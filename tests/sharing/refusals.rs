@@ -38,7 +38,7 @@ fn the_signature_of_another_package_is_told_with_its_name() {
 }
 
 #[test]
-fn another_key_than_before_is_refused_whoever_says_yes() {
+fn another_key_than_before_is_refused_even_with_consent() {
     let scene = Scene::new();
     let package = Publisher::new().publish("calm-tone", "0.3.0", "calm\n");
     let name = scene.offer("me/calm-tone", "0.3.0", &package);
@@ -111,10 +111,10 @@ fn a_version_that_was_published_again_with_other_bytes_is_refused() {
 }
 
 #[test]
-fn a_signer_who_is_new_is_refused_where_nobody_can_be_asked() {
+fn a_new_signer_is_refused_where_no_question_can_be_asked() {
     let scene = Scene::new();
     let name = scene.offer("other/wild-tone", "0.1.0", &Publisher::new().publish("wild-tone", "0.1.0", "wild\n"));
-    let told = scene.person.assert_refused(&["pull", &name], "nobody here has accepted its signer");
+    let told = scene.person.assert_refused(&["pull", &name], "its signer is not accepted on this machine");
     assert!(told.contains(&format!("`tunebox pull {name} --yes`")), "{told}");
     let told = scene.person.assert_refused(&["pull", &name, "--locked"], "it is not in the lock");
     assert!(told.contains("--locked"), "{told}");

@@ -125,7 +125,7 @@ impl Publisher {
 /// A part of a path, and what is answered there in the place of what the registry holds.
 pub(crate) type Instead = Arc<Mutex<Option<(String, Answer)>>>;
 
-/// A registry, a publisher, and somebody who has pulled `calm-tone` 0.2.0 from there.
+/// A registry, a publisher, and a user who has pulled `calm-tone` 0.2.0 from there.
 pub(crate) struct Scene {
     pub(crate) registry: FakeRegistry,
     pub(crate) instead: Instead,

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// What tunebox is called among the sides of a row.
 pub(crate) const OURS: &str = "tunebox";
 
-/// Peers that compute with fewer bits than f32 because somebody asked them to; each is compared beside the fastest other.
+/// Peers that compute with fewer bits than f32 because they were told to; each is compared beside the fastest other.
 const FEWER_BITS: &[&str] = &["PEFT loop bf16", "llama.cpp"];
 
 /// Questions whose rows are compared, in the order of the table, and what the table calls their work.

@@ -112,7 +112,7 @@ static void kernels(void *module) {
     check("its sum", found[0] == 249.0f * 250.0f / 2.0f + 0.75f);
     u64 fresh = memory(8);
     call(driver, "cuMemcpyDtoH_v2", (void *)found.data(), fresh, (size_t)8);
-    check("memory that nobody wrote is NaN", std::isnan(found[0]) && std::isnan(found[1]));
+    check("memory that was not written is NaN", std::isnan(found[0]) && std::isnan(found[1]));
     check("no kernel of that name", launch(module, "thrice_f32", 1, 32, 0, {}) == 500);
     check("too much shared memory", launch(module, "sum_warps", 1, 256, 50000, {&y, &x, &some, &start, &more}) == 1);
     check("too many threads for the kernel", launch(module, "beyond", 1, 96, 0, {&y, &some}) == 701);

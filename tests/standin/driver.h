@@ -79,7 +79,7 @@ bool is_of_device(u64 address);
 // Where this process has what the device has at an address.
 void *here(u64 address);
 
-// Whether nobody wrote beside an allocation; says who was last there.
+// Whether nothing was written beside an allocation; names the last kernel there.
 bool unharmed(const Allocation &allocation, const char *after);
 
 // Words for an address of the device, and for a place in this process where a kernel failed.

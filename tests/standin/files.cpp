@@ -40,7 +40,7 @@ std::string cache_folder() {
     if (named && *named) folder = named;
     if (!make_folder(folder)) return "";
     struct stat found;
-    // What is loaded from there runs: nobody else may have made it.
+    // What is loaded from there runs, so it must be this user's own.
     bool own = stat(folder.c_str(), &found) == 0 && found.st_uid == getuid() && (found.st_mode & 022) == 0;
     return own ? folder : "";
 }

@@ -13,13 +13,13 @@ std::string processor_words();
 // is none that is this user's own.
 std::string cache_folder();
 
-// A name beside another one that nobody else takes.
+// A unique name beside another one.
 std::string fresh_name(const std::string &beside);
 
 bool make_folder(const std::string &path);
 // All of a file, or nothing if it cannot be read.
 std::string read_file(const std::string &path);
-// Writes beside the place and renames, so that nobody reads half of it.
+// Writes beside the place and renames, so that no reader sees half of it.
 bool write_file(const std::string &path, const std::string &text);
 bool rename_file(const std::string &from, const std::string &to);
 void remove_file(const std::string &path);

@@ -1,4 +1,4 @@
-// The device's memory: guarded pages of this process under addresses at which nobody can read or write.
+// The device's memory: guarded pages of this process under addresses that cannot be read or written.
 //
 // The host gets addresses in a range without access, and kernels get the same plus a distance, where the memory is:
 // a host that follows an address of the device crashes, a kernel that is given one of the host is refused. Each
@@ -152,13 +152,13 @@ bool unharmed(const Allocation &allocation, const char *after) {
     const u8 *pages = (const u8 *)here(allocation.pages);
     const u8 *bad = first_other(pages, begin);
     if (bad) {
-        complain("%s: somebody wrote %zu bytes before allocation %llu of %llu bytes", after, (size_t)(begin - bad),
+        complain("%s: %zu bytes were written before allocation %llu of %llu bytes", after, (size_t)(begin - bad),
                  allocation.number, allocation.bytes);
         return false;
     }
     bad = first_other(end, pages + allocation.pages_bytes);
     if (!bad) return true;
-    complain("%s: somebody wrote %zu bytes past the end of allocation %llu of %llu bytes", after, (size_t)(bad - end),
+    complain("%s: %zu bytes were written past the end of allocation %llu of %llu bytes", after, (size_t)(bad - end),
              allocation.number, allocation.bytes);
     return false;
 }

@@ -86,7 +86,7 @@ API int cuModuleLoad(void **module, const char *path) {
     bytes.push_back(0);
     return cuModuleLoadData(module, bytes.data());
 }
-// The text of kernels stays: somebody may hold a function.
+// The text of kernels stays: a function of it may be in use.
 API int cuModuleUnload(void *module) { return module ? SUCCESS : INVALID_HANDLE; }
 API int cuModuleGetFunction(void **function, void *module, const char *name) {
     ALONE;

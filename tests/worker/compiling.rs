@@ -54,7 +54,7 @@ fn entries(cache: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn compiled_code_is_kept_for_us_alone_mended_and_never_taken_from_a_package() {
+fn compiled_code_is_private_repaired_and_never_taken_from_a_package() {
     let place = Workspace::new();
     let check = |more: &[&str]| {
         let output = place.tunebox(&["check", "stranger.wasm"]).args(more).output().unwrap();
@@ -68,11 +68,11 @@ fn compiled_code_is_kept_for_us_alone_mended_and_never_taken_from_a_package() {
     assert_eq!(cache.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
-    // Code that somebody changed is not run: it is made anew.
+    // Changed code is not run: it is compiled anew.
     for broken in [&whole[..whole.len() / 2], &[whole.as_slice(), b"\0"].concat(), b""] {
         std::fs::write(entry, broken).unwrap();
         check(&[]);
-        assert!(std::fs::read(entry).unwrap() == whole, "it was not mended");
+        assert!(std::fs::read(entry).unwrap() == whole, "it was not repaired");
     }
     // The very code that the program would run, given as a package.
     const HEADER: usize = 32;

@@ -117,7 +117,7 @@ impl CodeCache {
         if entry.len() as u64 > self.max_entry || *digest != self.entry_digest(name, bytes) {
             return None;
         }
-        // An entry that is used is young again, so that the ones nobody needs go first.
+        // A used entry gets the present time, so that unused ones are removed first.
         let _ = file.set_modified(SystemTime::now());
         Some(entry.split_off(DIGEST))
     }

@@ -18,7 +18,7 @@ pub const VARIABLE: &str = "TUNEBOX_HOME";
 const OWNED: &str = "it says which signers are trusted, so it must be this user's alone to change";
 
 /// Returns the absolute path of this user's folder: `TUNEBOX_HOME`, else `tunebox` in the user's data folder. Creates
-/// it if it is missing, for this user alone. Errors: neither is known, a file is in its place, or other users
+/// it if it is missing, for this user alone. Errors: neither is known, its path is a file, or other users
 /// may change the folder or the store in it.
 pub fn home() -> Result<PathBuf, Error> {
     let path = known()?.ok_or_else(|| {
@@ -138,7 +138,7 @@ mod tests {
         let mut owner = fs::metadata(&path).unwrap().uid();
         assert!(check(&path, owner).is_ok() && check(&link, owner).is_ok());
         if owner == 0 {
-            // What the administrator owns is nobody else's, so the test gives the link away.
+            // An administrator's folder belongs to no other user, so the test gives the link away.
             owner = 4242;
             lchown(&link, Some(owner), None).unwrap();
         }

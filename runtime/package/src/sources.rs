@@ -106,7 +106,7 @@ pub(crate) fn write_files(root: &Path, files: &Files) -> Result<(), Error> {
         fs::rename(folder, old.join("link")).map_err(Error::file("replace", folder))?;
     }
     files::create_folder(folder)?;
-    // What else lies there is somebody's.
+    // Other files there are the user's.
     for entry in new.read_dir().map_err(Error::file("read", &new))? {
         let part = entry.map_err(Error::file("read", &new))?.file_name();
         let (ours, place) = (new.join(&part), folder.join(&part));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sdk_is_put_there_once_and_mended_when_it_was_damaged() {
+    fn the_sdk_is_written_once_and_repaired_when_it_was_damaged() {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join(FOLDER).join(SDK_PATH).join("src/lib.rs");
         write_files(root.path(), files()).unwrap();

@@ -182,7 +182,7 @@ impl Store {
             Ok(parts) => {
                 take(parts.configuration.size + parts.layer.size)?;
                 let artifact = self.assemble(parts)?;
-                // A component that is no method belongs to somebody else.
+                // A component that is no method belongs to another program.
                 Ok(stored(&artifact, "", entry.digest.clone()).ok())
             }
             Err(Error::Explained { reason: Reason::OtherKind, .. }) => Ok(None),
@@ -228,7 +228,7 @@ fn stored(artifact: &Artifact, source: &str, manifest_digest: String) -> Result<
         digest: digest::sha256(&artifact.wasm),
         manifest_digest,
         size: artifact.wasm.len() as u64,
-        // A signature that does not fit names nobody; whether that is allowed is for the trust to say.
+        // A signature that does not fit names no signer; `Trust` decides whether that is allowed.
         signer: signer_of(&artifact.wasm, artifact.signature.as_deref()),
     })
 }

@@ -1,6 +1,6 @@
 //! A new method's folder: a template, or the source of a built-in method under another name.
 //!
-//! It builds, tests and trains as it is; what a run needs beside it is added by whoever knows runs.
+//! It builds, tests and trains without changes; the caller adds what else a run needs.
 
 mod like;
 mod name;

@@ -62,7 +62,7 @@ pub enum Mode<'a> {
 pub struct Admitted {
     /// What it is.
     pub statement: Statement,
-    /// Who signed it; nobody, of some packages from paths.
+    /// Who signed it; `None` of some packages from paths.
     pub signer: Option<Signer>,
     /// The day since when the signer is known, where it is known by day.
     pub first_seen: Option<String>,

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_nobodys_time() {
+    fn excluded_time_is_not_counted() {
         let mut meters = Meters::new(&Limits::default());
         meters.begin(1.0);
         std::thread::sleep(Duration::from_millis(20));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_whose_own_time_nobody_limits_is_not_ended_by_it() {
+    fn a_method_without_a_limit_of_its_own_time_is_not_ended_by_it() {
         let limits = Limits { step_wall_seconds: 0.01, ..Limits::default() };
         for (seconds, goes_on) in [(f64::INFINITY, true), (60.0, false)] {
             let mut meters = Meters::new(&limits);

@@ -13,7 +13,7 @@ use wasmtime::component::Component;
 pub(crate) struct Trusted(Vec<u8>);
 
 impl Trusted {
-    /// Wraps bytes as trusted code. The caller guarantees that this program compiled them and nobody changed them
+    /// Wraps bytes as trusted code. The caller guarantees that this program compiled them and they did not change
     /// since.
     pub(crate) fn own(bytes: Vec<u8>) -> Self {
         Self(bytes)

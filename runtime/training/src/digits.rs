@@ -1,5 +1,5 @@
 //! Rounds the numbers that leave a run. A method has a part in nearly all of them, and could hide data in digits that
-//! nobody reads.
+//! are not read.
 
 /// Rounds a number to seven significant digits. NaN and infinities stay.
 #[must_use]

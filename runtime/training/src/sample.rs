@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_somebody_that_is_called_as_the_samples_is_none() {
+    fn a_folder_of_the_user_with_the_name_of_the_samples_is_not_one() {
         let own = ["runs/.sample/model", "runs/.sample/lora.jsonl", "/at/home/.sample/model/config.json"];
         let other = [".sample/mine.jsonl", "/at/.sample/home/runs/model", "runs/sample/lora.jsonl"];
         for path in [own, other].concat() {

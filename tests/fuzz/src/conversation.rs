@@ -1,4 +1,4 @@
-//! A run whose worker says bytes of somebody's choice: what the parent makes of them.
+//! A run whose worker sends the bytes of an input, and how the parent reads them.
 //!
 //! The worker is `cat` over a file: every input starts a process, and there are some hundreds a second.
 

@@ -1,10 +1,10 @@
-//! What is thrown at the parts of the runtime that take bytes or wishes from strangers.
+//! Fuzz targets for the parts of the runtime that take untrusted bytes or requests.
 //!
 //! A target is one file of `targets/`: a function that takes any bytes and must return. libFuzzer
 //! calls it (`libfuzzer/`), a plain loop calls it (`main.rs`), and the tests call it on the committed
 //! inputs of `corpus/` and on some thousands of made ones (`../fuzz.rs`).
 
-#![expect(clippy::print_stderr, reason = "whoever runs a target wants to know where a find was kept")]
+#![expect(clippy::print_stderr, reason = "the person who runs a target is told where a failing input was kept")]
 
 mod conversation;
 mod corpus;

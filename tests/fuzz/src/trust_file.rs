@@ -1,4 +1,4 @@
-//! What the two files of trust promise alike, whatever somebody wrote into them.
+//! What holds for both files of trust, whatever their text.
 
 use std::fmt::Debug;
 

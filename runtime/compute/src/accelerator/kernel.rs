@@ -37,8 +37,8 @@ impl Module {
 pub(crate) struct Kernel {
     pub(crate) name: &'static str,
     pub(crate) module: Module,
-    /// A letter an argument. Pointers: `a` to activations, `f` to f32, `d` to f64 (a machine without f64 has a pair of
-    /// f32 in its place), `b` to bf16, `h` to f16, `u` to 32-bit words, `y` to bytes, `w` to 64-bit words. Numbers: `n`
+    /// A letter an argument. Pointers: `a` to activations, `f` to f32, `d` to f64 (a pair of f32 on a
+    /// machine without f64), `b` to bf16, `h` to f16, `u` to 32-bit words, `y` to bytes, `w` to 64-bit words. Numbers: `n`
     /// 32 bits, `l` 64 bits, `x` f32.
     pub(super) signature: &'static str,
 }

@@ -5,7 +5,7 @@
 
 #![cfg_attr(
     not(any(target_os = "linux", target_os = "macos")),
-    allow(dead_code, reason = "no accelerator is built for this system, so nobody can have one")
+    allow(dead_code, reason = "no accelerator is built for this system")
 )]
 
 mod argument;

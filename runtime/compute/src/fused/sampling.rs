@@ -185,7 +185,7 @@ mod tests {
     const OPEN: SamplingOptions = SamplingOptions { top_k: 0, top_p: 1.0, min_p: 0.0, greedy: false };
 
     on_each_device! {
-        fn a_device_chooses_and_the_cpu_leaves_it_to_whoever_asks(on) tolerance(0.0, 0.0) {
+        fn a_device_chooses_and_the_cpu_leaves_it_to_the_caller(on) tolerance(0.0, 0.0) {
             let logits = || on.put(&Tensor::new(&[[0f32, 80.0, 0.0], [-90.0, 0.0, -90.0]], &Device::Cpu).unwrap());
             let streams = [Stream::new(1, "a"), Stream::new(1, "b")];
             for choosing in [OPEN, SamplingOptions { greedy: true, ..OPEN }, SamplingOptions { top_k: 2, ..OPEN }] {
@@ -207,7 +207,7 @@ mod tests {
             }
         }
 
-        /// More words than a device chooses among: whoever asks gets the rows.
+        /// More tokens than a device chooses among: the caller gets the rows.
         fn rows_of_any_device_come_to_the_host(on) tolerance(0.0, 0.0) {
             let words = 524_289;
             let numbers: Vec<f32> = (0..2 * words).map(|number| number as f32).collect();

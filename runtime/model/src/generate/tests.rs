@@ -181,7 +181,7 @@ fn the_limit_of_tokens_cuts_a_completion_off_unfinished() {
 }
 
 #[test]
-fn whoever_listens_can_end_one_completion() {
+fn a_listener_can_end_one_completion() {
     let policy = policy(endless(tiny::llama()));
     let mut heard = 0;
     let mut listen = |number: usize, _| {

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn regular_expressions_that_nobody_knows_may_be_slow_and_do_not_count_high() {
+    fn unknown_regular_expressions_may_be_slow_and_do_not_count_high() {
         let split = |regex: &str| json!({ "type": "Split", "pattern": { "Regex": regex }, "behavior": "Isolated" });
         assert!(inspect("pre_tokenizer", split("(a+)+b")).unwrap().encode_may_be_slow);
         assert!(inspect("pre_tokenizer", split("(?:(?=a){1000}){1000}")).is_err());

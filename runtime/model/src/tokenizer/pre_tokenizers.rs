@@ -60,7 +60,7 @@ pub(super) struct Style {
     splitting: Splitting,
     /// Characters are composed (NFC) first.
     composed: bool,
-    /// A word that is in the vocabulary as it stands is not merged together from its letters.
+    /// A word that is in the vocabulary is one token; its letters are not merged.
     pub(super) whole_words: bool,
     /// A beginning-of-text token is expected where the file does not say.
     pub(super) opens_with_bos: bool,

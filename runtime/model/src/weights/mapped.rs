@@ -1,7 +1,7 @@
 //! Files as bytes without a copy: the system reads a page when a product first needs it, and shares it between
 //! processes.
 
-#![expect(unsafe_code, reason = "a mapping is sound only while nobody changes the file")]
+#![expect(unsafe_code, reason = "a mapping is sound only while the file does not change")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ impl Files {
             let file = bounded::open(path).map_err(failed)?;
             // SAFETY: the bytes are only ever read as numbers, for which every pattern is a value, and every offset
             // is checked against the mapped length. A model's files are written whole and then left alone, by us and
-            // by the hub's cache; whoever rewrites one in place under a run changes its numbers, and whoever cuts one
-            // short ends it by a signal.
+            // by the hub's cache. Rewriting one during a run changes the run's numbers, and truncating one ends the
+            // process by a signal.
             let Ok(mapping) = (unsafe { Mmap::map(&file) }) else { continue };
             // Only a hint: a system that does not take it reads page by page.
             drop(mapping.advise(memmap2::Advice::WillNeed));

@@ -3,7 +3,7 @@
 //! The profile is ours, whatever the folder's workspace says; no flag of the environment reaches
 //! the compiler; paths of this machine are left out of the bytes. The target folder is our own, so
 //! that a build inside `cargo test` waits for no lock of the outer cargo. The SDK is the program's own
-//! where the folder has it in its place (`sources`); `Cargo.lock` names no place of such a crate.
+//! where the folder has it at the expected path (`sources`); `Cargo.lock` names no source of such a crate.
 
 #[cfg(test)]
 mod tests;

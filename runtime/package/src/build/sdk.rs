@@ -32,7 +32,7 @@ pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Erro
             format!("{set}, or build it with the tunebox of that version"),
         ));
     }
-    // A file that is there in any case: one of its own would be left in somebody's folder.
+    // A file that is there in any case: a temporary file would be left in the user's folder.
     let manifest = |folder: &Path| folder.join("Cargo.toml");
     let lock = Some(manifest(&root)).filter(|path| path.is_file()).unwrap_or_else(|| manifest(folder));
     write_locked(&root, sources::files(), &lock, watch)

@@ -32,7 +32,7 @@ fn a_default_outside_its_range_is_refused() {
 }
 
 #[test]
-fn a_field_that_nobody_knows_is_refused() {
+fn an_unknown_field_is_refused() {
     assert!(manifest(|json| json["network"] = true.into()).is_err());
 }
 

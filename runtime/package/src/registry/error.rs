@@ -56,7 +56,7 @@ pub(super) fn bad_status(place: &str, registry: &str, status: u16, said: Option<
     let busy = format!("`{registry}` was asked too often");
     let (reason, what, hint) = match (status, wait) {
         (403, _) => {
-            let hint = format!("ask for the right to it, or log in as somebody else: `docker login {registry}`");
+            let hint = format!("ask for the right to it, or log in as another user: `docker login {registry}`");
             (Reason::Other, format!("`{registry}` does not allow it"), hint)
         }
         (429, Some(seconds)) => (Reason::Unreachable, busy, format!("try again in {seconds} seconds")),

@@ -102,7 +102,7 @@ impl SecretKey {
         let public = pk.to_box().map_err(library)?.to_string();
         write_new(path, &secret, 0o600)?;
         if let Err(error) = write_new(&beside, &public, 0o644) {
-            // Nobody has seen the key yet: half a pair helps nobody.
+            // The key was not used yet, and half a pair is of no use.
             let _ = fs::remove_file(path);
             return Err(error);
         }
@@ -154,7 +154,7 @@ impl SecretKey {
     pub fn warning(&self) -> Option<String> {
         if !self.protected {
             let path = self.path.display();
-            return Some(format!("no password protects `{path}`: whoever reads the file can sign as you"));
+            return Some(format!("no password protects `{path}`: anyone who can read the file can sign as you"));
         }
         None
     }

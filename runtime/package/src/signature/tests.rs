@@ -165,8 +165,9 @@ fn a_key_without_a_password_asks_for_none_and_says_what_that_means() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("me.key");
     let public = SecretKey::generate(&path, None).unwrap();
-    let key = SecretKey::read(&path, || panic!("nobody is to be asked")).unwrap_or_else(|error| panic!("{error}"));
-    let wanted = format!("no password protects `{}`: whoever reads the file can sign as you", path.display());
+    let key =
+        SecretKey::read(&path, || panic!("no password is to be asked for")).unwrap_or_else(|error| panic!("{error}"));
+    let wanted = format!("no password protects `{}`: anyone who can read the file can sign as you", path.display());
     assert_eq!(key.warning().unwrap(), wanted);
     let beside = std::fs::read_to_string(folder.path().join("me.key.pub")).unwrap();
     assert_eq!(beside.lines().nth(1).unwrap(), public.key);
@@ -198,7 +199,7 @@ fn a_file_that_is_no_secret_key_is_refused_before_anybody_is_asked() {
     let path = folder.path().join("me.key");
     SecretKey::generate(&path, None).unwrap();
     let public = folder.path().join("me.key.pub");
-    let error = SecretKey::read(&public, || panic!("nobody is to be asked")).err().unwrap();
+    let error = SecretKey::read(&public, || panic!("no password is to be asked for")).err().unwrap();
     assert_eq!(error.to_string(), format!("`{}` is not the file of a secret key", public.display()));
     assert_eq!(error.why().unwrap(), "its second line is not that of a secret key of minisign");
     let text = std::fs::read_to_string(&path).unwrap();

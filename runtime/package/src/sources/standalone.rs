@@ -23,7 +23,7 @@ pub(super) fn standalone(text: &str, workspace: &Table, folder: &str) -> String 
         }
     }
     if let Some(Value::Table(package)) = manifest.get_mut("package") {
-        // What somebody puts beside these files is not built.
+        // Files that are added beside these are not built.
         for automatic in ["build", "autobins", "autoexamples", "autotests", "autobenches"] {
             package.insert(automatic.to_owned(), Value::Boolean(false));
         }

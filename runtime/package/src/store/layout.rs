@@ -159,7 +159,7 @@ impl Layout {
         for folder in [self.folder.clone(), self.blobs()] {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                 if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
-                    // One that stays is in nobody's way.
+                    // One that stays does no harm.
                     fs::remove_file(entry.path()).ok();
                 }
             }

@@ -178,7 +178,7 @@ fn the_store_is_this_users_alone_and_its_files_are_read_only() {
 }
 
 #[test]
-fn control_characters_in_an_index_reach_nobody() {
+fn control_characters_in_an_index_are_not_shown() {
     let (home, store) = store();
     store.put(&package("lora", "0.1.0"), "registry.example/me/lora").unwrap();
     let index = home.path().join("store/index.json");
@@ -248,7 +248,7 @@ fn a_folder_that_would_take_long_to_look_through_is_refused() {
 }
 
 #[test]
-fn a_lock_that_somebody_keeps_stops_who_writes_after_a_while_and_nobody_who_reads() {
+fn a_lock_that_is_held_stops_writers_after_a_while_and_no_readers() {
     let (home, mut store) = store();
     store.put(&package("lora", "0.1.0"), "").unwrap();
     store.layout.patience = std::time::Duration::from_millis(20);

@@ -33,7 +33,7 @@ impl Candidate {
 enum Known {
     /// A person accepted it, or a list vouches for it: as this machine's file is to remember it.
     As(Publisher),
-    /// Nobody signed, and nobody had to.
+    /// It is unsigned, which is allowed here.
     Unsigned,
     /// Nothing.
     No,
@@ -214,7 +214,7 @@ impl Trust {
             let what = "it is from another place than the one in the lock";
             return Err(refuse(what, format!("tunebox.lock has it from {source}"), hint));
         }
-        // A lock comes with a project, which may be anybody's: it never stands for a person's yes.
+        // A lock comes with a project, which may be anyone's: it never replaces a person's consent.
         match (signer, known) {
             (Some(signer), Known::No) => Err(refuse(
                 question::NOT_ACCEPTED,
@@ -223,7 +223,7 @@ impl Trust {
                     source.prefix(&statement.name)
                 ),
                 format!(
-                    "accept it once: the same command without `--locked`; where nobody can, let {KEYRING} name a list that has it"
+                    "accept it once with the same command without `--locked`; on an unattended machine, let {KEYRING} name a list that has it"
                 ),
             )),
             (signer, known) => {

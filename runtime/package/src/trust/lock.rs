@@ -131,7 +131,7 @@ impl Locked {
         let Self { name, highest, .. } = self;
         Err(refuse(
             "this version is older than one that was used here",
-            format!("{FILE} has seen {highest}, and an old version brings its mended flaws back"),
+            format!("{FILE} has seen {highest}, and an older version would bring back flaws that were fixed since"),
             format!("ask for {highest} or later; to go back on purpose, take `{name}` out of {FILE}"),
         ))
     }

@@ -33,7 +33,7 @@ pub(super) fn hold_with(
     held.map_err(|error| locate(error, &title, &package.origin))
 }
 
-/// Fails if the organization's list names signers for the package's name, and it was signed by somebody else. A package
+/// Fails if the organization's list names signers for the package's name, and it was signed by another key. A package
 /// without a signature passes.
 fn check_listed(package: &Package, listed: &Publishers) -> Result<(), Error> {
     let Some(signer) = &package.signer else { return Ok(()) };

@@ -18,8 +18,8 @@ pub(super) const FILE: &str = "publishers.toml";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Publisher {
-    /// Whether only an organization's list vouched for it: nobody here accepted it, and what is kept of it merely
-    /// speaks against others. It comes first, so that no entry that is cut short lacks it.
+    /// Whether only an organization's list vouched for it: no person accepted it on this machine, and what is kept
+    /// of it serves only to doubt others. It comes first, so that no entry that is cut short lacks it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub listed: bool,
     /// What the signer signs for: a registry and namespace, or `local:NAME` for a package from paths.

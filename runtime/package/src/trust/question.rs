@@ -1,4 +1,4 @@
-//! What a person is asked at the first use of a signer, and what speaks against a yes.
+//! What a person is asked at the first use of a signer, and the doubts about it.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::error::Reason;
 use crate::signature::Signer;
 use crate::statement::Statement;
 
-/// What happened where nobody accepted a signer.
-pub(super) const NOT_ACCEPTED: &str = "nobody here has accepted its signer";
+/// What happened where the signer was not accepted.
+pub(super) const NOT_ACCEPTED: &str = "its signer is not accepted on this machine";
 
 /// How a person learns whether a key is right.
 const COMPARE: &str = "compare the key with the one that the publisher shows";
@@ -30,11 +30,12 @@ pub struct Question {
     pub signer: Signer,
     /// What the signer would be accepted for.
     pub prefix: String,
-    /// Whether nobody has accepted the signer for that. Else only the place is asked about that the package would take.
+    /// Whether the signer is not accepted for that yet. Else the question is only about the package that this one
+    /// would replace.
     pub is_new: bool,
     /// What the signer is known for already.
     pub known_for: Vec<String>,
-    /// What speaks against a yes, each a clause. Where there is any, no flag answers for a person.
+    /// The doubts, each a clause. Where there is any, no flag answers for a person.
     pub doubts: Vec<String>,
 }
 
@@ -50,12 +51,12 @@ impl Question {
                 lock::FILE
             );
             let why = format!("{because}; this one is signed by {signer} and comes from elsewhere");
-            return refuse("it would take the place of a package that nobody signed", why, hint);
+            return refuse("it would replace an unsigned package", why, hint);
         }
         if !doubts.is_empty() {
             let hint = format!("{COMPARE}; `--yes` does not answer this, a person at a terminal does");
             let why = format!("{signer} is not known on this machine; {because}");
-            return refuse("its signer is new here, and something speaks against it", why, hint);
+            return refuse("its signer is new on this machine, and there are doubts about it", why, hint);
         }
         let how = match Source::parse(&source).is_local {
             true => "give the same command with `--yes`".to_owned(),
@@ -67,8 +68,7 @@ impl Question {
 }
 
 impl Trust {
-    /// Makes the question about a package whose signer is new (`is_new`), or that would take the place of an unsigned
-    /// one.
+    /// Makes the question about a package whose signer is new (`is_new`), or that would replace an unsigned one.
     pub(super) fn question(&self, candidate: &Candidate, signer: &Signer, is_new: bool) -> Question {
         let Candidate { statement, source, .. } = candidate;
         let ours = self.publishers().filter(|(_, known)| known.key == signer.key);
@@ -93,7 +93,7 @@ impl Trust {
         }
     }
 
-    /// Returns the doubts about a signer whom nobody knows: other publishers have a package of this name, or sign for a
+    /// Returns the doubts about an unknown signer: other publishers have a package of this name, or sign for a
     /// prefix that looks like this one. A package name that only looks like another one was refused before.
     fn doubts(&self, name: &str, prefix: &str, signer: &Signer) -> Vec<String> {
         let others = || self.others(Some(signer.key.as_str()));

@@ -260,14 +260,14 @@ mod tests {
         let _garbled = knock(vec![0xff; 9]);
         let _known = knock(hello(&token));
 
-        let Arrival::Connected(twin) = listener.wait(soon(), None, || false).unwrap() else { panic!("nobody came") };
+        let Arrival::Connected(twin) = listener.wait(soon(), None, || false).unwrap() else { panic!("no connection") };
         assert_eq!(twin.manifest(), "{}");
         // The one that guessed was sent away without a word.
         assert_eq!(frame::receive(&mut guessed, 1, after(soon())).unwrap(), None);
     }
 
     #[test]
-    fn nobody_is_waited_for_longer_than_was_said_or_than_there_is_hope() {
+    fn waiting_ends_at_the_limit_or_when_the_twin_is_gone() {
         let listener = TwinListener::open().unwrap();
         assert!(matches!(listener.wait(Some(Duration::from_millis(30)), None, || false).unwrap(), Arrival::TimedOut));
         assert!(matches!(listener.wait(None, None, || true).unwrap(), Arrival::Cancelled));

@@ -1,4 +1,4 @@
-//! Records that nobody wrote: seeded random tokens, the second half of each row a target. Rows have unequal lengths, but
+//! Synthetic records: seeded random tokens, the second half of each row a target. Rows have unequal lengths, but
 //! those of one step are those of any other, so that all steps have the same to do.
 
 use std::collections::BTreeMap;

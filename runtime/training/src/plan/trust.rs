@@ -43,7 +43,7 @@ pub fn admit_run_file(
             return Ok(());
         }
         if !ask(&requests) {
-            let what = "the run file asks for more than the defaults, and nobody here has accepted that";
+            let what = "the run file asks for more than the defaults, and that is not accepted on this machine";
             return Err(Explanation::new("trust", what)
                 .with_location(requests.file.display().to_string())
                 .with_why(format!("it {}", requests.clauses.join("; it ")))
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_to_other_bytes_of_a_pinned_name_is_refused_whoever_says_yes() {
+    fn a_path_to_other_bytes_of_a_pinned_name_is_refused_even_with_consent() {
         let (folder, found) = project(|_| "0".repeat(64));
         let error = open_package(&found, folder.path()).unwrap_err();
         assert_eq!(
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_lock_takes_a_path_where_nobody_is_asked() {
+    fn only_the_lock_takes_a_path_where_no_question_is_asked() {
         let (folder, found) = project(sha256);
         assert!(admit_packages(std::slice::from_ref(&found), folder.path(), None).is_ok());
         std::fs::remove_file(folder.path().join(LOCK)).unwrap();

@@ -92,9 +92,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_is_trained_is_nobody_else_s_until_that_ends() {
+    fn a_run_in_training_is_locked_until_that_ends() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(!is_running(folder.path()), "nobody ever trained it");
+        assert!(!is_running(folder.path()), "it was never trained");
         let lock = RunLock::take(folder.path()).unwrap();
         assert!(is_running(folder.path()));
         let error = RunLock::take(folder.path()).unwrap_err();

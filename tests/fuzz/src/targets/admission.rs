@@ -61,7 +61,7 @@ fn bases() -> &'static [&'static [u8]] {
     &BASES
 }
 
-/// An ordinary method with one module more, which nobody uses.
+/// An ordinary method with one unused module more.
 fn spare_module(rest: &[u8]) -> Option<Vec<u8>> {
     let module = Module::new(Config::default(), &mut Unstructured::new(rest)).ok()?.to_bytes();
     let mut bytes = CPU_DEFAULT[1..].to_vec();

@@ -1,4 +1,4 @@
-//! `run.lock` of a run that somebody gave away.
+//! `run.lock` of a run from elsewhere.
 
 use tunebox_foundation::explain::Explain;
 use tunebox_sandbox::Compiling;

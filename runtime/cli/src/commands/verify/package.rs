@@ -106,7 +106,7 @@ fn check_trust(package: &Package, source: &str) -> Result<Result<(), Error>, Fai
 /// Fails with exit code 4 unless the package is signed by the key `wanted`, given as text or as the path of a key file.
 fn check_signer(package: &Package, wanted: &str) -> Result<(), Failure> {
     let key = read_key(wanted)?;
-    let found = package.signer.as_ref().map_or("nobody", |signer| signer.key.as_str());
+    let found = package.signer.as_ref().map_or("no key", |signer| signer.key.as_str());
     if found == key.key {
         return Ok(());
     }

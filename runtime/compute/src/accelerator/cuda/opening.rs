@@ -151,7 +151,7 @@ mod tests {
     fn a_driver_that_is_older_than_the_libraries_is_refused_with_what_fits_it() {
         let why = expect_driver((12, 4), (13, 0)).unwrap_err();
         assert!(why.contains("CUDA 12.4") && why.contains("nvidia-cublas-cu12"), "{why}");
-        // The libraries of CUDA 11 have names that nobody looks for.
+        // The libraries of CUDA 11 have names that are not looked for.
         let why = expect_driver((11, 8), (12, 4)).unwrap_err();
         assert!(why.contains("CUDA 11.8; one for CUDA 12 or newer") && !why.contains("pip install"), "{why}");
         expect_driver((13, 0), (13, 0)).unwrap();

@@ -29,7 +29,7 @@ on_each_device! {
         }
     }
 
-    fn rows_that_nobody_picks_have_no_gradient(on) tolerance(0.0, 0.0) {
+    fn rows_that_are_not_picked_have_no_gradient(on) tolerance(0.0, 0.0) {
         let none = Indices::default();
         assert_eq!(gather_rows(&on.normal("from", &[7, 4]), &none).unwrap().dims(), [0, 4]);
         let back = scatter_rows(&on.normal("selected", &[0, 4]), &none, 7).unwrap();

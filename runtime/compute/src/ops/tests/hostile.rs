@@ -20,7 +20,7 @@ fn refused(made: Result<Made, Error>, words: &str) {
     assert!(error.contains(words), "{error}");
 }
 
-/// 4 · 2147418113 · 2147549185 is 2⁶⁴ + 4: four, to whoever multiplies without looking.
+/// 4 · 2147418113 · 2147549185 is 2⁶⁴ + 4, which wraps around to four.
 #[test]
 fn a_shape_whose_product_wraps_around_is_refused() {
     let wrapped = [4, 2_147_418_113, 2_147_549_185];
@@ -41,7 +41,7 @@ fn shapes_with_a_thousand_axes_or_none_long_are_refused() {
     refused(ops::expand(&four(), &[1; 1_000]), "1000 axes");
 }
 
-/// Adding such a step changes nothing: whoever counts by adding never arrives.
+/// Adding such a step changes nothing: a loop that adds it never ends.
 #[test]
 fn a_sequence_with_a_step_below_one_unit_in_the_last_place_ends() {
     let (start, step) = (16_777_216_f32, 0.5);

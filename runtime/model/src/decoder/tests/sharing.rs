@@ -1,4 +1,4 @@
-//! Rows that begin alike: what they share goes through the model once, and nobody can tell from the results.
+//! Rows with a common beginning: it goes through the model once, and the results are the same.
 
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ fn a_shared_beginning_is_kept_once() {
 }
 
 #[test]
-fn whoever_reads_along_finds_each_row_behind_a_shared_beginning() {
+fn a_capture_holds_each_row_behind_a_shared_beginning() {
     let rows = rows();
     let mut policy = policy(tiny::gemma3(), AdapterKind::Lora, PolicySettings::default());
     let vector: Vec<f32> = (0..policy.model().configuration.hidden).map(|at| (at as f32).sin()).collect();

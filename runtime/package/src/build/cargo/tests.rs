@@ -36,7 +36,7 @@ fn a_raised_version_and_a_new_dependency_are_seen_in_the_lock() {
     };
     assert_eq!(behind("0.1.0", &["tunebox", "syn"]), (false, Vec::new()));
     assert_eq!(behind("0.2.0", &["tunebox"]), (true, Vec::new()));
-    // It is there for somebody else.
+    // It is there for another project.
     assert_eq!(behind("0.1.0", &["tunebox", "calmer"]), (false, vec!["calmer".to_owned()]));
 }
 

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_put_where_the_project_looks_for_it_and_mended_and_nowhere_else() {
+    fn it_is_written_and_repaired_only_where_the_project_looks_for_it() {
         let folder = tempfile::tempdir().unwrap();
         let write = |text: &str| fs::write(folder.path().join(PYPROJECT), text).unwrap();
         write("[project]\n");

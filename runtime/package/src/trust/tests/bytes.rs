@@ -27,7 +27,7 @@ fn other_bytes_under_a_pinned_version_are_refused_even_if_they_are_signed() {
 }
 
 #[test]
-fn bytes_that_nobody_signed_are_refused_whatever_signature_is_with_them() {
+fn unsigned_bytes_are_refused_whatever_signature_is_with_them() {
     let (world, key) = (World::new(), key());
     let artifact = signed("calm-dpo", "0.1.0", &key);
     let other = Artifact { wasm: other_bytes(&artifact), signature: artifact.signature };

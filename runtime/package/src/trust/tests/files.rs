@@ -210,7 +210,7 @@ fn nothing_is_written_that_could_not_be_read_again() {
 }
 
 #[test]
-fn what_somebody_else_pinned_meanwhile_is_not_installed() {
+fn what_another_process_pinned_meanwhile_is_not_installed() {
     let (world, mine, theirs) = (World::new(), key(), key());
     let mut trust = world.open();
     trust.admit(&signed("calm-dpo", "0.2.0", &theirs), "o.example/me/calm-dpo", Mode::Ask(&mut |_| true)).unwrap();

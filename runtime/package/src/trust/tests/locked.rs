@@ -35,20 +35,20 @@ fn a_lock_that_came_with_a_project_accepts_no_signer_for_a_person() {
     let (world, key) = (World::new(), key());
     let artifact = signed("calm-dpo", "0.1.0", &key);
     world.take(&artifact, PLACE);
-    // A machine that has never seen the signer, with the lock of somebody else.
+    // A machine that has never seen the signer, with a lock from elsewhere.
     let fresh = World { home: tempfile::tempdir().unwrap(), project: world.project };
     let error = fresh.open().admit(&artifact, PLACE, Mode::Locked).unwrap_err();
     assert_eq!(
         text(&error),
         format!(
-            "error[trust]: nobody here has accepted its signer\n  --> calm-dpo@0.1.0 from {PLACE}\n\
+            "error[trust]: its signer is not accepted on this machine\n  --> calm-dpo@0.1.0 from {PLACE}\n\
              why:  tunebox.lock names {} for `registry.example/me`; a lock says what a project uses, not whom this machine trusts\n\
              kept: nothing was installed and nothing ran\n\
-             hint: accept it once: the same command without `--locked`; where nobody can, let TUNEBOX_PUBLISHERS name a list that has it\n",
+             hint: accept it once with the same command without `--locked`; on an unattended machine, let TUNEBOX_PUBLISHERS name a list that has it\n",
             key.signer()
         )
     );
-    // A list that is named accepts it for everybody, as on a machine where nobody sits.
+    // A named list accepts it, as on an unattended machine.
     let list = fresh.home.path().join("acme.toml");
     fs::write(&list, organization::list(&[("registry.example/me", &key)])).unwrap();
     let mut trust = Trust::with_keyring(fresh.home.path(), fresh.project.path(), Some(&list)).unwrap();

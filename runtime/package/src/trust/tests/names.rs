@@ -13,7 +13,7 @@ fn an_older_version_than_the_highest_is_refused() {
         text(&world.refusal(&signed("calm-dpo", "0.9.1", &key), source)),
         format!(
             "error[trust]: this version is older than one that was used here\n  --> calm-dpo@0.9.1 from {source}\n\
-             why:  tunebox.lock has seen 0.10.0-beta.2, and an old version brings its mended flaws back\n\
+             why:  tunebox.lock has seen 0.10.0-beta.2, and an older version would bring back flaws that were fixed since\n\
              kept: nothing was installed and nothing ran\n\
              hint: ask for 0.10.0-beta.2 or later; to go back on purpose, take `calm-dpo` out of tunebox.lock\n"
         )

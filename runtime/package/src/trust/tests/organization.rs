@@ -16,13 +16,13 @@ fn an_organizations_list_answers_for_its_names_and_refuses_others_there() {
     let file = world.home.path().join("acme.toml");
     fs::write(&file, list(&[("registry.example/acme", &ours), ("registry.example/acme", &next)])).unwrap();
     let open = || Trust::with_keyring(world.home.path(), world.project.path(), Some(&file)).unwrap();
-    let mut nobody = |question: &Question| -> bool { panic!("asked about {question:?}") };
+    let mut unasked = |question: &Question| -> bool { panic!("asked about {question:?}") };
     let source = "registry.example/acme/tools/calm-dpo:0.1.0";
     // Any of the keys of a prefix is good, so that one can follow another.
     for key in [&ours, &next] {
-        open().admit(&signed("calm-dpo", "0.1.0", key), source, Mode::Ask(&mut nobody)).unwrap();
+        open().admit(&signed("calm-dpo", "0.1.0", key), source, Mode::Ask(&mut unasked)).unwrap();
     }
-    let refused = open().admit(&signed("calm-dpo", "0.1.0", &theirs), source, Mode::Ask(&mut nobody)).unwrap_err();
+    let refused = open().admit(&signed("calm-dpo", "0.1.0", &theirs), source, Mode::Ask(&mut unasked)).unwrap_err();
     assert_eq!(refused.to_string(), "another key signs it than before");
     assert!(refused.hint().unwrap().ends_with(&format!("take `registry.example/acme` out of {}", file.display())));
     // A neighbor whose name merely begins alike is not covered.
@@ -50,7 +50,7 @@ fn an_organizations_list_overrules_what_a_person_accepted() {
     assert_eq!(refused(source, &stolen).as_deref(), Some("another key signs it than before"));
     assert_eq!(refused(source, &ours), None);
     // Nor does it carry anything on a stick any more.
-    assert_eq!(refused("/media/stick", &stolen).as_deref(), Some("nobody here has accepted its signer"));
+    assert_eq!(refused("/media/stick", &stolen).as_deref(), Some("its signer is not accepted on this machine"));
     assert!(open().publishers().all(|(_, publisher)| publisher.key == ours.signer().key));
 }
 
@@ -72,7 +72,7 @@ fn a_list_covers_every_spelling_of_a_registry() {
 }
 
 #[test]
-fn what_a_list_vouched_for_speaks_against_others_of_its_name_and_for_nobody() {
+fn what_a_list_vouched_for_raises_doubts_about_others_and_accepts_none() {
     let (world, ours, theirs) = (World::new(), key(), key());
     let file = world.home.path().join("acme.toml");
     fs::write(&file, list(&[("registry.example/acme", &ours)])).unwrap();
@@ -98,9 +98,9 @@ fn what_a_list_vouched_for_speaks_against_others_of_its_name_and_for_nobody() {
         let error = open().admit(&alike, "other.example/you/ca1m-dpo:0.1.0", Mode::Ask(&mut |_| true)).unwrap_err();
         assert_eq!(error.to_string(), "its name looks like `calm-dpo`");
     }
-    // It is nobody's yes: without the list its signer is as new as any, and a yes makes it known.
+    // It is no consent: without the list its signer is as new as any, and consent makes it known.
     let error = other.open().admit(&artifact, source, Mode::Ask(&mut |_| false)).unwrap_err();
-    assert_eq!(error.to_string(), "nobody here has accepted its signer");
+    assert_eq!(error.to_string(), "its signer is not accepted on this machine");
     assert_eq!(other.open().publishers().count(), 0);
     other.take(&artifact, source);
     assert_eq!(other.open().publishers().map(|(_, known)| known.packages.len()).collect::<Vec<_>>(), [1]);
@@ -122,7 +122,7 @@ fn a_list_that_names_a_package_overrules_what_a_person_accepted_from_a_path() {
     assert_eq!(told("calm-dpo", &theirs).as_deref(), Some("another key signs it than before"));
     assert_eq!(told("calm-dpo", &ours), None);
     // Nor is that key known for anything else.
-    assert_eq!(told("loud-orpo", &theirs).as_deref(), Some("nobody here has accepted its signer"));
+    assert_eq!(told("loud-orpo", &theirs).as_deref(), Some("its signer is not accepted on this machine"));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn what_a_list_vouched_for_still_speaks_when_the_list_names_another_key() {
     };
     let stranger = signed("calm-dpo", "0.1.0", &theirs);
     let refused = open(project.path()).admit(&stranger, "other.example/you/calm-dpo:0.1.0", Mode::Ask(&mut ask));
-    assert_eq!(refused.unwrap_err().to_string(), "its signer is new here, and something speaks against it");
+    assert_eq!(refused.unwrap_err().to_string(), "its signer is new on this machine, and there are doubts about it");
     assert_eq!(doubts, ["`calm-dpo` is known as a package of `registry.example/acme`"]);
     // Whom the list names now goes on with the names, and may come near to them.
     for name in ["calm-dpo", "calm-dpoo"] {

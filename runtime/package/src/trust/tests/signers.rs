@@ -20,19 +20,19 @@ fn the_first_use_asks_and_the_second_does_not() {
     assert_eq!(asked.len(), 1);
     assert_eq!((asked[0].prefix.as_str(), &asked[0].signer), ("registry.example/me", key.signer()));
 
-    let mut nobody = |question: &Question| -> bool { panic!("asked about {question:?}") };
-    let admitted = world.open().admit(&artifact, PLACE, Mode::Ask(&mut nobody)).unwrap();
+    let mut unasked = |question: &Question| -> bool { panic!("asked about {question:?}") };
+    let admitted = world.open().admit(&artifact, PLACE, Mode::Ask(&mut unasked)).unwrap();
     assert_eq!(admitted.first_seen, Some(today()));
     // Neither for a newer version, nor for another package of the same namespace.
     let newer = signed("calm-dpo", "0.2.0", &key);
-    let admitted = world.open().admit(&newer, "registry.example/me/calm-dpo:0.2.0", Mode::Ask(&mut nobody)).unwrap();
+    let admitted = world.open().admit(&newer, "registry.example/me/calm-dpo:0.2.0", Mode::Ask(&mut unasked)).unwrap();
     assert_eq!(admitted.previous.as_deref(), Some("0.1.0"));
     let sibling = signed("loud-orpo", "1.0.0", &key);
-    world.open().admit(&sibling, "registry.example/me/loud-orpo:1.0.0", Mode::Ask(&mut nobody)).unwrap();
+    world.open().admit(&sibling, "registry.example/me/loud-orpo:1.0.0", Mode::Ask(&mut unasked)).unwrap();
 }
 
 #[test]
-fn a_signer_whom_nobody_accepts_is_refused_with_the_command_that_would() {
+fn a_signer_who_is_not_accepted_is_refused_with_the_command_that_would() {
     let (world, key) = (World::new(), key());
     let artifact = signed("calm-dpo", "0.1.0", &key);
     let error = world.open().admit(&artifact, PLACE, Mode::Ask(&mut |_| false)).unwrap_err();
@@ -40,7 +40,7 @@ fn a_signer_whom_nobody_accepts_is_refused_with_the_command_that_would() {
     assert_eq!(
         text(&error),
         format!(
-            "error[trust]: nobody here has accepted its signer\n  --> calm-dpo@0.1.0 from {PLACE}\n\
+            "error[trust]: its signer is not accepted on this machine\n  --> calm-dpo@0.1.0 from {PLACE}\n\
              why:  {signer} signs for `registry.example/me` and is not known on this machine\n\
              kept: nothing was installed and nothing ran\n\
              hint: compare the key with the one that the publisher shows, then `tunebox pull {PLACE} --yes`\n"
@@ -152,7 +152,7 @@ fn a_new_key_is_told_with_all_places_that_know_the_old_one() {
     world.take(&newer, "registry.example/me/calm-dpo:0.2.0");
 }
 
-/// What speaks against a package, and what is said where no person answers.
+/// The doubts about a package, and what is said where no person answers.
 fn doubts(world: &World, artifact: &Artifact, source: &str) -> (Vec<String>, Error) {
     let mut doubts = Vec::new();
     let error = world.open().admit(
@@ -177,7 +177,7 @@ fn the_same_name_from_a_new_signer_is_a_doubt_that_no_flag_answers() {
     assert_eq!(
         text(&error),
         format!(
-            "error[trust]: its signer is new here, and something speaks against it\n  --> calm-dpo@0.1.0 from {source}\n\
+            "error[trust]: its signer is new on this machine, and there are doubts about it\n  --> calm-dpo@0.1.0 from {source}\n\
              why:  {} is not known on this machine; `calm-dpo` is known as a package of `registry.example/me`\n\
              kept: nothing was installed and nothing ran\n\
              hint: compare the key with the one that the publisher shows; `--yes` does not answer this, a person at a terminal does\n",
@@ -223,7 +223,7 @@ fn a_name_that_was_pinned_without_a_signer_is_not_taken_over_by_a_known_one_unas
     assert_eq!(
         text(&error),
         format!(
-            "error[trust]: it would take the place of a package that nobody signed\n  --> calm-dpo@0.2.0 from {source}\n\
+            "error[trust]: it would replace an unsigned package\n  --> calm-dpo@0.2.0 from {source}\n\
              why:  tunebox.lock pins `calm-dpo` without any signer, from /media/stick; this one is signed by {} and comes \
              from elsewhere\n\
              kept: nothing was installed and nothing ran\n\
@@ -233,8 +233,8 @@ fn a_name_that_was_pinned_without_a_signer_is_not_taken_over_by_a_known_one_unas
         )
     );
     // From where the unsigned one came, it is what follows it.
-    let mut nobody = |question: &Question| -> bool { panic!("asked about {question:?}") };
-    world.open().admit(&newer, "/media/stick", Mode::Ask(&mut nobody)).unwrap();
+    let mut unasked = |question: &Question| -> bool { panic!("asked about {question:?}") };
+    world.open().admit(&newer, "/media/stick", Mode::Ask(&mut unasked)).unwrap();
     world.take(&newer, source);
     assert_eq!(world.open().lock().find("calm-dpo").unwrap().source, "other.example/you/calm-dpo");
 }
