@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::{Reference, builtin, resolve_settings, section};
-use tunebox_sandbox::{Engine, Error, Judge, Verdict, VerifierLimits};
+use tunebox_sandbox::{CodeOptions, Compiling, Engine, Error, Judge, Verdict, VerifierLimits};
 
 /// One line of the file.
 #[derive(Deserialize)]
@@ -182,6 +182,26 @@ fn a_verdict_ends_with_the_step_and_its_start_counts() {
         let verdict = judge.verdict("a", "b", "c", Some(begun + Duration::from_millis(50)));
         assert!(matches!(verdict, Verdict::Failed(_)) && begun.elapsed().as_secs_f64() < 1.0, "{verdict:?}");
     }
+}
+
+#[test]
+fn a_verdict_past_its_instructions_fails_whatever_the_time() {
+    let code = CodeOptions { count_instructions: true, ..CodeOptions::default() };
+    let engine = Engine::with(Compiling { code, ..Compiling::default() }).unwrap();
+    let limits =
+        VerifierLimits { verifier_instructions: 1_000_000, verifier_seconds: 1e-9, ..VerifierLimits::default() };
+    let verdicts = |body: &str| {
+        let verifier = engine.admit_verifier(&hostile(body), "counted", &limits).unwrap();
+        let mut judge = Judge::new(verifier, &[]).unwrap();
+        [(); 3].map(|()| judge.verdict("a", "b", "c", None))
+    };
+    let failed = Verdict::Failed("it executed more than 1,000,000 instructions".into());
+    assert_eq!(verdicts("(loop $on (br $on)) (unreachable)"), [(); 3].map(|()| failed.clone()));
+    // Each verdict has the whole limit: this one takes more than a third of it.
+    let counts = "(local $left i32) (local.set $left (i32.const 100000))
+        (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+        (i32.store8 (i32.const 16) (i32.const 0)) (i32.const 16)";
+    assert_eq!(verdicts(counts), [(); 3].map(|()| Verdict::Abstained));
 }
 
 #[test]

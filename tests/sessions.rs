@@ -3,6 +3,7 @@
 //! Guests are small texts (`support/guest.rs`); the run is a fake that records.
 
 mod ends;
+mod instructions;
 mod learning;
 mod limits;
 mod state;

@@ -13,7 +13,6 @@ use crate::guest::{ExportResult, Guest};
 use crate::printable::printable;
 use crate::run_hooks::RunHooks;
 use crate::session::{Session, StepReport};
-use crate::state::State;
 use crate::train_state::lock;
 
 /// The longest message of a method that a person gets to see, in bytes.
@@ -24,8 +23,11 @@ const PLACE_BYTES: usize = 200;
 
 /// Ends a call that did not trap: runs the deferred scoring passes, drops scores without a handle, adds the call to the
 /// usage, and returns the report. Stops the method's clock.
-fn finish_call(state: &mut State) -> wasmtime::Result<StepReport> {
+fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
+    let instructions = guest.instructions();
+    let state = guest.state();
     state.meters.pause();
+    state.meters.set_instructions(instructions);
     let begun = Instant::now();
     // The weights may change before the next call looks at what it holds.
     state.run_pending_scores()?;
@@ -66,13 +68,13 @@ impl<H: RunHooks> Session<H> {
         let seconds = self.seconds(function);
         let Some(alive) = self.alive.as_deref_mut() else { return Err(Error::Over { method: self.method.clone() }) };
         (alive.state().denied, alive.state().unlearned) = (None, None);
-        alive.begin(seconds);
         if let Some(profiler) = &alive.state().profiler {
             profiler.begin();
         }
         let outcome = run_on_deep_stack(|| {
+            alive.begin(seconds)?;
             let answer = run(&mut *alive)?;
-            Ok::<_, wasmtime::Error>((answer, finish_call(alive.state())?))
+            Ok::<_, wasmtime::Error>((answer, finish_call(alive)?))
         });
         lock(&self.train_state).policy.set_deadline(None);
         let state = alive.state();
@@ -90,9 +92,10 @@ impl<H: RunHooks> Session<H> {
     }
 
     /// Returns the seconds that the method itself may compute in this call: `step_seconds` for `step` and `finish`,
-    /// `init_seconds` for every other.
+    /// `init_seconds` for every other; any number where its instructions are limited instead.
     fn seconds(&self, function: Function) -> f64 {
         match function {
+            _ if self.limits.step_instructions > 0 => f64::MAX,
             Function::Step | Function::Finish => self.limits.step_seconds,
             _ => self.limits.init_seconds,
         }
@@ -124,13 +127,13 @@ impl<H: RunHooks> Session<H> {
     /// Ends the session and builds [`Error::Stopped`]. `outcome` is the engine's error, or `Err` with the message of a
     /// host panic; `step` counts from 1.
     fn stopped(&mut self, function: Function, step: u32, outcome: Result<wasmtime::Error, String>) -> Error {
-        let (last, fault, denied) = self.alive.as_deref_mut().map_or((None, None, None), |alive| {
+        let (last, calls, fault, denied) = self.alive.as_deref_mut().map_or((None, 0, None, None), |alive| {
             let state = alive.state();
-            (state.meters.last(), state.fault.take(), state.denied.take())
+            (state.meters.last(), state.meters.calls(), state.fault.take(), state.denied.take())
         });
         let stop = |cause| Stop::new(&self.method, function, step, cause, last);
         let stop = match outcome {
-            Ok(error) => stop(Cause::of(&error, self.limits.handles)).with_fault(fault, denied).with_trace(&error),
+            Ok(error) => stop(Cause::of(&error, &self.limits, calls)).with_fault(fault, denied).with_trace(&error),
             Err(panic) => stop(Cause::Host(panic)),
         };
         self.end();

@@ -10,6 +10,7 @@ use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 
 use crate::figures::{bytes, doubled, grouped};
+use crate::limits::Limits;
 use crate::printable::printable;
 
 /// The longest text of the engine in an error, in bytes.
@@ -22,6 +23,12 @@ pub(crate) enum Cause {
     #[error("it used up its time")]
     #[explain(location = "after {used:.1} s of {limit} s", why = computed_too_long(*calls))]
     Time { used: f64, limit: f64, calls: u64 },
+    #[error("it executed more instructions than it may")]
+    #[explain(
+        location = format!("{}, after {} calls to the host", past(*limit, "instructions"), grouped(*calls)),
+        why = "the method itself was computing; it ends at the same instruction on every machine"
+    )]
+    Instructions { limit: u64, calls: u64 },
     #[error("it took longer than a step may")]
     #[explain(
         location = "after {used:.1} s of {limit} s",
@@ -169,11 +176,12 @@ impl From<ResourceTableError> for Cause {
 
 impl Cause {
     /// Finds the cause in an engine error: a `Cause` inside it, else its trap, else a broken contract with the engine's
-    /// message. `handles` is the run's limit, which a cause of too many handles does not carry.
-    pub(crate) fn of(error: &wasmtime::Error, handles: u32) -> Self {
+    /// message. `limits` are those of the method, and `calls` its calls to the host: the engine's errors carry neither.
+    pub(crate) fn of(error: &wasmtime::Error, limits: &Limits, calls: u64) -> Self {
         let cause = match (error.downcast_ref::<Self>(), error.downcast_ref::<Trap>()) {
             (Some(cause), _) => cause.clone(),
             (None, Some(Trap::StackOverflow)) => Self::Stack,
+            (None, Some(Trap::OutOfFuel)) => Self::Instructions { limit: limits.step_instructions, calls },
             (None, Some(Trap::UnreachableCodeReached)) => {
                 Self::Trap("it reached code that it calls unreachable".into())
             }
@@ -182,7 +190,7 @@ impl Cause {
             (None, None) => Self::Protocol(printable(&error.root_cause().to_string(), TEXT_BYTES)),
         };
         match cause {
-            Self::Handles { .. } => Self::Handles { limit: u64::from(handles) },
+            Self::Handles { .. } => Self::Handles { limit: u64::from(limits.handles) },
             cause => cause,
         }
     }
@@ -192,6 +200,7 @@ impl Cause {
     pub(crate) fn enough(&self) -> Option<String> {
         let (name, value) = match self {
             Self::Time { limit, .. } => ("step-seconds", format!("{}", (limit * 4.0).max(1.0))),
+            Self::Instructions { limit, .. } => ("step-instructions", doubled(*limit, limit + 1)),
             Self::WallTime { limit, .. } => ("step-wall-seconds", format!("{}", (limit * 4.0).max(1.0))),
             Self::LongOperation { seconds, limit } => {
                 ("step-wall-seconds", format!("{}", ((limit + seconds) * 2.0).ceil()))

@@ -9,6 +9,7 @@ mod process;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tunebox_compute::code_cache::CodeCache;
 use tunebox_foundation::hexadecimal::hexadecimal;
@@ -27,6 +28,18 @@ const VERSION: u32 = 1;
 /// The largest entry of the cache, and all entries together, in bytes.
 const MOST: u64 = 256 << 20;
 
+/// What the code of a component does beside what the component says.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct CodeOptions {
+    /// Whether an error and a profile tell files and lines, from the debug sections of the component. Parsing those takes
+    /// time and memory that no limit bounds, so only for a component whose author asks for it. Without it they are not
+    /// read at all.
+    pub source_lines: bool,
+    /// Whether the code counts the instructions that it executes, for [`Limits::step_instructions`] and
+    /// [`VerifierLimits::verifier_instructions`](crate::VerifierLimits::verifier_instructions). Such code is slower.
+    pub count_instructions: bool,
+}
+
 /// How components become code. The default caches nothing and compiles in this process.
 #[derive(Clone, Debug, Default)]
 pub struct Compiling {
@@ -36,10 +49,8 @@ pub struct Compiling {
     pub program: Option<Program>,
     /// The limits of which `compile-seconds` and `compile-memory` bound that program.
     pub limits: Limits,
-    /// Whether an error and a profile tell files and lines, from the debug sections of the component. Parsing those takes
-    /// time and memory that no limit bounds, so only for a component whose author asks for it. Without it they are not
-    /// read at all.
-    pub source_lines: bool,
+    /// What the code does beside what the component says.
+    pub code: CodeOptions,
 }
 
 /// Turns admitted components into code.
@@ -48,7 +59,7 @@ pub(crate) struct Compiler {
     cache: Option<CodeCache>,
     program: Option<Program>,
     limits: Limits,
-    source_lines: bool,
+    code: CodeOptions,
     /// Why the cache is not used although a folder was named.
     pub(crate) warning: Option<String>,
 }
@@ -57,7 +68,7 @@ impl Compiler {
     /// Creates a compiler and opens the cache, if a folder is named. If the cache cannot be opened, sets `warning` and
     /// compiles without one.
     pub(crate) fn new(settings: Compiling) -> Self {
-        let Compiling { cache: folder, program, limits, source_lines } = settings;
+        let Compiling { cache: folder, program, limits, code } = settings;
         let (mut cache, mut warning) = (None, None);
         if let Some(path) = folder {
             match CodeCache::open(&path, "tunebox compiled method", MOST, MOST) {
@@ -68,7 +79,7 @@ impl Compiler {
                 }
             }
         }
-        Self { cache, program, limits, source_lines, warning }
+        Self { cache, program, limits, code, warning }
     }
 
     /// Returns the runnable code of an admitted component: from the cache if possible, else compiled and then cached.
@@ -93,7 +104,7 @@ impl Compiler {
         }
         let (code, component) = match self.program.as_ref().filter(|_| stranger) {
             Some(program) => {
-                let code = process::compile(program, component, name, &self.limits, self.source_lines)?;
+                let code = process::compile(program, component, name, &self.limits, self.code)?;
                 let component = code.load(engine).map_err(malformed)?;
                 (Some(code), component)
             }

@@ -12,7 +12,7 @@ use wasmtime::{Config, EngineWeak, OptLevel, WasmBacktraceDetails};
 
 use crate::admission;
 use crate::bindings::{self, MethodPre};
-use crate::compile::{Compiler, Compiling};
+use crate::compile::{CodeOptions, Compiler, Compiling};
 use crate::error::Error;
 use crate::grants::Grants;
 use crate::guest::Guest;
@@ -113,7 +113,7 @@ impl Engine {
     /// [`Error::Engine`] when this machine cannot run it.
     pub fn with(compiling: Compiling) -> Result<Self, Error> {
         let failed = |error: wasmtime::Error| Error::Engine(format!("{error:#}"));
-        let engine = bare(compiling.source_lines).map_err(failed)?;
+        let engine = bare(compiling.code).map_err(failed)?;
         let mut linker = Linker::new(&engine);
         bindings::Method::add_to_linker::<State, HostContexts>(&mut linker, |state| HostContext::new(state))
             .map_err(failed)?;
@@ -174,11 +174,10 @@ impl Engine {
     }
 }
 
-/// Creates a wasmtime engine with the settings of the sandbox, without ticker and linker. `source_lines` is that of
-/// [`Compiling`].
-pub(crate) fn bare(source_lines: bool) -> wasmtime::Result<wasmtime::Engine> {
-    let details = if source_lines { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable };
-    wasmtime::Engine::new(profile().wasm_backtrace_details(details))
+/// Creates a wasmtime engine with the settings of the sandbox, without ticker and linker.
+pub(crate) fn bare(code: CodeOptions) -> wasmtime::Result<wasmtime::Engine> {
+    let details = if code.source_lines { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable };
+    wasmtime::Engine::new(profile().wasm_backtrace_details(details).consume_fuel(code.count_instructions))
 }
 
 /// Returns the sandbox's wasmtime settings: epoch interruption and NaN canonicalisation on; memory64, multi-memory,

@@ -21,7 +21,12 @@ pub(crate) trait Guest: Send {
 
     /// Resets the counters for a new call and starts its clocks. `seconds` is how long the method itself may compute; a
     /// native process ignores it.
-    fn begin(&mut self, seconds: f64);
+    fn begin(&mut self, seconds: f64) -> wasmtime::Result<()>;
+
+    /// Returns the instructions that the method itself executed in the present call; 0 where none are counted.
+    fn instructions(&self) -> u64 {
+        0
+    }
 
     /// Makes the method ready for `init`: instantiates a component; does nothing for a process, which runs already.
     fn start(&mut self) -> wasmtime::Result<ExportResult<()>>;

@@ -9,6 +9,7 @@ use wasmtime::{Store, StoreContextMut, UpdateDeadline, WasmBacktrace};
 use crate::batch::Batch;
 use crate::bindings::{Method, MethodPre, training};
 use crate::guest::{ExportResult, Guest, Setting};
+use crate::instructions;
 use crate::state::{BatchEntry, State};
 
 /// Handles that the engine counts twice while they are borrowed.
@@ -54,10 +55,18 @@ impl Guest for Instance {
     }
 
     /// Resets the counters, starts the method's clock for `seconds`, and has the engine interrupt the method at the
-    /// next tick.
-    fn begin(&mut self, seconds: f64) {
-        self.store.data_mut().meters.begin(seconds);
+    /// next tick. Lets the method execute `step_instructions`.
+    fn begin(&mut self, seconds: f64) -> wasmtime::Result<()> {
+        let state = self.store.data_mut();
+        state.meters.begin(seconds);
+        let limit = state.limits.step_instructions;
         self.store.set_epoch_deadline(1);
+        instructions::set_limit(&mut self.store, limit)
+    }
+
+    /// Returns the instructions that the component executed in the present call; 0 without a limit of them.
+    fn instructions(&self) -> u64 {
+        instructions::executed(&self.store, self.store.data().limits.step_instructions)
     }
 
     /// Instantiates the component in its store, under the limits of `init_seconds`. Errors: the instance cannot be

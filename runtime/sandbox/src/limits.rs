@@ -13,6 +13,9 @@ use crate::figures;
 /// How often a running method is interrupted to look at its time.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
+/// How [`Unit::show`] shows that instructions are not limited.
+pub const NOT_COUNTED: &str = "not counted";
+
 /// What a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -24,6 +27,8 @@ pub enum Unit {
     Count,
     /// Numbers read or written, and multiply-adds.
     Operations,
+    /// Instructions of WebAssembly; 0 for no limit of them.
+    Instructions,
 }
 
 impl Unit {
@@ -34,7 +39,8 @@ impl Unit {
         match (self, number.as_u64()) {
             (Self::Seconds, _) => figures::seconds(number.as_f64().unwrap_or(0.0)),
             (Self::Bytes, Some(count)) => figures::bytes(count),
-            (Self::Count, Some(count)) => figures::grouped(count),
+            (Self::Instructions, Some(0)) => NOT_COUNTED.to_owned(),
+            (Self::Count | Self::Instructions, Some(count)) => figures::grouped(count),
             (Self::Operations, Some(count)) => figures::operations(count),
             (_, None) => number.to_string(),
         }
@@ -105,6 +111,10 @@ limits! {
     step_seconds: f64 = 30.0, "step-seconds", Seconds, 0 to 86_400;
     /// The same for starting, `init`, `save-state` and `load-state`.
     init_seconds: f64 = 10.0, "init-seconds", Seconds, 0 to 86_400;
+    /// Instructions of WebAssembly that the method itself may execute in one call; the host's work does not count. Other
+    /// than 0, it takes the place of `step-seconds` and `init-seconds`, and ends the method at the same instruction on
+    /// every machine.
+    step_instructions: u64 = 0, "step-instructions", Instructions, 0 to 1_000_000_000_000_000_000_u64;
     /// Seconds that one call of the method may last, the host's work and verifiers included. Looked at between host
     /// operations, between verdicts and between the blocks of the model; a tensor operation that may outlast it is refused.
     step_wall_seconds: f64 = 86_400.0, "step-wall-seconds", Seconds, 0 to 31_536_000;
@@ -180,6 +190,9 @@ limits! {
     /// Seconds of one verdict of a verifier, as a clock on the wall has them and with the start of its instance; past it
     /// the verifier could not judge.
     verifier_seconds: f64 = 1.0, "verifier-seconds", Seconds, 0 to 3_600;
+    /// Instructions of WebAssembly that a verifier may execute for one verdict, with the start of its instance. Other than
+    /// 0, it takes the place of `verifier-seconds`; the same verdicts fail on every machine.
+    verifier_instructions: u64 = 0, "verifier-instructions", Instructions, 0 to 1_000_000_000_000_000_000_u64;
     /// Bytes of a verifier's memory: all its memories, tables and instances together.
     verifier_memory: usize = 64 << 20, "verifier-memory", Bytes, 65_536 to 4_294_967_296_u64;
     /// Bytes of a verifier's component.

@@ -132,6 +132,11 @@ impl Meters {
         self.counts.sampled_tokens = self.counts.sampled_tokens.saturating_sub(tokens);
     }
 
+    /// Sets the instructions that the method itself executed in the present call.
+    pub(crate) fn set_instructions(&mut self, instructions: u64) {
+        self.counts.instructions = instructions;
+    }
+
     /// Counts verdicts, before verifiers are asked; past `verdicts` ends the method.
     pub(crate) fn judge(&mut self, verdicts: u64) -> Result<(), Cause> {
         add(&mut self.counts.verdicts, verdicts, self.limits.verdicts, |limit| Cause::Verdicts { limit })

@@ -206,6 +206,7 @@ impl StaticSchemaMarker for HostCall {
 mod tests {
     use super::*;
     use crate::backtrace::Place;
+    use crate::compile::CodeOptions;
     use crate::engine::bare;
 
     fn frame(name: &str, line: u32) -> Frame {
@@ -241,7 +242,7 @@ mod tests {
     #[test]
     fn a_sample_that_cost_much_is_followed_by_a_pause() {
         let (profiler, cost) = (Profiler::default(), Duration::from_millis(20));
-        let store = wasmtime::Store::new(&bare(false).unwrap(), ());
+        let store = wasmtime::Store::new(&bare(CodeOptions::default()).unwrap(), ());
         let begun = Instant::now();
         profiler.sample(0.0, || {
             std::thread::sleep(cost);

@@ -147,6 +147,7 @@ mod tests {
     use tunebox_foundation::explain::Explain as _;
 
     use super::*;
+    use crate::limits::Limits;
 
     #[test]
     fn the_line_of_a_refused_call_is_known_where_a_method_ends_with_the_words_of_the_host() {
@@ -164,7 +165,7 @@ mod tests {
         for (error, found) in [(full, "memory"), (stopped, "device")] {
             let (what, why, hint) = (error.to_string(), error.why(), error.hint());
             let Refusal::Trap(trap) = Refusal::from(error) else { panic!("a method may go on after `{what}`") };
-            let cause = Cause::of(&trap, 0);
+            let cause = Cause::of(&trap, &Limits::default(), 0);
             let Cause::Device { area, .. } = &cause else { panic!("{cause:?}") };
             assert_eq!((area.as_ref(), cause.to_string()), (found, what));
             assert_eq!((cause.why(), cause.hint()), (why, hint));

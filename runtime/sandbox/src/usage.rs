@@ -20,6 +20,8 @@ pub struct Counts {
     pub verdicts: u64,
     /// Bytes read back.
     pub readback_bytes: u64,
+    /// Instructions that the method itself executed; 0 without `step-instructions`.
+    pub instructions: u64,
     /// Seconds that the method itself computed.
     pub guest_seconds: f64,
     /// Seconds that the host worked for it.
@@ -37,6 +39,7 @@ impl Counts {
             sampled_tokens: whole(self.sampled_tokens, other.sampled_tokens),
             verdicts: whole(self.verdicts, other.verdicts),
             readback_bytes: whole(self.readback_bytes, other.readback_bytes),
+            instructions: whole(self.instructions, other.instructions),
             guest_seconds: seconds(self.guest_seconds, other.guest_seconds),
             host_seconds: seconds(self.host_seconds, other.host_seconds),
         }

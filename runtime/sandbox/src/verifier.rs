@@ -13,7 +13,8 @@ use crate::bindings::verifier::exports::tunebox::method::verify;
 use crate::bindings::verifier::{Verifier as Bound, VerifierPre};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::figures::bytes;
+use crate::figures::{bytes, grouped};
+use crate::instructions;
 use crate::limits::{Limits, VerifierLimits};
 use crate::memory::Memory;
 use crate::printable::printable;
@@ -122,7 +123,7 @@ impl Judge {
     /// [`Verdict::Failed`].
     pub fn verdict(&mut self, prompt: &str, completion: &str, answer: &str, end: Option<Instant>) -> Verdict {
         let end = self.end(end);
-        let (mut store, bound) = match self.alive.take().map_or_else(|| self.start(end), Ok) {
+        let (mut store, bound) = match self.take_instance(end) {
             Ok(alive) => alive,
             Err(error) => return Verdict::Failed(error.to_string()),
         };
@@ -141,6 +142,15 @@ impl Judge {
         }
     }
 
+    /// Takes the instance with a new limit of instructions, or makes one within the limits and until `end`. Returns the
+    /// store and the instance in it.
+    fn take_instance(&mut self, end: Option<Instant>) -> Result<(Store<Bounds>, Bound), Error> {
+        let Some((mut store, bound)) = self.alive.take() else { return self.start(end) };
+        let limited = instructions::set_limit(&mut store, self.verifier.limits.verifier_instructions);
+        limited.map_err(|error| self.failed(&error))?;
+        Ok((store, bound))
+    }
+
     /// Makes an instance within the limits and until `end`, and calls `init` with the settings. Returns the store and
     /// the instance in it.
     fn start(&self, end: Option<Instant>) -> Result<(Store<Bounds>, Bound), Error> {
@@ -155,7 +165,8 @@ impl Judge {
             if is_late { Err(Trap::Interrupt.into()) } else { Ok(UpdateDeadline::Continue(1)) }
         });
         store.set_epoch_deadline(1);
-        let bound = store.data_mut().memory.reserve(self.verifier.instance_bytes);
+        let bound = instructions::set_limit(&mut store, self.verifier.limits.verifier_instructions);
+        let bound = bound.and_then(|()| store.data_mut().memory.reserve(self.verifier.instance_bytes));
         let bound = bound.and_then(|()| self.verifier.ready.instantiate(&mut store));
         let bound = bound.map_err(|error| self.failed(&error))?;
         let answer = bound.tunebox_method_verify().call_init(&mut store, &self.settings);
@@ -169,9 +180,11 @@ impl Judge {
         }
     }
 
-    /// Returns when a verdict that begins now must end: after `verifier_seconds`, or at `end` if that is sooner.
+    /// Returns when a verdict that begins now must end: after `verifier_seconds` unless its instructions are limited
+    /// instead, or at `end` if that is sooner.
     fn end(&self, end: Option<Instant>) -> Option<Instant> {
-        let own = Duration::try_from_secs_f64(self.verifier.limits.verifier_seconds).ok();
+        let VerifierLimits { verifier_seconds, verifier_instructions, .. } = self.verifier.limits;
+        let own = Duration::try_from_secs_f64(verifier_seconds).ok().filter(|_| verifier_instructions == 0);
         let own = own.and_then(|own| Instant::now().checked_add(own));
         own.into_iter().chain(end).min()
     }
@@ -186,6 +199,9 @@ impl Judge {
     fn reason(&self, error: &wasmtime::Error) -> String {
         let limits = &self.verifier.limits;
         match error.downcast_ref::<Trap>() {
+            Some(Trap::OutOfFuel) => {
+                format!("it executed more than {} instructions", grouped(limits.verifier_instructions))
+            }
             Some(Trap::Interrupt) => format!("it took longer than {} s", limits.verifier_seconds),
             Some(Trap::StackOverflow) => "it ran out of stack".into(),
             Some(Trap::UnreachableCodeReached) => "it gave up".into(),

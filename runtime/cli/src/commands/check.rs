@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use tunebox_foundation::explain::Exit;
 use tunebox_package::Reference;
-use tunebox_sandbox::{Compiling, Engine, Grants, Limits};
+use tunebox_sandbox::{CodeOptions, Compiling, Engine, Grants, Limits};
 use tunebox_training::plan::{free, open_package, without_effect};
 use tunebox_training::{Listed, Plan, RunSettings, plan, runs};
 
@@ -84,7 +84,8 @@ impl Check {
         let limits = self.limits()?;
         let found = Reference::parse(&self.subject.to_string_lossy(), Path::new("."))?;
         self.trust.check_package(terminal, &found)?;
-        let compiling = Compiling { limits: limits.clone(), ..compiling()? };
+        let code = CodeOptions { count_instructions: limits.step_instructions > 0, ..CodeOptions::default() };
+        let compiling = Compiling { limits: limits.clone(), code, ..compiling()? };
         let engine = Engine::with(compiling)?.of_stranger(!matches!(found, Reference::Builtin(_)));
         let package = open_package(&found, Path::new("."))?;
         let method = engine.admit(&package.bytes, &package.manifest.name, &Grants::default(), &limits)?;

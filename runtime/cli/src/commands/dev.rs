@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use tunebox_foundation::explain::Exit;
-use tunebox_sandbox::Compiling;
 use tunebox_training::RunSettings;
 use tunebox_training::configuration::ENDLESS;
 
@@ -107,7 +106,8 @@ impl Dev {
             None => RunSettings::sample(&overrides)?,
         };
         settings.authoring = true;
-        settings.compiling = Compiling { source_lines: true, ..compiling()? };
+        settings.compiling = compiling()?;
+        settings.compiling.code.source_lines = true;
         if !settings.is_override("run.name") {
             settings.file.run.name = None;
         }

@@ -15,7 +15,6 @@ use tunebox_package::Reference;
 use tunebox_package::build::python::is_python;
 use tunebox_package::build::{Built, Options, expect_method};
 use tunebox_package::toolchain;
-use tunebox_sandbox::Compiling;
 use tunebox_sandbox::native::{Arrival, Twin, TwinListener};
 use tunebox_training::{RunSettings, twin};
 
@@ -105,7 +104,8 @@ impl Test {
     fn settings(&self, global: &Global, built: &Built, place: &Path) -> Result<RunSettings, Failure> {
         let mut settings = twin::sample(&built.path, &built.imports, self.steps, place, &self.set)?;
         settings.offline = global.offline;
-        settings.compiling = Compiling { source_lines: true, ..compiling()? };
+        settings.compiling = compiling()?;
+        settings.compiling.code.source_lines = true;
         Ok(settings)
     }
 

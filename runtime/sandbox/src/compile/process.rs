@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use tunebox_foundation::explain::Explanation;
 
+use super::CodeOptions;
 use crate::child::{self, Program, StderrTail};
 use crate::confinement::{confine_files, deny_calls};
 use crate::engine;
@@ -38,8 +39,8 @@ struct Order {
     seconds: u64,
     /// Bytes of memory.
     memory: u64,
-    /// Whether the code keeps the debug sections; see [`Compiling`](super::Compiling).
-    source_lines: bool,
+    /// What the code does beside what the component says.
+    code: CodeOptions,
 }
 
 /// What the child answers, before the code.
@@ -49,21 +50,21 @@ enum Answer {
     Malformed(String),
 }
 
-/// Compiles a component in a child process, waiting at most `compile_seconds`, and returns its code, with its debug
-/// sections if `source_lines`. The child has ended when this returns.
+/// Compiles a component in a child process, waiting at most `compile_seconds`, and returns its code. The child
+/// has ended when this returns.
 pub(super) fn compile(
     program: &Program,
     bytes: &[u8],
     name: &str,
     limits: &Limits,
-    source_lines: bool,
+    options: CodeOptions,
 ) -> Result<Trusted, Error> {
     let lost = |error: &dyn std::fmt::Display| {
         unusable(name, format!("the process that compiles it cannot be used: {error}"))
             .with_hint("`tunebox train --in-process` does without, for methods that you trust")
             .into()
     };
-    let order = order(limits, source_lines).map_err(|error| lost(&error))?;
+    let order = order(limits, options).map_err(|error| lost(&error))?;
     let mut child = program.start().map_err(|error| lost(&error))?;
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(mut input), Some(output), Some(errors)) = (input, output, errors) else {
@@ -90,10 +91,10 @@ pub(super) fn compile(
 
 /// Returns the first line for the child: its memory limit in bytes and its processor time, `compile_seconds` for each
 /// processor. That time only ends a child whose parent is gone; the parent itself waits by the clock.
-fn order(limits: &Limits, source_lines: bool) -> io::Result<Vec<u8>> {
+fn order(limits: &Limits, code: CodeOptions) -> io::Result<Vec<u8>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     let seconds = (limits.compile_seconds * threads).ceil().clamp(1.0, 1e9) as u64;
-    let mut line = serde_json::to_vec(&Order { seconds, memory: limits.compile_memory, source_lines })?;
+    let mut line = serde_json::to_vec(&Order { seconds, memory: limits.compile_memory, code })?;
     line.push(b'\n');
     Ok(line)
 }
@@ -188,7 +189,7 @@ pub fn compile_for_parent() -> io::Result<()> {
     input.take(MOST).read_to_end(&mut bytes)?;
     confine_files(&[], &[])?;
     deny_calls()?;
-    let code = engine::bare(order.source_lines).and_then(|engine| engine.precompile_component(&bytes));
+    let code = engine::bare(order.code).and_then(|engine| engine.precompile_component(&bytes));
     let mut output = io::stdout().lock();
     let answer = match &code {
         Ok(code) => Answer::Compiled { bytes: code.len() as u64, digest: Sha256::digest(code).into() },

@@ -25,7 +25,7 @@ fn answer(engine: &wasmtime::Engine, component: &Component) -> u32 {
 fn code_from_the_cache_runs_as_the_component_does_in_every_engine_of_the_same_settings() {
     let (place, bytes) = (tempfile::tempdir().unwrap(), wat::parse_str(SMALL).unwrap());
     for _ in 0..3 {
-        let engine = bare(false).unwrap();
+        let engine = bare(CodeOptions::default()).unwrap();
         let component = compiler(place.path()).component(&engine, &bytes, "small", false).unwrap();
         assert_eq!(answer(&engine, &component), 7);
     }
@@ -37,17 +37,19 @@ fn code_from_the_cache_runs_as_the_component_does_in_every_engine_of_the_same_se
 fn the_key_is_that_of_the_component_and_of_the_settings() {
     let mut other = wasmtime::Config::new();
     other.wasm_component_model(true).cranelift_opt_level(wasmtime::OptLevel::None);
-    let (ours, other) = (bare(false).unwrap(), wasmtime::Engine::new(&other).unwrap());
+    let (ours, other) = (bare(CodeOptions::default()).unwrap(), wasmtime::Engine::new(&other).unwrap());
 
-    assert_eq!(key(&ours, b"a"), key(&bare(false).unwrap(), b"a"));
+    assert_eq!(key(&ours, b"a"), key(&bare(CodeOptions::default()).unwrap(), b"a"));
     assert_ne!(key(&ours, b"a"), key(&ours, b"b"));
     assert_ne!(key(&ours, b"a"), key(&other, b"a"));
+    let counting = bare(CodeOptions { count_instructions: true, ..CodeOptions::default() }).unwrap();
+    assert_ne!(key(&ours, b"a"), key(&counting, b"a"));
 }
 
 #[test]
 fn an_entry_that_seems_whole_and_is_no_code_is_removed_and_made_anew() {
     let (place, bytes) = (tempfile::tempdir().unwrap(), wat::parse_str(SMALL).unwrap());
-    let engine = bare(false).unwrap();
+    let engine = bare(CodeOptions::default()).unwrap();
     let compiler = compiler(place.path());
     let key = key(&engine, &bytes);
     let cache = compiler.cache.as_ref().unwrap();
@@ -60,7 +62,7 @@ fn an_entry_that_seems_whole_and_is_no_code_is_removed_and_made_anew() {
 
 #[test]
 fn code_compiled_beforehand_is_no_component() {
-    let engine = bare(false).unwrap();
+    let engine = bare(CodeOptions::default()).unwrap();
     let code = engine.precompile_component(&wat::parse_str(SMALL).unwrap()).unwrap();
     let refusal = Compiler::default().component(&engine, &code, "code", false).unwrap_err();
     assert!(matches!(refusal, Error::Malformed { .. }), "{refusal:?}");
@@ -77,7 +79,7 @@ fn compile_by(script: &str, seconds: f64) -> Explanation {
     let compiler = Compiler::new(Compiling { program: Some(program), limits, ..Compiling::default() });
     // Larger than a pipe holds, so that a child that does not read is met as well.
     let bytes = vec![0; 1 << 20];
-    compiler.component(&bare(false).unwrap(), &bytes, "strange", true).unwrap_err().explanation()
+    compiler.component(&bare(CodeOptions::default()).unwrap(), &bytes, "strange", true).unwrap_err().explanation()
 }
 
 fn why(script: &str) -> String {

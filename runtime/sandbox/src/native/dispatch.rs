@@ -74,8 +74,10 @@ mod tests {
     use super::*;
     use crate::bindings::Method;
     use crate::cause::Cause;
+    use crate::compile::CodeOptions;
     use crate::engine::bare;
     use crate::grants::interface_of;
+    use crate::limits::Limits;
     use crate::settings::SessionSettings;
     use crate::state::{HostContexts, State};
 
@@ -103,7 +105,7 @@ mod tests {
 
     /// The functions that such a component gets from the linker, as a request names them.
     fn linked() -> BTreeSet<String> {
-        let engine = bare(false).unwrap();
+        let engine = bare(CodeOptions::default()).unwrap();
         let component = Component::new(&engine, wanting_everything()).unwrap();
         let mut linker = Linker::<State>::new(&engine);
         Method::add_to_linker::<State, HostContexts>(&mut linker, |state| HostContext::new(state)).unwrap();
@@ -154,7 +156,7 @@ mod tests {
 
         ask(&mut state, "tensor/[resource-drop]tensor", |to| handle.encode(to)).unwrap();
         let gone = ask(&mut state, "tensor/[method]tensor.exp", |to| handle.encode(to)).unwrap_err();
-        assert!(matches!(Cause::of(&gone, 0), Cause::Protocol(_)));
+        assert!(matches!(Cause::of(&gone, &Limits::default(), 0), Cause::Protocol(_)));
     }
 
     #[test]
@@ -164,7 +166,7 @@ mod tests {
         let other = ask(&mut state, "tensor/[method]tensor.exp", |to| to.extend_from_slice(&scope)).unwrap_err();
         let longer = ask(&mut state, "run/position", |to| to.push(0)).unwrap_err();
         for error in [other, longer] {
-            assert!(matches!(Cause::of(&error, 0), Cause::Protocol(_)), "{error}");
+            assert!(matches!(Cause::of(&error, &Limits::default(), 0), Cause::Protocol(_)), "{error}");
         }
     }
 

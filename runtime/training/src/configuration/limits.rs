@@ -62,7 +62,7 @@ fn key(limit: &Limit) -> Value {
         Unit::Seconds => {
             json!({"description": text, "type": "number", "exclusiveMinimum": limit.low, "maximum": limit.high})
         }
-        Unit::Bytes | Unit::Count | Unit::Operations => {
+        Unit::Bytes | Unit::Count | Unit::Operations | Unit::Instructions => {
             json!({"description": text, "type": "integer", "minimum": limit.low, "maximum": limit.high})
         }
     }

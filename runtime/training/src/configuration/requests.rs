@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tunebox_foundation::paths::resolve;
 use tunebox_package::Reference;
-use tunebox_sandbox::{Limits, VerifierLimits};
+use tunebox_sandbox::{Limits, NOT_COUNTED, VerifierLimits};
 
 use super::{Grant, RunSettings};
 use crate::error::Error;
@@ -73,7 +73,10 @@ impl RunSettings {
         });
         let clause = |((limit, value), (_, usual)): ((&tunebox_sandbox::Limit, _), (_, serde_json::Number))| {
             let (value, usual) = (limit.unit.show(&value), limit.unit.show(&usual));
-            format!("raises `{}` from {usual} to {value}", limit.name)
+            match usual.as_str() {
+                NOT_COUNTED => format!("sets `{}` to {value}", limit.name),
+                _ => format!("raises `{}` from {usual} to {value}", limit.name),
+            }
         };
         raised.map(clause).collect()
     }

@@ -7,7 +7,7 @@ use tunebox_compute::precision::Purpose;
 use tunebox_compute::schedule::Schedule;
 use tunebox_foundation::explain::Explanation;
 use tunebox_model::Policy;
-use tunebox_sandbox::{Compiling, Engine};
+use tunebox_sandbox::{CodeOptions, Compiling, Engine};
 
 use super::folder::{Destination, choose_folder};
 use super::identity::{check_same_run, complete_identity, partial_identity};
@@ -100,14 +100,16 @@ fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> 
 /// Creates the engine that compiles the method of a run, with the run's limits.
 pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
     let limits = settings.file.limits.of_method();
-    Ok(Engine::with(Compiling { limits, ..settings.compiling.clone() })?)
+    let code = CodeOptions { count_instructions: limits.step_instructions > 0, ..settings.compiling.code };
+    Ok(Engine::with(Compiling { limits, code, ..settings.compiling.clone() })?)
 }
 
 /// Creates the engine that compiles the verifiers of a run, with the run's limits. It reads no debug sections, also where
 /// the author of the method asks for those of the method.
 pub(crate) fn verifier_engine(settings: &RunSettings) -> Result<Engine, Error> {
-    let limits = settings.file.limits.of_method();
-    Ok(Engine::with(Compiling { limits, source_lines: false, ..settings.compiling.clone() })?)
+    let (limits, own) = (settings.file.limits.of_method(), settings.file.limits.of_verifiers());
+    let code = CodeOptions { count_instructions: own.verifier_instructions > 0, ..CodeOptions::default() };
+    Ok(Engine::with(Compiling { limits, code, ..settings.compiling.clone() })?)
 }
 
 /// Creates the sampler of the training data, at the checkpoint's position if there is one.

@@ -37,7 +37,7 @@ impl GuestProfile {
         }
         let profiler = Profiler::default();
         settings.profiler = Some(profiler.clone());
-        settings.compiling.source_lines = true;
+        settings.compiling.code.source_lines = true;
         Ok(Self { path: path.to_owned(), profiler })
     }
 
