@@ -9,12 +9,13 @@ mod operations;
 mod row;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::support::golden;
 use row::{Numbers, Row, rows};
 use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::error::Error;
-use tunebox_compute::ops::{Admit, Cost};
+use tunebox_compute::ops::{Admit, Cost, Made, Node};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor, ops};
 
@@ -203,21 +204,40 @@ fn weight(place: usize) -> f64 {
 /// The gradients of the weighted sum of a row's results.
 fn gradients(row: &Row, leaves: &[Tensor]) -> Vec<Option<Tensor>> {
     let mut ledger = Budget::new(BUDGET);
-    let made = call::call(row, leaves, &mut ledger).unwrap_or_else(|error| panic!("{row}: {error}"));
-    let mut place = 0;
-    let mut loss: Option<Tensor> = None;
-    for part in &made {
-        let weights: Vec<f64> = (place..place + part.elem_count()).map(weight).collect();
-        place += part.elem_count();
-        if !part.dtype().is_float() {
+    let made = call::call_with_reservations(row, leaves, &mut ledger).unwrap_or_else(|error| panic!("{row}: {error}"));
+    let (mut place, mut loss) = (0, None);
+    for part in made {
+        let weights: Vec<f64> = (place..place + part.tensor.elem_count()).map(weight).collect();
+        place += part.tensor.elem_count();
+        if !part.tensor.dtype().is_float() {
             continue;
         }
-        let weights = Tensor::from_vec(weights, part.dims(), part.device()).unwrap();
-        let sum = part.to_dtype(DType::F64).unwrap().mul(&weights).unwrap().sum_all().unwrap();
-        loss = Some(loss.map_or(sum.clone(), |loss| loss.add(&sum).unwrap()));
+        let weights = Tensor::from_vec(weights, part.tensor.dims(), part.tensor.device()).unwrap();
+        let part = keep(part, leaves.iter().map(|leaf| node(leaf.clone())).collect());
+        let wide = keep(ops::cast(&mut ledger, &part.tensor, DType::F64).unwrap(), vec![part]);
+        let product = keep(ops::multiply(&mut ledger, &wide.tensor, &weights).unwrap(), vec![wide]);
+        let sum = keep(ops::sum(&mut ledger, &product.tensor, None, false).unwrap(), vec![product]);
+        loss = Some(match loss {
+            None => sum,
+            Some(loss) => {
+                let loss: Arc<Node> = loss;
+                keep(ops::add(&mut ledger, &loss.tensor, &sum.tensor).unwrap(), vec![loss, sum])
+            }
+        });
     }
     let leaves: Vec<&Tensor> = leaves.iter().collect();
     loss.map_or(vec![None; leaves.len()], |loss| ops::gradients(&mut ledger, &loss, &leaves).unwrap())
+}
+
+/// A tensor that no operation made.
+fn node(tensor: Tensor) -> Arc<Node> {
+    Arc::new(Node::new(tensor, Arc::new(Budget::new(0).reserve(0).unwrap()), Budget::new(0).reserve(0).unwrap()))
+}
+
+/// The result of an operation on these operands.
+fn keep(made: Made, operands: Vec<Arc<Node>>) -> Arc<Node> {
+    let [bytes, own] = [0, 0].map(|bytes| Budget::new(0).reserve(bytes).unwrap());
+    Arc::new(Node::new(made.tensor, Arc::new(bytes), own).with_operands(operands, made.grad_fn, made.backward))
 }
 
 /// The weighted sum of a row's results with one number of one operand moved.

@@ -16,7 +16,7 @@ pub(crate) fn call(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Res
 /// The results of a row with their reservations.
 pub(crate) fn call_with_reservations(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Result<Vec<Made>> {
     let read = |made: Result<Tensor>| {
-        made.map(|tensor| vec![Made { tensor, reservation: None, backward: ops::Cost::default() }])
+        made.map(|tensor| vec![Made { tensor, reservation: None, backward: ops::Cost::default(), grad_fn: None }])
     };
     match (row.op.as_str(), tensors) {
         ("shape", [x]) => {

@@ -1,12 +1,11 @@
-//! One call into a method: clock and limits set, a deep stack, every end caught.
+//! One call into a method: clock and limits set, a thread of its own, every end caught.
 //!
-//! Gradients and the graphs that they walk recurse, so calls run on a thread of their own with a
-//! deep stack; a panic of the host ends there as well. What the calls mean is in `session`.
+//! A panic of the host ends with the thread. What the calls mean is in `session`.
 
 use std::time::Instant;
 
+use crate::call_thread::run_on_call_thread;
 use crate::cause::Cause;
-use crate::deep_stack::run_on_deep_stack;
 use crate::error::{DeniedCall, Error};
 use crate::fault::{Function, Stop};
 use crate::guest::{ExportResult, Guest};
@@ -54,7 +53,7 @@ fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
 }
 
 impl<H: RunHooks> Session<H> {
-    /// Runs one call of the method on a deep stack, with its time limit, and returns its value and report.
+    /// Runs one call of the method on its own thread, with its time limit, and returns its value and report.
     ///
     /// Errors: [`Error::Over`] if the session has ended; [`Error::Refused`] if the method returned an error, after
     /// which it can be called again; [`Error::Stopped`] for a trap, a passed limit or a panic of the host, which ends
@@ -71,7 +70,7 @@ impl<H: RunHooks> Session<H> {
         if let Some(profiler) = &alive.state().profiler {
             profiler.begin();
         }
-        let outcome = run_on_deep_stack(|| {
+        let outcome = run_on_call_thread(|| {
             alive.begin(seconds)?;
             let answer = run(&mut *alive)?;
             Ok::<_, wasmtime::Error>((answer, finish_call(alive)?))
@@ -87,7 +86,7 @@ impl<H: RunHooks> Session<H> {
                 Err(self.refused(function, step, &message))
             }
             Ok(Err(error)) => Err(self.stopped(function, step, Ok(error))),
-            Err(panic) => Err(self.stopped(function, step, Err(panic))),
+            Err(cause) => Err(self.stopped(function, step, Err(cause))),
         }
     }
 
@@ -124,9 +123,9 @@ impl<H: RunHooks> Session<H> {
         }
     }
 
-    /// Ends the session and builds [`Error::Stopped`]. `outcome` is the engine's error, or `Err` with the message of a
-    /// host panic; `step` counts from 1.
-    fn stopped(&mut self, function: Function, step: u32, outcome: Result<wasmtime::Error, String>) -> Error {
+    /// Ends the session and builds [`Error::Stopped`]. `outcome` is the engine's error, or `Err` with the cause
+    /// if the call's thread panicked or could not be started; `step` counts from 1.
+    fn stopped(&mut self, function: Function, step: u32, outcome: Result<wasmtime::Error, Cause>) -> Error {
         let (last, calls, fault, denied) = self.alive.as_deref_mut().map_or((None, 0, None, None), |alive| {
             let state = alive.state();
             (state.meters.last(), state.meters.calls(), state.fault.take(), state.denied.take())
@@ -134,7 +133,7 @@ impl<H: RunHooks> Session<H> {
         let stop = |cause| Stop::new(&self.method, function, step, cause, last);
         let stop = match outcome {
             Ok(error) => stop(Cause::of(&error, &self.limits, calls)).with_fault(fault, denied).with_trace(&error),
-            Err(panic) => stop(Cause::Host(panic)),
+            Err(cause) => stop(cause),
         };
         self.end();
         Error::Stopped(Box::new(stop))

@@ -161,6 +161,18 @@ impl Cause {
     pub(crate) fn device(error: &ComputeError) -> Self {
         Self::Device { area: error.category(), what: error.to_string(), why: error.why(), hint: error.hint() }
     }
+
+    /// The cause that ends a method whose thread the system did not start.
+    pub(crate) fn no_thread(error: &std::io::Error) -> Self {
+        Self::Device {
+            area: "memory".into(),
+            what: format!("no thread could be started for it: {error}"),
+            why: Some("this process may take no more memory, or may have no more threads".into()),
+            hint: Some(
+                "raise the limits of memory and threads that the run was started under; `ulimit -a` lists them".into(),
+            ),
+        }
+    }
 }
 
 impl From<ResourceTableError> for Cause {

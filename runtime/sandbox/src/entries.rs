@@ -12,8 +12,8 @@ use tunebox_model::rows::Rows;
 
 use crate::batch::Batch;
 use crate::completions::Completions;
-use crate::node::Node;
 use crate::requests::Sampler;
+use tunebox_compute::ops::Node;
 
 /// What a `tensor` handle stands for; empty after its scope freed it.
 #[derive(Debug)]

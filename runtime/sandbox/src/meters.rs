@@ -233,6 +233,14 @@ impl Admit for OperationBudget<'_> {
         self.meters.check_time_for(seconds).map_err(|_| ComputeError::OutOfTime { seconds, limit })?;
         self.ledger.reserve(cost.bytes.saturating_add(cost.scratch))
     }
+
+    /// Ends a gradient before an operation that may outlast the step, or when the step's time is up. Errors:
+    /// `OutOfTime`.
+    fn continue_gradient(&mut self, cost: &Cost) -> Result<(), ComputeError> {
+        let (seconds, limit) = (cost.seconds(), self.meters.limits.step_wall_seconds);
+        let ended = self.meters.check_time().and_then(|()| self.meters.check_time_for(seconds));
+        ended.map_err(|_| ComputeError::OutOfTime { seconds, limit })
+    }
 }
 
 /// Adds `more` to a count, saturating. Errors: `cause(limit)` if the count then exceeds the limit; the count stays

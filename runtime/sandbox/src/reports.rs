@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use candle_core::DType;
 use tunebox_compute::budget::Reservation;
+use tunebox_compute::ops::Node;
 
 use crate::bindings::types::ErrorCode;
 use crate::limits::Limits;
-use crate::node::Node;
 use crate::printable::printable;
 use crate::refusal::{Refusal, Result, ensure};
 

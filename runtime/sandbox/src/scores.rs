@@ -14,12 +14,11 @@ use std::collections::{BTreeMap, HashSet};
 use candle_core::{Tensor, TensorId};
 use tunebox_compute::fused::Tap;
 use tunebox_compute::memory::ProcessMemory;
-use tunebox_compute::ops;
+use tunebox_compute::ops::{self, Node};
 use tunebox_model::policy::Seeds;
 use tunebox_model::rows::Rows;
 
 use crate::cause::Cause;
-use crate::node::Node;
 use crate::refusal::{Refusal, Result, ensure};
 use crate::requests::ScoreRequest;
 use crate::state::{DEVICE, State};
@@ -94,16 +93,17 @@ impl State {
     /// Errors: `invalid-argument` if the loss depends on no taps for learning, on scores of an earlier step or of
     /// earlier weights, or its gradient at a target token is not finite.
     pub(crate) fn walk_back(&mut self, loss: &Node) -> Result<()> {
-        self.charge_gradient(loss)?;
-        let loss = &loss.tensor;
+        let ends = self.charge_gradient(loss)?;
         let leaves: Vec<(u64, Tap, Tensor)> = self
             .scores
             .iter()
             .flat_map(|(number, record)| record.leaves().map(|(tap, tensor)| (*number, tap, tensor.clone())))
             .collect();
         let tensors: Vec<&Tensor> = leaves.iter().map(|(.., tensor)| tensor).collect();
-        check_leaves(loss, &tensors)?;
-        let gradients = ops::gradients(&mut self.operation_budget(), loss, &tensors)?;
+        check_leaves(&ends, &tensors)?;
+        let gradients = ops::gradients(&mut self.operation_budget(), loss, &tensors);
+        self.meters.check_time()?;
+        let gradients = gradients?;
         let mut seeds: BTreeMap<u64, Seeds> = BTreeMap::new();
         for ((number, tap, _), gradient) in leaves.iter().zip(gradients) {
             if let Some(gradient) = gradient {
@@ -118,15 +118,18 @@ impl State {
         self.backward(seeds)
     }
 
-    /// Charges the work of a gradient of `loss` before anything of its graph is walked, and checks that it can end in
-    /// time. What is charged stays charged if the gradient is refused afterwards.
-    fn charge_gradient(&mut self, loss: &Node) -> Result<(), Cause> {
-        let mut seconds = 0.0;
-        loss.visit(|backward, operands| {
-            seconds += backward.seconds();
-            self.meters.charge(backward.work.saturating_add(NODE_WORK * (1 + operands as u64)))
-        })?;
-        self.meters.check_time_for(seconds)
+    /// Charges the work of a gradient of `loss` before anything of its graph is walked, and returns the leaves that the
+    /// gradient ends at. What is charged stays charged if the gradient is refused afterwards.
+    fn charge_gradient(&mut self, loss: &Node) -> Result<HashSet<TensorId>, Cause> {
+        let mut leaves = HashSet::new();
+        for node in loss.order() {
+            if node.is_leaf() {
+                leaves.insert(node.tensor.id());
+            }
+            let work = NODE_WORK * (1 + node.operand_count() as u64);
+            self.meters.charge(node.backward.work.saturating_add(work))?;
+        }
+        Ok(leaves)
     }
 
     /// Runs the backward passes of these scores, given the seeds (gradients of the taps) of each by its number. Scores
@@ -227,15 +230,14 @@ impl State {
     }
 }
 
-/// Checks that a loss depends on at least one tap for learning, and only on those in `known`: others are of scores that
+/// Checks that a gradient ends at one tap for learning at least, and only at those in `known`: others are of scores that
 /// were dropped.
-fn check_leaves(loss: &Tensor, known: &[&Tensor]) -> Result<()> {
-    let known: HashSet<TensorId> = known.iter().map(|tensor| tensor.id()).collect();
-    let mut leaves = loss.sorted_nodes().into_iter().filter(|node| node.is_variable()).peekable();
+fn check_leaves(ends: &HashSet<TensorId>, known: &[&Tensor]) -> Result<()> {
     let none = "the loss depends on no scores for learning, so no gradient leads from it to the model";
-    ensure(leaves.peek().is_some(), || Refusal::argument(none))?;
+    ensure(!ends.is_empty(), || Refusal::argument(none))?;
+    let known: HashSet<TensorId> = known.iter().map(|tensor| tensor.id()).collect();
     let earlier = "the loss depends on scores of an earlier step; score the rows again";
-    ensure(leaves.all(|leaf| known.contains(&leaf.id())), || Refusal::argument(earlier))
+    ensure(ends.is_subset(&known), || Refusal::argument(earlier))
 }
 
 #[cfg(test)]

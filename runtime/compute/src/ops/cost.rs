@@ -5,6 +5,7 @@
 
 use candle_core::{DType, Tensor};
 
+use super::graph::Value;
 use super::{Admit, Made, check};
 use crate::budget::Reservation;
 use crate::error::Result;
@@ -211,22 +212,21 @@ impl Estimate {
 
     /// Reserves the estimated cost in `budget`, runs `make`, and releases the bytes of temporaries. If `budget`
     /// refuses, nothing is computed.
-    pub(super) fn pay(self, budget: &mut dyn Admit, make: impl FnOnce() -> Result<Tensor>) -> Result<Made> {
+    pub(super) fn pay<V: Into<Value>>(self, budget: &mut dyn Admit, make: impl FnOnce() -> Result<V>) -> Result<Made> {
         let cost = self.cost();
         let reservation: Reservation = budget.admit(cost)?;
-        let tensor = make()?;
+        let Value { tensor, grad_fn } = make()?.into();
         let backward = if self.tracked { Cost::backward(self.kind, cost.work) } else { Cost::default() };
-        Ok(Made { tensor, reservation: Some(reservation.shrunk_to(cost.bytes)), backward })
+        Ok(Made { tensor, reservation: Some(reservation.shrunk_to(cost.bytes)), backward, grad_fn })
     }
 }
 
-/// The cost of passing a gradient back through a view of `x` with as many elements as `view`: all of the operand's
-/// gradient is written, however small the view. 0 without a graph.
-pub(super) fn backward_of_view(view: &Tensor, x: &Tensor) -> Cost {
+/// The cost of passing a gradient back through a view: its elements are read and written. 0 without a graph.
+pub(super) fn backward_of_view(view: &Tensor) -> Cost {
     if !view.track_op() {
         return Cost::default();
     }
-    Cost::backward(Kind::View, view.elem_count() as u64 + x.elem_count() as u64)
+    Cost::backward(Kind::View, 2 * view.elem_count() as u64)
 }
 
 /// Bytes of a tensor without its numbers: shape, type and place in a graph.

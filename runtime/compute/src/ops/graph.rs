@@ -1,21 +1,18 @@
-//! Gradients of our own in candle's graph, and the walk back on a stack that is deep enough.
+//! The way of a gradient back through operations: one [`GradFn`] each, written beside the operation, walked by [`Node`].
 //!
-//! [`derive`] gives a value that was computed off the graph a place in it, with the gradient written
-//! beside the operation. One operation is one node, whatever it computed inside; no temporaries stay alive.
-//! candle walks a graph, and frees it, by recursion: both happen on a stack of their own.
+//! [`derive`] marks a value that was computed off the graph as part of it, with the gradient written beside the
+//! operation. One operation is one node, whatever it computed inside; no temporaries stay alive.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
 
-use candle_core::{CpuStorage, CustomOp1, CustomOp2, DType, Layout, Shape, Storage, Tensor, bail};
+use candle_core::{DType, Tensor, TensorId, Var};
 
-use super::{Admit, cost};
-use crate::error::{Error, Result, ensure};
+use crate::error::Result;
 
 /// candle's own result, as its traits want it.
 pub(super) type Raw<T> = candle_core::Result<T>;
-
-/// Stack of a walk through a graph: candle needs well below 2 KiB a node, a graph has at most 60,000.
-const STACK_BYTES: usize = 256 << 20;
 
 /// Returns a contiguous tensor of the same numbers outside the autograd graph; f16 and bf16 are widened to f32.
 pub(super) fn wide(tensor: &Tensor) -> Raw<Tensor> {
@@ -26,50 +23,106 @@ pub(super) fn wide(tensor: &Tensor) -> Raw<Tensor> {
     }
 }
 
-/// A value computed off the graph, which candle asks for once. A method's tensors are on the CPU, so there is no way for
-/// another device.
-struct Value(Mutex<Option<(CpuStorage, Shape)>>);
+/// What an operation returns: its value, and the way back through it if an operand is in a graph.
+pub(super) struct Value {
+    pub(super) tensor: Tensor,
+    pub(super) grad_fn: Option<GradFn>,
+}
 
-impl Value {
-    /// Rounds the value to `dtype` and copies its numbers out of its storage. Fails unless it is on the CPU.
-    fn new(value: &Tensor, dtype: DType) -> Raw<Self> {
-        let value = value.to_dtype(dtype)?;
-        let whole = value.is_contiguous() && value.layout().start_offset() == 0;
-        let value = if whole { value } else { value.force_contiguous()? };
-        let (storage, layout) = value.storage_and_layout();
-        match &*storage {
-            Storage::Cpu(storage) => Ok(Self(Mutex::new(Some((storage.clone(), layout.shape().clone()))))),
-            _ => bail!("the value and the operand are on different devices"),
+impl From<Tensor> for Value {
+    /// A value that is in no graph.
+    fn from(tensor: Tensor) -> Self {
+        Self { tensor, grad_fn: None }
+    }
+}
+
+/// Adds the gradients of the operands to their sums, from the operands, the result and its gradient.
+type Way = dyn Fn(&[Tensor], &Tensor, &Tensor, &mut Gradients) -> Raw<()> + Send + Sync;
+
+/// The way of a gradient back through one operation.
+pub struct GradFn {
+    operands: Vec<Tensor>,
+    way: Box<Way>,
+}
+
+impl GradFn {
+    /// Wraps the way back to these operands.
+    pub(super) fn new(
+        operands: &[&Tensor],
+        way: impl Fn(&[Tensor], &Tensor, &Tensor, &mut Gradients) -> Raw<()> + Send + Sync + 'static,
+    ) -> Self {
+        Self { operands: operands.iter().map(|operand| (*operand).clone()).collect(), way: Box::new(way) }
+    }
+
+    /// The tensors that the operation was given, in its own order.
+    pub fn operands(&self) -> &[Tensor] {
+        &self.operands
+    }
+
+    /// Adds the gradients of the operands to `sums`, from the result `y` and its gradient.
+    pub(super) fn apply(&self, y: &Tensor, gradient: &Tensor, sums: &mut Gradients) -> Raw<()> {
+        (self.way)(&self.operands, y, gradient, sums)
+    }
+}
+
+impl fmt::Debug for GradFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GradFn").field("operands", &self.operands.len()).finish_non_exhaustive()
+    }
+}
+
+/// Gradients on their way back, summed for each tensor. Every sum has numbers of its own, which nothing else shares.
+#[derive(Default)]
+pub(super) struct Gradients(HashMap<TensorId, Tensor>);
+
+impl Gradients {
+    /// Adds `gradient`, in shape and type of `tensor`, to the sum of `tensor`. Does nothing for a tensor in no graph.
+    pub(super) fn add(&mut self, tensor: &Tensor, gradient: &Tensor) -> Raw<()> {
+        if !tensor.track_op() {
+            return Ok(());
         }
+        let gradient = gradient.detach();
+        match self.0.entry(tensor.id()) {
+            // 0 + −0 is 0: the sum is the same as one that began with zeros.
+            Entry::Vacant(entry) => _ = entry.insert(gradient.affine(1., 0.)?),
+            Entry::Occupied(mut entry) => *entry.get_mut() = entry.get().add(&gradient)?,
+        }
+        Ok(())
     }
 
-    /// Returns the value and its shape, and leaves nothing. Fails at the second call.
-    fn take(&self) -> Raw<(CpuStorage, Shape)> {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.take().ok_or_else(|| candle_core::Error::Msg("a derived value was asked for twice".into()))
+    /// Adds `gradient` in place to the entries of the sum of `tensor` from `start` on along an axis.
+    fn add_to_slice(&mut self, tensor: &Tensor, axis: usize, start: usize, gradient: &Tensor) -> Raw<()> {
+        let sum = match self.0.entry(tensor.id()) {
+            Entry::Vacant(entry) => entry.insert(tensor.zeros_like()?),
+            Entry::Occupied(entry) => entry.into_mut(),
+        };
+        let part = sum.narrow(axis, start, gradient.dim(axis)?)?.add(&gradient.detach())?;
+        sum.slice_set(&part, axis, start)
+    }
+
+    /// Removes and returns the sum of a tensor; `None` if nothing was added to it.
+    pub(super) fn take(&mut self, tensor: &Tensor) -> Option<Tensor> {
+        self.0.remove(&tensor.id())
     }
 }
 
-struct Derived<F> {
-    value: Value,
-    pull: F,
+/// The way back through a view of `x`, from the gradient of the view to that of `x`.
+pub(super) fn pull_view(x: &Tensor, pull: impl Fn(&Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static) -> GradFn {
+    GradFn::new(&[x], move |operands, _, grad, sums| operands.iter().try_for_each(|x| sums.add(x, &pull(x, grad)?)))
 }
 
-impl<F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor>> CustomOp1 for Derived<F> {
-    fn name(&self) -> &'static str {
-        "derived"
-    }
+/// The way back through the entries of `x` from `start` on along an axis: only these are touched, so that many slices of
+/// a large tensor cost what they are long.
+pub(super) fn pull_slice(x: &Tensor, axis: usize, start: usize) -> GradFn {
+    GradFn::new(&[x], move |operands, _, grad, sums| {
+        operands.iter().try_for_each(|x| sums.add_to_slice(x, axis, start, grad))
+    })
+}
 
-    /// Returns the value that was computed before; the operand is not read. Fails at the second call.
-    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Raw<(CpuStorage, Shape)> {
-        self.value.take()
-    }
-
-    /// Returns the gradient of `x`, computed by `pull` in at least 32 bits and rounded to the type of `x`.
-    fn bwd(&self, x: &Tensor, y: &Tensor, grad: &Tensor) -> Raw<Option<Tensor>> {
-        let grad = (self.pull)(&wide(x)?, &wide(y)?, &wide(grad)?)?;
-        Ok(Some(grad.to_dtype(x.dtype())?))
-    }
+/// Copies a value into a tensor that candle takes for a variable, which marks it as part of a graph. candle keeps no graph
+/// of its own behind it.
+fn mark(value: &Tensor, dtype: DType) -> Raw<Tensor> {
+    Ok(Var::from_tensor(&value.to_dtype(dtype)?)?.into_inner())
 }
 
 /// Puts `value`, which was computed from `x` outside the autograd graph, into the graph as one node, rounded to
@@ -78,14 +131,18 @@ impl<F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor>> CustomOp1 for Derived<F> {
 /// `pull(x, y, grad)` returns the gradient of `x` from the operand, the result and the gradient of the result; all
 /// three are outside the graph and in at least 32 bits. If `x` is not in a graph, neither is the result, and `pull` is
 /// dropped.
-pub(super) fn derive<F>(x: &Tensor, dtype: DType, value: &Tensor, pull: F) -> Result<Tensor>
+pub(super) fn derive<F>(x: &Tensor, dtype: DType, value: &Tensor, pull: F) -> Result<Value>
 where
     F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
 {
     if !x.track_op() {
-        return Ok(value.to_dtype(dtype)?);
+        return Ok(value.to_dtype(dtype)?.into());
     }
-    Ok(x.apply_op1(Derived { value: Value::new(value, dtype)?, pull })?)
+    let grad_fn = GradFn::new(&[x], move |operands, y, grad, sums| {
+        let (y, grad) = (wide(y)?, wide(grad)?);
+        operands.iter().try_for_each(|x| sums.add(x, &pull(&wide(x)?, &y, &grad)?.to_dtype(x.dtype())?))
+    });
+    Ok(Value { tensor: mark(value, dtype)?, grad_fn: Some(grad_fn) })
 }
 
 /// What the gradient of an operation with two operands is computed from; all wide, without a graph.
@@ -103,58 +160,37 @@ pub(super) struct Pair<'a> {
 /// The gradient of one of two operands, before it is summed back to the operand's shape.
 pub(super) type Pull = fn(&Pair) -> Raw<Tensor>;
 
-struct DerivedPair<A, B> {
-    value: Value,
-    pull_a: A,
-    pull_b: B,
-}
-
-impl<A, B> CustomOp2 for DerivedPair<A, B>
-where
-    A: Fn(&Pair) -> Raw<Tensor>,
-    B: Fn(&Pair) -> Raw<Tensor>,
-{
-    fn name(&self) -> &'static str {
-        "derived-pair"
-    }
-
-    /// Returns the value that was computed before; the operands are not read. Fails at the second call.
-    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Raw<(CpuStorage, Shape)> {
-        self.value.take()
-    }
-
-    /// Returns the gradients of `a` and `b`, computed in at least 32 bits, summed to the shape of the operand and
-    /// rounded to its type. `None` for an operand that is not in a graph.
-    fn bwd(&self, a: &Tensor, b: &Tensor, y: &Tensor, grad: &Tensor) -> Raw<(Option<Tensor>, Option<Tensor>)> {
-        let (wide_a, wide_b) = (wide(a)?, wide(b)?);
-        let pair = Pair { a: &wide_a, b: &wide_b, y: &wide(y)?, grad: &wide(grad)? };
-        let gradient = |operand: &Tensor, pull: &dyn Fn(&Pair) -> Raw<Tensor>| {
-            if !operand.track_op() {
-                return Ok(None);
-            }
-            sum_to(&pull(&pair)?, operand.dims())?.to_dtype(operand.dtype()).map(Some)
-        };
-        Ok((gradient(a, &self.pull_a)?, gradient(b, &self.pull_b)?))
-    }
-}
-
 /// Puts `value`, which was computed from `a` and `b` outside the autograd graph, into the graph as one node, rounded to
 /// `dtype`. `pulls` are the gradients of `a` and of `b` in the shape of the result; they are summed back to the shapes
 /// of broadcast operands. If neither operand is in a graph, neither is the result.
-pub(super) fn derive_pair<A, B>(a: &Tensor, b: &Tensor, dtype: DType, value: &Tensor, pulls: (A, B)) -> Result<Tensor>
+pub(super) fn derive_pair<A, B>(a: &Tensor, b: &Tensor, dtype: DType, value: &Tensor, pulls: (A, B)) -> Result<Value>
 where
     A: Fn(&Pair) -> Raw<Tensor> + Send + Sync + 'static,
     B: Fn(&Pair) -> Raw<Tensor> + Send + Sync + 'static,
 {
     if !a.track_op() && !b.track_op() {
-        return Ok(value.to_dtype(dtype)?);
+        return Ok(value.to_dtype(dtype)?.into());
     }
-    let op = DerivedPair { value: Value::new(value, dtype)?, pull_a: pulls.0, pull_b: pulls.1 };
-    Ok(a.apply_op2(b, op)?)
+    let grad_fn = GradFn::new(&[a, b], move |operands, y, grad, sums| {
+        let [a, b] = operands else { return Ok(()) };
+        let (wide_a, wide_b) = (wide(a)?, wide(b)?);
+        let pair = Pair { a: &wide_a, b: &wide_b, y: &wide(y)?, grad: &wide(grad)? };
+        let gradient = |operand: &Tensor, pull: &dyn Fn(&Pair) -> Raw<Tensor>| {
+            sum_to(&pull(&pair)?, operand.dims())?.to_dtype(operand.dtype())
+        };
+        if a.track_op() {
+            sums.add(a, &gradient(a, &pulls.0)?)?;
+        }
+        if b.track_op() {
+            sums.add(b, &gradient(b, &pulls.1)?)?;
+        }
+        Ok(())
+    });
+    Ok(Value { tensor: mark(value, dtype)?, grad_fn: Some(grad_fn) })
 }
 
 /// Sums a gradient over the axes that broadcasting repeated, so that the result has the shape `dims`.
-fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
+pub(super) fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
     if gradient.dims() == dims {
         return Ok(gradient.clone());
     }
@@ -165,50 +201,4 @@ fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
         })
         .collect();
     gradient.sum_keepdim(repeated)?.reshape(dims)
-}
-
-/// Computes the gradients of a loss (one element) with respect to leaf variables, in the order of `leaves`; `None` for
-/// a leaf that the loss does not depend on.
-///
-/// Gradients are outside the graph, in shape and type of their leaf. While it works, reserves six times the bytes of
-/// the graph in `budget`. Charges no work: the caller sums [`super::Made::backward`] over the graph before. Runs on a
-/// thread of its own with a deep stack.
-///
-/// # Errors
-/// [`Error::Shape`] if the loss has more than one element, [`Error::Dtype`] if it is not floating-point,
-/// what `budget` refuses, and failures of the device.
-pub fn gradients(budget: &mut dyn Admit, loss: &Tensor, leaves: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
-    super::check::float(loss)?;
-    let several = || Error::shape(format!("a loss has one element, not the shape {:?}", loss.dims()));
-    ensure(loss.elem_count() == 1, several)?;
-    if !loss.track_op() {
-        return Ok(vec![None; leaves.len()]);
-    }
-    let node_bytes = |node: &&Tensor| node.elem_count() as u64 * node.dtype().size_in_bytes() as u64;
-    let (bytes, nodes) = on_deep_stack(|| {
-        let nodes = loss.sorted_nodes();
-        (nodes.iter().map(node_bytes).sum::<u64>(), nodes.len() as u64)
-    })?;
-    let _scratch = budget.admit(cost::gradient(bytes, nodes))?;
-    on_deep_stack(|| {
-        let mut store = loss.backward()?;
-        leaves.iter().map(|leaf| store.remove(leaf).map(|gradient| Ok(gradient.detach())).transpose()).collect()
-    })?
-}
-
-/// Runs `work` on a new thread whose stack is large enough to walk through the deepest graph allowed, and returns its
-/// result.
-///
-/// # Errors
-/// [`Error::Candle`] if no thread can be started or the work panics.
-pub fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
-    let failed = |what: &str| Error::Candle(candle_core::Error::Msg(what.to_owned()));
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .name("tunebox-gradient".into())
-            .stack_size(STACK_BYTES)
-            .spawn_scoped(scope, work);
-        let thread = thread.map_err(|error| failed(&format!("no thread for the gradient: {error}")))?;
-        thread.join().map_err(|_| failed("the gradient could not be computed"))
-    })
 }

@@ -2,6 +2,7 @@
 
 use candle_core::Tensor;
 
+use super::graph::{GradFn, Gradients, Value};
 use super::{Admit, Estimate, Kind, MAX_PARTS, Made, check};
 use crate::error::{Error, Result, ensure};
 
@@ -22,7 +23,7 @@ pub fn concat(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<
     let dims = check::resized(first.dims(), axis, length);
     Estimate::new(Kind::Join, &dims, first.dtype(), tensors)?.saved(copies(tensors)).pay(budget, || {
         let parts = tensors.iter().map(|tensor| tensor.contiguous()).collect::<candle_core::Result<Vec<_>>>()?;
-        Ok(Tensor::cat(&parts, axis)?)
+        Ok(joined(tensors, Tensor::cat(&parts, axis)?, axis))
     })
 }
 
@@ -44,8 +45,24 @@ pub fn stack(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<M
     dims.insert(axis, tensors.len());
     Estimate::new(Kind::Join, &dims, first.dtype(), tensors)?.saved(copies(tensors)).pay(budget, || {
         let lift = |tensor: &&Tensor| tensor.contiguous()?.unsqueeze(axis);
-        Ok(Tensor::cat(&tensors.iter().map(lift).collect::<candle_core::Result<Vec<_>>>()?, axis)?)
+        let parts = tensors.iter().map(lift).collect::<candle_core::Result<Vec<_>>>()?;
+        Ok(joined(tensors, Tensor::cat(&parts, axis)?, axis))
     })
+}
+
+/// Adds the way of a gradient back from the joined tensor to its parts, which lie along `axis` one after another.
+fn joined(parts: &[&Tensor], tensor: Tensor, axis: usize) -> Value {
+    let way = move |parts: &[Tensor], y: &Tensor, grad: &Tensor, sums: &mut Gradients| {
+        let mut start = 0;
+        for part in parts {
+            // The parts of a stack lack the axis: each is one entry of it.
+            let length = if part.rank() < y.rank() { 1 } else { check::length(part.dims(), axis) };
+            sums.add(part, &grad.narrow(axis, start, length)?.reshape(part.dims())?)?;
+            start += length;
+        }
+        Ok(())
+    };
+    Value { grad_fn: tensor.track_op().then(|| GradFn::new(parts, way)), tensor }
 }
 
 /// Bytes of the operands that are not contiguous: each is copied first, and the autograd graph keeps the copy.

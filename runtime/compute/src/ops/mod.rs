@@ -32,6 +32,7 @@ mod join;
 mod lanes;
 mod linear;
 mod masked;
+mod node;
 mod number;
 mod order;
 mod read;
@@ -53,11 +54,12 @@ pub use create::{
     from_indices, from_list, full, ones, random_normal, random_permutation, random_uniform, sequence, zeros,
 };
 pub use elementwise::*;
-pub use graph::{gradients, on_deep_stack};
+pub use graph::GradFn;
 pub use index::{gather, index_add, index_select, segment_sum};
 pub use join::{concat, stack};
 pub use linear::{dot, matmul, outer};
 pub use masked::{masked_mean, masked_sum};
+pub use node::{Node, depth_of, gradients};
 pub use order::{argsort, quantile, sort, top};
 pub use read::{item, list, read_bytes};
 pub use reduce::{all, any, argmax, count, log_sum_exp, max, mean, min, norm, sum};
@@ -80,6 +82,14 @@ pub trait Admit {
     /// [`crate::Error::OutOfMemory`], [`crate::Error::OutOfWork`] or [`crate::Error::OutOfTime`]; the operation then
     /// does nothing.
     fn admit(&mut self, cost: Cost) -> Result<Reservation>;
+
+    /// Called before a gradient passes back through each operation, whose work is charged already.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfTime`]; the gradient ends there.
+    fn continue_gradient(&mut self, _cost: &Cost) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A budget alone counts bytes and lets any amount of work pass.
@@ -99,12 +109,15 @@ pub struct Made {
     pub reservation: Option<Reservation>,
     /// What it costs to pass a gradient back through this operation once; no work if the result is in no graph.
     pub backward: Cost,
+    /// The way of a gradient to the operands; none if the result is in no graph.
+    pub grad_fn: Option<GradFn>,
 }
 
 impl Made {
-    /// Wraps a result that shares the bytes of its operand `x`, so that nothing is reserved.
-    fn view(tensor: Tensor, x: &Tensor) -> Self {
-        let backward = cost::backward_of_view(&tensor, x);
-        Self { tensor, reservation: None, backward }
+    /// Wraps a result that shares the bytes of its operand, so that nothing is reserved. `grad_fn` is built only if the
+    /// result is in a graph.
+    fn view(tensor: Tensor, grad_fn: impl FnOnce() -> GradFn) -> Self {
+        let (backward, grad_fn) = (cost::backward_of_view(&tensor), tensor.track_op().then(grad_fn));
+        Self { tensor, reservation: None, backward, grad_fn }
     }
 }

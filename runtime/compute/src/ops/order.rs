@@ -47,7 +47,7 @@ fn ordered(budget: &mut dyn Admit, x: &Tensor, lanes: Lanes, descending: bool, c
         let taken = places.narrow(1, 0, count)?.contiguous()?;
         let value = lanes.view(x)?.gather(&taken, 1)?.reshape(dims.as_slice())?;
         if !x.track_op() {
-            return Ok(value.to_dtype(x.dtype())?);
+            return Ok(value.to_dtype(x.dtype())?.into());
         }
         let ranks = ranks_of(&lanes, &places)?;
         derive(x, x.dtype(), &value, move |_, _, grad| {

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Tensor};
 
-use super::graph::{Raw, derive, wide};
+use super::graph::{Raw, derive, pull_view, wide};
 use super::number::{filled, is_finite, times, where_or_zero};
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::{Error, Result};
@@ -105,7 +105,7 @@ pub fn replace_non_finite(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Res
 /// # Errors
 /// None: the result has the type of the other views.
 pub fn detach(x: &Tensor) -> Result<Made> {
-    Ok(Made::view(x.detach(), x))
+    Ok(Made::view(x.detach(), || pull_view(x, |_, grad| Ok(grad.clone()))))
 }
 
 /// Converts to another element type: rounds between floating-point types, truncates towards 0 and saturates to an
@@ -115,7 +115,7 @@ pub fn detach(x: &Tensor) -> Result<Made> {
 /// What `budget` refuses.
 pub fn cast(budget: &mut dyn Admit, x: &Tensor, dtype: DType) -> Result<Made> {
     if x.dtype() == dtype {
-        return Ok(Made::view(x.clone(), x));
+        return Ok(Made::view(x.clone(), || pull_view(x, |_, grad| Ok(grad.clone()))));
     }
     let source = if dtype.is_float() { x.clone() } else { x.detach() };
     Estimate::new(Kind::Cast, x.dims(), dtype, &[&source])?.pay(budget, || {

@@ -1,9 +1,9 @@
 //! The same numbers in another arrangement. Most results are views that share the bytes of their operand;
-//! candle's own gradients are right for those, and are used.
+//! a gradient goes back by the opposite arrangement.
 
 use candle_core::Tensor;
 
-use super::graph::{derive, wide};
+use super::graph::{Value, derive, pull_slice, pull_view, sum_to, wide};
 use super::{Admit, Estimate, Kind, MAX_PARTS, Made, check};
 use crate::error::{Error, Result, ensure};
 
@@ -17,7 +17,7 @@ pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Made> {
     if length == 0 || start.checked_add(length).is_none_or(|end| end > held) {
         return Err(Error::argument(format!("{length} entries from {start} on of an axis that is {held} long")));
     }
-    Ok(Made::view(x.narrow(axis, start, length)?, x))
+    Ok(Made::view(x.narrow(axis, start, length)?, || pull_slice(x, axis, start)))
 }
 
 /// Cuts an axis into `count` parts of equal length, at most [`MAX_PARTS`]; each is a view.
@@ -33,7 +33,8 @@ pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Made>> {
     let uneven = || Error::shape(format!("axis {axis} is {held} long, {count} parts of equal length do not fit"));
     ensure(held.is_multiple_of(count), uneven)?;
     let length = held / count;
-    (0..count).map(|part| Ok(Made::view(x.narrow(axis, part * length, length)?, x))).collect()
+    let part = |start| Ok(Made::view(x.narrow(axis, start, length)?, || pull_slice(x, axis, start)));
+    (0..count).map(|number| part(number * length)).collect()
 }
 
 /// Returns the elements, in row-major order, in another shape: a view if x is contiguous, else a copy.
@@ -44,10 +45,14 @@ pub fn reshape(budget: &mut dyn Admit, x: &Tensor, shape: &[u32]) -> Result<Made
     let dims = check::shape(shape)?;
     let differ = || Error::shape(format!("{:?} cannot become {dims:?}: another number of elements", x.dims()));
     ensure(check::elements(&dims)? == x.elem_count() as u64, differ)?;
+    let pull = || pull_view(x, |x, grad| grad.reshape(x.dims()));
     if x.is_contiguous() {
-        return Ok(Made::view(x.reshape(dims)?, x));
+        return Ok(Made::view(x.reshape(dims)?, pull));
     }
-    Estimate::new(Kind::Move, &dims, x.dtype(), &[x])?.pay(budget, || Ok(x.reshape(dims)?))
+    Estimate::new(Kind::Move, &dims, x.dtype(), &[x])?.pay(budget, || {
+        let tensor = x.reshape(dims)?;
+        Ok(Value { grad_fn: tensor.track_op().then(pull), tensor })
+    })
 }
 
 /// Exchanges two axes; a view.
@@ -55,7 +60,9 @@ pub fn reshape(budget: &mut dyn Admit, x: &Tensor, shape: &[u32]) -> Result<Made
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there.
 pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Made> {
-    Ok(Made::view(x.transpose(check::axis(x, first)?, check::axis(x, second)?)?, x))
+    let (first, second) = (check::axis(x, first)?, check::axis(x, second)?);
+    let pull = || pull_view(x, move |_, grad| grad.transpose(first, second));
+    Ok(Made::view(x.transpose(first, second)?, pull))
 }
 
 /// Inserts an axis of length 1, which is `axis` of the result; a view.
@@ -64,7 +71,8 @@ pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Made> {
 /// [`Error::Argument`] for a place that is not there, [`Error::Shape`] past [`MAX_RANK`] axes.
 pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Made> {
     check::rank(x.rank() + 1)?;
-    Ok(Made::view(x.unsqueeze(check::axis_of(x.rank() + 1, axis)?)?, x))
+    let pull = || pull_view(x, |x, grad| grad.reshape(x.dims()));
+    Ok(Made::view(x.unsqueeze(check::axis_of(x.rank() + 1, axis)?)?, pull))
 }
 
 /// Removes an axis of length 1; a view.
@@ -75,7 +83,7 @@ pub fn squeeze(x: &Tensor, axis: i32) -> Result<Made> {
     let axis = check::axis(x, axis)?;
     let long = || Error::shape(format!("axis {axis} of {:?} is not 1 long", x.dims()));
     ensure(check::length(x.dims(), axis) == 1, long)?;
-    Ok(Made::view(x.squeeze(axis)?, x))
+    Ok(Made::view(x.squeeze(axis)?, || pull_view(x, |x, grad| grad.reshape(x.dims()))))
 }
 
 /// Broadcasts x to a larger shape; a view that costs nothing until it is used.
@@ -86,7 +94,7 @@ pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Made> {
     let dims = check::shape(shape)?;
     let differ = || Error::shape(format!("{:?} cannot be repeated to {dims:?}", x.dims()));
     ensure(check::broadcast(x.dims(), &dims)? == dims, differ)?;
-    Ok(Made::view(x.broadcast_as(dims)?, x))
+    Ok(Made::view(x.broadcast_as(dims)?, || pull_view(x, |x, grad| sum_to(grad, x.dims()))))
 }
 
 /// Shifts the entries of an axis by `shift` towards its end, or its start if negative; entries that leave one end come

@@ -10,9 +10,12 @@ use tunebox_model::policy::{Policy, Scored, View};
 use tunebox_model::rows::Rows;
 
 use super::*;
+use crate::bindings::learn::Host as _;
+use crate::bindings::tensor::{Host as _, HostTensor as _};
 use crate::limits::Limits;
 use crate::run_hooks::RunHooks;
 use crate::settings::SessionSettings;
+use crate::state::HostContext;
 use crate::train_state::tests::tiny;
 
 /// Of every row of a backward pass, the first token and the seed of the last one.
@@ -70,10 +73,16 @@ fn what_the_others_of_a_failed_pass_teach_arrives_at_their_own_rows() {
     let (mut state, [one, strange, other], backward) = state([[1, 2], [3, 99], [4, 5]], true, Limits::default());
     state.run_pending_scores().unwrap();
     assert!(!state.scores[&strange].may_be_learned_from());
-    let [one, other] = [one, other].map(|number| state.scores[&number].tap(Tap::Logprob).unwrap().clone());
-    let loss = (one.sum_all().unwrap() + other.affine(2.0, 0.0).unwrap().sum_all().unwrap()).unwrap();
-    let [bytes, own] = [0, 0].map(|bytes| state.reserve(bytes).unwrap());
-    state.walk_back(&Node::new(loss, Arc::new(bytes), own)).unwrap();
+    let [one, other] = [one, other].map(|number| {
+        let tap = state.scores[&number].tap(Tap::Logprob).unwrap().clone();
+        let bytes = Arc::new(state.reserve(0).unwrap());
+        state.give(tap, bytes).unwrap()
+    });
+    let mut host = HostContext::new(&mut state);
+    let twice = host.scale(other, 2.0).unwrap();
+    let both = host.add(one, twice).unwrap();
+    let loss = host.sum(both, None, false).unwrap();
+    host.minimise(loss).unwrap();
     assert_eq!(*backward.lock().unwrap(), [(1, 1.0), (4, 2.0)]);
 }
 

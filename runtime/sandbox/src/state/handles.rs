@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use candle_core::WithDType;
 use tunebox_compute::budget::Reservation;
-use tunebox_compute::ops::Made;
+use tunebox_compute::ops::{Made, Node, depth_of};
 use tunebox_compute::{Device, Tensor};
 use wasmtime::component::Resource;
 
 use super::{ScopeEntry, State, TensorEntry};
 use crate::cause::Cause;
-use crate::node::{Node, depth_of};
 use crate::refusal::{Refusal, Result, ensure};
 
 /// A handle that a function of the contract gives out, or why it gives none.
@@ -67,7 +66,7 @@ impl State {
     /// graph: the operands then stay reserved as long as the result, and a graph deeper than `graph_depth` ends the
     /// method.
     pub(crate) fn give_result(&mut self, made: Made, operands: &[Arc<Node>]) -> Answer {
-        let Made { tensor, reservation, backward } = made;
+        let Made { tensor, reservation, backward, grad_fn } = made;
         let bytes = match (reservation, operands) {
             (Some(reservation), _) => Arc::new(reservation),
             (None, [operand, ..]) => Arc::clone(&operand.bytes),
@@ -79,7 +78,7 @@ impl State {
         let limit = self.limits.graph_depth;
         ensure(depth_of(operands) < limit, || Cause::GraphDepth { limit })?;
         let own = self.reserve(TENSOR_BYTES + OPERAND_BYTES * operands.len() as u64)?;
-        self.hand_out(Node::new(tensor, bytes, own).with_operands(operands.to_vec(), backward))
+        self.hand_out(Node::new(tensor, bytes, own).with_operands(operands.to_vec(), grad_fn, backward))
     }
 
     /// Returns a handle of a tensor whose bytes are reserved already. Numbers the tensor for scopes and updates the

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use arbitrary::Unstructured;
 use tunebox_compute::budget::{Budget, Reservation};
-use tunebox_compute::ops::{self, Admit, Cost, Made};
+use tunebox_compute::ops::{self, Admit, Cost, Made, Node, depth_of};
 use tunebox_compute::{DType, Error, Tensor};
 
 use self::model::{Answer, TensorInfo};
@@ -30,17 +30,11 @@ const HELD: usize = 24;
 /// The longest chain that a gradient may walk, as in a session.
 const DEPTH: u32 = 4_096;
 
-/// The longest chain that is dropped on the stack at hand: a thread for each input would cost more than the input.
-const SHALLOW: u32 = 256;
-
 /// A tensor that the input may use.
 #[derive(Clone)]
 struct Slot {
-    tensor: Tensor,
+    node: Arc<Node>,
     info: TensorInfo,
-    depth: u32,
-    /// What pays for it: views share it.
-    _paid: Option<Arc<Reservation>>,
 }
 
 /// The accounts of a session, with what was last asked of them.
@@ -66,8 +60,6 @@ impl Admit for TestBudget {
 struct Table {
     slots: Vec<Slot>,
     budget: TestBudget,
-    /// What graphs hold beyond the handles: paid for until the end.
-    graphs: Vec<Arc<Reservation>>,
 }
 
 fn run(input: &[u8]) {
@@ -75,7 +67,7 @@ fn run(input: &[u8]) {
     let limit = 1_u64 << (12 + bytes.int_in_range(0..=10).unwrap_or(0));
     let work = 1_u64 << (10 + bytes.int_in_range(0..=16).unwrap_or(0));
     let budget = TestBudget { bytes_held: Budget::new(limit), work, spent: 0, asked: Cost::default() };
-    let mut table = Table { slots: Vec::new(), budget, graphs: Vec::new() };
+    let mut table = Table { slots: Vec::new(), budget };
     for _ in 0..REQUESTS {
         if bytes.is_empty() {
             break;
@@ -85,14 +77,8 @@ fn run(input: &[u8]) {
         let bytes_held = &table.budget.bytes_held;
         assert!(bytes_held.held() <= limit && bytes_held.peak() <= limit, "{} of {limit} bytes", bytes_held.peak());
     }
-    let Table { slots, budget, graphs } = table;
-    // A long graph is dropped by recursion: on the stack that the runtime drops it on.
-    if slots.iter().any(|slot| slot.depth > SHALLOW) {
-        assert!(ops::on_deep_stack(move || drop(slots)).is_ok(), "dropping a graph failed");
-    } else {
-        drop(slots);
-    }
-    drop(graphs);
+    let Table { slots, budget } = table;
+    drop(slots);
     assert_eq!(budget.bytes_held.held(), 0, "bytes are held that nothing uses");
 }
 
@@ -127,7 +113,7 @@ impl Table {
 
     fn operation(&mut self, request: &Request) {
         let looks: Vec<TensorInfo> = self.slots.iter().map(|slot| slot.info.clone()).collect();
-        let tensors: Vec<Tensor> = self.slots.iter().map(|slot| slot.tensor.clone()).collect();
+        let tensors: Vec<Tensor> = self.slots.iter().map(|slot| slot.node.tensor.clone()).collect();
         let answer = model::answer(request, &looks);
         let held = self.budget.bytes_held.held();
         let outcome = perform::perform(request, &tensors, &mut self.budget);
@@ -168,38 +154,38 @@ impl Table {
         let found: Vec<u64> = made.tensor.dims().iter().map(|length| *length as u64).collect();
         assert_eq!((found.as_slice(), made.tensor.dtype()), (dims, dtype), "{request:?}");
         let bytes = made.tensor.elem_count() as u64 * dtype.size_in_bytes() as u64;
-        let paid = made.reservation.map(Arc::new);
-        assert!(paid.as_ref().is_none_or(|paid| paid.bytes() >= bytes), "{request:?}: {bytes} bytes for nothing");
+        let paid = made.reservation.as_ref().is_none_or(|paid| paid.bytes() >= bytes);
+        assert!(paid, "{request:?}: {bytes} bytes for nothing");
         values::compare(request, tensors, &made.tensor);
-        let tracked = made.tensor.track_op();
-        let depth = if tracked { 1 + self.slots.iter().map(|slot| slot.depth).max().unwrap_or(0) } else { 0 };
-        if depth > DEPTH {
+        let operands: Vec<Arc<Node>> = self.slots.iter().filter(|slot| is_operand(&made, slot)).map(node_of).collect();
+        if made.grad_fn.is_some() && depth_of(&operands) >= DEPTH {
             return;
         }
-        if tracked {
-            self.graphs.extend(paid.clone());
+        let info = TensorInfo { dims: dims.to_vec(), dtype, largest: largest(&made.tensor) };
+        let paid = made.reservation.unwrap_or_else(nothing);
+        let mut node = Node::new(made.tensor, Arc::new(paid), nothing());
+        if made.grad_fn.is_some() {
+            node = node.with_operands(operands, made.grad_fn, made.backward);
         }
-        let largest = largest(&made.tensor);
-        let info = TensorInfo { dims: dims.to_vec(), dtype, largest };
-        self.slots.push(Slot { tensor: made.tensor, info, depth, _paid: paid });
+        self.slots.push(Slot { node: Arc::new(node), info });
     }
 
     /// A variable with the numbers of a small tensor.
     fn leaf(&mut self, place: usize) {
-        let slot = self.slots[place].clone();
-        if slot.tensor.elem_count() > 1_024 || !slot.tensor.dtype().is_float() {
+        let Slot { node, info } = self.slots[place].clone();
+        if node.tensor.elem_count() > 1_024 || !node.tensor.dtype().is_float() {
             return;
         }
-        let copy = slot.tensor.detach().force_contiguous().and_then(|copy| candle_core::Var::from_tensor(&copy));
+        let copy = node.tensor.detach().force_contiguous().and_then(|copy| candle_core::Var::from_tensor(&copy));
         let leaf = copy.unwrap_or_else(|error| panic!("a leaf: {error}")).into_inner();
-        self.slots.push(Slot { tensor: leaf, depth: 0, ..slot });
+        self.slots.push(Slot { node: Arc::new(Node::new(leaf, Arc::new(nothing()), nothing())), info });
     }
 
     /// The walk back from a loss: a gradient of the leaf's shape, none, or a refusal that the model foresees.
     fn gradient(&mut self, loss: usize, leaf: usize) {
         let looks: Vec<TensorInfo> = self.slots.iter().map(|slot| slot.info.clone()).collect();
         let answer = model::answer(&Request::Gradient(loss, leaf), &looks);
-        let (loss, leaf) = (self.slots[loss].tensor.clone(), self.slots[leaf].tensor.clone());
+        let (loss, leaf) = (Arc::clone(&self.slots[loss].node), self.slots[leaf].node.tensor.clone());
         let held = self.budget.bytes_held.held();
         match (answer, ops::gradients(&mut self.budget, &loss, &[&leaf])) {
             (Answer::Refused, Err(error)) => assert!(!budget(&error), "{error}"),
@@ -215,6 +201,21 @@ impl Table {
         }
         assert_eq!(self.budget.bytes_held.held(), held, "the walk back kept bytes");
     }
+}
+
+/// Whether a result refers to the tensor of a slot.
+fn is_operand(made: &Made, slot: &Slot) -> bool {
+    let mut operands = made.grad_fn.iter().flat_map(|grad_fn| grad_fn.operands());
+    operands.any(|operand| operand.id() == slot.node.tensor.id())
+}
+
+fn node_of(slot: &Slot) -> Arc<Node> {
+    Arc::clone(&slot.node)
+}
+
+/// No bytes.
+fn nothing() -> Reservation {
+    Budget::new(0).reserve(0).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn budget(error: &Error) -> bool {

@@ -3,7 +3,7 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use super::{back, leaf, ledger};
+use super::ledger;
 use crate::error::Error;
 use crate::ops::{self, Made};
 
@@ -84,38 +84,4 @@ fn counts_of_nothing_and_of_too_much_are_refused() {
     for axis in [i32::MIN, -2, 1, i32::MAX] {
         refused(ops::flip(&mut budget, &four(), axis), "axis");
     }
-}
-
-/// A chain of 100,000 operations is walked back and freed. It lives and ends on a deep stack, as all work for a method
-/// does; on an ordinary one candle's recursion would end the process.
-#[test]
-fn a_chain_of_a_hundred_thousand_operations_is_walked_and_freed() {
-    let found = ops::on_deep_stack(|| {
-        let mut budget = ledger();
-        let x = leaf(&[1.]);
-        let mut y = x.clone();
-        for _ in 0..100_000 {
-            y = ops::negate(&mut budget, &y).unwrap().tensor;
-        }
-        let found = back(&mut budget, &y, &[&x]);
-        drop(y);
-        found
-    });
-    assert_eq!(found.unwrap(), [Some(vec![1.])]);
-}
-
-/// The longest chain that a run may allow a method, of the operations that put the most into a graph.
-#[test]
-fn the_longest_chain_of_joins_that_a_run_may_allow_is_walked_and_freed() {
-    let found = ops::on_deep_stack(|| {
-        let mut budget = ledger();
-        let x = leaf(&[1., 2.]);
-        let mut y = x.clone();
-        for _ in 0..20_000 {
-            let pair = ops::stack(&mut budget, &[&y], 1).unwrap().tensor;
-            y = ops::squeeze(&ops::transpose(&pair, 0, 1).unwrap().tensor, 0).unwrap().tensor;
-        }
-        back(&mut budget, &y, &[&x])
-    });
-    assert_eq!(found.unwrap(), [Some(vec![1., 1.])]);
 }

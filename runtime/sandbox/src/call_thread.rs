@@ -1,4 +1,4 @@
-//! A thread with a deep stack for calls of a method: gradients, and the graphs that they walk, recurse.
+//! A thread for each call of a method, whose stack does not depend on who makes the call.
 //!
 //! A panic of the host under a method is reported once, as the end of the method, and not printed to stderr. Threads that
 //! work for a method have a name that begins with [`PREFIX`], or none (the pool of the tensor library).
@@ -8,23 +8,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::{panic, thread};
 
+use crate::cause::Cause;
 use crate::printable::printable;
 
-/// The stack of a call. Only used pages are ever taken from the machine.
-const STACK: usize = 256 << 20;
+/// The stack of a call: that of the method, and ample room for the host's functions, which do not recurse.
+const STACK: usize = 8 << 20;
 
 /// The longest message of a panic that is shown, in bytes.
 const MESSAGE_BYTES: usize = 1_000;
 
-/// Runs a closure on a new thread with a stack of 256 MiB and waits for its result. A panic, or a thread that cannot be
-/// started, is returned as `Err` with a message; the panic is not printed.
-pub(crate) fn run_on_deep_stack<R: Send>(work: impl FnOnce() -> R + Send) -> Result<R, String> {
+/// Runs a closure on a new thread with a stack of 8 MiB and waits for its result. Errors: a panic, which is not printed,
+/// and no memory for the thread.
+pub(crate) fn run_on_call_thread<R: Send>(work: impl FnOnce() -> R + Send) -> Result<R, Cause> {
     let _call = MethodCall::begin();
     thread::scope(|scope| {
         let builder = thread::Builder::new().name(format!("{PREFIX}method")).stack_size(STACK);
         match builder.spawn_scoped(scope, work) {
-            Ok(thread) => thread.join().map_err(|payload| message(&*payload)),
-            Err(error) => Err(format!("no thread for the method: {error}")),
+            Ok(thread) => thread.join().map_err(|payload| Cause::Host(message(&*payload))),
+            Err(error) => Err(Cause::no_thread(&error)),
         }
     })
 }

@@ -1,0 +1,142 @@
+//! Tensors as the nodes of their graph: what each one takes, and the walk of a gradient back through them.
+//!
+//! Walking and freeing are loops over the nodes, however long the graph is. Between two nodes, whoever asked for a gradient
+//! can stop it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use candle_core::Tensor;
+
+use super::graph::{GradFn, Gradients};
+use super::{Admit, Cost, check, cost};
+use crate::budget::Reservation;
+use crate::error::{Error, Result, ensure};
+
+/// A tensor, and, if it is in a graph, the nodes that it was computed from.
+#[derive(Debug)]
+pub struct Node {
+    /// The numbers. Freed before the operands are, which a view refers to.
+    pub tensor: Tensor,
+    /// The reserved bytes of the numbers, shared by all views of them.
+    pub bytes: Arc<Reservation>,
+    /// What the tensor takes beside its numbers.
+    _own: Reservation,
+    /// The longest chain of operations below this tensor that a gradient would walk.
+    pub depth: u32,
+    /// What passing a gradient back through the operation that made this tensor costs.
+    pub backward: Cost,
+    grad_fn: Option<GradFn>,
+    operands: Operands,
+}
+
+impl Node {
+    /// Joins a tensor with the reserved bytes of its numbers (`bytes`) and of all else that it takes (`own`). No operation
+    /// made it: it is in no graph, or the leaf of one.
+    #[must_use]
+    pub fn new(tensor: Tensor, bytes: Arc<Reservation>, own: Reservation) -> Self {
+        let operands = Operands(Vec::new());
+        Self { tensor, bytes, _own: own, depth: 0, backward: Cost::default(), grad_fn: None, operands }
+    }
+
+    /// Puts the tensor into the graph of its operands, which live as long as it does. `grad_fn` passes a gradient to them,
+    /// at the cost `backward`.
+    #[must_use]
+    pub fn with_operands(self, operands: Vec<Arc<Self>>, grad_fn: Option<GradFn>, backward: Cost) -> Self {
+        let depth = 1 + depth_of(&operands);
+        Self { depth, backward, grad_fn, operands: Operands(operands), ..self }
+    }
+
+    /// Whether a gradient ends at this tensor.
+    #[must_use]
+    pub fn is_leaf(&self) -> bool {
+        self.tensor.track_op() && self.grad_fn.is_none()
+    }
+
+    /// The number of nodes that this one was computed from.
+    #[must_use]
+    pub fn operand_count(&self) -> usize {
+        self.operands.0.len()
+    }
+
+    /// The operands that a gradient is passed to.
+    fn tracked(&self) -> impl Iterator<Item = &Self> {
+        self.operands.0.iter().map(Arc::as_ref).filter(|operand| operand.tensor.track_op())
+    }
+
+    /// Lists this node and every one that its gradient reaches, each before its operands. The order is that of a search
+    /// in depth, backwards: sums of several gradients have the same bits each time.
+    #[must_use]
+    pub fn order(&self) -> Vec<&Self> {
+        let (mut order, mut seen) = (Vec::new(), HashSet::from([std::ptr::from_ref(self)]));
+        let mut path = vec![(self, self.tracked())];
+        while let Some((node, left)) = path.last_mut() {
+            match left.find(|operand| seen.insert(std::ptr::from_ref(*operand))) {
+                Some(operand) => path.push((operand, operand.tracked())),
+                None => {
+                    order.push(*node);
+                    path.pop();
+                }
+            }
+        }
+        order.reverse();
+        order
+    }
+}
+
+/// Returns the depth of the deepest of these nodes, 0 for none.
+#[must_use]
+pub fn depth_of(nodes: &[Arc<Node>]) -> u32 {
+    nodes.iter().map(|node| node.depth).max().unwrap_or(0)
+}
+
+/// Computes the gradients of a loss (one element) with respect to leaves, in the order of `leaves`; `None` for a leaf that
+/// the loss does not depend on.
+///
+/// Gradients are outside the graph, in shape and type of their leaf. While it works, reserves six times the bytes of the
+/// graph in `budget`. Charges no work: the caller sums [`Node::backward`] over the graph before. Before each operation,
+/// [`Admit::continue_gradient`] may end the walk.
+///
+/// # Errors
+/// [`Error::Shape`] if the loss has more than one element, [`Error::Dtype`] if it is not floating-point,
+/// what `budget` refuses, and failures of the device.
+pub fn gradients(budget: &mut dyn Admit, loss: &Node, leaves: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
+    let tensor = &loss.tensor;
+    check::float(tensor)?;
+    let several = || Error::shape(format!("a loss has one element, not the shape {:?}", tensor.dims()));
+    ensure(tensor.elem_count() == 1, several)?;
+    if !tensor.track_op() {
+        return Ok(vec![None; leaves.len()]);
+    }
+    let order = loss.order();
+    // Several nodes may stand for one leaf.
+    let mut seen = HashSet::new();
+    let counted = order.iter().map(|node| &node.tensor).filter(|tensor| seen.insert(tensor.id()));
+    let bytes = counted.map(|tensor| tensor.elem_count() as u64 * tensor.dtype().size_in_bytes() as u64).sum();
+    let _scratch = budget.admit(cost::gradient(bytes, order.len() as u64))?;
+    let mut sums = Gradients::default();
+    sums.add(tensor, &tensor.ones_like()?)?;
+    for node in order {
+        let Some(grad_fn) = &node.grad_fn else { continue };
+        let Some(gradient) = sums.take(&node.tensor) else { continue };
+        budget.continue_gradient(&node.backward)?;
+        grad_fn.apply(&node.tensor, &gradient, &mut sums)?;
+    }
+    Ok(leaves.iter().map(|leaf| sums.take(leaf)).collect())
+}
+
+/// The nodes that a tensor was computed from.
+#[derive(Debug)]
+struct Operands(Vec<Arc<Node>>);
+
+impl Drop for Operands {
+    /// Frees the nodes that nothing else holds, and those behind them, one after another instead of by recursion.
+    fn drop(&mut self) {
+        let mut waiting = std::mem::take(&mut self.0);
+        while let Some(node) = waiting.pop() {
+            if let Some(mut last) = Arc::into_inner(node) {
+                waiting.append(&mut last.operands.0);
+            }
+        }
+    }
+}
