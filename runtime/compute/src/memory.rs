@@ -1,5 +1,7 @@
 //! The memory of this process and of the machine, as the system reports it.
 
+use std::path::Path;
+
 /// Bytes of memory of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessMemory {
@@ -17,7 +19,7 @@ impl ProcessMemory {
         let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
         let left = |limit, used| Some(limit_of(&limits, limit)?.saturating_sub(kibibytes(&status, used)?));
         let own = [left("Max data size", "VmData:"), left("Max address space", "VmSize:")];
-        let free = [available(), free_of_group()].into_iter().chain(own).flatten().min()?;
+        let free = [available(), free_of_groups()].into_iter().chain(own).flatten().min()?;
         Some(Self { held: kibibytes(&status, "RssAnon:")?, free })
     }
 }
@@ -54,15 +56,40 @@ pub fn data() -> Option<u64> {
     kibibytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmData:")
 }
 
-/// Free bytes of the control group that limits this process, its cached files included; `None` without such a limit.
-fn free_of_group() -> Option<u64> {
-    let number = |file: &str| {
-        let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?;
-        text.trim().parse::<u64>().ok()
+/// Free bytes of the control groups that limit this process, their cached files included; `None` without such a limit.
+fn free_of_groups() -> Option<u64> {
+    free_below(Path::new("/sys/fs/cgroup"), &std::fs::read_to_string("/proc/self/cgroup").ok()?)
+}
+
+/// The files of a control group's limit and use, in bytes, and the line of `memory.stat` with its cached files.
+type GroupFiles = [&'static str; 3];
+
+const SECOND_VERSION: GroupFiles = ["memory.max", "memory.current", "file "];
+const FIRST_VERSION: GroupFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache "];
+
+/// The least that the groups in `groups` and those that they lie in have free. `groups` is the text of
+/// `/proc/self/cgroup`, `root` where control groups are mounted: those of version 2, and in `memory` those of version 1.
+/// A group that is not mounted there, as in a container, is left out.
+fn free_below(root: &Path, groups: &str) -> Option<u64> {
+    let least = |line: &str| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let (folder, files) = match controllers {
+            "" => (root.to_owned(), SECOND_VERSION),
+            list if list.split(',').any(|name| name == "memory") => (root.join("memory"), FIRST_VERSION),
+            _ => return None,
+        };
+        let groups = Path::new(path.trim_start_matches('/')).ancestors();
+        groups.filter_map(|group| free_of(&folder.join(group), files)).min()
     };
-    let files = std::fs::read_to_string("/sys/fs/cgroup/memory.stat").ok()?;
-    let files = files.lines().find_map(|line| line.strip_prefix("file "))?.parse::<u64>().ok()?;
-    Some(number("memory.max")?.saturating_sub(number("memory.current")?.saturating_sub(files)))
+    groups.lines().filter_map(least).min()
+}
+
+/// Free bytes of one control group; `None` if it has no limit.
+fn free_of(group: &Path, [limit, used, cached]: GroupFiles) -> Option<u64> {
+    let read = |file: &str| std::fs::read_to_string(group.join(file)).ok();
+    let number = |file: &str| read(file)?.trim().parse::<u64>().ok();
+    let files = read("memory.stat")?.lines().find_map(|line| line.strip_prefix(cached))?.parse::<u64>().ok()?;
+    Some(number(limit)?.saturating_sub(number(used)?.saturating_sub(files)))
 }
 
 /// The soft limit of a process in bytes from the text of `/proc/self/limits`; `None` if it has none of this name.
@@ -87,5 +114,25 @@ mod tests {
         let after = ProcessMemory::read().unwrap();
         let bytes: u64 = block.iter().map(|byte| u64::from(*byte)).sum();
         assert!(after.held >= bytes && peak().unwrap() >= bytes && before.free > 0);
+    }
+
+    #[test]
+    fn control_groups_of_both_versions_and_those_around_them_limit_what_is_free() {
+        let root = tempfile::tempdir().unwrap();
+        let group = |path: &str, files: GroupFiles, numbers: [&str; 3]| {
+            let folder = root.path().join(path);
+            std::fs::create_dir_all(&folder).unwrap();
+            let [limit, used, cached] = files;
+            std::fs::write(folder.join(limit), numbers[0]).unwrap();
+            std::fs::write(folder.join(used), numbers[1]).unwrap();
+            std::fs::write(folder.join("memory.stat"), format!("anon 1\n{cached}{}\n", numbers[2])).unwrap();
+        };
+        let free = |groups: &str| free_below(root.path(), groups);
+        group("user/run", SECOND_VERSION, ["max\n", "50\n", "10"]);
+        assert_eq!(free("0::/user/run\n"), None);
+        group("user", SECOND_VERSION, ["100\n", "50\n", "10"]);
+        assert_eq!(free("0::/user/run\n"), Some(60));
+        group("memory/docker", FIRST_VERSION, ["70\n", "30\n", "5"]);
+        assert_eq!(free("5:cpu:/docker\n4:cpuset,memory:/docker/unmounted\n0::/user/run\n"), Some(45));
     }
 }
