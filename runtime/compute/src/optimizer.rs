@@ -71,7 +71,7 @@ impl AdamW {
     /// to do. On an accelerator this waits once, for the norm, after the whole step is queued.
     pub fn step(&mut self, parameters: &Parameters, rate: f64, limit: f64) -> Result<f64> {
         let Some(accelerator) = parameters.accelerator() else {
-            let norm = if limit > 0.0 { clip_gradients(parameters, limit)? } else { parameters.gradient_norm()? };
+            let norm = clip_gradients(parameters, limit)?;
             if norm.is_finite() {
                 self.update(parameters, rate)?;
             }
@@ -175,7 +175,7 @@ impl AdamW {
     }
 }
 
-/// Multiplies the gradients by min(1, limit / (norm + 10⁻⁶)), for a positive `limit`, and returns their Euclidean norm
+/// Multiplies the gradients by min(1, limit / (norm + 10⁻⁶)), or by 1 for the limit 0, and returns their Euclidean norm
 /// before.
 ///
 /// If the norm is not finite, the gradients stay as they are: the caller decides what to do. On an accelerator this
@@ -188,7 +188,7 @@ pub fn clip_gradients(parameters: &Parameters, limit: f64) -> Result<f64> {
     }
     let norm = parameters.gradient_norm()?;
     let factor = limit / (norm + 1e-6);
-    if norm.is_finite() && factor < 1.0 {
+    if limit > 0.0 && norm.is_finite() && factor < 1.0 {
         parameters.scale_gradients(factor as f32)?;
     }
     Ok(norm)

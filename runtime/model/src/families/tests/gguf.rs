@@ -107,6 +107,17 @@ fn an_older_phi_3_in_gguf_has_the_window_that_belongs_to_its_sizes() {
 }
 
 #[test]
+fn a_window_of_a_llama_in_gguf_is_written_as_a_mistral() {
+    let metadata = metadata("llama", &[]);
+    let found = Configuration::from_gguf(&metadata, facts()).unwrap();
+    assert_eq!(found.layers_kind[6].window, Some(16));
+    let written = read(found.to_hugging_face()).unwrap();
+    assert_eq!((written.family.as_str(), written.layers_kind), ("mistral", found.layers_kind));
+    let error = Configuration::from_gguf(&metadata, TensorFacts { attention_bias: true, ..facts() }).unwrap_err();
+    assert_eq!(error.to_string(), "`llama.attention.sliding_window` is `16`");
+}
+
+#[test]
 fn llama_3_scaling_in_gguf_is_a_tensor_of_divisors() {
     let plain = RopeSetting::plain(500_000.0).frequencies(16);
     let scaling = RopeScaling::Llama3 { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original: 8192 };
