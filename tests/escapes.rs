@@ -19,7 +19,7 @@ use tunebox_training::{execute, serve};
 
 use crate::support::tiny_run::{TestObserver, Workspace};
 
-/// Runs a stranger's method in a worker that does `escape` in its first step. Returns what the parent tells: what happened,
+/// Runs an untrusted method in a worker that does `escape` in its first step. Returns what the parent tells: what happened,
 /// and why.
 fn escape(escape: &str) -> (String, String) {
     let place = Workspace::new();

@@ -1,4 +1,4 @@
-//! Claims about strangers' bytes: every target of `fuzz/` takes its committed inputs and some thousands of made ones.
+//! Claims about untrusted bytes: every target of `fuzz/` takes its committed inputs and some thousands of made ones.
 //!
 //! The same inputs on every machine and in every run. Longer searches are in `fuzz/README.md`.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]

@@ -16,7 +16,7 @@ use crate::support::guest;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 
-/// A folder with a tiny model, a little data, methods of strangers, and a cache of its own.
+/// A folder with a tiny model, a little data, untrusted methods, and a cache of its own.
 struct Workspace(tempfile::TempDir);
 
 impl Workspace {
@@ -31,7 +31,7 @@ impl Workspace {
         let data = std::fs::read_to_string(sample.join("lora.jsonl")).unwrap();
         let few: Vec<&str> = data.lines().take(40).collect();
         std::fs::write(path.join("answers.jsonl"), few.join("\n") + "\n").unwrap();
-        // The bytes of a built-in method under another name are a stranger's.
+        // The bytes of a built-in method under another name are untrusted.
         std::fs::copy(Path::new(ROOT).join("methods/lora/lora.wasm"), path.join("stranger.wasm")).unwrap();
         Self(place)
     }

@@ -14,7 +14,7 @@ use super::root;
 const RELEASED: [(&str, &str); 1] = [("0.1.0", "7bba1d4b35a8c1c4d4ec1ed8103a219a262928b03ea8338b052cbcd226a2c016")];
 
 /// What to do about a promise that was broken.
-const MEND: &str = "what strangers built for it would not run any more: put it back as it was and give the new form a \
+const MEND: &str = "methods that were built for it would not run any more: put it back as it was and give the new form a \
      name of its own, or begin a new track by the second number of the version in `wit/world.wit`";
 
 /// What to do about something new in a version that is out already.
@@ -116,7 +116,7 @@ pub(super) fn changed(file: &str, from: &str, to: &str) -> TempDir {
 }
 
 #[test]
-fn what_would_end_a_stranger_is_a_broken_promise_and_what_is_added_is_not() {
+fn what_would_end_an_older_method_is_a_broken_promise_and_what_is_added_is_not() {
     let negate = "    negate: func() -> result<tensor, error>;\n";
     let finish = "  finish: func() -> result<_, string>;\n";
     let pause = format!("{finish}\n  /// Later.\n  pause: func();\n");

@@ -1,4 +1,4 @@
-//! A stranger's method without a compiler: the component of a built-in one under another name and version.
+//! An untrusted method without a compiler: the component of a built-in one under another name and version.
 
 use std::path::Path;
 

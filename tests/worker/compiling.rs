@@ -1,4 +1,4 @@
-//! What a stranger's component may take to compile, and where compiled code is kept.
+//! What an untrusted component may take to compile, and where compiled code is kept.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

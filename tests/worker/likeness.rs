@@ -37,7 +37,7 @@ fn a_run_in_a_worker_says_and_leaves_what_it_does_without_one() {
 }
 
 #[test]
-fn a_run_of_a_stranger_is_replayed_in_a_worker_to_the_same_bits_wherever_it_first_ran() {
+fn a_run_of_an_untrusted_method_is_replayed_in_a_worker_to_the_same_bits_wherever_it_first_ran() {
     let place = Workspace::new();
     for (name, more) in [("guarded", [].as_slice()), ("trusted", &["--in-process"])] {
         place.succeed(name, more);

@@ -32,7 +32,7 @@ fn text(bytes: &[u8]) -> Result<String, String> {
     let (resolve, main) = (decoded.resolve(), decoded.package());
     let others: Vec<_> = resolve.packages.iter().map(|(id, _)| id).filter(|id| *id != main).collect();
     let mut printer = WitPrinter::default();
-    // Comments of a stranger could say anything.
+    // Comments are untrusted text.
     printer.emit_docs(false);
     printer.print(resolve, main, &others).map_err(|error| format!("{error:#}"))?;
     Ok(printer.output.to_string())

@@ -83,14 +83,14 @@ impl Compiler {
     }
 
     /// Returns the runnable code of an admitted component: from the cache if possible, else compiled and then cached.
-    /// Compiles in a child process if `stranger` is true and a program for it is configured, else in this process.
+    /// Compiles in a child process if `untrusted` is true and a program for it is configured, else in this process.
     /// Removes a cache entry that does not load.
     pub(crate) fn component(
         &self,
         engine: &wasmtime::Engine,
         component: &[u8],
         name: &str,
-        stranger: bool,
+        untrusted: bool,
     ) -> Result<Component, Error> {
         let malformed = |error: wasmtime::Error| Error::malformed(name, format!("{error:#}"));
         let key = self.cache.as_ref().map(|cache| (cache, key(engine, component)));
@@ -102,7 +102,7 @@ impl Compiler {
                 Err(_) => cache.remove(key),
             }
         }
-        let (code, component) = match self.program.as_ref().filter(|_| stranger) {
+        let (code, component) = match self.program.as_ref().filter(|_| untrusted) {
             Some(program) => {
                 let code = process::compile(program, component, name, &self.limits, self.code)?;
                 let component = code.load(engine).map_err(malformed)?;

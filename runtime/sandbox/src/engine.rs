@@ -34,7 +34,7 @@ pub struct Engine {
     linker: Arc<Linker<State>>,
     compiler: Arc<Compiler>,
     /// Whether the components that are admitted next are not built in: they are compiled in a child process.
-    stranger: bool,
+    untrusted: bool,
     /// Components that got as far as being compiled.
     compiled: Arc<AtomicUsize>,
 }
@@ -126,16 +126,16 @@ impl Engine {
             engine,
             linker: Arc::new(linker),
             compiler: Arc::new(Compiler::new(compiling)),
-            stranger: false,
+            untrusted: false,
             compiled: Arc::default(),
         })
     }
 
-    /// Returns a clone of the engine, sharing its cache and counters. If `stranger`, the clone compiles components in a
+    /// Returns a clone of the engine, sharing its cache and counters. If `untrusted`, the clone compiles components in a
     /// child process, where one is configured.
     #[must_use]
-    pub fn of_stranger(&self, stranger: bool) -> Self {
-        Self { stranger, ..self.clone() }
+    pub fn for_untrusted(&self, untrusted: bool) -> Self {
+        Self { untrusted, ..self.clone() }
     }
 
     /// Returns why the code cache cannot be used although a folder was named for it; `None` if it works or none was
@@ -170,7 +170,7 @@ impl Engine {
     /// Compiles an admitted component, or loads it from the cache, and increments the count of [`Engine::compiled`].
     pub(crate) fn compile(&self, bytes: &[u8], name: &str) -> Result<Component, Error> {
         self.compiled.fetch_add(1, Ordering::Relaxed);
-        self.compiler.component(&self.engine, bytes, name, self.stranger)
+        self.compiler.component(&self.engine, bytes, name, self.untrusted)
     }
 }
 

@@ -1,5 +1,5 @@
 //! What a method may use up: one list, from which the structure, the keys of `[limits]` and what is shown of them come.
-//! The defaults are safe for a stranger's method on a laptop.
+//! The defaults are safe for an untrusted method on a laptop.
 //!
 //! A run may raise or lower each one by name; a method never sees them.
 

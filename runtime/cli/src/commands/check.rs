@@ -86,7 +86,7 @@ impl Check {
         self.trust.check_package(terminal, &found)?;
         let code = CodeOptions { count_instructions: limits.step_instructions > 0, ..CodeOptions::default() };
         let compiling = Compiling { limits: limits.clone(), code, ..compiling()? };
-        let engine = Engine::with(compiling)?.of_stranger(!matches!(found, Reference::Builtin(_)));
+        let engine = Engine::with(compiling)?.for_untrusted(!matches!(found, Reference::Builtin(_)));
         let package = open_package(&found, Path::new("."))?;
         let method = engine.admit(&package.bytes, &package.manifest.name, &Grants::default(), &limits)?;
         if let Some(text) = engine.warning() {

@@ -1,7 +1,7 @@
 //! What must hold of arguments before candle sees them: shapes, axes, ranges, element types, scalars.
 //!
 //! candle multiplies dimensions without looking (4 elements "fit" [4, 2147418113, 2147549185]) and
-//! its device kernels do not check indices, so nothing of a stranger's passes by this file.
+//! its device kernels do not check indices, so no untrusted argument bypasses this file.
 
 use candle_core::{DType, Tensor};
 

@@ -1,7 +1,7 @@
 //! Tensors as the nodes of their graph: what each one takes, and the walk of a gradient back through them.
 //!
-//! Walking and freeing are loops over the nodes, however long the graph is. Between two nodes, whoever asked for a gradient
-//! can stop it.
+//! Walking and freeing are loops over the nodes, however long the graph is. Between two nodes, the caller
+//! can stop the walk.
 
 use std::collections::HashSet;
 use std::sync::Arc;

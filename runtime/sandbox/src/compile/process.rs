@@ -164,7 +164,7 @@ fn too_slow(name: &str, seconds: f64) -> Error {
 fn over_limit(name: &str, what: &str, limit: &str, setting: &str, more: &str) -> Error {
     Explanation::new("sandbox", format!("`{name}` {what}"))
         .with_location(format!("more than {limit}, ended before anything of it ran"))
-        .with_why("a component can be small and still be made to keep a compiler busy, so a stranger's has a limit")
+        .with_why("a component can be small and still be made to keep a compiler busy, so an untrusted one has a limit")
         .with_hint(format!("if you trust it, `--set limits.compile-{setting}={more}`"))
         .into()
 }

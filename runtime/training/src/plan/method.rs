@@ -83,7 +83,7 @@ pub fn without_effect(imports: &[String]) -> Option<&'static str> {
 pub(super) fn load_method(settings: &RunSettings, engine: &Engine) -> Result<PlannedMethod, Error> {
     let found = settings.method_reference()?;
     let package = trust::open_package(&found, settings.project())?;
-    compile(settings, package, &engine.of_stranger(!matches!(found, Reference::Builtin(_))))
+    compile(settings, package, &engine.for_untrusted(!matches!(found, Reference::Builtin(_))))
 }
 
 /// Prepares a method that runs in its own process, connected by `twin`, from the JSON manifest that the process sent.
@@ -97,7 +97,7 @@ pub(crate) fn native(settings: &RunSettings, manifest: &str, twin: Twin) -> Resu
 /// Compiles the component with the grants and limits of the run.
 pub(crate) fn revised(settings: &RunSettings, bytes: Vec<u8>, engine: &Engine) -> Result<PlannedMethod, Error> {
     let package = unsigned_package(read_manifest(&bytes)?, component::interfaces(&bytes)?.imports, bytes);
-    compile(settings, package, &engine.of_stranger(true))
+    compile(settings, package, &engine.for_untrusted(true))
 }
 
 /// A package without a signature, of a method that its author works on.
@@ -200,7 +200,7 @@ pub(crate) fn load_verifiers(settings: &RunSettings, engine: &Engine) -> Result<
 fn load_verifier(settings: &RunSettings, engine: &Engine, number: usize) -> Result<PlannedVerifier, Error> {
     let (key, given) = (format!("verifier.{number}"), &settings.file.verifier[number]);
     let found = settings.verifier_reference(number)?;
-    let engine = engine.of_stranger(!matches!(found, Reference::Builtin(_)));
+    let engine = engine.for_untrusted(!matches!(found, Reference::Builtin(_)));
     let package = trust::open_package(&found, settings.project())?;
     package.expect_world(World::Verifier)?;
     let values = resolve_settings(&package.manifest, &toml_table(&given.settings))
