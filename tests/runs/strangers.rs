@@ -61,6 +61,17 @@ fn no_file_of_a_run_is_read_or_created_through_a_link() {
             fs::rename(&kept, &file).unwrap();
         }
     }
+    // A file that is another one as well is locked, and stays what it is.
+    fs::write(&outside, "mine").unwrap();
+    fs::hard_link(&outside, run.join(".training"))
+        .or_else(|_| {
+            fs::remove_file(run.join(".training"))?;
+            fs::hard_link(&outside, run.join(".training"))
+        })
+        .unwrap();
+    drop(place.resume("run", &["train.steps=2", "train.save-every=1"], &mut TestObserver::new()));
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "mine");
+    fs::remove_file(run.join(".training")).unwrap();
     // The run's folder itself.
     fs::rename(&run, place.path("elsewhere")).unwrap();
     symlink(place.path("elsewhere"), &run).unwrap();

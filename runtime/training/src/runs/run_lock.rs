@@ -2,6 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -46,7 +47,10 @@ impl RunLock {
             return Err(path_error(folder, what, why, hint));
         }
         let number = format!("{}\n", std::process::id());
-        file.set_len(0).and_then(|()| file.write_all(number.as_bytes())).map_err(unwritten)?;
+        // A file with another name elsewhere is not written to: whoever made this folder may have chosen it.
+        if file.metadata().map_err(&unwritten)?.nlink() == 1 {
+            file.set_len(0).and_then(|()| file.write_all(number.as_bytes())).map_err(unwritten)?;
+        }
         Ok(Self { _file: file })
     }
 }
