@@ -75,19 +75,23 @@ impl Workspace {
 
     /// Writes a hostile method that `tests/cli` keeps as text.
     fn hostile(&self, name: &str, text: &str) -> PathBuf {
-        let mut bytes = guest::component(text);
+        self.manifested(name, guest::component(text));
+        self.path(&format!("{name}.wasm"))
+    }
+
+    /// Writes a component with a manifest as `NAME.wasm`, and returns its bytes.
+    fn manifested(&self, name: &str, mut bytes: Vec<u8>) -> Vec<u8> {
         let manifest = serde_json::json!({
             "name": name, "version": "0.1.0", "description": "A hostile method",
-            "shape": "supervised", "settings": [], "metrics": [], "interface": "0.1.0",
+            "shape": "supervised", "settings": [], "metrics": ["loss"], "interface": "0.1.0",
         });
         tunebox_package::section::append(
             &mut bytes,
             tunebox_package::manifest::SECTION,
             manifest.to_string().as_bytes(),
         );
-        let path = self.path(&format!("{name}.wasm"));
-        std::fs::write(&path, bytes).unwrap();
-        path
+        std::fs::write(self.path(&format!("{name}.wasm")), &bytes).unwrap();
+        bytes
     }
 }
 
@@ -120,7 +124,10 @@ fn status(process: u32) -> Option<(char, u32)> {
 
 fn worker(child: &mut Child) -> u32 {
     let parent = child.id();
-    wait_for(child, "a worker", || children(parent).first().copied())
+    let is_worker = |process: &u32| {
+        std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|words| words.ends_with(b"\0worker\0"))
+    };
+    wait_for(child, "a worker", || children(parent).into_iter().find(is_worker))
 }
 
 fn output_text(output: &Output) -> String {

@@ -147,6 +147,8 @@ const UNSAFE: &[(&str, usize)] = &[
     ("runtime/compute/src/fused/prefetch.rs", 1),
     ("runtime/compute/src/fused/product.rs", 2),
     ("runtime/model/src/weights/mapped.rs", 2),
+    ("runtime/sandbox/src/child.rs", 1),
+    ("runtime/sandbox/src/confinement/linux.rs", 2),
     ("runtime/sandbox/src/precompiled.rs", 1),
 ];
 

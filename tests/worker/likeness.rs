@@ -7,7 +7,9 @@ use super::{ROOT, Workspace, output_text, wait_for, worker};
 
 /// A transcript without what differs from run to run: names of runs, times, speeds, sizes.
 fn steady(text: &str, name: &str) -> String {
+    // Only one of the two is confined, and says so.
     let patterns = [
+        r#" +Worker .*\n|,"rings":\[[^]]*\]"#,
         r"\d+(\.\d+)? (ms|s|min)\b",
         r"\d[\d,]*(\.\d+)? ([KMG]iB|B)\b",
         r"(?m)^( {6,}\d+ .*?) +[\d,]+ +\S+$",

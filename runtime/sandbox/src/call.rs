@@ -12,6 +12,7 @@ use crate::guest::{ExportResult, Guest};
 use crate::printable::printable;
 use crate::run_hooks::RunHooks;
 use crate::session::{Session, StepReport};
+use crate::settings::CallWatch;
 use crate::train_state::lock;
 
 /// The longest message of a method that a person gets to see, in bytes.
@@ -70,11 +71,14 @@ impl<H: RunHooks> Session<H> {
         if let Some(profiler) = &alive.state().profiler {
             profiler.begin();
         }
+        let watch = |seconds| self.watch.iter().for_each(|CallWatch(watch)| watch(seconds));
+        watch(Some(self.limits.step_wall_seconds));
         let outcome = run_on_call_thread(|| {
             alive.begin(seconds)?;
             let answer = run(&mut *alive)?;
             Ok::<_, wasmtime::Error>((answer, finish_call(alive)?))
         });
+        watch(None);
         lock(&self.train_state).policy.set_deadline(None);
         let state = alive.state();
         self.positions = state.positions();

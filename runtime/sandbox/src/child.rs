@@ -63,13 +63,16 @@ impl Program {
         self
     }
 
-    /// Starts the program with the variables of `ENVIRONMENT` only, and with pipes as its three standard streams.
+    /// Starts the program with the variables of `ENVIRONMENT` only, with pipes as its three standard streams, and on Linux
+    /// with no other file that is open here, also if whoever started this process left it open.
     ///
     /// # Errors
     /// When the system cannot start it.
     pub fn start(&self) -> io::Result<Child> {
         let kept = ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-        Command::new(&self.path)
+        let mut command = Command::new(&self.path);
+        close_files(&mut command);
+        command
             .arg0("tunebox")
             .args(&self.arguments)
             .env_clear()
@@ -79,6 +82,22 @@ impl Program {
             .stderr(Stdio::piped())
             .spawn()
     }
+}
+
+/// Makes the program of a command start without the open files of this process but its three standard streams. Does nothing
+/// on a system that cannot do it in one call.
+#[expect(unsafe_code, reason = "the standard library cannot close the files that this process inherited")]
+fn close_files(command: &mut Command) {
+    // SAFETY: between fork and exec this makes one system call, which touches no memory, and ignores its result.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        command.pre_exec(|| {
+            libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            Ok(())
+        });
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = command;
 }
 
 /// Prepares this process to be a child: disables core dumps, which would hold weights and data, and on Linux lets the
@@ -220,6 +239,17 @@ mod tests {
 
         // Cargo sets a dozen of its own for a test.
         assert_eq!(names.lines().find(foreign), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_child_has_no_file_that_was_left_open() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let open = rustix::io::fcntl_dupfd_cloexec(&file, 500).unwrap();
+        rustix::io::fcntl_setfd(&open, rustix::io::FdFlags::empty()).unwrap();
+        let told = shell("echo /proc/self/fd/*").start().unwrap().wait_with_output().unwrap().stdout;
+        let files = String::from_utf8(told).unwrap();
+        assert!(files.contains("/fd/2") && !files.contains("/fd/50"), "{files}");
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub use reports::Combine;
 pub use requests::{Sampler, ScoreRequest};
 pub use run_hooks::RunHooks;
 pub use session::{Session, StepReport, Value};
-pub use settings::SessionSettings;
+pub use settings::{CallWatch, SessionSettings};
 pub use train_state::{Direction, TrainState};
 pub use usage::{Counts, Slowest, Usage};
 pub use verifier::{Judge, Verdict, Verifier};

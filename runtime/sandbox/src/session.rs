@@ -20,7 +20,7 @@ use crate::guest::Guest;
 use crate::limits::Limits;
 use crate::reports::Combine;
 use crate::run_hooks::RunHooks;
-use crate::settings::SessionSettings;
+use crate::settings::{CallWatch, SessionSettings};
 use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
 
@@ -67,6 +67,7 @@ pub struct Session<H: RunHooks> {
     pub(crate) positions: BTreeMap<String, u64>,
     pub(crate) last_lines: (Vec<String>, u32),
     pub(crate) ledger: Budget,
+    pub(crate) watch: Option<CallWatch>,
 }
 
 impl<H: RunHooks> Session<H> {
@@ -85,6 +86,7 @@ impl<H: RunHooks> Session<H> {
             positions: BTreeMap::new(),
             last_lines: (Vec::new(), 0),
             ledger: Budget::new(0),
+            watch: None,
         };
         session.replace(method, settings)?;
         Ok(session)
@@ -100,7 +102,7 @@ impl<H: RunHooks> Session<H> {
     pub fn replace(&mut self, method: &Method, settings: SessionSettings) -> Result<(), Error> {
         self.end();
         self.method.clone_from(&method.name);
-        self.limits = settings.limits.clone();
+        (self.limits, self.watch) = (settings.limits.clone(), settings.watch.clone());
         self.positions.clear();
         self.last_lines = (Vec::new(), 0);
         self.ledger = Budget::new(self.limits.device_bytes);

@@ -1,5 +1,8 @@
 //! What a session is started with beside the method and the train state.
 
+use std::fmt;
+use std::sync::Arc;
+
 use crate::limits::Limits;
 use crate::profile::Profiler;
 
@@ -14,4 +17,17 @@ pub struct SessionSettings {
     pub metric_names: Vec<String>,
     /// Records where the method's time goes.
     pub profiler: Option<Profiler>,
+    /// Hears of every call of the method.
+    pub watch: Option<CallWatch>,
+}
+
+/// A function that is called with the seconds that a call of the method may last when the call begins, and with `None` when
+/// it has ended.
+#[derive(Clone)]
+pub struct CallWatch(pub Arc<dyn Fn(Option<f64>) + Send + Sync>);
+
+impl fmt::Debug for CallWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CallWatch")
+    }
 }

@@ -132,7 +132,7 @@ impl HasData for HostContexts {
 impl State {
     /// Creates the state before the first call, without handles and with counters at zero.
     pub(crate) fn new(settings: SessionSettings, ledger: Budget, train_state: Shared) -> Self {
-        let SessionSettings { limits, seed, metric_names, profiler } = settings;
+        let SessionSettings { limits, seed, metric_names, profiler, .. } = settings;
         let (configuration, on_cpu) = {
             let train_state = lock(&train_state);
             let model = train_state.policy.model();

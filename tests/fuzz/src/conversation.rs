@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use serde_json::json;
 use tunebox_sandbox::Compiling;
@@ -15,9 +15,10 @@ use crate::scratch::with_file;
 
 /// How a worker of this program begins, as one says it to whom gives it no job.
 static GREETING: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let mut said = Vec::new();
+    let said = Arc::new(Mutex::new(Vec::new()));
     let stop = Arc::new(AtomicBool::new(false));
-    serve(std::io::empty(), &mut said, Compiling::default(), &stop, || ());
+    serve(std::io::empty(), Arc::clone(&said), Compiling::default(), &stop, || ());
+    let said = said.lock().unwrap_or_else(PoisonError::into_inner);
     said.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default().to_vec()
 });
 

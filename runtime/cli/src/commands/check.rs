@@ -58,7 +58,7 @@ impl Check {
         // Before the model is opened: the memory for it is part of the estimate.
         let free = free(&settings);
         let plan = plan(settings)?;
-        show_plan(terminal, &plan);
+        show_plan(terminal, &plan, false);
         let precision = plan.run.summary.precision.iter().map(|(name, precision)| format!("{name} {precision}"));
         terminal.status("Precision", precision.collect::<Vec<_>>().join(", "));
         let fits = show_fit(terminal, &plan, free);

@@ -9,6 +9,7 @@ use tunebox_package::home::existing;
 use tunebox_package::sizes::{Part, sizes};
 use tunebox_package::trust::Lock;
 use tunebox_package::{Manifest, Package, Reference, Trust, World, world};
+use tunebox_sandbox::confinement::Ring;
 use tunebox_sandbox::{COSTS, Limits, VerifierLimits, interface_of};
 
 use crate::package::describe::{describe_settings, expect_no_run, publisher, signer_text, train_command};
@@ -64,7 +65,7 @@ impl Inspect {
             "digest": format!("sha256:{}", package.digest), "bytes": package.bytes.len(), "sections": parts,
             "signer": package.signer.as_ref().map(|signer| &signer.key), "source": package.source,
             "first_seen": publisher.map(|publisher| publisher.first_seen), "imports": imports,
-            "manifest": package.manifest, "limits": Limits::default(), "costs": COSTS,
+            "manifest": package.manifest, "limits": Limits::default(), "costs": COSTS, "rings": Ring::list(),
         }));
         let later = later_version(&package)?;
         if let Some(later) = &later {
@@ -128,6 +129,11 @@ fn describe(package: &Package, imports: &[String], signed: &str, parts: &[Part])
         lines.push(format!("{:>11}  {meaning}", printable(name, 64)));
     }
     lines.push("             Cannot open files, reach the network, or read a clock or the environment.".into());
+    if manifest.world == World::Method {
+        let rings: Vec<&str> = Ring::list().iter().filter(|ring| ring.is_active).map(|ring| ring.name).collect();
+        let rings = if rings.is_empty() { "nothing".to_owned() } else { rings.join("; ") };
+        lines.push(format!("             Around a worker on the CPU, this system confines: {rings}."));
+    }
     if !manifest.settings.is_empty() {
         lines.extend(describe_settings("\nSettings:", manifest));
     }

@@ -2,8 +2,8 @@
 //! which serves the host functions to a unit test of a method.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tunebox_foundation::explain::Exit;
 use tunebox_sandbox::child;
@@ -24,7 +24,9 @@ pub(super) fn run_worker() -> CommandResult {
     let flag = Arc::clone(&stop);
     // Ctrl-C reaches the parent as well, which ends this process at the second one.
     ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)).map_err(internal)?;
-    let exit = serve(io::stdin(), reports, compiling()?, &stop, || std::process::exit(Exit::Interrupted as i32));
+    let exit = serve(io::stdin(), Arc::new(Mutex::new(reports)), compiling()?, &stop, || {
+        std::process::exit(Exit::Interrupted as i32)
+    });
     Ok(exit.map_or(ExitStatus::Success, ExitStatus::Code))
 }
 

@@ -11,7 +11,7 @@ use tunebox_training::{RunSettings, execute, plan};
 use crate::arguments::{Global, RunOptions};
 use crate::processes::{compiling, compiling_in_process, stop_on_interrupt, worker_program};
 use crate::run::display::RunDisplay;
-use crate::run::plan::show_plan;
+use crate::run::plan::{find_rings, show_plan};
 use crate::run::sample::SampleReport;
 use crate::run::summary::show_outcome;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
@@ -49,13 +49,13 @@ impl Train {
         let mut settings = self.settings(global.offline)?;
         self.options.trust.check_run(terminal, &settings)?;
         if self.dry_run {
-            show_plan(terminal, &plan(settings)?);
+            show_plan(terminal, &plan(settings)?, self.in_process);
             terminal.suggest("the same command without `--dry-run`");
             return Ok(ExitStatus::Success);
         }
         let sample = self.options.sample.then(|| SampleReport::new(&settings));
         let stop = stop_on_interrupt()?;
-        let mut display = RunDisplay::new(terminal);
+        let mut display = RunDisplay::new(terminal).with_rings(find_rings(&settings, self.in_process));
         let worker = worker_program(self.in_process)?;
         let profile = self.guest_profile.as_deref();
         let profile = profile.map(|path| GuestProfile::start(path, &mut settings, self.in_process)).transpose()?;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use tunebox_training::configuration::ENDLESS;
 use tunebox_training::{Event, Observer, StepEvent};
 
-use super::plan::show_summary;
+use super::plan::{show_rings, show_summary};
 use crate::terminal::Terminal;
 use crate::terminal::progress::step_bar;
 use tunebox_foundation::format::{bytes, grouped, number};
@@ -22,6 +22,8 @@ pub(crate) struct RunDisplay {
     is_training: bool,
     /// Whether the run has sent an event.
     has_begun: bool,
+    /// The rings of the system around its worker; `None` for a run without one.
+    rings: Option<Vec<&'static str>>,
     /// Tokens and seconds since the last row.
     tokens: f64,
     seconds: f64,
@@ -37,9 +39,15 @@ impl RunDisplay {
             head: String::new(),
             is_training: true,
             has_begun: false,
+            rings: None,
             tokens: 0.0,
             seconds: 0.0,
         }
+    }
+
+    /// Shows `rings` of the system with the plan.
+    pub(crate) fn with_rings(self, rings: Option<Vec<&'static str>>) -> Self {
+        Self { rings, ..self }
     }
 
     /// Whether the run has sent an event.
@@ -97,8 +105,11 @@ impl Observer for RunDisplay {
             Event::Planned { summary, folder, resumed } => {
                 self.is_training = summary.trainable > 0;
                 self.log_every = u64::from(summary.log_every);
-                terminal.event(json!({ "event": "planned", "plan": summary, "folder": folder, "resumed": resumed }));
+                terminal.event(json!({
+                    "event": "planned", "plan": summary, "folder": folder, "resumed": resumed, "rings": self.rings,
+                }));
                 show_summary(terminal, summary, folder, *resumed);
+                show_rings(terminal, self.rings.as_deref());
                 let total = Some(summary.steps).filter(|steps| *steps != u64::from(ENDLESS));
                 self.bar = step_bar(terminal, "train", total);
             }

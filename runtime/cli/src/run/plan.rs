@@ -5,18 +5,35 @@ use std::path::Path;
 use serde_json::json;
 use tunebox_training::configuration::ENDLESS;
 use tunebox_training::data::Shape;
-use tunebox_training::{Plan, PlanSummary};
+use tunebox_training::{Plan, PlanSummary, RunSettings, active_rings};
 
 use crate::package::describe::import_names;
 use crate::terminal::Terminal;
 use tunebox_foundation::format::{bytes, counted, grouped};
 
-/// Shows a plan: its summary, warnings, estimated memory by part, and the limits that differ from the defaults. Emits a
-/// `plan` event with `--json`.
-pub(crate) fn show_plan(terminal: Terminal, plan: &Plan) {
+/// Returns the names of the rings of the system around the worker of a run: none with `in_process`. `None` for a run that
+/// needs no worker, since all of it is built in.
+pub(crate) fn find_rings(settings: &RunSettings, in_process: bool) -> Option<Vec<&'static str>> {
+    (!settings.is_all_built_in()).then(|| if in_process { Vec::new() } else { active_rings(settings) })
+}
+
+/// Shows which rings of the system surround the worker of a run. Shows nothing for `None`.
+pub(super) fn show_rings(terminal: Terminal, rings: Option<&[&str]>) {
+    match rings {
+        None => {}
+        Some([]) => terminal.status("Worker", "not confined by the system"),
+        Some(rings) => terminal.status("Worker", format!("confined: {}", rings.join("; "))),
+    }
+}
+
+/// Shows a plan: its summary, warnings, estimated memory by part, the limits that differ from the defaults, and the rings
+/// around its worker. Emits a `plan` event with `--json`.
+pub(crate) fn show_plan(terminal: Terminal, plan: &Plan, in_process: bool) {
     let (run, summary) = (&plan.run, &plan.run.summary);
-    terminal.event(json!({ "event": "plan", "plan": summary }));
+    let rings = find_rings(&run.settings, in_process);
+    terminal.event(json!({ "event": "plan", "plan": summary, "rings": rings }));
     show_summary(terminal, summary, &run.folder, None);
+    show_rings(terminal, rings.as_deref());
     for text in &run.warnings {
         terminal.warn(text);
     }

@@ -17,7 +17,7 @@ use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files;
 use tunebox_foundation::paths::simplify;
 use tunebox_package::Reference;
-use tunebox_sandbox::{Compiling, Profiler};
+use tunebox_sandbox::{CallWatch, Compiling, Profiler};
 
 pub use check::{find_key, schema};
 pub use document::{Document, SettingLocation, Underline};
@@ -72,6 +72,9 @@ pub struct RunSettings {
     /// Records where the method spends its time, in this process.
     #[serde(skip)]
     pub profiler: Option<Profiler>,
+    /// Hears of every call of the method, in this process.
+    #[serde(skip)]
+    pub(crate) watch: Option<CallWatch>,
     /// Train on random records instead of the data file.
     #[serde(skip)]
     pub(crate) random: Option<RandomRecords>,
@@ -136,6 +139,7 @@ impl RunSettings {
             replay: None,
             compiling: Compiling::default(),
             profiler: None,
+            watch: None,
             random: None,
             document,
             folder,

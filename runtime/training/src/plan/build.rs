@@ -1,11 +1,14 @@
 //! Puts the plan of a run together.
 
+use std::path::PathBuf;
 use std::time::SystemTime;
 
+use tempfile::TempDir;
 use tunebox_compute::device;
 use tunebox_compute::precision::Purpose;
 use tunebox_compute::schedule::Schedule;
 use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::files;
 use tunebox_model::Policy;
 use tunebox_sandbox::{CodeOptions, Compiling, Engine};
 
@@ -31,6 +34,39 @@ pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
     let engine = engine(&settings)?;
     let method = load_method(&settings, &engine)?;
     plan_with_method(settings, &engine, method)
+}
+
+/// The code of a run's method and verifiers.
+pub(crate) struct CompiledCode {
+    /// The cache that holds it; `None` if each process compiles for itself.
+    pub(crate) folder: Option<PathBuf>,
+    /// Why the usual cache does not hold it.
+    pub(crate) warning: Option<String>,
+    /// Removes the cache when dropped, if it is a temporary one.
+    _temporary: Option<TempDir>,
+}
+
+/// Compiles the method and the verifiers of a run into the cache of compiled code, or into a temporary one if that cannot
+/// be used. Runs nothing of them. Does nothing if no other program compiles what is not built in.
+///
+/// # Errors
+/// A method or verifier that cannot be found, read or admitted.
+pub(crate) fn compile(mut settings: RunSettings) -> Result<CompiledCode, Error> {
+    if settings.compiling.program.is_none() {
+        return Ok(CompiledCode { folder: None, warning: None, _temporary: None });
+    }
+    settings.pin_versions();
+    let mut engine = self::engine(&settings)?;
+    let (warning, mut temporary) = (engine.warning().map(str::to_owned), None);
+    if warning.is_some() || settings.compiling.cache.is_none() {
+        let folder = files::temporary_folder(&std::env::temp_dir(), "tunebox-")?;
+        settings.compiling.cache = Some(folder.path().join("compiled"));
+        temporary = Some(folder);
+        engine = self::engine(&settings)?;
+    }
+    load_method(&settings, &engine)?;
+    load_verifiers(&settings, &verifier_engine(&settings)?)?;
+    Ok(CompiledCode { folder: settings.compiling.cache, warning, _temporary: temporary })
 }
 
 /// Plans a run with a method that is already loaded; [`plan`] does the same after loading the method from the settings.

@@ -15,7 +15,7 @@ mod planned;
 pub(crate) mod trust;
 
 pub use build::plan;
-pub(crate) use build::{engine, plan_with_method, verifier_engine};
+pub(crate) use build::{compile, engine, plan_with_method, verifier_engine};
 pub(crate) use folder::run_exists;
 pub use memory::{Estimate, available, free};
 pub(crate) use memory::{peak_on, reset_peak};

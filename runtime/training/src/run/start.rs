@@ -236,12 +236,13 @@ pub(super) fn continue_at(
     Ok(session.load_state(method_state)?)
 }
 
-/// The limits, seed, metric names and profiler for a session of `method` in the run.
+/// The limits, seed, metric names, profiler and watch for a session of `method` in the run.
 pub(super) fn session_settings(plan: &PlannedRun, method: &PlannedMethod) -> SessionSettings {
     SessionSettings {
         limits: method.limits.clone(),
         seed: plan.settings.file.train.seed,
         metric_names: method.package.manifest.metrics.clone(),
         profiler: plan.settings.profiler.clone(),
+        watch: plan.settings.watch.clone(),
     }
 }

@@ -1,13 +1,13 @@
 //! The worker process: reads its job, executes the run, and sends every event to the parent.
 
-use std::io::{BufReader, ErrorKind, Read, Write};
-use std::sync::Arc;
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
-use tunebox_sandbox::Compiling;
+use tunebox_sandbox::{CallWatch, Compiling};
 
-use super::confinement::{confine_plan, confine_steps};
+use super::confinement::{confine, confine_memory};
 use super::protocol::{Input, Job, Message, Order, Version, read, write};
 use crate::error::Error;
 use crate::observer::{Event, Observer};
@@ -21,13 +21,14 @@ use crate::run::run;
 /// Returns the exit code of the process. The parent goes by the messages, not by the exit code.
 pub fn serve(
     input: impl Read + Send + 'static,
-    mut output: impl Write,
+    output: Arc<Mutex<impl Write + Send + 'static>>,
     compiling: Compiling,
     stop: &Arc<AtomicBool>,
     orphaned: fn(),
 ) -> Option<Exit> {
     let mut input = BufReader::new(input);
-    let job = match write(&mut output, &Message::Hello(Version::this())) {
+    let mut sender = Sender { output, orphaned };
+    let job = match sender.send(&Message::Hello(Version::this())) {
         Ok(()) => match read::<Job>(&mut input) {
             Input::Document(job) if job.parent == Version::this() => Ok(job),
             Input::Document(_) => Err("the parent is another version of tunebox".into()),
@@ -38,12 +39,14 @@ pub fn serve(
     };
     let result = job.map_err(|why| unreadable(&why)).and_then(|job| {
         let mut settings = job.settings;
-        settings.compiling = compiling;
-        confine_plan(&settings).map_err(|error| unconfined(&error))?;
+        settings.compiling = Compiling { cache: job.code, ..compiling };
+        let watch = sender.clone();
+        settings.watch = Some(CallWatch(Arc::new(move |seconds| watch.send_or_end(&Message::Call(seconds)))));
+        confine(&settings).map_err(|error| unconfined(&error))?;
         listen(input, Arc::clone(stop), orphaned);
         let plan = plan(settings)?;
-        confine_steps(&plan.run).map_err(|error| unconfined(&error))?;
-        run(plan, &mut Sender { output: &mut output, orphaned }, stop)
+        confine_memory(&plan.run).map_err(|error| unconfined(&error))?;
+        run(plan, &mut sender, stop)
     });
     let (message, exit) = match result {
         Ok(outcome) => {
@@ -52,9 +55,7 @@ pub fn serve(
         }
         Err(error) => (Message::Failed(Box::new(error.explanation()), error.exit()), Some(error.exit())),
     };
-    if write(&mut output, &message).is_err() {
-        orphaned();
-    }
+    sender.send_or_end(&message);
     exit
 }
 
@@ -83,21 +84,38 @@ fn listen(mut input: BufReader<impl Read + Send + 'static>, stop: Arc<AtomicBool
     });
 }
 
-/// Sends every event to the parent.
-struct Sender<'a, W> {
-    output: &'a mut W,
+/// Sends messages to the parent.
+struct Sender<W> {
+    output: Arc<Mutex<W>>,
     orphaned: fn(),
 }
 
-impl<W: Write> Observer for Sender<'_, W> {
-    /// Sends an event to the parent. Drops an event that is too long; calls `orphaned` if the pipe is closed.
-    fn event(&mut self, event: &Event) {
-        match write(self.output, &Message::Event(Box::new(event.clone()))) {
+impl<W> Clone for Sender<W> {
+    fn clone(&self) -> Self {
+        Self { output: Arc::clone(&self.output), orphaned: self.orphaned }
+    }
+}
+
+impl<W: Write> Sender<W> {
+    /// Sends a message to the parent; see [`write`] for its errors.
+    fn send(&self, message: &Message) -> io::Result<()> {
+        write(&mut *self.output.lock().unwrap_or_else(PoisonError::into_inner), message)
+    }
+
+    /// Sends a message to the parent. Drops one that is too long; calls `orphaned` if the pipe is closed.
+    fn send_or_end(&self, message: &Message) {
+        match self.send(message) {
             Ok(()) => {}
-            // An event that is too long is dropped; the run does not need it.
+            // Only an event can be too long, and the run does not need it.
             Err(error) if error.kind() == ErrorKind::FileTooLarge => {}
             Err(_) => (self.orphaned)(),
         }
+    }
+}
+
+impl<W: Write> Observer for Sender<W> {
+    fn event(&mut self, event: &Event) {
+        self.send_or_end(&Message::Event(Box::new(event.clone())));
     }
 }
 
@@ -107,10 +125,10 @@ mod tests {
 
     #[test]
     fn a_worker_without_a_job_reports_it() {
-        let mut output = Vec::new();
+        let output = Arc::new(Mutex::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));
-        let exit = serve(std::io::empty(), &mut output, Compiling::default(), &stop, || ());
+        let exit = serve(std::io::empty(), Arc::clone(&output), Compiling::default(), &stop, || ());
         assert_eq!(exit, Some(Exit::Sandbox));
-        assert!(String::from_utf8(output).unwrap().contains("no job came"));
+        assert!(String::from_utf8(output.lock().unwrap().clone()).unwrap().contains("no job came"));
     }
 }

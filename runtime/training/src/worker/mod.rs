@@ -1,7 +1,8 @@
 //! A run in its own process, for methods and verifiers that are not built in.
 //!
-//! `parent` starts the worker, sends it the settings, forwards its events and reports how it ended. It never compiles or runs
-//! the method. `child` is the worker, which executes the whole run. `protocol` is the messages between them.
+//! `parent` has the components compiled in child processes, starts the worker, sends it the settings, forwards its events,
+//! ends it if a call lasts too long, and reports how it ended. It never runs the method. `child` is the worker, which executes
+//! the whole run. `protocol` is the messages between them.
 //!
 //! If the worker crashes or is killed, the parent and the last checkpoint stay intact. The worker ends when its parent does.
 //! The method cannot write to the pipe between them.
@@ -12,4 +13,5 @@ mod parent;
 mod protocol;
 
 pub use child::serve;
+pub use confinement::active_rings;
 pub use parent::execute;

@@ -24,6 +24,10 @@ const POLL: Duration = Duration::from_millis(20);
 /// How long a worker may take to exit after its last message.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// How much longer than it may a call of the method lasts before the worker is ended. A worker that looks at its time ends
+/// the call itself, and says more about it.
+const LATE: Duration = Duration::from_secs(1);
+
 /// The most messages that wait between the thread that reads the pipe and the observer.
 const QUEUE: usize = 64;
 
@@ -59,6 +63,11 @@ fn supervise(
     if plan::fetch(&settings)? {
         settings.offline = true;
     }
+    // The worker may write no code, which other runs would trust, so it is compiled here.
+    let code = plan::compile(settings.clone())?;
+    if let Some(text) = &code.warning {
+        observer.event(&Event::Warning { text: text.clone() });
+    }
     // The worker may write to the folder of runs alone, which must exist for that.
     let runs = PathBuf::from(&settings.file.run.folder);
     let is_new = !runs.exists() && std::fs::create_dir_all(&runs).is_ok();
@@ -66,7 +75,7 @@ fn supervise(
         let problem = Explanation::new("worker", "the worker cannot be started").with_why(error.to_string());
         worker_error(problem.with_hint("`--in-process` does without it, for methods that you trust"), Exit::Sandbox)
     })?;
-    let result = worker.converse(&Job { parent: Version::this(), settings }, observer, stop);
+    let result = worker.converse(&Job { parent: Version::this(), settings, code: code.folder.clone() }, observer, stop);
     let _ = worker.wait_or_kill(GRACE);
     if is_new {
         // Removes it only if it is empty.
@@ -118,13 +127,16 @@ impl Worker {
     fn converse(&mut self, job: &Job, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome, Error> {
         // A worker that is gone cannot take it; its messages, or their end, tell why.
         self.send(job);
-        let (mut greeted, mut stopped) = (false, false);
+        let (mut greeted, mut stopped, mut call) = (false, false, None);
         loop {
             if stop.load(Ordering::SeqCst) && !std::mem::replace(&mut stopped, true) {
                 self.send(&Order::Stop);
             }
             let message = match self.messages.recv_timeout(POLL) {
-                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Timeout) => match call {
+                    Some((end, seconds)) if Instant::now() > end => return Err(self.end_late_call(seconds)),
+                    _ => continue,
+                },
                 // A worker that dies while it writes leaves a cut line.
                 Err(RecvTimeoutError::Disconnected) | Ok(Input::End | Input::Cut) => return Err(self.explain_death()),
                 Ok(Input::Invalid(why)) => return Err(self.reject(why)),
@@ -140,6 +152,11 @@ impl Worker {
                     self.progress.update(&event);
                     observer.event(&event);
                 }
+                Message::Call(seconds) => {
+                    let left = |seconds| Duration::try_from_secs_f64(seconds).ok()?.checked_add(LATE);
+                    let end = |seconds| Instant::now().checked_add(left(seconds)?);
+                    call = seconds.and_then(|seconds| Some((end(seconds)?, seconds)));
+                }
                 Message::Ended(outcome) => return Ok(*outcome),
                 Message::Failed(explanation, exit) => return Err(worker_error(*explanation, exit)),
                 Message::Hello(_) => return Err(self.reject("it begins anew".into())),
@@ -152,6 +169,15 @@ impl Worker {
     fn reject(&mut self, why: String) -> Error {
         let _ = self.wait_or_kill(Duration::ZERO);
         self.progress.error("cannot be understood", why)
+    }
+
+    /// Kills a worker whose call of the method lasts longer than the `seconds` that it may, and returns the error about it.
+    fn end_late_call(&mut self, seconds: f64) -> Error {
+        let _ = self.wait_or_kill(Duration::ZERO);
+        let why = format!(
+            "a call of the method lasted longer than `limits.step-wall-seconds`, {seconds} s, and did not end by itself"
+        );
+        self.progress.error("was ended", why)
     }
 
     /// Waits for a worker whose output ended, killing it after 5 seconds, and returns the error about its death with

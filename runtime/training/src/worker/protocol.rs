@@ -4,6 +4,7 @@
 //! [`Message::Ended`] or [`Message::Failed`]. Both sides limit the length of a line.
 
 use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,8 @@ impl Version {
 pub(super) struct Job {
     pub(super) parent: Version,
     pub(super) settings: RunSettings,
+    /// The folder with the code of the method and the verifiers, which the parent had compiled.
+    pub(super) code: Option<PathBuf>,
 }
 
 /// A message of the parent after the job.
@@ -56,6 +59,8 @@ pub(super) enum Message {
     Hello(Version),
     /// An event of the run.
     Event(Box<Event>),
+    /// A call of the method begins, which may last so many seconds; `None` when it has ended.
+    Call(Option<f64>),
     /// The run is finished or was stopped.
     Ended(Box<Outcome>),
     /// The run failed: what to show, and the exit code.

@@ -1,0 +1,231 @@
+//! The rings of Linux: Landlock, capabilities and seccomp.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+    path_beneath_rules,
+};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter_all_threads,
+};
+
+/// Folders and files of the system that any process may read: libraries, and figures of the machine and of itself.
+const SYSTEM: [&str; 18] = [
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/libexec",
+    "/usr/local/lib",
+    "/lib",
+    "/lib64",
+    "/nix/store",
+    "/gnu/store",
+    "/etc/ld.so.cache",
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm",
+    "/proc/self",
+    "/proc/meminfo",
+    "/proc/cpuinfo",
+    "/proc/sys/vm",
+];
+
+/// Devices without a file behind them.
+const DEVICES: [&str; 3] = ["/dev/null", "/dev/random", "/dev/urandom"];
+
+/// Calls that open sockets, start programs and processes, act on other processes or on the kernel, share memory or messages
+/// with other processes, or change files that no ring for files guards.
+const DENIED: [i64; 67] = [
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_ptrace,
+    libc::SYS_kcmp,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    PROCESS_MRELEASE,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    libc::SYS_setpriority,
+    libc::SYS_ioprio_set,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_mq_open,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+];
+
+/// The numbers of newer calls, which every processor shares.
+const MEMFD_SECRET: i64 = 447;
+const PROCESS_MRELEASE: i64 = 448;
+const FCHMODAT2: i64 = 452;
+
+/// Such calls of old that only some processors have.
+#[cfg(target_arch = "x86_64")]
+const OLD: [i64; 8] = [
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
+];
+
+type Failed = Box<dyn Error + Send + Sync>;
+
+/// Applies Landlock to this thread and drops its capabilities; see [`super::confine_files`].
+pub(super) fn confine_files(read: &[PathBuf], write: &[PathBuf]) -> Result<bool, Failed> {
+    drop_capabilities()?;
+    let reading = AccessFs::ReadFile | AccessFs::ReadDir;
+    let writing = reading
+        | AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::MakeReg
+        | AccessFs::MakeDir
+        | AccessFs::RemoveFile
+        | AccessFs::RemoveDir;
+    let status = Ruleset::default()
+        .handle_access(AccessFs::from_all(ABI::V9))?
+        .handle_access(AccessNet::from_all(ABI::V4))?
+        .scope(Scope::from_all(ABI::V6))?
+        .create()?
+        .add_rules(path_beneath_rules(SYSTEM, reading))?
+        .add_rules(path_beneath_rules(DEVICES, reading | AccessFs::WriteFile))?
+        .add_rules(path_beneath_rules(read, reading))?
+        .add_rules(path_beneath_rules(write, writing))?
+        .restrict_self()?;
+    Ok(status.ruleset != RulesetStatus::NotEnforced)
+}
+
+/// The version of the structures of `capset`, with two words for each set.
+const CAPABILITY_VERSION: u32 = 0x2008_0522;
+
+/// The numbers of `CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH` and `CAP_FOWNER`: the files of other users.
+const FILES_OF_OTHERS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
+
+/// Drops what only the root user may do, but for reading and writing the files of other users, which rules decide.
+#[expect(unsafe_code, reason = "no crate of this workspace drops capabilities")]
+fn drop_capabilities() -> io::Result<()> {
+    // This thread; and, in two words each, what it may do now, could do, and passes on.
+    let head = [CAPABILITY_VERSION, 0];
+    let mut sets = [[0_u32; 3]; 2];
+    // SAFETY: the kernel reads 8 bytes of `head` and writes 24 bytes of `sets`.
+    let read = unsafe { libc::syscall(libc::SYS_capget, head.as_ptr(), sets.as_mut_ptr()) };
+    let [[effective, permitted, _], _] = sets;
+    let kept = [[effective & FILES_OF_OTHERS, permitted & FILES_OF_OTHERS, 0], [0; 3]];
+    // SAFETY: the kernel reads 8 bytes of `head` and 24 bytes of `kept`.
+    let written = unsafe { libc::syscall(libc::SYS_capset, head.as_ptr(), kept.as_ptr()) };
+    if read == 0 && written == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Applies two filters of system calls to every thread; see [`super::deny_calls`].
+pub(super) fn deny_calls() -> Result<(), Failed> {
+    let mut denied: BTreeMap<i64, Vec<SeccompRule>> = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+    denied.extend(denied_by_arguments()?);
+    #[cfg(target_arch = "x86_64")]
+    {
+        denied.extend(OLD.map(|call| (call, Vec::new())));
+        // The same calls, and some of their own numbers, of the form of this processor with short pointers.
+        let others: Vec<i64> = denied.keys().copied().chain(512..548).map(|call| call | 0x4000_0000).collect();
+        denied.extend(others.into_iter().map(|call| (call, Vec::new())));
+    }
+    apply(denied, SeccompAction::KillProcess)?;
+    // The arguments of `clone3` are in memory, where no filter looks. Without it the C library takes `clone`, and without
+    // `memfd_create` the engine copies instead of mapping.
+    let lacking = [libc::SYS_clone3, libc::SYS_memfd_create, MEMFD_SECRET].map(|call| (call, Vec::new()));
+    apply(lacking.into(), SeccompAction::Errno(libc::ENOSYS as u32))
+}
+
+/// Returns rules for calls that are denied with some arguments only: `clone` but for threads; signals and limits for other
+/// processes; signals by files; a life without the parent; shared memory without a file; and permissions and times of files
+/// other than those that a run gives to its own.
+fn denied_by_arguments() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Failed> {
+    use SeccompCmpOp::{Eq, MaskedEq, Ne};
+    let this = u64::from(std::process::id());
+    let condition =
+        |argument, comparison, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value);
+    let rule = |conditions| SeccompRule::new(conditions);
+    let shared = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64;
+    let thread = libc::CLONE_THREAD as u64;
+    let owners = [libc::F_SETOWN as u64, F_SETOWN_EX, F_SETSIG];
+    let owners = owners.map(|command| rule(vec![condition(1, Eq, command)?]));
+    Ok(BTreeMap::from([
+        (libc::SYS_clone, vec![rule(vec![condition(0, MaskedEq(thread), 0)?])?]),
+        (libc::SYS_tgkill, vec![rule(vec![condition(0, Ne, this)?])?]),
+        (libc::SYS_prlimit64, vec![rule(vec![condition(0, Ne, 0)?, condition(0, Ne, this)?])?]),
+        (libc::SYS_fcntl, owners.into_iter().collect::<Result<_, _>>()?),
+        (libc::SYS_prctl, vec![rule(vec![condition(0, Eq, libc::PR_SET_PDEATHSIG as u64)?])?]),
+        (libc::SYS_mmap, vec![rule(vec![condition(3, MaskedEq(shared), shared)?])?]),
+        (libc::SYS_fchmod, vec![rule(vec![condition(1, Ne, 0o644)?])?]),
+        (libc::SYS_utimensat, vec![rule(vec![condition(1, Ne, 0)?])?]),
+    ]))
+}
+
+/// Commands of `fcntl` that have signals sent to a process: the same on every processor of Linux.
+const F_SETSIG: u64 = 10;
+const F_SETOWN_EX: u64 = 15;
+
+/// Applies a filter to every thread that takes `action` for the calls in `rules` and allows all others.
+fn apply(rules: BTreeMap<i64, Vec<SeccompRule>>, action: SeccompAction) -> Result<(), Failed> {
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, std::env::consts::ARCH.try_into()?)?;
+    let program: BpfProgram = filter.try_into()?;
+    Ok(apply_filter_all_threads(&program)?)
+}
