@@ -206,7 +206,7 @@ fn scores_that_keep_more_than_they_may_end_the_run() {
     let output = command.output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{error}");
-    assert!(error.contains("`lora` keeps more of the model's work for learning than it may at step 1"), "{error}");
+    assert!(error.contains("`lora` makes the model keep more than it may at step 1"), "{error}");
     assert!(!place.path().join("runs/kept").exists(), "a run that never got anywhere keeps its name");
 }
 

@@ -116,7 +116,7 @@ fn the_caches_that_the_model_writes_with_count_before_it_writes() {
     session.step(batch()).unwrap();
     let (mut session, _) = start(guest, SessionSettings { limits: limits(needed - 1), ..settings() });
     let error = session.step(batch()).unwrap_err();
-    assert_eq!(error.to_string(), "`guest` keeps more of the model's work for learning than it may at step 1");
+    assert_eq!(error.to_string(), "`guest` makes the model keep more than it may at step 1");
 }
 
 #[test]

@@ -54,6 +54,9 @@ pub enum Error {
         /// The most seconds in all.
         limit: f64,
     },
+    /// The time at which the work had to end has passed.
+    #[error("the time for it is up")]
+    PastDeadline,
     /// A device that this build or machine does not have.
     #[error("device `{device}` is not available")]
     #[explain(

@@ -93,16 +93,18 @@ pub(crate) enum Cause {
     #[error("it asked for more verdicts than it may")]
     #[explain(location = past(*limit, "verdicts"), why = "every completion costs one verdict of every verifier")]
     Verdicts { limit: u64 },
-    #[error("it keeps more of the model's work for learning than it may")]
+    #[error("it makes the model keep more than it may")]
     #[explain(
         location = of(*held, *limit),
-        why = "scores for learning keep their pass until `minimise` uses it up or the step ends"
+        why = "scores for learning keep their pass until `minimise` uses it up or the step ends; snapshots and edited \
+               matrices stay"
     )]
     Activations { held: u64, limit: u64 },
     #[error("it asked the model for more memory than is left for it")]
     #[explain(
-        location = format!("{} for activations and tensors, {} are left", bytes(*wanted), bytes(*room)),
-        why = "scores for learning keep their pass until `minimise` uses it up or the step ends",
+        location = format!("{} for activations, copies of weights and tensors, {} are left", bytes(*wanted), bytes(*room)),
+        why = "scores for learning keep their pass until `minimise` uses it up or the step ends; snapshots and edited \
+               matrices stay",
         hint = "its author can `minimise` scores before asking for more; `tunebox check --fit` says whether the batch fits"
     )]
     Room { wanted: u64, room: u64 },

@@ -3,7 +3,7 @@
 //! Nothing here acts; `state` makes, charges and frees the entries.
 #![expect(unreachable_pub, reason = "the generated bindings re-export the types of their resources")]
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tunebox_compute::budget::Reservation;
@@ -27,7 +27,8 @@ pub struct TensorEntry {
 #[derive(Debug)]
 pub struct ScopeEntry {
     pub(crate) opened: u64,
-    pub(crate) kept: BTreeSet<u64>,
+    /// With what each of these takes.
+    pub(crate) kept: BTreeMap<u64, Reservation>,
 }
 
 /// What a `rows` handle stands for, and the bytes that it keeps: those of a batch live as long as the handle.
@@ -49,9 +50,9 @@ pub struct ViewEntry(pub(crate) View);
 #[derive(Debug)]
 pub struct ScoresEntry(pub(crate) u64);
 
-/// What a `patch` handle stands for: the policy's number of the patch.
+/// What a `patch` handle stands for: the policy's number of the patch, and the bytes of its vector.
 #[derive(Debug)]
-pub struct PatchEntry(pub(crate) u64);
+pub struct PatchEntry(pub(crate) u64, pub(crate) Reservation);
 
 /// What a `sampler` handle stands for.
 #[derive(Debug)]

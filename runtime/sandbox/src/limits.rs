@@ -153,8 +153,8 @@ limits! {
     sampled_tokens: u64 = 1 << 20, "sampled-tokens", Count, 1 to 1_000_000_000_000_u64;
     /// Verdicts of verifiers in one call of the method.
     verdicts: u64 = 65_536, "verdicts", Count, 1 to 1_000_000_000;
-    /// Bytes of activations that scores for learning keep at once, and of the caches that the model writes with; both
-    /// are counted before the model runs. What the machine has is a limit as well.
+    /// Bytes that the model keeps for a method at once: activations of scores for learning, caches that it writes with,
+    /// snapshots and edited matrices. All are counted before they are made. What the machine has is a limit as well.
     activation_bytes: u64 = 16 << 30, "activation-bytes", Bytes, 65_536 to 1_099_511_627_776_u64;
     /// The longest chain of operations that a gradient may walk.
     graph_depth: u32 = 4_096, "graph-depth", Count, 1 to 20_000;

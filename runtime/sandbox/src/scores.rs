@@ -162,9 +162,19 @@ impl State {
         Ok(self.train_state().backward(&mut scored, &seeds)?)
     }
 
-    /// Returns the bytes of activations that all passes together save for a backward pass.
-    pub(crate) fn kept_bytes(&self) -> u64 {
-        self.passes.values().map(|pass| pass.scored.saved_bytes() as u64).sum()
+    /// Returns the bytes that the model keeps for the method: activations that all passes together save for a backward
+    /// pass, snapshots and edited matrices.
+    fn kept_bytes(&self) -> u64 {
+        let saved: u64 = self.passes.values().map(|pass| pass.scored.saved_bytes() as u64).sum();
+        saved.saturating_add(self.train_state().policy.copied_bytes())
+    }
+
+    /// Ends the method before the model keeps `more` bytes for it, if that is more than `activation_bytes` allows or than
+    /// is left; see [`check_memory`](Self::check_memory).
+    pub(crate) fn check_kept(&self, more: u64) -> Result<(), Cause> {
+        let held = self.kept_bytes().saturating_add(more);
+        self.check_activations(held)?;
+        self.check_memory(held)
     }
 
     /// Ends the method before a pass over these rows that would save more activations than `activation_bytes` allows, or
@@ -179,7 +189,7 @@ impl State {
     /// Ends the method if `activations` bytes, with its tensors, are more than the machine and the limits of this process
     /// leave for it: an allocation that fails would end the process without a word. Does nothing for few bytes, or where
     /// the model is not on the CPU: there the device answers.
-    pub(crate) fn check_memory(&self, activations: u64) -> Result<(), Cause> {
+    fn check_memory(&self, activations: u64) -> Result<(), Cause> {
         let Some(before) = self.held_before.filter(|_| activations > FEW_BYTES) else { return Ok(()) };
         let Some(now) = ProcessMemory::read() else { return Ok(()) };
         // What the process has for the method: all that it may hold, less what it held before. Freed memory that the
@@ -189,8 +199,8 @@ impl State {
         ensure(wanted <= room, || Cause::Room { wanted, room })
     }
 
-    /// Checks `held` bytes of saved activations against the limit.
-    pub(crate) fn check_activations(&self, held: u64) -> Result<(), Cause> {
+    /// Checks `held` bytes that the model keeps against the limit.
+    fn check_activations(&self, held: u64) -> Result<(), Cause> {
         let limit = self.limits.activation_bytes;
         ensure(held <= limit, || Cause::Activations { held, limit })
     }

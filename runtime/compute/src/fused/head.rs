@@ -10,6 +10,7 @@ mod slopes;
 mod statistics;
 
 use std::ops::Range;
+use std::time::Instant;
 
 use candle_core::Tensor;
 
@@ -50,16 +51,23 @@ pub struct HeadOptions {
     pub logit_scale: f32,
     /// Which taps to take.
     pub taps: TapSet,
+    /// When the CPU stops, between two blocks of rows, with [`Error::PastDeadline`]; none lets it work to the end.
+    pub deadline: Option<Instant>,
 }
 
 impl Default for HeadOptions {
     /// Options that leave the logits as they are and take the log-probability alone.
     fn default() -> Self {
-        Self { inverse_temperature: 1.0, soft_cap: None, logit_scale: 1.0, taps: TapSet::default() }
+        Self { inverse_temperature: 1.0, soft_cap: None, logit_scale: 1.0, taps: TapSet::default(), deadline: None }
     }
 }
 
 impl HeadOptions {
+    /// Returns [`Error::PastDeadline`] if the deadline has passed. Called before each block of rows.
+    fn check_deadline(&self) -> Result<()> {
+        if self.deadline.is_some_and(|deadline| Instant::now() > deadline) { Err(Error::PastDeadline) } else { Ok(()) }
+    }
+
     /// The factor of the product hidden·Wᵀ: `logit_scale / temperature`, or `logit_scale / cap` with a soft cap, whose
     /// tanh takes logits divided by the cap.
     fn factor(&self) -> f32 {

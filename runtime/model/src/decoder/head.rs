@@ -47,6 +47,7 @@ impl OutputHead {
             soft_cap: configuration.logit_soft_cap,
             logit_scale: configuration.logit_scale,
             taps,
+            deadline: network.deadline,
         };
         Ok(Self { norm: network.norm("model.norm.weight")?, matrix: network.head()?, options })
     }

@@ -1,14 +1,18 @@
 //! What a pass through the model takes of memory, from sizes alone: the one place that counts bytes by the token.
 //! Slices are cut by it, what may wait for a backward pass is bounded by it, and runs estimate their memory from it.
 
+use std::collections::HashSet;
+
 use tunebox_compute::fused::{HEAD_GROUPS, HEAD_ROWS, HEAD_TILE};
-use tunebox_compute::precision::{Precision, Purpose};
+use tunebox_compute::precision::{Precision, Purpose, bytes};
 
 use super::{Policy, Slice, View};
 use crate::adapter::{AdapterKind, Module};
 use crate::configuration::Configuration;
 use crate::decoder::Recompute;
 use crate::decoder::packing::Packing;
+use crate::edit::{Form, Matrix, Role};
+use crate::error::Result;
 use crate::rows::Rows;
 
 /// Completions that are generated side by side.
@@ -84,6 +88,37 @@ impl Policy {
         let token = 2 * (sizes.layers * sizes.kv_heads * sizes.head_dim) as u64;
         let all = sequences.min(BATCH as u64).saturating_mul(tokens).saturating_mul(token);
         self.precision().bytes(Purpose::Activation, all)
+    }
+
+    /// The bytes of all snapshots and edited matrices, which the policy keeps beside the model and the adapter.
+    #[must_use]
+    pub fn copied_bytes(&self) -> u64 {
+        let mut seen = HashSet::new();
+        let copies = self.snapshots.values().map(|snapshot| &snapshot.1).chain([&self.edits]);
+        let edited = copies.flat_map(|edits| edits.changed.values()).filter(|(weight, _)| seen.insert(weight.id()));
+        let edited: u64 = edited.map(|(weight, _)| bytes(weight) as u64).sum();
+        edited.saturating_add(self.snapshot_bytes().saturating_mul(self.snapshots.len() as u64))
+    }
+
+    /// The bytes that a snapshot takes: the adapter's values twice, for passes and for checkpoints, with the gradients
+    /// and products' copy that parameters have. 0 in full training, which takes none.
+    #[must_use]
+    pub fn snapshot_bytes(&self) -> u64 {
+        if self.adapter.is_full() { 0 } else { 4 * bytes(self.parameters().values()) as u64 }
+    }
+
+    /// The bytes that an edit of a matrix takes while it is made: the stored weight that the matrix lies in, as it is
+    /// read and as it is changed.
+    ///
+    /// # Errors
+    /// When the layer is not there.
+    pub fn edit_bytes(&self, role: Role, layer: usize) -> Result<u64> {
+        let (weights, form) = (&self.model.weights, self.edits.form);
+        let matrix = Matrix::of(&self.model.configuration, role, layer)?;
+        let numbers: usize = weights.shape(&matrix.name).unwrap_or_default().iter().product();
+        let read = weights.dtype().size_in_bytes();
+        let changed = if form == Form::Adapter { 4 } else { read };
+        Ok(numbers as u64 * (read + changed) as u64)
     }
 
     /// The bytes that the adapter's modules save for each token: reduced inputs, and with DoRA the outputs as well. 0

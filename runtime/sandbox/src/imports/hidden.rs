@@ -44,6 +44,8 @@ impl Host for HostContext<'_> {
         self.work(elements)?;
         self.pass(rows.tokens())?;
         self.check_room(&rows, false)?;
+        // What is read lies there twice while it is put in the order of the layers.
+        let _scratch = self.reserve(4 * elements)?;
         let (site, token) = (stream_site(site), stream_token(token));
         self.give_new(elements, |state| state.train_state().policy.capture(&view, &rows, &layers, site, token))
     }

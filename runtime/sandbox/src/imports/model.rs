@@ -91,7 +91,8 @@ impl Host for HostContext<'_> {
     }
 
     /// Makes a frozen copy of the trained weights under a name, replacing one of that name, and returns a handle of its
-    /// view. Counts one pass, and first runs the scoring passes that were deferred.
+    /// view. Counts one pass, and first runs the scoring passes that were deferred. A copy past `activation_bytes` or
+    /// what memory is left ends the method.
     ///
     /// Errors: `invalid-argument` for an empty or long name, `out-of-budget` past the number of snapshots of the run.
     fn snapshot(&mut self, name: String) -> Answer<ViewEntry> {
@@ -109,6 +110,8 @@ impl Host for HostContext<'_> {
         // A copy of what is trained: no pass, but as much to do as a small one.
         self.pass(1)?;
         self.run_pending_scores()?;
+        let bytes = self.train_state().policy.snapshot_bytes();
+        self.check_kept(bytes)?;
         self.train_state().snapshot(&name)?;
         Ok(self.table.push(ViewEntry(View::Snapshot(name)))?)
     }
@@ -271,8 +274,11 @@ mod tests {
     use std::sync::Mutex;
 
     use tunebox_compute::budget::Budget;
+    use tunebox_model::edit::Role;
 
     use super::*;
+    use crate::bindings::weights::{Host as _, Role as Matrix};
+    use crate::cause::Cause;
     use crate::limits::Limits;
     use crate::settings::SessionSettings;
     use crate::train_state::tests::{NoRun, tiny};
@@ -289,5 +295,31 @@ mod tests {
         };
         assert!(error.message.contains("at most 1"), "{}", error.message);
         HostContext::new(&mut state).snapshot("old".into()).unwrap();
+    }
+
+    #[test]
+    fn snapshots_and_edited_matrices_count_before_they_are_made() {
+        let train_state = tiny(NoRun);
+        let (one, edit) = (train_state.policy.snapshot_bytes(), train_state.policy.edit_bytes(Role::Head, 0).unwrap());
+        assert!(one > 0 && edit > 0);
+        let limits = Limits { activation_bytes: 2 * one + edit / 2, ..Limits::default() };
+        let settings = SessionSettings { limits, ..SessionSettings::default() };
+        let mut state = State::new(settings, Budget::new(1 << 20), Arc::new(Mutex::new(train_state)));
+        let mut host = HostContext::new(&mut state);
+        let project = |host: &mut HostContext<'_>| {
+            let direction = host.give_list(&[1_f32; 16]).unwrap();
+            host.project_out(Matrix::Head, 0, direction, 1.0, false)
+        };
+        host.snapshot("one".into()).unwrap();
+        host.snapshot("two".into()).unwrap();
+        let kept = |refusal: Refusal| matches!(refusal, Refusal::Trap(error) if matches!(error.downcast_ref(), Some(Cause::Activations { .. })));
+        // A snapshot is made before the one that it replaces is dropped.
+        assert!(kept(host.snapshot("two".into()).unwrap_err()) && kept(project(&mut host).unwrap_err()));
+        assert_eq!((host.train_state().policy.copied_bytes(), host.train_state().policy.is_edited()), (2 * one, false));
+        host.limits.activation_bytes = 2 * one + edit;
+        project(&mut host).unwrap();
+        // One of the two matrices that the edit took stays, and a snapshot shares it.
+        assert_eq!(host.train_state().policy.copied_bytes(), 2 * one + edit / 2);
+        assert!(kept(project(&mut host).unwrap_err()));
     }
 }

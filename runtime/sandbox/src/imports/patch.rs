@@ -9,14 +9,14 @@ use crate::bindings::hidden::Site;
 use crate::bindings::patch::{Host, HostPatch};
 use crate::bindings::types::ErrorCode;
 use crate::refusal::{Refusal, ensure};
-use crate::state::{Answer, Handle, HostContext, PatchEntry, State};
+use crate::state::{Answer, Handle, HostContext, PatchEntry, State, TENSOR_BYTES};
 
 impl HostPatch for HostContext<'_> {
     /// Deletes the handle and removes its patch from the policy. First runs the scoring passes that were deferred,
     /// which still see the patch.
     fn drop(&mut self, this: Handle<PatchEntry>) -> wasmtime::Result<()> {
         self.run_pending_scores()?;
-        let PatchEntry(number) = self.table.delete(this)?;
+        let PatchEntry(number, _) = self.table.delete(this)?;
         self.patches = self.patches.saturating_sub(1);
         self.train_state().policy.unpatch(number);
         Ok(())
@@ -63,16 +63,17 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Adds a patch to the policy and returns its handle. First runs the scoring passes that were deferred, without the
-    /// patch.
+    /// Adds a patch to the policy and returns its handle. Reserves the bytes of its vector. First runs the scoring passes
+    /// that were deferred, without the patch.
     ///
     /// Errors: `out-of-budget` past the number of active patches.
     fn activate(&mut self, patch: Patch) -> Answer<PatchEntry> {
         let message = || format!("a run has at most {} active patches; drop one", self.limits.patches);
         ensure(self.patches < self.limits.patches, || Refusal::new(ErrorCode::OutOfBudget, message()))?;
         self.run_pending_scores()?;
+        let bytes = self.reserve(TENSOR_BYTES + 4 * self.configuration.hidden as u64)?;
         let number = self.train_state().policy.patch(patch)?;
-        match self.table.push(PatchEntry(number)) {
+        match self.table.push(PatchEntry(number, bytes)) {
             Ok(handle) => {
                 self.patches += 1;
                 Ok(handle)

@@ -185,12 +185,11 @@ impl State {
         Ok(sampler.max_tokens.unwrap_or(limit).min(limit))
     }
 
-    /// Ends the method if the caches for so many sequences of so many tokens, and the saved activations, together pass
-    /// the limit `activation_bytes` or what memory is left.
+    /// Ends the method if the caches for so many sequences of so many tokens, and what the model keeps already, together
+    /// pass the limit `activation_bytes` or what memory is left.
     fn check_cache(&self, sequences: u64, tokens: u64) -> Result<()> {
-        let held = self.kept_bytes().saturating_add(self.train_state().policy.cache_memory(sequences, tokens));
-        self.check_activations(held)?;
-        Ok(self.check_memory(held)?)
+        let cache = self.train_state().policy.cache_memory(sequences, tokens);
+        Ok(self.check_kept(cache)?)
     }
 
     /// Returns the number of completions of a call: prompts times completions for each; `out-of-budget` past the limit.

@@ -1,7 +1,8 @@
 //! Implements `wit/weights.wit`: one function for each of the interface, in its order.
 //!
-//! An edited matrix is the run's, not the method's: there is at most one copy of each, or an adapter beside it that grows
-//! by a rank with every edit. Edits are charged as work and as bytes of a rank. What is read goes through the ledger
+//! An edited matrix is the run's, not the method's: there is at most one copy of each and of each snapshot, or an adapter
+//! beside it that grows by a rank with every edit. Edits are charged as work and as bytes of a rank, and their copies count
+//! to what the model keeps for the method. What is read goes through the ledger
 //! and the bytes that a step may read back.
 
 use tunebox_model::decoder::Site;
@@ -58,8 +59,7 @@ impl Host for HostContext<'_> {
         if largest(&left) * largest(&right) * f64::from(scale.abs()).max(1.0) > f64::from(f32::MAX) {
             return Err(Refusal::argument("the product of the vectors and the scale is not a finite number"));
         }
-        self.charge_edit(rows, columns)?;
-        self.run_pending_scores()?;
+        self.charge_edit(model_role(role), layer as usize)?;
         Ok(self.train_state().policy.add_outer(model_role(role), layer as usize, &left, &right, scale)?)
     }
 
@@ -81,19 +81,22 @@ impl Host for HostContext<'_> {
         ensure((-16.0..=16.0).contains(&strength), allowed)?;
         let width = if matches!(role, Role::Embedding) { columns } else { rows };
         let direction = self.vector(&direction, width, "the matrix's output")?;
-        self.charge_edit(rows, columns)?;
-        self.run_pending_scores()?;
+        self.charge_edit(model_role(role), layer as usize)?;
         Ok(self.train_state().policy.project_out(model_role(role), layer as usize, &direction, strength, keep_norms)?)
     }
 }
 
 impl State {
     /// Charges an edit of a matrix: its elements as work, and for the rest of the session the bytes of the rank that it
-    /// adds where edits are kept as an adapter.
-    fn charge_edit(&mut self, rows: usize, columns: usize) -> Result<()> {
+    /// adds where edits are kept as an adapter. Runs the scoring passes that were deferred. A copy of the matrix past
+    /// `activation_bytes` or what memory is left ends the method, and so does an edit that may outlast the step.
+    fn charge_edit(&mut self, role: edit::Role, layer: usize) -> Result<()> {
+        let (rows, columns) = self.train_state().policy.matrix(role, layer)?;
         self.work(rows as u64 * columns as u64)?;
         self.edits.push(self.reserve(4 * (rows + columns) as u64)?);
-        Ok(())
+        self.run_pending_scores()?;
+        let bytes = self.train_state().policy.edit_bytes(role, layer)?;
+        Ok(self.check_kept(bytes)?)
     }
 }
 

@@ -3,7 +3,7 @@
 //! A tensor is charged to the run's ledger before it is made and stays charged as long as the handle, or a graph that
 //! leads through it, lives: its numbers once, and a fixed size for each tensor and view, however small.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use candle_core::WithDType;
@@ -27,6 +27,9 @@ pub(crate) const DEVICE: Device = Device::Cpu;
 
 /// What a tensor or view takes beside its numbers: shape, handle, and the operation that a gradient goes back through.
 pub(crate) const TENSOR_BYTES: u64 = 1_024;
+
+/// What a scope takes for each tensor that outlives it.
+const KEPT_BYTES: u64 = 64;
 
 /// What a result in a graph takes for each operand: the list of a join, and up to two tensors in between.
 pub(crate) const OPERAND_BYTES: u64 = 768;
@@ -100,18 +103,20 @@ impl State {
 
     /// Opens a scope, to which tensors given out from now on belong, and returns its handle.
     pub(crate) fn open_scope(&mut self) -> Answer<ScopeEntry> {
-        Ok(self.table.push(ScopeEntry { opened: self.serial, kept: BTreeSet::new() })?)
+        Ok(self.table.push(ScopeEntry { opened: self.serial, kept: BTreeMap::new() })?)
     }
 
-    /// Exempts a tensor from being freed with a scope. Ends the method if the tensor was freed already.
+    /// Exempts a tensor from being freed with a scope. Reserves [`KEPT_BYTES`]. Ends the method if the tensor was freed
+    /// already.
     pub(crate) fn keep_beyond(&mut self, scope: &Handle<ScopeEntry>, tensor: &Handle) -> Result<()> {
         self.held(tensor)?;
         let serial = self.table.get(tensor)?.serial;
+        let bytes = self.reserve(KEPT_BYTES)?;
         let kept = &mut self.table.get_mut(scope)?.kept;
-        kept.insert(serial);
+        kept.insert(serial, bytes);
         // A scope that is never closed must not remember every tensor that it ever kept.
         if kept.len() > 2 * self.live.len() {
-            kept.retain(|serial| self.live.contains_key(serial));
+            kept.retain(|serial, _| self.live.contains_key(serial));
         }
         Ok(())
     }
@@ -122,7 +127,7 @@ impl State {
         let scope = self.table.delete(scope)?;
         let mut remaining = self.live.split_off(&scope.opened);
         remaining.retain(|serial, rep| {
-            let keep = scope.kept.contains(serial);
+            let keep = scope.kept.contains_key(serial);
             if !keep && let Ok(entry) = self.table.get_mut(&Resource::<TensorEntry>::new_borrow(*rep)) {
                 entry.held = None;
             }

@@ -53,6 +53,7 @@ pub fn head_taps_backward<'w>(
     let bands = bands.into_iter().flatten().map(Some).chain(std::iter::repeat_with(|| None));
     let mut bands: Vec<Option<Tile<'_>>> = bands.take(groups.len()).collect();
     for block in steps(0..targets.len(), ROWS) {
+        options.check_deadline()?;
         let numbers = block.start * head.width..block.end * head.width;
         let task = Block { head, rows: &rows[block], hidden: &floats[numbers.clone()] };
         let parts: Vec<Vec<f32>> = groups

@@ -46,6 +46,7 @@ pub(super) fn on_cpu(inputs: Inputs<'_>, want_slopes: bool) -> Result<(HeadTaps,
     let mut taps = HeadTaps::new(options.taps);
     let mut slopes = vec![0.0; if want_slopes { hidden.len() } else { 0 }];
     for rows in steps(0..targets.len(), ROWS) {
+        options.check_deadline()?;
         let numbers = rows.start * head.width..rows.end * head.width;
         let (block, targets) = (&hidden[numbers.clone()], &targets[rows]);
         let groups = head.groups().into_par_iter().with_max_len(1);

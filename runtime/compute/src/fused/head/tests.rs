@@ -295,3 +295,16 @@ on_each_device! {
         assert_eq!((dh.dims(), dw.map(|dw| numbers(&on.back(&dw)))), (&[0, 19][..], Some(vec![0.0; 40 * 19])));
     }
 }
+
+#[test]
+fn a_head_stops_between_two_blocks_of_rows_at_its_deadline() {
+    let (hidden, head, targets) = inputs();
+    let (before, late) =
+        (HeadOptions::default(), HeadOptions { deadline: Some(Instant::now()), ..HeadOptions::default() });
+    let taps = head_taps(&hidden, &head, &targets, &before).unwrap();
+    let seeds = vec![1.0; targets.len()];
+    let seeds: TapGradients<'_> = [(Tap::Logprob, seeds.as_slice())].into_iter().collect();
+    assert!(matches!(head_taps(&hidden, &head, &targets, &late), Err(Error::PastDeadline)));
+    let back = head_taps_backward(&hidden, &head, &targets, &late, &taps, seeds, false);
+    assert!(matches!(back, Err(Error::PastDeadline)));
+}
