@@ -52,7 +52,10 @@ pub struct ScoresEntry(pub(crate) u64);
 
 /// What a `patch` handle stands for: the policy's number of the patch, and the bytes of its vector.
 #[derive(Debug)]
-pub struct PatchEntry(pub(crate) u64, pub(crate) Reservation);
+pub struct PatchEntry {
+    pub(crate) number: u64,
+    pub(crate) _bytes: Reservation,
+}
 
 /// What a `sampler` handle stands for.
 #[derive(Debug)]

@@ -30,9 +30,9 @@ use crate::scores::{Pass, ScoreRecord};
 use crate::settings::SessionSettings;
 use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
-#[cfg(test)]
-pub(crate) use handles::OPERAND_BYTES;
 pub(crate) use handles::{Answer, DEVICE, Handle, TENSOR_BYTES};
+#[cfg(test)]
+pub(crate) use handles::{KEPT_BYTES, OPERAND_BYTES};
 
 /// Everything that a session holds for its method: handles, limits, counters and the shared train state. It is the data
 /// of the wasmtime store.

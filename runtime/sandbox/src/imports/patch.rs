@@ -16,7 +16,7 @@ impl HostPatch for HostContext<'_> {
     /// which still see the patch.
     fn drop(&mut self, this: Handle<PatchEntry>) -> wasmtime::Result<()> {
         self.run_pending_scores()?;
-        let PatchEntry(number, _) = self.table.delete(this)?;
+        let PatchEntry { number, .. } = self.table.delete(this)?;
         self.patches = self.patches.saturating_sub(1);
         self.train_state().policy.unpatch(number);
         Ok(())
@@ -73,7 +73,7 @@ impl State {
         self.run_pending_scores()?;
         let bytes = self.reserve(TENSOR_BYTES + 4 * self.configuration.hidden as u64)?;
         let number = self.train_state().policy.patch(patch)?;
-        match self.table.push(PatchEntry(number, bytes)) {
+        match self.table.push(PatchEntry { number, _bytes: bytes }) {
             Ok(handle) => {
                 self.patches += 1;
                 Ok(handle)

@@ -13,6 +13,9 @@ use crate::bindings::weights::{Form, Host, Role};
 use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, Handle, HostContext, State};
 
+/// Seconds that an edit takes for each number of its matrix on a slow machine: nothing stops it on its way.
+const NUMBER_SECONDS: f64 = 40e-9;
+
 impl Host for HostContext<'_> {
     /// Selects whether later edits change the weights themselves or become ranks of an adapter.
     ///
@@ -95,6 +98,7 @@ impl State {
         self.work(rows as u64 * columns as u64)?;
         self.edits.push(self.reserve(4 * (rows + columns) as u64)?);
         self.run_pending_scores()?;
+        self.meters.check_time_for(rows as f64 * columns as f64 * NUMBER_SECONDS)?;
         let bytes = self.train_state().policy.edit_bytes(role, layer)?;
         Ok(self.check_kept(bytes)?)
     }

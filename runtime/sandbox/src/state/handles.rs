@@ -29,7 +29,7 @@ pub(crate) const DEVICE: Device = Device::Cpu;
 pub(crate) const TENSOR_BYTES: u64 = 1_024;
 
 /// What a scope takes for each tensor that outlives it.
-const KEPT_BYTES: u64 = 64;
+pub(crate) const KEPT_BYTES: u64 = 64;
 
 /// What a result in a graph takes for each operand: the list of a join, and up to two tensors in between.
 pub(crate) const OPERAND_BYTES: u64 = 768;

@@ -13,7 +13,7 @@ use crate::bindings::types::ErrorCode;
 use crate::cause::Cause;
 use crate::limits::Limits;
 use crate::settings::SessionSettings;
-use crate::state::{OPERAND_BYTES, State, TENSOR_BYTES};
+use crate::state::{KEPT_BYTES, OPERAND_BYTES, State, TENSOR_BYTES};
 use crate::train_state::tests::shared;
 
 fn state(limits: Limits) -> State {
@@ -50,7 +50,7 @@ fn dropping_a_scope_frees_all_made_since_but_what_was_kept() {
     let lost = crossing.full(vec![4], 2.).unwrap();
     let kept = crossing.full(vec![4], 3.).unwrap();
     crossing.keep(Resource::new_borrow(scope.rep()), lend(&kept)).unwrap();
-    assert_eq!(crossing.ledger.held(), 3 * (16 + TENSOR_BYTES));
+    assert_eq!(crossing.ledger.held(), 3 * (16 + TENSOR_BYTES) + KEPT_BYTES);
     HostScope::drop(&mut crossing, scope).unwrap();
     assert_eq!(crossing.ledger.held(), 2 * (16 + TENSOR_BYTES));
     assert!(matches!(cause(crossing.negate(lend(&lost)).unwrap_err()), Cause::FreedHandle));
