@@ -120,7 +120,7 @@ impl Admit for Bill {
     fn admit(&mut self, cost: Cost) -> tunebox_compute::Result<Reservation> {
         let Cost { bytes, scratch, work, .. } = self.total;
         let sums = (bytes + cost.bytes, scratch + cost.scratch, work + cost.work);
-        self.total = Cost { kind: cost.kind, bytes: sums.0, scratch: sums.1, work: sums.2 };
+        self.total = Cost { bytes: sums.0, scratch: sums.1, work: sums.2, ..cost };
         Budget::new(BUDGET).reserve(cost.bytes + cost.scratch)
     }
 }
@@ -137,7 +137,7 @@ fn costs_are_those_of_this_version_of_the_table() {
         *back += made.iter().map(|made| made.backward.work).sum::<u64>();
     }
     let line = |(op, (bill, back)): (&String, &(Bill, u64))| {
-        let Cost { kind, bytes, scratch, work } = bill.total;
+        let Cost { kind, bytes, scratch, work, .. } = bill.total;
         format!("{op} {kind:?}: work {work}, of a gradient {back}; bytes {bytes}, scratch {scratch}\n")
     };
     let lines: String = bills.iter().map(line).collect();

@@ -29,8 +29,8 @@ const ALLOWANCE: u64 = 10_000_000;
 const DEPTH: usize = 200;
 /// Bytes of the longest source; the longest that is known has 32 KiB.
 const LONGEST: usize = 64 << 10;
-/// Stack for compiling the longest source, whatever it is made of.
-const STACK: usize = 256 << 20;
+/// Stack for compiling each byte of a source, whatever it is made of. It counts against the memory of a worker process.
+const STACK: usize = 4 << 10;
 /// The name of the form of a template that renders what the model reads.
 const PLAIN: &str = "plain";
 
@@ -194,7 +194,7 @@ struct Compiled {
 }
 
 impl Compiled {
-    /// Compiles a source on its own thread with a large stack: the engine compiles long expressions by recursion.
+    /// Compiles a source on its own thread with a stack for its length: the engine compiles long expressions by recursion.
     /// Errors: a source longer than [`LONGEST`], a syntax error, or a panic of the engine.
     fn new(source: &str) -> Result<Self, ChatError> {
         if source.len() > LONGEST {
@@ -202,8 +202,10 @@ impl Compiled {
         }
         let outcome = std::thread::scope(|scope| {
             let compile = || catch_panic(|| Self::compile(source));
-            let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, compile);
-            thread.map_err(|error| error.to_string())?.join().map_err(|_| "the engine gave up".to_owned())?
+            let stack = (2 << 20) + STACK * source.len();
+            let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, compile);
+            let none = |error| format!("the limits of this process leave no memory for a thread: {error}");
+            thread.map_err(none)?.join().map_err(|_| "the engine gave up".to_owned())?
         });
         outcome.unwrap_or_else(|why| Err(ChatError::broken(&format!("cannot be compiled: {why}"))))
     }
