@@ -183,12 +183,9 @@ impl Policy {
         let device = weight.device();
         let column = Tensor::from_slice(left, (left.len(), 1), device)?;
         let row = Tensor::from_slice(right, (1, right.len()), device)?;
-        if self.edits.form == Form::Weights {
+        let Some(place) = matrix.place.filter(|_| self.edits.form == Form::Adapter) else {
             let changed = edit::add_outer(&weight, matrix, &column, &row, weight.dtype())?;
             return self.replace_weight(&matrix.name, changed);
-        }
-        let Some(place) = matrix.place else {
-            return Err(Error::Unsupported("an adapter sits on the linear maps of blocks, not on this matrix".into()));
         };
         let changed = edit::add_outer(&weight, matrix, &column, &row, DType::F32)?;
         let mut padded = vec![0.0; weight.dim(0)?];
@@ -199,7 +196,7 @@ impl Policy {
     }
 
     /// Finds the matrix of a role and checks that it can be edited. Errors: no such layer, an edit that could only be
-    /// written with NF4's rounding in the whole model, or a DoRA adapter on the matrix, which holds the lengths of its
+    /// written with NF4's rounding in the whole model, an embedding or head while an adapter holds the edits, or a DoRA adapter on the matrix, which holds the lengths of its
     /// rows.
     fn editable_matrix(&self, role: Role, layer: usize) -> Result<Matrix> {
         let whole = self.edits.form == Form::Weights || self.adapter.trainable() > 0;
@@ -211,6 +208,9 @@ impl Policy {
             ));
         }
         let matrix = Matrix::of(&self.model.configuration, role, layer)?;
+        if self.edits.form == Form::Adapter && matrix.place.is_none() {
+            return Err(Error::Unsupported("an adapter sits on the linear maps of blocks, not on this matrix".into()));
+        }
         let lengths = self.adapter.settings().kind == AdapterKind::Dora;
         if lengths && matrix.place.is_some_and(|(layer, site)| self.adapter.module(layer, site).is_some()) {
             return Err(Error::Unsupported(

@@ -219,8 +219,8 @@ impl State {
     /// Charges work, a pass and the bytes of the taps, and returns a handle of scores. `keep` saves what a backward
     /// pass needs. Defers the pass if the policy can share prefixes between rows in one pass; else runs it now.
     ///
-    /// Errors: `invalid-argument` for a temperature that is not finite and above 0; the model's error if the pass ran
-    /// and failed.
+    /// Errors: `invalid-argument` for a temperature that is not finite and above 0, or for no rows; the model's error if
+    /// the pass ran and failed.
     fn request_scores(
         &mut self,
         view: &View,
@@ -233,6 +233,7 @@ impl State {
         let other = || Refusal::argument(format!("a temperature is a finite number above 0, this is {shown}"));
         ensure(temperature.is_finite() && temperature > 0.0, other)?;
         let rows = self.table.get(rows)?.0.clone();
+        ensure(rows.width() > 0, || Refusal::argument("there are no rows to score"))?;
         let set = tap_set(taps);
         let elements = rows.count() as u64 * rows.width() as u64 * set.iter().count() as u64;
         self.work(elements)?;

@@ -170,9 +170,10 @@ impl State {
     /// Returns the most new tokens of a completion: the sampler's setting, at most the run's own limit. Not reduced for
     /// prompts near the model's maximum length, whose completions end earlier.
     ///
-    /// Errors: `invalid-argument` for a prompt without tokens or as long as the model's maximum; `unsupported` if the
-    /// run does not sample.
+    /// Errors: `invalid-argument` for no prompts, a prompt without tokens or one as long as the model's maximum;
+    /// `unsupported` if the run does not sample.
     fn tokens_of(&self, prompts: &Rows, sampler: &Sampler) -> Result<u32> {
+        ensure(prompts.count() > 0, || Refusal::argument("there are no prompts to continue"))?;
         if let Some(empty) = prompts.ids.iter().position(Vec::is_empty) {
             return Err(Refusal::argument(format!("prompt `{empty}` has no token; a completion starts from one")));
         }

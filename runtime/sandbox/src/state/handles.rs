@@ -86,7 +86,12 @@ impl State {
 
     /// Returns a handle of a tensor whose bytes are reserved already. Numbers the tensor for scopes and updates the
     /// peak.
+    ///
+    /// Errors: `invalid-argument` for a tensor without entries, which operations do not expect.
     fn hand_out(&mut self, node: Node) -> Answer {
+        let dims = node.tensor.dims();
+        let empty = || Refusal::argument(format!("a tensor of shape {dims:?} has no entries: there are no rows"));
+        ensure(!dims.contains(&0), empty)?;
         let serial = self.next_number();
         let handle = self.table.push(TensorEntry { held: Some(Arc::new(node)), serial })?;
         self.live.insert(serial, handle.rep());

@@ -226,3 +226,18 @@ fn a_resumed_random_sequence_goes_on_where_it_was() {
     let resumed = crossing.random_normal("noise".into(), vec![5]).unwrap();
     assert_eq!(crossing.copy_to_list(resumed).unwrap(), next);
 }
+
+#[test]
+fn a_side_without_rows_has_no_tensors() {
+    let mut state = state(Limits::default());
+    let none = Arc::new(tunebox_model::rows::Rows::new(Vec::new(), Vec::new()).unwrap());
+    let rows = state.give_rows(&none).unwrap();
+    let mut host = HostContext::new(&mut state);
+    let held = host.ledger.held();
+    let error = match crate::bindings::data::HostRows::mask(&mut host, Resource::new_borrow(rows.rep())) {
+        Err(Refusal::Error(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(error.code, ErrorCode::InvalidArgument) && error.message.contains("no rows"), "{error:?}");
+    assert_eq!(host.ledger.held(), held);
+}
