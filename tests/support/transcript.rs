@@ -92,6 +92,7 @@ fn redactions() -> Redactions {
         ("[DIGEST]", r"[0-9a-f]{64}"),
         ("[SHORT]", r"[0-9a-f]{12}…"),
         ("[KEY]", r"RW[0-9A-Za-z+/]{54}"),
+        ("[TOOLCHAIN]", r"not checked: [^;\n]*"),
         ("[DAY]", r"\d{4}-\d{2}-\d{2}"),
         // Which of these it is, is a matter of the machine.
         (

@@ -28,8 +28,8 @@ pub(crate) fn is_sha256(text: &str) -> bool {
 /// The folder in which Python keeps what it compiled: no source.
 pub(crate) const COMPILED_PYTHON: &str = "__pycache__";
 
-/// Returns the SHA-256, in hexadecimal, of what a method folder is built from: `Cargo.toml` or `pyproject.toml`, and
-/// everything under `src`.
+/// Returns the SHA-256, in hexadecimal, of what a method folder is built from: `Cargo.toml` or `pyproject.toml`,
+/// `build.rs` if there is one, and everything under `src`.
 ///
 /// Paths in the folder and contents count; times and the folder's own path do not. Carriage returns are left out, so
 /// that a checkout on another system has the same digest. A file that an editor keeps for itself while a source is open
@@ -41,6 +41,7 @@ pub fn source(folder: &Path) -> Result<String, Error> {
     let found = files_below(folder, Path::new("src"), left_out)?;
     let (left, mut files): (Vec<_>, Vec<_>) = found.into_iter().partition(|file| is_of_editor(file));
     files.push(manifest.into());
+    files.extend(Some(PathBuf::from("build.rs")).filter(|script| folder.join(script).is_file()));
     add_named(folder, &mut files, left)?;
     files.sort();
 

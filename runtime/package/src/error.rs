@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_foundation::paths;
+use tunebox_foundation::printable::printable;
 
 use crate::builtin::{self, Builtin};
 
@@ -156,6 +157,12 @@ impl Error {
     pub(crate) fn not_component(problem: impl std::fmt::Display) -> Self {
         let what = format!("this is not a WebAssembly component: {problem}");
         Explanation::new("package", what).with_hint(BUILD_FOLDER).into()
+    }
+
+    /// Makes the error for a list of what a package was built from that cannot be made or read.
+    pub(crate) fn provenance(problem: &str) -> Self {
+        let what = format!("the list of what the package was built from is not usable: {}", printable(problem, 400));
+        Explanation::new("package", what).with_hint("its author can build and pack it again").into()
     }
 
     /// Whether this error says that the store has no package of the wanted name, version and source.

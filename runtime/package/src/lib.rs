@@ -15,6 +15,7 @@ mod files;
 pub mod home;
 pub mod manifest;
 pub mod pack;
+pub mod provenance;
 pub mod reference;
 pub mod registry;
 pub mod section;

@@ -6,7 +6,7 @@ use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::printable::{printable, printable_except};
 
 use crate::statement::Statement;
-use crate::{Error, read_manifest, section};
+use crate::{Error, provenance, read_manifest, section};
 
 /// The custom section that holds the page.
 pub const README: &str = "tunebox:readme";
@@ -17,7 +17,8 @@ const LONGEST_README: usize = 64 << 10;
 /// The custom sections that tools for components read, of the names that they gave them.
 const STANDARD: [&str; 3] = ["description", "licenses", "version"];
 
-/// Returns a component with its README and the standard sections for description, licences and version appended.
+/// Returns a component with its README and the standard sections for description, licences and version appended. What
+/// [`provenance::attach`] added stays.
 ///
 /// The same component and README give the same bytes, and packing a package again changes nothing. If `readme` is
 /// `None`, a README that is inside already stays. Errors: a component without a usable manifest, a README that is too
@@ -46,7 +47,8 @@ pub fn pack(component: &[u8], readme: Option<&str>) -> Result<Vec<u8>, Error> {
 
 /// Whether two packages hold the same component, whatever sections packing added. False if one of them is no component.
 pub(crate) fn same_component(left: &[u8], right: &[u8]) -> bool {
-    matches!((unpacked(left), unpacked(right)), (Ok(left), Ok(right)) if left == right)
+    let rest = |package: &[u8]| section::without(&unpacked(package)?, provenance::SECTION);
+    matches!((rest(left), rest(right)), (Ok(left), Ok(right)) if left == right)
 }
 
 /// Returns a package without the sections that [`pack`] adds.

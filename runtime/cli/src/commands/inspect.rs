@@ -8,11 +8,13 @@ use tunebox_foundation::printable::printable;
 use tunebox_package::home::existing;
 use tunebox_package::sizes::{Part, sizes};
 use tunebox_package::trust::Lock;
-use tunebox_package::{Manifest, Package, Reference, Trust, World, world};
+use tunebox_package::{Manifest, Package, Reference, Trust, World, provenance, world};
 use tunebox_sandbox::confinement::Ring;
 use tunebox_sandbox::{COSTS, Limits, VerifierLimits, interface_of};
 
-use crate::package::describe::{describe_settings, expect_no_run, publisher, signer_text, train_command};
+use crate::package::describe::{
+    describe_settings, expect_no_run, provenance_text, publisher, signer_text, train_command,
+};
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal, escape};
 use tunebox_foundation::format::bytes;
 
@@ -23,6 +25,9 @@ pub(crate) struct Inspect {
     /// Print the component's imports and exports as WIT text
     #[arg(long)]
     wit: bool,
+    /// Print the list of what the package was built from, as its author wrote it: a CycloneDX document
+    #[arg(long, conflicts_with = "wit")]
+    sbom: bool,
 }
 
 /// What each interface lets a method do.
@@ -55,17 +60,23 @@ impl Inspect {
             terminal.event(json!({ "name": package.manifest.name, "wit": text }));
             return Ok(ExitStatus::Success);
         }
+        let provenance = provenance::read(&package.bytes)?;
+        if self.sbom {
+            return print_sbom(terminal, &package);
+        }
         let (parts, publisher) = (sizes(&package.bytes)?, publisher(&package)?);
         if !terminal.json {
             let signed = signer_text(&package, publisher.as_ref());
-            terminal.print_line(escape(&describe(&package, &imports, &signed, &parts)));
+            let made = provenance.as_ref().map_or("none".to_owned(), provenance_text);
+            terminal.print_line(escape(&describe(&package, &imports, [&signed, &made], &parts)));
         }
         terminal.event(json!({
             "name": package.manifest.name, "version": package.manifest.version, "origin": package.origin,
             "digest": format!("sha256:{}", package.digest), "bytes": package.bytes.len(), "sections": parts,
             "signer": package.signer.as_ref().map(|signer| &signer.key), "source": package.source,
             "first_seen": publisher.map(|publisher| publisher.first_seen), "imports": imports,
-            "manifest": package.manifest, "limits": Limits::default(), "costs": COSTS, "rings": Ring::list(),
+            "provenance": provenance, "manifest": package.manifest, "limits": Limits::default(), "costs": COSTS,
+            "rings": Ring::list(),
         }));
         let later = later_version(&package)?;
         if let Some(later) = &later {
@@ -74,6 +85,19 @@ impl Inspect {
         terminal.suggest(next_command(&package, later.as_ref().unwrap_or(&self.package)));
         Ok(ExitStatus::Success)
     }
+}
+
+/// Prints the document that lists what a package was built from. Fails if the package has none.
+fn print_sbom(terminal: Terminal, package: &Package) -> CommandResult {
+    let Some(text) = provenance::sbom(&package.bytes)? else {
+        let what = format!("`{}` does not say what it was built from", package.manifest.name);
+        return Err(Failure::usage(what, "`tunebox pack` of its folder writes it into a package"));
+    };
+    if !terminal.json {
+        terminal.print_line(&text);
+    }
+    terminal.event(json!({ "name": package.manifest.name, "sbom": text }));
+    Ok(ExitStatus::Success)
 }
 
 /// The suggestion how to use a package under `name`: the training command for a method, a run file entry for a
@@ -99,8 +123,9 @@ fn later_in(lock: &Lock, manifest: &Manifest) -> Option<String> {
     Some(format!("{}@{version}", manifest.name))
 }
 
-/// Formats the description of a package: its manifest, what each import permits, its settings and the default limits.
-fn describe(package: &Package, imports: &[String], signed: &str, parts: &[Part]) -> String {
+/// Formats the description of a package: its manifest, who signed it and how it was made, what each import permits, its
+/// settings and the default limits.
+fn describe(package: &Package, imports: &[String], [signed, made]: [&str; 2], parts: &[Part]) -> String {
     let manifest = &package.manifest;
     let mut lines = vec![format!("{} {}  {}", manifest.name, manifest.version, manifest.description)];
     let mut row = |name: &str, value: String| lines.push(format!("{name:>11}  {value}"));
@@ -109,6 +134,7 @@ fn describe(package: &Package, imports: &[String], signed: &str, parts: &[Part])
     }
     row("licence", manifest.licence.clone().unwrap_or_else(|| "not stated".into()));
     row("signed", signed.to_owned());
+    row("provenance", made.to_owned());
     row("from", package.origin.clone());
     row("size", format!("{}: {}", bytes(package.bytes.len() as u64), section_sizes(parts)));
     row("digest", format!("sha256:{}", package.digest));

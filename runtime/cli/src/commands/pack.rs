@@ -8,6 +8,7 @@ use tunebox_foundation::files;
 use tunebox_foundation::paths::simplify;
 use tunebox_package::artifact::LARGEST_DOCUMENT;
 use tunebox_package::build::{Options, Record};
+use tunebox_package::provenance::attach;
 use tunebox_package::reference::{signature_in, signature_path};
 use tunebox_package::signature::{SecretKey, Signed, Signer, sign};
 use tunebox_package::statement::Statement;
@@ -39,7 +40,12 @@ impl Pack {
         // The key is read first, because a build takes time.
         let key = self.read_key(terminal)?;
         let method = self.open_or_build(terminal, global.offline)?;
-        let packed = pack(&method.bytes, self.read_page()?.as_deref())?;
+        // A component without its folder keeps what it says about its making, if anything.
+        let component = match self.folder.is_dir() {
+            true => attach(&method.bytes, &self.folder)?.into(),
+            false => method.bytes,
+        };
+        let packed = pack(&component, self.read_page()?.as_deref())?;
         let statement = Statement::of(&packed)?;
         let path = match &self.out {
             Some(path) => path.clone(),

@@ -6,6 +6,7 @@ use std::path::Path;
 use tunebox_foundation::paths;
 use tunebox_foundation::printable::printable;
 use tunebox_package::home::existing;
+use tunebox_package::provenance::Provenance;
 use tunebox_package::settings::range;
 use tunebox_package::trust::{Publisher, Trust};
 use tunebox_package::{Manifest, Package, Reference, Setting};
@@ -69,6 +70,13 @@ pub(crate) fn signer_text(package: &Package, publisher: Option<&Publisher>) -> S
             format!("by {signer}, known for {}{seen}{source}", publisher.prefix)
         }
     }
+}
+
+/// Describes what a package says about its making, which nobody checks: the toolchain, the digest of the source and the
+/// number of dependencies.
+pub(crate) fn provenance_text(said: &Provenance) -> String {
+    let Provenance { source, toolchain, dependencies, .. } = said;
+    format!("claimed by its author, not checked: {toolchain}; source sha256:{source}; {dependencies} dependencies")
 }
 
 /// Fails if `folder` is the folder of a run, with the commands that take runs as the hint. Otherwise does nothing.

@@ -1,6 +1,7 @@
 //! Packages as a signer sees them: read off any bytes, packed, packed again.
 
 use tunebox_package::pack::{pack, readme};
+use tunebox_package::provenance;
 use tunebox_package::statement::Statement;
 
 use crate::Target;
@@ -11,6 +12,10 @@ pub(super) const TARGET: Target = Target {
     words: &[
         "tunebox:manifest",
         "tunebox:readme",
+        "tunebox:sbom",
+        "{\"bomFormat\":\"CycloneDX\",\"metadata\":{\"properties\":[",
+        "{\"name\":\"tunebox:source\",\"value\":\"",
+        "],\"components\":[",
         "description",
         "licenses",
         "version",
@@ -36,6 +41,13 @@ fn run(bytes: &[u8]) {
     assert!(semver(&statement.version), "{text}");
     if let Ok(Some(page)) = readme(bytes) {
         assert!(!page.chars().any(|sign| sign.is_control() && sign != '\n' && sign != '\t'), "{page:?}");
+    }
+    if let Ok(Some(said)) = provenance::read(bytes) {
+        let texts = [said.source, said.toolchain, said.tunebox, said.interface, said.reproduce];
+        assert!(!texts.concat().chars().any(char::is_control), "{texts:?}");
+    }
+    if let Ok(Some(text)) = provenance::sbom(bytes) {
+        assert!(!text.chars().any(|sign| sign.is_control() && sign != '\n'), "{text:?}");
     }
     let Ok(packed) = pack(bytes, Some("# A page\r\n")) else { return };
     assert!(pack(&packed, None).is_ok_and(|again| again == packed));

@@ -8,9 +8,9 @@ use tunebox_package::error::Reason;
 use tunebox_package::home::home;
 use tunebox_package::signature::Signer;
 use tunebox_package::trust::{Mode, Trust};
-use tunebox_package::{Artifact, Error, Package, Reference, bounded};
+use tunebox_package::{Artifact, Error, Package, Reference, bounded, provenance};
 
-use crate::package::describe::{import_names, publisher, signer_text, train_command};
+use crate::package::describe::{import_names, provenance_text, publisher, signer_text, train_command};
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 /// Largest public key file that is read, in bytes.
@@ -58,6 +58,7 @@ pub(super) fn verify_package(terminal: Terminal, found: &Reference, wanted: Opti
         check_signer(&package, wanted)?;
     }
     let known = publisher(&package)?;
+    let provenance = provenance::read(&package.bytes)?;
     let (name, digest) = (&package.manifest.name, &package.digest);
     let verb = if doubt.is_none() { "Verified" } else { "Unverified" };
     terminal.status(verb, format!("{name} {}, sha256:{digest}", package.manifest.version));
@@ -66,11 +67,12 @@ pub(super) fn verify_package(terminal: Terminal, found: &Reference, wanted: Opti
     terminal.status("Signed", signer);
     terminal.status("Contract", format!("tunebox:method@{}, supported", package.manifest.interface));
     terminal.status("Imports", import_names(&package.imports));
+    terminal.status("Provenance", provenance.as_ref().map_or("none".to_owned(), provenance_text));
     terminal.event(json!({
         "event": "verified", "name": name, "version": package.manifest.version,
         "digest": format!("sha256:{digest}"), "signer": package.signer.as_ref().map(|signer| &signer.key),
         "known": known, "interface": package.manifest.interface, "imports": package.imports,
-        "verified": doubt.is_none(),
+        "verified": doubt.is_none(), "provenance": provenance,
     }));
     if let Some(doubt) = doubt {
         terminal.suggest(doubt);

@@ -1,0 +1,147 @@
+//! Where a package comes from, as whoever packed it says: its source, the toolchain, and what else was built into it.
+//!
+//! All of it is one CycloneDX document in a custom section, which other tools can read. The signature of the package
+//! covers the section; nobody checks what it says.
+
+mod dependencies;
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tunebox_foundation::printable::{printable, printable_except};
+
+use crate::build::Record;
+use crate::constants::VERSION;
+use crate::{Error, digest, read_manifest, section};
+
+/// The custom section that holds the document.
+pub const SECTION: &str = "tunebox:sbom";
+
+/// Bytes of the longest document.
+const LONGEST: usize = 256 << 10;
+
+/// Bytes of the longest text that is shown.
+const LONGEST_TEXT: usize = 400;
+
+/// Why a method in Python cannot be compared by its bytes.
+const NOT_REPRODUCIBLE: &str = "no: it holds the memory of a started interpreter, which differs from build to build";
+
+/// What a package says about its making.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Provenance {
+    /// The SHA-256 of the source, as [`digest::source`] computes it, in hexadecimal.
+    pub source: String,
+    /// The compiler, its target and its standard library, or the release of `componentize-py`.
+    pub toolchain: String,
+    /// The version of this program that packed it.
+    pub tunebox: String,
+    /// The version of the contract that it was built for.
+    pub interface: String,
+    /// The command that gives the same bytes, or why none does.
+    pub reproduce: String,
+    /// How many crates or Python packages it lists.
+    pub dependencies: usize,
+}
+
+/// The parts of a CycloneDX document that are written here; others are left unread.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    bom_format: String,
+    metadata: Metadata,
+    /// Read as values, so that one nested too deeply is refused.
+    components: Vec<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    properties: Vec<Property>,
+}
+
+#[derive(Deserialize)]
+struct Property {
+    name: String,
+    value: String,
+}
+
+/// Appends the document of a component that was built in `folder`, in place of one that it has. The same component, the
+/// same `Cargo.lock` (or packages of `.venv`) give the same bytes. Errors: a component without a record of its build, no
+/// `Cargo.lock` that lists it, or a document of more than 256 KiB.
+pub fn attach(component: &[u8], folder: &Path) -> Result<Vec<u8>, Error> {
+    let manifest = read_manifest(component)?;
+    let record =
+        Record::read(component)?.ok_or_else(|| Error::provenance("the component does not say how it was built"))?;
+    let is_python = digest::is_python(folder);
+    let components = match is_python {
+        true => dependencies::python_packages(folder)?,
+        false => dependencies::crates(folder, &manifest)?,
+    };
+    let reproduce = if is_python { NOT_REPRODUCIBLE.to_owned() } else { "`tunebox pack` of this source".to_owned() };
+    let properties = [
+        ("tunebox:source", record.source),
+        ("tunebox:toolchain", record.toolchain),
+        ("tunebox:version", VERSION.to_owned()),
+        ("tunebox:interface", manifest.interface),
+        ("tunebox:reproduce", reproduce),
+    ];
+    let document = json!({
+        "bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
+        "metadata": {
+            "component": { "type": "library", "name": manifest.name, "version": manifest.version },
+            "properties": properties.map(|(name, value)| json!({ "name": name, "value": value })),
+        },
+        "components": components,
+    });
+    let text = document.to_string();
+    check_length(text.len())?;
+    let mut bytes = section::without(component, SECTION)?;
+    section::append(&mut bytes, SECTION, text.as_bytes());
+    Ok(bytes)
+}
+
+/// Reads what a package says about its making, escaped and cut. `None` if it says nothing. Errors: bytes that are no
+/// component, two such sections, one of more than 256 KiB, or one that is no such document.
+pub fn read(package: &[u8]) -> Result<Option<Provenance>, Error> {
+    let Some(text) = find(package)? else { return Ok(None) };
+    let document: Document = serde_json::from_slice(text).map_err(|error| Error::provenance(&error.to_string()))?;
+    if document.bom_format != "CycloneDX" {
+        return Err(Error::provenance("it is no CycloneDX document"));
+    }
+    let value = |name: &str| {
+        let property = document.metadata.properties.iter().find(|property| property.name == name);
+        let property = property.ok_or_else(|| Error::provenance(&format!("it has no property `{name}`")))?;
+        Ok::<_, Error>(printable(&property.value, LONGEST_TEXT))
+    };
+    Ok(Some(Provenance {
+        source: value("tunebox:source")?,
+        toolchain: value("tunebox:toolchain")?,
+        tunebox: value("tunebox:version")?,
+        interface: value("tunebox:interface")?,
+        reproduce: value("tunebox:reproduce")?,
+        dependencies: document.components.len(),
+    }))
+}
+
+/// Returns the text of a package's document, with control characters escaped. `None` if it has none. Errors: those of
+/// [`read`].
+pub fn sbom(package: &[u8]) -> Result<Option<String>, Error> {
+    let Some(_) = read(package)? else { return Ok(None) };
+    let text = find(package)?.unwrap_or_default();
+    Ok(Some(printable_except(&String::from_utf8_lossy(text), usize::MAX, &['\n'])))
+}
+
+/// Returns the contents of the section, if there is one. Errors: more than 256 KiB.
+fn find(package: &[u8]) -> Result<Option<&[u8]>, Error> {
+    let text = section::find(package, SECTION)?;
+    text.map_or(Ok(()), |text| check_length(text.len()))?;
+    Ok(text)
+}
+
+/// Fails if a document has more bytes than a package may carry.
+fn check_length(bytes: usize) -> Result<(), Error> {
+    if bytes <= LONGEST { Ok(()) } else { Err(Error::provenance(&format!("it has {bytes} bytes, {LONGEST} fit"))) }
+}
+
+#[cfg(test)]
+mod tests;

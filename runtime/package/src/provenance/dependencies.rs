@@ -1,0 +1,137 @@
+//! What is built into a component beside its own source, as components of a CycloneDX document.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Manifest, files};
+
+/// The source of crates that a package URL names by name and version alone.
+const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// A crate or a Python package.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Component {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: String,
+    version: String,
+    /// The package URL; none for a crate that is no registry's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    purl: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hashes: Vec<BTreeMap<&'static str, String>>,
+}
+
+impl Component {
+    /// Makes a library; `checksum` is a SHA-256 in hexadecimal.
+    fn new(name: String, version: String, purl: Option<String>, checksum: Option<String>) -> Self {
+        let hash = |checksum| BTreeMap::from([("alg", "SHA-256".to_owned()), ("content", checksum)]);
+        Self { kind: "library", name, version, purl, hashes: checksum.into_iter().map(hash).collect() }
+    }
+}
+
+/// A `Cargo.lock`.
+#[derive(Deserialize)]
+struct Lock {
+    #[serde(default)]
+    package: Vec<Locked>,
+}
+
+/// A crate in it.
+#[derive(Deserialize)]
+struct Locked {
+    name: String,
+    version: String,
+    source: Option<String>,
+    checksum: Option<String>,
+    /// Each `NAME`, `NAME VERSION` or `NAME VERSION (SOURCE)`, as short as it is unique.
+    #[serde(default)]
+    dependencies: Vec<String>,
+}
+
+impl Locked {
+    /// Whether an entry of a list of dependencies means this crate.
+    fn is_meant(&self, entry: &str) -> bool {
+        let mut words = entry.splitn(3, ' ');
+        let source = |word: &str| Some(word.trim_matches(['(', ')'])) == self.source.as_deref();
+        words.next() == Some(self.name.as_str())
+            && words.next().is_none_or(|version| version == self.version)
+            && words.next().is_none_or(source)
+    }
+}
+
+/// Lists the crates that the `Cargo.lock` of a method's folder, or of the workspace around it, has for the method; sorted.
+/// Errors: there is none that lists the method, or it cannot be read.
+pub(super) fn crates(folder: &Path, manifest: &Manifest) -> Result<BTreeSet<Component>, Error> {
+    let folder = folder.canonicalize().map_err(Error::file("find", folder))?;
+    for path in folder.ancestors().map(|folder| folder.join("Cargo.lock")).filter(|path| path.is_file()) {
+        let lock: Lock =
+            toml::from_str(&files::read_text(&path)?).map_err(|error| Error::provenance(error.message()))?;
+        let is_own = |locked: &Locked| {
+            (locked.name.as_str(), locked.version.as_str()) == (&*manifest.name, &*manifest.version)
+                && locked.source.is_none()
+        };
+        if let Some(own) = lock.package.iter().position(is_own) {
+            return Ok(reached(&lock.package, own));
+        }
+    }
+    Err(Error::provenance("there is no `Cargo.lock` that lists the method in its present version"))
+}
+
+/// Returns the crates that `packages[own]` depends on, directly or not.
+fn reached(packages: &[Locked], own: usize) -> BTreeSet<Component> {
+    let (mut seen, mut next) = (BTreeSet::from([own]), vec![own]);
+    while let Some(locked) = next.pop().and_then(|index| packages.get(index)) {
+        for entry in &locked.dependencies {
+            let meant = packages.iter().enumerate().filter(|(_, other)| other.is_meant(entry));
+            next.extend(meant.map(|(index, _)| index).filter(|index| seen.insert(*index)));
+        }
+    }
+    seen.remove(&own);
+    seen.iter().filter_map(|index| packages.get(*index)).map(component).collect()
+}
+
+/// The component of a crate. One of a folder has no package URL, since no registry has these bytes.
+fn component(locked: &Locked) -> Component {
+    let Locked { name, version, source, checksum, .. } = locked;
+    let purl = source.as_deref().map(|source| match source {
+        CRATES_IO => format!("pkg:cargo/{name}@{version}"),
+        other => {
+            let other = percent_encoding::utf8_percent_encode(other, percent_encoding::NON_ALPHANUMERIC);
+            format!("pkg:cargo/{name}@{version}?vcs_url={other}")
+        }
+    });
+    Component::new(name.clone(), version.clone(), purl, checksum.clone())
+}
+
+/// Lists the packages that are installed in the `.venv` of a method's folder, by the names of their `dist-info` folders;
+/// empty without one. Only these can get into a component. Errors: a folder that cannot be read.
+pub(super) fn python_packages(folder: &Path) -> Result<BTreeSet<Component>, Error> {
+    let mut found = BTreeSet::new();
+    let library = folder.join(".venv").join("lib");
+    for python in entries(&library)? {
+        for name in entries(&library.join(python).join("site-packages"))? {
+            let Some((name, version)) = name.strip_suffix(".dist-info").and_then(|name| name.split_once('-')) else {
+                continue;
+            };
+            let name = name.to_lowercase().replace('_', "-");
+            let purl = format!("pkg:pypi/{name}@{version}");
+            found.insert(Component::new(name, version.to_owned(), Some(purl), None));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the names in a folder; none if there is no such folder.
+fn entries(folder: &Path) -> Result<Vec<String>, Error> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let entries = folder.read_dir().map_err(Error::file("read", folder))?;
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        Ok(entry.map_err(Error::file("read", folder))?.file_name().to_string_lossy().into_owned())
+    };
+    entries.map(name).collect()
+}
