@@ -5,7 +5,6 @@
 pub mod adapter;
 pub mod chat;
 pub mod configuration;
-mod deadline;
 pub mod decoder;
 pub mod edit;
 pub mod error;
@@ -27,6 +26,7 @@ pub mod stream;
 mod tiny;
 pub mod tokenizer;
 pub mod vectors;
+pub mod watchdog;
 pub mod weights;
 
 pub use configuration::Configuration;

@@ -13,6 +13,7 @@ use crate::families::TensorFacts;
 use crate::files;
 use crate::source::Source;
 use crate::tokenizer::Tokenizer;
+use crate::watchdog::Work;
 use crate::weights::Weights;
 use crate::weights::gguf::{Header, Metadata};
 
@@ -136,6 +137,8 @@ impl Model {
     /// metadata of a GGUF file.
     fn shape(source: &Source, device: &Device) -> Result<(Self, Option<Metadata>)> {
         let path = source.path();
+        let work = Work::on_file("reading the headers of the model's files", path);
+        let _mark = work.begin();
         let (configuration, weights, metadata) = if source.is_gguf() {
             let mut header = Header::read(path)?;
             let configuration = Configuration::from_gguf(&header.metadata, facts(&header)?)?;

@@ -115,6 +115,12 @@ impl Source {
         &self.weights
     }
 
+    /// The bytes of the weight files; files that cannot be read count 0.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.weights.iter().map(|file| std::fs::metadata(file).map_or(0, |metadata| metadata.len())).sum()
+    }
+
     /// The sha256 over the weight files, in hexadecimal. Reads all files the first time, and caches the result.
     ///
     /// # Errors

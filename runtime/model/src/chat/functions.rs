@@ -8,7 +8,7 @@ use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
 
 use super::markers::{self, CLOSE, OPEN};
-use super::{budget, json, metering, python_repr};
+use super::{json, python_repr};
 
 /// What a template said when it called `raise_exception`.
 #[derive(Debug, thiserror::Error)]
@@ -19,14 +19,13 @@ pub(super) struct Refusal(pub(super) String);
 pub(super) const MARKED: &str = "marked";
 
 /// Sets up an engine for chat templates: no escaping, Python's printing and text methods, the functions, filters and
-/// tests that transformers provides, the budget and its meters, and `strftime_now` at the current time.
+/// tests that transformers provides, and `strftime_now` at the current time.
 pub(super) fn register(environment: &mut Environment<'static>) {
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_unknown_method_callback(method);
     environment.set_formatter(|out, _, value| {
-        let text = python_repr::text(value);
-        budget::charge(text.len() as u64)?;
-        out.write_str(&text).map_err(|_| Error::new(ErrorKind::WriteFailure, "no room for the text"))
+        out.write_str(&python_repr::text(value))
+            .map_err(|_| Error::new(ErrorKind::WriteFailure, "no room for the text"))
     });
     environment.add_filter("tojson", json::tojson);
     environment.add_filter("string", |value: &Value| python_repr::text(value));
@@ -34,8 +33,6 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     environment.add_filter(markers::FILTER, answer);
     environment.add_test("iterable", |value: &Value| kind_is(value, &[Seq, Map, Iterable, Text, Undefined]));
     environment.add_test("sequence", |value: &Value| kind_is(value, &[Seq, Map, Text, Undefined]));
-    budget::register(environment);
-    metering::register(environment);
     set_clock(environment, None);
 }
 
@@ -66,13 +63,11 @@ fn kind_is(value: &Value, kinds: &[ValueKind]) -> bool {
 }
 
 /// Calls a method that the engine does not know: `title`, `removeprefix`, `removesuffix`, `partition`, `rpartition` and
-/// `rsplit` of texts as Python defines them, every other name by minijinja's `pycompat`. Charges the result of a method
-/// that may grow its text before it is made.
+/// `rsplit` of texts as Python defines them, every other name by minijinja's `pycompat`.
 fn method(state: &mut State, value: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error> {
     if let ("title", Some(text)) = (name, value.as_str()) {
         return Ok(Value::from(title(text)));
     }
-    budget::charge_growth(name, &[std::slice::from_ref(value), arguments].concat())?;
     let first = arguments.first().and_then(Value::as_str);
     if let (ValueKind::String, Some(text), Some(argument)) = (value.kind(), value.as_str(), first) {
         match name {

@@ -4,7 +4,7 @@ use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 use serde_json::Value as Json;
 
-use super::{budget, python_repr};
+use super::python_repr;
 
 /// Implements `value | tojson(ensure_ascii, indent, separators, sort_keys=…)` as Python's `json.dumps`, without HTML
 /// escapes. Arguments may be positional or named, except `sort_keys`. Errors: a value that is not JSON, or an unknown
@@ -69,8 +69,14 @@ struct Writer {
 
 impl Writer {
     /// Appends a value as JSON. `depth` is the number of lists and maps around it, for the indent. Errors: a value that
-    /// is not JSON, or the budget.
+    /// is not JSON, or is nested too deep.
     fn write(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+        if depth > python_repr::MAX_DEPTH {
+            return Err(Error::new(
+                ErrorKind::InvalidOperation,
+                "lists lie too deep in one another to be written as JSON",
+            ));
+        }
         match value.kind() {
             ValueKind::None => self.out.push_str("null"),
             ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
@@ -132,29 +138,29 @@ impl Writer {
         self.out.push(open);
         let mut empty = true;
         for item in items {
+            if self.out.len() > python_repr::MAX_TEXT {
+                return Err(Error::new(ErrorKind::InvalidOperation, "the JSON is longer than any text"));
+            }
             if !empty {
-                budget::charge(self.between.len() as u64)?;
                 self.out.push_str(&self.between);
             }
             empty = false;
-            self.line(depth + 1)?;
+            self.line(depth + 1);
             write(self, &item)?;
         }
         if !empty {
-            self.line(depth)?;
+            self.line(depth);
         }
         self.out.push(close);
         Ok(())
     }
 
     /// Appends a line break and `depth` indents. Does nothing if JSON is written in one line.
-    fn line(&mut self, depth: usize) -> Result<(), Error> {
+    fn line(&mut self, depth: usize) {
         if let Some(indent) = &self.indent {
-            budget::charge((indent.len() as u64).saturating_mul(depth as u64))?;
             self.out.push('\n');
             self.out.push_str(&indent.repeat(depth));
         }
-        Ok(())
     }
 
     /// Appends a JSON string. With `ensure_ascii`, characters outside printable ASCII become `\uXXXX` escapes of

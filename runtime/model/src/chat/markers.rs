@@ -5,9 +5,6 @@
 
 use std::ops::Range;
 
-use minijinja::machinery::{Span, Token, tokenize};
-use minijinja::syntax::SyntaxConfig;
-
 /// The filter that a rewritten block goes through.
 pub(super) const FILTER: &str = "__tunebox_answer";
 /// Marks where an answer begins in a rendered text; a noncharacter, which no text holds.
@@ -16,52 +13,82 @@ pub(super) const OPEN: char = '\u{FDD0}';
 pub(super) const CLOSE: char = '\u{FDD1}';
 
 /// Rewrites `{% generation %}` blocks of a template source into blocks of the filter [`FILTER`]; `None` if it has none.
+/// What is no template is left to the engine, which says why.
 pub(super) fn rewrite_generation_tags(source: &str) -> Option<String> {
-    let mut replacements = Vec::new();
-    for three in tokens(source).windows(3) {
-        let [(Token::BlockStart, _), (Token::Ident(word), span), (Token::BlockEnd, _)] = three else { continue };
-        match *word {
-            "generation" => replacements.push((*span, format!("filter {FILTER} %}}{{% with"))),
-            "endgeneration" => replacements.push((*span, "endwith %}{% endfilter".to_owned())),
-            _ => {}
+    let (mut rewritten, mut copied) = (String::new(), 0);
+    for word in block_words(source) {
+        let replacement = match &source[word.clone()] {
+            "generation" => format!("filter {FILTER} %}}{{% with"),
+            "endgeneration" => "endwith %}{% endfilter".to_owned(),
+            _ => continue,
+        };
+        rewritten += &source[copied..word.start];
+        rewritten += &replacement;
+        copied = word.end;
+    }
+    (copied > 0).then(|| rewritten + &source[copied..])
+}
+
+/// The places of what stands between `{%` and `%}`, without white space and its control, outside of comments, expressions
+/// and raw blocks.
+fn block_words(source: &str) -> Vec<Range<usize>> {
+    let (mut words, mut at) = (Vec::new(), 0);
+    while let Some(start) = find(source, "{", at) {
+        at = start + 2;
+        match source.as_bytes().get(start + 1) {
+            Some(b'#') => at = find(source, "#}", at).map_or(source.len(), |end| end + 2),
+            Some(b'{') => at = tag_end(source, at, "}}") + 2,
+            Some(b'%') => {
+                let end = tag_end(source, at, "%}");
+                let inside = source[at..end].trim_end_matches(['-', '+']).trim_end();
+                let word = inside.trim_start_matches(['-', '+']).trim_start();
+                let first = at + inside.len() - word.len();
+                words.push(first..first + word.len());
+                at = if word == "raw" { raw_end(source, end + 2) } else { end + 2 };
+            }
+            _ => at = start + 1,
         }
     }
-    (!replacements.is_empty()).then(|| replace(source, &replacements))
+    words
 }
 
-/// A variable that is 1 in every template.
-pub(super) const ONE: &str = "__tunebox_one";
+/// Where `text` begins at or after a place.
+fn find(source: &str, text: &str, from: usize) -> Option<usize> {
+    source.get(from..)?.find(text).map(|place| from + place)
+}
 
-/// Inserts the variable [`ONE`] as a factor into every product of a source: the engine would compute a constant product
-/// such as `'a' * 99999999` while it compiles, before any budget. Does not change line numbers.
-pub(super) fn defer_constant_products(source: &str) -> String {
-    let mut replacements = Vec::new();
-    for pair in tokens(source).windows(2) {
-        // Behind these two a star unpacks a list into arguments.
-        if let [(before, _), (Token::Mul, span)] = pair
-            && !matches!(before, Token::ParenOpen | Token::Comma)
-        {
-            replacements.push((*span, format!("* {ONE} *")));
+/// Where the tag closes whose inside begins at `from`: at the first `close` outside of strings and brackets, else at the
+/// end of the source.
+fn tag_end(source: &str, from: usize, close: &str) -> usize {
+    let (mut depth, mut quote, mut escaped) = (0_u32, None, false);
+    for (place, byte) in source.bytes().enumerate().skip(from) {
+        match (quote, byte) {
+            _ if std::mem::take(&mut escaped) => {}
+            (Some(_), b'\\') => escaped = true,
+            (Some(open), _) if open == byte => quote = None,
+            (Some(_), _) => {}
+            (None, b'\'' | b'"') => quote = Some(byte),
+            (None, _) if depth == 0 && source.as_bytes()[place..].starts_with(close.as_bytes()) => return place,
+            (None, b'(' | b'[' | b'{') => depth += 1,
+            (None, b')' | b']' | b'}') => depth = depth.saturating_sub(1),
+            (None, _) => {}
         }
     }
-    replace(source, &replacements)
+    source.len()
 }
 
-/// The tokens of a template source with their spans, up to the first syntax error, which compiling reports later.
-fn tokens(source: &str) -> Vec<(Token<'_>, Span)> {
-    tokenize(source, false, SyntaxConfig::default()).map_while(Result::ok).collect()
-}
-
-/// Replaces spans of a source by texts. The spans are in order and do not overlap.
-fn replace(source: &str, replacements: &[(Span, String)]) -> String {
-    let mut replaced = String::with_capacity(source.len() + 64);
-    let mut copied = 0;
-    for (span, text) in replacements {
-        replaced.push_str(&source[copied..span.start_offset as usize]);
-        replaced.push_str(text);
-        copied = span.end_offset as usize;
+/// Where the tag `{% endraw %}` begins that ends the raw block whose text begins at `from`, else the end of the source.
+fn raw_end(source: &str, from: usize) -> usize {
+    let mut at = from;
+    while let Some(start) = find(source, "{%", at) {
+        at = start + 2;
+        let tag = source[at..].trim_start_matches(['-', '+']).trim_start();
+        let is_end = tag.strip_prefix("endraw").map(|rest| rest.trim_start().trim_start_matches(['-', '+']));
+        if is_end.is_some_and(|rest| rest.starts_with("%}")) {
+            return start;
+        }
     }
-    replaced + &source[copied..]
+    source.len()
 }
 
 /// Removes the marks [`OPEN`] and [`CLOSE`] from a rendered text. Returns the text and the byte ranges, in that text,

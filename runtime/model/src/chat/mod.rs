@@ -2,13 +2,11 @@
 //!
 //! The template is the model's own. Reading records from files is left to the training room.
 
-mod budget;
 pub(crate) mod error;
 mod functions;
 mod json;
 mod markers;
 mod message;
-mod metering;
 mod python_repr;
 mod records;
 mod spans;

@@ -3,40 +3,57 @@
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
+/// How deep lists and maps are printed: a map of a template may hold itself.
+pub(super) const MAX_DEPTH: usize = 100;
+/// Bytes of the longest text of a value, and of a whole rendering: longer than any model reads.
+pub(super) const MAX_TEXT: usize = 32 << 20;
+
 /// Formats a value as Python's `str` does; undefined gives an empty text.
 pub(super) fn text(value: &Value) -> String {
     match value.as_str() {
         Some(text) => text.to_owned(),
         None if value.is_undefined() => String::new(),
-        None => repr(value),
+        None => {
+            let mut out = String::new();
+            repr(&mut out, value, 0);
+            out
+        }
     }
 }
 
-/// Formats a value as Python's `repr` does: texts in quotes, `None`, `True`, `False`, lists, tuples and dicts.
-fn repr(value: &Value) -> String {
+/// Appends a value as Python's `repr` prints it: texts in quotes, `None`, `True`, `False`, lists, tuples and dicts; `...`
+/// for one inside more than [`MAX_DEPTH`] others, which `depth` counts. Leaves out items beyond [`MAX_TEXT`].
+fn repr(out: &mut String, value: &Value, depth: usize) {
     match value.kind() {
-        ValueKind::None => "None".into(),
-        ValueKind::Bool => if value.is_true() { "True" } else { "False" }.into(),
-        ValueKind::Number => number(value),
-        ValueKind::String => quoted(value.as_str().unwrap_or_default()),
-        ValueKind::Seq if value.is_tuple() => format!("({})", items(value)),
-        ValueKind::Seq => format!("[{}]", items(value)),
-        ValueKind::Map => format!("{{{}}}", pairs(value)),
-        _ => value.to_string(),
+        _ if depth > MAX_DEPTH => out.push_str("..."),
+        ValueKind::None => out.push_str("None"),
+        ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
+        ValueKind::Number => out.push_str(&number(value)),
+        ValueKind::String => out.push_str(&quoted(value.as_str().unwrap_or_default())),
+        ValueKind::Seq if value.is_tuple() => items(out, value, ['(', ')'], |out, item| repr(out, item, depth + 1)),
+        ValueKind::Seq => items(out, value, ['[', ']'], |out, item| repr(out, item, depth + 1)),
+        ValueKind::Map => items(out, value, ['{', '}'], |out, key| {
+            repr(out, key, depth + 1);
+            out.push_str(": ");
+            repr(out, &value.get_item(key).unwrap_or_default(), depth + 1);
+        }),
+        _ => out.push_str(&value.to_string()),
     }
 }
 
-/// The items of a sequence as Python's `repr` prints them, joined by `, `, without brackets.
-fn items(value: &Value) -> String {
-    let items = value.try_iter().into_iter().flatten();
-    items.map(|item| repr(&item)).collect::<Vec<_>>().join(", ")
-}
-
-/// The entries of a map as `key: value` in Python's `repr`, joined by `, `, without braces.
-fn pairs(value: &Value) -> String {
-    let keys = value.try_iter().into_iter().flatten();
-    let pair = |key: Value| format!("{}: {}", repr(&key), repr(&value.get_item(&key).unwrap_or_default()));
-    keys.map(pair).collect::<Vec<_>>().join(", ")
+/// Appends the items of a sequence or the keys of a map, each by `write`, between brackets and with commas.
+fn items(out: &mut String, value: &Value, [open, close]: [char; 2], write: impl Fn(&mut String, &Value)) {
+    out.push(open);
+    for (number, item) in value.try_iter().into_iter().flatten().enumerate() {
+        if out.len() > MAX_TEXT {
+            break;
+        }
+        if number > 0 {
+            out.push_str(", ");
+        }
+        write(out, &item);
+    }
+    out.push(close);
 }
 
 /// Formats a number as Python does: integers as they are, floats in the shortest form that reads back as the same

@@ -1,9 +1,11 @@
 //! A model's chat template: from a folder, a GGUF file or a source text, rendered as transformers renders it.
 //!
-//! A template is a stranger's program, so it runs with limits of steps, depth, size and time, and sees only the
-//! conversation. Which parts of the text are answers is told by [`super::spans`].
+//! A template is a stranger's program: it runs with limits of steps, depth and text, under the watchdog, and sees only the
+//! conversation. The memory of its values is limited by the process alone. Which parts of the text are answers is told by
+//! [`super::spans`].
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,11 +18,12 @@ use serde_json::Value as Json;
 
 use super::error::ChatError;
 use super::functions::{self, MARKED};
+use super::markers;
 use super::message::{Conversation, Message};
-use super::{markers, metering};
-use crate::deadline::Deadline;
+use super::python_repr::MAX_TEXT;
 use crate::panics::catch_panic;
 use crate::tokenizer::{Tokenizer, object, read_optional};
+use crate::watchdog::{OVERHEAD, Work};
 use crate::weights::gguf::Metadata;
 
 /// Steps that one rendering may take; a conversation of a thousand turns needs about a tenth.
@@ -51,8 +54,9 @@ impl ChatTemplate {
     /// # Errors
     /// [`ChatError::Template`] with line and column for a source that is not a template.
     pub fn parse(source: &str, tokenizer: &Tokenizer) -> Result<Self, ChatError> {
-        let names = tokenizer.named().map(|(role, text)| (role.to_owned(), text.to_owned())).collect();
-        Ok(Self { default: Compiled::new(source)?, with_tools: None, names })
+        let sources = HashMap::from([("default".to_owned(), source.to_owned())]);
+        let template = Self::choose(&sources, tokenizer, Path::new("chat template"))?;
+        template.ok_or_else(|| ChatError::broken("is missing"))
     }
 
     /// Reads the template of a Hugging Face folder: `chat_template.jinja`, else the one in `tokenizer_config.json`; and
@@ -68,7 +72,7 @@ impl ChatTemplate {
         if let Some(source) = read_optional(&folder.join("additional_chat_templates/tool_use.jinja"))? {
             sources.insert("tool_use".into(), source);
         }
-        Self::choose(&sources, tokenizer)
+        Self::choose(&sources, tokenizer, folder)
     }
 
     /// Compiles the template in a GGUF file's metadata, `tokenizer.chat_template`, and
@@ -80,16 +84,20 @@ impl ChatTemplate {
         let keys = [("default", "tokenizer.chat_template"), ("tool_use", "tokenizer.chat_template.tool_use")];
         let source = |key| metadata.string(key).map(str::to_owned);
         let sources = keys.iter().filter_map(|(name, key)| Some(((*name).to_owned(), source(*key)?)));
-        Self::choose(&sources.collect(), tokenizer)
+        Self::choose(&sources.collect(), tokenizer, metadata.path())
     }
 
     /// Compiles the sources named `default` and, for conversations with tools, `tool_use`; ignores all others. `None`
-    /// without a `default`.
-    fn choose(sources: &HashMap<String, String>, tokenizer: &Tokenizer) -> Result<Option<Self>, ChatError> {
-        let Some(default) = sources.get("default") else { return Ok(None) };
-        let mut template = Self::parse(default, tokenizer)?;
-        template.with_tools = sources.get("tool_use").map(|source| Compiled::new(source)).transpose()?;
-        Ok(Some(template))
+    /// without a `default`. `origin` is the file or folder that they come from.
+    fn choose(
+        sources: &HashMap<String, String>,
+        tokenizer: &Tokenizer,
+        origin: &Path,
+    ) -> Result<Option<Self>, ChatError> {
+        let compile = |name| sources.get(name).map(|source| Compiled::new(source, origin)).transpose();
+        let Some(default) = compile("default")? else { return Ok(None) };
+        let names = tokenizer.named().map(|(role, text)| (role.to_owned(), text.to_owned())).collect();
+        Ok(Some(Self { default, with_tools: compile("tool_use")?, names }))
     }
 
     /// Makes `strftime_now` return a fixed time, in seconds since 1970 UTC, so that templates that print the date give
@@ -163,7 +171,7 @@ impl ChatTemplate {
         self.with_tools.as_ref().filter(|_| conversation.tools.is_some()).unwrap_or(&self.default)
     }
 
-    /// The variables of a rendering: special tokens, then the conversation's variables without reserved names, then
+    /// The variables of a rendering: special tokens, then the conversation's variables, then
     /// messages, tools and the other fixed ones; later ones replace earlier ones of the same name.
     fn context(&self, conversation: &Conversation<'_>, add_generation_prompt: bool) -> Value {
         let messages: Vec<Value> =
@@ -173,11 +181,9 @@ impl ChatTemplate {
             ("tools", Value::from(Serde(conversation.tools))),
             ("documents", Value::from(())),
             ("add_generation_prompt", Value::from(add_generation_prompt)),
-            (markers::ONE, Value::from(1)),
         ];
         let names = self.names.iter().map(|(role, text)| (role.clone(), Value::from(text.as_str())));
         let variables = conversation.variables.into_iter().flatten();
-        let variables = variables.filter(|(name, _)| !metering::is_reserved_name(name));
         let variables = variables.map(|(name, variable)| (name.clone(), Value::from(Serde(variable))));
         Value::from_pairs(names.chain(variables).chain(fixed.map(|(name, value)| (name.to_owned(), value))))
     }
@@ -189,19 +195,21 @@ struct Compiled {
     environment: Arc<Environment<'static>>,
     source: String,
     marked: bool,
-    /// The time of all renderings, which the copies of a template share.
-    deadline: Arc<Deadline>,
+    /// Compiling and all renderings, whose time the copies of a template share.
+    work: Work,
 }
 
 impl Compiled {
     /// Compiles a source on its own thread with a stack for its length: the engine compiles long expressions by recursion.
-    /// Errors: a source longer than [`LONGEST`], a syntax error, or a panic of the engine.
-    fn new(source: &str) -> Result<Self, ChatError> {
+    /// `origin` is where it comes from. Errors: a source longer than [`LONGEST`], a syntax error, or a panic of the engine.
+    fn new(source: &str, origin: &Path) -> Result<Self, ChatError> {
         if source.len() > LONGEST {
             return Err(ChatError::broken(&format!("has {} bytes, at most {LONGEST} are read", source.len())));
         }
+        let work = Work::on_texts("the chat template", origin);
         let outcome = std::thread::scope(|scope| {
-            let compile = || catch_panic(|| Self::compile(source));
+            let _mark = work.begin();
+            let compile = || catch_panic(|| Self::compile(source, work.clone()));
             let stack = (2 << 20) + STACK * source.len();
             let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, compile);
             let none = |error| format!("the limits of this process leave no memory for a thread: {error}");
@@ -210,13 +218,13 @@ impl Compiled {
         outcome.unwrap_or_else(|why| Err(ChatError::broken(&format!("cannot be compiled: {why}"))))
     }
 
-    /// Rewrites generation tags and constant products, and compiles the source as the plain and as the marked form,
-    /// with limits of steps and recursion.
-    fn compile(source: &str) -> Result<Self, ChatError> {
+    /// Rewrites generation tags, and compiles the source as the plain and as the marked form, with limits of steps and
+    /// recursion.
+    fn compile(source: &str, work: Work) -> Result<Self, ChatError> {
         let failed = |error: minijinja::Error| ChatError::from_engine(&error, source);
         let rewritten = markers::rewrite_generation_tags(source);
         let marked = rewritten.is_some();
-        let body = markers::defer_constant_products(rewritten.as_deref().unwrap_or(source));
+        let body = rewritten.unwrap_or_else(|| source.to_owned());
 
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(failed)?;
@@ -226,20 +234,36 @@ impl Compiled {
         functions::register(&mut environment);
         environment.add_template_owned(PLAIN, body.clone()).map_err(failed)?;
         environment.add_template_owned(MARKED, body).map_err(failed)?;
-        let (environment, deadline) = (Arc::new(environment), Arc::new(Deadline::default()));
-        Ok(Self { environment, source: source.to_owned(), marked, deadline })
+        Ok(Self { environment: Arc::new(environment), source: source.to_owned(), marked, work })
     }
 
-    /// Renders one form, [`PLAIN`] or [`MARKED`], with these variables. Errors: those of the template and its limits, and
-    /// renderings that together take far longer than their texts explain; a panic of the engine becomes one too.
-    fn run(&self, form: &'static str, context: Value) -> Result<String, ChatError> {
+    /// Renders one form, [`PLAIN`] or [`MARKED`], with these variables. The watchdog ends renderings that together take far
+    /// longer than their texts explain. Errors: those of the template and its limits; a panic of the engine becomes one too.
+    fn run(&self, form: &str, context: Value) -> Result<String, ChatError> {
         let failed = |error: minijinja::Error| ChatError::from_engine(&error, &self.source);
-        let environment = Arc::clone(&self.environment);
-        let render = move || metering::render(&environment, &environment.get_template(form)?, context);
-        match self.deadline.run(0, render, |outcome| outcome.as_ref().map_or(0, String::len)) {
-            Ok(outcome) => outcome.map_err(failed),
-            Err(why) => Err(ChatError::broken(&format!("fails: {why}"))),
+        let _mark = self.work.begin();
+        let mut text = BoundedText(Vec::new());
+        let render = || self.environment.get_template(form)?.render_captured_to(context, &mut text).map(drop);
+        catch_panic(render).map_err(|why| ChatError::broken(&format!("fails: {why}")))?.map_err(failed)?;
+        self.work.add_bytes(text.0.len() as u64 + OVERHEAD);
+        String::from_utf8(text.0).map_err(|error| ChatError::broken(&format!("fails: {error}")))
+    }
+}
+
+/// A rendered text of at most [`MAX_TEXT`] bytes.
+struct BoundedText(Vec<u8>);
+
+impl io::Write for BoundedText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_TEXT {
+            return Err(io::Error::other("it makes more text than any model reads"));
         }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -240,50 +240,24 @@ fn a_template_that_calls_itself_for_ever_is_an_error() {
 }
 
 #[test]
-fn a_template_that_makes_much_of_little_ends_before_the_memory_does() {
+fn a_template_that_writes_without_end_is_an_error_of_its_text() {
     let chats = Chats::open();
-    let grows = |step: &str| {
-        format!("{{% set n = namespace(x=['ab']) %}}{{% for i in range(60) %}}{step}{{% endfor %}}{{{{ n.x }}}}")
-    };
-    let sources = [
-        grows("{% set n.x = n.x ~ n.x %}"),
-        grows("{% set n.x = n.x + n.x %}"),
-        grows("{% set n.x = [n.x, n.x] %}"),
-        grows("{% set n.x = n.x | join(n.x | string) %}"),
-        grows("{% set y %}{{ n.x }}{{ n.x }}{% endset %}{% set n.x = y %}"),
-        grows("{% set n.x = n %}"),
-        grows("{% set n.x = [n] %}"),
-        "{{ 'a' * 99999999 }}".into(),
-        "{{ [1] * 99999999 }}".into(),
-        "{{ '%99999999d' | format(1) }}".into(),
-        "{{ 'a' | indent(width=99999999) }}".into(),
-        "{{ [1] | slice(18446744073709551615) }}".into(),
-        "{{ [1] | batch(1e300, 1) }}".into(),
-        format!("{{{{ {}1 }}}}", "not ".repeat(20_000)),
-    ];
-    for source in &sources {
-        let rendered = ChatTemplate::parse(source, &chats.tokenizer)
-            .and_then(|template| template.render(&talk(&[("user", "a")]), false, None));
-        let told = rendered.map_or_else(|error| error.to_string(), |text| format!("{} bytes", text.len()));
-        let fine = source.contains("not ") && told == "4 bytes";
-        assert!(fine || told.starts_with("the chat template"), "{source}: {told}");
-    }
+    let source = format!("{{% for a in range(99999) %}}{}{{% endfor %}}", "long ".repeat(200));
+    let template = ChatTemplate::parse(&source, &chats.tokenizer).unwrap();
+    let error = template.render(&talk(&[("user", "a")]), false, None).unwrap_err();
+    assert!(error.to_string().contains("failed to write output"), "{error}");
+    assert_eq!(error.why().unwrap(), "it makes more text than any model reads");
 }
 
 #[test]
-fn a_template_that_searches_long_texts_within_its_steps_ends_in_time() {
+fn lists_that_hold_themselves_are_printed_to_a_depth() {
     let chats = Chats::open();
-    let long = format!("{{% set s = '{}' * 29000 %}}", "a".repeat(1000));
-    let search =
-        "{% for a in range(99999) %}{% for b in range(20) %}{% if 'ab' in s %}x{% endif %}{% endfor %}{% endfor %}";
-    let source = &(long + search);
-    let template = ChatTemplate::parse(source, &chats.tokenizer).unwrap();
-    let begun = std::time::Instant::now();
-    for _ in 0..2 {
-        let error = template.render(&talk(&[("user", "a")]), false, None).unwrap_err().to_string();
-        assert!(error.contains("it took more than 10 s"), "{error}");
-        assert!(begun.elapsed().as_secs() <= 11, "the time of all renderings counts together");
-    }
+    let rendered = |print: &str| {
+        let source = format!("{{% set n = namespace() %}}{{% set n.x = [n] %}}{print}");
+        ChatTemplate::parse(&source, &chats.tokenizer).unwrap().render(&talk(&[("user", "a")]), false, None)
+    };
+    assert!(rendered("{{ n.x }}").unwrap().contains("..."));
+    assert!(rendered("{{ n.x | tojson }}").unwrap_err().to_string().contains("too deep"));
 }
 
 #[test]

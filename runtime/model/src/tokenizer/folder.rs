@@ -17,6 +17,7 @@ use super::special::{ROLES, Special, Specials};
 use super::{Tokenizer, TokenizerError};
 use crate::files;
 use crate::panics::catch_panic;
+use crate::watchdog::Work;
 
 /// The most bytes of a `tokenizer.json`: twice those of the largest that are published.
 const MAX_BYTES: u64 = 64 << 20;
@@ -29,6 +30,8 @@ impl Tokenizer {
     /// [`TokenizerError::Absent`] without a `tokenizer.json`; [`TokenizerError::Malformed`] for one that is broken.
     pub fn from_folder(folder: &Path) -> Result<Self, TokenizerError> {
         let path = folder.join("tokenizer.json");
+        let work = Work::on_file("reading the tokenizer", &path);
+        let _mark = work.begin();
         catch_panic(|| Self::read(folder, &path)).unwrap_or_else(|panic| Err(TokenizerError::malformed(&path, panic)))
     }
 
@@ -57,7 +60,7 @@ impl Tokenizer {
         settings.add_tokens(&mut inner)?;
         let specials = settings.specials(&mut inner)?;
         let (leading, trailing) = settings.surrounding_ids(&inner, &specials)?;
-        Self::assemble(inner, leading, trailing, specials)
+        Self::assemble(inner, leading, trailing, specials, path)
     }
 }
 

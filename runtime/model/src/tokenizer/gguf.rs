@@ -8,6 +8,7 @@ use tokenizers::AddedToken;
 use super::special::{Special, Specials};
 use super::{Tokenizer, TokenizerError, byte_level, pre_tokenizers, sentence_piece};
 use crate::panics::catch_panic;
+use crate::watchdog::Work;
 use crate::weights::gguf::{Metadata, Value};
 
 /// What a token is, from `tokenizer.ggml.token_type`.
@@ -66,6 +67,8 @@ impl Tokenizer {
     /// [`TokenizerError::Metadata`] for a missing key, [`TokenizerError::Unknown`] for a kind of tokenizer or
     /// pre-tokenizer that is not known.
     pub fn from_gguf(metadata: &Metadata) -> Result<Self, TokenizerError> {
+        let work = Work::on_file("reading the tokenizer", metadata.path());
+        let _mark = work.begin();
         catch_panic(|| Self::read_gguf(metadata)).unwrap_or_else(|panic| Err(TokenizerError::broken(panic)))
     }
 
@@ -93,7 +96,7 @@ impl Tokenizer {
         let eos = metadata.bool("tokenizer.ggml.add_eos_token").unwrap_or(false);
         let around = |wanted: bool, role| specials.id(role).filter(|_| wanted).into_iter().collect();
         let (leading, trailing) = (around(bos, "bos_token"), around(eos, "eos_token"));
-        Self::assemble(inner, leading, trailing, specials)
+        Self::assemble(inner, leading, trailing, specials, metadata.path())
     }
 }
 

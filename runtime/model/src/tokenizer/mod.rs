@@ -19,7 +19,7 @@ mod write;
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::path::Path;
 
 pub use error::TokenizerError;
 pub use stream::StreamDecoder;
@@ -29,14 +29,15 @@ use growth::Steps;
 use special::Specials;
 use tokenizers::Encoding;
 
-use crate::deadline::Deadline;
 use crate::panics::catch_panic;
+use crate::watchdog::{Mark, OVERHEAD, Work};
 
 /// Turns text into token ids and ids into text.
 pub struct Tokenizer {
-    inner: Arc<tokenizers::Tokenizer>,
+    inner: tokenizers::Tokenizer,
     steps: Steps,
-    deadline: Deadline,
+    /// Encoding and decoding by steps whose time may not follow the length of the text.
+    slow_work: Work,
     leading: Vec<u32>,
     trailing: Vec<u32>,
     specials: Specials,
@@ -55,20 +56,21 @@ pub struct Spans {
 }
 
 impl Tokenizer {
-    /// Builds the tokenizer from its parts. `leading` and `trailing` are the ids put before and after a whole text. Errors:
-    /// steps without a bound.
+    /// Builds the tokenizer from its parts. `leading` and `trailing` are the ids put before and after a whole text; `file` is
+    /// where they come from. Errors: steps without a bound.
     fn assemble(
         inner: tokenizers::Tokenizer,
         leading: Vec<u32>,
         trailing: Vec<u32>,
         specials: Specials,
+        file: &Path,
     ) -> Result<Self, TokenizerError> {
         let steps = Steps::of(&inner).map_err(TokenizerError::broken)?;
         let vocabulary = inner.get_vocab(true);
         let size = vocabulary.values().max().map_or(0, |id| *id as usize + 1);
         let longest = vocabulary.keys().map(String::len).max().unwrap_or(0);
-        let (inner, deadline) = (Arc::new(inner), Deadline::default());
-        Ok(Self { inner, steps, deadline, leading, trailing, specials, size, longest })
+        let slow_work = Work::on_texts("the tokenizer", file);
+        Ok(Self { inner, steps, slow_work, leading, trailing, specials, size, longest })
     }
 
     /// Encodes `text`. Names of special tokens in the text become those tokens. `add_special` adds the ids that this
@@ -146,12 +148,8 @@ impl Tokenizer {
             .check(most)
             .or_else(|_| self.steps.decode.check(self.spelled(ids)))
             .map_err(TokenizerError::decode)?;
-        let decoded = if self.steps.decode_may_be_slow {
-            let (inner, owned) = (Arc::clone(&self.inner), ids.to_vec());
-            self.deadline.run(most, move || inner.decode(&owned, skip_special), |_| 0)
-        } else {
-            catch_panic(|| self.inner.decode(ids, skip_special))
-        };
+        let _mark = self.steps.decode_may_be_slow.then(|| self.begin_slow_work(most));
+        let decoded = catch_panic(|| self.inner.decode(ids, skip_special));
         decoded.map_err(TokenizerError::decode)?.map_err(TokenizerError::decode)
     }
 
@@ -160,16 +158,19 @@ impl Tokenizer {
         ids.iter().map(|id| 1 + self.inner.id_to_token(*id).map_or(0, |token| token.len())).sum()
     }
 
-    /// Encodes a text without added ids; with offsets of its tokens in bytes if `spans`. Runs tokenizers whose time may
-    /// not follow the length of the text until the time for all their texts is up. A panic of the library becomes an error.
+    /// Marks work on so many bytes, which the watchdog ends if all of it takes longer than its bytes explain.
+    fn begin_slow_work(&self, bytes: usize) -> Mark<'_> {
+        self.slow_work.add_bytes(bytes as u64 + OVERHEAD);
+        self.slow_work.begin()
+    }
+
+    /// Encodes a text without added ids; with offsets of its tokens in bytes if `spans`. A panic of the library becomes an
+    /// error.
     fn encoded(&self, text: &str, spans: bool) -> Result<Encoding, TokenizerError> {
         self.steps.encode.check(text.len()).map_err(TokenizerError::encode)?;
-        let encoded = if self.steps.encode_may_be_slow {
-            let (inner, owned) = (Arc::clone(&self.inner), text.to_owned());
-            self.deadline.run(text.len(), move || encode(&inner, &owned, spans), |_| 0)
-        } else {
-            catch_panic(|| encode(&self.inner, text, spans))
-        };
+        let _mark = self.steps.encode_may_be_slow.then(|| self.begin_slow_work(text.len()));
+        let encoded =
+            catch_panic(|| if spans { self.inner.encode(text, false) } else { self.inner.encode_fast(text, false) });
         encoded.map_err(TokenizerError::encode)?.map_err(TokenizerError::encode)
     }
 
@@ -213,11 +214,6 @@ impl Tokenizer {
     pub fn named(&self) -> impl Iterator<Item = (&str, &str)> {
         self.specials.named.iter().map(|special| (special.role.as_str(), special.text.as_str()))
     }
-}
-
-/// Encodes a text by the library, without added ids; with offsets of its tokens in bytes if `spans`.
-fn encode(tokenizer: &tokenizers::Tokenizer, text: &str, spans: bool) -> tokenizers::Result<Encoding> {
-    if spans { tokenizer.encode(text, false) } else { tokenizer.encode_fast(text, false) }
 }
 
 impl fmt::Debug for Tokenizer {

@@ -1,0 +1,159 @@
+//! Ends the process if work on a stranger's files, such as rendering a chat template, takes far longer than its size
+//! explains.
+//!
+//! Code marks such work by [`Work::begin`]. One thread of the process, started by [`start`], looks at the marks. In a
+//! program that does not start it, nothing is ended.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tunebox_foundation::explain::Explanation;
+
+/// The time that all work of one kind may take before its bytes count.
+const ALLOWANCE: Duration = Duration::from_secs(10);
+/// The time for each byte of a text that is rendered, encoded or decoded: a hundredth of the slowest published speed.
+const PER_TEXT_BYTE: Duration = Duration::from_micros(100);
+/// The time for each byte of a file that is read.
+const PER_FILE_BYTE: Duration = Duration::from_micros(1);
+/// The most bytes of a file that count: no part of a model that is read whole is longer.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// The bytes that each piece of work on a text counts for beside it.
+pub(crate) const OVERHEAD: u64 = 16;
+/// How often the thread looks.
+const TICK: Duration = Duration::from_millis(100);
+
+/// All work of this process that can be marked.
+static ACCOUNTS: Mutex<Vec<Weak<Account>>> = Mutex::new(Vec::new());
+
+/// Starts the thread that calls `end` once marked work has taken longer than it may; `end` is expected to show the
+/// explanation and end the process with [`Exit::Usage`](tunebox_foundation::explain::Exit::Usage). Call it once.
+///
+/// # Errors
+/// The system gives no thread.
+pub fn start(end: impl Fn(Explanation) + Send + 'static) -> io::Result<()> {
+    let watch = move || {
+        let mut last = Instant::now();
+        loop {
+            thread::sleep(TICK);
+            // The time for which the process was stopped does not count.
+            let elapsed = last.elapsed().min(2 * TICK);
+            last = Instant::now();
+            if let Some(explanation) = charge_all(elapsed) {
+                end(explanation);
+            }
+        }
+    };
+    thread::Builder::new().name("watchdog".into()).spawn(watch).map(drop)
+}
+
+/// Charges `elapsed` to all work under way. Returns the explanation of one that has taken longer than it may.
+fn charge_all(elapsed: Duration) -> Option<Explanation> {
+    let mut accounts = ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    accounts.retain(|account| account.strong_count() > 0);
+    accounts.iter().filter_map(Weak::upgrade).find_map(|account| account.charge(elapsed))
+}
+
+/// One kind of work on one file, such as all renderings of a chat template. Copies share its time.
+#[derive(Debug, Clone)]
+pub(crate) struct Work(Arc<Account>);
+
+/// The time that one kind of work has taken, and the bytes that explain it.
+#[derive(Debug)]
+struct Account {
+    what: &'static str,
+    file: PathBuf,
+    per_byte: Duration,
+    bytes: AtomicU64,
+    nanoseconds: AtomicU64,
+    /// How many threads do this work now.
+    threads: AtomicU32,
+}
+
+/// Marks work as under way until it is dropped.
+pub(crate) struct Mark<'a>(&'a Account);
+
+impl Work {
+    /// Work on texts by `what`, such as "the chat template", which comes from `file`.
+    pub(crate) fn on_texts(what: &'static str, file: &Path) -> Self {
+        Self::new(what, file, PER_TEXT_BYTE)
+    }
+
+    /// Reading `what` from `file`, whose size counts.
+    pub(crate) fn on_file(what: &'static str, file: &Path) -> Self {
+        let work = Self::new(what, file, PER_FILE_BYTE);
+        work.add_bytes(std::fs::metadata(file).map_or(0, |metadata| metadata.len().min(MAX_FILE_BYTES)));
+        work
+    }
+
+    fn new(what: &'static str, file: &Path, per_byte: Duration) -> Self {
+        let (bytes, nanoseconds, threads) = Default::default();
+        let account = Arc::new(Account { what, file: file.to_path_buf(), per_byte, bytes, nanoseconds, threads });
+        ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&account));
+        Self(account)
+    }
+
+    /// Marks this work as under way on this thread.
+    pub(crate) fn begin(&self) -> Mark<'_> {
+        self.0.threads.fetch_add(1, Ordering::Relaxed);
+        Mark(&self.0)
+    }
+
+    /// Counts bytes that explain the time of this work.
+    pub(crate) fn add_bytes(&self, bytes: u64) {
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Mark<'_> {
+    fn drop(&mut self) {
+        self.0.threads.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Account {
+    /// Adds `elapsed` for each thread that does this work. Returns what to tell if it has taken longer than it may.
+    fn charge(&self, elapsed: Duration) -> Option<Explanation> {
+        let new = elapsed * self.threads.load(Ordering::Relaxed);
+        let new = u64::try_from(new.as_nanos()).unwrap_or(u64::MAX);
+        let spent = Duration::from_nanos(self.nanoseconds.fetch_add(new, Ordering::Relaxed).saturating_add(new));
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        let allowed = ALLOWANCE + self.per_byte.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX));
+        if new == 0 || spent <= allowed {
+            return None;
+        }
+        let what = format!("{} takes more than {} s for {bytes} bytes", self.what, allowed.as_secs());
+        let why = "a file of the model asks for far more work than its size explains, so the program ends";
+        let hint = "use the files that came with the model, or a model from a source that you trust";
+        Some(
+            Explanation::new("model", what)
+                .with_location(self.file.display().to_string())
+                .with_why(why)
+                .with_hint(hint),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_takes_longer_than_its_bytes_explain_is_told_with_its_file() {
+        let work = Work::on_texts("the chat template", Path::new("model/chat_template.jinja"));
+        let seconds = Duration::from_secs;
+        assert_eq!(work.0.charge(seconds(60)), None, "none is under way");
+        work.add_bytes(20_000);
+        let copy = work.clone();
+        let mark = copy.begin();
+        assert_eq!(work.0.charge(seconds(12)), None);
+        let told = work.0.charge(seconds(1)).unwrap();
+        assert_eq!(told.what, "the chat template takes more than 12 s for 20000 bytes");
+        assert_eq!(told.location.unwrap(), "model/chat_template.jinja");
+        drop(mark);
+        assert_eq!(work.0.charge(seconds(60)), None, "it has ended");
+    }
+}
