@@ -9,6 +9,7 @@ mod device;
 mod drift;
 mod languages;
 mod memory;
+mod parsers;
 mod sharing;
 mod speed;
 mod twin;

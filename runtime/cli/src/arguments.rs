@@ -36,6 +36,9 @@ pub(crate) struct Global {
     // With an explicit id, because the `folder` argument of a command would be taken for it.
     #[arg(short = 'C', id = "present-folder", global = true, value_name = "FOLDER")]
     pub(crate) folder: Option<PathBuf>,
+    /// Internal: this process is the child that carries the command out
+    #[arg(long, hide = true, global = true)]
+    pub(crate) supervised: bool,
 }
 
 /// Options that describe a run, shared by `train` and `dev`.

@@ -12,6 +12,7 @@ mod package;
 mod processes;
 mod run;
 mod steering;
+mod supervisor;
 mod terminal;
 
 use std::process::ExitCode;
@@ -26,7 +27,13 @@ fn main() -> ExitCode {
         tunebox_compute::allocator::keep_freed_pages();
     }
     let terminal = Terminal { json: global.json, quiet: global.quiet, verbose: global.verbose };
+    if command.is_supervised() && !global.supervised {
+        return supervisor::supervise(terminal);
+    }
     let run = || -> CommandResult {
+        if global.supervised {
+            supervisor::prepare_child(terminal)?;
+        }
         if let Some(folder) = &global.folder {
             std::env::set_current_dir(folder).map_err(|error| Failure::file(folder, &error))?;
         }

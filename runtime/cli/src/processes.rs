@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use tunebox_compute::code_cache;
 use tunebox_foundation::explain::Exit;
@@ -35,13 +36,17 @@ fn this_program(command: &str) -> Result<Program, Failure> {
     Ok(program.with(command))
 }
 
+/// The time within which two signals are one Ctrl-C: of the terminal, and of the parent that passes it on.
+const ONE_INTERRUPT: Duration = Duration::from_millis(200);
+
 /// Installs the handler of Ctrl-C and returns the flag that the first Ctrl-C sets to true. The second Ctrl-C ends the
 /// process with exit code 130. Fails if the process has another handler.
 pub(crate) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
+    let (flag, mut first) = (Arc::clone(&stop), None);
     ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::SeqCst) {
+        flag.store(true, Ordering::SeqCst);
+        if first.get_or_insert_with(Instant::now).elapsed() > ONE_INTERRUPT {
             std::process::exit(Exit::Interrupted as i32);
         }
     })

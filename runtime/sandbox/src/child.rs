@@ -63,6 +63,14 @@ impl Program {
         self
     }
 
+    /// Returns a command that starts the program with the streams and the environment of this process.
+    #[must_use]
+    pub fn inheriting(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.arg0("tunebox").args(&self.arguments);
+        command
+    }
+
     /// Starts the program with the variables of `ENVIRONMENT` only, with pipes as its three standard streams, and on Linux
     /// with no other file that is open here, also if whoever started this process left it open.
     ///
@@ -70,17 +78,9 @@ impl Program {
     /// When the system cannot start it.
     pub fn start(&self) -> io::Result<Child> {
         let kept = ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-        let mut command = Command::new(&self.path);
+        let mut command = self.inheriting();
         close_files(&mut command);
-        command
-            .arg0("tunebox")
-            .args(&self.arguments)
-            .env_clear()
-            .envs(kept)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
+        command.env_clear().envs(kept).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
     }
 }
 

@@ -7,7 +7,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use rustix::process::Resource;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use tunebox_compute::memory;
 
@@ -79,6 +79,60 @@ pub fn deny_calls() -> io::Result<()> {
 pub fn limit_memory(bytes: u64) -> io::Result<()> {
     let Some(most) = memory::data().map(|held| held.saturating_add(bytes)) else { return Ok(()) };
     child::limit(Resource::Data, most, most)
+}
+
+/// Memory beside what is estimated: stacks of threads, caches of the allocator.
+pub const MARGIN: u64 = 768 << 20;
+
+/// Memory for reading a model beside what its files explain.
+const READING: u64 = 2 << 30;
+
+/// Limits the memory of this process to what the machine has free, and a margin. Does nothing on a machine with NVIDIA's
+/// driver, which counts as memory of the process what it has on the device.
+///
+/// # Errors
+/// When the system refuses.
+pub fn limit_to_free_memory() -> io::Result<()> {
+    let free = memory::available_with_swap().filter(|_| !has_nvidia_driver());
+    free.map_or(Ok(()), |free| limit_memory(free.saturating_add(MARGIN)))
+}
+
+/// Whether this machine has NVIDIA's driver, which decides itself what it opens.
+#[must_use]
+pub fn has_nvidia_driver() -> bool {
+    ["/dev/nvidiactl", "/dev/dxg"].iter().any(|device| std::path::Path::new(device).exists())
+}
+
+/// The memory for reading a model and data of so many bytes: 2 GiB, and several times their size, as what is read is held
+/// in other forms for a time.
+#[must_use]
+pub fn reading_memory(model: u64, data: u64) -> u64 {
+    READING.saturating_add(model.saturating_mul(4)).saturating_add(data.saturating_mul(8))
+}
+
+/// A limit of the memory of this process that ends when it is dropped.
+pub struct MemoryLimit(Rlimit);
+
+impl MemoryLimit {
+    /// Limits the memory of this process to `bytes` more than it has now, or to the limit that it has already.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn set(bytes: u64) -> io::Result<Self> {
+        let before = getrlimit(Resource::Data);
+        if let Some(most) = memory::data().map(|held| held.saturating_add(bytes)) {
+            let current = Some(before.current.map_or(most, |current| current.min(most)));
+            setrlimit(Resource::Data, Rlimit { current, ..before.clone() })?;
+        }
+        Ok(Self(before))
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        // A limit that was allowed before is allowed again.
+        let _ = setrlimit(Resource::Data, self.0.clone());
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -144,7 +144,7 @@ impl Verification {
     }
 
     /// Replays the run from the first step to the last, in a folder that is removed at the end; in a `worker` process if
-    /// something of it is not built in. `None` if `stop` was set meanwhile.
+    /// one is given. `None` if `stop` was set meanwhile.
     ///
     /// # Errors
     /// A run whose method was changed or cannot be read, a component that only the run's own file names by a path, a device

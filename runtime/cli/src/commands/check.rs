@@ -6,16 +6,17 @@ use clap::Args;
 use serde_json::json;
 use tunebox_foundation::explain::Exit;
 use tunebox_package::Reference;
+use tunebox_sandbox::confinement::limit_memory;
 use tunebox_sandbox::{CodeOptions, Compiling, Engine, Grants, Limits};
 use tunebox_training::plan::{free, open_package, without_effect};
-use tunebox_training::{Listed, Plan, RunSettings, plan, runs};
+use tunebox_training::{Listed, Plan, RunSettings, memory_of_plan, plan, runs};
 
 use crate::arguments::Global;
 use crate::package::describe::{expect_no_run, train_command};
 use crate::package::trust::TrustOptions;
 use crate::processes::compiling;
 use crate::run::plan::show_plan;
-use crate::terminal::{CommandResult, ExitStatus, Terminal};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]
@@ -55,6 +56,7 @@ impl Check {
             terminal.note(format!("the run `{name}` {state}; this checks a new run with the same settings"));
         }
         self.trust.check_run(terminal, &settings)?;
+        limit_memory(memory_of_plan(&settings)).map_err(|error| Failure::file(&self.subject, &error))?;
         // Before the model is opened: the memory for it is part of the estimate.
         let free = free(&settings);
         let plan = plan(settings)?;

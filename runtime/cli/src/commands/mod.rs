@@ -97,6 +97,19 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether the command reads files of strangers, and so runs in a child process, which may die of them. `train` reads
+    /// them in its worker, but for a few options.
+    pub(crate) fn is_supervised(&self) -> bool {
+        match self {
+            Self::Train(command) => command.is_in_process(),
+            Self::Eval(_) | Self::Score(_) | Self::Generate(_) | Self::Chat(_) | Self::Check(_) | Self::Inspect(_) => {
+                true
+            }
+            Self::Dev(_) | Self::Verify(_) | Self::Bench(_) | Self::Merge(_) => true,
+            _ => false,
+        }
+    }
+
     /// Runs the chosen command with its arguments.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         match self {

@@ -31,8 +31,7 @@ pub(crate) struct Train {
     /// Check and plan the run without a step
     #[arg(long)]
     dry_run: bool,
-    /// Run methods and verifiers that are not built in inside this process instead of a worker process. Only for methods
-    /// that you trust
+    /// Train inside this process instead of a worker process. Only for methods that you trust
     #[arg(long)]
     in_process: bool,
     /// File for a profile of the time spent in the method; open it at https://profiler.firefox.com
@@ -43,8 +42,18 @@ pub(crate) struct Train {
 }
 
 impl Train {
-    /// Checks the signers, then plans (`--dry-run`) or carries out the run, in a worker unless all is built in or
-    /// `--in-process` is given. Writes the profile of a failed run too.
+    /// Whether files of the model are read in this process: to plan, to train, or to compare the sample's answers.
+    pub(super) fn is_in_process(&self) -> bool {
+        self.trains_in_process() || self.dry_run || self.options.sample
+    }
+
+    /// Whether the steps run in this process, as a profile needs.
+    fn trains_in_process(&self) -> bool {
+        self.in_process || self.guest_profile.is_some()
+    }
+
+    /// Checks the signers, then plans (`--dry-run`) or carries out the run, in a worker unless `--in-process` or
+    /// `--guest-profile` is given. Writes the profile of a failed run too.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut settings = self.settings(global.offline)?;
         self.options.trust.check_run(terminal, &settings)?;
@@ -55,8 +64,8 @@ impl Train {
         }
         let sample = self.options.sample.then(|| SampleReport::new(&settings));
         let stop = stop_on_interrupt()?;
-        let mut display = RunDisplay::new(terminal).with_rings(find_rings(&settings, self.in_process));
-        let worker = worker_program(self.in_process)?;
+        let mut display = RunDisplay::new(terminal).with_rings(find_rings(&settings, self.trains_in_process()));
+        let worker = worker_program(self.trains_in_process())?;
         let profile = self.guest_profile.as_deref();
         let profile = profile.map(|path| GuestProfile::start(path, &mut settings, self.in_process)).transpose()?;
         let outcome = execute(settings, worker.as_ref(), &mut display, &stop);

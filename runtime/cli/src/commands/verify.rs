@@ -34,8 +34,7 @@ pub(crate) struct Verify {
     /// unsigned, or if a file is signed by an unknown signer
     #[arg(long, value_name = "KEY")]
     signer: Option<String>,
-    /// Run methods and verifiers that are not built in inside this process instead of a worker process. Only for methods
-    /// that you trust
+    /// Replay inside this process instead of a worker process. Only for methods that you trust
     #[arg(long, requires = "replay")]
     in_process: bool,
     /// Accept the grants and raised limits of the run without asking

@@ -11,8 +11,8 @@ use crate::package::describe::import_names;
 use crate::terminal::Terminal;
 use tunebox_foundation::format::{bytes, counted, grouped};
 
-/// Returns the names of the rings of the system around the worker of a run: none with `in_process`. `None` for a run that
-/// needs no worker, since all of it is built in.
+/// Returns the names of the rings of the system around the worker of a run: none with `in_process`. `None` for a run
+/// whose method and verifiers are built in.
 pub(crate) fn find_rings(settings: &RunSettings, in_process: bool) -> Option<Vec<&'static str>> {
     (!settings.is_all_built_in()).then(|| if in_process { Vec::new() } else { active_rings(settings) })
 }

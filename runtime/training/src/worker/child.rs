@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
+use tunebox_model::watchdog;
 use tunebox_sandbox::{CallWatch, Compiling};
 
 use super::confinement::{confine, confine_memory};
@@ -16,7 +17,7 @@ use crate::run::run;
 
 /// Executes the run whose job arrives on `input`, and writes events and outcome to `output`. `stop`, or an order of the
 /// parent, ends the run after the present step. The operating system confines this process first. Calls `orphaned` when
-/// the parent is gone; it is expected to end the process.
+/// the parent is gone, or told the last; it is expected to end the process.
 ///
 /// Returns the exit code of the process. The parent goes by the messages, not by the exit code.
 pub fn serve(
@@ -42,9 +43,11 @@ pub fn serve(
         settings.compiling = Compiling { cache: job.code, ..compiling };
         let watch = sender.clone();
         settings.watch = Some(CallWatch(Arc::new(move |seconds| watch.send_or_end(&Message::Call(seconds)))));
-        confine(&settings).map_err(|error| unconfined(&error))?;
+        let limit = confine(&settings).map_err(|error| unconfined(&error))?;
+        watch_parsers(sender.clone()).map_err(|error| unconfined(&error))?;
         listen(input, Arc::clone(stop), orphaned);
         let plan = plan(settings)?;
+        drop(limit);
         confine_memory(&plan.run).map_err(|error| unconfined(&error))?;
         run(plan, &mut sender, stop)
     });
@@ -71,6 +74,15 @@ fn unconfined(error: &std::io::Error) -> Error {
     let problem = Explanation::new("worker", "the worker cannot be confined").with_why(error.to_string());
     let problem = problem.with_hint("`--in-process` does without, for methods that you trust");
     Error::Explained(Box::new(problem), Exit::Sandbox)
+}
+
+/// Starts the watchdog, which reports a file of the model that takes far longer than its size explains, and ends the
+/// process.
+fn watch_parsers(sender: Sender<impl Write + Send + 'static>) -> io::Result<()> {
+    watchdog::start(move |explanation| {
+        sender.send_or_end(&Message::Failed(Box::new(explanation), Exit::Usage));
+        (sender.orphaned)();
+    })
 }
 
 /// Starts a thread that sets `stop` for every stop order on `input`, and calls `orphaned` at the end of the pipe, which

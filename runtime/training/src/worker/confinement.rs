@@ -6,25 +6,36 @@ use std::path::{Path, PathBuf};
 use tunebox_compute::memory;
 use tunebox_foundation::environment::variable;
 use tunebox_package::Reference;
-use tunebox_sandbox::confinement::{Ring, confine_files, deny_calls, limit_memory};
+use tunebox_sandbox::confinement::{
+    MARGIN, MemoryLimit, Ring, confine_files, deny_calls, has_nvidia_driver, limit_memory, reading_memory,
+};
 
 use crate::configuration::RunSettings;
 use crate::plan::{PlannedRun, find_source};
 
-/// Memory beside what is estimated: stacks of threads, caches of the allocator.
-const MARGIN: u64 = 768 << 20;
-
-/// Denies this process what a run does not need: other files, sockets, programs and processes. Comes before other threads
-/// start. Does nothing if the run may use a CUDA device: its driver decides what it opens.
+/// Denies this process what a run does not need: other files, sockets, programs and processes, and until the result is
+/// dropped more memory than model and data explain. Comes before other threads start. Does nothing if the run may use a CUDA
+/// device: its driver decides what it opens.
 ///
 /// # Errors
 /// When the system refuses.
-pub(super) fn confine(settings: &RunSettings) -> io::Result<()> {
+pub(super) fn confine(settings: &RunSettings) -> io::Result<Option<MemoryLimit>> {
     if may_use_accelerator(settings) {
-        return Ok(());
+        return Ok(None);
     }
     confine_files(&readable(settings), &[PathBuf::from(&settings.file.run.folder)])?;
-    deny_calls()
+    deny_calls()?;
+    MemoryLimit::set(memory_of_plan(settings)).map(Some)
+}
+
+/// The memory that planning a run may take: by the size of its model and data, at most what the machine has free. A model
+/// without weights in files may take that.
+#[must_use]
+pub fn memory_of_plan(settings: &RunSettings) -> u64 {
+    let data = std::fs::metadata(settings.path("data.path", &settings.file.data.path)).map_or(0, |file| file.len());
+    let needed = reading_memory(find_source(settings).map_or(0, |source| source.bytes()), data);
+    let free = memory::available_with_swap().unwrap_or(u64::MAX).saturating_add(MARGIN);
+    if settings.file.model.initialise.is_some() { free } else { needed.min(free) }
 }
 
 /// Limits the memory of this process to twice the estimate of a planned run and the limits of its method, or to what the
@@ -53,7 +64,7 @@ pub fn active_rings(settings: &RunSettings) -> Vec<&'static str> {
 
 /// Whether the run may compute on a CUDA device of this machine.
 fn may_use_accelerator(settings: &RunSettings) -> bool {
-    settings.file.train.device != "cpu" && Path::new("/dev/nvidiactl").exists()
+    settings.file.train.device != "cpu" && has_nvidia_driver()
 }
 
 /// The endings of a model's files.

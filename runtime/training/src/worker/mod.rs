@@ -1,4 +1,4 @@
-//! A run in its own process, for methods and verifiers that are not built in.
+//! A run in its own process.
 //!
 //! `parent` has the components compiled in child processes, starts the worker, sends it the settings, forwards its events,
 //! ends it if a call lasts too long, and reports how it ended. It never runs the method. `child` is the worker, which executes
@@ -13,5 +13,5 @@ mod parent;
 mod protocol;
 
 pub use child::serve;
-pub use confinement::active_rings;
+pub use confinement::{active_rings, memory_of_plan};
 pub use parent::execute;

@@ -31,8 +31,8 @@ const LATE: Duration = Duration::from_secs(1);
 /// The most messages that wait between the thread that reads the pipe and the observer.
 const QUEUE: usize = 64;
 
-/// Executes a run and sends its events to `observer`: in a process started from `worker`, or in this process if all of
-/// the run is built in or no `worker` is given. `stop` ends the run after the present step.
+/// Executes a run and sends its events to `observer`: in a process started from `worker`, or in this process if no `worker`
+/// is given. `stop` ends the run after the present step.
 ///
 /// # Errors
 /// The error that ends the run.
@@ -42,7 +42,7 @@ pub fn execute(
     observer: &mut dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Outcome, Error> {
-    match worker.filter(|_| !settings.is_all_built_in()) {
+    match worker {
         Some(program) => supervise(settings, program, observer, stop),
         None => run(plan::plan(settings)?, observer, stop),
     }
@@ -190,7 +190,7 @@ impl Worker {
                 "somebody ended it, or the system did because memory ran out; this program and the run's files are whole"
                     .into()
             }
-            None => "a method that is not built in runs in a process of its own, so nothing else was harmed".into(),
+            None => "a run is carried out in a process of its own, so nothing else was harmed".into(),
         };
         self.progress.error(&how, why)
     }
@@ -262,6 +262,8 @@ impl Progress {
             Some(folder) if kept.is_some() => {
                 format!("`tunebox train {}/run.toml --resume` goes on from there", folder.display())
             }
+            // It read the model and the data.
+            None => "use the files that came with the model, and data with shorter texts or fewer records".into(),
             _ => "the same command again; if it happens again, a smaller `train.batch` needs less memory".into(),
         };
         let explanation = Explanation::new("worker", format!("{worker} {how} {when}"))

@@ -1,0 +1,252 @@
+//! Claims about strangers' models: whatever their files make of a parser, the program says so in words, with the exit code of
+//! files (2) or of a process that died (3), in bounded time and memory.
+#![cfg(target_os = "linux")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::transcript::BINARY;
+
+const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../runtime/training/sample");
+
+/// The time that any command may take: that of the watchdog, and loading on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// The tiny model with other files of a stranger, and a little data.
+struct Stranger(tempfile::TempDir);
+
+impl Stranger {
+    fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let sample = Path::new(SAMPLE);
+        std::fs::create_dir(place.path().join("model")).unwrap();
+        for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
+            std::fs::copy(sample.join("model").join(name), place.path().join("model").join(name)).unwrap();
+        }
+        let data = std::fs::read_to_string(sample.join("lora.jsonl")).unwrap();
+        let few: Vec<&str> = data.lines().take(8).collect();
+        std::fs::write(place.path().join("answers.jsonl"), few.join("\n") + "\n").unwrap();
+        let run = "model.path = \"model\"\ndata.path = \"answers.jsonl\"\nmethod.use = \"lora\"\n";
+        std::fs::write(place.path().join("run.toml"), run).unwrap();
+        Self(place)
+    }
+
+    /// The tiny model with this chat template.
+    fn with_template(source: &str) -> Self {
+        let place = Self::new();
+        std::fs::write(place.path("chat_template.jinja"), source).unwrap();
+        place
+    }
+
+    /// The tiny model with a changed `tokenizer.json`.
+    fn with_tokenizer(change: impl FnOnce(&mut Value)) -> Self {
+        let place = Self::new();
+        let path = place.path("tokenizer.json");
+        let mut tokenizer = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        change(&mut tokenizer);
+        std::fs::write(path, tokenizer.to_string()).unwrap();
+        place
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.0.path().join("model").join(file)
+    }
+
+    fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(BINARY);
+        command.current_dir(self.0.path()).args(words.split(' ')).env("NO_COLOR", "1");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs the commands at once. Asserts that each ends in time with exit code 2 or 3 and one error in words. Returns the
+    /// errors.
+    fn refuse(&self, commands: &[&str]) -> Vec<String> {
+        let begun = Instant::now();
+        let children: Vec<_> = commands.iter().map(|words| self.command(words).spawn().unwrap()).collect();
+        let end = |(child, words): (std::process::Child, &&str)| {
+            let output = child.wait_with_output().unwrap();
+            let told = text(&output);
+            let code = output.status.code().unwrap_or_default();
+            assert!([2, 3].contains(&code) && told.matches("error[").count() == 1, "{words}: {code}, {told}");
+            assert!(!told.contains("panicked") && begun.elapsed() < PATIENCE, "{words}: {told}");
+            told
+        };
+        children.into_iter().zip(commands).map(end).collect()
+    }
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Every way to render a template.
+const RENDERING: [&str; 5] = [
+    "generate model hi --max-tokens 1",
+    "check run.toml",
+    "train run.toml --set train.steps=1",
+    "train run.toml --set train.steps=1 --in-process --name here",
+    "eval model --data answers.jsonl",
+];
+
+/// A template that does `step` sixty times to `n.x`.
+fn grows(step: &str) -> String {
+    format!("{{% set n = namespace(x=['ab']) %}}{{% for i in range(60) %}}{step}{{% endfor %}}{{{{ n.x }}}}")
+}
+
+#[test]
+fn a_template_that_doubles_a_text_ends_its_process_and_not_the_caller() {
+    let place = Stranger::with_template(&grows("{% set n.x = n.x ~ n.x %}"));
+    place.refuse(&RENDERING);
+}
+
+#[test]
+fn templates_that_make_much_of_little_end_in_words() {
+    let nested = "{% set n = namespace(x=[], y=[]) %}{% for i in range(99999) %}{% set n.x = [n.x] %}{% set n.y = [n.y] %}{% endfor %}";
+    let sources = [
+        grows("{% set n.x = n.x + n.x %}"),
+        grows("{% set n.x = [n.x, n.x] %}") + "{{ n.x ~ '' }}",
+        grows("{% set n.x = n.x | join(n.x | string) %}"),
+        grows("{% set y %}{{ n.x }}{{ n.x }}{% endset %}{% set n.x = y %}"),
+        grows("{% set n.x = n %}") + "{{ n ~ n }}",
+        format!("{nested}{{{{ n.x == n.y }}}}"),
+        "{{ [1] | slice(18446744073709551615) }}".into(),
+        "{{ '%9999999999d' | format(1) }}".into(),
+        "{{ 'a' | indent(width=99999999999) }}".into(),
+    ];
+    // Few at once: each may take the memory of its limit.
+    for few in sources.chunks(3) {
+        std::thread::scope(|scope| {
+            for source in few {
+                scope.spawn(|| Stranger::with_template(source).refuse(&RENDERING[..1]));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_template_that_searches_long_texts_within_its_steps_is_ended_by_its_time() {
+    let long = format!("{{% set s = '{}' * 9000 %}}", "a".repeat(1000));
+    let search =
+        "{% for a in range(99999) %}{% for b in range(20) %}{% if 'ab' in s %}x{% endif %}{% endfor %}{% endfor %}";
+    let place = Stranger::with_template(&(long + search));
+    for told in place.refuse(&RENDERING) {
+        assert!(told.contains("error[model]: the chat template takes more than 10 s for "), "{told}");
+        assert!(told.contains("--> ") && told.contains("hint: use the files that came with the model"), "{told}");
+    }
+}
+
+#[test]
+fn an_error_of_a_template_shows_its_line_and_column() {
+    let place = Stranger::with_template("fine\n{{ messages[0].role.nothing() }}\n");
+    for told in place.refuse(&RENDERING[..1]) {
+        assert!(told.contains("chat template:2") && told.contains("^^^"), "{told}");
+    }
+}
+
+/// Every way to read a tokenizer.
+const READING: [&str; 4] =
+    ["score model --text hello", "check run.toml", "train run.toml --set train.steps=1", "merge model --out merged"];
+
+/// A pre-tokenizer of 60 steps with 30 regular expressions each, which take a minute and four gigabytes to compile.
+fn many_expressions() -> Value {
+    let letters = "\\p{L}".repeat(50);
+    let step = |number: usize| {
+        let all: Vec<String> = (0..30).map(|other| format!("(?={letters}{number}_{other})")).collect();
+        json!({ "type": "Split", "pattern": { "Regex": all.join("|") }, "behavior": "Isolated", "invert": false })
+    };
+    json!({ "type": "Sequence", "pretokenizers": (0..60).map(step).collect::<Vec<_>>() })
+}
+
+#[test]
+fn a_tokenizer_whose_reading_takes_more_than_its_size_explains_is_ended_by_its_time() {
+    let place = Stranger::with_tokenizer(|all| all["pre_tokenizer"] = many_expressions());
+    for told in place.refuse(&READING[..2]) {
+        let ended = told.contains("error[model]: reading the tokenizer takes more than 10 s for ");
+        assert!(ended && told.contains("--> model/tokenizer.json"), "{told}");
+    }
+}
+
+#[test]
+fn a_tokenizer_that_doubles_a_text_is_refused() {
+    let place = Stranger::with_tokenizer(|all| {
+        let step = json!({ "type": "Replace", "pattern": { "String": "a" }, "content": "aa" });
+        all["normalizer"] = json!({ "type": "Sequence", "normalizers": vec![step; 40] });
+    });
+    for told in place.refuse(&READING) {
+        assert!(told.contains("times longer"), "{told}");
+    }
+}
+
+#[test]
+fn padding_of_a_tokenizer_to_a_terabyte_is_not_used() {
+    let place = Stranger::with_tokenizer(|all| {
+        all["padding"] = json!({
+            "strategy": { "Fixed": 1_000_000_000_000_u64 }, "direction": "Right", "pad_to_multiple_of": null,
+            "pad_id": 0, "pad_type_id": 0, "pad_token": "<|end|>",
+        });
+    });
+    for words in READING {
+        let output = place.command(words).output().unwrap();
+        assert!(output.status.success(), "{words}: {}", text(&output));
+    }
+}
+
+#[test]
+fn headers_that_lie_about_their_size_end_in_words() {
+    let place = Stranger::new();
+    std::fs::write(place.path("model.safetensors"), (1_u64 << 60).to_le_bytes()).unwrap();
+    place.refuse(&READING);
+    let header = [b"GGUF".as_slice(), &3_u32.to_le_bytes(), &(1_u64 << 60).to_le_bytes(), &(1_u64 << 60).to_le_bytes()];
+    std::fs::write(place.0.path().join("lies.gguf"), header.concat()).unwrap();
+    place.refuse(&["score lies.gguf --text hello", "train --model lies.gguf --data answers.jsonl --set train.steps=1"]);
+}
+
+#[test]
+fn a_command_that_is_killed_is_told_and_one_that_is_interrupted_ends_as_before() {
+    let long = "{% for a in range(99999) %}{% for b in range(99) %}{% set c = 'a' * 9999 %}{% endfor %}{% endfor %}";
+    let place = Stranger::with_template(long);
+    let begin = || {
+        let child = place.command(RENDERING[0]).spawn().unwrap();
+        let begun = Instant::now();
+        let inner = loop {
+            let listed = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
+            if let Some(inner) = listed.split(' ').next().and_then(|number| number.parse().ok()) {
+                break Pid::from_raw(inner).unwrap();
+            }
+            assert!(begun.elapsed() < PATIENCE, "no process of the command");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        // It has its own handlers of signals by then.
+        std::thread::sleep(Duration::from_millis(200));
+        (child, inner)
+    };
+    let (child, inner) = begin();
+    kill_process(inner, Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let told = text(&output);
+    assert!(told.contains("error[process]: the process of this command was killed (signal 9, SIGKILL)"), "{told}");
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let (child, _) = begin();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), text(&output).as_str()), (Some(code), ""));
+    }
+    let (mut child, inner) = begin();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let begun = Instant::now();
+    let is_alive = || {
+        std::fs::read_to_string(format!("/proc/{}/stat", inner.as_raw_nonzero()))
+            .is_ok_and(|stat| !stat.contains(") Z "))
+    };
+    while is_alive() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "the command goes on without its parent");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
