@@ -2,6 +2,7 @@
 //! without harm to the caller, to the last checkpoint, or to a bit of the resumed run.
 #![cfg(target_os = "linux")]
 
+mod attacks;
 mod compiling;
 mod ends;
 mod likeness;

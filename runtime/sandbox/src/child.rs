@@ -86,7 +86,10 @@ impl Program {
 
 /// Makes the program of a command start without the open files of this process but its three standard streams. Does nothing
 /// on a system that cannot do it in one call.
-#[expect(unsafe_code, reason = "the standard library cannot close the files that this process inherited")]
+#[cfg_attr(
+    target_os = "linux",
+    expect(unsafe_code, reason = "the standard library cannot close the files that this process inherited")
+)]
 fn close_files(command: &mut Command) {
     // SAFETY: between fork and exec this makes one system call, which touches no memory, and ignores its result.
     #[cfg(target_os = "linux")]
