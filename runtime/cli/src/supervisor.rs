@@ -1,5 +1,5 @@
-//! Commands that read files of strangers run in a child process of this program, so that a file that crashes it or takes all
-//! memory ends the child, and the parent says so.
+//! Commands that read untrusted files run in a child process of this program, so that a file that crashes it or takes all
+//! memory ends the child only, and the parent reports it.
 //!
 //! The child has the streams, the environment and the terminal of its parent. Nothing of the files is read in the parent.
 
@@ -29,7 +29,7 @@ pub(crate) fn supervise(terminal: Terminal) -> ExitCode {
     let failure = match ended {
         Ok(status) => match (status.code(), status.signal().and_then(|number| Signal::try_from(number).ok())) {
             (Some(code), _) => return ExitCode::from(u8::try_from(code).unwrap_or(Exit::Sandbox as u8)),
-            // Somebody wished so.
+            // The user or the system ended it on purpose.
             (None, Some(signal @ (Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGPIPE))) => {
                 return ExitCode::from(128 + signal as u8);
             }
@@ -41,8 +41,8 @@ pub(crate) fn supervise(terminal: Terminal) -> ExitCode {
     ExitCode::from(failure.exit as u8)
 }
 
-/// Starts the child and waits until it ends. Passes on SIGINT, SIGTERM and SIGHUP. Of Ctrl-C in a terminal, which reaches both,
-/// the child hears twice at once; see `stop_on_interrupt`.
+/// Starts the child and waits until it ends. Passes on SIGINT, SIGTERM and SIGHUP. Ctrl-C in a
+/// terminal reaches both, so the child gets it twice; see `stop_on_interrupt`.
 fn run_child() -> io::Result<ProcessStatus> {
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD]);
     signals.thread_block()?;
@@ -59,7 +59,7 @@ fn run_child() -> io::Result<ProcessStatus> {
             _ => Some(rustix::process::Signal::TERM),
         };
         if let Some(signal) = passed {
-            // A child that has just ended is told by the next round.
+            // If the child has just ended, the next round of the loop returns.
             let _ = kill_process(Pid::from_child(&child), signal);
         }
     }
@@ -76,8 +76,7 @@ fn explain_death(status: ProcessStatus) -> Failure {
 }
 
 /// Prepares this process to be such a child: no core dumps, no new privileges, an end with its parent, no more
-/// memory than the machine has free,
-/// and a watchdog that ends it with exit code 2 if a file of a model takes far longer than its size explains. Fails if the
+/// memory than the machine has free, and a watchdog that ends it with exit code 2 if a file of a model takes far longer than its size explains. Fails if the
 /// system refuses.
 pub(crate) fn prepare_child(terminal: Terminal) -> Result<(), Failure> {
     settle(terminal).map_err(|error| {

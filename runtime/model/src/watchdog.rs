@@ -1,4 +1,4 @@
-//! Ends the process if work on a stranger's files, such as rendering a chat template, takes far longer than its size
+//! Ends the process if work on untrusted files, such as rendering a chat template, takes far longer than their size
 //! explains.
 //!
 //! Code marks such work by [`Work::begin`]. One thread of the process, started by [`start`], looks at the marks. In a
@@ -115,7 +115,7 @@ impl Drop for Mark<'_> {
 }
 
 impl Account {
-    /// Adds `elapsed` for each thread that does this work. Returns what to tell if it has taken longer than it may.
+    /// Adds `elapsed` for each thread that does this work. Returns the explanation if it has taken longer than it may.
     fn charge(&self, elapsed: Duration) -> Option<Explanation> {
         let new = elapsed * self.threads.load(Ordering::Relaxed);
         let new = u64::try_from(new.as_nanos()).unwrap_or(u64::MAX);
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_takes_longer_than_its_bytes_explain_is_told_with_its_file() {
+    fn work_that_takes_longer_than_its_bytes_explain_is_reported_with_its_file() {
         let work = Work::on_texts("the chat template", Path::new("model/chat_template.jinja"));
         let seconds = Duration::from_secs;
         assert_eq!(work.0.charge(seconds(60)), None, "none is under way");
@@ -150,9 +150,9 @@ mod tests {
         let copy = work.clone();
         let mark = copy.begin();
         assert_eq!(work.0.charge(seconds(12)), None);
-        let told = work.0.charge(seconds(1)).unwrap();
-        assert_eq!(told.what, "the chat template takes more than 12 s for 20000 bytes");
-        assert_eq!(told.location.unwrap(), "model/chat_template.jinja");
+        let explanation = work.0.charge(seconds(1)).unwrap();
+        assert_eq!(explanation.what, "the chat template takes more than 12 s for 20000 bytes");
+        assert_eq!(explanation.location.unwrap(), "model/chat_template.jinja");
         drop(mark);
         assert_eq!(work.0.charge(seconds(60)), None, "it has ended");
     }

@@ -1,7 +1,7 @@
-//! Where a package comes from, as whoever packed it says: its source, the toolchain, and what else was built into it.
+//! Where a package comes from, as its author states: its source, the toolchain, and what else was built into it.
 //!
 //! All of it is one CycloneDX document in a custom section, which other tools can read. The signature of the package
-//! covers the section; nobody checks what it says.
+//! covers the section; nothing verifies what it states.
 
 mod dependencies;
 

@@ -1,4 +1,4 @@
-//! What the operating system denies to a process that runs a stranger's method: the rings behind the sandbox, on Linux.
+//! What the operating system denies to a process that runs an untrusted method: the rings behind the sandbox, on Linux.
 //!
 //! [`confine_files`] comes before any other thread starts, [`deny_calls`] and [`limit_memory`] before the first
 //! instruction of the method. A ring that the system does not have is left out; [`Ring::list`] says which there are. Other

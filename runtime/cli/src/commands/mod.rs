@@ -97,8 +97,8 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether the command reads files of strangers, and so runs in a child process, which may die of them. `train` reads
-    /// them in its worker, but for a few options.
+    /// Whether the command reads untrusted files, such as models, and so runs in a child process, which they may crash.
+    /// `train` reads them in its worker, except with a few options.
     pub(crate) fn is_supervised(&self) -> bool {
         match self {
             Self::Train(command) => command.is_in_process(),

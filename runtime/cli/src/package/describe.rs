@@ -72,7 +72,7 @@ pub(crate) fn signer_text(package: &Package, publisher: Option<&Publisher>) -> S
     }
 }
 
-/// Describes what a package says about its making, which nobody checks: the toolchain, the digest of the source and the
+/// Describes what a package states about how it was built, which is not verified: the toolchain, the digest of the source and the
 /// number of dependencies.
 pub(crate) fn provenance_text(said: &Provenance) -> String {
     let Provenance { source, toolchain, dependencies, .. } = said;

@@ -1,8 +1,8 @@
 //! A model's chat template: from a folder, a GGUF file or a source text, rendered as transformers renders it.
 //!
-//! A template is a stranger's program: it runs with limits of steps, depth and text, under the watchdog, and sees only the
-//! conversation. The memory of its values is limited by the process alone. Which parts of the text are answers is told by
-//! [`super::spans`].
+//! A template is an untrusted program: it runs with limits of steps, depth and text, under the watchdog, and sees only the
+//! conversation. The memory of its values is limited by the process alone. [`super::spans`] finds which parts of the text
+//! are answers.
 
 use std::collections::HashMap;
 use std::io;

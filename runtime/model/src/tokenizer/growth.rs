@@ -1,6 +1,6 @@
 //! How much longer the steps of a tokenizer may make a text, and whether their time is known to follow its length.
 //!
-//! A `tokenizer.json` is a stranger's program: forty steps that double a text make a terabyte of it. So the greatest
+//! A `tokenizer.json` is an untrusted program: forty steps that double a text make a terabyte of it. So the greatest
 //! growth of every step is computed before the first text goes through them, and a step that is not known is refused.
 
 use base64::Engine;
