@@ -123,12 +123,14 @@ fn status(process: u32) -> Option<(char, u32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
+/// The worker below a command, which may run in a child of its own.
 fn worker(child: &mut Child) -> u32 {
     let parent = child.id();
     let is_worker = |process: &u32| {
         std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|words| words.ends_with(b"\0worker\0"))
     };
-    wait_for(child, "a worker", || children(parent).into_iter().find(is_worker))
+    let below = || children(parent).into_iter().flat_map(|child| children(child).into_iter().chain([child]));
+    wait_for(child, "a worker", || below().find(is_worker))
 }
 
 fn output_text(output: &Output) -> String {
