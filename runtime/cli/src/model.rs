@@ -8,7 +8,7 @@ use tunebox_compute::device;
 use tunebox_compute::precision::Base;
 use tunebox_foundation::bounded;
 use tunebox_model::{Model, Policy, PolicySettings};
-use tunebox_sandbox::confinement::{limit_memory, reading_memory};
+use tunebox_sandbox::confinement::{MemoryLimit, reading_memory};
 use tunebox_training::{base_precision, find_model, is_checkpoint, newest_checkpoint};
 
 use crate::arguments::{Global, one_of};
@@ -76,10 +76,9 @@ impl ModelOptions {
         }
         let source = find_model(&base, None, global.offline)?;
         let precision = self.precision(terminal, adapter.as_deref())?;
-        if device.is_cpu() {
-            let needed = reading_memory(source.bytes(), 0);
-            limit_memory(needed).map_err(|error| Failure::file(source.path(), &error))?;
-        }
+        // Until the model is loaded: its files decide what that takes, and the user what follows.
+        let limit = device.is_cpu().then(|| MemoryLimit::set(reading_memory(source.bytes(), 0))).transpose();
+        let _limit = limit.map_err(|error| Failure::file(source.path(), &error))?;
         let model = Arc::new(Model::open_in(&source, &device, precision)?);
         terminal.detail(format!("model {base}, {} weights", model.configuration.family));
         let adapter = adapter.filter(|_| !self.base);

@@ -1,5 +1,5 @@
-//! Ends the process if work on untrusted files, such as rendering a chat template, takes far longer than their size
-//! explains.
+//! Ends the process if work on untrusted files, such as rendering a chat template, takes far more time or memory than
+//! their size explains.
 //!
 //! Code marks such work by [`Work::begin`]. One thread of the process, started by [`start`], looks at the marks. In a
 //! program that does not start it, nothing is ended.
@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tunebox_compute::memory;
 use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::format;
 
 /// The time that all work of one kind may take before its bytes count.
 const ALLOWANCE: Duration = Duration::from_secs(10);
@@ -23,13 +25,17 @@ const PER_FILE_BYTE: Duration = Duration::from_micros(1);
 const MAX_FILE_BYTES: u64 = 64 << 20;
 /// The bytes that each piece of work on a text counts for beside it.
 pub(crate) const OVERHEAD: u64 = 16;
+/// The memory by which the process may grow while such work is under way, before its bytes count.
+const MEMORY: u64 = 2 << 30;
+/// The memory for each byte.
+const MEMORY_PER_BYTE: u64 = 64;
 /// How often the thread looks.
 const TICK: Duration = Duration::from_millis(100);
 
 /// All work of this process that can be marked.
 static ACCOUNTS: Mutex<Vec<Weak<Account>>> = Mutex::new(Vec::new());
 
-/// Starts the thread that calls `end` once marked work has taken longer than it may; `end` is expected to show the
+/// Starts the thread that calls `end` once marked work has taken more time or memory than it may; `end` is expected to show the
 /// explanation and end the process with [`Exit::Usage`](tunebox_foundation::explain::Exit::Usage). Call it once.
 ///
 /// # Errors
@@ -42,7 +48,7 @@ pub fn start(end: impl Fn(Explanation) + Send + 'static) -> io::Result<()> {
             // The time for which the process was stopped does not count.
             let elapsed = last.elapsed().min(2 * TICK);
             last = Instant::now();
-            if let Some(explanation) = charge_all(elapsed) {
+            if let Some(explanation) = charge_all(elapsed, memory::resident().unwrap_or(0)) {
                 end(explanation);
             }
         }
@@ -50,18 +56,19 @@ pub fn start(end: impl Fn(Explanation) + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name("watchdog".into()).spawn(watch).map(drop)
 }
 
-/// Charges `elapsed` to all work under way. Returns the explanation of one that has taken longer than it may.
-fn charge_all(elapsed: Duration) -> Option<Explanation> {
+/// Charges `elapsed` to all work under way, while the process holds `resident` bytes of memory. Returns the explanation of
+/// one that has taken more than it may.
+fn charge_all(elapsed: Duration, resident: u64) -> Option<Explanation> {
     let mut accounts = ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
     accounts.retain(|account| account.strong_count() > 0);
-    accounts.iter().filter_map(Weak::upgrade).find_map(|account| account.charge(elapsed))
+    accounts.iter().filter_map(Weak::upgrade).find_map(|account| account.charge(elapsed, resident))
 }
 
 /// One kind of work on one file, such as all renderings of a chat template. Copies share its time.
 #[derive(Debug, Clone)]
 pub(crate) struct Work(Arc<Account>);
 
-/// The time that one kind of work has taken, and the bytes that explain it.
+/// The time that one kind of work has taken, the memory of the process before it, and the bytes that explain both.
 #[derive(Debug)]
 struct Account {
     what: &'static str,
@@ -69,6 +76,8 @@ struct Account {
     per_byte: Duration,
     bytes: AtomicU64,
     nanoseconds: AtomicU64,
+    /// Bytes that the process held when this work was last not under way.
+    resident_before: AtomicU64,
     /// How many threads do this work now.
     threads: AtomicU32,
 }
@@ -91,7 +100,8 @@ impl Work {
 
     fn new(what: &'static str, file: &Path, per_byte: Duration) -> Self {
         let (bytes, nanoseconds, threads) = Default::default();
-        let account = Arc::new(Account { what, file: file.to_path_buf(), per_byte, bytes, nanoseconds, threads });
+        let (file, resident_before) = (file.to_path_buf(), memory::resident().unwrap_or(u64::MAX).into());
+        let account = Arc::new(Account { what, file, per_byte, bytes, nanoseconds, resident_before, threads });
         ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&account));
         Self(account)
     }
@@ -115,25 +125,31 @@ impl Drop for Mark<'_> {
 }
 
 impl Account {
-    /// Adds `elapsed` for each thread that does this work. Returns the explanation if it has taken longer than it may.
-    fn charge(&self, elapsed: Duration) -> Option<Explanation> {
-        let new = elapsed * self.threads.load(Ordering::Relaxed);
-        let new = u64::try_from(new.as_nanos()).unwrap_or(u64::MAX);
+    /// Adds `elapsed` for each thread that does this work, while the process holds `resident` bytes of memory. Returns the
+    /// explanation if it has taken more time or memory than it may.
+    fn charge(&self, elapsed: Duration, resident: u64) -> Option<Explanation> {
+        let threads = self.threads.load(Ordering::Relaxed);
+        if threads == 0 {
+            self.resident_before.store(resident, Ordering::Relaxed);
+            return None;
+        }
+        let new = u64::try_from((elapsed * threads).as_nanos()).unwrap_or(u64::MAX);
         let spent = Duration::from_nanos(self.nanoseconds.fetch_add(new, Ordering::Relaxed).saturating_add(new));
         let bytes = self.bytes.load(Ordering::Relaxed);
         let allowed = ALLOWANCE + self.per_byte.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX));
-        if new == 0 || spent <= allowed {
-            return None;
+        let memory = bytes.saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY);
+        if resident.saturating_sub(self.resident_before.load(Ordering::Relaxed)) > memory {
+            return Some(self.explain(&format!("{} of memory", format::bytes(memory)), bytes));
         }
-        let what = format!("{} takes more than {} s for {bytes} bytes", self.what, allowed.as_secs());
-        let why = "a file of the model asks for far more work than its size explains, so the program ends";
-        let hint = "use the files that came with the model, or a model from a source that you trust";
-        Some(
-            Explanation::new("model", what)
-                .with_location(self.file.display().to_string())
-                .with_why(why)
-                .with_hint(hint),
-        )
+        (spent > allowed).then(|| self.explain(&format!("{} s", allowed.as_secs()), bytes))
+    }
+
+    /// The explanation that this work takes more than `allowed` for so many bytes.
+    fn explain(&self, allowed: &str, bytes: u64) -> Explanation {
+        Explanation::new("model", format!("{} takes more than {allowed} for {bytes} bytes", self.what))
+            .with_location(self.file.display().to_string())
+            .with_why("a file of the model asks for far more work than its size explains, so the program ends")
+            .with_hint("use the files that came with the model, or a model from a source that you trust")
     }
 }
 
@@ -142,18 +158,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_takes_longer_than_its_bytes_explain_is_reported_with_its_file() {
+    fn work_that_takes_more_than_its_bytes_explain_is_reported_with_its_file() {
         let work = Work::on_texts("the chat template", Path::new("model/chat_template.jinja"));
         let seconds = Duration::from_secs;
-        assert_eq!(work.0.charge(seconds(60)), None, "none is under way");
+        let held = 1 << 30;
+        assert_eq!(work.0.charge(seconds(60), held), None, "none is under way");
         work.add_bytes(20_000);
         let copy = work.clone();
         let mark = copy.begin();
-        assert_eq!(work.0.charge(seconds(12)), None);
-        let explanation = work.0.charge(seconds(1)).unwrap();
+        assert_eq!(work.0.charge(seconds(12), held), None);
+        assert_eq!(work.0.charge(Duration::ZERO, held + (2 << 30)), None);
+        let explanation = work.0.charge(Duration::ZERO, held + (3 << 30)).unwrap();
+        assert_eq!(explanation.what, "the chat template takes more than 2.0 GiB of memory for 20000 bytes");
+        let explanation = work.0.charge(seconds(1), held).unwrap();
         assert_eq!(explanation.what, "the chat template takes more than 12 s for 20000 bytes");
         assert_eq!(explanation.location.unwrap(), "model/chat_template.jinja");
         drop(mark);
-        assert_eq!(work.0.charge(seconds(60)), None, "it has ended");
+        assert_eq!(work.0.charge(seconds(60), held), None, "it has ended");
     }
 }
