@@ -1,6 +1,5 @@
-//! Claims about untrusted bytes: every target of `fuzz/` takes its committed inputs and some thousands of made ones.
-//!
-//! The same inputs on every machine and in every run. Longer searches are in `fuzz/README.md`.
+//! Runs every fuzz target of `fuzz/` on its committed inputs and on thousands of generated ones, the same on every
+//! machine. Longer searches are described in `fuzz/README.md`.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![expect(clippy::print_stdout, reason = "the last file that was begun is the one that failed")]
 
@@ -8,6 +7,7 @@
 mod guest;
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use tunebox_fuzz::{TARGETS, corpus, find, folder, search};
@@ -42,7 +42,15 @@ macro_rules! takes {
 
 takes! {
     adapter admission checkpoint configuration gguf lock manifest operations publishers record run_file run_lock
-    safetensors signature statement template tokenizer verifiers worker
+    safetensors session signature statement template tokenizer verifiers worker
+}
+
+/// The program counts what it allocates; this process runs several targets at once.
+#[test]
+fn sessions_allocate_no_more_than_their_account_allows() {
+    let inputs = std::fs::read_dir(folder("session")).unwrap().map(|entry| entry.unwrap().path());
+    let output = Command::new(env!("CARGO_BIN_EXE_tunebox-fuzz")).arg("session").args(inputs).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn names(folder: &Path) -> Vec<String> {

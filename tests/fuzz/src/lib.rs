@@ -1,36 +1,41 @@
-//! Fuzz targets for the parts of the runtime that take untrusted bytes or requests.
+//! Fuzz targets for the parts of the runtime that read untrusted bytes or answer untrusted calls.
 //!
 //! A target is one file of `targets/`: a function that takes any bytes and must return. libFuzzer
 //! calls it (`libfuzzer/`), a plain loop calls it (`main.rs`), and the tests call it on the committed
-//! inputs of `corpus/` and on some thousands of made ones (`../fuzz.rs`).
+//! inputs of `corpus/` and on thousands of generated ones (`../fuzz.rs`).
 
-#![expect(clippy::print_stderr, reason = "the person who runs a target is told where a failing input was kept")]
+#![expect(clippy::print_stderr, reason = "a finding is reported where the target runs")]
 
+mod allocation;
 mod conversation;
 mod corpus;
+mod features;
 mod mutation;
 mod scratch;
 mod targets;
 mod trust_file;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+pub use allocation::Counting;
 pub use corpus::{corpus, folder};
+pub use features::take_new_features;
 pub use mutation::Mutator;
 pub use targets::TARGETS;
 
-/// Something that takes any bytes.
+/// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Its name: that of its file, and of its folder in `corpus/`.
     pub name: &'static str,
-    /// Takes an input. Returns, whatever the bytes are; a broken claim is a panic.
+    /// Runs the target on an input. Returns whatever the bytes are; panics if something does not hold that must.
     pub run: fn(&[u8]),
-    /// Words that inputs are made of, for mutations that hit more than bytes.
+    /// Words for mutations to insert.
     pub words: &'static [&'static str],
-    /// Bytes of the longest input that is made.
+    /// Bytes of the longest generated input.
     pub longest: usize,
-    /// Inputs that the tests make.
+    /// Number of inputs that the tests generate.
     pub quick: u64,
 }
 
@@ -40,19 +45,22 @@ pub fn find(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// What came of a loop over made inputs.
+/// Results of a search.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Inputs that were taken.
+    /// Number of executions.
     pub inputs: u64,
-    /// The longest that one of them took.
+    /// Number of inputs that reached a new feature.
+    pub kept: u64,
+    /// Duration of the slowest execution.
     pub slowest: Duration,
 }
 
-/// Runs a target on inputs made from its corpus, `seed` and their number: `first`, `first` + 1, … for as long as
-/// `more` says so. The same numbers are the same inputs on any machine.
+/// Runs a target on inputs generated from its corpus, `seed` and their number (`first`, `first` + 1, …) while `more`
+/// returns true, which gets the number of executions. Also mutates inputs that reached a new feature, and writes them to
+/// the folder in `TUNEBOX_FUZZ_KEPT` if that is set. The same numbers give the same inputs on every machine.
 pub fn search(target: &Target, seed: u64, first: u64, mut more: impl FnMut(u64) -> bool) -> Tally {
-    let mutator = Mutator::new(target, seed, corpus(target.name));
+    let mut mutator = Mutator::new(target, seed, corpus(target.name));
     let mut tally = Tally::default();
     while more(tally.inputs) {
         let input = mutator.input(first + tally.inputs);
@@ -62,11 +70,19 @@ pub fn search(target: &Target, seed: u64, first: u64, mut more: impl FnMut(u64) 
         drop(witness);
         tally.slowest = tally.slowest.max(begun.elapsed());
         tally.inputs += 1;
+        if take_new_features() {
+            if let Some(folder) = std::env::var_os("TUNEBOX_FUZZ_KEPT") {
+                let path = Path::new(&folder).join(format!("{seed}-{}", first + tally.inputs));
+                std::fs::write(&path, &input).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            }
+            mutator.keep(input);
+            tally.kept += 1;
+        }
     }
     tally
 }
 
-/// Keeps an input that a target does not take.
+/// Writes the current input to a file if the target panics.
 struct Witness<'input> {
     target: &'static str,
     input: &'input [u8],

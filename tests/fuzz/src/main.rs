@@ -5,7 +5,10 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use tunebox_fuzz::{TARGETS, Target, find, search};
+use tunebox_fuzz::{Counting, TARGETS, Target, find, search, take_new_features};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,7 +51,8 @@ fn file(target: &Target, path: &str) -> ExitCode {
         Ok(bytes) => {
             let begun = Instant::now();
             (target.run)(&bytes);
-            println!("{path}: {:?}", begun.elapsed());
+            let new = if take_new_features() { ", new features" } else { "" };
+            println!("{path}: {:?}{new}", begun.elapsed());
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -37,6 +37,11 @@ impl<'target> Mutator<'target> {
         Self { target, corpus, seed }
     }
 
+    /// Makes inputs from this one as well.
+    pub fn keep(&mut self, input: Vec<u8>) {
+        self.corpus.push((String::new(), input));
+    }
+
     /// The input of a number.
     #[must_use]
     pub fn input(&self, number: u64) -> Vec<u8> {

@@ -13,6 +13,7 @@ mod record;
 mod run_file;
 mod run_lock;
 mod safetensors;
+mod session;
 mod signature;
 mod statement;
 mod template;
@@ -37,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     run_file::TARGET,
     run_lock::TARGET,
     safetensors::TARGET,
+    session::TARGET,
     signature::TARGET,
     statement::TARGET,
     template::TARGET,
