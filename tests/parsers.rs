@@ -1,4 +1,4 @@
-//! Claims about strangers' models: whatever their files make of a parser, the program says so in words, with the exit code of
+//! Models of others: whatever their files do to a parser, the program reports it in words, with the exit code of
 //! files (2) or of a process that died (3), in bounded time and memory.
 #![cfg(target_os = "linux")]
 
@@ -98,6 +98,14 @@ fn grows(step: &str) -> String {
     format!("{{% set n = namespace(x=['ab']) %}}{{% for i in range(60) %}}{step}{{% endfor %}}{{{{ n.x }}}}")
 }
 
+/// A template that searches long texts for longer than any limit of time, in few steps.
+fn searches() -> String {
+    let text = "a".repeat(1000);
+    let search =
+        "{% for a in range(99999) %}{% for b in range(20) %}{% if 'ab' in s %}x{% endif %}{% endfor %}{% endfor %}";
+    format!("{{% set s = '{text}' * 9000 %}}{search}")
+}
+
 #[test]
 fn a_template_that_doubles_a_text_ends_its_process_and_not_the_caller() {
     let place = Stranger::with_template(&grows("{% set n.x = n.x ~ n.x %}"));
@@ -130,10 +138,7 @@ fn templates_that_make_much_of_little_end_in_words() {
 
 #[test]
 fn a_template_that_searches_long_texts_within_its_steps_is_ended_by_its_time() {
-    let long = format!("{{% set s = '{}' * 9000 %}}", "a".repeat(1000));
-    let search =
-        "{% for a in range(99999) %}{% for b in range(20) %}{% if 'ab' in s %}x{% endif %}{% endfor %}{% endfor %}";
-    let place = Stranger::with_template(&(long + search));
+    let place = Stranger::with_template(&searches());
     for told in place.refuse(&RENDERING) {
         assert!(told.contains("error[model]: the chat template takes more than 10 s for "), "{told}");
         assert!(told.contains("--> ") && told.contains("hint: use the files that came with the model"), "{told}");
@@ -208,8 +213,7 @@ fn headers_that_lie_about_their_size_end_in_words() {
 
 #[test]
 fn a_command_that_is_killed_is_told_and_one_that_is_interrupted_ends_as_before() {
-    let long = "{% for a in range(99999) %}{% for b in range(99) %}{% set c = 'a' * 9999 %}{% endfor %}{% endfor %}";
-    let place = Stranger::with_template(long);
+    let place = Stranger::with_template(&searches());
     let begin = || {
         let child = place.command(RENDERING[0]).spawn().unwrap();
         let begun = Instant::now();
