@@ -122,7 +122,7 @@ impl MemoryLimit {
         let before = getrlimit(Resource::Data);
         if let Some(most) = memory::data().map(|held| held.saturating_add(bytes)) {
             let current = Some(before.current.map_or(most, |current| current.min(most)));
-            setrlimit(Resource::Data, Rlimit { current, ..before.clone() })?;
+            setrlimit(Resource::Data, Rlimit { current, ..before })?;
         }
         Ok(Self(before))
     }
@@ -131,7 +131,7 @@ impl MemoryLimit {
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
         // A limit that was allowed before is allowed again.
-        let _ = setrlimit(Resource::Data, self.0.clone());
+        let _ = setrlimit(Resource::Data, self.0);
     }
 }
 
