@@ -38,7 +38,13 @@ fn step(component: &[u8], instructions: u64) -> Result<StepReport, Error> {
 fn under_load<T>(work: impl FnOnce() -> T) -> T {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        (0..2).for_each(|_| drop(scope.spawn(|| while !over.load(Ordering::Relaxed) {})));
+        (0..2).for_each(|_| {
+            drop(scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            }))
+        });
         let result = work();
         over.store(true, Ordering::Relaxed);
         result
