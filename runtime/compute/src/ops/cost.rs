@@ -147,9 +147,9 @@ impl Cost {
 }
 
 // The three rates are above what was measured of tensors of four million numbers on two cores of a server that other
-// processes used at the same time: by a factor of 2 above the slowest operation, and of 50 above the fastest.
+// processes used at the same time: by a factor of 1.2 above the slowest operation, and of 50 above the fastest.
 
-/// Seconds of a multiply-add of a matrix product; 0.11 ns were measured in `f32`, twice that in `f64`.
+/// Seconds of a multiply-add of a matrix product; 0.06 to 0.11 ns were measured in `f32`.
 const MULTIPLY_ADD_SECONDS: f64 = 0.5e-9;
 
 /// Seconds of a number of an operation that reads and writes in order; 1 to 43 ns were measured.

@@ -74,7 +74,7 @@ use cost::Estimate;
 use crate::budget::{Budget, Reservation};
 use crate::error::Result;
 
-/// Who pays: it takes the bytes of `cost` (scratch included), or refuses.
+/// Charges operations before they run, or refuses them.
 pub trait Admit {
     /// Charges an operation before it runs: reserves its bytes, temporaries included, and counts its work.
     ///
