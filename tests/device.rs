@@ -33,8 +33,8 @@ impl Workspace {
     fn tunebox(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tunebox"));
         command.current_dir(self.0.path()).args(words).env("NO_COLOR", "1").stdin(Stdio::null());
-        // A worker has no environment, which a stand-in for a GPU reads.
-        command.args((words[0] == "train").then_some("--in-process"));
+        // On a machine without a driver a worker is confined, and may not read the stand-in for one.
+        command.args((words[0] == "train" || words.contains(&"--replay")).then_some("--in-process"));
         command
     }
 
