@@ -27,7 +27,7 @@ const LONGEST_TEXT: usize = 400;
 /// Why a method in Python cannot be compared by its bytes.
 const NOT_REPRODUCIBLE: &str = "no: it holds the memory of a started interpreter, which differs from build to build";
 
-/// What a package says about its making.
+/// What a package states about how it was built.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Provenance {
     /// The SHA-256 of the source, as [`digest::source`] computes it, in hexadecimal.
@@ -100,7 +100,7 @@ pub fn attach(component: &[u8], folder: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Reads what a package says about its making, escaped and cut. `None` if it says nothing. Errors: bytes that are no
+/// Reads what a package states about how it was built, escaped and cut. `None` if it has no such section. Errors: bytes that are no
 /// component, two such sections, one of more than 256 KiB, or one that is no such document.
 pub fn read(package: &[u8]) -> Result<Option<Provenance>, Error> {
     let Some(text) = find(package)? else { return Ok(None) };

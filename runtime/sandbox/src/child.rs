@@ -72,7 +72,7 @@ impl Program {
     }
 
     /// Starts the program with the variables of `ENVIRONMENT` only, with pipes as its three standard streams, and on Linux
-    /// with no other file that is open here, also if whoever started this process left it open.
+    /// with no other open file of this process, inherited ones included.
     ///
     /// # Errors
     /// When the system cannot start it.

@@ -72,7 +72,7 @@ pub struct RunSettings {
     /// Records where the method spends its time, in this process.
     #[serde(skip)]
     pub profiler: Option<Profiler>,
-    /// Hears of every call of the method, in this process.
+    /// Called when a call of the method begins and when it ends, in this process.
     #[serde(skip)]
     pub(crate) watch: Option<CallWatch>,
     /// Train on random records instead of the data file.

@@ -47,7 +47,7 @@ impl RunLock {
             return Err(path_error(folder, what, why, hint));
         }
         let number = format!("{}\n", std::process::id());
-        // A file with another name elsewhere is not written to: whoever made this folder may have chosen it.
+        // A file with a second name elsewhere is not written to: the author of an untrusted run folder may have linked it.
         if file.metadata().map_err(&unwritten)?.nlink() == 1 {
             file.set_len(0).and_then(|()| file.write_all(number.as_bytes())).map_err(unwritten)?;
         }

@@ -187,7 +187,7 @@ impl Worker {
         let why = match self.stderr.take().and_then(StderrTail::last_line) {
             Some(line) => format!("its last words: {line}"),
             None if how.contains("SIGKILL") => {
-                "somebody ended it, or the system did because memory ran out; this program and the run's files are whole"
+                "a user ended it, or the system did because memory ran out; this program and the run's files are whole"
                     .into()
             }
             None => "a run is carried out in a process of its own, so nothing else was harmed".into(),
