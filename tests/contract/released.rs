@@ -19,7 +19,7 @@ const MEND: &str = "methods that were built for it would not run any more: put i
 
 /// What to do about something new in a version that is out already.
 const RAISE: &str = "what is built for it now would not run where that version is kept: raise the third number of the \
-     version in `wit/world.wit` and of `CONTRACT` in `runtime/sandbox` and `runtime/package`";
+     version in `wit/world.wit` and of `CONTRACT` in `runtime/foundation`";
 
 /// The files of a folder of the contract, by name.
 fn files(folder: &Path) -> Vec<(String, String)> {
@@ -94,10 +94,9 @@ fn a_released_version_gets_nothing_new() {
 }
 
 #[test]
-fn sandbox_and_packages_keep_the_version_that_the_contract_states() {
+fn the_program_keeps_the_version_that_the_contract_states() {
     let stated = version(&root().join("wit"));
-    assert_eq!(tunebox_sandbox::CONTRACT.to_string(), stated);
-    assert_eq!(tunebox_package::manifest::CONTRACT.to_string(), stated);
+    assert_eq!(tunebox_foundation::contract::CONTRACT.to_string(), stated);
 }
 
 /// The contract in a folder of its own, with a text in a file replaced.

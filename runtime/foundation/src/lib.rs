@@ -5,6 +5,7 @@
 extern crate self as tunebox_foundation;
 
 pub mod bounded;
+pub mod contract;
 pub mod environment;
 pub mod explain;
 pub mod files;

@@ -14,8 +14,9 @@ use base64::engine::general_purpose::STANDARD;
 use document::{Component, Configuration, Descriptor, ImageManifest, SCHEMA, WASM, digest_of};
 use error::malformed;
 use serde::Serialize;
+use tunebox_foundation::contract::PACKAGE;
 
-use crate::constants::{CONTRACT_PACKAGE, LARGEST, LONGEST_SIGNATURE};
+use crate::constants::{LARGEST, LONGEST_SIGNATURE};
 use crate::{Error, Manifest, component, read_manifest};
 
 /// The media type of the manifest.
@@ -94,7 +95,7 @@ impl Artifact {
     fn configuration(&self, about: &Manifest, layer: &str) -> Result<Configuration, Error> {
         let component = Component {
             interfaces: component::interfaces(&self.wasm)?,
-            target: Some(format!("{CONTRACT_PACKAGE}{}@{}", about.world.name(), about.interface)),
+            target: Some(format!("{PACKAGE}/{}@{}", about.world.name(), about.interface)),
         };
         Ok(Configuration {
             created: CREATED.into(),

@@ -65,7 +65,7 @@ mod tests {
         for method in super::list() {
             let imports = component::interfaces(method.bytes).unwrap().imports;
             assert!(!imports.is_empty(), "{}", method.name);
-            assert!(imports.iter().all(|import| import.starts_with(crate::constants::CONTRACT_PACKAGE)), "{imports:?}");
+            assert!(imports.iter().all(|import| import.starts_with("tunebox:method/")), "{imports:?}");
         }
     }
 }

@@ -1,13 +1,5 @@
 //! Names, versions and limits that several parts of this crate share.
 
-use semver::Version;
-
-/// The version of the contract that this program keeps, and with it every earlier one of the same track.
-pub const CONTRACT: Version = Version::new(0, 1, 0);
-
-/// The package that every import of a method belongs to.
-pub(crate) const CONTRACT_PACKAGE: &str = "tunebox:method/";
-
 /// The largest component that is read, in bytes.
 pub(crate) const LARGEST: u64 = 64 << 20;
 

@@ -7,7 +7,7 @@ mod rules;
 
 use semver::Version;
 use serde::{Deserialize, Serialize};
-use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::contract::{CONTRACT, is_of_track, other_version};
 use tunebox_foundation::printable::printable;
 pub use tunebox_foundation::setting::Value;
 
@@ -18,8 +18,6 @@ use crate::{Error, section};
 
 /// The name of the custom section.
 pub const SECTION: &str = "tunebox:manifest";
-
-pub use crate::constants::CONTRACT;
 
 const MOST_BYTES: usize = 64 << 10;
 
@@ -164,7 +162,7 @@ pub fn parse(text: &[u8]) -> Result<Manifest, Error> {
         let problem = printable(&error.to_string(), LONGEST_TEXT);
         match stamp {
             // What it was built for may know more than this program does.
-            Some((name, wants)) if wants > CONTRACT => other_version(&name, &wants, Some(&problem)),
+            Some((name, wants)) if wants > CONTRACT => needs_version(&name, &wants, &problem),
             _ => Error::manifest(problem),
         }
     })?;
@@ -189,31 +187,15 @@ impl Stamp {
         let Ok(Self { name, interface }) = serde_json::from_slice(text) else { return Ok(None) };
         let Ok(wants) = Version::parse(&interface) else { return Ok(None) };
         let name = printable(&name, LONGEST_NAME);
-        let kept = (wants.major, wants.minor) == (CONTRACT.major, CONTRACT.minor);
-        if kept { Ok(Some((name, wants))) } else { Err(other_version(&name, &wants, None)) }
+        if is_of_track(&wants) { Ok(Some((name, wants))) } else { Err(needs_version(&name, &wants, "")) }
     }
 }
 
-/// The error for a method that needs another version of the contract. `problem` is what this program does not
-/// understand in the manifest of a later, compatible version; `None` if the version is incompatible.
-fn other_version(name: &str, wants: &Version, problem: Option<&str>) -> Error {
-    let what = format!("`{name}` needs `tunebox:method@{wants}`, this program keeps {CONTRACT}");
-    let why = match problem {
-        Some(problem) => format!("its manifest says more: {problem}"),
-        None => {
-            let (major, minor) = (CONTRACT.major, CONTRACT.minor);
-            format!("a version that is not {major}.{minor}.x is another contract, with functions of its own")
-        }
-    };
-    let hint = match *wants > CONTRACT {
-        true => format!(
-            "a newer tunebox may keep it, `tunebox --version` tells which this is; or its author builds it for {CONTRACT}"
-        ),
-        false => "its author can build it again with the SDK of this version".to_owned(),
-    };
-    let error =
-        Explanation::new("sandbox", what).with_location("`interface` of its manifest, found before anything ran");
-    Reason::Sandbox.error(error.with_why(why).with_hint(hint))
+/// Builds the error for a method whose manifest shows that it needs version `wants` of the contract. `problem` is what
+/// this program does not understand in the manifest of a later, compatible version; empty if it is incompatible.
+fn needs_version(name: &str, wants: &Version, problem: &str) -> Error {
+    let missing = format!("its manifest says more: {problem}");
+    Reason::Sandbox.error(other_version(name, wants, "`interface` of its manifest", missing))
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 
 mod survey;
 
+use semver::Version;
+use tunebox_foundation::contract::{CONTRACT, PACKAGE, is_of_track, other_version};
 use tunebox_foundation::explain::Explanation;
 use wasmparser::component_types::ComponentEntityType;
 use wasmparser::types::Types;
@@ -12,8 +14,8 @@ use wasmparser::types::Types;
 use self::survey::survey;
 pub(crate) use self::survey::{Survey, examine, validate};
 use crate::costs::cost_of;
-use crate::error::{BEFORE, Error};
-use crate::grants::{CONTRACT, Grants, KNOWN, PACKAGE, TRAINING, Version, named};
+use crate::error::Error;
+use crate::grants::{Grants, KNOWN, TRAINING, named};
 use crate::limits::Limits;
 use crate::printable::printable;
 
@@ -62,30 +64,16 @@ fn check_import(grants: &Grants, import: &str, method: &str) -> Result<(), Error
     let refused = |by_name| Err(Error::NotGranted { method: method.to_owned(), import: shown.clone(), by_name });
     let Some((interface, version)) = named(import) else { return refused(false) };
     let is_known = KNOWN.contains(&interface);
-    if !version.is_of_track(CONTRACT) || (!is_known && version > CONTRACT) {
-        return Err(other_version(method, version, &format!("import `{shown}`"), interface));
+    if !is_of_track(&version) || (!is_known && version > CONTRACT) {
+        return Err(needs_version(method, &version, &format!("import `{shown}`"), interface));
     }
     if is_known && grants.interfaces.contains(interface) { Ok(()) } else { refused(is_known) }
 }
 
 /// Builds the error for a component that needs version `wants` of the contract, which this host does not provide.
-/// `place` names the import or export that shows the version; `item` is the interface or function that is missing here.
-fn other_version(component: &str, wants: Version, place: &str, item: &str) -> Error {
-    let why = if wants.is_of_track(CONTRACT) {
-        format!("`{item}` is newer than {CONTRACT}")
-    } else {
-        let (major, minor) = (CONTRACT.major, CONTRACT.minor);
-        format!("a version that is not {major}.{minor}.x is another contract, with functions of its own")
-    };
-    let hint = if wants > CONTRACT {
-        format!(
-            "a newer tunebox may keep it, `tunebox --version` tells which this is; or its author builds it for {CONTRACT}"
-        )
-    } else {
-        "its author can build it again with the SDK of this version".to_owned()
-    };
-    let what = format!("`{component}` needs `{PACKAGE}@{wants}`, this program keeps {CONTRACT}");
-    Explanation::new("sandbox", what).with_location(format!("{place}, {BEFORE}")).with_why(why).with_hint(hint).into()
+/// `location` names the import or export that shows the version; `item` is the interface or function that is missing.
+fn needs_version(component: &str, wants: &Version, location: &str, item: &str) -> Error {
+    other_version(component, wants, location, format!("`{item}` is newer than {CONTRACT}")).into()
 }
 
 /// Returns `None` if the component exports `interface` in the contract's track (same major and minor version), else the
@@ -99,14 +87,14 @@ pub(crate) fn missing_export(survey: &Survey, name: &str, interface: &str) -> Re
     });
     let mut other = None;
     for (export, version) in offered {
-        if version.is_of_track(CONTRACT) {
+        if is_of_track(&version) {
             return Ok(None);
         }
         other = Some((export, version));
     }
     match other {
         Some((export, wants)) => {
-            Err(other_version(name, wants, &format!("export `{}`", printable(export, NAME_BYTES)), interface))
+            Err(needs_version(name, &wants, &format!("export `{}`", printable(export, NAME_BYTES)), interface))
         }
         None => Ok(Some(format!("{PACKAGE}/{interface}@{CONTRACT}"))),
     }
@@ -127,7 +115,7 @@ fn check_functions(types: &Types, import: &str, method: &str) -> Result<(), Erro
         }
         let function = printable(&function, NAME_BYTES);
         return Err(if wants > CONTRACT {
-            other_version(method, wants, &format!("import `{}`", printable(import, NAME_BYTES)), &function)
+            needs_version(method, &wants, &format!("import `{}`", printable(import, NAME_BYTES)), &function)
         } else {
             let difference = format!("`{PACKAGE}@{CONTRACT}` has no `{function}`");
             Error::Mismatch { method: method.to_owned(), difference }

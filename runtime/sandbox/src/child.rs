@@ -11,8 +11,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+use serde::de::DeserializeOwned;
 use tunebox_foundation::environment;
 
 use crate::printable::printable;
@@ -130,10 +132,32 @@ pub fn send_environment(input: &mut impl Write) -> io::Result<()> {
 /// # Errors
 /// When no such line comes.
 pub fn receive_environment(input: &mut impl BufRead) -> io::Result<()> {
-    let mut line = Vec::new();
-    input.take(ENVIRONMENT_BYTES).read_until(b'\n', &mut line)?;
-    environment::receive(serde_json::from_slice(&line)?);
+    environment::receive(read_line(input, ENVIRONMENT_BYTES)?);
     Ok(())
+}
+
+/// Reads one line of at most `most` bytes and parses it as JSON.
+pub(crate) fn read_line<T: DeserializeOwned>(input: &mut impl BufRead, most: u64) -> io::Result<T> {
+    let mut line = Vec::new();
+    input.take(most).read_until(b'\n', &mut line)?;
+    Ok(serde_json::from_slice(&line)?)
+}
+
+/// Waits until a child ends, kills it if that takes longer than `timeout`, and returns its exit status. Keeps the child's
+/// input open, since the end of its input would tell it that the parent is gone.
+///
+/// # Errors
+/// When the system does not wait for the child or kill it.
+pub fn wait_or_kill(child: &mut Child, timeout: Duration) -> io::Result<ExitStatus> {
+    let begun = Instant::now();
+    while begun.elapsed() < timeout {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill()?;
+    child.wait()
 }
 
 /// Limits the processor time (seconds) and data memory (bytes) of this process permanently. Past the time, the system
@@ -213,7 +237,7 @@ impl StderrTail {
             if self.reader.is_finished() {
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(2));
         }
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&tail);

@@ -68,7 +68,7 @@ pub use costs::{COSTS, Cost, TABLE as COST_TABLE, cost_of};
 pub use engine::{Engine, Method};
 pub use error::{DeniedCall, Error};
 pub use fault::{Function, Stop};
-pub use grants::{CONTRACT, Grants, Version, interface_of};
+pub use grants::{Grants, interface_of};
 pub use limits::{LIMITS, Limit, Limits, NOT_COUNTED, Unit, VERIFIER_LIMITS, VerifierLimits};
 pub use profile::{Profiler, Recorded};
 pub use reports::Combine;

@@ -6,7 +6,6 @@ use super::failure::{build_error, build_error_because, unusable_manifest};
 use super::record;
 use super::{Compiled, Record};
 use crate::component::interfaces;
-use crate::constants::CONTRACT_PACKAGE;
 use crate::{Error, World, manifest, read_manifest, section};
 
 /// Wraps a core module into a component that holds the module's manifest and `record` in custom sections at its top
@@ -32,7 +31,7 @@ pub(super) fn seal(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<C
 
     let (manifest, found) = (read_manifest(&bytes).map_err(declared)?, interfaces(&bytes)?);
     let (allowed, wanted) = match manifest.world {
-        World::Method => (Some(CONTRACT_PACKAGE), "tunebox:method/training@"),
+        World::Method => (Some("tunebox:method/"), "tunebox:method/training@"),
         World::Verifier => (None, "tunebox:method/verify@"),
     };
     let is_allowed = |import: &&String| allowed.is_some_and(|package| import.starts_with(package));
@@ -53,7 +52,7 @@ fn no_method() -> Error {
 
 /// The error for an import that no host provides: one outside of the contract, or any import of a verifier.
 fn foreign_import(import: &str) -> Error {
-    let why = format!("a method may import `{CONTRACT_PACKAGE}…` and nothing else");
+    let why = "a method may import `tunebox:method/…` and nothing else";
     let hint = "a dependency brings it in; methods have no files, clock or system randomness";
     build_error_because(format!("the method asks for `{import}`, which no host gives"), why, hint)
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use semver::Version;
+use tunebox_foundation::contract::CONTRACT;
 use tunebox_foundation::printable::is_unprintable;
 
-use super::{CONTRACT, Manifest, Setting, Value};
+use super::{Manifest, Setting, Value};
 use crate::Error;
 use crate::settings::fits;
 

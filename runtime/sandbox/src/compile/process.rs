@@ -3,11 +3,11 @@
 //! The child gets one line of JSON with its bounds and then the bytes; it answers with one line and then the
 //! code. The code counts only when all of it came, by its length and digest.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use tunebox_foundation::explain::Explanation;
 
 use super::CodeOptions;
-use crate::child::{self, Program, StderrTail};
+use crate::child::{self, Program, StderrTail, read_line, wait_or_kill};
 use crate::confinement::{confine_files, deny_calls};
 use crate::engine;
 use crate::error::Error;
@@ -79,7 +79,7 @@ pub(super) fn compile(
         let answer = answers.recv_timeout(Duration::from_secs_f64(limits.compile_seconds.clamp(0.001, 1e6)));
         let late = answer.is_err();
         // The two threads end with the child, so it must end on every way out of here.
-        let status = end(&mut child, if late { Duration::ZERO } else { GOODBYE });
+        let status = wait_or_kill(&mut child, if late { Duration::ZERO } else { GOODBYE });
         match (answer, status) {
             (Ok(Some(answer)), _) => answer.map(Trusted::own).map_err(|problem| Error::malformed(name, problem)),
             (Err(_), _) => Err(too_slow(name, limits.compile_seconds)),
@@ -103,7 +103,7 @@ fn order(limits: &Limits, code: CodeOptions) -> io::Result<Vec<u8>> {
 /// answer is incomplete, by its length or digest.
 fn answer(output: impl Read) -> Option<Result<Vec<u8>, String>> {
     let mut output = BufReader::new(output);
-    match line(&mut output).ok()? {
+    match read_line(&mut output, LINE).ok()? {
         Answer::Malformed(problem) => Some(Err(problem)),
         Answer::Compiled { bytes, digest } => {
             let mut code = Vec::new();
@@ -112,26 +112,6 @@ fn answer(output: impl Read) -> Option<Result<Vec<u8>, String>> {
             whole.then_some(Ok(code))
         }
     }
-}
-
-/// Reads one line of at most `LINE` bytes and parses it as JSON.
-fn line<T: for<'a> Deserialize<'a>>(input: &mut impl BufRead) -> io::Result<T> {
-    let mut line = Vec::new();
-    input.take(LINE).read_until(b'\n', &mut line)?;
-    Ok(serde_json::from_slice(&line)?)
-}
-
-/// Waits up to `patience` for a child to end, then kills it. Returns its exit status.
-fn end(child: &mut Child, patience: Duration) -> io::Result<ExitStatus> {
-    let begun = Instant::now();
-    while begun.elapsed() < patience {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    child.kill()?;
-    child.wait()
 }
 
 /// Builds the error for a child that ended without an answer, from its exit status and the last line of its standard
@@ -183,7 +163,7 @@ fn unusable(name: &str, why: String) -> Explanation {
 pub fn compile_for_parent() -> io::Result<()> {
     child::settle()?;
     let mut input = BufReader::new(io::stdin().lock());
-    let order: Order = line(&mut input)?;
+    let order: Order = read_line(&mut input, LINE)?;
     child::bound(order.seconds, order.memory)?;
     let mut bytes = Vec::new();
     input.take(MOST).read_to_end(&mut bytes)?;

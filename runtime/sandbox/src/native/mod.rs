@@ -18,8 +18,7 @@ mod resource;
 
 pub use listener::{ADDRESS, Arrival, ListeningTest, Notifier, TOKEN, Twin, TwinListener};
 pub(crate) use process::Process;
-
-use crate::grants::{CONTRACT, PACKAGE};
+use tunebox_foundation::contract::{CONTRACT, PACKAGE};
 
 /// Returns the full names of all interfaces that a method may import.
 #[must_use]

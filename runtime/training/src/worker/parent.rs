@@ -2,13 +2,13 @@
 
 use std::io::{self, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ExitStatus};
+use std::process::{Child, ChildStdin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use tunebox_foundation::explain::{Exit, Explanation};
-use tunebox_sandbox::child::{Program, StderrTail, ending, send_environment};
+use tunebox_sandbox::child::{Program, StderrTail, ending, send_environment, wait_or_kill};
 
 use super::protocol::{Input, Job, Message, Order, Version, read, write};
 use crate::checkpoint;
@@ -76,7 +76,7 @@ fn supervise(
         worker_error(problem.with_hint("`--in-process` does without it, for methods that you trust"), Exit::Sandbox)
     })?;
     let result = worker.converse(&Job { parent: Version::this(), settings, code: code.folder.clone() }, observer, stop);
-    let _ = worker.wait_or_kill(GRACE);
+    let _ = wait_or_kill(&mut worker.child, GRACE);
     if is_new {
         // Removes it only if it is empty.
         let _ = std::fs::remove_dir(&runs);
@@ -167,13 +167,13 @@ impl Worker {
     /// Kills a worker that sent an invalid message, and returns the error about the message. `why` says what is
     /// invalid.
     fn reject(&mut self, why: String) -> Error {
-        let _ = self.wait_or_kill(Duration::ZERO);
+        let _ = wait_or_kill(&mut self.child, Duration::ZERO);
         self.progress.error("cannot be understood", why)
     }
 
     /// Kills a worker whose call of the method lasts longer than the `seconds` that it may, and returns the error about it.
     fn end_late_call(&mut self, seconds: f64) -> Error {
-        let _ = self.wait_or_kill(Duration::ZERO);
+        let _ = wait_or_kill(&mut self.child, Duration::ZERO);
         let why = format!(
             "a call of the method lasted longer than `limits.step-wall-seconds`, {seconds} s, and did not end by itself"
         );
@@ -183,7 +183,7 @@ impl Worker {
     /// Waits for a worker whose output ended, killing it after 5 seconds, and returns the error about its death with
     /// the last line of its error output.
     fn explain_death(&mut self) -> Error {
-        let how = self.wait_or_kill(GRACE).map_or_else(|error| format!("is lost: {error}"), ending);
+        let how = wait_or_kill(&mut self.child, GRACE).map_or_else(|error| format!("is lost: {error}"), ending);
         let why = match self.stderr.take().and_then(StderrTail::last_line) {
             Some(line) => format!("its last words: {line}"),
             None if how.contains("SIGKILL") => {
@@ -202,26 +202,12 @@ impl Worker {
             self.orders = None;
         }
     }
-
-    /// Waits until the worker ends, kills it if that takes longer than `timeout`, and returns its exit status. Keeps
-    /// the worker's input open, since the end of its input would tell it that the parent is gone.
-    fn wait_or_kill(&mut self, timeout: Duration) -> io::Result<ExitStatus> {
-        let begun = Instant::now();
-        while begun.elapsed() < timeout {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        self.child.kill()?;
-        self.child.wait()
-    }
 }
 
 impl Drop for Worker {
     /// Kills the worker if it still runs.
     fn drop(&mut self) {
-        let _ = self.wait_or_kill(Duration::ZERO);
+        let _ = wait_or_kill(&mut self.child, Duration::ZERO);
     }
 }
 

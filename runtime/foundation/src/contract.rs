@@ -1,0 +1,41 @@
+//! The version of the contract that this program keeps, and the error for a component that needs another one.
+
+use semver::Version;
+
+use crate::explain::Explanation;
+
+/// The package whose interfaces a method may import.
+pub const PACKAGE: &str = "tunebox:method";
+
+/// The version of the contract that this program keeps, and with it every earlier one of the same track.
+pub const CONTRACT: Version = Version::new(0, 1, 0);
+
+/// Whether `version` has the major and minor number of [`CONTRACT`]. A method built for one version runs on every later
+/// one of its track.
+#[must_use]
+pub fn is_of_track(version: &Version) -> bool {
+    (version.major, version.minor) == (CONTRACT.major, CONTRACT.minor)
+}
+
+/// Builds the error for `component`, which needs version `wants` of the contract, as `location` shows. `missing` is what
+/// this program lacks of a later version of the same track; a version of another track needs no such reason.
+#[must_use]
+pub fn other_version(component: &str, wants: &Version, location: &str, missing: String) -> Explanation {
+    let why = if is_of_track(wants) {
+        missing
+    } else {
+        let (major, minor) = (CONTRACT.major, CONTRACT.minor);
+        format!("a version that is not {major}.{minor}.x is another contract, with functions of its own")
+    };
+    let hint = if *wants > CONTRACT {
+        format!(
+            "a newer tunebox may keep it, `tunebox --version` tells which this is; or its author builds it for {CONTRACT}"
+        )
+    } else {
+        "its author can build it again with the SDK of this version".to_owned()
+    };
+    Explanation::new("sandbox", format!("`{component}` needs `{PACKAGE}@{wants}`, this program keeps {CONTRACT}"))
+        .with_location(format!("{location}, found before anything ran"))
+        .with_why(why)
+        .with_hint(hint)
+}
