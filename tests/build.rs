@@ -25,7 +25,7 @@ const BLESS: &str = "BLESS=1 cargo test --release -p tunebox-package --test pack
 fn every_built_in_method_is_what_its_source_gives() {
     for folder in methods() {
         if std::env::var_os("BLESS").is_some() {
-            build::build(&folder, &Options::default()).unwrap_or_else(|error| panic!("{}", message(&error)));
+            build::build(&folder, &Options::default(), &mut |_| {}).unwrap_or_else(|error| panic!("{}", message(&error)));
         }
         let committed = committed(&folder);
         let made = Record::read(&committed).unwrap().expect("a committed component says how it was built");
@@ -92,7 +92,7 @@ fn no_path_of_this_machine_is_in_a_built_in_method() {
 #[test]
 fn a_method_outside_the_repository_builds_against_the_sdk_by_its_path() {
     let folder = folder_with_source(METHOD);
-    let built = build::build(folder.path(), &Options::default()).unwrap_or_else(|error| panic!("{}", message(&error)));
+    let built = build::build(folder.path(), &Options::default(), &mut |_| {}).unwrap_or_else(|error| panic!("{}", message(&error)));
     assert_eq!(built.path, folder.path().join("calm.wasm"));
     assert_eq!(built.manifest.settings[0].default, Some(Value::Number(0.5)));
     assert_eq!(fs::read(&built.path).unwrap(), built.bytes);
@@ -109,7 +109,7 @@ fn what_is_built_afresh_takes_nothing_that_was_compiled_before() {
             Event::Compiled(name) => compiled.push(name.to_owned()),
             Event::Waiting(_) => {}
         };
-        let built = build::build_watched(folder.path(), &options, &mut watch);
+        let built = build::build(folder.path(), &options, &mut watch);
         (built.unwrap_or_else(|error| panic!("{}", message(&error))).bytes, compiled)
     };
     let (first, _) = build(false);
@@ -124,7 +124,7 @@ fn what_is_built_afresh_takes_nothing_that_was_compiled_before() {
 #[test]
 fn a_folder_that_changed_since_it_was_built_does_not_open() {
     let folder = folder_with_source(METHOD);
-    build::build(folder.path(), &Options::default()).unwrap_or_else(|error| panic!("{}", message(&error)));
+    build::build(folder.path(), &Options::default(), &mut |_| {}).unwrap_or_else(|error| panic!("{}", message(&error)));
     fs::write(folder.path().join("src/lib.rs"), format!("{METHOD}\n// later\n")).unwrap();
     let error = Reference::parse("./", folder.path()).unwrap().open().unwrap_err();
     assert!(matches!(error, Error::Stale { .. }), "{error}");
@@ -226,7 +226,8 @@ fn assert_same_method(committed: &[u8], rebuilt: &Compiled) {
 
 /// The component that the folder's source gives now.
 fn rebuilt(folder: &Path, toolchain: Option<&Toolchain>) -> Compiled {
-    build::compile(folder, toolchain).unwrap_or_else(|error| panic!("{}", message(&error)))
+    let options = Options { toolchain: toolchain.cloned(), ..Options::default() };
+    build::compile(folder, &options, &mut |_| {}).unwrap_or_else(|error| panic!("{}", message(&error)))
 }
 
 /// An error with its cause and what to do.

@@ -151,7 +151,7 @@ fn folder(source: &str) -> TempDir {
 
 /// The folder's component with names and lines.
 fn debug(folder: &Path) -> Built {
-    let built = build(folder, &Options { debug: true, ..Options::default() });
+    let built = build(folder, &Options { debug: true, ..Options::default() }, &mut |_| {});
     built.unwrap_or_else(|error| panic!("{error}: {:?}", error.why()))
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use tempfile::TempDir;
 use tunebox_foundation::explain::Explain;
-use tunebox_package::build;
+use tunebox_package::build::{self, Options};
 use tunebox_sandbox::{Engine, Error, Grants, Session, SessionSettings, Value};
 
 use super::python::{limits, require_compiler};
@@ -64,7 +64,8 @@ fn a_method_in_python_tells_its_line_and_what_it_prints() {
     let folder = tempfile::tempdir().unwrap();
     write_method(&folder, "faults", FAULTS);
     require_compiler();
-    let built = build::compile(folder.path(), None).unwrap_or_else(|error| panic!("{}", message(&error)));
+    let built = build::compile(folder.path(), &Options::default(), &mut |_| {});
+    let built = built.unwrap_or_else(|error| panic!("{}", message(&error)));
     assert_eq!(interfaces(&built.bytes), ["data", "model", "run", "tensor", "types"]);
     assert_eq!(built.manifest.settings[1].name, "lambda");
     let engine = Engine::new().unwrap();
@@ -139,7 +140,7 @@ fn what_a_source_gets_wrong_is_told_before_anything_is_made() {
     for (source, words, line) in wrong {
         let folder = tempfile::tempdir().unwrap();
         write_method(&folder, "wrong", source);
-        let error = build::compile(folder.path(), None).unwrap_err();
+        let error = build::compile(folder.path(), &Options::default(), &mut |_| {}).unwrap_err();
         assert_eq!(error.category(), "build", "{}", message(&error));
         assert!(error.to_string().contains(words), "{}", message(&error));
         let place = error.location();

@@ -115,7 +115,8 @@ fn a_method_that_lives_outside_learns_by_the_sdk_alone() {
     assert!(source.lines().count() < 100);
     let place = workspace();
     let options = Options { output: Some(place.path("rloo.wasm")), ..Options::default() };
-    build::build(&root().join("examples/9-rloo"), &options).unwrap_or_else(|error| panic!("{error}"));
+    let built = build::build(&root().join("examples/9-rloo"), &options, &mut |_| {});
+    built.unwrap_or_else(|error| panic!("{error}"));
     train(&place, "rloo", &run_of(&place.path("rloo.wasm").display().to_string()), &["train.batch=4"]);
     let rows = place.metrics("rloo");
     assert_eq!(rows.len(), 4);

@@ -56,8 +56,6 @@ pub struct Built {
     pub imports: Vec<String>,
     /// The component.
     pub bytes: Vec<u8>,
-    /// Its size in bytes.
-    pub size: u64,
     /// What the compiler warned of in its source.
     pub warnings: Vec<Warning>,
 }
@@ -102,18 +100,12 @@ fn wait_for_build(file: File, path: &Path, watch: &mut Watch<'_>) -> Result<File
 ///
 /// Costs a compilation: a second when the SDK is compiled already, some seconds the first time, two minutes where the
 /// standard library has to be built. Errors: no toolchain, source that does not compile, a method that asks for more
-/// than the contract, a disk that is full.
-pub fn build(folder: &Path, options: &Options) -> Result<Built, Error> {
-    build_watched(folder, options, &mut |_| {})
-}
-
-/// Builds and writes a component as [`build`] does, and calls `watch` with each event: a wait for another build, or a
-/// dependency that was compiled.
-pub fn build_watched(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Built, Error> {
-    let Compiled { manifest, imports, bytes, warnings } = compile_with(folder, options, watch)?;
+/// than the contract, a disk that is full. `watch` gets the events of the build.
+pub fn build(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Built, Error> {
+    let Compiled { manifest, imports, bytes, warnings } = compile(folder, options, watch)?;
     let path = output_path(folder, options.output.as_deref(), &manifest.name)?;
     files::update(&path, &bytes)?;
-    Ok(Built { path, manifest, imports, size: bytes.len() as u64, bytes, warnings })
+    Ok(Built { path, manifest, imports, bytes, warnings })
 }
 
 /// Returns the file to write: `output` if given, else `<name>.wasm` in the method's folder, or beside the module if
@@ -133,17 +125,11 @@ fn output_path(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathB
     }
 }
 
-/// Builds a component in memory, from a method folder or from a core module file that another compiler made. Does not
-/// write the component; cargo's own files, the SDK and the files for editors are written. `toolchain`: the one of
-/// [`toolchain::find`] if `None`. A core module must hold the contract's types and a manifest.
-pub fn compile(folder: &Path, toolchain: Option<&Toolchain>) -> Result<Compiled, Error> {
-    compile_with(folder, &Options { toolchain: toolchain.cloned(), ..Options::default() }, &mut |_| {})
-}
-
-/// Builds a component in memory without writing it: wraps `folder` if it is a core module file, else compiles the
-/// method in it, in Python or Rust. `watch` gets the events of the build. Errors: no method, no toolchain, source that
-/// does not compile, a manifest or an import that breaks a rule.
-fn compile_with(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
+/// Builds a component in memory without writing it: wraps `folder` if it is a core module file that another compiler
+/// made, which must hold the contract's types and a manifest, else compiles the method in it, in Python or Rust. Cargo's
+/// own files, the SDK and the files for editors are written. `watch` gets the events of the build. Errors: no method, no
+/// toolchain, source that does not compile, a manifest or an import that breaks a rule.
+pub fn compile(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
     if folder.is_file() {
         let module = files::read(folder)?;
         let (toolchain, source) = ("a module given".to_owned(), crate::digest::sha256(&module));

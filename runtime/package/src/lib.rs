@@ -31,7 +31,7 @@ pub mod trust;
 pub mod world;
 
 pub use artifact::Artifact;
-pub use build::{Built, build};
+pub use build::Built;
 pub use error::Error;
 pub use manifest::{Cadence, Kind, Manifest, Setting, Value, World, read_manifest};
 pub use reference::{Package, Reference};

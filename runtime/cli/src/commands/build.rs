@@ -36,14 +36,14 @@ impl Build {
         let options = Options { output: self.out, debug: self.debug, offline: global.offline, ..Options::default() };
         let built = build_method(terminal, &self.folder, &options)?;
         show_compiler_warnings(terminal, &built.warnings);
-        let imports = tunebox_sandbox::imports(&built.bytes)?;
+        let (imports, size) = (tunebox_sandbox::imports(&built.bytes)?, built.bytes.len() as u64);
         let time = duration(start.elapsed().as_secs_f64());
-        terminal.status("Built", format!("{}, {}, in {time}", built.path.display(), bytes(built.size)));
+        terminal.status("Built", format!("{}, {}, in {time}", built.path.display(), bytes(size)));
         let names: Vec<&str> = imports.iter().map(|import| interface_of(import).unwrap_or(import)).collect();
         terminal.status("Imports", format!("{}  (nothing else: no files, no network, no clock)", names.join(", ")));
         show_source_warnings(terminal, &self.folder, &built);
-        terminal.suggest(train_built_command(&self.folder, is_elsewhere, &built.path, built.size));
-        terminal.event(json!({ "event": "built", "path": built.path, "bytes": built.size, "imports": imports, "name": built.manifest.name }));
+        terminal.suggest(train_built_command(&self.folder, is_elsewhere, &built.path, size));
+        terminal.event(json!({ "event": "built", "path": built.path, "bytes": size, "imports": imports, "name": built.manifest.name }));
         Ok(ExitStatus::Success)
     }
 }

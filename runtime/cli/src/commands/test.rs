@@ -66,7 +66,7 @@ impl Test {
         let (offline, folder) = (global.offline, self.folder.clone());
         let options = Options { toolchain: Some(toolchain.clone()), output, offline, ..Options::default() };
         let built = build_method(terminal, &folder, &options)?;
-        terminal.status("Built", format!("{}, {}", built.path.display(), bytes(built.size)));
+        terminal.status("Built", format!("{}, {}", built.path.display(), bytes(built.bytes.len() as u64)));
         show_source_warnings(terminal, &folder, &built);
         let (quiet, verbose) = (terminal.quiet, terminal.verbose);
         let native = NativeBuild { toolchain, folder, offline, quiet, verbose };
@@ -77,7 +77,7 @@ impl Test {
             return Ok(outcome::show_own_tests(terminal, &built.manifest.name, passed));
         }
         let settings = self.settings(global, &built, place.path())?;
-        let next = train_built_command(&self.folder, self.out.is_some(), &built.path, built.size);
+        let next = train_built_command(&self.folder, self.out.is_some(), &built.path, built.bytes.len() as u64);
         self.compare(terminal, &native, &executable, settings, &next)
     }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use tunebox_foundation::paths::simplify;
 use tunebox_foundation::printable::printable;
 use tunebox_package::build::python::PROJECT;
-use tunebox_package::build::{Event, Options, Warning, approval, build_watched, expect_method};
+use tunebox_package::build::{Event, Options, Warning, approval, build, expect_method};
 use tunebox_package::{Built, sources};
 use tunebox_training::plan::without_effect;
 
@@ -44,7 +44,7 @@ pub(crate) fn build_method(terminal: Terminal, folder: &Path, options: &Options)
             terminal.status("Waiting", format!("for another build, which holds `{}`", lock.display()));
         }
     };
-    Ok(build_watched(folder, options, &mut report)?)
+    Ok(build(folder, options, &mut report)?)
 }
 
 /// Shows the first five compiler warnings and their number. With `--json` emits every warning as a `warning` event.

@@ -192,9 +192,9 @@ impl Session {
     fn show_built(&mut self, built: Built, time: Duration) -> Vec<u8> {
         self.display.borrow().write_above(|| show_compiler_warnings(self.terminal, &built.warnings));
         self.learns = Some(built.imports.iter().any(|import| interface_of(import) == Some("learn")));
-        let (size, time) = (bytes(built.size), duration(time.as_secs_f64()));
+        let (size, time) = (bytes(built.bytes.len() as u64), duration(time.as_secs_f64()));
         self.status("Built", &format!("{} {}, {size}, in {time}", built.manifest.name, built.manifest.version));
-        self.terminal.event(json!({ "event": "built", "path": built.path, "bytes": built.size }));
+        self.terminal.event(json!({ "event": "built", "path": built.path, "bytes": built.bytes.len() }));
         built.bytes
     }
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::{SendError, Sender};
 use std::time::{Duration, Instant};
 
 use tunebox_foundation::bounded;
-use tunebox_package::build::{Event, Options, build_watched};
+use tunebox_package::build::{self, Event, Options};
 use tunebox_package::{Built, Error, digest};
 
 /// The time between two polls. A change counts once two polls in a row find it.
@@ -78,7 +78,7 @@ fn build(folder: &Path, offline: bool, changes: &Sender<Change>) -> Result<(), S
             let _ = changes.send(Change::Waiting(lock.to_owned()));
         }
     };
-    let result = Box::new(build_watched(folder, &Options { offline, ..Options::default() }, &mut report));
+    let result = Box::new(build::build(folder, &Options { offline, ..Options::default() }, &mut report));
     changes.send(Change::Built(result, start.elapsed()))
 }
 
