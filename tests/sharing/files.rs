@@ -67,7 +67,7 @@ fn a_package_is_signed_before_it_is_pushed_and_the_key_is_read_before_anything_i
     let output = person.tunebox(&["pack", "even-tone", "--sign", "me.key"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.starts_with("error[package]: cannot read `me.key`"), "{told}");
+    assert!(told.starts_with("error[files]: `me.key` cannot be read"), "{told}");
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn surprise(place: &Workspace, attack: &Attack, base: &str, way: &[&str]) -> Opt
     let codes: &[i32] = match &expected {
         line if line.starts_with("error[sandbox]") => &[3],
         // A file that is no component.
-        line if line.starts_with("error[package]") => &[2, 3],
+        line if line.starts_with("error[package]") || line.starts_with("error[files]") => &[2, 3],
         _ => &[0],
     };
     let is_told = ended.status.code().is_some_and(|code| codes.contains(&code)) && error_line(&ended.told) == expected;

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use commands::{Command, CommandLine};
 use terminal::{CommandResult, ExitStatus, Failure, Terminal};
+use tunebox_foundation::files::FileError;
 
 fn main() -> ExitCode {
     let CommandLine { global, command } = command_line::parse();
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
             supervisor::prepare_child(terminal)?;
         }
         if let Some(folder) = &global.folder {
-            std::env::set_current_dir(folder).map_err(|error| Failure::file(folder, &error))?;
+            std::env::set_current_dir(folder).map_err(FileError::at("used", folder))?;
         }
         command.run(terminal, &global)
     };

@@ -7,6 +7,7 @@ use clap::Args;
 use tunebox_compute::device;
 use tunebox_compute::precision::Base;
 use tunebox_foundation::bounded;
+use tunebox_foundation::files::FileError;
 use tunebox_model::{Model, Policy, PolicySettings};
 use tunebox_sandbox::confinement::{MemoryLimit, reading_memory};
 use tunebox_training::{base_precision, find_model, is_checkpoint, newest_checkpoint};
@@ -78,7 +79,7 @@ impl ModelOptions {
         let precision = self.precision(terminal, adapter.as_deref())?;
         // Until the model is loaded: its files decide what that takes, and the user what follows.
         let limit = device.is_cpu().then(|| MemoryLimit::set(reading_memory(source.bytes(), 0))).transpose();
-        let _limit = limit.map_err(|error| Failure::file(source.path(), &error))?;
+        let _limit = limit.map_err(FileError::at("used", source.path()))?;
         let model = Arc::new(Model::open_in(&source, &device, precision)?);
         terminal.detail(format!("model {base}, {} weights", model.configuration.family));
         let adapter = adapter.filter(|_| !self.base);
@@ -137,7 +138,7 @@ fn find_adapter(terminal: Terminal, folder: &Path) -> Result<Option<PathBuf>, Fa
 /// MiB, is not JSON, or names no base model.
 fn base_model_of(adapter: &Path) -> Result<String, Failure> {
     let path = adapter.join("adapter_config.json");
-    let text = bounded::read_text(&path, MAX_CONFIG_BYTES).map_err(|error| Failure::file(&path, &error))?;
+    let text = bounded::read_text(&path, MAX_CONFIG_BYTES).map_err(FileError::at("used", &path))?;
     let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
         let what = format!("`{}` is not valid JSON: {error}", path.display());
         Failure::usage(what, "the file is damaged; restore it or write the adapter again")

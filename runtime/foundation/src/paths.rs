@@ -78,19 +78,11 @@ pub fn describe_io_error(error: &Error) -> String {
     }
 }
 
-/// Suggests what to do about an error of the file system: for a missing path a similar one, else "check the path".
-/// Returns `None` for every other kind of error.
-#[must_use]
-pub fn hint_for_io_error(path: &Path, error: &Error) -> Option<String> {
-    if error.kind() != ErrorKind::NotFound {
-        return None;
-    }
-    Some(did_you_mean(path).unwrap_or_else(|| "check the path".into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::explain::Explain as _;
+    use crate::files::FileError;
 
     #[test]
     fn steps_to_where_one_is_are_left_out() {
@@ -134,7 +126,7 @@ mod tests {
 
         let error = std::fs::read(&path).unwrap_err();
         assert_eq!(describe_io_error(&error), "there is no such file or folder");
-        assert_eq!(hint_for_io_error(&path, &error), question);
+        assert_eq!(FileError::at("read", &path)(error).hint(), question);
         let large = Error::new(ErrorKind::FileTooLarge, "4 bytes; at most 3 are read");
         assert_eq!(describe_io_error(&large), "4 bytes; at most 3 are read");
     }

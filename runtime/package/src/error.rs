@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
-use tunebox_foundation::paths;
+use tunebox_foundation::files::FileError;
 use tunebox_foundation::printable::printable;
 
 use crate::builtin::{self, Builtin};
@@ -20,16 +20,9 @@ const BUILD_FOLDER: &str = "`tunebox build FOLDER` makes a component with a mani
 #[explain(category = "package")]
 pub enum Error {
     /// A failed operation on a file or folder.
-    #[error("cannot {act} `{path}`", path = path.display())]
-    #[explain(why = paths::describe_io_error(source), hint = paths::hint_for_io_error(path, source))]
-    File {
-        /// The operation, as a verb: `read`.
-        act: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    #[explain(source)]
+    File(#[from] FileError),
     /// A lock that another program holds for too long.
     #[error("another program holds the lock of `{path}` and does not release it", path = path.display())]
     #[explain(hint = "end that program; `fuser` or `lsof` with that path says which it is")]
@@ -142,10 +135,10 @@ impl From<Explanation> for Error {
 
 impl Error {
     /// Returns a function for `map_err` that turns an error of the file system into an [`Error::File`] with the
-    /// operation, as a verb, and the path.
-    pub(crate) fn file(act: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    /// operation, as a participle, and the path.
+    pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::File { act, path, source }
+        move |source| FileError { action, path, source }.into()
     }
 
     /// Makes the error for a manifest that cannot be used; `problem` says why.

@@ -38,7 +38,7 @@ pub(crate) fn wait_for_lock(file: &File, attempt: Try, end: Instant) -> io::Resu
 /// Calls `on_wait` once if another process holds the lock. `path` is for errors. Errors: a file that cannot be locked,
 /// or [`Error::Held`] if another process keeps the lock.
 pub(crate) fn lock_exclusive(file: File, path: &Path, end: Instant, on_wait: impl FnOnce()) -> Result<File, Error> {
-    let attempt = |end| wait_for_lock(&file, File::try_lock, end).map_err(Error::file("lock", path));
+    let attempt = |end| wait_for_lock(&file, File::try_lock, end).map_err(Error::file("locked", path));
     if !attempt(Instant::now())? {
         on_wait();
         if !attempt(end)? {
@@ -52,7 +52,7 @@ pub(crate) fn lock_exclusive(file: File, path: &Path, end: Instant, on_wait: imp
 /// one folder are locked once. Dropping the returned files releases the locks. Errors: a folder that cannot be locked
 /// in any way, or that another process keeps locked.
 pub(crate) fn lock_folders(folders: [&Path; 2], patience: Duration) -> Result<Vec<File>, Error> {
-    let places = folders.into_iter().map(|folder| folder.canonicalize().map_err(Error::file("find", folder)));
+    let places = folders.into_iter().map(|folder| folder.canonicalize().map_err(Error::file("found", folder)));
     // All commands take the locks in the same order and each lock once, so that they cannot deadlock.
     let places: BTreeSet<_> = places.collect::<Result<_, _>>()?;
     let end = Instant::now() + patience;
@@ -72,7 +72,7 @@ fn lock_folder(folder: &Path, end: Instant) -> Result<File, Error> {
     }
     let path = folder.join(GUARD);
     let open = File::options().create(true).truncate(false).write(true).open(&path);
-    lock_exclusive(open.map_err(Error::file("lock", folder))?, &path, end, || {})
+    lock_exclusive(open.map_err(Error::file("locked", folder))?, &path, end, || {})
 }
 
 #[cfg(test)]

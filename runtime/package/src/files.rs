@@ -7,6 +7,7 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 use tunebox_foundation::bounded;
+pub(crate) use tunebox_foundation::files::{create_folder, read_text};
 pub(crate) use tunebox_foundation::paths::parent;
 
 use crate::Error;
@@ -20,37 +21,26 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     bounded::read(path, LARGEST).map_err(Error::file("read", path))
 }
 
-/// Reads an ordinary UTF-8 file of at most [`LARGEST`] bytes. Errors: no such file, another kind of file, more bytes,
-/// or bytes that are not UTF-8.
-pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
-    bounded::read_text(path, LARGEST).map_err(Error::file("read", path))
-}
-
 /// Whether a file has exactly these bytes; false if it cannot be read. Reads no more than their number.
 pub(crate) fn has_content(path: &Path, bytes: &[u8]) -> bool {
     bounded::read(path, bytes.len() as u64).is_ok_and(|found| found == bytes)
 }
 
-/// Creates a folder and its missing parents.
-pub(crate) fn create_folder(folder: &Path) -> Result<(), Error> {
-    fs::create_dir_all(folder).map_err(Error::file("create", folder))
-}
-
 /// Creates a folder and its missing parents; only this user can look into those that are created.
 pub(crate) fn create_private_folder(folder: &Path) -> Result<(), Error> {
     let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    created.map_err(Error::file("create", folder))
+    created.map_err(Error::file("created", folder))
 }
 
 /// Writes a file, and creates the missing folders above it. Not atomic.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    path.parent().map_or(Ok(()), create_folder)?;
-    fs::write(path, bytes).map_err(Error::file("write", path))
+    create_folder(parent(path))?;
+    fs::write(path, bytes).map_err(Error::file("written", path))
 }
 
 /// Replaces a file atomically, with the permissions `mode`, and syncs it and its folder.
 pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
-    draft(path, bytes, mode)?.persist(path).map_err(|error| Error::file("write", path)(error.error))?;
+    draft(path, bytes, mode)?.persist(path).map_err(|error| Error::file("written", path)(error.error))?;
     // Makes the new name durable, on systems that can sync a folder.
     fs::File::open(parent(path)).and_then(|folder| folder.sync_all()).ok();
     Ok(())
@@ -68,7 +58,7 @@ pub(crate) fn draft(path: &Path, bytes: &[u8], mode: u32) -> Result<NamedTempFil
     let folder = parent(path);
     let file =
         tempfile::Builder::new().prefix(UNFINISHED).permissions(Permissions::from_mode(mode)).tempfile_in(folder);
-    let mut file = file.map_err(Error::file("write into", folder))?;
-    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(Error::file("write", path))?;
+    let mut file = file.map_err(Error::file("written to", folder))?;
+    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(Error::file("written", path))?;
     Ok(file)
 }

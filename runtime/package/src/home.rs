@@ -41,7 +41,7 @@ pub fn existing() -> Result<Option<PathBuf>, Error> {
 /// says where it is. Errors: the present folder is not known.
 fn known() -> Result<Option<PathBuf>, Error> {
     let path = place(&environment::variable, environment::home_folder());
-    path.map(|path| std::path::absolute(&path).map_err(Error::file("find", &path))).transpose()
+    path.map(|path| std::path::absolute(&path).map_err(Error::file("found", &path))).transpose()
 }
 
 /// Returns where the user's folder is: `TUNEBOX_HOME`, else `tunebox` in an absolute `XDG_DATA_HOME`, else in the

@@ -106,7 +106,7 @@ impl Reference {
             return Ok(Self::File(path));
         }
         if text.contains(['/', '\\']) || text.ends_with(".wasm") {
-            fs::metadata(&path).map_err(Error::file("find", &path))?;
+            fs::metadata(&path).map_err(Error::file("found", &path))?;
             return Ok(Self::File(path));
         }
         // Spelt as a package, of a version that is none: the store says which ones it has.
@@ -193,7 +193,7 @@ pub fn signature_path(package: &Path) -> PathBuf {
 /// Reads the signature beside a package. `None` if there is no such file.
 fn read_signature(package: &Path) -> Result<Option<String>, Error> {
     match signature_in(&signature_path(package)) {
-        Err(Error::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(Error::File(error)) if error.source.kind() == std::io::ErrorKind::NotFound => Ok(None),
         found => found.map(Some),
     }
 }
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_path_that_is_not_there_is_an_error_of_that_path() {
-        assert!(matches!(failure("./nowhere.wasm"), Error::File { .. }));
+        assert!(matches!(failure("./nowhere.wasm"), Error::File(_)));
     }
 
     #[test]

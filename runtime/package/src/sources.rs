@@ -96,14 +96,14 @@ pub(crate) fn write_files(root: &Path, files: &Files) -> Result<(), Error> {
     }
     let folder = &root.join(FOLDER);
     let draft = tempfile::Builder::new().prefix(".tunebox-").tempdir_in(root);
-    let draft = draft.map_err(Error::file("write into", root))?;
+    let draft = draft.map_err(Error::file("written to", root))?;
     let (new, old) = (draft.path().join("new"), draft.path().join("old"));
     for (name, bytes) in files {
         files::write(&new.join(name), bytes)?;
     }
-    fs::create_dir(&old).map_err(Error::file("write into", root))?;
+    fs::create_dir(&old).map_err(Error::file("written to", root))?;
     if folder.is_symlink() {
-        fs::rename(folder, old.join("link")).map_err(Error::file("replace", folder))?;
+        fs::rename(folder, old.join("link")).map_err(Error::file("replaced", folder))?;
     }
     files::create_folder(folder)?;
     // Other files there are the user's.
@@ -111,9 +111,9 @@ pub(crate) fn write_files(root: &Path, files: &Files) -> Result<(), Error> {
         let part = entry.map_err(Error::file("read", &new))?.file_name();
         let (ours, place) = (new.join(&part), folder.join(&part));
         if place.symlink_metadata().is_ok() {
-            fs::rename(&place, old.join(&part)).map_err(Error::file("replace", &place))?;
+            fs::rename(&place, old.join(&part)).map_err(Error::file("replaced", &place))?;
         }
-        fs::rename(&ours, &place).map_err(Error::file("write", &place))?;
+        fs::rename(&ours, &place).map_err(Error::file("written", &place))?;
     }
     Ok(())
 }

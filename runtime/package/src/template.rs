@@ -67,7 +67,7 @@ impl Template {
         }
         let draft = self.draft(parent)?;
         more(&drafted(&draft))?;
-        fs::rename(drafted(&draft), &folder).map_err(Error::file("create", &folder))?;
+        fs::rename(drafted(&draft), &folder).map_err(Error::file("created", &folder))?;
         Ok(folder)
     }
 
@@ -95,7 +95,7 @@ impl Template {
                     // Back into the draft, which is removed with all that is in it.
                     let _ = fs::rename(folder.join(earlier), drafted(&draft).join(earlier));
                 }
-                return Err(Error::file("create", place)(error).into());
+                return Err(Error::file("created", place)(error).into());
             }
         }
         Ok(())
@@ -104,7 +104,7 @@ impl Template {
     /// Writes all files to a temporary folder in `beside`, which is deleted when the result is dropped.
     fn draft(&self, beside: &Path) -> Result<TempDir, Error> {
         let draft = tempfile::Builder::new().prefix(".new-").tempdir_in(beside);
-        let draft = draft.map_err(Error::file("write into", beside))?;
+        let draft = draft.map_err(Error::file("written to", beside))?;
         for (path, contents) in &self.files {
             files::write(&drafted(&draft).join(path), contents)?;
         }

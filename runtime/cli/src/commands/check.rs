@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use tunebox_foundation::explain::Exit;
+use tunebox_foundation::files::FileError;
 use tunebox_package::Reference;
 use tunebox_sandbox::confinement::limit_memory;
 use tunebox_sandbox::{CodeOptions, Compiling, Engine, Grants, Limits};
@@ -56,7 +57,7 @@ impl Check {
             terminal.note(format!("the run `{name}` {state}; this checks a new run with the same settings"));
         }
         self.trust.check_run(terminal, &settings)?;
-        limit_memory(memory_of_plan(&settings)).map_err(|error| Failure::file(&self.subject, &error))?;
+        limit_memory(memory_of_plan(&settings)).map_err(FileError::at("used", &self.subject))?;
         // Before the model is opened: the memory for it is part of the estimate.
         let free = free(&settings);
         let plan = plan(settings)?;

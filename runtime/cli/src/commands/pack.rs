@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tunebox_foundation::files;
+use tunebox_foundation::files::{self, FileError};
 use tunebox_foundation::paths::simplify;
 use tunebox_package::artifact::LARGEST_DOCUMENT;
 use tunebox_package::build::{Options, Record};
@@ -118,7 +118,7 @@ impl Pack {
         if !path.is_file() {
             return Ok(None);
         }
-        bounded::read_text(&path, LARGEST_DOCUMENT).map(Some).map_err(|error| Failure::file(&path, &error))
+        Ok(Some(bounded::read_text(&path, LARGEST_DOCUMENT).map_err(FileError::at("used", &path))?))
     }
 
     /// Reads the secret key of `--sign`, asking for its password if it has one, and shows the key's warning. `None` without
@@ -149,7 +149,7 @@ fn write_signature(
     if let Ok(signer) = Signed::verify(packed, &older) {
         return Ok(Some(signer));
     }
-    std::fs::remove_file(&place).map_err(|error| Failure::file(&place, &error))?;
+    std::fs::remove_file(&place).map_err(FileError::at("used", &place))?;
     terminal.status("Removed", format!("{}, a signature of another package", place.display()));
     Ok(None)
 }

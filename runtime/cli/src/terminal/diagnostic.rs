@@ -6,7 +6,6 @@ use std::io::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use tunebox_foundation::explain::{Exit, Explain, Explanation, Snippet};
-use tunebox_foundation::paths;
 use tunebox_foundation::printable::is_unprintable;
 
 use super::{Terminal, escape};
@@ -45,15 +44,6 @@ impl Failure {
     /// Creates the failure of a wrong use of the command line, with what is wrong and a hint what to do: exit code 2.
     pub(crate) fn usage(what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(Explanation::new("usage", what).with_hint(hint), Exit::Usage)
-    }
-
-    /// Creates the failure of a file that cannot be read or written, with a reason and a hint from the I/O error: exit
-    /// code 2.
-    pub(crate) fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
-        let what = format!("`{}` cannot be used", path.display());
-        let mut explanation = Explanation::new("file", what).with_why(paths::describe_io_error(error));
-        explanation.hint = paths::hint_for_io_error(path, error);
-        Self::new(explanation, Exit::Usage)
     }
 
     /// Copies the explanation with every character escaped that acts on a terminal. File names and parser messages may

@@ -21,7 +21,7 @@ pub fn record(folder: &Path) -> Result<bool, Error> {
 
 /// Marks a folder as [`record`] does, with the marks kept below `home`. Returns true if it was not marked before.
 fn record_in(home: &Path, folder: &Path) -> Result<bool, Error> {
-    let folder = folder.canonicalize().map_err(Error::file("find", folder))?;
+    let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
     note(&home.join(NOTES), folder.as_os_str().as_encoded_bytes())
 }
 
@@ -54,7 +54,7 @@ fn note(notes: &Path, bytes: &[u8]) -> Result<bool, Error> {
     match File::create_new(&path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(Error::file("write", path)(error)),
+        Err(error) => Err(Error::file("written", path)(error)),
     }
 }
 

@@ -80,7 +80,7 @@ pub(super) fn build(
     let _turn = take_turn(&package.target, watch)?;
     job.follow(&package)?;
     let empty =
-        options.afresh.then(tempfile::tempdir).transpose().map_err(Error::file("write into", &std::env::temp_dir()))?;
+        options.afresh.then(tempfile::tempdir).transpose().map_err(Error::file("written to", &std::env::temp_dir()))?;
     let target = empty.as_ref().map_or_else(|| package.target.join("guest"), |folder| folder.path().to_owned());
     let (module, warnings) = job.compile(&package, &target, watch)?;
     let module = std::fs::read(&module).map_err(Error::file("read", &module))?;
@@ -92,7 +92,7 @@ pub(super) fn build(
 fn take_turn(target: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     files::create_folder(target)?;
     let path = target.join("guest.lock");
-    let file = File::create(&path).map_err(Error::file("create", &path))?;
+    let file = File::create(&path).map_err(Error::file("created", &path))?;
     wait_for_build(file, &path, watch)
 }
 
@@ -105,7 +105,7 @@ impl Job<'_> {
         let output = self.succeeded(self.folder, output)?;
         let problem = |problem: &str| no_package(self.folder, problem);
         let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| problem(&error.to_string()))?;
-        let manifest = manifest.canonicalize().map_err(Error::file("find", &manifest))?;
+        let manifest = manifest.canonicalize().map_err(Error::file("found", &manifest))?;
         let here =
             |package: &&Value| text(package, "manifest_path").is_some_and(|path| same(Path::new(path), &manifest));
         let package = list(&metadata, "packages").find(here).ok_or_else(|| problem("it names no package"))?;
@@ -212,7 +212,7 @@ impl Job<'_> {
     /// Returns cargo's output if it ran and succeeded, else an error that explains its messages. `root` is the root of
     /// the workspace, from which the compiler names files.
     fn succeeded(&self, root: &Path, output: std::io::Result<Output>) -> Result<Output, Error> {
-        let output = output.map_err(Error::file("start", &self.toolchain.cargo))?;
+        let output = output.map_err(Error::file("started", &self.toolchain.cargo))?;
         if output.status.success() { Ok(output) } else { Err(explain(self.folder, root, &output)) }
     }
 }

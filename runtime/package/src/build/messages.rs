@@ -15,7 +15,7 @@ const OFFLINE: &str = "CARGO_NET_OFFLINE";
 /// Prepares a call of the toolchain's cargo in a folder. Sets its own compiler, puts its folder first on `PATH`, and
 /// removes what an outer cargo left in the environment. `offline` forbids the use of a network. Errors: no such folder.
 pub fn cargo_in(folder: &Path, toolchain: &Toolchain, offline: bool) -> Result<Command, Error> {
-    let folder = folder.canonicalize().map_err(Error::file("find", folder))?;
+    let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
     let mut cargo = command(&toolchain.cargo);
     let own = toolchain.cargo.parent().map(Path::to_owned);
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -44,7 +44,7 @@ pub(super) fn write_locked(root: &Path, files: &Files, lock: &Path, watch: &mut 
     if sources::has_files(root, files) {
         return Ok(());
     }
-    let file = File::open(lock).map_err(Error::file("open", lock))?;
+    let file = File::open(lock).map_err(Error::file("opened", lock))?;
     let _turn = wait_for_build(file, lock, watch)?;
     sources::write_files(root, files)
 }

@@ -65,7 +65,7 @@ impl Locked {
 /// Lists the crates that the `Cargo.lock` of a method's folder, or of the workspace around it, has for the method; sorted.
 /// Errors: there is none that lists the method, or it cannot be read.
 pub(super) fn crates(folder: &Path, manifest: &Manifest) -> Result<BTreeSet<Component>, Error> {
-    let folder = folder.canonicalize().map_err(Error::file("find", folder))?;
+    let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
     for path in folder.ancestors().map(|folder| folder.join("Cargo.lock")).filter(|path| path.is_file()) {
         let lock: Lock =
             toml::from_str(&files::read_text(&path)?).map_err(|error| Error::provenance(error.message()))?;

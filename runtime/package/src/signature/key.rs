@@ -171,6 +171,6 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
     match files::draft(path, text.as_bytes(), mode)?.persist_noclobber(path) {
         Ok(_) => Ok(()),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(path)),
-        Err(error) => Err(Error::file("write", path)(error.error)),
+        Err(error) => Err(Error::file("written", path)(error.error)),
     }
 }

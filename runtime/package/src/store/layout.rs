@@ -151,11 +151,11 @@ impl Layout {
         let path = self.folder.join(LOCK);
         if fs::symlink_metadata(&path).is_ok_and(|about| !about.is_file()) {
             let error = std::io::Error::other("it is no ordinary file");
-            return Err(Error::file("lock", &path)(error));
+            return Err(Error::file("locked", &path)(error));
         }
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file =
-            lock_exclusive(open.map_err(Error::file("write", &path))?, &path, Instant::now() + self.patience, || {})?;
+            lock_exclusive(open.map_err(Error::file("written", &path))?, &path, Instant::now() + self.patience, || {})?;
         for folder in [self.folder.clone(), self.blobs()] {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                 if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {

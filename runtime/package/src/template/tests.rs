@@ -115,11 +115,11 @@ fn a_folder_appears_whole_and_never_over_another() {
 #[test]
 fn a_folder_does_not_appear_without_what_is_put_into_it() {
     let parent = tempfile::tempdir().unwrap();
-    let full = |_: &Path| Err(Error::file("write", "runs")(std::io::ErrorKind::StorageFull.into()));
+    let full = |_: &Path| Err(Error::file("written", "runs")(std::io::ErrorKind::StorageFull.into()));
     assert!(made(None).write(parent.path(), full).is_err());
     assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
 
-    let add = |folder: &Path| fs::write(folder.join("more"), "").map_err(Error::file("write", folder));
+    let add = |folder: &Path| fs::write(folder.join("more"), "").map_err(Error::file("written", folder));
     let folder = made(None).write(parent.path(), add).unwrap();
     assert!(folder.join("more").is_file() && folder.join("src/lib.rs").is_file());
 }

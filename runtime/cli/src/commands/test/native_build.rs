@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tunebox_foundation::explain::{Exit, Explanation};
+use tunebox_foundation::files::FileError;
 use tunebox_package::build::cargo_in;
 use tunebox_package::toolchain::{Toolchain, command};
 use tunebox_sandbox::native::{ADDRESS, TOKEN, TwinListener};
@@ -76,7 +77,7 @@ impl NativeBuild {
     /// stderr, with `--quiet` only if it fails.
     fn run(&self, cargo: &mut Command) -> Result<Output, Failure> {
         cargo.stderr(if self.quiet { Stdio::piped() } else { Stdio::inherit() });
-        let output = cargo.output().map_err(|error| Failure::file(&self.toolchain.cargo, &error))?;
+        let output = cargo.output().map_err(FileError::at("used", &self.toolchain.cargo))?;
         if !output.status.success() {
             write_stderr(&output.stderr);
         }
@@ -92,7 +93,7 @@ impl NativeBuild {
             twin.stderr(Stdio::null());
         }
         twin.args(ARGUMENTS).envs(listener.environment()).current_dir(self.root()?).stdin(Stdio::null()).stdout(output);
-        twin.spawn().map(TwinProcess).map_err(|error| Failure::file(executable, &error))
+        Ok(TwinProcess(twin.spawn().map_err(FileError::at("used", executable))?))
     }
 
     /// The shell command that starts the twin under gdb, with the listener's environment variables, in the method
@@ -114,7 +115,7 @@ impl NativeBuild {
 
     /// The absolute path of the method folder.
     fn root(&self) -> Result<PathBuf, Failure> {
-        self.folder.canonicalize().map_err(|error| Failure::file(&self.folder, &error))
+        Ok(self.folder.canonicalize().map_err(FileError::at("used", &self.folder))?)
     }
 
     /// Creates a build failure of the method folder with a reason and a hint how to run cargo: exit code 2.

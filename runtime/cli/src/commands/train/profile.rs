@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use tunebox_foundation::files;
+use tunebox_foundation::files::{self, FileError};
 use tunebox_sandbox::{Profiler, Recorded};
 use tunebox_training::RunSettings;
 
@@ -44,7 +44,7 @@ impl GuestProfile {
     /// Writes the recorded samples to the file and shows their number. Writes no file if nothing was recorded.
     pub(super) fn write(&self, terminal: Terminal) -> Result<(), Failure> {
         let mut bytes = Vec::new();
-        let recorded = self.profiler.write(&mut bytes).map_err(|error| Failure::file(&self.path, &error))?;
+        let recorded = self.profiler.write(&mut bytes).map_err(FileError::at("used", &self.path))?;
         if recorded == Recorded::default() {
             return Ok(());
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use tunebox_foundation::explain::{Exit, Explanation};
+use tunebox_foundation::files::FileError;
 use tunebox_package::error::Reason;
 use tunebox_package::home::home;
 use tunebox_package::signature::Signer;
@@ -27,7 +28,7 @@ pub(super) fn find_package(subject: &Path) -> Result<Option<Reference>, Failure>
         Ok(found) => Ok(Some(found)),
         // An argument that names nothing is more likely meant as a run.
         Err(Error::NoMethod { .. }) => Ok(None),
-        Err(Error::File { .. }) if subject.extension().is_none_or(|end| end != "wasm") => Ok(None),
+        Err(Error::File(_)) if subject.extension().is_none_or(|end| end != "wasm") => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -89,7 +90,7 @@ pub(super) fn verify_package(terminal: Terminal, found: &Reference, wanted: Opti
 /// Checks the trust of a package from a path as a run does. Returns whether its signer is known on this machine, since
 /// anybody can create a key. Any other refusal is an error.
 fn is_signer_known(package: &Package, path: &Path) -> Result<bool, Failure> {
-    let path = std::path::absolute(path).map_err(|error| Failure::file(path, &error))?;
+    let path = std::path::absolute(path).map_err(FileError::at("used", path))?;
     match check_trust(package, &path.display().to_string())? {
         Ok(()) => Ok(true),
         Err(Error::Explained { reason: Reason::UnknownSigner, .. }) => Ok(false),
@@ -126,7 +127,7 @@ fn read_key(text: &str) -> Result<Signer, Failure> {
         return Ok(key);
     }
     let path = Path::new(text);
-    let lines = bounded::read_text(path, MAX_KEY_BYTES).map_err(|error| Failure::file(path, &error))?;
+    let lines = bounded::read_text(path, MAX_KEY_BYTES).map_err(FileError::at("used", path))?;
     let key = lines.lines().find_map(|line| Signer::parse(line.trim()));
     key.ok_or_else(|| {
         let public = format!("{text}.pub");

@@ -96,7 +96,7 @@ impl Tools {
         let mut command = command(&self.python);
         command.arg("-B").args(arguments).current_dir(place.path());
         command.env("PYTHONPATH", path?).env("PYTHONUTF8", "1").env_remove("PYTHONHOME");
-        command.output().map_err(Error::file("start", &self.python))
+        command.output().map_err(Error::file("started", &self.python))
     }
 
     /// Prepares a call of `componentize-py` in the workspace, for the world `method` of the workspace's contract and
@@ -111,7 +111,7 @@ impl Tools {
 
 /// Runs a program and returns its output. Errors: it does not start, or it fails; the error then holds its message.
 fn run(command: &mut Command, program: &Path) -> Result<Output, Error> {
-    let output = command.output().map_err(Error::file("start", program))?;
+    let output = command.output().map_err(Error::file("started", program))?;
     if output.status.success() {
         return Ok(output);
     }

@@ -60,7 +60,7 @@ impl Workspace {
 /// entry module that loads `module`. Sources and package get one fixed time stamp. Errors: `src` has no module of that
 /// name.
 pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace, Error> {
-    let place = tempfile::tempdir().map_err(Error::file("create", std::env::temp_dir()))?;
+    let place = tempfile::tempdir().map_err(Error::file("created", std::env::temp_dir()))?;
     let place = Workspace { folder: place };
     let source = folder.join("src");
     if !source.join(format!("{module}.py")).is_file() && !source.join(module).join("__init__.py").is_file() {
@@ -109,7 +109,7 @@ fn stamp(path: &Path) -> Result<(), Error> {
     let file = if path.is_dir() { File::open(path) } else { File::options().write(true).open(path) };
     match file.and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH + STAMP)) {
         // Not every system lets a folder be opened; its own time then stays.
-        Err(error) if !path.is_dir() => Err(Error::file("write", path)(error)),
+        Err(error) if !path.is_dir() => Err(Error::file("written", path)(error)),
         _ => Ok(()),
     }
 }
