@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::{Reference, builtin, resolve_settings, section};
-use tunebox_sandbox::{CodeOptions, Compiling, Engine, Error, Judge, Verdict, VerifierLimits};
+use tunebox_sandbox::{CodeOptions, Compiling, Engine, Error, Judge, Verdict, Limits};
 
 /// One line of the file.
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ fn root() -> PathBuf {
 fn judge(engine: &Engine, name: &str, settings: &Map<String, Json>) -> Result<Judge, Error> {
     let package = Reference::verifier(name, &root()).unwrap().open().unwrap();
     let settings = resolve_settings(&package.manifest, &toml::Table::try_from(settings).unwrap()).unwrap();
-    Judge::new(engine.admit_verifier(&package.bytes, name, &VerifierLimits::default())?, &settings)
+    Judge::new(engine.admit_verifier(&package.bytes, name, &Limits::default())?, &settings)
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn hostile(body: &str) -> Vec<u8> {
 #[test]
 fn whatever_a_verifier_does_there_is_a_verdict() {
     let engine = Engine::new().unwrap();
-    let limits = VerifierLimits { verifier_seconds: 0.1, verifier_memory: 1 << 20, ..VerifierLimits::default() };
+    let limits = Limits { verifier_seconds: 0.1, verifier_memory: 1 << 20, ..Limits::default() };
     let some = |number: &str| {
         format!("(i32.store8 (i32.const 16) (i32.const 1)) (f32.store (i32.const 20) {number}) (i32.const 16)")
     };
@@ -129,12 +129,12 @@ fn whatever_a_verifier_does_there_is_a_verdict() {
 fn a_verifier_that_asks_for_anything_is_refused_and_so_is_a_method_in_its_place() {
     let engine = Engine::new().unwrap();
     let method = Reference::parse("grpo", &root()).unwrap().open().unwrap();
-    let refusal = engine.admit_verifier(&method.bytes, "grpo", &VerifierLimits::default()).err().unwrap();
+    let refusal = engine.admit_verifier(&method.bytes, "grpo", &Limits::default()).err().unwrap();
     assert!(
         matches!(&refusal, Error::VerifierImports { import, .. } if import.starts_with("tunebox:method/")),
         "{refusal}"
     );
-    let small = VerifierLimits { verifier_component_bytes: 100, ..VerifierLimits::default() };
+    let small = Limits { verifier_component_bytes: 100, ..Limits::default() };
     assert!(matches!(engine.admit_verifier(&method.bytes, "grpo", &small).err(), Some(Error::TooLarge { .. })));
 }
 
@@ -157,7 +157,7 @@ fn with_instances(mut component: Vec<u8>, module: &str, count: u8) -> Vec<u8> {
 #[test]
 fn all_memories_tables_and_instances_of_a_verifier_share_its_memory() {
     let engine = Engine::new().unwrap();
-    let limits = VerifierLimits { verifier_memory: 16 << 20, ..VerifierLimits::default() };
+    let limits = Limits { verifier_memory: 16 << 20, ..Limits::default() };
     let judge = |module: &str, count| {
         let verifier = with_instances(hostile("(unreachable)"), module, count);
         Judge::new(engine.admit_verifier(&verifier, "many", &limits).unwrap(), &[]).map(drop)
@@ -174,7 +174,7 @@ fn all_memories_tables_and_instances_of_a_verifier_share_its_memory() {
 #[test]
 fn a_verdict_ends_with_the_step_and_its_start_counts() {
     let engine = Engine::new().unwrap();
-    let limits = VerifierLimits { verifier_seconds: 20.0, ..VerifierLimits::default() };
+    let limits = Limits { verifier_seconds: 20.0, ..Limits::default() };
     let verifier = engine.admit_verifier(&hostile("(loop $on (br $on)) (unreachable)"), "slow", &limits).unwrap();
     let mut judge = Judge::new(verifier, &[]).unwrap();
     for _ in 0..2 {
@@ -189,7 +189,7 @@ fn a_verdict_past_its_instructions_fails_whatever_the_time() {
     let code = CodeOptions { count_instructions: true, ..CodeOptions::default() };
     let engine = Engine::with(Compiling { code, ..Compiling::default() }).unwrap();
     let limits =
-        VerifierLimits { verifier_instructions: 1_000_000, verifier_seconds: 1e-9, ..VerifierLimits::default() };
+        Limits { verifier_instructions: 1_000_000, verifier_seconds: 1e-9, ..Limits::default() };
     let verdicts = |body: &str| {
         let verifier = engine.admit_verifier(&hostile(body), "counted", &limits).unwrap();
         let mut judge = Judge::new(verifier, &[]).unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use tunebox_package::{Manifest, read_manifest, resolve_settings};
-use tunebox_sandbox::{Engine, Grants, Judge, Limits, Session, SessionSettings, Value, Verdict, VerifierLimits};
+use tunebox_sandbox::{Engine, Grants, Judge, Limits, Session, SessionSettings, Value, Verdict};
 use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
 use wit_parser::{ManglingAndAbi, Resolve};
 
@@ -55,7 +55,7 @@ fn the_program_trains_by_a_method_of_the_track() {
 #[test]
 fn a_verifier_of_the_track_still_judges() {
     let (engine, bytes) = (Engine::new().unwrap(), released_component("overlong.wasm"));
-    let verifier = engine.admit_verifier(&bytes, "overlong", &VerifierLimits::default()).unwrap();
+    let verifier = engine.admit_verifier(&bytes, "overlong", &Limits::default()).unwrap();
     let given = settings(&read_manifest(&bytes).unwrap(), "length = 4\nbuffer = 2");
     let mut judge = Judge::new(verifier, &given).unwrap();
     assert_eq!(judge.verdict("", "one two", "", None), Verdict::Value(0.0));
@@ -158,7 +158,7 @@ fn what_wants_a_version_of_the_future_is_refused_before_anything_is_compiled() {
 fn a_verifier_of_the_future_is_refused_by_its_version() {
     let engine = Engine::new().unwrap();
     let text = r#"(component (instance $none) (export "tunebox:method/verify@0.2.0" (instance $none)))"#;
-    let refusal = engine.admit_verifier(&wat::parse_str(text).unwrap(), "early", &VerifierLimits::default());
+    let refusal = engine.admit_verifier(&wat::parse_str(text).unwrap(), "early", &Limits::default());
     let told = refusal.err().unwrap().to_string();
     assert_eq!(told, "`early` needs `tunebox:method@0.2.0`, this program keeps 0.1.0");
     assert_eq!(engine.compiled(), 0);

@@ -36,7 +36,7 @@ pub struct CodeOptions {
     /// read at all.
     pub source_lines: bool,
     /// Whether the code counts the instructions that it executes, for [`Limits::step_instructions`] and
-    /// [`VerifierLimits::verifier_instructions`](crate::VerifierLimits::verifier_instructions). Such code is slower.
+    /// [`Limits::verifier_instructions`](crate::Limits::verifier_instructions). Such code is slower.
     pub count_instructions: bool,
 }
 

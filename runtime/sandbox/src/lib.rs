@@ -69,7 +69,7 @@ pub use engine::{Engine, Method};
 pub use error::{DeniedCall, Error};
 pub use fault::{Function, Stop};
 pub use grants::{Grants, interface_of};
-pub use limits::{LIMITS, Limit, Limits, NOT_COUNTED, Unit, VERIFIER_LIMITS, VerifierLimits};
+pub use limits::{LIMITS, Limit, Limits, NOT_COUNTED, Unit};
 pub use profile::{Profiler, Recorded};
 pub use reports::Combine;
 pub use requests::{Sampler, ScoreRequest};

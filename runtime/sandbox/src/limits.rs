@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Number, Value};
+use serde_json::Number;
 
 use crate::figures;
 
@@ -63,50 +63,29 @@ pub struct Limit {
 }
 
 macro_rules! limits {
-    ($(#[$about:meta])+ $limits:ident, $list:ident: $($(#[doc = $text:literal])+ $field:ident: $kind:ty = $default:expr, $name:literal, $unit:ident, $low:literal to $high:literal;)+) => {
-        $(#[$about])+
+    ($($(#[doc = $text:literal])+ $field:ident: $kind:ty = $default:expr, $name:literal, $unit:ident, $low:literal to $high:literal;)+) => {
+        /// The limits of one session and of the verifiers that it asks. Passing one ends the method unless its text says
+        /// otherwise.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-        pub struct $limits {
+        pub struct Limits {
             $($(#[doc = $text])+ pub $field: $kind,)+
         }
 
-        impl Default for $limits {
+        impl Default for Limits {
             fn default() -> Self {
                 Self { $($field: $default,)+ }
             }
         }
 
-        /// Every limit, in the order of its structure.
-        pub const $list: &[Limit] = &[
+        /// Every limit, in the order of [`Limits`].
+        pub const LIMITS: &[Limit] = &[
             $(Limit { name: $name, unit: Unit::$unit, text: concat!($($text),+), low: $low as f64, high: $high as f64 },)+
         ];
-
-        impl $limits {
-            /// Returns every limit with its value, in the order of the list.
-            pub fn entries(&self) -> impl Iterator<Item = (&'static Limit, Number)> {
-                let values = serde_json::to_value(self).unwrap_or_default();
-                $list.iter().filter_map(move |limit| Some((limit, values.get(limit.name)?.as_number()?.clone())))
-            }
-
-            /// Returns a copy with the values of `table`, keyed by the names of limits, in place of the present ones.
-            /// Does not check ranges.
-            ///
-            /// # Errors
-            /// What is wrong with the table: a name that is no limit, or a value of another kind.
-            pub fn with(&self, table: &Map<String, Value>) -> Result<Self, serde_json::Error> {
-                let mut values: Map<String, Value> =
-                    self.entries().map(|(limit, value)| (limit.name.to_owned(), Value::Number(value))).collect();
-                values.extend(table.clone());
-                serde_json::from_value(Value::Object(values))
-            }
-        }
     };
 }
 
 limits! {
-    /// The limits of one session. Passing one ends the method unless its text says otherwise.
-    Limits, LIMITS:
     /// Seconds that the method itself may compute in one call of `step` or `finish`; the host's work does not count.
     step_seconds: f64 = 30.0, "step-seconds", Seconds, 0 to 86_400;
     /// The same for starting, `init`, `save-state` and `load-state`.
@@ -182,11 +161,6 @@ limits! {
     state_bytes: usize = 1 << 20, "state-bytes", Bytes, 0 to 268_435_456;
     /// Bytes of a component.
     component_bytes: usize = 16 << 20, "component-bytes", Bytes, 1_024 to 268_435_456;
-}
-
-limits! {
-    /// What a verifier may use up in one call; past it the verifier could not judge.
-    VerifierLimits, VERIFIER_LIMITS:
     /// Seconds of one verdict of a verifier, as a clock on the wall has them and with the start of its instance; past it
     /// the verifier could not judge.
     verifier_seconds: f64 = 1.0, "verifier-seconds", Seconds, 0 to 3_600;
@@ -204,10 +178,17 @@ impl Limits {
     /// laptop, and a slow machine several times that.
     pub const INTERPRETER_SECONDS: f64 = 120.0;
 
-    /// Returns the limits whose values differ from the defaults, with their values, in the order of the list.
-    pub fn changed(&self) -> impl Iterator<Item = (&'static Limit, Number)> {
-        let usual: Vec<Number> = Self::default().entries().map(|(_, value)| value).collect();
-        self.entries().zip(usual).filter(|((_, value), usual)| value != usual).map(|(entry, _)| entry)
+    /// Returns every limit with its value, in the order of the list.
+    pub fn entries(&self) -> impl Iterator<Item = (&'static Limit, Number)> + use<> {
+        let values = serde_json::to_value(self).unwrap_or_default();
+        LIMITS.iter().filter_map(move |limit| Some((limit, values.get(limit.name)?.as_number()?.clone())))
+    }
+
+    /// Returns the limits whose values differ from the defaults, each with its value and its default, in the order of
+    /// the list.
+    pub fn changed(&self) -> impl Iterator<Item = (&'static Limit, Number, Number)> + use<> {
+        let all = self.entries().zip(Self::default().entries());
+        all.filter(|((_, value), (_, usual))| value != usual).map(|((limit, value), (_, usual))| (limit, value, usual))
     }
 }
 
@@ -244,9 +225,9 @@ mod tests {
     fn what_a_run_changes_is_known_and_shown_with_its_unit() {
         let table =
             json!({"linear-memory": 1 << 20, "step-seconds": 2.5, "handles": 16_384, "work": 2_500_000_000_000_u64});
-        let limits = Limits::default().with(table.as_object().unwrap()).unwrap();
+        let limits: Limits = serde_json::from_value(table).unwrap();
         let shown: Vec<String> =
-            limits.changed().map(|(limit, value)| format!("{} {}", limit.name, limit.unit.show(&value))).collect();
+            limits.changed().map(|(limit, value, _)| format!("{} {}", limit.name, limit.unit.show(&value))).collect();
         assert_eq!(shown, ["step-seconds 2.5 s", "linear-memory 1.0 MiB", "work 2.5 trillion operations"]);
     }
 }

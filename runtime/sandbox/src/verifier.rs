@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::figures::{bytes, grouped};
 use crate::instructions;
-use crate::limits::{Limits, VerifierLimits};
+use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::printable::printable;
 use crate::session::Value;
@@ -37,7 +37,7 @@ const TRANSFER_BYTES: usize = 1 << 20;
 pub struct Verifier {
     name: String,
     ready: VerifierPre<Bounds>,
-    limits: VerifierLimits,
+    limits: Limits,
     /// The bytes that its instances take beside memories and tables.
     instance_bytes: u64,
 }
@@ -58,7 +58,7 @@ impl Engine {
     ///
     /// # Errors
     /// Every refusal of [`Error`] that is found before anything runs.
-    pub fn admit_verifier(&self, bytes: &[u8], name: &str, limits: &VerifierLimits) -> Result<Verifier, Error> {
+    pub fn admit_verifier(&self, bytes: &[u8], name: &str, limits: &Limits) -> Result<Verifier, Error> {
         let name = printable(name, 200);
         let instance_bytes = admit(bytes, &name, limits)?;
         let component = self.compile(bytes, &name)?;
@@ -71,7 +71,7 @@ impl Engine {
 
 /// Checks a verifier before it is compiled: size and form as for a method, no imports, and the export `verify`. Returns
 /// the bytes that its instances take beside memories and tables.
-fn admit(bytes: &[u8], name: &str, limits: &VerifierLimits) -> Result<u64, Error> {
+fn admit(bytes: &[u8], name: &str, limits: &Limits) -> Result<u64, Error> {
     let survey = admission::examine(bytes, name, limits.verifier_component_bytes)?;
     if let Some(import) = survey.imports.first() {
         return Err(Error::VerifierImports { verifier: name.to_owned(), import: printable(import, 200) });
@@ -183,7 +183,7 @@ impl Judge {
     /// Returns when a verdict that begins now must end: after `verifier_seconds` unless its instructions are limited
     /// instead, or at `end` if that is sooner.
     fn end(&self, end: Option<Instant>) -> Option<Instant> {
-        let VerifierLimits { verifier_seconds, verifier_instructions, .. } = self.verifier.limits;
+        let Limits { verifier_seconds, verifier_instructions, .. } = self.verifier.limits;
         let own = Duration::try_from_secs_f64(verifier_seconds).ok().filter(|_| verifier_instructions == 0);
         let own = own.and_then(|own| Instant::now().checked_add(own));
         own.into_iter().chain(end).min()

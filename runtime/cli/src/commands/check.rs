@@ -77,7 +77,7 @@ impl Check {
     fn limits(&self) -> Result<Limits, tunebox_training::Error> {
         let needed = ["model.path=.", "data.path=.", "method.use=."].map(str::to_owned);
         let settings = RunSettings::from_overrides(&[&needed, self.set.as_slice()].concat())?;
-        Ok(settings.file.limits.of_method())
+        Ok(settings.file.limits)
     }
 
     /// Checks the signer of a method or verifier, then compiles it and checks it against the default grants and the

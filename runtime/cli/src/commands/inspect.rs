@@ -10,7 +10,7 @@ use tunebox_package::sizes::{Part, sizes};
 use tunebox_package::trust::Lock;
 use tunebox_package::{Manifest, Package, Reference, Trust, World, provenance, world};
 use tunebox_sandbox::confinement::Ring;
-use tunebox_sandbox::{COSTS, Limits, VerifierLimits, interface_of};
+use tunebox_sandbox::{COSTS, Limits, interface_of};
 
 use crate::package::describe::{
     describe_settings, expect_no_run, provenance_text, publisher, signer_text, train_command,
@@ -182,12 +182,9 @@ fn section_sizes(parts: &[Part]) -> String {
 
 /// Formats the default limits of a method or verifier with their units, in two columns.
 fn limits_table(world: World) -> String {
-    let pairs: Vec<_> = match world {
-        World::Verifier => VerifierLimits::default().entries().collect(),
-        World::Method => Limits::default().entries().collect(),
-    };
+    let entries = Limits::default().entries().filter(|(limit, _)| limit.name.starts_with("verifier-") != world.is_method());
     let cells: Vec<[String; 2]> =
-        pairs.iter().map(|(limit, value)| [limit.name.to_owned(), limit.unit.show(value)]).collect();
+        entries.map(|(limit, value)| [limit.name.to_owned(), limit.unit.show(&value)]).collect();
     let (left, right) = cells.split_at(cells.len().div_ceil(2));
     let widest = |cells: &[[String; 2]], part: usize| cells.iter().map(|cell| cell[part].len()).max().unwrap_or(0);
     let (names, values, others) = (widest(left, 0), widest(left, 1), widest(right, 0));

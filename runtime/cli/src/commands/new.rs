@@ -131,7 +131,7 @@ mod tests {
             let validation = data.validation.as_ref().map(|path| settings.path("data.validation", path));
             assert!(validation.is_none_or(|path| path.is_file()), "{text}");
             assert_eq!((settings.file.method.r#use.as_str(), settings.file.run.name), (".", None));
-            assert_eq!(settings.file.limits.of_method().component_bytes, 32 << 20);
+            assert_eq!(settings.file.limits.component_bytes, 32 << 20);
         }
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn show_plan(terminal: Terminal, plan: &Plan, in_process: bool) {
     }
     let changed = run.method.limits.changed();
     let limits: Vec<String> =
-        changed.map(|(limit, value)| format!("{} {}", limit.name, limit.unit.show(&value))).collect();
+        changed.map(|(limit, value, _)| format!("{} {}", limit.name, limit.unit.show(&value))).collect();
     if !limits.is_empty() {
         terminal.status("Limits", format!("{}; the others at their defaults", limits.join(", ")));
     }

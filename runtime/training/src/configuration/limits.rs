@@ -2,57 +2,26 @@
 //!
 //! The keys come from the sandbox's list of limits, so every limit of the sandbox can be set.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use schemars::{Schema, SchemaGenerator};
+use serde::Serializer;
 use serde_json::{Map, Value, json};
-use tunebox_sandbox::{LIMITS, Limit, Limits, Unit, VERIFIER_LIMITS, VerifierLimits};
+use tunebox_sandbox::{LIMITS, Limit, Limits, Unit};
 
-/// The limits that a run sets, by name.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LimitsTable(Map<String, Value>);
-
-impl LimitsTable {
-    /// The limits of the method: the defaults, replaced by those that the run sets.
-    #[must_use]
-    pub fn of_method(&self) -> Limits {
-        let defaults = Limits::default();
-        // Names, types and ranges were checked when the table was read.
-        defaults.with(&self.entries_in(LIMITS)).unwrap_or(defaults)
-    }
-
-    /// The limits of each verifier: the defaults, replaced by those that the run sets.
-    pub(crate) fn of_verifiers(&self) -> VerifierLimits {
-        let defaults = VerifierLimits::default();
-        defaults.with(&self.entries_in(VERIFIER_LIMITS)).unwrap_or(defaults)
-    }
-
-    /// The entries of the table whose names are those of a limit in `list`.
-    fn entries_in(&self, list: &[Limit]) -> Map<String, Value> {
-        let known = |name: &str| list.iter().any(|limit| limit.name == name);
-        self.0.iter().filter(|(name, _)| known(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
-    }
+/// Serializes the limits that differ from the defaults, by name.
+pub(super) fn serialize<S: Serializer>(limits: &Limits, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(limits.changed().map(|(limit, value, _)| (limit.name, value)))
 }
 
-impl JsonSchema for LimitsTable {
-    fn schema_name() -> Cow<'static, str> {
-        "LimitsTable".into()
-    }
-
-    /// Generates the schema of `[limits]` from the sandbox's list of limits. Other keys are not permitted.
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let properties: Map<String, Value> =
-            LIMITS.iter().chain(VERIFIER_LIMITS).map(|limit| (limit.name.to_owned(), key(limit))).collect();
-        let schema = json!({
-            "description": "`[limits]`: limits of the method and the verifiers.",
-            "type": "object",
-            "properties": properties,
-            "additionalProperties": false,
-        });
-        Schema::try_from(schema).unwrap_or_default()
-    }
+/// Generates the JSON schema of `[limits]` from the sandbox's list of limits. Other keys are not permitted.
+pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
+    let properties: Map<String, Value> = LIMITS.iter().map(|limit| (limit.name.to_owned(), key(limit))).collect();
+    let schema = json!({
+        "description": "`[limits]`: limits of the method and the verifiers.",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": false,
+    });
+    Schema::try_from(schema).unwrap_or_default()
 }
 
 /// The JSON schema of one limit: its description, type and range.
@@ -71,13 +40,19 @@ fn key(limit: &Limit) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::configuration::RunSettings;
+
+    /// The limits of a run with these in its run file.
+    fn limits(table: &Map<String, Value>) -> Limits {
+        let named = ["model.path=m", "data.path=d", "method.use=lora"].map(str::to_owned);
+        let set = table.iter().map(|(name, value)| format!("limits.{name}={value}"));
+        RunSettings::from_overrides(&named.into_iter().chain(set).collect::<Vec<_>>()).unwrap().file.limits
+    }
 
     #[test]
     fn every_limit_of_the_sandbox_can_be_set() {
-        let table: Map<String, Value> =
-            Limits::default().entries().map(|(limit, _)| (limit.name.to_owned(), json!(limit.high as u64))).collect();
-        let limits = LimitsTable(table).of_method();
-        for (limit, value) in limits.entries() {
+        let table = LIMITS.iter().map(|limit| (limit.name.to_owned(), json!(limit.high as u64))).collect();
+        for (limit, value) in limits(&table).entries() {
             assert_eq!(value.as_f64(), Some(limit.high), "{}", limit.name);
         }
     }
@@ -85,9 +60,8 @@ mod tests {
     #[test]
     fn entries_in_verifiers_stand_in_the_same_table() {
         let table = json!({"verifier-seconds": 0.5, "verifier-memory": 1 << 20, "handles": 100});
-        let limits = LimitsTable(table.as_object().unwrap().clone());
-        let verifiers = limits.of_verifiers();
-        assert_eq!((verifiers.verifier_seconds, verifiers.verifier_memory), (0.5, 1 << 20));
-        assert_eq!(limits.of_method().handles, 100);
+        let limits = limits(table.as_object().unwrap());
+        assert_eq!((limits.verifier_seconds, limits.verifier_memory, limits.handles), (0.5, 1 << 20, 100));
+        assert_eq!(serialize(&limits, serde_json::value::Serializer).unwrap(), table);
     }
 }

@@ -21,7 +21,6 @@ use tunebox_sandbox::{CallWatch, Compiling, Profiler};
 
 pub use check::{find_key, schema};
 pub use document::{Document, SettingLocation, Underline};
-pub use limits::LimitsTable;
 pub use requests::Requests;
 pub use tables::{
     AdapterTable, DataTable, ENDLESS, Grant, Initialise, MethodTable, ModelTable, RUNS_FOLDER, RunFile, RunTable,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tunebox_foundation::paths::resolve;
 use tunebox_package::Reference;
-use tunebox_sandbox::{Limits, NOT_COUNTED, VerifierLimits};
+use tunebox_sandbox::NOT_COUNTED;
 
 use super::{Grant, RunSettings};
 use crate::error::Error;
@@ -64,14 +64,10 @@ impl RunSettings {
 
     /// A clause for each limit above its default whose dotted key satisfies `counts`.
     fn raised_limits(&self, counts: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let (limits, verifiers) = (self.file.limits.of_method(), self.file.limits.of_verifiers());
-        let (usual, usual_verifiers) = (Limits::default(), VerifierLimits::default());
-        let present = limits.entries().chain(verifiers.entries());
-        let defaults = usual.entries().chain(usual_verifiers.entries());
-        let raised = present.zip(defaults).filter(|((limit, value), (_, usual))| {
+        let raised = self.file.limits.changed().filter(|(limit, value, usual)| {
             value.as_f64() > usual.as_f64() && counts(&format!("limits.{}", limit.name))
         });
-        let clause = |((limit, value), (_, usual)): ((&tunebox_sandbox::Limit, _), (_, serde_json::Number))| {
+        let clause = |(limit, value, usual): (&tunebox_sandbox::Limit, serde_json::Number, serde_json::Number)| {
             let (value, usual) = (limit.unit.show(&value), limit.unit.show(&usual));
             match usual.as_str() {
                 NOT_COUNTED => format!("sets `{}` to {value}", limit.name),

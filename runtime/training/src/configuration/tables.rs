@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tunebox_compute::precision::Base;
 use tunebox_model::chat::Answers;
+use tunebox_sandbox::Limits;
 
-use super::limits::LimitsTable;
+use super::limits;
 pub use train::{AdapterTable, TrainTable};
 
 /// The folder for runs if `run.folder` is not given.
@@ -35,8 +36,9 @@ pub struct RunFile {
     #[serde(default)]
     pub train: TrainTable,
     /// Limits of the method and the verifiers.
-    #[serde(default)]
-    pub limits: LimitsTable,
+    #[serde(default, serialize_with = "limits::serialize")]
+    #[schemars(schema_with = "limits::schema")]
+    pub limits: Limits,
     /// The name and folder of the run.
     #[serde(default)]
     pub run: RunTable,

@@ -48,7 +48,7 @@ pub fn evaluate(
 ) -> Result<Evaluation, Error> {
     let mut verifiers = match rewards {
         Some(run) => {
-            let seconds = run.file.limits.of_method().step_wall_seconds;
+            let seconds = run.file.limits.step_wall_seconds;
             Verifiers::open(&load_verifiers(run, &verifier_engine(run)?)?, seconds)?
         }
         None => Verifiers::default(),

@@ -135,7 +135,7 @@ fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> 
 
 /// Creates the engine that compiles the method of a run, with the run's limits.
 pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
-    let limits = settings.file.limits.of_method();
+    let limits = settings.file.limits.clone();
     let code = CodeOptions { count_instructions: limits.step_instructions > 0, ..settings.compiling.code };
     Ok(Engine::with(Compiling { limits, code, ..settings.compiling.clone() })?)
 }
@@ -143,8 +143,8 @@ pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
 /// Creates the engine that compiles the verifiers of a run, with the run's limits. It reads no debug sections, also where
 /// the author of the method asks for those of the method.
 pub(crate) fn verifier_engine(settings: &RunSettings) -> Result<Engine, Error> {
-    let (limits, own) = (settings.file.limits.of_method(), settings.file.limits.of_verifiers());
-    let code = CodeOptions { count_instructions: own.verifier_instructions > 0, ..CodeOptions::default() };
+    let limits = settings.file.limits.clone();
+    let code = CodeOptions { count_instructions: limits.verifier_instructions > 0, ..CodeOptions::default() };
     Ok(Engine::with(Compiling { limits, code, ..settings.compiling.clone() })?)
 }
 

@@ -115,7 +115,7 @@ const FREE_BYTES: u64 = 2 << 30;
 /// Bytes of activations that may be kept for a backward pass although it could recompute them: half of the limit
 /// `activation-bytes`, at most a quarter of the device's free memory. Affects the speed of a run, not its results.
 fn kept_bytes(settings: &RunSettings, device: &Device) -> u64 {
-    let limit = settings.file.limits.of_method().activation_bytes;
+    let limit = settings.file.limits.activation_bytes;
     (limit / 2).min(free_on(device).unwrap_or(0) / 4)
 }
 

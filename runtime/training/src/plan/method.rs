@@ -22,7 +22,7 @@ pub struct PlannedMethod {
     pub settings: Vec<(String, Value)>,
     /// The shapes of records that it learns from.
     pub shapes: Vec<Shape>,
-    /// The limits of the method.
+    /// The limits of the run.
     pub limits: Limits,
     pub(crate) admitted: Method,
 }
@@ -128,7 +128,7 @@ fn prepare(
         settings.error("method.use", Underline::Value, Explanation::new("config", what))
     })?;
     let values = resolve(settings, &package)?;
-    let limits = settings.file.limits.of_method();
+    let limits = settings.file.limits.clone();
     let admitted = admit(&package, &limits)?;
     Ok(PlannedMethod { package, settings: values, shapes, limits, admitted })
 }
@@ -205,8 +205,7 @@ fn load_verifier(settings: &RunSettings, engine: &Engine, number: usize) -> Resu
     package.expect_world(World::Verifier)?;
     let values = resolve_settings(&package.manifest, &toml_table(&given.settings))
         .map_err(|error| setting_error(settings, &key, &given.r#use, &error))?;
-    let admitted =
-        engine.admit_verifier(&package.bytes, &package.manifest.name, &settings.file.limits.of_verifiers())?;
+    let admitted = engine.admit_verifier(&package.bytes, &package.manifest.name, &settings.file.limits)?;
     Ok(PlannedVerifier {
         name: given.name.clone().unwrap_or_else(|| package.manifest.name.clone()),
         weight: given.weight as f32,

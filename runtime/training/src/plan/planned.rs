@@ -101,7 +101,7 @@ pub struct PlanSummary {
     pub signer: Option<String>,
     /// The interfaces that the method imports.
     pub imports: Vec<String>,
-    /// The limits of the method that differ from the defaults.
+    /// The limits of the method and the verifiers that differ from the defaults.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub limits: Map<String, Value>,
     /// The method's settings, including defaults.
@@ -169,7 +169,7 @@ pub(super) fn summary(
         method_changed: false,
         signer: package.signer.as_ref().map(|signer| signer.key.clone()),
         imports: package.imports.clone(),
-        limits: method.limits.changed().map(|(limit, value)| (limit.name.to_owned(), value.into())).collect(),
+        limits: method.limits.changed().map(|(limit, value, _)| (limit.name.to_owned(), value.into())).collect(),
         settings: settings_json(&method.settings),
         data: inputs.data.name.clone(),
         records: inputs.data.examples.len(),

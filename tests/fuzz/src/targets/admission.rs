@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use arbitrary::Unstructured;
 use tunebox_package::{builtin, component, read_manifest};
-use tunebox_sandbox::{Engine, Error, Grants, Limits, VerifierLimits, admit, imports};
+use tunebox_sandbox::{Engine, Error, Grants, Limits, admit, imports};
 use wasm_smith::{Component, Config, Module};
 
 use crate::Target;
@@ -119,7 +119,7 @@ fn judge(bytes: &[u8]) {
             assert_eq!(second, Err(refusal.to_string()));
         }
     }
-    let verifier = VerifierLimits { verifier_component_bytes: COMPILED, ..VerifierLimits::default() };
+    let verifier = Limits { verifier_component_bytes: COMPILED, ..Limits::default() };
     let _ = ENGINE.admit_verifier(bytes, "fuzzed", &verifier);
     if let Ok(names) = first
         && bytes.len() <= COMPILED

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use tunebox_package::{builtin, read_manifest};
-use tunebox_sandbox::{Engine, Judge, Verdict, VerifierLimits};
+use tunebox_sandbox::{Engine, Judge, Verdict, Limits};
 
 use crate::Target;
 
@@ -52,7 +52,7 @@ fn judges() -> Vec<(&'static str, Judge)> {
         let manifest = read_manifest(found.bytes).ok()?;
         let default = |setting: &tunebox_package::Setting| Some((setting.name.clone(), setting.default.clone()?));
         let settings: Vec<_> = manifest.settings.iter().map(default).collect::<Option<_>>()?;
-        let limits = VerifierLimits { verifier_seconds: 20.0, ..VerifierLimits::default() };
+        let limits = Limits { verifier_seconds: 20.0, ..Limits::default() };
         let verifier = engine.admit_verifier(found.bytes, found.name, &limits).ok()?;
         Some((found.name, Judge::new(verifier, &settings).ok()?))
     };
