@@ -7,10 +7,10 @@ use tunebox_compute::fused::Tap;
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::Policy;
 use tunebox_model::error::Error;
-use tunebox_model::generate::Completion;
+use tunebox_model::generate::{Completion, Sampling};
 use tunebox_model::policy::{Scored, Seeds, View};
 use tunebox_model::rows::Rows;
-use tunebox_sandbox::{Completions, Question, RunHooks, Sampler, ScoreRequest, TrainState};
+use tunebox_sandbox::{Completions, Question, RunHooks, ScoreRequest, TrainState};
 
 use super::tiny_policy::tiny_policy;
 
@@ -90,10 +90,10 @@ impl RunHooks for FakeRun {
         _: &Policy,
         _: &View,
         prompts: &Arc<Rows>,
-        sampler: &Sampler,
+        sampling: &Sampling,
     ) -> Result<Vec<Completion>, Error> {
         let one = Completion { ids: vec![3, 4], logprobs: vec![-0.5, -0.25], finished: true };
-        Ok(vec![one; prompts.count() * sampler.completions as usize])
+        Ok(vec![one; prompts.count() * sampling.completions])
     }
 
     fn judge(

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use tunebox_compute::Device;
 use tunebox_model::error::Error;
-use tunebox_model::generate::Completion;
+use tunebox_model::generate::{Completion, Sampling};
 use tunebox_model::hub::Hub;
 use tunebox_model::policy::{Scored, View};
 use tunebox_model::rows::Rows;
 use tunebox_model::{Model, Policy, PolicySettings, Slice, Source};
-use tunebox_sandbox::{Completions, Question, RunHooks, Sampler, ScoreRequest, TrainState};
+use tunebox_sandbox::{Completions, Question, RunHooks, ScoreRequest, TrainState};
 
 /// Hooks with fixed completions. The reference is the base model.
 pub(crate) struct FixedCompletions {
@@ -45,7 +45,7 @@ impl RunHooks for FixedCompletions {
         64
     }
 
-    fn generate(&mut self, _: &Policy, _: &View, _: &Arc<Rows>, _: &Sampler) -> Result<Vec<Completion>, Error> {
+    fn generate(&mut self, _: &Policy, _: &View, _: &Arc<Rows>, _: &Sampling) -> Result<Vec<Completion>, Error> {
         let one = |ids: &Vec<u32>| Completion { logprobs: vec![0.0; ids.len()], ids: ids.clone(), finished: true };
         Ok(self.completions.iter().map(one).collect())
     }

@@ -7,10 +7,10 @@ use tunebox_compute::fused::{Tap, Taps};
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::Policy;
 use tunebox_model::error::Error;
-use tunebox_model::generate::Completion;
+use tunebox_model::generate::{Completion, Sampling};
 use tunebox_model::policy::{Scored, Seeds, View};
 use tunebox_model::rows::Rows;
-use tunebox_sandbox::{Completions, Question, RunHooks, Sampler, ScoreRequest, TrainState};
+use tunebox_sandbox::{Completions, Question, RunHooks, ScoreRequest, TrainState};
 
 use super::tiny_policy::tiny_policy;
 
@@ -77,9 +77,9 @@ impl RunHooks for GivenRollout {
         _: &Policy,
         _: &View,
         prompts: &Arc<Rows>,
-        sampler: &Sampler,
+        sampling: &Sampling,
     ) -> Result<Vec<Completion>, Error> {
-        assert_eq!(prompts.count() * sampler.completions as usize, self.rollout.lengths.len());
+        assert_eq!(prompts.count() * sampling.completions, self.rollout.lengths.len());
         let one = |row: usize| Completion {
             ids: vec![FIRST + row as u32; self.rollout.lengths[row]],
             logprobs: self.rollout.old[row][..self.rollout.lengths[row]].to_vec(),

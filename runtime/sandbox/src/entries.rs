@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tunebox_compute::budget::Reservation;
+use tunebox_model::generate::Sampling;
 use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 
 use crate::batch::Batch;
 use crate::completions::Completions;
-use crate::requests::Sampler;
 use tunebox_compute::ops::Node;
 
 /// What a `tensor` handle stands for; empty after its scope freed it.
@@ -59,7 +59,7 @@ pub struct PatchEntry {
 
 /// What a `sampler` handle stands for.
 #[derive(Debug)]
-pub struct SamplerEntry(pub(crate) Sampler);
+pub struct SamplerEntry(pub(crate) Sampling);
 
 /// What a `completions` handle stands for.
 #[derive(Debug)]

@@ -3,14 +3,27 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use tunebox_compute::fused::TapSet;
 use tunebox_model::error::Error;
-use tunebox_model::generate::Completion;
+use tunebox_model::generate::{Completion, Sampling};
 use tunebox_model::policy::{Policy, Scored, Seeds, View};
 use tunebox_model::rows::Rows;
 
 use crate::batch::Question;
 use crate::completions::Completions;
-use crate::requests::{Sampler, ScoreRequest};
+
+/// How rows are scored. Rows of equal requests may go through the model in one pass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScoreRequest {
+    /// The weights that are used.
+    pub view: View,
+    /// The outputs computed beside the log-probabilities.
+    pub taps: TapSet,
+    /// Logits are divided by this number.
+    pub temperature: f32,
+    /// Keeps what a backward pass needs.
+    pub learning: bool,
+}
 
 /// The part of a run that a method reaches through a session. The policy belongs to the session and is lent to each hook
 /// that computes with it.
@@ -68,7 +81,8 @@ pub trait RunHooks: Send + 'static {
         unsupported("this run offers no updates")
     }
 
-    /// Samples `sampler.completions` completions for each prompt, those of one prompt contiguous.
+    /// Samples `sampling.completions` completions for each prompt, those of one prompt contiguous. The run chooses the
+    /// seed.
     ///
     /// # Errors
     /// When the prompts or the view do not fit the model, or memory runs out.
@@ -77,7 +91,7 @@ pub trait RunHooks: Send + 'static {
         _policy: &Policy,
         _view: &View,
         _prompts: &Arc<Rows>,
-        _sampler: &Sampler,
+        _sampling: &Sampling,
     ) -> Result<Vec<Completion>, Error> {
         unsupported("this run does not let the model write")
     }

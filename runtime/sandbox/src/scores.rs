@@ -20,7 +20,7 @@ use tunebox_model::rows::Rows;
 
 use crate::cause::Cause;
 use crate::refusal::{Refusal, Result, ensure};
-use crate::requests::ScoreRequest;
+use crate::run_hooks::ScoreRequest;
 use crate::state::{DEVICE, State};
 use crate::train_state::lock;
 pub(crate) use pass::Pass;

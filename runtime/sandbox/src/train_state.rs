@@ -14,7 +14,7 @@ use tunebox_model::policy::{Policy, Scored, Seeds};
 use tunebox_model::rows::Rows;
 use tunebox_model::stream::{Site, Token};
 
-use crate::requests::ScoreRequest;
+use crate::run_hooks::ScoreRequest;
 use crate::run_hooks::RunHooks;
 
 /// A direction in the residual stream that a method publishes in the run's artifact.

@@ -6,7 +6,6 @@
 pub(crate) mod directions;
 pub(crate) mod initial_state;
 pub(crate) mod reference;
-mod rewards;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,16 +13,16 @@ use std::time::Instant;
 use tunebox_compute::Error as ComputeError;
 use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::optimizer::{AdamW, AdamWSettings};
+use tunebox_compute::random::Stream;
 use tunebox_compute::schedule::Schedule;
 use tunebox_model::error::Error;
-use tunebox_model::generate::Completion;
+use tunebox_model::generate::{Completion, Sampling, generate};
 use tunebox_model::policy::{Policy, Scored, View};
 use tunebox_model::rows::Rows;
-use tunebox_sandbox::{Completions, Question, RunHooks, Sampler, ScoreRequest};
+use tunebox_sandbox::{Completions, Question, RunHooks, ScoreRequest};
 
-pub(crate) use rewards::RewardState;
-
-use reference::ReferenceCache;
+use self::reference::ReferenceCache;
+use crate::verifiers::{Answer, Verifiers};
 
 /// The model under training in a run.
 pub type TrainState = tunebox_sandbox::TrainState<Trainer>;
@@ -64,6 +63,37 @@ pub(crate) struct Progress {
     pub(crate) updates: u32,
     /// Number of updates skipped because their gradient was not finite.
     pub(crate) skipped: u32,
+}
+
+/// The verifiers, and counts of the completions sampled and judged in the present step.
+#[derive(Default)]
+pub(crate) struct RewardState {
+    /// The run's verifiers.
+    pub(crate) verifiers: Verifiers,
+    /// New tokens of a completion at most.
+    pub(crate) max_new_tokens: u32,
+    /// The run's seed.
+    seed: u64,
+    /// Calls of `generate` in the present step.
+    calls: u64,
+    /// Tokens sampled in the present step.
+    pub(crate) sampled_tokens: u64,
+    /// The error of the verifiers in the present step.
+    pub(crate) failure: Option<crate::error::Error>,
+}
+
+impl RewardState {
+    /// The state before the first step. `seed` is the run's; `max_new_tokens` is the default maximum length of a
+    /// completion.
+    pub(crate) fn new(verifiers: Verifiers, max_new_tokens: u32, seed: u64) -> Self {
+        Self { verifiers, max_new_tokens, seed, ..Self::default() }
+    }
+
+    /// Clears the counts and the error of the step before, also those of the verifiers.
+    fn begin_step(&mut self) {
+        (self.calls, self.sampled_tokens, self.failure) = (0, 0, None);
+        self.verifiers.begin_step();
+    }
 }
 
 /// The state of a run beside the policy: it implements the hooks of the run's sessions.
@@ -173,18 +203,26 @@ impl RunHooks for Trainer {
         Err(ComputeError::NonFinite(format!("the norm of the gradient is {norm}")).into())
     }
 
-    /// Samples completions with the seeds of the present step.
+    /// Samples completions with a seed drawn from the run's seed, the step and the number of the call in the step, so that
+    /// a resumed run samples the same ones. Adds their tokens to the step's count.
     fn generate(
         &mut self,
         policy: &Policy,
         view: &View,
         prompts: &Arc<Rows>,
-        sampler: &Sampler,
+        sampling: &Sampling,
     ) -> Result<Vec<Completion>, Error> {
-        self.rewards.generate(policy, view, prompts, sampler, self.step)
+        let RewardState { seed, calls, sampled_tokens, .. } = &mut self.rewards;
+        let stream = format!("sample/{}/{calls}", self.step);
+        *calls += 1;
+        let sampling = Sampling { seed: Stream::new(*seed, &stream).next_u64(), ..sampling.clone() };
+        let completions = generate(policy, view, &prompts.ids, &sampling, &mut |_, _| true)?;
+        *sampled_tokens += completions.iter().map(|completion| completion.ids.len() as u64).sum::<u64>();
+        Ok(completions)
     }
 
-    /// Scores completions by the run's verifiers; a failure is kept as the cause of the failed step.
+    /// Decodes completions and scores them by every verifier; no text reaches the method. Records a failure of the
+    /// verifiers as the cause of the failed step.
     fn judge(
         &mut self,
         policy: &Policy,
@@ -192,7 +230,18 @@ impl RunHooks for Trainer {
         written: &Completions,
         end: Option<Instant>,
     ) -> Result<Vec<f32>, Error> {
-        self.rewards.judge(policy, questions, written, end)
+        let tokenizer = policy.model().tokenizer()?;
+        let mut answers = Vec::with_capacity(written.rows.count());
+        for (row, group) in written.group.iter().enumerate() {
+            let completion = tokenizer.decode(written.completion(row), true)?;
+            answers.push(Answer { question: &questions[*group as usize], completion });
+        }
+        self.rewards.verifiers.verdicts(&answers, end).map(|verdicts| verdicts.concat()).map_err(|error| {
+            let message = error.to_string();
+            // Past its end the step has failed by its time, whatever a verifier did.
+            self.rewards.failure = Some(error).filter(|_| end.is_none_or(|end| Instant::now() < end));
+            Error::Argument(message)
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use crate::bindings::model::{Host, HostScores, HostView, Taps};
 use crate::bindings::types::ErrorCode;
 use crate::printable::printable;
 use crate::refusal::{Refusal, Result, ensure};
-use crate::requests::ScoreRequest;
+use crate::run_hooks::ScoreRequest;
 use crate::scores::{ScoreRecord, gone};
 use crate::state::{Answer, Handle, HostContext, RowsEntry, ScoresEntry, State, ViewEntry};
 

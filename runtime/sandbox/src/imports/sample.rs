@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use tunebox_model::generate::Sampling;
 use tunebox_model::rows::Rows;
 
 use super::data::row_bytes;
@@ -14,7 +15,6 @@ use crate::completions::Completions;
 use crate::figures::grouped;
 use crate::printable::printable;
 use crate::refusal::{Refusal, Result, ensure};
-use crate::requests::Sampler;
 use crate::state::{Answer, CompletionsEntry, DEVICE, Handle, HostContext, RowsEntry, SamplerEntry, State, ViewEntry};
 
 /// Bytes of a token of a completion while it is held: id, mark, log-probability.
@@ -24,10 +24,11 @@ const TOKEN: u64 = 9;
 const COMPLETION: u64 = 256;
 
 impl HostSampler for HostContext<'_> {
-    /// Returns a handle of a sampler with the default settings.
+    /// Returns a handle of a sampler with the default settings: as many new tokens as the run allows.
     fn new(&mut self) -> wasmtime::Result<Handle<SamplerEntry>> {
         self.enter("sample.sampler.constructor")?;
-        Ok(self.table.push(SamplerEntry(Sampler::default())).map_err(Refusal::from)?)
+        let sampling = Sampling { max_tokens: usize::MAX, ..Sampling::default() };
+        Ok(self.table.push(SamplerEntry(sampling)).map_err(Refusal::from)?)
     }
 
     /// Sets what the logits are divided by, finite and 0 or more; 0 takes the likeliest token.
@@ -41,7 +42,7 @@ impl HostSampler for HostContext<'_> {
     /// Restricts sampling to the `value` likeliest tokens; 0 removes the restriction.
     fn top_k(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<()> {
         self.enter("sample.sampler.top-k")?;
-        self.table.get_mut(&this)?.0.top_k = value;
+        self.table.get_mut(&this)?.0.top_k = value as usize;
         Ok(())
     }
 
@@ -67,7 +68,7 @@ impl HostSampler for HostContext<'_> {
         let limit = self.train_state().hooks.max_new_tokens();
         let allowed = format!("1 to {limit}, what the run's `data.max-length` leaves after its longest prompt");
         within((1..=limit).contains(&value), "max-tokens", &value, &allowed)?;
-        self.table.get_mut(&this)?.0.max_tokens = Some(value);
+        self.table.get_mut(&this)?.0.max_tokens = value as usize;
         Ok(())
     }
 
@@ -76,7 +77,7 @@ impl HostSampler for HostContext<'_> {
         self.enter("sample.sampler.completions")?;
         let limit = self.limits.completions;
         within((1..=limit).contains(&value), "completions", &value, &format!("1 to {limit}"))?;
-        self.table.get_mut(&this)?.0.completions = value;
+        self.table.get_mut(&this)?.0.completions = value as usize;
         Ok(())
     }
 
@@ -142,10 +143,10 @@ impl Host for HostContext<'_> {
         self.enter("sample.generate")?;
         let view = self.table.get(&view)?.0.clone();
         let prompts = self.table.get(&prompts)?.0.clone();
-        let mut sampler = self.table.get(&sampler)?.0.clone();
-        let each = self.tokens_of(&prompts, &sampler)?;
-        sampler.max_tokens = Some(each);
-        let rows = self.rows_of(&prompts, &sampler)?;
+        let mut sampling = self.table.get(&sampler)?.0.clone();
+        let each = self.tokens_of(&prompts, &sampling)?;
+        sampling.max_tokens = each as usize;
+        let rows = self.rows_of(&prompts, &sampling)?;
         self.meters.sample(rows * u64::from(each))?;
         let largest = rows * (prompts.width() as u64 + u64::from(each));
         let multiply_adds = self.multiply_adds(largest);
@@ -155,7 +156,7 @@ impl Host for HostContext<'_> {
         let reservation = self.reserve(TOKEN * largest + fixed)?;
         let completions = {
             let train_state = &mut *self.train_state();
-            train_state.hooks.generate(&train_state.policy, &view, &prompts, &sampler)?
+            train_state.hooks.generate(&train_state.policy, &view, &prompts, &sampling)?
         };
         let used: u64 = completions.iter().map(|completion| completion.ids.len() as u64).sum();
         self.meters.give_back(rows * u64::from(each) - used.min(rows * u64::from(each)));
@@ -172,7 +173,7 @@ impl State {
     ///
     /// Errors: `invalid-argument` for no prompts, a prompt without tokens or one as long as the model's maximum;
     /// `unsupported` if the run does not sample.
-    fn tokens_of(&self, prompts: &Rows, sampler: &Sampler) -> Result<u32> {
+    fn tokens_of(&self, prompts: &Rows, sampling: &Sampling) -> Result<u32> {
         ensure(prompts.count() > 0, || Refusal::argument("there are no prompts to continue"))?;
         if let Some(empty) = prompts.ids.iter().position(Vec::is_empty) {
             return Err(Refusal::argument(format!("prompt `{empty}` has no token; a completion starts from one")));
@@ -183,7 +184,7 @@ impl State {
         let (width, most) = (prompts.width(), self.configuration.max_positions);
         let message = || format!("a prompt has {width} tokens, the model takes {most} with what follows");
         ensure(width < most, || Refusal::argument(message()))?;
-        Ok(sampler.max_tokens.unwrap_or(limit).min(limit))
+        Ok(u32::try_from(sampling.max_tokens).map_or(limit, |most| most.min(limit)))
     }
 
     /// Ends the method if the caches for so many sequences of so many tokens, and what the model keeps already, together
@@ -194,8 +195,8 @@ impl State {
     }
 
     /// Returns the number of completions of a call: prompts times completions for each; `out-of-budget` past the limit.
-    fn rows_of(&self, prompts: &Rows, sampler: &Sampler) -> Result<u64> {
-        let rows = (prompts.count() as u64).saturating_mul(u64::from(sampler.completions));
+    fn rows_of(&self, prompts: &Rows, sampling: &Sampling) -> Result<u64> {
+        let rows = (prompts.count() as u64).saturating_mul(sampling.completions as u64);
         let limit = u64::from(self.limits.completions);
         let (count, most) = (grouped(rows), grouped(limit));
         let message = || format!("{count} completions in one call, at most {most} are written at once");

@@ -10,7 +10,7 @@ use tunebox_model::rows::Rows;
 
 use crate::bindings::types;
 use crate::refusal::{Refusal, Result, ensure};
-use crate::requests::ScoreRequest;
+use crate::run_hooks::ScoreRequest;
 
 /// The state of a score.
 enum Outcome {

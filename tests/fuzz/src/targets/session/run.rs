@@ -12,10 +12,10 @@ use tunebox_compute::random::Stream;
 use tunebox_compute::{Device, Error as ComputeError, Tensor};
 use tunebox_model::adapter::{AdapterKind, AdapterSettings};
 use tunebox_model::error::Error;
-use tunebox_model::generate::{self, Completion, generate};
+use tunebox_model::generate::{Completion, Sampling, generate};
 use tunebox_model::policy::{Policy, PolicySettings, View};
 use tunebox_model::{Model, rows::Rows};
-use tunebox_sandbox::{Batch, Completions, Question, RunHooks, Sampler};
+use tunebox_sandbox::{Batch, Completions, Question, RunHooks};
 
 use crate::scratch::{new_folder, with_file};
 
@@ -153,20 +153,11 @@ impl RunHooks for MicroRun {
         policy: &Policy,
         view: &View,
         prompts: &Arc<Rows>,
-        sampler: &Sampler,
+        sampling: &Sampling,
     ) -> Result<Vec<Completion>, Error> {
         let stream = format!("sample/{}/{}", self.step, self.calls);
         self.calls += 1;
-        let sampling = generate::Sampling {
-            temperature: sampler.temperature,
-            top_k: sampler.top_k as usize,
-            top_p: sampler.top_p,
-            min_p: sampler.min_p,
-            max_tokens: sampler.max_tokens.unwrap_or(NEW_TOKENS) as usize,
-            seed: Stream::new(self.seed, &stream).next_u64(),
-            completions: sampler.completions as usize,
-            ..generate::Sampling::default()
-        };
+        let sampling = Sampling { seed: Stream::new(self.seed, &stream).next_u64(), ..sampling.clone() };
         generate(policy, view, &prompts.ids, &sampling, &mut |_, _| true)
     }
 
