@@ -12,6 +12,8 @@ use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use tempfile::TempDir;
+
 use crate::bounded;
 use crate::explain::Explain;
 use crate::paths::{self, parent};
@@ -124,15 +126,18 @@ pub fn create_folder(path: &Path) -> Result<(), FileError> {
     fs::create_dir_all(path).map_err(FileError::at("created", path))
 }
 
-/// Creates a folder and its missing parents. Returns `false` if something of that name exists already.
+/// Creates a folder and its missing parents. `None` if something of that name exists already. Dropping the returned
+/// value removes the folder with its content, unless it was kept.
 ///
 /// # Errors
 /// When the system refuses.
-pub fn create_new_folder(path: &Path) -> Result<bool, FileError> {
+pub fn create_new_folder(path: &Path) -> Result<Option<TempDir>, FileError> {
     create_folder(parent(path))?;
-    match fs::create_dir(path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+    let (mut builder, name) = (tempfile::Builder::new(), path.file_name().unwrap_or_default());
+    builder.prefix(name).rand_bytes(0).permissions(fs::Permissions::from_mode(0o777));
+    match builder.tempdir_in(parent(path)) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
         Err(error) => Err(FileError::at("created", path)(error)),
     }
 }
@@ -142,7 +147,7 @@ pub fn create_new_folder(path: &Path) -> Result<bool, FileError> {
 ///
 /// # Errors
 /// When the system refuses.
-pub fn temporary_folder(above: &Path, prefix: &str) -> Result<tempfile::TempDir, FileError> {
+pub fn temporary_folder(above: &Path, prefix: &str) -> Result<TempDir, FileError> {
     tempfile::Builder::new().prefix(prefix).tempdir_in(above).map_err(FileError::at("created", above))
 }
 
@@ -220,10 +225,12 @@ mod tests {
     fn of_two_that_make_one_folder_the_second_is_told_that_it_did_not() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("runs/lora-1");
-        assert!(create_new_folder(&folder).unwrap());
+        let first = create_new_folder(&folder).unwrap().unwrap();
         write(&folder.join("kept"), b"text").unwrap();
-        assert!(!create_new_folder(&folder).unwrap());
+        assert!(create_new_folder(&folder).unwrap().is_none());
         assert_eq!(names(&folder).unwrap(), ["kept"]);
+        drop(first);
+        assert!(!folder.exists());
     }
 
     #[test]

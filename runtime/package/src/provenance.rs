@@ -7,8 +7,8 @@ mod dependencies;
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 use tunebox_foundation::printable::{printable, printable_except};
 
 use crate::build::Record;
@@ -42,27 +42,6 @@ pub struct Provenance {
     pub reproduce: String,
     /// How many crates or Python packages it lists.
     pub dependencies: usize,
-}
-
-/// The parts of a CycloneDX document that are written here; others are left unread.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Document {
-    bom_format: String,
-    metadata: Metadata,
-    /// Read as values, so that one nested too deeply is refused.
-    components: Vec<serde_json::Value>,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    properties: Vec<Property>,
-}
-
-#[derive(Deserialize)]
-struct Property {
-    name: String,
-    value: String,
 }
 
 /// Appends the document of a component that was built in `folder`, in place of one that it has. The same component, the
@@ -104,14 +83,15 @@ pub fn attach(component: &[u8], folder: &Path) -> Result<Vec<u8>, Error> {
 /// component, two such sections, one of more than 256 KiB, or one that is no such document.
 pub fn read(package: &[u8]) -> Result<Option<Provenance>, Error> {
     let Some(text) = find(package)? else { return Ok(None) };
-    let document: Document = serde_json::from_slice(text).map_err(|error| Error::provenance(&error.to_string()))?;
-    if document.bom_format != "CycloneDX" {
-        return Err(Error::provenance("it is no CycloneDX document"));
-    }
+    let document: Value = serde_json::from_slice(text).map_err(|error| Error::provenance(&error.to_string()))?;
+    let Some(components) = document["components"].as_array().filter(|_| document["bomFormat"] == "CycloneDX") else {
+        return Err(Error::provenance("it is no CycloneDX document with components"));
+    };
     let value = |name: &str| {
-        let property = document.metadata.properties.iter().find(|property| property.name == name);
-        let property = property.ok_or_else(|| Error::provenance(&format!("it has no property `{name}`")))?;
-        Ok::<_, Error>(printable(&property.value, LONGEST_TEXT))
+        let mut properties = document["metadata"]["properties"].as_array().into_iter().flatten();
+        let text = properties.find(|property| property["name"] == name).and_then(|property| property["value"].as_str());
+        let text = text.ok_or_else(|| Error::provenance(&format!("it has no property `{name}`")))?;
+        Ok::<_, Error>(printable(text, LONGEST_TEXT))
     };
     Ok(Some(Provenance {
         source: value("tunebox:source")?,
@@ -119,7 +99,7 @@ pub fn read(package: &[u8]) -> Result<Option<Provenance>, Error> {
         tunebox: value("tunebox:version")?,
         interface: value("tunebox:interface")?,
         reproduce: value("tunebox:reproduce")?,
-        dependencies: document.components.len(),
+        dependencies: components.len(),
     }))
 }
 

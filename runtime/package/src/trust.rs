@@ -190,7 +190,7 @@ impl Trust {
 }
 
 /// Returns the path of the organization's list in `TUNEBOX_PUBLISHERS`, or `None` if the variable is not set or empty.
-fn keyring() -> Option<PathBuf> {
+pub fn keyring() -> Option<PathBuf> {
     environment::variable(KEYRING).filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 

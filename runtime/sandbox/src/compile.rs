@@ -56,30 +56,19 @@ pub struct Compiling {
 /// Turns admitted components into code.
 #[derive(Debug, Default)]
 pub(crate) struct Compiler {
-    cache: Option<CodeCache>,
-    program: Option<Program>,
-    limits: Limits,
-    code: CodeOptions,
-    /// Why the cache is not used although a folder was named.
-    pub(crate) warning: Option<String>,
+    settings: Compiling,
+    /// The cache if the settings name a folder for it, or why that cannot be used.
+    pub(crate) cache: Option<Result<CodeCache, String>>,
 }
 
 impl Compiler {
-    /// Creates a compiler and opens the cache, if a folder is named. If the cache cannot be opened, sets `warning` and
-    /// compiles without one.
+    /// Creates a compiler and opens the cache, if a folder is named. Compiles without one if it cannot be opened.
     pub(crate) fn new(settings: Compiling) -> Self {
-        let Compiling { cache: folder, program, limits, code } = settings;
-        let (mut cache, mut warning) = (None, None);
-        if let Some(path) = folder {
-            match CodeCache::open(&path, "tunebox compiled method", MOST, MOST) {
-                Ok(opened) => cache = Some(opened),
-                Err(why) => {
-                    let path = path.display();
-                    warning = Some(format!("compiled methods are not kept: `{path}` cannot be used, {why}"));
-                }
-            }
-        }
-        Self { cache, program, limits, code, warning }
+        let cache = settings.cache.as_deref().map(|folder| {
+            let failed = |why| format!("compiled methods are not kept: `{}` cannot be used, {why}", folder.display());
+            CodeCache::open(folder, "tunebox compiled method", MOST, MOST).map_err(failed)
+        });
+        Self { settings, cache }
     }
 
     /// Returns the runnable code of an admitted component: from the cache if possible, else compiled and then cached.
@@ -93,7 +82,8 @@ impl Compiler {
         untrusted: bool,
     ) -> Result<Component, Error> {
         let malformed = |error: wasmtime::Error| Error::malformed(name, format!("{error:#}"));
-        let key = self.cache.as_ref().map(|cache| (cache, key(engine, component)));
+        let cache = self.cache.as_ref().and_then(|cache| cache.as_ref().ok());
+        let key = cache.map(|cache| (cache, key(engine, component)));
         if let Some((cache, key)) = &key
             && let Some(code) = cache.get(key).map(Trusted::own)
         {
@@ -102,9 +92,10 @@ impl Compiler {
                 Err(_) => cache.remove(key),
             }
         }
-        let (code, component) = match self.program.as_ref().filter(|_| untrusted) {
+        let Compiling { program, limits, code: options, .. } = &self.settings;
+        let (code, component) = match program.as_ref().filter(|_| untrusted) {
             Some(program) => {
-                let code = process::compile(program, component, name, &self.limits, self.code)?;
+                let code = process::compile(program, component, name, limits, *options)?;
                 let component = code.load(engine).map_err(malformed)?;
                 (Some(code), component)
             }

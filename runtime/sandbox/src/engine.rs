@@ -142,7 +142,7 @@ impl Engine {
     /// named.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
-        self.compiler.warning.as_deref()
+        self.compiler.cache.as_ref()?.as_ref().err().map(String::as_str)
     }
 
     /// Checks a component against the contract, the grants and the limits, then compiles it.

@@ -212,7 +212,7 @@ impl State {
     pub(crate) fn on_targets(&mut self, number: u64, given: &Tensor) -> Result<Tensor> {
         let rows = self.scores.get(&number).ok_or_else(gone)?.rows.clone();
         let elements = given.elem_count() as u64;
-        self.work(elements)?;
+        self.meters.work(elements)?;
         let _scratch = self.reserve(3 * 4 * elements)?;
         let mask = rows.mask_tensor(&DEVICE)?;
         let chosen = mask.ne(0f32)?.where_cond(given, &mask.zeros_like()?)?;

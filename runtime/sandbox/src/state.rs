@@ -184,11 +184,6 @@ impl State {
         self.denied = Some(denied);
     }
 
-    /// Charges units of work of the host function entered last, before they are done; see [`Meters::work`].
-    pub(crate) fn work(&mut self, units: u64) -> Result<(), Cause> {
-        self.meters.work(units)
-    }
-
     /// Estimates the multiply-adds of a forward pass over `tokens` tokens: weights times tokens, without attention
     /// scores.
     pub(crate) fn multiply_adds(&self, tokens: u64) -> u64 {
@@ -198,11 +193,6 @@ impl State {
     /// Counts one forward pass through the model over `tokens` tokens, before it runs.
     pub(crate) fn pass(&mut self, tokens: usize) -> Result<(), Cause> {
         self.meters.pass(self.multiply_adds(tokens as u64))
-    }
-
-    /// Counts bytes that the method reads; `out-of-budget` past the limit of a call.
-    pub(crate) fn read_back(&mut self, bytes: u64) -> Result<()> {
-        self.meters.read_back(bytes)
     }
 
     /// Locks the train state, which the session and its method share. Passes through the model then stop when the call

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use crate::{Error, digest, home};
 
-/// The folder of the notes, in that of [`home::home`]: an empty file a folder, called by the digest of its path.
-const NOTES: &str = "built";
+/// The folder of the notes about method folders, in that of [`home::home`]: an empty file for each, called by the digest
+/// of its path.
+const BUILT: &str = "built";
 
 /// The folder of the notes about run files: an empty file for what one asks for, called by the digest of that text.
 const ACCEPTED: &str = "accepted";
@@ -22,14 +23,14 @@ pub fn record(folder: &Path) -> Result<bool, Error> {
 /// Marks a folder as [`record`] does, with the marks kept below `home`. Returns true if it was not marked before.
 fn record_in(home: &Path, folder: &Path) -> Result<bool, Error> {
     let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
-    note(&home.join(NOTES), folder.as_os_str().as_encoded_bytes())
+    note(&home.join(BUILT), folder.as_os_str().as_encoded_bytes())
 }
 
 /// Whether [`record`] has marked a folder. False if the folder or the marks cannot be read.
 #[must_use]
 pub fn is_recorded(folder: &Path) -> bool {
     let found = || Some((home::home().ok()?, folder.canonicalize().ok()?));
-    found().is_some_and(|(home, folder)| is_noted(&home.join(NOTES), folder.as_os_str().as_encoded_bytes()))
+    found().is_some_and(|(home, folder)| is_noted(&home.join(BUILT), folder.as_os_str().as_encoded_bytes()))
 }
 
 /// Notes that this user accepts what a run file asks for. Errors: a home folder that other users may change.

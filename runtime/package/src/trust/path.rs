@@ -3,30 +3,24 @@
 
 use std::path::Path;
 
-use super::keyring;
 use super::lock::{Lock, Locked, NOT_LOCKED};
 use super::publishers::Publishers;
 use super::refusal::{locate, refuse};
 use super::source::LOCAL;
 use crate::{Error, Package};
 
-/// Checks a package that was named by a path against the organization's list and the project's lock; writes nothing. A
+/// Checks a package that was named by a path against the organization's list in the file `keyring`, if there is one, and
+/// the project's lock; writes nothing. A
 /// package that neither names passes, unless `only_locked`: then the lock must pin these bytes under its name. Errors:
 /// a signer whom the list does not name for the package; another signer, an older version, or other bytes of the same
 /// version than the lock pins; a list or a lock that is not understood.
-pub fn hold_path(package: &Package, project: &Path, only_locked: bool) -> Result<(), Error> {
-    hold_with(package, project, keyring().as_deref(), only_locked)
-}
-
-/// Checks a package as [`hold_path`] does, with the organization's list in the file `list`. `None`: there is no such
-/// list.
-pub(super) fn hold_with(
+pub fn hold_path(
     package: &Package,
     project: &Path,
-    list: Option<&Path>,
+    keyring: Option<&Path>,
     only_locked: bool,
 ) -> Result<(), Error> {
-    let (listed, lock) = (Publishers::of_organization(list)?, Lock::of_project(project)?);
+    let (listed, lock) = (Publishers::of_organization(keyring)?, Lock::of_project(project)?);
     let held =
         check_listed(package, &listed).and_then(|()| hold(package, lock.find(&package.manifest.name), only_locked));
     let title = format!("{}@{}", package.manifest.name, package.manifest.version);

@@ -48,7 +48,7 @@ impl HostRows for HostContext<'_> {
     fn lengths(&mut self, this: Handle<RowsEntry>) -> Answer {
         self.enter("data.rows.lengths")?;
         let rows = self.table.get(&this)?.0.clone();
-        self.work(rows.tokens() as u64)?;
+        self.meters.work(rows.tokens() as u64)?;
         self.give_new(rows.count() as u64, |_| rows.lengths_tensor(&DEVICE))
     }
 
@@ -64,7 +64,7 @@ impl HostRows for HostContext<'_> {
         self.enter("data.rows.whole")?;
         let rows = self.table.get(&this)?.0.clone();
         let tokens = rows.tokens() as u64;
-        self.work(tokens)?;
+        self.meters.work(tokens)?;
         let reservation = self.reserve(row_bytes(tokens, rows.count()))?;
         Ok(self.table.push(RowsEntry(Arc::new(rows.whole()), reservation))?)
     }
@@ -83,7 +83,7 @@ impl HostRows for HostContext<'_> {
         ensure((1..=count).contains(&asked), allowed)?;
         // Every number may name the longest row.
         let tokens = numbers.len() as u64 * rows.width() as u64;
-        self.work(tokens)?;
+        self.meters.work(tokens)?;
         let reservation = self.reserve(row_bytes(tokens, numbers.len()))?;
         let Some(selected) = rows.select(&numbers) else {
             let largest = numbers.iter().max().copied().unwrap_or_default();
@@ -128,7 +128,7 @@ impl HostBatch for HostContext<'_> {
         let batch = self.table.get(&this)?.0.clone();
         let missing = || Refusal::argument(format!("the records have no column `{}`", printable(&name, 64)));
         let column = batch.columns.get(&name).ok_or_else(missing)?;
-        self.work(column.len() as u64)?;
+        self.meters.work(column.len() as u64)?;
         self.give_list(column)
     }
 
@@ -177,7 +177,7 @@ impl State {
     ) -> Answer {
         let rows = self.table.get(this)?.0.clone();
         let elements = rows.count() as u64 * rows.width() as u64;
-        self.work(elements)?;
+        self.meters.work(elements)?;
         self.give_new(elements, |_| make(&rows, &DEVICE))
     }
 }

@@ -41,7 +41,7 @@ impl Host for HostContext<'_> {
         let layers = self.layers_of(layers)?;
         ensure(rows.count() > 0, || Refusal::argument("there are no rows to read"))?;
         let elements = layers.len() as u64 * rows.count() as u64 * self.configuration.hidden as u64;
-        self.work(elements)?;
+        self.meters.work(elements)?;
         self.pass(rows.tokens())?;
         self.check_room(&rows, false)?;
         // What is read lies there twice while it is put in the order of the layers.
@@ -98,7 +98,7 @@ impl State {
         let tensor = &held.tensor;
         let other = || format!("a vector of {what} is [{length}], this is {:?}", tensor.dims());
         ensure(tensor.dims() == [length], || Refusal::new(ErrorCode::ShapeMismatch, other()))?;
-        self.work(length as u64)?;
+        self.meters.work(length as u64)?;
         let values = numbers(tensor)?;
         match values.iter().position(|value| !value.is_finite()) {
             Some(place) => Err(Refusal::argument(format!("number {place} of the vector is not finite"))),

@@ -149,7 +149,7 @@ impl Host for HostContext<'_> {
         self.check_tokens(&ids)?;
         let elements = rows.count() as u64 * ids.len() as u64;
         let logits = rows.count() as u64 * self.configuration.vocabulary as u64;
-        self.work(elements + logits)?;
+        self.meters.work(elements + logits)?;
         self.pass(rows.tokens())?;
         self.check_room(&rows, false)?;
         self.give_new(elements, |state| state.train_state().policy.next_token(&view, &rows, &ids))
@@ -164,7 +164,7 @@ impl Host for HostContext<'_> {
         let (view, other) = (self.table.get(&view)?.0.clone(), self.table.get(&other)?.0.clone());
         let rows = self.rows_with_ends(&rows)?;
         let logits = rows.count() as u64 * self.configuration.vocabulary as u64;
-        self.work(logits)?;
+        self.meters.work(logits)?;
         self.pass(rows.tokens())?;
         self.pass(rows.tokens())?;
         self.check_room(&rows, false)?;
@@ -236,7 +236,7 @@ impl State {
         ensure(rows.width() > 0, || Refusal::argument("there are no rows to score"))?;
         let set = tap_set(taps);
         let elements = rows.count() as u64 * rows.width() as u64 * set.iter().count() as u64;
-        self.work(elements)?;
+        self.meters.work(elements)?;
         self.pass(rows.tokens())?;
         // A pass joins the rows of several scores, and keeps the copy.
         let bytes = self.reserve(4 * elements + row_bytes(rows.tokens() as u64, rows.count()))?;

@@ -41,7 +41,7 @@ impl Host for HostContext<'_> {
         ensure(own && batch.questions.len() == written.prompts.count(), foreign)?;
         let rows = written.rows.count();
         let entries = rows as u64 * columns as u64;
-        self.work(entries)?;
+        self.meters.work(entries)?;
         self.meters.judge(entries)?;
         let reservation = self.reserve(4 * entries)?;
         let end = self.meters.deadline();

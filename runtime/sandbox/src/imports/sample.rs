@@ -101,7 +101,7 @@ impl HostCompletions for HostContext<'_> {
         self.enter("sample.completions.logprob")?;
         let written = self.table.get(&this)?.0.clone();
         let elements = written.rows.count() as u64 * written.rows.width() as u64;
-        self.work(elements)?;
+        self.meters.work(elements)?;
         self.give_new(elements, |_| written.logprob_tensor(&DEVICE))
     }
 
@@ -109,7 +109,7 @@ impl HostCompletions for HostContext<'_> {
     fn finished(&mut self, this: Handle<CompletionsEntry>) -> Answer {
         self.enter("sample.completions.finished")?;
         let written = self.table.get(&this)?.0.clone();
-        self.work(written.finished.len() as u64)?;
+        self.meters.work(written.finished.len() as u64)?;
         let flags: Vec<f32> = written.finished.iter().map(|ended| f32::from(u8::from(*ended))).collect();
         self.give_list(&flags)
     }
@@ -118,7 +118,7 @@ impl HostCompletions for HostContext<'_> {
     fn group(&mut self, this: Handle<CompletionsEntry>) -> Answer {
         self.enter("sample.completions.group")?;
         let written = self.table.get(&this)?.0.clone();
-        self.work(written.group.len() as u64)?;
+        self.meters.work(written.group.len() as u64)?;
         self.give_list(&written.group)
     }
 

@@ -23,9 +23,9 @@ impl Host for HostContext<'_> {
         let long = || Refusal::argument(format!("at most {MOST_IDS} ids are decoded at once, these are {count}"));
         ensure(count <= MOST_IDS, long)?;
         self.check_tokens(&ids)?;
-        self.work(count as u64)?;
+        self.meters.work(count as u64)?;
         let text = self.train_state().policy.model().tokenizer()?.decode(&ids, true).map_err(Error::from)?;
-        self.read_back(text.len() as u64)?;
+        self.meters.read_back(text.len() as u64)?;
         Ok(text)
     }
 
@@ -38,9 +38,9 @@ impl Host for HostContext<'_> {
         let count = text.len();
         let long = || Refusal::argument(format!("at most {MOST_BYTES} bytes are encoded at once, these are {count}"));
         ensure(count <= MOST_BYTES, long)?;
-        self.work(count as u64)?;
+        self.meters.work(count as u64)?;
         let ids = self.train_state().policy.model().tokenizer()?.encode(&text, false).map_err(Error::from)?;
-        self.read_back(4 * ids.len() as u64)?;
+        self.meters.read_back(4 * ids.len() as u64)?;
         Ok(ids)
     }
 }

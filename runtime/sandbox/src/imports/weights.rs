@@ -42,8 +42,8 @@ impl Host for HostContext<'_> {
         let outside = || Refusal::argument(format!("rows {first} to {end} are asked for, the matrix has {rows}"));
         ensure(count > 0 && end <= rows as u64, outside)?;
         let elements = u64::from(count) * columns as u64;
-        self.work(elements)?;
-        self.read_back(4 * elements)?;
+        self.meters.work(elements)?;
+        self.meters.read_back(4 * elements)?;
         let (role, layer, first, count) = (model_role(role), layer as usize, first as usize, count as usize);
         self.give_new(elements, |state| state.train_state().policy.read_rows(role, layer, first, count))
     }
@@ -95,7 +95,7 @@ impl State {
     /// `activation_bytes` or what memory is left ends the method, and so does an edit that may outlast the step.
     fn charge_edit(&mut self, role: edit::Role, layer: usize) -> Result<()> {
         let (rows, columns) = self.train_state().policy.matrix(role, layer)?;
-        self.work(rows as u64 * columns as u64)?;
+        self.meters.work(rows as u64 * columns as u64)?;
         self.edits.push(self.reserve(4 * (rows + columns) as u64)?);
         self.run_pending_scores()?;
         self.meters.check_time_for(rows as f64 * columns as f64 * NUMBER_SECONDS)?;

@@ -1,9 +1,10 @@
 //! Starts a run, or resumes it from a checkpoint.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::MutexGuard;
 
+use tempfile::TempDir;
 use tunebox_compute::optimizer::{AdamW, AdamWSettings};
 use tunebox_sandbox::{SessionSettings, StepReport, Usage};
 
@@ -37,44 +38,20 @@ pub(super) struct ActiveRun<'a> {
     pub(super) before: Usage,
     /// Whether the user was warned that the method ignored a rejected gradient.
     pub(super) unlearned: bool,
-    /// Removes the run's folder if no step is finished.
-    pub(super) unused: NewFolder,
+    /// The folder of a new run; removes it when dropped, unless a step is finished.
+    pub(super) unused: Option<TempDir>,
 }
 
-/// The folder of a new run. Dropping it removes the folder, unless it was marked as used.
-#[derive(Debug)]
-pub(super) struct NewFolder(Option<PathBuf>);
-
-impl NewFolder {
-    /// Creates the folder of a new run, which is removed when the result is dropped. Does nothing for a resumed run, whose
-    /// folder is locked.
-    ///
-    /// # Errors
-    /// A folder that another run created since this one was planned.
-    fn create(plan: &PlannedRun) -> Result<Self, Error> {
-        if plan.run_lock.is_some() {
-            return Ok(Self(None));
-        }
-        if files::create_new_folder(&plan.folder)? {
-            return Ok(Self(Some(plan.folder.clone())));
-        }
-        Err(run_exists(&plan.name, &plan.folder, false))
+/// Creates the folder of a new run, which dropping the result removes. `None` for a resumed run, whose folder is locked.
+///
+/// # Errors
+/// A folder that another run created since this one was planned.
+fn create_folder(plan: &PlannedRun) -> Result<Option<TempDir>, Error> {
+    if plan.run_lock.is_some() {
+        return Ok(None);
     }
-
-    /// Makes a later drop keep the folder.
-    pub(super) fn mark_used(&mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for NewFolder {
-    /// Removes the folder unless it was marked as used; ignores errors.
-    fn drop(&mut self) {
-        if let Some(folder) = &self.0 {
-            // Best effort: the error that led here is the one to report.
-            let _ = files::remove_folder(folder);
-        }
-    }
+    let folder = files::create_new_folder(&plan.folder)?;
+    folder.map(Some).ok_or_else(|| run_exists(&plan.name, &plan.folder, false))
 }
 
 impl<'a> ActiveRun<'a> {
@@ -91,7 +68,7 @@ impl<'a> ActiveRun<'a> {
         let (lines, dropped) = session.take_last_lines();
         show_lines(before, (&lines, dropped), observer);
         let opening = opening?;
-        let unused = NewFolder::create(&plan)?;
+        let unused = create_folder(&plan)?;
         if plan.run_lock.is_none() {
             plan.run_lock = Some(RunLock::take(&plan.folder)?);
         }

@@ -78,7 +78,7 @@ impl ActiveRun<'_> {
     /// Advances the step counter and the totals, writes the step's metrics, sends them to the observer, and scores the
     /// validation data if it is due. From then on the run's folder is kept.
     pub(super) fn record_step(&mut self, event: StepEvent) -> Result<(), Error> {
-        self.unused.mark_used();
+        self.unused.iter_mut().for_each(|folder| folder.disable_cleanup(true));
         self.summary.step = event.step;
         self.summary.tokens += event.tokens;
         self.last_loss = event.metric("loss").map(|loss| (loss, self.summary.step)).or(self.last_loss);
