@@ -25,7 +25,8 @@ const BLESS: &str = "BLESS=1 cargo test --release -p tunebox-package --test pack
 fn every_built_in_method_is_what_its_source_gives() {
     for folder in methods() {
         if std::env::var_os("BLESS").is_some() {
-            build::build(&folder, &Options::default(), &mut |_| {}).unwrap_or_else(|error| panic!("{}", message(&error)));
+            build::build(&folder, &Options::default(), &mut |_| {})
+                .unwrap_or_else(|error| panic!("{}", message(&error)));
         }
         let committed = committed(&folder);
         let made = Record::read(&committed).unwrap().expect("a committed component says how it was built");
@@ -92,7 +93,8 @@ fn no_path_of_this_machine_is_in_a_built_in_method() {
 #[test]
 fn a_method_outside_the_repository_builds_against_the_sdk_by_its_path() {
     let folder = folder_with_source(METHOD);
-    let built = build::build(folder.path(), &Options::default(), &mut |_| {}).unwrap_or_else(|error| panic!("{}", message(&error)));
+    let built = build::build(folder.path(), &Options::default(), &mut |_| {})
+        .unwrap_or_else(|error| panic!("{}", message(&error)));
     assert_eq!(built.path, folder.path().join("calm.wasm"));
     assert_eq!(built.manifest.settings[0].default, Some(Value::Number(0.5)));
     assert_eq!(fs::read(&built.path).unwrap(), built.bytes);

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::{Reference, builtin, resolve_settings, section};
-use tunebox_sandbox::{CodeOptions, Compiling, Engine, Error, Judge, Verdict, Limits};
+use tunebox_sandbox::{CodeOptions, Compiling, Engine, Error, Judge, Limits, Verdict};
 
 /// One line of the file.
 #[derive(Deserialize)]
@@ -188,8 +188,7 @@ fn a_verdict_ends_with_the_step_and_its_start_counts() {
 fn a_verdict_past_its_instructions_fails_whatever_the_time() {
     let code = CodeOptions { count_instructions: true, ..CodeOptions::default() };
     let engine = Engine::with(Compiling { code, ..Compiling::default() }).unwrap();
-    let limits =
-        Limits { verifier_instructions: 1_000_000, verifier_seconds: 1e-9, ..Limits::default() };
+    let limits = Limits { verifier_instructions: 1_000_000, verifier_seconds: 1e-9, ..Limits::default() };
     let verdicts = |body: &str| {
         let verifier = engine.admit_verifier(&hostile(body), "counted", &limits).unwrap();
         let mut judge = Judge::new(verifier, &[]).unwrap();

@@ -18,7 +18,7 @@ mod terminal;
 use std::process::ExitCode;
 
 use commands::{Command, CommandLine};
-use terminal::{CommandResult, ExitStatus, Failure, Terminal};
+use terminal::{CommandResult, ExitStatus, Terminal};
 use tunebox_foundation::files::FileError;
 
 fn main() -> ExitCode {

@@ -35,6 +35,5 @@ pub(crate) mod verifier {
     wasmtime::component::bindgen!({
         path: "../../wit",
         world: "tunebox:method/verifier",
-        with: { "tunebox:method/types": crate::bindings::types },
     });
 }

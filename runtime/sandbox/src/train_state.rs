@@ -14,8 +14,8 @@ use tunebox_model::policy::{Policy, Scored, Seeds};
 use tunebox_model::rows::Rows;
 use tunebox_model::stream::{Site, Token};
 
-use crate::run_hooks::ScoreRequest;
 use crate::run_hooks::RunHooks;
+use crate::run_hooks::ScoreRequest;
 
 /// A direction in the residual stream that a method publishes in the run's artifact.
 #[derive(Clone, Debug, PartialEq)]

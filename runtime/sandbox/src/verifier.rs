@@ -9,7 +9,7 @@ use tunebox_foundation::explain::Explanation;
 use wasmtime::{Store, Trap, UpdateDeadline};
 
 use crate::admission;
-use crate::bindings::types;
+use crate::bindings::verifier::exports::tunebox::method::verify;
 use crate::bindings::verifier::{Verifier as Bound, VerifierPre};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -96,7 +96,7 @@ struct Bounds {
 /// A verifier with its settings and, between calls, its instance.
 pub struct Judge {
     verifier: Verifier,
-    settings: Vec<(String, types::Value)>,
+    settings: Vec<(String, verify::Value)>,
     alive: Option<(Store<Bounds>, Bound)>,
 }
 
@@ -210,6 +210,18 @@ impl Judge {
                 let cause = printable(&error.root_cause().to_string(), MESSAGE_BYTES);
                 format!("{cause} (it may use {} of memory)", bytes(limits.verifier_memory as u64))
             }
+        }
+    }
+}
+
+impl From<&Value> for verify::Value {
+    /// Converts a setting's value to the type of the world `verifier`.
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::Boolean(value) => Self::Boolean(*value),
+            Value::Integer(value) => Self::Integer(*value),
+            Value::Number(value) => Self::Number(*value),
+            Value::Text(value) => Self::Text(value.clone()),
         }
     }
 }

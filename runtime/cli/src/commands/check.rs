@@ -17,7 +17,7 @@ use crate::package::describe::{expect_no_run, train_command};
 use crate::package::trust::TrustOptions;
 use crate::processes::compiling;
 use crate::run::plan::show_plan;
-use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
+use crate::terminal::{CommandResult, ExitStatus, Terminal};
 use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]

@@ -182,7 +182,8 @@ fn section_sizes(parts: &[Part]) -> String {
 
 /// Formats the default limits of a method or verifier with their units, in two columns.
 fn limits_table(world: World) -> String {
-    let entries = Limits::default().entries().filter(|(limit, _)| limit.name.starts_with("verifier-") != world.is_method());
+    let entries =
+        Limits::default().entries().filter(|(limit, _)| limit.name.starts_with("verifier-") != world.is_method());
     let cells: Vec<[String; 2]> =
         entries.map(|(limit, value)| [limit.name.to_owned(), limit.unit.show(&value)]).collect();
     let (left, right) = cells.split_at(cells.len().div_ceil(2));

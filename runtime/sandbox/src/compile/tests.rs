@@ -52,7 +52,7 @@ fn an_entry_that_seems_whole_and_is_no_code_is_removed_and_made_anew() {
     let engine = bare(CodeOptions::default()).unwrap();
     let compiler = compiler(place.path());
     let key = key(&engine, &bytes);
-    let cache = compiler.cache.as_ref().unwrap();
+    let cache = compiler.cache.as_ref().unwrap().as_ref().unwrap();
     cache.put(&key, b"\x7fELF and nothing of an object");
     let component = compiler.component(&engine, &bytes, "small", false).unwrap();
 

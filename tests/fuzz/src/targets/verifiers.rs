@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use tunebox_package::{builtin, read_manifest};
-use tunebox_sandbox::{Engine, Judge, Verdict, Limits};
+use tunebox_sandbox::{Engine, Judge, Limits, Verdict};
 
 use crate::Target;
 
