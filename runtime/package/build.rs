@@ -7,12 +7,13 @@
 
 #[path = "build/bindings.rs"]
 mod bindings;
+#[path = "build/embed.rs"]
+mod embed;
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// A file: where it is, and what it is called in the program.
-type Named = (PathBuf, String);
+use embed::{Named, below, embedded, slice};
 
 fn main() -> io::Result<()> {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?);
@@ -100,36 +101,6 @@ fn python(sdk: &Path) -> io::Result<Vec<Named>> {
     files.extend(below(&sdk.join("tunebox"), "tunebox/")?);
     files.retain(|(_, name)| name.ends_with(".py") || name.ends_with(".pyi"));
     files.push((sdk.join("README.md"), "README.md".to_owned()));
-    Ok(files)
-}
-
-/// Returns Rust source for a slice of `(name, include_bytes!(path))` pairs, in the given order.
-fn embedded(files: &[Named]) -> String {
-    slice(files.iter().map(|(path, name)| format!("({name:?}, include_bytes!({path:?})),\n")).collect())
-}
-
-/// Returns Rust source for a slice of these elements, each of which ends in a comma.
-fn slice(elements: Vec<String>) -> String {
-    format!("&[\n{}]\n", elements.concat())
-}
-
-/// Lists every file below `folder`, recursively and sorted by name: its path, and `prefix` plus its path in the folder.
-/// Skips `target`, names that begin with a dot, symbolic links and names that are not UTF-8.
-fn below(folder: &Path, prefix: &str) -> io::Result<Vec<Named>> {
-    let mut files = Vec::new();
-    let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        if name == "target" || name.starts_with('.') || entry.file_type()?.is_symlink() {
-            continue;
-        }
-        if entry.file_type()?.is_dir() {
-            files.extend(below(&entry.path(), &format!("{prefix}{name}/"))?);
-        } else {
-            files.push((entry.path(), format!("{prefix}{name}")));
-        }
-    }
     Ok(files)
 }
 

@@ -1,5 +1,12 @@
 //! Numbers, sizes and durations as short text for people.
 
+/// Rounds a number to seven significant digits; NaN and infinities stay. Numbers that leave a run are rounded: a method
+/// has a part in nearly all of them, and could hide data in digits that are not read.
+#[must_use]
+pub fn seven_digits(value: f64) -> f64 {
+    format!("{value:.6e}").parse().unwrap_or(f64::NAN)
+}
+
 /// Formats a number with a comma between groups of three digits: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

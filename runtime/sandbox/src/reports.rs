@@ -8,6 +8,7 @@ use std::sync::Arc;
 use candle_core::DType;
 use tunebox_compute::budget::Reservation;
 use tunebox_compute::ops::Node;
+use tunebox_foundation::format::seven_digits;
 
 use crate::bindings::types::ErrorCode;
 use crate::limits::Limits;
@@ -114,16 +115,10 @@ impl Reports {
                 Measure::Tensor { value, .. } => value.to_scalar::<f32>()?,
             };
             let Some(name) = self.names.get(place) else { continue };
-            metrics.push((name.clone(), rounded(number), combine));
+            metrics.push((name.clone(), seven_digits(number.into()), combine));
         }
         Ok(metrics)
     }
-}
-
-/// Rounds a number to seven significant digits. NaN and infinities stay.
-fn rounded(number: f32) -> f64 {
-    // The digits are those of the number as `f32`.
-    format!("{number:.6e}").parse().unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
@@ -133,12 +128,15 @@ mod tests {
     #[test]
     fn a_metric_has_seven_significant_digits() {
         for (given, kept) in
-            [(1.234_567_8, 1.234_568), (-0.000_123_456_78, -0.000_123_456_8), (16_777_215.0, 16_777_220.0)]
+            [(1.234_567_8_f32, 1.234_568), (-0.000_123_456_78, -0.000_123_456_8), (16_777_215.0, 16_777_220.0)]
         {
-            assert_eq!(rounded(given), kept);
+            assert_eq!(seven_digits(given.into()), kept);
         }
-        assert!(rounded(f32::NAN).is_nan());
-        assert_eq!((rounded(f32::INFINITY), rounded(0.0), rounded(0.1)), (f64::INFINITY, 0.0, 0.1));
+        assert!(seven_digits(f64::NAN).is_nan());
+        assert_eq!(
+            (seven_digits(f64::INFINITY), seven_digits(0.0), seven_digits(0.1_f32.into())),
+            (f64::INFINITY, 0.0, 0.1)
+        );
     }
 
     #[test]

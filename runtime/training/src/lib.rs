@@ -9,7 +9,6 @@ mod card;
 mod checkpoint;
 pub mod configuration;
 pub mod data;
-mod digits;
 mod error;
 mod evaluation;
 mod exact;

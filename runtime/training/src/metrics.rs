@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use tunebox_foundation::files::{self, Lines};
+use tunebox_foundation::format::seven_digits;
 use tunebox_sandbox::Combine;
 
-use crate::digits::seven_digits;
 use crate::error::Error;
 use crate::observer::StepEvent;
 use crate::plan::Revision;

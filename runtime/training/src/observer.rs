@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tunebox_foundation::explain::Exit;
+use tunebox_foundation::format::seven_digits;
 
-use crate::digits::seven_digits;
 use crate::exact;
 use crate::lock::write::Written;
 use crate::plan::PlanSummary;

@@ -5,12 +5,12 @@
 
 use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::random::Stream;
+use tunebox_foundation::format::seven_digits;
 use tunebox_model::generate::{Completion, Sampling, generate};
 use tunebox_model::{Policy, View};
 
 use crate::configuration::TrainTable;
 use crate::data::{Dataset, rows};
-use crate::digits::seven_digits;
 use crate::error::Error;
 use crate::exact;
 use crate::verifiers::{Answer, Verifiers};

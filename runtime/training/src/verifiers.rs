@@ -6,9 +6,9 @@
 use std::time::{Duration, Instant};
 
 use tunebox_foundation::explain::{Exit, Explanation};
+use tunebox_foundation::format::seven_digits;
 use tunebox_sandbox::{Judge, Question, Verdict};
 
-use crate::digits::seven_digits;
 use crate::error::Error;
 use crate::plan::method::PlannedVerifier;
 

@@ -8,13 +8,13 @@ mod scores;
 use std::path::Path;
 
 use serde::Serialize;
+use tunebox_foundation::format::seven_digits;
 use tunebox_model::Policy;
 use tunebox_model::chat::Answers;
 use tunebox_model::generate::Completion;
 
 use crate::configuration::RunSettings;
 use crate::data::{Dataset, Encoder, Reading, Shape};
-use crate::digits::seven_digits;
 use crate::error::Error;
 use crate::plan::{load_verifiers, verifier_engine};
 use crate::validation::{complete, judge};

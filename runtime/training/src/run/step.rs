@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde_json::json;
+use tunebox_foundation::format::seven_digits;
 use tunebox_foundation::hexadecimal::hexadecimal;
 use tunebox_package::Reference;
 use tunebox_sandbox::StepReport;
@@ -12,7 +13,6 @@ use super::start::ActiveRun;
 use super::update::{explained, update};
 use crate::checkpoint::{self, State};
 use crate::data::Shape;
-use crate::digits::seven_digits;
 use crate::error::Error;
 use crate::learner::TrainState;
 use crate::metrics::Tally;
