@@ -146,6 +146,7 @@ const UNSAFE: &[(&str, usize)] = &[
     ("runtime/compute/src/fused/integer/vnni/instruction.rs", 1),
     ("runtime/compute/src/fused/prefetch.rs", 1),
     ("runtime/compute/src/fused/product.rs", 2),
+    ("runtime/compute/src/fused/product/bf16.rs", 4),
     ("runtime/model/src/weights/mapped.rs", 2),
     ("runtime/sandbox/src/child.rs", 1),
     ("runtime/sandbox/src/confinement/linux.rs", 2),

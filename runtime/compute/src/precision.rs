@@ -22,6 +22,8 @@ pub enum Purpose {
     Vector,
     /// What goes through the blocks, and what is kept of it.
     Activation,
+    /// What an operation holds while it works, and the keys and values that generation keeps.
+    Scratch,
     /// What is trained, an adapter or all weights, and its gradient.
     Trained,
     /// Sums of products and of losses, on their way.
@@ -58,8 +60,10 @@ impl std::fmt::Display for Storage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Precision {
     asked: PrecisionRequest,
-    /// The type of activations and of plain matrices on an accelerator. None on the CPU: it computes in f32 and leaves
-    /// matrices as they are stored.
+    /// The type of activations.
+    activations: DType,
+    /// The type of plain matrices on an accelerator, that of activations. None on the CPU, which leaves matrices as
+    /// they are stored.
     plain: Option<DType>,
 }
 
@@ -71,8 +75,11 @@ impl Default for Precision {
 
 impl Precision {
     /// The precision of the CPU for the default request.
-    pub const CPU_DEFAULT: Self =
-        Self { asked: PrecisionRequest { base: Base::Stored, compute: Compute::Auto }, plain: None };
+    pub const CPU_DEFAULT: Self = Self {
+        asked: PrecisionRequest { base: Base::Stored, compute: Compute::Auto },
+        activations: DType::F32,
+        plain: None,
+    };
 
     /// The precision of an accelerator for a request. Activations and plain matrices share one type, since products
     /// take both operands in one: bf16 unless f32 is asked for.
@@ -81,27 +88,17 @@ impl Precision {
             Compute::Auto | Compute::Bf16 => DType::BF16,
             Compute::F32 => DType::F32,
         };
-        Self { asked, plain: Some(activations) }
+        Self { asked, activations, plain: Some(activations) }
     }
 
-    /// The precision of a device for the default request.
+    /// The precision of a device for a request.
     #[must_use]
-    pub fn default_for(device: &Device) -> Self {
-        if device.is_cpu() { Self::CPU_DEFAULT } else { Self::of_accelerator(PrecisionRequest::default()) }
-    }
-
-    /// The precision of a device for the request `asked`.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if bf16 is asked for on the CPU, which computes in f32.
-    pub fn new(asked: impl Into<PrecisionRequest>, device: &Device) -> Result<Self> {
+    pub fn of(asked: impl Into<PrecisionRequest>, device: &Device) -> Self {
         let asked = asked.into();
-        match (device.is_cpu(), asked.compute) {
-            (true, Compute::Bf16) => Err(Error::argument(
-                "the CPU computes in f32, not in bf16; weights that are stored in 16 bits stay so all the same",
-            )),
-            (true, _) => Ok(Self { asked, plain: None }),
-            (false, _) => Ok(Self::of_accelerator(asked)),
+        match asked.compute {
+            _ if !device.is_cpu() => Self::of_accelerator(asked),
+            Compute::Bf16 => Self { asked, activations: DType::BF16, plain: None },
+            Compute::Auto | Compute::F32 => Self { asked, ..Self::CPU_DEFAULT },
         }
     }
 
@@ -124,10 +121,11 @@ impl Precision {
             (Purpose::Linear, Base::Nf4, _) => Storage::Format(Format::NF4),
             (Purpose::Linear | Purpose::Vocabulary, _, Some(dtype)) => Storage::Plain(dtype),
             (Purpose::Linear | Purpose::Vocabulary, _, None) => Storage::AsStored,
-            (Purpose::Activation, _, Some(dtype)) => Storage::Dtype(dtype),
-            (Purpose::Activation, _, None) => Storage::Dtype(DType::F32),
+            (Purpose::Activation, ..) | (Purpose::Scratch, _, Some(_)) => Storage::Dtype(self.activations),
             // What many small numbers are added to is never in 16 bits.
-            (Purpose::Vector | Purpose::Trained | Purpose::Sum | Purpose::Moment, ..) => Storage::Dtype(DType::F32),
+            (Purpose::Scratch | Purpose::Vector | Purpose::Trained | Purpose::Sum | Purpose::Moment, ..) => {
+                Storage::Dtype(DType::F32)
+            }
         }
     }
 
@@ -219,7 +217,7 @@ mod tests {
 
     #[test]
     fn nf4_is_for_the_linear_layers_alone() {
-        let precision = Precision::new(Base::Nf4, &Device::Cpu).unwrap();
+        let precision = Precision::of(Base::Nf4, &Device::Cpu);
         let kept = |purpose| precision.storage(purpose).to_string();
         assert_eq!(kept(Purpose::Linear), "nf4");
         assert_eq!((kept(Purpose::Vocabulary), kept(Purpose::Activation)), ("as stored".into(), "f32".into()));
@@ -247,19 +245,20 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_computes_in_f32_and_says_so() {
+    fn the_cpu_computes_in_the_type_asked_for_and_leaves_matrices_as_stored() {
         let precision =
-            |compute| Precision::new(PrecisionRequest { compute, ..PrecisionRequest::default() }, &Device::Cpu);
-        assert_eq!(precision(Compute::F32).unwrap().dtype(Purpose::Activation), DType::F32);
-        assert_eq!(precision(Compute::Auto).unwrap(), Precision::CPU_DEFAULT);
-        assert!(precision(Compute::Bf16).unwrap_err().to_string().contains("the CPU computes in f32"));
+            |compute| Precision::of(PrecisionRequest { compute, ..PrecisionRequest::default() }, &Device::Cpu);
+        assert_eq!(precision(Compute::F32).dtype(Purpose::Activation), DType::F32);
+        assert_eq!(precision(Compute::Auto), Precision::CPU_DEFAULT);
+        let half = precision(Compute::Bf16);
+        assert_eq!((half.dtype(Purpose::Activation), half.storage(Purpose::Linear)), (DType::BF16, Storage::AsStored));
+        assert_eq!(half.dtype(Purpose::Trained), DType::F32);
     }
 
     #[test]
     fn a_quantized_matrix_is_not_quantized_again() {
         let packed = Packed::new(vec![0; 34 * 2].into(), Format::Q8_0, 1, 64).unwrap();
-        let error =
-            Precision::new(Base::Nf4, &Device::Cpu).unwrap().convert(Weight::Packed(packed.into()), Purpose::Linear);
+        let error = Precision::of(Base::Nf4, &Device::Cpu).convert(Weight::Packed(packed.into()), Purpose::Linear);
         assert!(error.unwrap_err().to_string().contains("Q8_0"));
     }
 }

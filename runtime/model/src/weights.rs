@@ -122,7 +122,7 @@ impl Weights {
             entries.insert(name, entry);
         }
         let (device, place) = (device.clone(), place.to_path_buf());
-        let precision = Precision::default_for(&device);
+        let precision = Precision::of(PrecisionRequest::default(), &device);
         Ok(Self { entries, files: mapped::Files::default(), device, place, precision })
     }
 
@@ -130,9 +130,9 @@ impl Weights {
     /// others are converted one by one when they are read.
     ///
     /// # Errors
-    /// When the device does not compute with such weights, or a matrix is quantized in its file already.
+    /// When a matrix is quantized in its file already.
     pub fn kept_in(mut self, asked: impl Into<PrecisionRequest>) -> Result<Self> {
-        self.precision = Precision::new(asked, &self.device)?;
+        self.precision = Precision::of(asked, &self.device);
         for (name, entry) in &mut self.entries {
             entry.quantizes(name, self.precision, &self.place)?;
             // On an accelerator it is made anew, from what it was on the CPU.
@@ -236,9 +236,9 @@ impl Weights {
     /// The bytes that all weights would take with the block matrices kept as `base`. Converts nothing.
     ///
     /// # Errors
-    /// When the device does not compute with such weights, or a matrix is quantized in its file already.
+    /// When a matrix is quantized in its file already.
     pub fn bytes_in(&self, base: Base) -> Result<u64> {
-        let precision = Precision::new(PrecisionRequest { base, ..self.precision.request() }, &self.device)?;
+        let precision = Precision::of(PrecisionRequest { base, ..self.precision.request() }, &self.device);
         self.entries.iter().map(|(name, entry)| entry.bytes_in(name, precision, &self.place)).sum()
     }
 

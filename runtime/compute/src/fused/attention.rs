@@ -194,7 +194,12 @@ pub fn attention(
     if let Some(device) = accelerator_of([(q, "q"), (k, "k"), (v, "v")])? {
         return device::attention(&device, [q, k, v], segments, shape);
     }
-    let layer = Layer { shape, q: &Floats::of(q, "q")?, k: &Floats::of(k, "k")?, v: &Floats::of(v, "v")? };
+    let layer = Layer {
+        shape,
+        q: &Floats::activations(q, "q")?,
+        k: &Floats::activations(k, "k")?,
+        v: &Floats::activations(v, "v")?,
+    };
     let (tokens, features) = (segments.tokens(), shape.heads * shape.head_dim);
     let (mut out, mut sums) = (vec![0.0; tokens * features], vec![0.0; tokens * shape.heads]);
     let paths: Vec<Vec<Span>> = (0..segments.count()).map(|number| segments.path(number)).collect();
@@ -211,7 +216,7 @@ pub fn attention(
     outs.into_par_iter().zip(logs).enumerate().with_max_len(1).for_each(|(task, (mut out, mut log))| {
         forward(layer, &tiles[task / shape.kv_heads], task % shape.kv_heads, &mut out, &mut log);
     });
-    Ok((host::tensor(out, &[tokens, features])?, host::tensor(sums, &[tokens, shape.heads])?))
+    Ok((host::tensor_in(q.dtype(), out, &[tokens, features])?, host::tensor(sums, &[tokens, shape.heads])?))
 }
 
 /// The running softmax of one row of scores.

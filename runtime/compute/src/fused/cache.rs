@@ -148,7 +148,7 @@ impl KvCache {
             (Kept::Device(pages), Some(placed)) => return pages.keep(placed, layer, [keys, values], shape),
             _ => return Err(elsewhere()),
         };
-        let (keys, values) = (Floats::of(keys, "keys")?, Floats::of(values, "values")?);
+        let (keys, values) = (Floats::activations(keys, "keys")?, Floats::activations(values, "values")?);
         for part in &pass.parts {
             let own = sequences.get_mut(part.slot).and_then(|sequence| sequence.layers.get_mut(layer));
             let own = own.ok_or_else(|| no_layer(layer))?;

@@ -57,8 +57,10 @@ pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Res
         bias.map_or(Ok(()), |bias| add_bias(&device, &y, bias))?;
         return Ok(y);
     }
-    let output = x.broadcast_mul(factors)?;
-    Ok(bias.map_or(Ok(output.clone()), |bias| output.broadcast_add(bias))?)
+    host::in_f32(x, |x| {
+        let output = x.broadcast_mul(factors)?;
+        bias.map_or(Ok(output.clone()), |bias| output.broadcast_add(bias))
+    })
 }
 
 /// Sums `a ⊙ b` over the rows, in their order: `a` and `b` are `[rows, columns]`, the result is `[columns]` f32.
@@ -66,7 +68,7 @@ pub fn product_sums(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (_, columns) = host::matrix(a, "a")?;
     host::expect(b, "b", a.dims())?;
     match accelerator_of([(a, "a"), (b, "b")])? {
-        None => bias_gradient(&(a * b)?),
+        None => bias_gradient(&(a.to_dtype(DType::F32)? * b.to_dtype(DType::F32)?)?),
         Some(device) if columns == 0 => device.zeros(&[0], DType::F32),
         Some(device) => device_weight_gradient(&device, a, b, None, columns),
     }

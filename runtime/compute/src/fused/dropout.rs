@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use super::backend::accelerator_of;
 use super::device::expect_type;
+use super::host;
 use crate::accelerator::{Grid, arguments, extent, kernel};
 use crate::error::Result;
 use crate::random::Stream;
@@ -44,7 +45,7 @@ impl Dropout {
             mask.iter_mut().filter(|_| stream.uniform() < self.rate).for_each(|factor| *factor = 0.0);
         });
         let mask = Tensor::from_vec(mask, values.shape(), values.device())?;
-        Ok((values * mask)?)
+        host::in_f32(values, |values| values * mask)
     }
 }
 

@@ -37,7 +37,6 @@ pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dt
             false => rows(&device, weight, &ids.on(weight.device())?, scale, dtype),
         };
     }
-    host::expect_f32_activations(dtype)?;
     let stored = Stored::of(weight, "weight")?;
     let weight = stored.view();
     let mut result = vec![0.0; ids.len() * weight.columns];
@@ -48,7 +47,7 @@ pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dt
             row.iter_mut().for_each(|number| *number *= scale);
         }
     });
-    host::tensor(result, &[ids.len(), weight.columns])
+    host::tensor_in(dtype, result, &[ids.len(), weight.columns])
 }
 
 /// Computes the gradient of the embedding table, `[rows, hidden]` f32: row `id` is `scale · Σ dy` over the tokens with
@@ -60,7 +59,7 @@ pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Re
     if let Some(device) = accelerator_of([(dy, "dy")])? {
         return sums_by_number(&device, &kernel::EMBED_GRADIENT, ids, dy, scale, (rows, DType::F32));
     }
-    let dy = &*Floats::of(dy, "dy")?;
+    let dy = &*Floats::activations(dy, "dy")?;
     let mut result = vec![0.0; rows * hidden];
     // A task has some columns of all rows, so that sums run in the order of the tokens.
     par_tiles(Tile::from_slice(&mut result, rows, hidden), rows.max(1), FEATURES).for_each(|(_, columns, mut tile)| {

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::backend::accelerator_with;
@@ -30,20 +30,20 @@ const FEATURES: usize = 16 * ROWS;
 /// A product of fewer multiplications is one task: starting another thread would cost more.
 const SMALL: usize = 1 << 17;
 
-/// A few tokens, `[tokens, in]` f32, that one layer reads or several. They are rounded to integers at most once.
+/// A few tokens, `[tokens, in]`, that one layer reads or several. They are rounded to integers at most once.
 pub struct LinearInput<'x> {
     x: &'x Tensor,
     whole: IntegerTokens,
 }
 
 impl<'x> LinearInput<'x> {
-    /// Wraps tokens, `[tokens, in]` f32, for one or several layers. Computes nothing yet.
+    /// Wraps tokens, `[tokens, in]`, for one or several layers. Computes nothing yet.
     #[must_use]
     pub fn of(x: &'x Tensor) -> Self {
         Self { x, whole: IntegerTokens::default() }
     }
 
-    /// Computes `x·Wᵀ + b`, plus `s·(x·Aᵀ)·Bᵀ` with an adapter: `[tokens, out]`, f32 on the CPU. With a quantized
+    /// Computes `x·Wᵀ + b`, plus `s·(x·Aᵀ)·Bᵀ` with an adapter: `[tokens, out]` in the type of the tokens. With a quantized
     /// weight the tokens may be rounded to 16-bit integers first ([`integer`](super::integer)), once for all layers.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl<'x> LinearInput<'x> {
     ) -> Result<Tensor> {
         let weight = weight.into();
         match (accelerator_with([(self.x, "x")], weight)?, low) {
-            (None, low) => few_tokens_tiles(self, weight, bias, low, |_| {}),
+            (None, low) => few_tokens_tiles(self, weight, bias, low, self.x.dtype(), |_| {}),
             // A device has one way for many tokens and for few.
             (Some(_), Some(low)) => Ok(adapted_linear(self.x, weight, bias, low, None)?.0),
             (Some(_), None) => linear(self.x, weight, bias),
@@ -69,7 +69,7 @@ pub fn linear_few_tokens<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias:
     LinearInput::of(x).linear(weight, bias, None)
 }
 
-/// Computes a linear layer on the CPU with its bias and adapter, if any: `[tokens, out]` f32. Calls `more` with each
+/// Computes a linear layer on the CPU with its bias and adapter, if any: `[tokens, out]` in type `dtype`. Calls `more` with each
 /// finished tile of the result (all tokens of some features), which it may change, while the tile is in the processor's
 /// cache.
 pub(super) fn few_tokens_tiles(
@@ -77,6 +77,7 @@ pub(super) fn few_tokens_tiles(
     weight: WeightRef<'_>,
     bias: Option<&Tensor>,
     low: Option<&LowRank>,
+    dtype: DType,
     more: impl Fn(&mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
     let (tokens, inputs) = host::matrix(input.x, "x")?;
@@ -85,7 +86,7 @@ pub(super) fn few_tokens_tiles(
     expect_inner_dim(inputs, weight.columns, [weight.rows, weight.columns])?;
     let bias = Bias::of(bias, weight.rows)?;
     let adapter = low.map(|low| Adapter::of(input.x, low, weight.rows)).transpose()?;
-    let x = &*Floats::of(input.x, "x")?;
+    let x = &*Floats::activations(input.x, "x")?;
     let mut result = vec![0.0; tokens * weight.rows];
     let features = if tokens * weight.rows * inputs < SMALL { weight.rows.max(1) } else { FEATURES };
     let whole = par_tiles(Tile::from_slice(&mut result, tokens, weight.rows), tokens.max(1), features);
@@ -111,7 +112,7 @@ pub(super) fn few_tokens_tiles(
             });
         }),
     }
-    host::tensor(result, &[tokens, weight.rows])
+    host::tensor_in(dtype, result, &[tokens, weight.rows])
 }
 
 /// What an adapter adds to a layer.
@@ -129,7 +130,7 @@ impl<'a> Adapter<'a> {
         let down = linear_few_tokens(x, &low.a, None)?;
         let (_, rank) = host::matrix(&down, "xa")?;
         host::expect(&low.b, "b", &[outputs, rank])?;
-        let down = Floats::of(&down, "xa")?.to_vec();
+        let down = Floats::activations(&down, "xa")?.to_vec();
         Ok(Self { down, up: Stored::of(&low.b, "b")?, scale: low.scale })
     }
 

@@ -35,7 +35,7 @@ pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tenso
         let arguments = arguments![gate, up, rows, columns, columns as u64, activation as u32];
         return device.compute(&kernel::GATED, act, over_rows(&device, rows), gate.dims(), &arguments);
     }
-    let (gates, ups) = (Floats::of(gate, "gate")?, Floats::of(up, "up")?);
+    let (gates, ups) = (Floats::activations(gate, "gate")?, Floats::activations(up, "up")?);
     let mut result = vec![0.0; ups.len()];
     result.par_chunks_mut(TASK_NUMBERS).zip(gates.par_chunks(TASK_NUMBERS)).zip(ups.par_chunks(TASK_NUMBERS)).for_each(
         |((y, gate), up)| match activation {
@@ -43,7 +43,7 @@ pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tenso
             Activation::GeluTanh => vectorize!(forward(y, gate, up, gelu)),
         },
     );
-    host::tensor(result, gate.dims())
+    host::tensor_in(gate.dtype(), result, gate.dims())
 }
 
 /// Returns the gradients of [`gated`] by `gate` and by `up`: `dgate = dy·up·activation'(gate)`,
@@ -58,7 +58,8 @@ pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activ
         device.launch(&kernel::GATED_BACKWARD, act, over_rows(&device, rows), &arguments)?;
         return Ok((dgate, dup));
     }
-    let (seeds, gates, ups) = (Floats::of(dy, "dy")?, Floats::of(gate, "gate")?, Floats::of(up, "up")?);
+    let (seeds, gates, ups) =
+        (Floats::activations(dy, "dy")?, Floats::activations(gate, "gate")?, Floats::activations(up, "up")?);
     let (mut dgate, mut dup) = (vec![0.0; ups.len()], vec![0.0; ups.len()]);
     dgate
         .par_chunks_mut(TASK_NUMBERS)
@@ -70,7 +71,8 @@ pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activ
             Activation::Silu => vectorize!(backward(dgate, dup, dy, gate, up, silu)),
             Activation::GeluTanh => vectorize!(backward(dgate, dup, dy, gate, up, gelu)),
         });
-    Ok((host::tensor(dgate, gate.dims())?, host::tensor(dup, gate.dims())?))
+    let tensor = |numbers| host::tensor_in(gate.dtype(), numbers, gate.dims());
+    Ok((tensor(dgate)?, tensor(dup)?))
 }
 
 /// Returns rows and columns of a tensor of any rank: the last axis is the columns, all others together the rows.

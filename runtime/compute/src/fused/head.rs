@@ -12,7 +12,7 @@ mod statistics;
 use std::ops::Range;
 use std::time::Instant;
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use super::backend::accelerator_with;
 use super::embedding::TOKEN;
@@ -153,7 +153,7 @@ pub fn logits<'w>(hidden: &Tensor, weight: impl Into<WeightRef<'w>>, options: &H
         return device::logits(&device, hidden, weight, options);
     }
     let factor = options.factor();
-    few_tokens_tiles(&LinearInput::of(hidden), weight, None, None, |tile| {
+    few_tokens_tiles(&LinearInput::of(hidden), weight, None, None, DType::F32, |tile| {
         for row in 0..tile.rows() {
             let row = tile.row(row);
             if factor != 1.0 {
@@ -190,13 +190,12 @@ impl<'a> Head<'a> {
 
     /// Multiplies rows of hidden states with the weight of some words. Calls `work` with the products, `[rows, words]`,
     /// times [`HeadOptions::factor`] and before the soft cap, and with the words' rows of the weight.
-    fn with_products(&self, hidden: &[f32], words: &Range<usize>, work: impl FnOnce(&mut [f32], Matrix<'_>)) {
-        let rows = hidden.len() / self.width;
+    fn with_products(&self, hidden: Matrix<'_>, words: &Range<usize>, work: impl FnOnce(&mut [f32], Matrix<'_>)) {
+        let rows = hidden.rows();
         scratch::with(rows * words.len(), |tile| {
-            self.weight.with_block(words.clone(), 0..self.width, |weight| {
+            self.weight.with_block(words.clone(), 0..self.width, hidden.data(), |weight| {
                 let mut products = Tile::from_slice(tile, rows, words.len());
-                let left = Matrix::packed(hidden, rows, self.width);
-                products.multiply_batch_invariant(false, self.options.factor(), left, weight.transposed());
+                products.multiply_batch_invariant(false, self.options.factor(), hidden, weight.transposed());
                 work(tile, weight);
             });
         });

@@ -2,12 +2,16 @@
 
 use std::ops::{Deref, Range};
 
-use candle_core::{DType, Device, Storage, StorageRef, Tensor, WithDType};
+use candle_core::{CpuStorage, DType, Device, Storage, StorageRef, Tensor, WithDType};
+use half::bf16;
+use rayon::prelude::*;
 
+use super::product::{Data, round};
+use super::simd::vectorize;
 use crate::error::{Error, Result};
 
 /// A read lock on the storage of a contiguous tensor of the CPU.
-pub(super) struct Locked<'a> {
+pub(crate) struct Locked<'a> {
     storage: StorageRef<'a>,
     /// The range of the tensor's numbers in its storage.
     range: Range<usize>,
@@ -36,6 +40,18 @@ impl<'a> Locked<'a> {
             _ => &[],
         }
     }
+
+    /// The numbers of the tensor in order, for products; `name` stands in the error.
+    ///
+    /// # Errors
+    /// [`Error::Dtype`] unless they are f32 or bf16.
+    pub(super) fn data(&self, name: &str) -> Result<Data<'_>> {
+        match &*self.storage {
+            Storage::Cpu(CpuStorage::F32(_)) => Ok(Data::F32(self.slice())),
+            Storage::Cpu(CpuStorage::BF16(_)) => Ok(Data::Bf16(self.slice())),
+            other => Err(Error::dtype(format!("`{name}` is {}, f32 or bf16 is needed", other.dtype().as_str()))),
+        }
+    }
 }
 
 /// Creates the error of a tensor on `device` that an operation of the CPU was given.
@@ -44,11 +60,14 @@ pub(super) fn not_on_cpu(device: &Device, name: &str) -> Error {
     Error::argument(format!("`{name}` is on `{device}`, and this operation runs on the CPU"))
 }
 
-/// The `f32` numbers of a contiguous tensor of the CPU, locked for reading.
-pub(crate) struct Floats<'a>(Locked<'a>);
+/// The numbers of a contiguous tensor of the CPU as f32: locked for reading, or a copy of bf16.
+pub(crate) enum Floats<'a> {
+    Locked(Locked<'a>),
+    Widened(Vec<f32>),
+}
 
 impl<'a> Floats<'a> {
-    /// Locks a tensor for reading; `name` stands in the error.
+    /// Locks an f32 tensor; `name` stands in the error.
     ///
     /// # Errors
     /// If the tensor is not f32, not on the CPU, or not contiguous.
@@ -56,7 +75,20 @@ impl<'a> Floats<'a> {
         if tensor.dtype() != DType::F32 {
             return Err(Error::dtype(format!("`{name}` is {}, f32 is needed", tensor.dtype().as_str())));
         }
-        Ok(Self(Locked::of(tensor, name)?))
+        Ok(Self::Locked(Locked::of(tensor, name)?))
+    }
+
+    /// Locks an f32 tensor, or copies a bf16 one; `name` stands in the error.
+    ///
+    /// # Errors
+    /// If the tensor is neither f32 nor bf16, not on the CPU, or not contiguous.
+    pub(super) fn activations(tensor: &'a Tensor, name: &str) -> Result<Self> {
+        let locked = Locked::of(tensor, name)?;
+        let widened = match locked.data(name)? {
+            Data::F32(_) => None,
+            Data::Bf16(numbers) => Some(convert(numbers, |number| f32::from_bits(u32::from(number.to_bits()) << 16))),
+        };
+        Ok(widened.map_or(Self::Locked(locked), Self::Widened))
     }
 }
 
@@ -65,7 +97,10 @@ impl Deref for Floats<'_> {
 
     /// The numbers of the tensor in order.
     fn deref(&self) -> &[f32] {
-        self.0.slice()
+        match self {
+            Self::Locked(locked) => locked.slice(),
+            Self::Widened(numbers) => numbers,
+        }
     }
 }
 
@@ -93,15 +128,37 @@ pub(super) fn expect_dims(sides: &[usize], name: &str, shape: &[usize]) -> Resul
     Err(Error::shape(format!("`{name}` has shape {sides:?}, the others ask for {shape:?}")))
 }
 
-/// Returns [`Error::Dtype`] unless `dtype`, asked for as a result on the CPU, is f32.
-pub(super) fn expect_f32_activations(dtype: DType) -> Result<()> {
-    if dtype == DType::F32 {
-        return Ok(());
-    }
-    Err(Error::dtype(format!("activations of the CPU are f32, {} was asked for", dtype.as_str())))
-}
-
 /// Makes a CPU tensor of `shape` from `numbers`, without a copy. Returns an error if their count does not fit.
 pub(super) fn tensor(numbers: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
     Ok(Tensor::from_vec(numbers, shape, &Device::Cpu)?)
+}
+
+/// Makes a CPU tensor of `shape` in type `dtype` from `numbers`: of f32 without a copy, of bf16 rounded.
+///
+/// # Errors
+/// [`Error::Dtype`] for another type, or an error if the count of numbers does not fit.
+pub(super) fn tensor_in(dtype: DType, numbers: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
+    match dtype {
+        DType::F32 => tensor(numbers, shape),
+        DType::BF16 => {
+            let rounded = convert(&numbers, |number| bf16::from_bits(round(number)));
+            Ok(Tensor::from_vec(rounded, shape, &Device::Cpu)?)
+        }
+        other => Err(Error::dtype(format!("activations are f32 or bf16, {} was asked for", other.as_str()))),
+    }
+}
+
+/// Applies operations of the tensor library to `x` in f32, and returns the result in the type of `x`.
+pub(super) fn in_f32(x: &Tensor, work: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>) -> Result<Tensor> {
+    Ok(work(&x.to_dtype(DType::F32)?)?.to_dtype(x.dtype())?)
+}
+
+/// Converts numbers one by one, on all threads.
+fn convert<A: Copy + Sync, B: Copy + Default + Send>(numbers: &[A], to: impl Fn(A) -> B + Sync) -> Vec<B> {
+    const TASK: usize = 1 << 16;
+    let mut converted = vec![B::default(); numbers.len()];
+    converted.par_chunks_mut(TASK).zip(numbers.par_chunks(TASK)).for_each(|(converted, numbers)| {
+        vectorize!(converted.iter_mut().zip(numbers).for_each(|(into, from)| *into = to(*from)));
+    });
+    converted
 }

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::backend::{accelerator_of, accelerator_with};
 use super::device::{expect_type, matrix, over_rows, parts};
-use super::host::{self, Floats};
+use super::host::{self, Floats, Locked};
 use super::product::{Matrix, Tile};
 use super::simd::vectorize;
 use super::stored::Stored;
@@ -60,7 +60,12 @@ pub fn linear_weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
     let ((tokens, outputs), (_, inputs)) = (host::matrix(dy, "dy")?, host::matrix(x, "x")?);
     host::expect(x, "x", &[tokens, inputs])?;
     match accelerator_of([(dy, "dy"), (x, "x")])? {
-        None => transposed_product(1.0, &Floats::of(dy, "dy")?, &Floats::of(x, "x")?, [tokens, outputs, inputs]),
+        None => transposed_product(
+            1.0,
+            &Floats::activations(dy, "dy")?,
+            &Floats::activations(x, "x")?,
+            [tokens, outputs, inputs],
+        ),
         Some(device) => {
             expect_type(dy, "dy")?;
             product(&device, MatrixView::transposed(dy), MatrixView::plain(x), DType::F32, 1.0)
@@ -78,7 +83,7 @@ pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
             device.launch(&kernel::SUM_ROWS_IN_PARTS, expect_type(dy, "dy")?, grid, &arguments)
         });
     }
-    let dy = &*Floats::of(dy, "dy")?;
+    let dy = &*Floats::activations(dy, "dy")?;
     let mut result = vec![0.0; outputs];
     vectorize!(dy.chunks_exact(outputs.max(1)).for_each(|row| add_assign(&mut result, row)));
     host::tensor(result, &[outputs])
@@ -123,23 +128,23 @@ pub(super) fn linear_tiles<'w>(
     more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
     let (tokens, inputs) = host::matrix(x, "x")?;
-    let (x, stored) = (&*Floats::of(x, "x")?, Stored::of(weight, "weight")?);
-    let weight = stored.view();
+    let (dtype, locked, stored) = (x.dtype(), Locked::of(x, "x")?, Stored::of(weight, "weight")?);
+    let (x, weight) = (locked.data("x")?, stored.view());
     expect_inner_dim(inputs, weight.columns, [weight.rows, weight.columns])?;
     let bias = Bias::of(bias, weight.rows)?;
     let mut result = vec![0.0; tokens * weight.rows];
     par_tiles(Tile::from_slice(&mut result, tokens, weight.rows), TOKENS, FEATURES).for_each(
         |(rows, columns, mut tile)| {
-            let x = &x[rows.start * inputs..rows.end * inputs];
-            weight.for_each_column_block(columns.clone(), 0..weight.columns, |piece, block| {
-                let left = Matrix::strided(&x[piece.start..], tile.rows(), piece.len(), inputs);
+            let x = x.part(rows.start * inputs..rows.end * inputs);
+            weight.for_each_column_block(columns.clone(), 0..weight.columns, x, |piece, block| {
+                let left = Matrix::new(x.from(piece.start), tile.rows(), piece.len(), inputs);
                 tile.multiply_batch_invariant(piece.start > 0, 1.0, left, block.transposed());
             });
             bias.add(columns.clone(), &mut tile);
             more(rows, columns, &mut tile);
         },
     );
-    host::tensor(result, &[tokens, weight.rows])
+    host::tensor_in(dtype, result, &[tokens, weight.rows])
 }
 
 /// Computes `dy·W` on the CPU, `[tokens, in]`. Calls `more` with the tokens and the input features of each finished
@@ -150,20 +155,20 @@ pub(super) fn transposed_linear_tiles<'w>(
     more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
     let (tokens, outputs) = host::matrix(dy, "dy")?;
-    let (dy, stored) = (&*Floats::of(dy, "dy")?, Stored::of(weight, "weight")?);
-    let weight = stored.view();
+    let (dtype, locked, stored) = (dy.dtype(), Locked::of(dy, "dy")?, Stored::of(weight, "weight")?);
+    let (dy, weight) = (locked.data("dy")?, stored.view());
     expect_inner_dim(outputs, weight.rows, [weight.rows, weight.columns])?;
     let mut result = vec![0.0; tokens * weight.columns];
     par_tiles(Tile::from_slice(&mut result, tokens, weight.columns), TOKENS, FEATURES).for_each(
         |(rows, columns, mut tile)| {
-            weight.for_each_row_block(0..outputs, columns.clone(), |piece, block| {
-                let left = Matrix::strided(&dy[rows.start * outputs + piece.start..], rows.len(), piece.len(), outputs);
+            weight.for_each_row_block(0..outputs, columns.clone(), dy, |piece, block| {
+                let left = Matrix::new(dy.from(rows.start * outputs + piece.start), rows.len(), piece.len(), outputs);
                 tile.multiply(piece.start > 0, 1.0, left, block);
             });
             more(rows, columns, &mut tile);
         },
     );
-    host::tensor(result, &[tokens, weight.columns])
+    host::tensor_in(dtype, result, &[tokens, weight.columns])
 }
 
 /// Computes `factor · leftᵀ·right`, `[outputs, inputs]`, on the CPU: `left` is `[tokens, outputs]`, `right` is

@@ -10,12 +10,12 @@ use rayon::prelude::*;
 use super::backend::accelerator_with;
 use super::device::expect_type;
 use super::dropout::Dropout;
-use super::host::{self, Floats};
+use super::host::{self, Floats, Locked};
 use super::linear::{
     FEATURES, linear, linear_input_gradient, linear_tiles, linear_weight_gradient, par_tiles, product, sides,
     transposed_linear_tiles, transposed_product,
 };
-use super::product::{Matrix, Tile};
+use super::product::{Data, Matrix, Tile};
 use super::residual;
 use crate::accelerator::{Accelerator, MatrixView};
 use crate::error::Result;
@@ -75,17 +75,21 @@ pub fn adapted_linear<'w>(
     let ((tokens, inputs), (rank, _)) = (host::matrix(x, "x")?, host::matrix(&low.a, "a")?);
     host::expect(&low.a, "a", &[rank, inputs])?;
     host::expect(&low.b, "b", &[weight.sides().first().copied().unwrap_or(0), rank])?;
-    let (a, b) = (&*Floats::of(&low.a, "a")?, &*Floats::of(&low.b, "b")?);
+    let (a, b) = (&*Floats::activations(&low.a, "a")?, &*Floats::activations(&low.b, "b")?);
     let a = Matrix::packed(a, rank, inputs).transposed();
-    let down = thin_product(&Floats::of(x, "x")?, [tokens, inputs, rank], |tile, x| {
+    let down = thin_product(Locked::of(x, "x")?.data("x")?, [tokens, inputs, rank], |tile, x| {
         tile.multiply_batch_invariant(false, 1.0, x, a);
     });
+    let down = host::tensor_in(x.dtype(), down, &[tokens, rank])?;
+    let locked = Locked::of(&down, "xa")?;
+    let numbers = locked.data("xa")?;
     let result = linear_tiles(x, weight, bias, |rows, columns, tile| {
-        let left = Matrix::packed(&down[rows.start * rank..], rows.len(), rank);
+        let left = Matrix::new(numbers.from(rows.start * rank), rows.len(), rank, rank);
         let right = Matrix::packed(&b[columns.start * rank..], columns.len(), rank).transposed();
         tile.multiply_batch_invariant(true, low.scale, left, right);
     })?;
-    Ok((result, host::tensor(down, &[tokens, rank])?))
+    drop(locked);
+    Ok((result, down))
 }
 
 /// Computes the gradients of [`adapted_linear`]: `dA = s·(dy·B)ᵀ·x`, `dB = s·dyᵀ·(x·Aᵀ)`, and, if `want_input`,
@@ -122,34 +126,43 @@ pub fn adapted_linear_backward<'w>(
             b: (linear_weight_gradient(dy, xa)? * f64::from(low.scale))?,
         });
     }
-    let (a, b) = (&*Floats::of(&low.a, "a")?, &*Floats::of(&low.b, "b")?);
-    let (floats, x, xa) = (&*Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(xa, "xa")?);
+    let (a, b) = (&*Floats::activations(&low.a, "a")?, &*Floats::activations(&low.b, "b")?);
     let b = Matrix::packed(b, outputs, rank);
-    let thin = thin_product(floats, [tokens, outputs, rank], |tile, dy| tile.multiply(false, low.scale, dy, b));
+    let multiply = |tile: &mut Tile<'_>, dy: Matrix<'_>| tile.multiply(false, low.scale, dy, b);
+    let thin = thin_product(Locked::of(dy, "dy")?.data("dy")?, [tokens, outputs, rank], multiply);
+    let thin = host::tensor_in(dy.dtype(), thin, &[tokens, rank])?;
+    let locked = Locked::of(&thin, "dy·B")?;
+    let numbers = locked.data("dy·B")?;
     let input = want_input.then(|| {
         transposed_linear_tiles(dy, weight, |rows, columns, tile| {
-            let left = Matrix::packed(&thin[rows.start * rank..], rows.len(), rank);
+            let left = Matrix::new(numbers.from(rows.start * rank), rows.len(), rank, rank);
             tile.multiply(true, 1.0, left, Matrix::strided(&a[columns.start..], rank, columns.len(), inputs));
         })
     });
+    let (floats, x, xa, thin) = (
+        Floats::activations(dy, "dy")?,
+        Floats::activations(x, "x")?,
+        Floats::activations(xa, "xa")?,
+        Floats::activations(&thin, "dy·B")?,
+    );
     Ok(AdaptedGradient {
         input: input.transpose()?,
         a: transposed_product(1.0, &thin, &x, [tokens, rank, inputs])?,
-        b: transposed_product(low.scale, floats, &xa, [tokens, outputs, rank])?,
+        b: transposed_product(low.scale, &floats, &xa, [tokens, outputs, rank])?,
     })
 }
 
 /// Computes a product of few columns, `[tokens, rank]`, in tasks of [`TOKENS`] tokens. `multiply` gets the tile to fill
 /// and the rows of `left`, `[tokens, depth]`, that belong to the tile.
 fn thin_product(
-    left: &[f32],
+    left: Data<'_>,
     [tokens, depth, rank]: [usize; 3],
     multiply: impl Fn(&mut Tile<'_>, Matrix<'_>) + Sync,
 ) -> Vec<f32> {
     let mut result = vec![0.0; tokens * rank];
     let whole = Tile::from_slice(&mut result, tokens, rank);
     par_tiles(whole, TOKENS, FEATURES.max(rank)).for_each(|(rows, _, mut tile)| {
-        multiply(&mut tile, Matrix::packed(&left[rows.start * depth..], rows.len(), depth));
+        multiply(&mut tile, Matrix::new(left.from(rows.start * depth), rows.len(), depth, depth));
     });
     result
 }

@@ -1,6 +1,6 @@
 //! The parts of a decoder as fused operations, each with its gradient written by hand.
 //!
-//! Activations are contiguous `[tokens, features]`, f32 on the CPU and f32 or bf16 on an accelerator, sequences packed
+//! Activations are contiguous `[tokens, features]`, f32 or bf16, sequences packed
 //! one after another ([`Segments`]); weights are `[out, in]` in any stored format, widened block by block inside a
 //! product or met as they are. An operation is one function with its checks and an arm for each kind of device. Work is
 //! cut into fixed tasks, so that results do not depend on the number of threads.
@@ -56,6 +56,7 @@ pub use linear::{bias_gradient, linear, linear_input_gradient, linear_weight_gra
 pub use low_rank::{AdaptedGradient, LowRank, adapted_linear, adapted_linear_backward};
 pub use norm::{rms_norm, rms_norm_backward, rms_norm_weight_gradient};
 pub use patch::{add_vector, remove_component, set_component};
+pub use product::cpu_has_bf16_products;
 pub use residual::add;
 pub use rope::{RopeTable, rope};
 pub use row_norms::{adapted_row_norms, divide};

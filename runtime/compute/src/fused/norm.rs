@@ -35,7 +35,7 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) ->
         device.launch(kernel, act, grid, &arguments)?;
         return Ok((y, rates));
     }
-    let (input, weight) = (&*Floats::of(x, "x")?, &*Floats::of(weight, "weight")?);
+    let (input, weight) = (&*Floats::activations(x, "x")?, &*Floats::of(weight, "weight")?);
     let rows = input.len() / width;
     let (mut y, mut rates) = (vec![0.0; input.len()], vec![0.0; rows]);
     let task = rows_of_task(width);
@@ -46,7 +46,7 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) ->
             }
         },
     );
-    Ok((host::tensor(y, x.dims())?, host::tensor(rates, &[rows])?))
+    Ok((host::tensor_in(x.dtype(), y, x.dims())?, host::tensor(rates, &[rows])?))
 }
 
 /// Computes the gradient of [`rms_norm`] by `x`, shaped like it: `dx = r·(dy·w) − x·r³·mean(dy·w·x)`. `rstd` is the r
@@ -61,7 +61,8 @@ pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor
         let arguments = arguments![dy, x, weight, rstd, rows, width, offset];
         return device.compute(kernel, expect_type(x, "x")?, grid, x.dims(), &arguments);
     }
-    let (dy, input, weight) = (&*Floats::of(dy, "dy")?, &*Floats::of(x, "x")?, &*Floats::of(weight, "weight")?);
+    let (dy, input, weight) =
+        (&*Floats::activations(dy, "dy")?, &*Floats::activations(x, "x")?, &*Floats::of(weight, "weight")?);
     let rates = Floats::of(rstd, "rstd")?;
     let mut result = vec![0.0; input.len()];
     let task = rows_of_task(width);
@@ -76,7 +77,7 @@ pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor
                 vectorize!(backward_row(dx, dy, x, weight, *rate, offset));
             }
         });
-    host::tensor(result, x.dims())
+    host::tensor_in(x.dtype(), result, x.dims())
 }
 
 /// Computes the gradient of [`rms_norm`] by its weight, `dw = Σ dy·x·r` over the rows, `[width]` f32. Sums fixed groups
@@ -88,7 +89,7 @@ pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Resul
     if let Some(device) = accelerator_of([(x, "x"), (dy, "dy"), (rstd, "rstd")])? {
         return device_weight_gradient(&device, dy, x, Some(rstd), width);
     }
-    let (dy, input, rates) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(rstd, "rstd")?);
+    let (dy, input, rates) = (Floats::activations(dy, "dy")?, Floats::activations(x, "x")?, Floats::of(rstd, "rstd")?);
     let task = rows_of_task(width);
     let rows = dy.par_chunks(task * width).zip(input.par_chunks(task * width)).zip(rates.par_chunks(task));
     let sum = |((dy, x), rates): ((&[f32], &[f32]), &[f32])| {

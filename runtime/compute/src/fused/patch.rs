@@ -24,8 +24,8 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
         accelerator_of([(rows, "rows"), (marks, "marks")])?;
     }
     match (accelerator_of([(rows, "rows"), (vector, "vector")])?, marks) {
-        (None, Some(marks)) => Ok((rows + marks.matmul(vector)?)?),
-        (None, None) => Ok(rows.broadcast_add(vector)?),
+        (None, Some(marks)) => host::in_f32(rows, |rows| rows + marks.matmul(vector)?),
+        (None, None) => host::in_f32(rows, |rows| rows.broadcast_add(vector)),
         (Some(device), marks) => {
             let arguments = arguments![rows, vector, marks, tokens, width];
             let grid = Grid::of(extent(tokens)?, THREADS);
@@ -38,7 +38,7 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
 /// length.
 pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
     match accelerator(rows, direction)? {
-        None => Ok((rows - along(rows, direction)?.matmul(direction)?)?),
+        None => host::in_f32(rows, |rows| rows - along(rows, direction)?.matmul(direction)?),
         Some(device) => set_on_device(&device, rows, direction, 0.0),
     }
 }
@@ -47,7 +47,7 @@ pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
 /// ensures the length.
 pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Tensor> {
     match accelerator(rows, direction)? {
-        None => Ok((rows + along(rows, direction)?.affine(-1.0, value)?.matmul(direction)?)?),
+        None => host::in_f32(rows, |rows| rows + along(rows, direction)?.affine(-1.0, value)?.matmul(direction)?),
         Some(device) => set_on_device(&device, rows, direction, value as f32),
     }
 }
@@ -67,8 +67,8 @@ fn set_on_device(device: &Accelerator, rows: &Tensor, direction: &Tensor, value:
 }
 
 /// Computes the component of every row along a direction of length 1: `[tokens, 1]`.
-fn along(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
-    Ok(rows.matmul(&direction.t()?)?)
+fn along(rows: &Tensor, direction: &Tensor) -> candle_core::Result<Tensor> {
+    rows.matmul(&direction.t()?)
 }
 
 #[cfg(test)]

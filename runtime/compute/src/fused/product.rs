@@ -1,19 +1,50 @@
-//! Matrix products on slices, by the `gemm` crate, which takes raw pointers.
+//! Matrix products on slices: of f32 numbers by the `gemm` crate, which takes raw pointers, of bf16 numbers by
+//! `product/bf16.rs`.
 //!
 //! [`Matrix`] is a strided view to read, [`Tile`] a view to write that can be cut into disjoint tiles, so that
 //! tasks on several threads fill one result without copies. Every bound is checked here before a pointer is made.
 
 #![expect(unsafe_code, reason = "the `gemm` crate takes raw pointers, and disjoint column tiles interleave in memory")]
 
+mod bf16;
+
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::scratch;
 
+pub use bf16::cpu_has_bf16_products;
+pub(super) use bf16::round;
+
+/// Numbers of one type.
+#[derive(Clone, Copy)]
+pub(super) enum Data<'a> {
+    F32(&'a [f32]),
+    Bf16(&'a [half::bf16]),
+}
+
+impl<'a> Data<'a> {
+    /// Returns the numbers of a range. Panics if it is outside.
+    pub(super) fn part(self, range: Range<usize>) -> Self {
+        match self {
+            Self::F32(numbers) => Self::F32(&numbers[range]),
+            Self::Bf16(numbers) => Self::Bf16(&numbers[range]),
+        }
+    }
+
+    /// Returns the numbers from an index on. Panics if it is outside.
+    pub(super) fn from(self, start: usize) -> Self {
+        match self {
+            Self::F32(numbers) => Self::F32(&numbers[start..]),
+            Self::Bf16(numbers) => Self::Bf16(&numbers[start..]),
+        }
+    }
+}
+
 /// A strided view of `rows × columns` numbers to read.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix<'a> {
-    data: &'a [f32],
+    data: Data<'a>,
     rows: usize,
     columns: usize,
     row_stride: usize,
@@ -23,14 +54,37 @@ pub(super) struct Matrix<'a> {
 impl<'a> Matrix<'a> {
     /// Makes a view of `rows` rows of `columns` numbers; each row starts `stride` numbers after the one before. Panics
     /// if `data` is too short.
-    pub(super) fn strided(data: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
+    pub(super) fn new(data: Data<'a>, rows: usize, columns: usize, stride: usize) -> Self {
         let extent = if rows == 0 || columns == 0 { 0 } else { (rows - 1) * stride + columns };
-        Self { data: &data[..extent], rows, columns, row_stride: stride, column_stride: 1 }
+        Self { data: data.part(0..extent), rows, columns, row_stride: stride, column_stride: 1 }
     }
 
-    /// Makes a view of `rows` rows of `columns` numbers without gaps. Panics if `data` is too short.
+    /// Makes a view of f32 numbers as [`new`](Self::new) does.
+    pub(super) fn strided(data: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
+        Self::new(Data::F32(data), rows, columns, stride)
+    }
+
+    /// Makes a view of `rows` rows of `columns` f32 numbers without gaps. Panics if `data` is too short.
     pub(super) fn packed(data: &'a [f32], rows: usize, columns: usize) -> Self {
         Self::strided(data, rows, columns, columns)
+    }
+
+    /// The number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The numbers in which the view lies.
+    pub(super) fn data(&self) -> Data<'a> {
+        self.data
+    }
+
+    /// The numbers, if they are f32.
+    fn floats(&self) -> Option<&'a [f32]> {
+        match self.data {
+            Data::F32(numbers) => Some(numbers),
+            Data::Bf16(_) => None,
+        }
     }
 
     /// Returns the transposed view. Copies nothing.
@@ -142,11 +196,14 @@ impl<'a> Tile<'a> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(index * self.stride), self.columns) }
     }
 
-    /// Overwrites the tile by `factor · left · right`, or adds the product to it if `accumulate`. Runs on the calling
-    /// thread. Panics if the shapes do not fit.
+    /// Overwrites the tile by `factor · left · right`, or adds the product to it if `accumulate`. If one operand is
+    /// bf16, rounds the other one to bf16; sums are f32. Runs on the calling thread. Panics if the shapes do not fit.
     pub(super) fn multiply(&mut self, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
         assert_eq!((left.rows, left.columns), (self.rows, right.rows), "rows of a product");
         assert_eq!(right.columns, self.columns, "columns of a product");
+        let (Some(left_numbers), Some(right_numbers)) = (left.floats(), right.floats()) else {
+            return bf16::multiply(self, accumulate, factor, left, right);
+        };
         let step = |stride: usize| isize::try_from(stride).unwrap_or(isize::MAX);
         // SAFETY: `Matrix::strided` proved that rows and columns times strides stay inside the slices, the
         // constructors of `Tile` proved the same for the result, the shapes agree (above), and the result is
@@ -160,10 +217,10 @@ impl<'a> Tile<'a> {
                 1,
                 step(self.stride),
                 accumulate,
-                left.data.as_ptr(),
+                left_numbers.as_ptr(),
                 step(left.column_stride),
                 step(left.row_stride),
-                right.data.as_ptr(),
+                right_numbers.as_ptr(),
                 step(right.column_stride),
                 step(right.row_stride),
                 1.0,
@@ -199,13 +256,14 @@ impl Tile<'_> {
         let (rows, columns, depth) = (self.rows, self.columns, left.columns);
         let enough = if columns <= NARROW { STEADY_IF_NARROW } else { STEADY };
         let enough = enough.max(SMALL / (columns * depth).max(1) + 1);
-        if rows >= enough {
+        // Products of bf16 are so at any number of rows.
+        let Some(numbers) = left.floats().filter(|_| rows < enough && right.floats().is_some()) else {
             return self.multiply(accumulate, factor, left, right);
-        }
+        };
         scratch::with_parts([enough * columns, enough * depth], |[result, padded]| {
             padded.fill(0.0);
             for (row, to) in padded.chunks_exact_mut(depth.max(1)).take(rows).enumerate() {
-                let from = left.data[row * left.row_stride..].iter().step_by(left.column_stride.max(1));
+                let from = numbers[row * left.row_stride..].iter().step_by(left.column_stride.max(1));
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
             }
             if accumulate {

@@ -20,12 +20,12 @@ pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         let (act, numbers) = (expect_type(a, "a")?, a.elem_count());
         return device.compute(&kernel::ADD, act, device.flat(numbers), a.dims(), &arguments![a, b, numbers as u64]);
     }
-    let mut result = Floats::of(a, "a")?.to_vec();
-    let right = Floats::of(b, "b")?;
+    let mut result = Floats::activations(a, "a")?.to_vec();
+    let right = Floats::activations(b, "b")?;
     result.par_chunks_mut(TASK_NUMBERS).zip(right.par_chunks(TASK_NUMBERS)).for_each(|(sum, more)| {
         vectorize!(sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more));
     });
-    host::tensor(result, a.dims())
+    host::tensor_in(a.dtype(), result, a.dims())
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, in
     if let Some(device) = accelerator_of([(x, "x")])? {
         return on_device(&device, x, heads, positions, table, sign);
     }
-    let input = Floats::of(x, "x")?;
+    let input = Floats::activations(x, "x")?;
     let mut result = vec![0.0; input.len()];
     let (half, head) = (table.half, features / heads);
     let task = (TASK_NUMBERS / features.max(1)).max(1);
@@ -106,7 +106,7 @@ pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, in
                 );
             }
         });
-    host::tensor(result, x.dims())
+    host::tensor_in(x.dtype(), result, x.dims())
 }
 
 /// Rotates each head of `x` by the position of its token on a device; a `sign` of −1 rotates back. Returns `x` itself

@@ -36,8 +36,8 @@ pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<T
         let result = (count, expect_type(selected, "selected")?);
         return sums_by_number(&device, &kernel::SCATTER_ROWS, rows, selected, 1.0, result);
     }
-    let zeros = Tensor::zeros((count, width), selected.dtype(), selected.device())?;
-    Ok(zeros.index_add(&rows.on(selected.device())?, selected, 0)?)
+    let (zeros, rows) = (Tensor::zeros((count, width), DType::F32, selected.device())?, rows.on(selected.device())?);
+    host::in_f32(selected, |selected| zeros.index_add(&rows, selected, 0))
 }
 
 /// Joins matrices of one width and type one below the other, in order. Returns an error for an empty list.
@@ -60,11 +60,11 @@ pub fn concat_rows(parts: &[Tensor]) -> Result<Tensor> {
     Ok(all)
 }
 
-/// Returns all numbers of a tensor in order, on the host. On a device it converts them to f32 and waits for the copy; a
-/// tensor of the CPU must be f32.
+/// Returns all numbers of a tensor in order, on the host. Converts them to f32; on a device it
+/// waits for the copy.
 pub fn to_host_f32(tensor: &Tensor) -> Result<Vec<f32>> {
     match Accelerator::of(tensor.device())? {
-        None => Ok(tensor.flatten_all()?.to_vec1::<f32>()?),
+        None => Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?),
         Some(device) => device.download(&device.cast(tensor, DType::F32)?),
     }
 }

@@ -9,7 +9,7 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 
 use super::host::{Locked, not_on_cpu};
-use super::product::{Matrix, steps};
+use super::product::{Data, Matrix, round, steps};
 use super::scratch;
 use super::simd::vectorize;
 use super::unpack::{unpack, unpack_nested};
@@ -129,37 +129,43 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Calls `work` with the block `rows × columns` as f32, piece by piece along the columns, and with each piece's
-    /// columns. Stored f32 comes in one piece without a copy; other formats are widened, [`BLOCK_DEPTH`] columns at a
-    /// time.
+    /// Calls `work` with the block `rows × columns` in the type of `like`, piece by piece along the columns, and with
+    /// each piece's columns. Numbers stored in that type come in one piece without a copy; others are converted,
+    /// [`BLOCK_DEPTH`] columns at a time.
     pub(super) fn for_each_column_block(
         &self,
         rows: Range<usize>,
         columns: Range<usize>,
+        like: Data<'_>,
         mut work: impl FnMut(Range<usize>, Matrix<'_>),
     ) {
-        for piece in steps(columns.clone(), self.depth(columns.len())) {
-            self.with_block(rows.clone(), piece.clone(), |block| work(piece.clone(), block));
+        for piece in steps(columns.clone(), self.depth(columns.len(), like)) {
+            self.with_block(rows.clone(), piece.clone(), like, |block| work(piece.clone(), block));
         }
     }
 
-    /// Calls `work` with the block `rows × columns` as f32, piece by piece along the rows, and with each piece's rows.
-    /// Stored f32 comes in one piece without a copy; other formats are widened, [`BLOCK_DEPTH`] rows at a time.
+    /// Calls `work` with the block `rows × columns` in the type of `like`, piece by piece along the rows, and with each
+    /// piece's rows. Numbers stored in that type come in one piece without a copy; others are converted,
+    /// [`BLOCK_DEPTH`] rows at a time.
     pub(super) fn for_each_row_block(
         &self,
         rows: Range<usize>,
         columns: Range<usize>,
+        like: Data<'_>,
         mut work: impl FnMut(Range<usize>, Matrix<'_>),
     ) {
-        for piece in steps(rows.clone(), self.depth(rows.len())) {
-            self.with_block(piece.clone(), columns.clone(), |block| work(piece.clone(), block));
+        for piece in steps(rows.clone(), self.depth(rows.len(), like)) {
+            self.with_block(piece.clone(), columns.clone(), like, |block| work(piece.clone(), block));
         }
     }
 
-    /// Returns the rows or columns of a piece of a block that has `all` of them: `all` for stored f32, which is not
-    /// copied, else [`BLOCK_DEPTH`].
-    fn depth(&self, all: usize) -> usize {
-        if matches!(self.numbers, Numbers::F32(_)) { all } else { BLOCK_DEPTH }
+    /// Returns the rows or columns of a piece of a block that has `all` of them: `all` for numbers in the type of
+    /// `like`, which are not copied, else [`BLOCK_DEPTH`].
+    fn depth(&self, all: usize, like: Data<'_>) -> usize {
+        match (self.numbers, like) {
+            (Numbers::F32(_), Data::F32(_)) | (Numbers::Bf16(_), Data::Bf16(_)) => all,
+            _ => BLOCK_DEPTH,
+        }
     }
 
     /// Writes one row as f32 to the front of `into`.
@@ -212,24 +218,38 @@ impl View<'_> {
         }
     }
 
-    /// Calls `work` with the block `rows × columns` as one f32 matrix: stored f32 without a copy, other formats widened
-    /// into a scratch buffer.
+    /// Calls `work` with the block `rows × columns` as one matrix in the type of `like`: numbers stored in that type
+    /// without a copy, others converted into a scratch buffer.
     pub(super) fn with_block<R>(
         &self,
         rows: Range<usize>,
         columns: Range<usize>,
+        like: Data<'_>,
         work: impl FnOnce(Matrix<'_>) -> R,
     ) -> R {
-        let (width, start) = (columns.len(), rows.start * self.columns + columns.start);
-        if let Numbers::F32(numbers) = self.numbers {
-            return work(Matrix::strided(&numbers[start..], rows.len(), width, self.columns));
-        }
-        scratch::with(rows.len() * width, |buffer| {
-            for (row, into) in buffer.chunks_exact_mut(width.max(1)).enumerate() {
-                self.numbers.widen(start + row * self.columns, into);
+        let (count, width, start) = (rows.len(), columns.len(), rows.start * self.columns + columns.start);
+        match (self.numbers, like) {
+            (Numbers::F32(numbers), Data::F32(_)) => {
+                work(Matrix::new(Data::F32(&numbers[start..]), count, width, self.columns))
             }
-            work(Matrix::packed(buffer, rows.len(), width))
-        })
+            (Numbers::Bf16(numbers), Data::Bf16(_)) => {
+                work(Matrix::new(Data::Bf16(&numbers[start..]), count, width, self.columns))
+            }
+            (_, Data::F32(_)) => scratch::with(count * width, |buffer| {
+                for (row, into) in buffer.chunks_exact_mut(width.max(1)).enumerate() {
+                    self.numbers.widen(start + row * self.columns, into);
+                }
+                work(Matrix::packed(buffer, count, width))
+            }),
+            (_, Data::Bf16(_)) => scratch::with_parts([width, (count * width).div_ceil(2)], |[wide, rounded]| {
+                let rounded: &mut [bf16] = bytemuck::cast_slice_mut(rounded);
+                for (row, into) in rounded.chunks_exact_mut(width.max(1)).take(count).enumerate() {
+                    self.numbers.widen(start + row * self.columns, wide);
+                    vectorize!(into.iter_mut().zip(&*wide).for_each(|(to, from)| *to = bf16::from_bits(round(*from))));
+                }
+                work(Matrix::new(Data::Bf16(rounded), count, width, width))
+            }),
+        }
     }
 }
 

@@ -101,7 +101,7 @@ on_each_device! {
         }
         assert_eq!(bits(&here.snapshot().unwrap()), bits(&there.snapshot().unwrap()));
         let operand = Weight::from(here.operand(1).unwrap()).to_tensor().unwrap();
-        let rounded = there.value(1).unwrap().to_dtype(on.dtype).unwrap().to_dtype(DType::F32).unwrap();
+        let rounded = there.value(1).unwrap().to_dtype(on.operands()).unwrap().to_dtype(DType::F32).unwrap();
         assert_eq!(bits(&operand.to_dtype(DType::F32).unwrap()), bits(&rounded));
         let (found, wanted) = (fast.state(&here).unwrap(), slow.state(&there).unwrap());
         assert_eq!((bits(&found.0), bits(&found.1), found.2), (bits(&wanted.0), bits(&wanted.1), wanted.2));

@@ -95,8 +95,8 @@ on_each_device! {
             here.accumulate(index, &on.place(&more)).unwrap();
             there.accumulate(index, &more.to_dtype(on.dtype).unwrap()).unwrap();
             let operand = here.operand(index).unwrap();
-            assert_eq!(operand.dtype(), on.dtype);
-            assert_eq!(bits(&single(operand)), bits(&single(value.to_dtype(on.dtype).unwrap())));
+            assert_eq!(operand.dtype(), on.operands());
+            assert_eq!(bits(&single(operand)), bits(&single(value.to_dtype(on.operands()).unwrap())));
         }
         assert_eq!(bits(&here.snapshot().unwrap()), bits(&there.snapshot().unwrap()));
         let gradients = |all: &Parameters| -> Vec<Vec<u32>> {
@@ -122,6 +122,6 @@ on_each_device! {
         assert_eq!(bits(&single(copy.value(2).unwrap())), bits(&value("one")));
         all.copy_from(&copy).unwrap();
         assert_eq!(bits(&all.snapshot().unwrap()), bits(&copy.snapshot().unwrap()));
-        assert_eq!(bits(&single(all.operand(2).unwrap())), bits(&single(value("one").to_dtype(on.dtype).unwrap())));
+        assert_eq!(bits(&single(all.operand(2).unwrap())), bits(&single(value("one").to_dtype(on.operands()).unwrap())));
     }
 }

@@ -29,7 +29,8 @@ pub enum Compute {
     /// `f32` on the CPU, `bf16` on other devices.
     #[default]
     Auto,
-    /// 16 bits, 8 of them exponent; on accelerators only.
+    /// 16 bits, 8 of them exponent, with sums in f32. On a CPU fast only where it multiplies such numbers by an
+    /// instruction (AVX-512 BF16).
     Bf16,
     /// 32 bits.
     F32,

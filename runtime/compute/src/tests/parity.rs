@@ -23,6 +23,11 @@ impl TestDevice {
         Self { device: crate::device::parse(name).unwrap_or_else(absent), dtype, tolerance }
     }
 
+    /// The type in which products read trained numbers: that of the test on a device, f32 on the CPU.
+    pub(crate) fn operands(&self) -> DType {
+        if self.device.is_cpu() { DType::F32 } else { self.dtype }
+    }
+
     /// Creates independent normal numbers, seeded by `name`, on the device, rounded to the test's type so that the
     /// reference sees what the device sees.
     pub(crate) fn normal(&self, name: &str, shape: &[usize]) -> Tensor {
@@ -98,7 +103,7 @@ fn down<T: WithDType + Pod>(accelerator: &Accelerator, tensor: &Tensor) -> Tenso
     Tensor::from_vec(accelerator.download::<T>(tensor).unwrap(), tensor.dims(), &Device::Cpu).unwrap()
 }
 
-/// Tests of one body. `tolerance` is the share of the largest number in f32 and in bf16; the CPU has the first.
+/// Tests of one body. `tolerance` is the share of the largest number in f32 and in bf16.
 ///
 /// ```ignore
 /// on_each_device! {
@@ -126,6 +131,11 @@ macro_rules! on_each_device {
             #[test]
             fn cpu() {
                 at("cpu", candle_core::DType::F32, $single);
+            }
+
+            #[test]
+            fn cpu_bf16() {
+                at("cpu", candle_core::DType::BF16, $brain);
             }
 
             #[test]

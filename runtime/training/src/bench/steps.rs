@@ -67,13 +67,13 @@ pub(super) fn measure(
     let is_supervised = matches!(plan.run.data.shape, Shape::Messages | Shape::PromptCompletion | Shape::Text);
     let outcome = run(plan, &mut timed, &AtomicBool::new(false))?;
     let used = read_usage(&outcome.summary().folder)?;
-    let (rate, multiplied) = matmul_flops(&device::parse(&settings.device)?, activations)?;
+    let rate = matmul_flops(&device::parse(&settings.device)?, activations)?;
     let step_seconds = median(timed.counted().iter().map(|step| step.seconds).collect());
     let necessary = step_flops(&sizes, trainable, settings.batch as usize, settings.sequence as usize);
     let utilisation = is_supervised.then(|| necessary / step_seconds / rate);
     let training = Training {
         product_gflops: rate / 1e9,
-        product_type: multiplied.as_str(),
+        product_type: activations.as_str(),
         tokens_per_second: timed.mean_tokens() / step_seconds,
         step_seconds,
         peak_bytes: timed.0.last().and_then(|step| step.peak),

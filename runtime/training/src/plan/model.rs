@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tunebox_compute::precision::{Base, Precision, PrecisionRequest};
+use tunebox_compute::precision::{Base, PrecisionRequest};
 use tunebox_compute::{Device, device};
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files;
@@ -42,7 +42,7 @@ fn open_device(settings: &RunSettings) -> Result<Device, Error> {
 /// model. A replayed run's model gets its recorded name.
 pub(super) fn open_with_digest(settings: &RunSettings, clock: i64) -> Result<(Arc<Model>, String), Error> {
     let (table, device) = (&settings.file.model, &open_device(settings)?);
-    let requested = requested_precision(settings, device)?;
+    let requested = requested_precision(settings)?;
     let (mut model, digest) = if table.initialise == Some(Initialise::Random) {
         let folder = settings.path("model.path", &table.path);
         let model = Model::random(&folder, settings.file.train.seed, device);
@@ -64,7 +64,7 @@ pub(super) fn open_with_digest(settings: &RunSettings, clock: i64) -> Result<(Ar
 /// `model.initialise`.
 pub(crate) fn open_model(settings: &RunSettings) -> Result<Arc<Model>, Error> {
     let device = open_device(settings)?;
-    Ok(Arc::new(Model::open_in(&find_source(settings)?, &device, requested_precision(settings, &device)?)?))
+    Ok(Arc::new(Model::open_in(&find_source(settings)?, &device, requested_precision(settings)?)?))
 }
 
 /// The digests of a run's model and of the adapter that the run continues (`None` if there is none), without opening
@@ -108,20 +108,13 @@ pub(super) fn max_length(settings: &RunSettings, model: &Model) -> usize {
     (settings.file.data.max_length as usize).min(model.configuration.max_positions.max(2))
 }
 
-/// The number formats that the run file asks for, checked against the device.
+/// The number formats that the run file asks for.
 ///
 /// # Errors
-/// A format that the device does not have, or NF4 with training of all weights.
-fn requested_precision(settings: &RunSettings, device: &Device) -> Result<PrecisionRequest, Error> {
+/// NF4 with training of all weights.
+fn requested_precision(settings: &RunSettings) -> Result<PrecisionRequest, Error> {
     reject_nf4(settings, full_training_conflict(settings))?;
-    let requested = PrecisionRequest { base: settings.file.model.precision, compute: settings.file.train.compute };
-    match Precision::new(requested, device) {
-        Ok(_) => Ok(requested),
-        Err(error) => {
-            let hint = "leave `train.compute` out, or name another `train.device`";
-            Err(settings.conflict("train.compute", Underline::Value, &error.to_string(), hint))
-        }
-    }
+    Ok(PrecisionRequest { base: settings.file.model.precision, compute: settings.file.train.compute })
 }
 
 /// Fails if the run keeps its base in NF4 and either trains all weights or edits weights in a way that writes a whole

@@ -71,9 +71,17 @@ pub fn attention_backward(
     if let Some(device) = accelerator_of([(q, "q"), (k, "k"), (v, "v"), (dout, "dout"), (out, "out"), (lse, "lse")])? {
         return device::attention_backward(&device, [q, k, v], [dout, out, lse], segments, shape);
     }
-    let layer = Layer { shape, q: &Floats::of(q, "q")?, k: &Floats::of(k, "k")?, v: &Floats::of(v, "v")? };
-    let above =
-        Above { dout: &Floats::of(dout, "dout")?, out: &Floats::of(out, "out")?, lse: &Floats::of(lse, "lse")? };
+    let layer = Layer {
+        shape,
+        q: &Floats::activations(q, "q")?,
+        k: &Floats::activations(k, "k")?,
+        v: &Floats::activations(v, "v")?,
+    };
+    let above = Above {
+        dout: &Floats::activations(dout, "dout")?,
+        out: &Floats::activations(out, "out")?,
+        lse: &Floats::of(lse, "lse")?,
+    };
     let tasks = tasks(segments, shape);
     let (tokens, width) = (segments.tokens(), shape.kv_heads * shape.head_dim);
     let (mut dk, mut dv) = (vec![0.0; tokens * width], vec![0.0; tokens * width]);
@@ -91,7 +99,8 @@ pub fn attention_backward(
             .collect();
         add_parts(tasks, &parts, Tile::from_slice(&mut dq, tokens, shape.heads * shape.head_dim), shape);
     }
-    Ok((host::tensor(dq, q.dims())?, host::tensor(dk, k.dims())?, host::tensor(dv, v.dims())?))
+    let tensor = |numbers, like: &Tensor| host::tensor_in(like.dtype(), numbers, like.dims());
+    Ok((tensor(dq, q)?, tensor(dk, k)?, tensor(dv, v)?))
 }
 
 /// Creates a task for each block of [`BLOCK`] keys of a sequence and each key-value head. Tasks are in the order of

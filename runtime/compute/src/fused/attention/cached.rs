@@ -29,7 +29,7 @@ pub(in crate::fused) fn attention_cached(
     if let Some((keys, _)) = kept.iter().find(|(keys, _)| keys.is_empty() || !keys.len().is_multiple_of(width)) {
         return Err(Error::shape(format!("{} numbers of keys are not rows of {width}", keys.len())));
     }
-    let queries = Floats::of(q, "q")?;
+    let queries = Floats::activations(q, "q")?;
     let mut out = vec![0.0; kept.len() * features];
     out.par_chunks_mut(shape.group_features())
         .zip(queries.par_chunks(shape.group_features()))
@@ -38,7 +38,7 @@ pub(in crate::fused) fn attention_cached(
         .for_each(|(task, (out, query))| {
             one(shape, query, kept[task / shape.kv_heads], task % shape.kv_heads, out);
         });
-    host::tensor(out, q.dims())
+    host::tensor_in(q.dtype(), out, q.dims())
 }
 
 /// Computes attention of one sequence's newest token for the query heads that share `kv_head`. `query` and `out` are

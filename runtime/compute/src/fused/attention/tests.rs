@@ -113,9 +113,10 @@ fn compare(on: &TestDevice, what: &str, found: &Tensor, reference: &Tensor) {
     assert!(share < 4e-3, "{what}: off by {share} of its length");
 }
 
-// In bf16 weights are rounded before the product with the values, by 2⁻⁹ of themselves, and results once more.
+// In bf16 weights are rounded before the product with the values on a device, and results everywhere, by up to 2⁻⁸ of
+// themselves.
 on_each_device! {
-    fn output_and_gradients_agree_with_autograd_for_every_shape(on) tolerance(2e-6, 3e-3) {
+    fn output_and_gradients_agree_with_autograd_for_every_shape(on) tolerance(2e-6, 5e-3) {
         let segments = Segments::new(&lengths(on));
         for shape in shapes().into_iter().chain(even_shapes()) {
             let [q, k, v, dout] = inputs_on(on, &shape, segments.tokens());

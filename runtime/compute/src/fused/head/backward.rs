@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::{Head, HeadOptions, HeadTaps, Inputs, ROWS, WORDS, device};
 use crate::error::{Error, Result};
-use crate::fused::host::{self, Floats};
+use crate::fused::host::{self, Locked};
 use crate::fused::linear::add_assign;
 use crate::fused::product::{Matrix, Tile, steps};
 use crate::fused::simd::{exp, tanh, vectorize};
@@ -43,7 +43,8 @@ pub fn head_taps_backward<'w>(
     let stored = Stored::of(inputs.weight, "weight")?;
     let head = Head::new(&stored, options);
     let rows = rows(targets, taps, seeds, head.weight.rows);
-    let floats = &*Floats::of(hidden, "hidden")?;
+    let locked = Locked::of(hidden, "hidden")?;
+    let data = locked.data("hidden")?;
     let mut dhidden = vec![0.0; targets.len() * head.width];
     let mut dweight = vec![0.0; if want_weight { head.weight.rows * head.width } else { 0 }];
     // A task for each group of the vocabulary.
@@ -55,7 +56,8 @@ pub fn head_taps_backward<'w>(
     for block in steps(0..targets.len(), ROWS) {
         options.check_deadline()?;
         let numbers = block.start * head.width..block.end * head.width;
-        let task = Block { head, rows: &rows[block], hidden: &floats[numbers.clone()] };
+        let part = Matrix::new(data.part(numbers.clone()), block.len(), head.width, head.width);
+        let task = Block { head, rows: &rows[block], hidden: part };
         let parts: Vec<Vec<f32>> = groups
             .par_iter()
             .zip(&mut bands)
@@ -66,7 +68,7 @@ pub fn head_taps_backward<'w>(
     }
     drop(bands);
     let dweight = want_weight.then(|| host::tensor(dweight, &[head.weight.rows, head.width])).transpose()?;
-    Ok((host::tensor(dhidden, hidden.dims())?, dweight))
+    Ok((host::tensor_in(hidden.dtype(), dhidden, hidden.dims())?, dweight))
 }
 
 /// Adds all parts to `sum`, in their order. Each is as long as `sum`.
@@ -137,7 +139,8 @@ fn rows(targets: &[u32], taps: &HeadTaps, seeds: TapGradients<'_>, vocabulary: u
 struct Block<'a> {
     head: Head<'a>,
     rows: &'a [Row],
-    hidden: &'a [f32],
+    /// `[rows, width]`.
+    hidden: Matrix<'a>,
 }
 
 impl Block<'_> {
@@ -153,8 +156,7 @@ impl Block<'_> {
                 Tile::from_slice(&mut part, rows, width).multiply(true, 1.0, gradients, weight);
                 if let Some(band) = &mut dweight {
                     let inside = words.start - group.start..words.end - group.start;
-                    let hidden = Matrix::packed(self.hidden, rows, width);
-                    band.part(inside, 0..width).multiply(true, 1.0, gradients.transposed(), hidden);
+                    band.part(inside, 0..width).multiply(true, 1.0, gradients.transposed(), self.hidden);
                 }
             });
         }

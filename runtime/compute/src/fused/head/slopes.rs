@@ -13,7 +13,7 @@ use super::statistics::Statistics;
 use super::{Head, HeadOptions, HeadTaps, Inputs, ROWS, WORDS, device};
 use crate::error::{Error, Result};
 use crate::fused::backend::accelerator_of;
-use crate::fused::host::{self, Floats};
+use crate::fused::host::{self, Floats, Locked};
 use crate::fused::product::{Matrix, Tile, steps};
 use crate::fused::simd::{exp, tanh, vectorize};
 use crate::fused::stored::Stored;
@@ -42,13 +42,15 @@ pub(super) fn on_cpu(inputs: Inputs<'_>, want_slopes: bool) -> Result<(HeadTaps,
     let Inputs { hidden, targets, options, .. } = inputs;
     let stored = Stored::of(inputs.weight, "weight")?;
     let head = Head::new(&stored, options);
-    let hidden = &*Floats::of(hidden, "hidden")?;
+    let locked = Locked::of(hidden, "hidden")?;
+    let hidden = locked.data("hidden")?;
     let mut taps = HeadTaps::new(options.taps);
-    let mut slopes = vec![0.0; if want_slopes { hidden.len() } else { 0 }];
+    let mut slopes = vec![0.0; if want_slopes { targets.len() * head.width } else { 0 }];
     for rows in steps(0..targets.len(), ROWS) {
         options.check_deadline()?;
         let numbers = rows.start * head.width..rows.end * head.width;
-        let (block, targets) = (&hidden[numbers.clone()], &targets[rows]);
+        let block = Matrix::new(hidden.part(numbers.clone()), rows.len(), head.width, head.width);
+        let targets = &targets[rows];
         let groups = head.groups().into_par_iter().with_max_len(1);
         let groups: Vec<Group> =
             groups.map(|words| head.accumulate_group(block, targets, words, want_slopes)).collect();
@@ -67,7 +69,7 @@ pub(super) fn on_cpu(inputs: Inputs<'_>, want_slopes: bool) -> Result<(HeadTaps,
 
 /// Multiplies each row of `slopes` by its seed. If `slopes` are the gradients of log-probabilities by hidden states,
 /// and `seeds` those of a loss by the log-probabilities, the result is the gradient of the loss by the hidden states.
-/// It has type `dtype`, which must be f32 on the CPU.
+/// It has type `dtype`.
 pub fn scale_head_gradient(slopes: &Tensor, seeds: &[f32], dtype: DType) -> Result<Tensor> {
     let (rows, width) = host::matrix(slopes, "slopes")?;
     if rows != seeds.len() {
@@ -76,10 +78,9 @@ pub fn scale_head_gradient(slopes: &Tensor, seeds: &[f32], dtype: DType) -> Resu
     if let Some(device) = accelerator_of([(slopes, "slopes")])? {
         return device::scaled(&device, slopes, seeds, dtype);
     }
-    host::expect_f32_activations(dtype)?;
     let mut result = Floats::of(slopes, "slopes")?.to_vec();
     result.par_chunks_mut(width.max(1)).with_min_len(16).zip(seeds).for_each(|(row, seed)| scale(row, *seed));
-    host::tensor(result, &[rows, width])
+    host::tensor_in(dtype, result, &[rows, width])
 }
 
 /// The sums of one group of words for a block of rows.
@@ -91,7 +92,7 @@ struct Group {
 
 impl Head<'_> {
     /// Computes the sums of one group of words for each row of a block, with Σ e·W if `want_slopes`.
-    fn accumulate_group(&self, hidden: &[f32], targets: &[u32], words: Range<usize>, want_slopes: bool) -> Group {
+    fn accumulate_group(&self, hidden: Matrix<'_>, targets: &[u32], words: Range<usize>, want_slopes: bool) -> Group {
         let (rows, width) = (targets.len(), self.width);
         let mut sums = vec![Statistics::default(); rows];
         let mut weighted_sums = vec![0.0; if want_slopes { rows * width } else { 0 }];

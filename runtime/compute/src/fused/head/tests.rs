@@ -134,9 +134,9 @@ on_each_device! {
     }
 }
 
-// In bf16 the gradients of the logits are rounded before the second product, by 2⁻⁹ of themselves, and the result.
+// In bf16 the gradients of the logits are rounded before the second product, and the result, by up to 2⁻⁸ of themselves.
 on_each_device! {
-    fn the_gradients_of_three_taps_agree_with_autograd(on) tolerance(5e-6, 3e-3) {
+    fn the_gradients_of_three_taps_agree_with_autograd(on) tolerance(5e-6, 6e-3) {
         for (options, stored, sides) in cases() {
             let ((hidden, weight), targets) = (inputs_on(on, sides, stored), targets(sides));
             let seeds = ["g", "e", "m"].map(|name| normal(name, &[sides.0]).to_vec1::<f32>().unwrap());

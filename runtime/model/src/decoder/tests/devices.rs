@@ -264,6 +264,7 @@ macro_rules! on_each_device {
 // PyTorch, with the same weights, adapters and rows.
 on_each_device! {
     cpu: "cpu", F32, 0.0, [0.0, 0.01];
+    cpu_bf16: "cpu", Bf16, 0.1, [0.25, 0.05];
     cuda_f32: "cuda", F32, 1e-4, [1e-4, 0.01], "needs cuda";
     cuda_bf16: "cuda", Bf16, 0.1, [0.25, 0.05], "needs cuda";
     metal_f32: "metal", F32, 1e-4, [1e-4, 0.01], "needs metal";

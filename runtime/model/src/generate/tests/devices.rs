@@ -119,6 +119,7 @@ macro_rules! on_each_device {
 
 on_each_device! {
     cpu: "cpu", F32, 1e-5;
+    cpu_bf16: "cpu", Bf16, 0.1;
     cuda_f32: "cuda", F32, 1e-4, "needs cuda";
     cuda_bf16: "cuda", Bf16, 0.1, "needs cuda";
     metal_f32: "metal", F32, 1e-4, "needs metal";

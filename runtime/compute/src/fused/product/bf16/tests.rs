@@ -1,0 +1,96 @@
+use super::*;
+use crate::random::Stream;
+
+fn numbers(count: usize, name: &str) -> Vec<f32> {
+    Stream::new(7, name).normals(count)
+}
+
+fn rounded(numbers: &[f32]) -> Vec<bf16> {
+    numbers.iter().map(|number| bf16::from_bits(round(*number))).collect()
+}
+
+#[test]
+fn rounding_is_that_of_the_standard() {
+    let special = [0.0, -0.0, 1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0, f32::INFINITY, f32::MAX, f32::MIN_POSITIVE, 1e-40];
+    for number in numbers(10_000, "any").into_iter().chain(special).chain(special.map(|number| -number)) {
+        assert_eq!(round(number), bf16::from_f32(number).to_bits(), "{number}");
+    }
+    assert!(bf16::from_bits(round(f32::NAN)).is_nan() && bf16::from_bits(round(f32::from_bits(0x7f80_0001))).is_nan());
+}
+
+#[test]
+fn the_processors_instruction_and_the_sum_written_out_have_the_same_bits() {
+    if !cpu_has_bf16_products() {
+        eprintln!("SKIPPED: this processor has no AVX-512 BF16, so there is nothing to compare");
+        return;
+    }
+    let pairs = |count: usize, name: &str| -> Vec<u32> {
+        let bits: Vec<u16> = numbers(2 * count, name).iter().map(|number| round(*number)).collect();
+        bits.as_chunks::<2>().0.iter().map(|[a, b]| join(*a, *b)).collect()
+    };
+    let (rows, panel) = (pairs(ROWS * ROW_PAIRS, "rows"), pairs(PAIRS * COLUMNS, "panel"));
+    for pairs in [1, 2, 31, PAIRS] {
+        let bits = |sums: Sums| sums.map(|row| row.map(f32::to_bits));
+        assert_eq!(bits(sum(&rows, &panel, pairs)), bits(portable(&rows, &panel, pairs)), "{pairs} pairs");
+    }
+}
+
+/// Every way in which operands may lie, at sizes around the edges of blocks, against f64 sums of the rounded numbers.
+#[test]
+fn products_agree_with_f64_within_the_rounding_of_their_sums() {
+    for (rows, columns, depth) in [(1, 1, 1), (3, 5, 7), (14, 32, 2), (15, 33, 511), (29, 257, 513), (16, 300, 1030)] {
+        let (left, right, before) =
+            (numbers(rows * depth, "left"), numbers(columns * depth, "right"), numbers(rows * columns, "before"));
+        let (left_half, right_half) = (rounded(&left), rounded(&right));
+        let exact = |half: &[bf16], index: usize| half[index].to_f64();
+        for (turned_left, turned_right) in [(false, false), (false, true), (true, false), (true, true)] {
+            let view = |data, [rows, columns]: [usize; 2], turned: bool| match turned {
+                false => Matrix::new(data, rows, columns, columns),
+                true => Matrix::new(data, columns, rows, rows).transposed(),
+            };
+            for (left_data, right_data) in [
+                (Data::Bf16(&left_half), Data::Bf16(&right_half)),
+                (Data::F32(&left), Data::Bf16(&right_half)),
+                (Data::Bf16(&left_half), Data::F32(&right)),
+            ] {
+                let mut found = before.clone();
+                let (a, b) =
+                    (view(left_data, [rows, depth], turned_left), view(right_data, [depth, columns], turned_right));
+                Tile::from_slice(&mut found, rows, columns).multiply(true, 0.5, a, b);
+                for (index, found) in found.iter().enumerate() {
+                    let (row, column) = (index / columns, index % columns);
+                    let at = |turned: bool, [i, j]: [usize; 2], [rows, columns]: [usize; 2]| {
+                        if turned { j * rows + i } else { i * columns + j }
+                    };
+                    let terms = (0..depth).map(|k| {
+                        exact(&left_half, at(turned_left, [row, k], [rows, depth]))
+                            * exact(&right_half, at(turned_right, [k, column], [depth, columns]))
+                    });
+                    let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+                    let wanted = f64::from(before[index]) + 0.5 * sum;
+                    // Rounding errors of a chain of sums grow as its length; most cancel, so a tenth of it bounds them.
+                    let bound = (2.0 + 0.1 * depth as f64) * f64::from(f32::EPSILON) * (size + wanted.abs());
+                    let error = (f64::from(*found) - wanted).abs();
+                    assert!(error <= bound, "{rows}×{columns}×{depth} at {index}: {error} > {bound}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_has_the_same_bits_alone_and_among_others() {
+    let (rows, columns, depth) = (40, 70, 600);
+    let (left, right) = (rounded(&numbers(rows * depth, "left")), rounded(&numbers(columns * depth, "right")));
+    let product = |range: Range<usize>| {
+        let mut result = vec![0.0; range.len() * columns];
+        let left = Matrix::new(Data::Bf16(&left[range.start * depth..]), range.len(), depth, depth);
+        let right = Matrix::new(Data::Bf16(&right), columns, depth, depth).transposed();
+        Tile::from_slice(&mut result, range.len(), columns).multiply_batch_invariant(false, 1.0, left, right);
+        result.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
+    };
+    let whole = product(0..rows);
+    for range in [0..1, 3..17, 13..40] {
+        assert_eq!(product(range.clone()), whole[range.start * columns..range.end * columns]);
+    }
+}
