@@ -1,8 +1,12 @@
-//! Bounded reads of untrusted files: ordinary files only, and never more bytes than a limit.
+//! Bounded reads of untrusted files: ordinary files only, and never more bytes than a limit. And bounded waits for work on
+//! them.
 
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 /// Opens an ordinary file for reading. Fails if it is missing, or is a folder, a device or a pipe.
 pub fn open(path: &Path) -> Result<File> {
@@ -36,9 +40,29 @@ pub fn read_text(path: &Path, limit: u64) -> Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|error| Error::new(ErrorKind::InvalidData, error))
 }
 
+/// Runs work that cannot be stopped on a thread of its own and returns its result. Fails with `TimedOut` if that takes longer
+/// than `limit`; the thread then goes on until the process ends. Fails as well if the work panics, or if there is no thread.
+pub fn within<R: Send + 'static>(limit: Duration, work: impl FnOnce() -> R + Send + 'static) -> Result<R> {
+    let (send, result) = channel();
+    thread::Builder::new().spawn(move || send.send(work()))?;
+    result.recv_timeout(limit).map_err(|error| match error {
+        RecvTimeoutError::Timeout => {
+            Error::new(ErrorKind::TimedOut, format!("it takes longer than {} s", limit.as_secs_f64()))
+        }
+        RecvTimeoutError::Disconnected => Error::other("it broke the program that reads it"),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_is_waited_for_until_its_limit() {
+        assert_eq!(within(Duration::from_secs(60), || 7).unwrap(), 7);
+        let late = within(Duration::from_millis(1), || thread::sleep(Duration::from_millis(200))).unwrap_err();
+        assert_eq!((late.kind(), late.to_string().as_str()), (ErrorKind::TimedOut, "it takes longer than 0.001 s"));
+    }
 
     #[test]
     fn a_file_is_read_up_to_its_limit_and_no_further() {

@@ -1,7 +1,10 @@
 //! The world of a component as WIT text, read off its bytes. Nothing of it runs or is compiled.
 
-use std::panic::{self, UnwindSafe};
+use std::io::ErrorKind;
+use std::panic;
+use std::time::Duration;
 
+use tunebox_foundation::bounded;
 use tunebox_foundation::printable::printable;
 use wasmparser::Parser;
 use wit_component::WitPrinter;
@@ -11,17 +14,24 @@ use crate::Error;
 /// The longest line, and the longest complaint, in bytes.
 const TEXT_BYTES: usize = 10_000;
 
+/// How long reading a component may take: small ones can take hours.
+const LONGEST: Duration = Duration::from_secs(5);
+
 /// Returns a component's imports and exports as WIT text, safe to show. Errors: bytes that are no component, or one
-/// that WIT cannot express.
+/// that WIT cannot express or that takes too long to read.
 pub fn wit(bytes: &[u8]) -> Result<String, Error> {
     if !Parser::is_component(bytes) {
         return Err(Error::not_component("its header is not that of a component"));
     }
     // The reader is made for components that a tool wrote and may panic over others.
-    match quietly(|| text(bytes)) {
-        Some(Ok(text)) => Ok(text.lines().map(|line| printable(line, TEXT_BYTES) + "\n").collect()),
-        Some(Err(problem)) => Err(Error::not_component(printable(&problem, TEXT_BYTES))),
-        None => Err(Error::not_component("WIT has no words for its imports and exports")),
+    let bytes = bytes.to_vec();
+    match quietly(|| bounded::within(LONGEST, move || text(&bytes))) {
+        Ok(Ok(text)) => Ok(text.lines().map(|line| printable(line, TEXT_BYTES) + "\n").collect()),
+        Ok(Err(problem)) => Err(Error::not_component(printable(&problem, TEXT_BYTES))),
+        Err(late) if late.kind() == ErrorKind::TimedOut => {
+            Err(Error::not_component(format!("its types cannot be read: {late}")))
+        }
+        Err(_) => Err(Error::not_component("WIT has no words for its imports and exports")),
     }
 }
 
@@ -38,14 +48,14 @@ fn text(bytes: &[u8]) -> Result<String, String> {
     Ok(printer.output.to_string())
 }
 
-/// Runs `work` and returns its result, or `None` if it panics. The panic's message is not printed: the process-wide
-/// panic hook is replaced meanwhile.
-fn quietly<R>(work: impl FnOnce() -> R + UnwindSafe) -> Option<R> {
+/// Runs `work`, whose threads may panic, and returns its result. A panic's message is not printed: the process-wide panic
+/// hook is replaced meanwhile.
+fn quietly<R>(work: impl FnOnce() -> R) -> R {
     let loud = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
-    let result = panic::catch_unwind(work);
+    let result = work();
     panic::set_hook(loud);
-    result.ok()
+    result
 }
 
 #[cfg(test)]

@@ -135,11 +135,34 @@ fn row(interface: &str, export: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// What a run with the default grants says to an import.
     fn answer(import: &str) -> Result<(), Error> {
         check_import(&Grants::default(), import, "calm")
+    }
+
+    #[test]
+    fn types_that_take_long_to_check_are_refused() {
+        let tuple = |part: &str, times| format!("(tuple{})", format!(" {part}").repeat(times));
+        let types = [("$a", tuple("u8", 100)), ("$b", tuple("$a", 100)), ("$c", tuple("$b", 98))];
+        let types = types.map(|(name, tuple)| format!("(type {name} {tuple})")).concat();
+        let uses = "(core func (canon lower (func $f) (memory $memory)))".repeat(1_000);
+        let text = format!(
+            r#"(component {types}
+            (core module $m (memory (export "memory") 1) (func (export "f") (result i32) (i32.const 0)))
+            (core instance $i (instantiate $m))
+            (alias core export $i "memory" (core memory $memory))
+            (func $f (result $c) (canon lift (core func $i "f") (memory $memory)))
+            {uses})"#
+        );
+        let bytes = wat::parse_str(text).unwrap();
+        let error = survey::validate_within(Duration::from_millis(100), &bytes, "calm").err().unwrap();
+        let wanted =
+            "`calm` is not a component that this host runs: its types cannot be checked: it takes longer than 0.1 s";
+        assert_eq!(error.to_string(), wanted);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The one walk over the bytes of a component: a small set of WebAssembly features, limits of sizes and counts, and no
 //! part that the contract leaves out (own resources, other string encodings, anything asynchronous).
 
+use std::time::Duration;
+
+use tunebox_foundation::bounded;
 use tunebox_foundation::explain::Explanation;
 use wasmparser::types::Types;
 use wasmparser::{
@@ -22,6 +25,9 @@ const FUNCTIONS: u32 = 50_000;
 const ITEM_BYTES: u64 = 48;
 /// The longest name of a function, in bytes: the host copies those of the call stack when a method is stopped.
 const FUNCTION_NAME_BYTES: usize = 64 << 10;
+/// How long validation may take. Types are checked wherever they are used with all that they are made of, so a small
+/// component can take hours.
+const VALIDATION: Duration = Duration::from_secs(5);
 /// The largest function body, in bytes.
 const FUNCTION_BYTES: usize = 512 << 10;
 /// How a message calls a resource type that a component declares.
@@ -52,9 +58,20 @@ pub(crate) fn examine(bytes: &[u8], name: &str, limit: usize) -> Result<Survey, 
     survey(bytes, name)
 }
 
-/// Runs wasmparser's full validation of a component with the features of [`features`] and returns its types.
+/// Runs wasmparser's full validation of a component with the features of [`features`] and returns its types. Fails if that
+/// takes longer than [`VALIDATION`].
 pub(crate) fn validate(bytes: &[u8], name: &str) -> Result<Types, Error> {
-    Validator::new_with_features(features()).validate_all(bytes).map_err(|error| malformed(name, &error))
+    validate_within(VALIDATION, bytes, name)
+}
+
+/// Does the work of [`validate`] within `limit`.
+pub(super) fn validate_within(limit: Duration, bytes: &[u8], name: &str) -> Result<Types, Error> {
+    let bytes = bytes.to_vec();
+    let validate = move || Validator::new_with_features(features()).validate_all(&bytes);
+    match bounded::within(limit, validate) {
+        Ok(types) => types.map_err(|error| malformed(name, &error)),
+        Err(error) => Err(Error::malformed(name, format!("its types cannot be checked: {error}"))),
+    }
 }
 
 /// Builds the error for bytes that the parser or validator rejected: its message with the byte offset.
