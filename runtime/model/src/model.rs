@@ -50,10 +50,9 @@ impl Model {
     pub fn open_in(source: &Source, device: &Device, asked: impl Into<PrecisionRequest>) -> Result<Self> {
         let (mut model, metadata) = Self::shape(source, device)?;
         model.weights = model.weights.kept_in(asked)?;
-        // A large vocabulary takes as long as the weights.
-        let (weights, text) = rayon::join(|| model.weights.load(), || read_text(source.path(), metadata.as_ref()));
-        weights?;
-        (model.tokenizer, model.template) = text?;
+        model.weights.load()?;
+        // Not at the same time: the memory of the process is watched while the tokenizer is read.
+        (model.tokenizer, model.template) = read_text(source.path(), metadata.as_ref())?;
         Ok(model)
     }
 

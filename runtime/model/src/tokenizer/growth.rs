@@ -1,4 +1,4 @@
-//! How much longer the steps of a tokenizer may make a text, and whether their time is known to follow its length.
+//! How much longer the steps of a tokenizer may make a text.
 //!
 //! A `tokenizer.json` is an untrusted program: forty steps that double a text make a terabyte of it. So the greatest
 //! growth of every step is computed before the first text goes through them, and a step that is not known is refused.
@@ -8,8 +8,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::Value;
 use tokenizers::{ModelWrapper, NormalizerWrapper};
-
-use super::pre_tokenizers::is_known_pattern;
 
 /// The most times that the steps of a tokenizer may make a text longer: far more than any published one.
 const MAX_FACTOR: u64 = 512;
@@ -63,12 +61,6 @@ pub(super) struct Steps {
     pub(super) encode: Growth,
     /// The growth of the tokens that are decoded: of their bytes and their number, added.
     pub(super) decode: Growth,
-    /// Whether the time of encoding may grow faster than the text.
-    pub(super) encode_may_be_slow: bool,
-    /// Whether the time of decoding may.
-    pub(super) decode_may_be_slow: bool,
-    /// Whether the steps inspected so far have a regular expression that is not known.
-    has_pattern: bool,
     count: usize,
 }
 
@@ -77,22 +69,17 @@ impl Steps {
     /// [`MAX_FACTOR`], or letters that grow in its vocabulary model.
     pub(super) fn of(tokenizer: &tokenizers::Tokenizer) -> Result<Self, String> {
         // The library reads some steps by their keys and not by their name: what it made of them counts.
-        let mut steps = Self::inspect(
+        let steps = Self::inspect(
             &json(tokenizer.get_normalizer())?,
             &json(tokenizer.get_pre_tokenizer())?,
             &json(tokenizer.get_post_processor())?,
             &json(tokenizer.get_decoder())?,
         )?;
-        match tokenizer.get_model() {
-            ModelWrapper::BPE(model) => {
-                let affixes = [&model.continuing_subword_prefix, &model.end_of_word_suffix];
-                if affixes.into_iter().flatten().any(|affix| affix.len() > MAX_AFFIX_BYTES) {
-                    return Err(format!("it puts more than {MAX_AFFIX_BYTES} bytes beside every letter"));
-                }
+        if let ModelWrapper::BPE(model) = tokenizer.get_model() {
+            let affixes = [&model.continuing_subword_prefix, &model.end_of_word_suffix];
+            if affixes.into_iter().flatten().any(|affix| affix.len() > MAX_AFFIX_BYTES) {
+                return Err(format!("it puts more than {MAX_AFFIX_BYTES} bytes beside every letter"));
             }
-            // Both look up all parts of a word.
-            ModelWrapper::WordPiece(_) | ModelWrapper::Unigram(_) => steps.encode_may_be_slow = true,
-            ModelWrapper::WordLevel(_) => {}
         }
         Ok(steps)
     }
@@ -109,18 +96,13 @@ impl Steps {
         post_processor: &Value,
         decoder: &Value,
     ) -> Result<Self, String> {
-        let (encode, decode) = (Growth::NONE, Growth::times(2));
-        let slow = false;
-        let mut steps =
-            Self { encode, decode, encode_may_be_slow: slow, decode_may_be_slow: slow, has_pattern: slow, count: 0 };
+        let mut steps = Self { encode: Growth::NONE, decode: Growth::times(2), count: 0 };
         let normalized = steps.sequence(normalizer, "normalizers", Self::normalizer)?;
         steps.encode = normalized.then(steps.sequence(pre_tokenizer, "pretokenizers", Self::pre_tokenizer)?);
         steps.sequence(post_processor, "processors", Self::post_processor)?;
-        steps.encode_may_be_slow = std::mem::take(&mut steps.has_pattern);
         if !decoder.is_null() {
             steps.decode = steps.sequence(decoder, "decoders", Self::decoder)?;
         }
-        steps.decode_may_be_slow = steps.has_pattern;
         for (growth, what) in [(steps.encode, "a text"), (steps.decode, "tokens")] {
             if growth.factor > MAX_FACTOR || growth.extra > MAX_BYTES {
                 let (most, extra) = (growth.factor, growth.extra);
@@ -137,7 +119,7 @@ impl Steps {
         &mut self,
         step: &Value,
         key: &str,
-        growth: fn(&mut Self, &str, &Value) -> Option<Growth>,
+        growth: fn(&str, &Value) -> Option<Growth>,
     ) -> Result<Growth, String> {
         if step.is_null() {
             return Ok(Growth::NONE);
@@ -148,7 +130,7 @@ impl Steps {
         }
         let name = step["type"].as_str().unwrap_or_default();
         if name != "Sequence" {
-            return growth(self, name, step).ok_or_else(|| format!("its step `{name}` is not known, or has no bound"));
+            return growth(name, step).ok_or_else(|| format!("its step `{name}` is not known, or has no bound"));
         }
         let mut all = Growth::NONE;
         for step in step[key].as_array().into_iter().flatten() {
@@ -159,7 +141,7 @@ impl Steps {
 
     /// The growth of a normalizer. It runs on every part of a text between added tokens, so what it adds to a part
     /// counts once for each byte.
-    fn normalizer(&mut self, name: &str, step: &Value) -> Option<Growth> {
+    fn normalizer(name: &str, step: &Value) -> Option<Growth> {
         Some(match name {
             "Strip" | "StripAccents" | "Nmt" => Growth::NONE,
             "Lowercase" | "ByteLevel" => Growth::times(2),
@@ -171,20 +153,20 @@ impl Steps {
                 let added = bytes(&step["prepend"])?;
                 Growth { factor: added + 1, extra: added }
             }
-            "Replace" => self.replacement(step)?,
+            "Replace" => Self::replacement(step)?,
             "Precompiled" => Growth::times(longest_replacement(step["precompiled_charsmap"].as_str()?)?.max(1)),
             _ => return None,
         })
     }
 
     /// The growth of a pre-tokenizer, which may put a prefix before every part, each of at least a byte.
-    fn pre_tokenizer(&mut self, name: &str, step: &Value) -> Option<Growth> {
+    fn pre_tokenizer(name: &str, step: &Value) -> Option<Growth> {
         Some(match name {
             "BertPreTokenizer" | "Whitespace" | "WhitespaceSplit" | "CharDelimiterSplit" | "Punctuation" | "Digits"
             | "UnicodeScripts" | "FixedLength" => Growth::NONE,
             "Split" => {
                 if let Some(pattern) = step["pattern"]["Regex"].as_str() {
-                    self.pattern(pattern)?;
+                    check_pattern(pattern)?;
                 }
                 Growth::NONE
             }
@@ -199,7 +181,7 @@ impl Steps {
     }
 
     /// No growth for a post-processor that keeps a text once and adds few ids; `None` for others.
-    fn post_processor(&mut self, name: &str, step: &Value) -> Option<Growth> {
+    fn post_processor(name: &str, step: &Value) -> Option<Growth> {
         let is_bounded = match name {
             "ByteLevel" | "BertProcessing" | "RobertaProcessing" => true,
             "TemplateProcessing" => {
@@ -215,38 +197,36 @@ impl Steps {
     }
 
     /// The growth of a decoder, of the bytes and the number of tokens added: it may put a space before each token.
-    fn decoder(&mut self, name: &str, step: &Value) -> Option<Growth> {
+    fn decoder(name: &str, step: &Value) -> Option<Growth> {
         Some(match name {
             "Metaspace" | "ByteFallback" | "Fuse" | "Strip" => Growth::NONE,
             "BPEDecoder" | "WordPiece" | "CTC" => Growth::times(2),
             // Bytes that are no text become a replacement character each.
             "ByteLevel" => Growth::times(3),
-            "Replace" => self.replacement(step)?,
+            "Replace" => Self::replacement(step)?,
             _ => return None,
         })
     }
 
     /// The growth of a `Replace`: by a text that is not empty, that of one match; else the content may stand at both ends
     /// of every byte.
-    fn replacement(&mut self, step: &Value) -> Option<Growth> {
+    fn replacement(step: &Value) -> Option<Growth> {
         let content = bytes(&step["content"])?;
         match (step["pattern"]["String"].as_str(), step["pattern"]["Regex"].as_str()) {
             (Some(text), _) if !text.is_empty() => Some(Growth::times(content.div_ceil(text.len() as u64).max(1))),
             (Some(_), _) => Some(Growth { factor: 1 + 2 * content, extra: content }),
             (None, Some(pattern)) => {
-                self.pattern(pattern)?;
+                check_pattern(pattern)?;
                 Some(Growth { factor: 1 + 2 * content, extra: content })
             }
             (None, None) => None,
         }
     }
+}
 
-    /// Records that a regular expression which is not one of the known ones may be slow. `None` if it is too long or
-    /// counts too high: the engine writes repetitions out.
-    fn pattern(&mut self, pattern: &str) -> Option<()> {
-        self.has_pattern |= !is_known_pattern(pattern);
-        (pattern.len() <= MAX_PATTERN_BYTES && repetitions(pattern) <= MAX_REPETITIONS).then_some(())
-    }
+/// `None` if a regular expression is too long or counts too high: the engine writes repetitions out.
+fn check_pattern(pattern: &str) -> Option<()> {
+    (pattern.len() <= MAX_PATTERN_BYTES && repetitions(pattern) <= MAX_REPETITIONS).then_some(())
 }
 
 /// A part of a tokenizer as the JSON that the library writes of it; null for none.
@@ -331,11 +311,10 @@ mod tests {
     }
 
     #[test]
-    fn unknown_regular_expressions_may_be_slow_and_do_not_count_high() {
+    fn regular_expressions_do_not_count_high() {
         let split = |regex: &str| json!({ "type": "Split", "pattern": { "Regex": regex }, "behavior": "Isolated" });
-        assert!(inspect("pre_tokenizer", split("(a+)+b")).unwrap().encode_may_be_slow);
+        assert!(inspect("pre_tokenizer", split("(?:a{1000})b")).is_ok());
         assert!(inspect("pre_tokenizer", split("(?:(?=a){1000}){1000}")).is_err());
-        assert!(!inspect("pre_tokenizer", json!({ "type": "Whitespace" })).unwrap().encode_may_be_slow);
     }
 
     #[test]

@@ -36,8 +36,8 @@ use crate::watchdog::{Mark, OVERHEAD, Work};
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     steps: Steps,
-    /// Encoding and decoding by steps whose time may not follow the length of the text.
-    slow_work: Work,
+    /// Encoding and decoding: the time of some steps does not follow the length of the text.
+    work: Work,
     leading: Vec<u32>,
     trailing: Vec<u32>,
     specials: Specials,
@@ -69,8 +69,8 @@ impl Tokenizer {
         let vocabulary = inner.get_vocab(true);
         let size = vocabulary.values().max().map_or(0, |id| *id as usize + 1);
         let longest = vocabulary.keys().map(String::len).max().unwrap_or(0);
-        let slow_work = Work::on_texts("the tokenizer", file);
-        Ok(Self { inner, steps, slow_work, leading, trailing, specials, size, longest })
+        let work = Work::on_texts("the tokenizer", file);
+        Ok(Self { inner, steps, work, leading, trailing, specials, size, longest })
     }
 
     /// Encodes `text`. Names of special tokens in the text become those tokens. `add_special` adds the ids that this
@@ -148,7 +148,7 @@ impl Tokenizer {
             .check(most)
             .or_else(|_| self.steps.decode.check(self.spelled(ids)))
             .map_err(TokenizerError::decode)?;
-        let _mark = self.steps.decode_may_be_slow.then(|| self.begin_slow_work(most));
+        let _mark = self.begin_work(ids.len());
         let decoded = catch_panic(|| self.inner.decode(ids, skip_special));
         decoded.map_err(TokenizerError::decode)?.map_err(TokenizerError::decode)
     }
@@ -159,16 +159,16 @@ impl Tokenizer {
     }
 
     /// Marks work on so many bytes, which the watchdog ends if all of it takes longer than its bytes explain.
-    fn begin_slow_work(&self, bytes: usize) -> Mark<'_> {
-        self.slow_work.add_bytes(bytes as u64 + OVERHEAD);
-        self.slow_work.begin()
+    fn begin_work(&self, bytes: usize) -> Mark<'_> {
+        self.work.add_bytes(bytes as u64 + OVERHEAD);
+        self.work.begin()
     }
 
     /// Encodes a text without added ids; with offsets of its tokens in bytes if `spans`. A panic of the library becomes an
     /// error.
     fn encoded(&self, text: &str, spans: bool) -> Result<Encoding, TokenizerError> {
         self.steps.encode.check(text.len()).map_err(TokenizerError::encode)?;
-        let _mark = self.steps.encode_may_be_slow.then(|| self.begin_slow_work(text.len()));
+        let _mark = self.begin_work(text.len());
         let encoded =
             catch_panic(|| if spans { self.inner.encode(text, false) } else { self.inner.encode_fast(text, false) });
         encoded.map_err(TokenizerError::encode)?.map_err(TokenizerError::encode)

@@ -35,14 +35,6 @@ const GPT_4O: &str = concat!(
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 );
 
-/// The patterns that are known to take time in proportion to a text.
-const KNOWN: [&str; 5] = [LLAMA_3, QWEN_2, QWEN_35, TEKKEN, GPT_4O];
-
-/// Whether a pattern is one of those of the known models.
-pub(super) fn is_known_pattern(pattern: &str) -> bool {
-    KNOWN.contains(&pattern)
-}
-
 /// How words are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Splitting {
