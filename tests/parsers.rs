@@ -188,6 +188,20 @@ fn a_tokenizer_that_doubles_a_text_is_refused() {
 }
 
 #[test]
+fn a_tokenizer_that_searches_all_of_a_text_for_each_of_its_tokens_is_ended_by_its_time() {
+    let place = Stranger::with_tokenizer(|all| {
+        let step = json!({ "type": "Replace", "pattern": { "String": "a" }, "content": " ".repeat(200) });
+        all["normalizer"] = step;
+        let token = json!({ "id": 1_000_000, "content": " ", "single_word": false, "lstrip": true, "rstrip": true,
+            "normalized": true, "special": false });
+        all["added_tokens"].as_array_mut().unwrap().push(token);
+    });
+    for told in place.refuse(&[&format!("score model --text {}", "a".repeat(4_000))]) {
+        assert!(told.contains("error[model]: the tokenizer takes more than 10 s for "), "{told}");
+    }
+}
+
+#[test]
 fn padding_of_a_tokenizer_to_a_terabyte_is_not_used() {
     let place = Stranger::with_tokenizer(|all| {
         all["padding"] = json!({
@@ -198,6 +212,19 @@ fn padding_of_a_tokenizer_to_a_terabyte_is_not_used() {
     for words in READING {
         let output = place.command(words).output().unwrap();
         assert!(output.status.success(), "{words}: {}", text(&output));
+    }
+}
+
+#[test]
+fn files_that_take_far_more_memory_than_they_are_long_are_refused() {
+    let place = Stranger::new();
+    std::fs::write(place.0.path().join("answers.jsonl"), "x\n".repeat(100_001)).unwrap();
+    for told in place.refuse(&["check run.toml --set data.skip-bad=true"]) {
+        assert!(told.contains("more than 100000 lines of `answers.jsonl` are wrong"), "{told}");
+    }
+    std::fs::write(place.path("tokenizer_config.json"), format!("[{}1]", "[],".repeat(12 << 20))).unwrap();
+    for told in place.refuse(&READING[..1]) {
+        assert!(told.contains("at most 33554432 are read"), "{told}");
     }
 }
 

@@ -88,6 +88,7 @@ fn a_checkpoint_whose_counts_no_run_reaches_is_damaged() {
         ("\"step\": 2", "\"step\": 3"),
         ("\"epoch\": 0", "\"epoch\": 9223372036854775808"),
         ("\"updates\": 2", "\"updates\": 18446744073709551615"),
+        ("\"snapshots\": []", "\"snapshots\": [\"a\", \"a\"]"),
     ] {
         let changed = text.replacen(from, to, 1);
         assert_ne!(changed, text, "{from}");

@@ -27,13 +27,15 @@ impl TensorSpec {
     }
 }
 
-/// The most bytes of a text that is read whole. Vocabularies are the longest.
-const LONGEST_TEXT: u64 = 256 << 20;
+/// The most bytes of a file that is copied. Vocabularies are the longest.
+const LONGEST_FILE: u64 = 256 << 20;
+/// The most bytes of a text that is parsed; its values may take ten times as many.
+const LONGEST_TEXT: u64 = 32 << 20;
 
-/// Reads a whole file of at most [`LONGEST_TEXT`] bytes. Errors: also if it is longer, or not a regular file, since a
+/// Reads a whole file of at most [`LONGEST_FILE`] bytes. Errors: also if it is longer, or not a regular file, since a
 /// model's folder is not trusted.
 pub(crate) fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    bounded::read(path, LONGEST_TEXT)
+    bounded::read(path, LONGEST_FILE)
 }
 
 /// Reads a whole UTF-8 file of at most [`LONGEST_TEXT`] bytes. Errors: also if it is longer, or not a regular file.

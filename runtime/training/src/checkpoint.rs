@@ -38,6 +38,9 @@ fn edits_of(snapshot: usize) -> String {
 const LARGEST_STATE: u64 = 1 << 30;
 /// The largest count of a state: the largest integer that a JSON number holds exactly everywhere.
 const LARGEST_COUNT: u64 = 1 << 53;
+/// The most snapshots and random streams of a state: what `limits.snapshots` and `limits.streams` may be at most.
+const MOST_SNAPSHOTS: usize = 1_000;
+const MOST_STREAMS: usize = 10_000;
 /// The most bytes of the header of a safetensors file.
 const LARGEST_HEAD: u64 = 16 << 20;
 
@@ -95,7 +98,8 @@ impl State {
     }
 
     /// What is wrong with the counts of the state in the checkpoint's folder `folder`: a step that is not the folder's,
-    /// more epochs than steps, or a count or time that no run reaches. `None` if nothing is.
+    /// more epochs than steps, a count or time that no run reaches, or more snapshots or streams than it may have. `None`
+    /// if nothing is.
     fn implausible_count(&self, folder: &Path) -> Option<String> {
         let Self { step, cursor, updates, generation, tokens, seconds, .. } = self;
         if folder.file_name().is_none_or(|name| *name != *folder_name(*step)) {
@@ -103,6 +107,11 @@ impl State {
         }
         if cursor.epoch > *step {
             return Some(format!("it claims epoch {} at step {step}", cursor.epoch));
+        }
+        // Snapshots are saved in the order of their names, each once.
+        let ordered = self.snapshots.is_sorted_by(|one, next| one < next) && self.snapshots.len() <= MOST_SNAPSHOTS;
+        if !ordered || self.streams.len() > MOST_STREAMS {
+            return Some("it claims snapshots or random streams that no run can have".to_owned());
         }
         let counted = [*updates, *generation, *tokens].iter().all(|count| *count <= LARGEST_COUNT);
         let timed = (0.0..=LARGEST_COUNT as f64).contains(seconds);

@@ -18,6 +18,9 @@ use crate::sample::data_beside;
 /// Number of lines that are tokenized in parallel: enough for all threads, little in memory.
 const CHUNK: usize = 2_048;
 
+/// The most wrong lines of a file that are left out: each is listed with its reason.
+const MAX_SKIPPED: usize = 100_000;
+
 /// The widest part of a line that an error message shows, in characters.
 const SHOWN_WIDTH: usize = 96;
 
@@ -95,7 +98,8 @@ impl Dataset {
     /// cut or dropped and counted there.
     ///
     /// # Errors
-    /// A file that cannot be read, the first wrong line unless wrong lines are skipped, and a file without an example.
+    /// A file that cannot be read, the first wrong line unless wrong lines are skipped, too many of them, and a file
+    /// without an example.
     pub fn read(path: &Path, reading: &Reading, encoder: &Encoder<'_>) -> Result<Self, Error> {
         let (name, report) = (path.display().to_string(), Report::default());
         let mut reader = Reader { name, reading, encoder, shape: None, examples: Vec::new(), report };
@@ -157,15 +161,24 @@ impl Reader<'_> {
         for (line, example) in read.collect::<Vec<_>>() {
             match example {
                 Ok(example) => self.add(example),
-                Err((fault, _)) if self.reading.skip_bad => {
-                    self.report.skipped.push(Skipped { line: line.number, reason: fault.what });
-                }
+                Err((fault, _)) if self.reading.skip_bad => self.skip(line.number, fault.what)?,
                 Err(fault) => {
                     let (wanted, has_valid_lines) = (&self.reading.wanted, self.shape.is_some());
                     return Err(line_error(&self.name, &line, fault, wanted, has_valid_lines).into());
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Records line `line` as skipped. Fails for more than [`MAX_SKIPPED`] lines.
+    fn skip(&mut self, line: u64, reason: String) -> Result<(), Error> {
+        if self.report.skipped.len() == MAX_SKIPPED {
+            let what = format!("more than {MAX_SKIPPED} lines of `{}` are wrong", self.name);
+            let problem = Explanation::new("data", what).with_why(format!("line {line}: {reason}"));
+            return Err(problem.with_hint("remove the wrong lines: `data.skip-bad` is for a few").into());
+        }
+        self.report.skipped.push(Skipped { line, reason });
         Ok(())
     }
 

@@ -17,6 +17,9 @@ const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 /// The most bytes of a line, so that a file without line ends is not read without end.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
+/// The bytes of lines from which on no further one is read with them, so that long lines are not all in memory together.
+const ENOUGH_BYTES: usize = 16 << 20;
+
 /// One line that is not blank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
@@ -45,12 +48,18 @@ impl Lines {
         Ok(Self { reader, digest: Sha256::new(), number: 0, name: path.display().to_string() })
     }
 
-    /// Reads up to `count` further lines that are not blank; fewer only at the end of the file, `None` after it.
+    /// Reads up to `count` further lines that are not blank; fewer at the end of the file, and once they have
+    /// [`ENOUGH_BYTES`] together. `None` after the end.
     ///
     /// # Errors
     /// A file that cannot be read, or a line that is too long.
     pub(super) fn take(&mut self, count: usize) -> Result<Option<Vec<Line>>, Error> {
-        let lines: Vec<Line> = std::iter::from_fn(|| self.next().transpose()).take(count).collect::<Result<_, _>>()?;
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        while lines.len() < count && bytes < ENOUGH_BYTES {
+            let Some(line) = self.next()? else { break };
+            bytes += line.bytes.len();
+            lines.push(line);
+        }
         Ok(Some(lines).filter(|lines| !lines.is_empty()))
     }
 
@@ -115,6 +124,14 @@ mod tests {
         let found = lines(b"\xEF\xBB\xBF{\"a\":1}\r\n\r\n  \n{\"b\":2}\n{\"c\":3}");
 
         assert_eq!(found, [(1, "{\"a\":1}".into()), (4, "{\"b\":2}".into()), (5, "{\"c\":3}".into())]);
+    }
+
+    #[test]
+    fn long_lines_are_read_a_few_at_a_time() {
+        let line = [vec![b'a'; 6 << 20], vec![b'\n']].concat();
+        let mut lines = open(&line.repeat(5));
+        let counts = std::iter::from_fn(|| lines.take(100).unwrap()).map(|lines| lines.len());
+        assert_eq!(counts.collect::<Vec<_>>(), [3, 2]);
     }
 
     #[test]

@@ -17,6 +17,8 @@ const MOST_ENTRIES: u64 = 1 << 20;
 const LONGEST_NAME: u64 = 1 << 16;
 const MOST_DIMENSIONS: u32 = 4;
 const DEEPEST_LIST: u32 = 4;
+/// The most bytes of a head: several times those of the largest vocabularies. Numbers are widened to eight bytes.
+const LARGEST_HEAD: u64 = 64 << 20;
 
 /// The head of a file.
 #[derive(Debug)]
@@ -112,7 +114,7 @@ impl<R: Read> Cursor<R> {
     fn value(&mut self, kind: u32) -> Result<Value> {
         Ok(match kind {
             7 => Value::Boolean(self.bytes::<1>()? != [0]),
-            8 => Value::Text(self.text(self.length)?),
+            8 => Value::Text(self.text(u64::MAX)?),
             9 => self.list(0)?,
             // In decimal the shortest number that has these 32 bits is what was meant.
             6 => Value::Number(f32::from_le_bytes(self.bytes()?).to_string().parse().unwrap_or(f64::NAN)),
@@ -143,12 +145,12 @@ impl<R: Read> Cursor<R> {
     fn list(&mut self, depth: u32) -> Result<Value> {
         let kind = self.u32()?;
         let count = self.u64()?;
-        if count > self.length - self.at {
-            return Err(self.broken(format!("a list of `{count}` values is longer than the file")));
+        if count > self.left() {
+            return Err(self.broken(format!("a list of `{count}` values is longer than what is left of the head")));
         }
         // The lists grow with what is read, so a false count costs no memory.
         match kind {
-            8 => Ok(Value::Texts((0..count).map(|_| self.text(self.length)).collect::<Result<_>>()?)),
+            8 => Ok(Value::Texts((0..count).map(|_| self.text(u64::MAX)).collect::<Result<_>>()?)),
             9 if depth < DEEPEST_LIST => {
                 (0..count).try_for_each(|_| self.list(depth + 1).map(drop))?;
                 Ok(Value::Texts(Vec::new()))
@@ -168,11 +170,11 @@ impl<R: Read> Cursor<R> {
     }
 
     /// Reads a text with its length, without trailing zero bytes; invalid UTF-8 is replaced. Errors: longer than
-    /// `longest` bytes or than the rest of the file.
+    /// `longest` bytes or than the rest of the head.
     fn text(&mut self, longest: u64) -> Result<String> {
         let length = self.u64()?;
-        if length > longest || length > self.length - self.at {
-            return Err(self.broken(format!("a text of `{length}` bytes is longer than what is left of the file")));
+        if length > longest || length > self.left() {
+            return Err(self.broken(format!("a text of `{length}` bytes is longer than what is left of the head")));
         }
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
         self.fill(&mut bytes)?;
@@ -181,6 +183,11 @@ impl<R: Read> Cursor<R> {
             bytes.pop();
         }
         Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// The bytes that the head may still have.
+    fn left(&self) -> u64 {
+        self.length.min(LARGEST_HEAD).saturating_sub(self.at)
     }
 
     /// Reads 4 bytes as a little-endian integer.
@@ -202,8 +209,11 @@ impl<R: Read> Cursor<R> {
 
     /// Fills a buffer with the next bytes. Errors: the file ends before.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
-        if bytes.len() as u64 > self.length - self.at {
-            return Err(self.broken(format!("the file ends inside its head, after {} bytes", self.length)));
+        if bytes.len() as u64 > self.left() {
+            return Err(self.broken(match self.length {
+                0..=LARGEST_HEAD => format!("the file ends inside its head, after {} bytes", self.length),
+                _ => format!("the head has more than {LARGEST_HEAD} bytes"),
+            }));
         }
         match self.input.read_exact(bytes) {
             Ok(()) => {

@@ -41,7 +41,25 @@ fn a_list_longer_than_the_file_is_refused_before_it_is_allocated() {
     bytes.extend(8u32.to_le_bytes());
     bytes.extend((1u64 << 40).to_le_bytes());
     let error = read(&bytes).unwrap_err();
-    assert_eq!(error.to_string(), "a list of `1099511627776` values is longer than the file");
+    assert_eq!(error.to_string(), "a list of `1099511627776` values is longer than what is left of the head");
+}
+
+#[test]
+fn a_head_as_long_as_a_file_of_holes_is_not_read_to_its_end() {
+    let mut bytes = head(0, 1);
+    text(&mut bytes, "tokens");
+    bytes.extend(9u32.to_le_bytes());
+    bytes.extend(0u32.to_le_bytes());
+    bytes.extend((LARGEST_HEAD / 2).to_le_bytes());
+    let read = |bytes: &[u8]| {
+        let input = bytes.chain(std::io::repeat(0));
+        Cursor { path: "hostile.gguf".into(), input, at: 0, length: 1 << 40 }.header()
+    };
+    assert!(read(&bytes).is_ok());
+    let count = bytes.len() - 8;
+    bytes[count..].copy_from_slice(&(1u64 << 39).to_le_bytes());
+    let error = read(&bytes).unwrap_err();
+    assert!(error.to_string().ends_with("values is longer than what is left of the head"), "{error}");
 }
 
 #[test]
