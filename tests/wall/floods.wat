@@ -1,6 +1,7 @@
 ;; What the guests of `accounts.rs` share: the imports, and a tap of the batch.
 (import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
 (import "tunebox:method/data@0.1.0" "[method]rows.select" (func $select (param i32 i32 i32 i32)))
+(import "tunebox:method/learn@0.1.0" "minimise" (func $minimise (param i32 i32)))
 (import "tunebox:method/model@0.1.0" "score-for-learning" (func $score (param i32 i32 f32 i32)))
 (import "tunebox:method/model@0.1.0" "[method]scores.logprob" (func $logprob (param i32) (result i32)))
 (import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
@@ -16,6 +17,8 @@
 (import "tunebox:method/tensor@0.1.0" "[method]tensor.transpose" (func $transpose (param i32 i32 i32 i32)))
 (import "tunebox:method/tensor@0.1.0" "[resource-drop]tensor" (func $drop (param i32)))
 (data (i32.const 256) "example")
+;; One axis, 1,507,328 long.
+(data (i32.const 704) "\00\00\17\00")
 (data (i32.const 512) "\02\00\00\00\03\00\00\00")
 (data (i32.const 640) "\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00")
 

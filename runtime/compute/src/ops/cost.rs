@@ -127,10 +127,10 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The cost of passing a gradient back through an operation that cost this: twice the work, no bytes.
+    /// The cost of passing a gradient back through an operation that cost this: twice the work, the same temporaries.
     fn backward(self) -> Self {
         let (work, numbers) = (self.work.saturating_mul(2), self.numbers.saturating_mul(2));
-        Self { kind: self.kind, work, numbers, ..Self::default() }
+        Self { kind: self.kind, work, numbers, scratch: self.scratch, bytes: 0 }
     }
 
     /// Returns how long the work takes on a slow machine, in seconds: the most that an operation is allowed to last is
@@ -249,10 +249,11 @@ pub(super) fn backward_of_view(view: &Tensor) -> Cost {
 /// Bytes of a tensor without its numbers: shape, type and place in a graph.
 const TENSOR_BYTES: u64 = 512;
 
-/// The cost of computing gradients over a graph of `nodes` tensors that take `bytes` bytes: temporaries only. The work
+/// The cost of computing gradients over a graph of `nodes` tensors that take `bytes` bytes: temporaries only. `largest` are
+/// the bytes of those of one operation, which are many where a result is smaller than what it is computed from. The work
 /// is that of the operations that made the tensors, which their [`Made`] names.
-pub(super) fn gradient(bytes: u64, nodes: u64) -> Cost {
-    let numbers = bytes.saturating_mul(Kind::Gradient.formula().copies);
+pub(super) fn gradient(bytes: u64, nodes: u64, largest: u64) -> Cost {
+    let numbers = bytes.saturating_mul(Kind::Gradient.formula().copies).saturating_add(largest);
     let scratch = numbers.saturating_add(nodes.saturating_mul(TENSOR_BYTES));
     Cost { kind: Kind::Gradient, scratch, ..Cost::default() }
 }

@@ -94,7 +94,7 @@ pub fn depth_of(nodes: &[Arc<Node>]) -> u32 {
 /// the loss does not depend on.
 ///
 /// Gradients are outside the graph, in shape and type of their leaf. While it works, reserves six times the bytes of the
-/// graph in `budget`. Charges no work: the caller sums [`Node::backward`] over the graph before. Before each operation,
+/// graph in `budget`, and the temporaries of its largest operation. Charges no work: the caller sums [`Node::backward`] over the graph before. Before each operation,
 /// [`Admit::continue_gradient`] may end the walk.
 ///
 /// # Errors
@@ -113,7 +113,8 @@ pub fn gradients(budget: &mut dyn Admit, loss: &Node, leaves: &[&Tensor]) -> Res
     let mut seen = HashSet::new();
     let counted = order.iter().map(|node| &node.tensor).filter(|tensor| seen.insert(tensor.id()));
     let bytes = counted.map(|tensor| tensor.elem_count() as u64 * tensor.dtype().size_in_bytes() as u64).sum();
-    let _scratch = budget.admit(cost::gradient(bytes, order.len() as u64))?;
+    let largest = order.iter().map(|node| node.backward.scratch).max().unwrap_or(0);
+    let _scratch = budget.admit(cost::gradient(bytes, order.len() as u64, largest))?;
     let mut sums = Gradients::default();
     sums.add(tensor, &tensor.ones_like()?)?;
     for node in order {
