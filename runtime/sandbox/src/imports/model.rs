@@ -238,8 +238,9 @@ impl State {
         let elements = rows.count() as u64 * rows.width() as u64 * set.iter().count() as u64;
         self.meters.work(elements)?;
         self.pass(rows.tokens())?;
-        // A pass joins the rows of several scores, and keeps the copy.
-        let bytes = self.reserve(4 * elements + row_bytes(rows.tokens() as u64, rows.count()))?;
+        // A pass joins the rows of several scores, and keeps the copy; it also keeps the patches that are active now.
+        let patches = self.patches as u64 * self.patch_bytes();
+        let bytes = self.reserve(4 * elements + row_bytes(rows.tokens() as u64, rows.count()) + patches)?;
         let request = ScoreRequest { view: view.clone(), taps: set, temperature, learning: keep };
         let (generation, defer) = {
             let policy = &self.train_state().policy;
@@ -278,6 +279,8 @@ mod tests {
     use tunebox_model::edit::Role;
 
     use super::*;
+    use crate::bindings::hidden::Site;
+    use crate::bindings::patch::Host as _;
     use crate::bindings::weights::{Host as _, Role as Matrix};
     use crate::cause::Cause;
     use crate::limits::Limits;
@@ -296,6 +299,27 @@ mod tests {
         };
         assert!(error.message.contains("at most 1"), "{}", error.message);
         HostContext::new(&mut state).snapshot("old".into()).unwrap();
+    }
+
+    #[test]
+    fn a_score_holds_the_patches_that_it_was_made_under() {
+        let budget = Budget::new(1 << 20);
+        let shared = Arc::new(Mutex::new(tiny(NoRun)));
+        let mut state = State::new(SessionSettings::default(), budget.clone(), shared);
+        let mut host = HostContext::new(&mut state);
+        let rows = Arc::new(Rows::new(vec![vec![1, 2]], vec![vec![false, true]]).unwrap());
+        let taken = |host: &mut HostContext<'_>| {
+            let (rows, view) = (host.give_rows(&rows).unwrap(), host.policy().unwrap());
+            let before = budget.held();
+            host.score(view, rows, Taps::empty(), 1.0).unwrap();
+            budget.held() - before
+        };
+        let bare = taken(&mut host);
+        for _ in 0..3 {
+            let vector = host.give_list(&[1_f32; 4]).unwrap();
+            host.add(vec![0], Site::ResidualAfter, vector, 1.0, false).unwrap();
+        }
+        assert_eq!(taken(&mut host), bare + 3 * host.patch_bytes());
     }
 
     #[test]

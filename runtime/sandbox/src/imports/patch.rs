@@ -63,6 +63,11 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
+    /// The bytes of a patch: its vector and its layers.
+    pub(crate) fn patch_bytes(&self) -> u64 {
+        TENSOR_BYTES + 4 * self.configuration.hidden as u64 + 8 * self.configuration.layers as u64
+    }
+
     /// Adds a patch to the policy and returns its handle. Reserves the bytes of its vector. First runs the scoring passes
     /// that were deferred, without the patch.
     ///
@@ -71,7 +76,7 @@ impl State {
         let message = || format!("a run has at most {} active patches; drop one", self.limits.patches);
         ensure(self.patches < self.limits.patches, || Refusal::new(ErrorCode::OutOfBudget, message()))?;
         self.run_pending_scores()?;
-        let bytes = self.reserve(TENSOR_BYTES + 4 * self.configuration.hidden as u64)?;
+        let bytes = self.reserve(self.patch_bytes())?;
         let number = self.train_state().policy.patch(patch)?;
         match self.table.push(PatchEntry { number, _bytes: bytes }) {
             Ok(handle) => {
