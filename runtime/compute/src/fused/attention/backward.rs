@@ -129,7 +129,7 @@ fn queries(segments: &Segments, number: usize, keys: &Range<usize>, shape: &Atte
     let mut found: Vec<Span> = segments.family(number).filter(|one| !one.rows.is_empty()).collect();
     // The rows of all spans lie side by side, so the own span is cut at the window only if it is the last.
     let window = shape.window.filter(|_| found.len() == 1);
-    let end = window.map_or(usize::MAX, |window| keys.end - 1 + window);
+    let end = window.map_or(usize::MAX, |window| (keys.end - 1).saturating_add(window));
     if let Some(own) = found.first_mut() {
         *own = Span { first: keys.start, rows: own.rows_of(&(keys.start..own.positions().end.min(end))) };
     }
