@@ -8,9 +8,6 @@ use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files::FileError;
 use tunebox_foundation::nearest::nearest;
 
-use crate::chat::error::ChatError;
-use crate::tokenizer::error::TokenizerError;
-
 /// The result of work on a model.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -81,14 +78,6 @@ pub enum Error {
     /// Something that this program does not do, on purpose.
     #[error("{0}")]
     Unsupported(String),
-    /// The model's tokenizer cannot be used.
-    #[error(transparent)]
-    #[explain(source)]
-    Tokenizer(#[from] TokenizerError),
-    /// The model's chat template cannot be used.
-    #[error(transparent)]
-    #[explain(source)]
-    Chat(#[from] ChatError),
     /// Tensor work failed.
     #[error(transparent)]
     #[explain(source)]

@@ -2,7 +2,7 @@
 //!
 //! The template is the model's own. Reading records from files is left to the training room.
 
-pub(crate) mod error;
+mod error;
 mod functions;
 mod json;
 mod markers;
@@ -14,7 +14,6 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-pub use error::ChatError;
 pub use message::{Conversation, Message};
 pub use records::{
     Answers, Encoded, Example, encode_conversation, encode_preference, encode_prompt, encode_prompt_completion,

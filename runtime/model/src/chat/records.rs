@@ -3,10 +3,11 @@
 //! The rules are those of TRL, so that a run can be compared: which texts get an end-of-text
 //! token, where a prompt ends, what is cut. Padding and batching are left to [`crate::rows`].
 
-use super::error::ChatError;
+use super::error;
 use super::message::{Conversation, Message};
 use super::spans;
 use super::template::ChatTemplate;
+use crate::error::Result;
 use crate::tokenizer::{Spans, Tokenizer};
 
 /// Answers of a conversation that are trained on.
@@ -32,13 +33,14 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Builds an example, with its first token never a target. Errors: [`ChatError::NoTarget`] if no target is left.
-    fn new(ids: Vec<u32>, mut targets: Vec<bool>) -> Result<Self, ChatError> {
+    /// Builds an example, with its first token never a target. Errors: no target is left.
+    fn new(ids: Vec<u32>, mut targets: Vec<bool>) -> Result<Self> {
         if let Some(first) = targets.first_mut() {
             *first = false;
         }
         if !targets.contains(&true) {
-            return Err(ChatError::NoTarget);
+            let empty = error::explain("no token is left to learn from");
+            return Err(empty.with_hint("the answer is empty, or lies beyond the longest length").into());
         }
         Ok(Self { ids, targets, merged: false })
     }
@@ -75,13 +77,13 @@ pub enum Example<'a> {
 /// The end-of-turn token of an answer is a target, and so is what the template writes behind it before the next turn.
 ///
 /// # Errors
-/// [`ChatError::Unclear`] where it cannot be told which tokens are answers, and the errors of rendering and encoding.
+/// When it cannot be told which tokens are answers, and the errors of rendering and encoding.
 pub fn encode_conversation(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
     which: Answers,
-) -> Result<Encoded, ChatError> {
+) -> Result<Encoded> {
     let (text, answers) = spans::find(tokenizer, template, conversation, which)?;
     let Spans { ids, ranges } = tokenizer.encode_spans(&text)?;
 
@@ -99,9 +101,9 @@ pub fn encode_conversation(
 /// `merged` is set if that prefix is shorter than the prompt.
 ///
 /// # Errors
-/// [`ChatError::NoTarget`] for an empty completion, [`ChatError::NoEnd`] where a text needs an end-of-text token that
-/// the tokenizer does not have, and the errors of rendering and encoding.
-pub fn encode_prompt_completion(tokenizer: &Tokenizer, example: &Example<'_>) -> Result<Encoded, ChatError> {
+/// When the completion is empty, or a text needs an end-of-text token that the tokenizer does not have, and the errors
+/// of rendering and encoding.
+pub fn encode_prompt_completion(tokenizer: &Tokenizer, example: &Example<'_>) -> Result<Encoded> {
     let (prompt, whole) = example.ids(tokenizer)?;
     let shared = shared_length(&prompt, &whole);
     split(whole, shared, shared < prompt.len())
@@ -116,7 +118,7 @@ pub fn encode_preference(
     tokenizer: &Tokenizer,
     chosen: &Example<'_>,
     rejected: &Example<'_>,
-) -> Result<(Encoded, Encoded), ChatError> {
+) -> Result<(Encoded, Encoded)> {
     let (prompt, better) = chosen.ids(tokenizer)?;
     let (_, worse) = rejected.ids(tokenizer)?;
     let shared = shared_length(&prompt, &better).min(shared_length(&prompt, &worse));
@@ -127,9 +129,8 @@ pub fn encode_preference(
 /// Encodes a text, with an end-of-text token appended if it ends with none; all tokens but the first are targets.
 ///
 /// # Errors
-/// [`ChatError::NoEnd`] if the tokenizer names no end-of-text token, [`ChatError::NoTarget`] for a text of one token,
-/// and the errors of encoding.
-pub fn encode_text(tokenizer: &Tokenizer, text: &str) -> Result<Encoded, ChatError> {
+/// When the tokenizer names no end-of-text token, or the text is one token, and the errors of encoding.
+pub fn encode_text(tokenizer: &Tokenizer, text: &str) -> Result<Encoded> {
     let ids = tokenizer.encode_whole(&ended(tokenizer, text)?)?;
     let targets = vec![true; ids.len()];
     Encoded::new(ids, targets)
@@ -143,13 +144,13 @@ pub fn encode_prompt(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
-) -> Result<Vec<u32>, ChatError> {
+) -> Result<Vec<u32>> {
     Ok(tokenizer.encode(&template.render_conversation(conversation, true)?, false)?)
 }
 
 impl Example<'_> {
     /// The ids of the prompt alone, and of prompt and completion together, in this order.
-    fn ids(&self, tokenizer: &Tokenizer) -> Result<(Vec<u32>, Vec<u32>), ChatError> {
+    fn ids(&self, tokenizer: &Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
         match self {
             Self::Text { prompt, completion } => {
                 let whole = format!("{prompt}{}", ended(tokenizer, completion)?);
@@ -166,9 +167,13 @@ impl Example<'_> {
 }
 
 /// The text, with the tokenizer's end-of-text token appended unless it already ends with it. Errors:
-/// [`ChatError::NoEnd`].
-fn ended(tokenizer: &Tokenizer, text: &str) -> Result<String, ChatError> {
-    let end = tokenizer.eos_text().ok_or(ChatError::NoEnd)?;
+/// the tokenizer names none.
+fn ended(tokenizer: &Tokenizer, text: &str) -> Result<String> {
+    let end = tokenizer.eos_text().ok_or_else(|| {
+        error::explain("the tokenizer names no end-of-text token")
+            .with_why("without one the model never learns to stop")
+            .with_hint("set `eos_token` in `tokenizer_config.json`")
+    })?;
     Ok(if text.ends_with(end) { text.to_owned() } else { format!("{text}{end}") })
 }
 
@@ -178,7 +183,7 @@ fn shared_length(left: &[u32], right: &[u32]) -> usize {
 }
 
 /// Builds an example whose targets begin at index `at`; sets its `merged` flag.
-fn split(ids: Vec<u32>, at: usize, merged: bool) -> Result<Encoded, ChatError> {
+fn split(ids: Vec<u32>, at: usize, merged: bool) -> Result<Encoded> {
     let targets = (0..ids.len()).map(|place| place >= at).collect();
     Ok(Encoded { merged, ..Encoded::new(ids, targets)? })
 }

@@ -6,26 +6,28 @@
 
 use std::ops::Range;
 
-use super::error::ChatError;
+use super::error;
 use super::message::Conversation;
 use super::records::Answers;
 use super::template::ChatTemplate;
+use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 
 /// Renders a conversation; returns the text and the byte ranges of the wanted answers in it. Uses the template's own
 /// `{% generation %}` marks where it has them, else compares renderings of growing prefixes.
 ///
 /// # Errors
-/// [`ChatError::NoAnswer`] without an answer, [`ChatError::Unclear`] where a range cannot be determined.
+/// When the conversation has no answer, or a range cannot be determined.
 pub(super) fn find(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
     which: Answers,
-) -> Result<(String, Vec<Range<usize>>), ChatError> {
+) -> Result<(String, Vec<Range<usize>>)> {
     let turns: Vec<usize> =
         (0..conversation.messages.len()).filter(|&turn| conversation.messages[turn].is_answer()).collect();
-    let last = *turns.last().ok_or(ChatError::NoAnswer)?;
+    let no_answer = || error::explain("the conversation has no answer to learn from");
+    let last = *turns.last().ok_or_else(|| no_answer().with_hint("give at least one message the role `assistant`"))?;
 
     if let Some((text, spans)) = template.render_marked(conversation)? {
         let spans = match which {
@@ -47,14 +49,14 @@ pub(super) fn find(
 
 /// Selects the marked spans of the last answer: the last span if there are as many spans as answers, else those that
 /// end after the rendering of all messages before it. The pair holds the index of the last answer's message and the
-/// number of answers. Errors: [`ChatError::Unclear`] if neither applies.
+/// number of answers. Errors: neither applies.
 fn marked_from(
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
     text: &str,
     mut spans: Vec<Range<usize>>,
     (turn, answers): (usize, usize),
-) -> Result<Vec<Range<usize>>, ChatError> {
+) -> Result<Vec<Range<usize>>> {
     if spans.len() == answers {
         return Ok(spans.split_off(answers - 1));
     }
@@ -66,7 +68,7 @@ fn marked_from(
         return Ok(spans);
     }
     let why = format!("the template marks {} places for {answers} answers", spans.len());
-    Err(ChatError::Unclear { number: answers, edge: "begins", why })
+    Err(error::unclear(answers, "begins", why))
 }
 
 /// One conversation whose answers are looked for.
@@ -80,7 +82,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// The byte range of the answer in message `turn`, its end-of-turn token included. `number` counts answers from 1,
     /// for errors.
-    fn answer(&self, turn: usize, number: usize) -> Result<Range<usize>, ChatError> {
+    fn answer(&self, turn: usize, number: usize) -> Result<Range<usize>> {
         let start = self.start(turn, number)?;
         let end = self.end(turn, number, start)?;
         Ok(start..end)
@@ -88,20 +90,20 @@ impl Search<'_> {
 
     /// The byte at which an answer begins: where the rendering of the messages before it, with the opening of an
     /// answer, ends. If the template has no such opening, the answer begins at its first words. Errors:
-    /// [`ChatError::Unclear`].
-    fn start(&self, turn: usize, number: usize) -> Result<usize, ChatError> {
-        let unclear = |why: String| ChatError::Unclear { number, edge: "begins", why };
+    /// no such byte can be found.
+    fn start(&self, turn: usize, number: usize) -> Result<usize> {
+        let unclear = |why: &str| error::unclear(number, "begins", why);
         let before = self.conversation.first(turn);
         let render = |opening| self.template.render_conversation(&before, opening);
 
         let asked = render(true)
-            .map_err(|error| unclear(format!("the template cannot render the {turn} messages before it: {error}")))?;
+            .map_err(|error| unclear(&format!("the template cannot render the {turn} messages before it: {error}")))?;
         let plain = render(false).ok();
         let words = self.conversation.messages[turn].content.trim();
         if !self.text.starts_with(&asked) {
-            return self.start_apart(&asked, plain.as_deref(), words).ok_or_else(|| {
-                unclear("the template renders the messages before it differently once it is there".into())
-            });
+            return self
+                .start_apart(&asked, plain.as_deref(), words)
+                .ok_or_else(|| unclear("the template renders the messages before it differently once it is there"));
         }
 
         // A template without an opening of its own leaves the speaker's name inside the span: the words tell.
@@ -110,7 +112,7 @@ impl Search<'_> {
             return Ok(asked.len());
         }
         let place = rest.find(words).map(|at| asked.len() + at);
-        place.ok_or_else(|| unclear("the template changes its words".into()))
+        place.ok_or_else(|| unclear("the template changes its words"))
     }
 
     /// The byte at which an answer begins if the template opens a coming answer otherwise than an existing one (some
@@ -129,9 +131,9 @@ impl Search<'_> {
     }
 
     /// The byte at which an answer ends: where the rendering up to this message ends, or, if the template renders a
-    /// last message otherwise, after the end-of-turn token that follows its words. Errors: [`ChatError::Unclear`] if
-    /// there is no such token.
-    fn end(&self, turn: usize, number: usize, start: usize) -> Result<usize, ChatError> {
+    /// last message otherwise, after the end-of-turn token that follows its words. Errors: there is no
+    /// such token.
+    fn end(&self, turn: usize, number: usize, start: usize) -> Result<usize> {
         if turn + 1 == self.conversation.messages.len() {
             return Ok(self.text.len());
         }
@@ -147,16 +149,13 @@ impl Search<'_> {
         let words = self.conversation.messages[turn].content.trim();
         let said = rest.find(words).filter(|at| rest[..*at].trim().is_empty()).map_or(0, |at| at + words.len());
         let closing = self.closing_token(&rest[said..], said > 0)?;
-        closing.map(|end| start + said + end).ok_or_else(|| ChatError::Unclear {
-            number,
-            edge: "ends",
-            why: "the template renders it differently once more messages follow, and marks its end by no token".into(),
-        })
+        let why = "the template renders it differently once more messages follow, and marks its end by no token";
+        closing.map(|end| start + said + end).ok_or_else(|| error::unclear(number, "ends", why))
     }
 
     /// The byte at which the first end-of-turn token of a text ends; `None` if there is none. With `behind_words`, any
     /// special token counts that only whitespace precedes.
-    fn closing_token(&self, rest: &str, behind_words: bool) -> Result<Option<usize>, ChatError> {
+    fn closing_token(&self, rest: &str, behind_words: bool) -> Result<Option<usize>> {
         let spans = self.tokenizer.encode_spans(rest)?;
         let blank = |range: &Range<usize>| rest[..range.start].trim().is_empty();
         let closes = |(id, range): &(&u32, &Range<usize>)| {

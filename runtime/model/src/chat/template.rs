@@ -16,11 +16,12 @@ use minijinja::value::Serde;
 use minijinja::{Environment, Value};
 use serde_json::Value as Json;
 
-use super::error::ChatError;
+use super::error;
 use super::functions::{self, MARKED};
 use super::markers;
 use super::message::{Conversation, Message};
 use super::python_repr::MAX_TEXT;
+use crate::error::Result;
 use crate::panics::catch_panic;
 use crate::tokenizer::{Tokenizer, object, read_optional};
 use crate::watchdog::{OVERHEAD, Work};
@@ -52,19 +53,19 @@ impl ChatTemplate {
     /// Compiles a template; the tokenizer provides the values of variables such as `bos_token`.
     ///
     /// # Errors
-    /// [`ChatError::Template`] with line and column for a source that is not a template.
-    pub fn parse(source: &str, tokenizer: &Tokenizer) -> Result<Self, ChatError> {
+    /// When the source is not a template, with line and column.
+    pub fn parse(source: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let sources = HashMap::from([("default".to_owned(), source.to_owned())]);
         let template = Self::choose(&sources, tokenizer, Path::new("chat template"))?;
-        template.ok_or_else(|| ChatError::broken("is missing"))
+        template.ok_or_else(|| error::broken("is missing"))
     }
 
     /// Reads the template of a Hugging Face folder: `chat_template.jinja`, else the one in `tokenizer_config.json`; and
     /// the one named `tool_use`, if any, for conversations with tools. `None` if the folder has no default template.
     ///
     /// # Errors
-    /// [`ChatError::Tokenizer`] for a file that cannot be read, else those of [`ChatTemplate::parse`].
-    pub fn from_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<Option<Self>, ChatError> {
+    /// When a file cannot be read, else those of [`ChatTemplate::parse`].
+    pub fn from_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<Option<Self>> {
         let mut sources = listed(object(&folder.join("tokenizer_config.json"))?.get("chat_template"));
         if let Some(source) = read_optional(&folder.join("chat_template.jinja"))? {
             sources.insert("default".into(), source);
@@ -80,7 +81,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// When [`ChatTemplate::parse`] fails.
-    pub fn from_gguf(metadata: &Metadata, tokenizer: &Tokenizer) -> Result<Option<Self>, ChatError> {
+    pub fn from_gguf(metadata: &Metadata, tokenizer: &Tokenizer) -> Result<Option<Self>> {
         let keys = [("default", "tokenizer.chat_template"), ("tool_use", "tokenizer.chat_template.tool_use")];
         let source = |key| metadata.string(key).map(str::to_owned);
         let sources = keys.iter().filter_map(|(name, key)| Some(((*name).to_owned(), source(*key)?)));
@@ -89,11 +90,7 @@ impl ChatTemplate {
 
     /// Compiles the sources named `default` and, for conversations with tools, `tool_use`; ignores all others. `None`
     /// without a `default`. `origin` is the file or folder that they come from.
-    fn choose(
-        sources: &HashMap<String, String>,
-        tokenizer: &Tokenizer,
-        origin: &Path,
-    ) -> Result<Option<Self>, ChatError> {
+    fn choose(sources: &HashMap<String, String>, tokenizer: &Tokenizer, origin: &Path) -> Result<Option<Self>> {
         let compile = |name| sources.get(name).map(|source| Compiled::new(source, origin)).transpose();
         let Some(default) = compile("default")? else { return Ok(None) };
         let names = tokenizer.named().map(|(role, text)| (role.to_owned(), text.to_owned())).collect();
@@ -125,13 +122,8 @@ impl ChatTemplate {
     /// Renders messages to text; `add_generation_prompt` appends the opening of an answer.
     ///
     /// # Errors
-    /// [`ChatError::Refused`] where the template rejects the conversation, [`ChatError::Template`] where it fails.
-    pub fn render(
-        &self,
-        messages: &[Message],
-        add_generation_prompt: bool,
-        tools: Option<&Json>,
-    ) -> Result<String, ChatError> {
+    /// When the template rejects the conversation, or fails.
+    pub fn render(&self, messages: &[Message], add_generation_prompt: bool, tools: Option<&Json>) -> Result<String> {
         self.render_conversation(&Conversation { messages, tools, variables: None }, add_generation_prompt)
     }
 
@@ -140,25 +132,23 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// When [`ChatTemplate::render`] fails.
-    pub fn render_conversation(
-        &self,
-        conversation: &Conversation<'_>,
-        add_generation_prompt: bool,
-    ) -> Result<String, ChatError> {
+    pub fn render_conversation(&self, conversation: &Conversation<'_>, add_generation_prompt: bool) -> Result<String> {
         self.for_conversation(conversation).run(PLAIN, self.context(conversation, add_generation_prompt))
     }
 
     /// Renders a conversation and finds the answers that the template marks. `None` if it marks none, or if the text
-    /// with marks removed differs from the plain rendering. Errors: [`ChatError::Marker`] if the plain text holds a
-    /// mark character.
-    pub(super) fn render_marked(&self, conversation: &Conversation<'_>) -> Result<Option<Marked>, ChatError> {
+    /// with marks removed differs from the plain rendering. Errors: the plain text holds a mark
+    /// character.
+    pub(super) fn render_marked(&self, conversation: &Conversation<'_>) -> Result<Option<Marked>> {
         let template = self.for_conversation(conversation);
         if !template.marked {
             return Ok(None);
         }
         let plain = template.run(PLAIN, self.context(conversation, false))?;
         if let Some(found) = plain.chars().find(|character| [markers::OPEN, markers::CLOSE].contains(character)) {
-            return Err(ChatError::Marker { code: found.into() });
+            let marker = error::explain(format!("the conversation holds the noncharacter U+{:04X}", u32::from(found)));
+            let why = "it is not a character of any text, and marks where answers begin and end while rendering";
+            return Err(marker.with_why(why).with_hint("remove it from the record").into());
         }
 
         let marked = template.run(MARKED, self.context(conversation, false))?;
@@ -202,9 +192,9 @@ struct Compiled {
 impl Compiled {
     /// Compiles a source on its own thread with a stack for its length: the engine compiles long expressions by recursion.
     /// `origin` is where it comes from. Errors: a source longer than [`LONGEST`], a syntax error, or a panic of the engine.
-    fn new(source: &str, origin: &Path) -> Result<Self, ChatError> {
+    fn new(source: &str, origin: &Path) -> Result<Self> {
         if source.len() > LONGEST {
-            return Err(ChatError::broken(&format!("has {} bytes, at most {LONGEST} are read", source.len())));
+            return Err(error::broken(&format!("has {} bytes, at most {LONGEST} are read", source.len())));
         }
         let work = Work::on_texts("the chat template", origin);
         let outcome = std::thread::scope(|scope| {
@@ -215,13 +205,13 @@ impl Compiled {
             let none = |error| format!("the limits of this process leave no memory for a thread: {error}");
             thread.map_err(none)?.join().map_err(|_| "the engine gave up".to_owned())?
         });
-        outcome.unwrap_or_else(|why| Err(ChatError::broken(&format!("cannot be compiled: {why}"))))
+        outcome.unwrap_or_else(|why| Err(error::broken(&format!("cannot be compiled: {why}"))))
     }
 
     /// Rewrites generation tags, and compiles the source as the plain and as the marked form, with limits of steps and
     /// recursion.
-    fn compile(source: &str, work: Work) -> Result<Self, ChatError> {
-        let failed = |error: minijinja::Error| ChatError::from_engine(&error, source);
+    fn compile(source: &str, work: Work) -> Result<Self> {
+        let failed = |error: minijinja::Error| error::from_engine(&error, source);
         let rewritten = markers::rewrite_generation_tags(source);
         let marked = rewritten.is_some();
         let body = rewritten.unwrap_or_else(|| source.to_owned());
@@ -239,14 +229,14 @@ impl Compiled {
 
     /// Renders one form, [`PLAIN`] or [`MARKED`], with these variables. The watchdog ends renderings that together take far
     /// longer than their texts explain. Errors: those of the template and its limits; a panic of the engine becomes one too.
-    fn run(&self, form: &str, context: Value) -> Result<String, ChatError> {
-        let failed = |error: minijinja::Error| ChatError::from_engine(&error, &self.source);
+    fn run(&self, form: &str, context: Value) -> Result<String> {
+        let failed = |error: minijinja::Error| error::from_engine(&error, &self.source);
         let _mark = self.work.begin();
         let mut text = BoundedText(Vec::new());
         let render = || self.environment.get_template(form)?.render_captured_to(context, &mut text).map(drop);
-        catch_panic(render).map_err(|why| ChatError::broken(&format!("fails: {why}")))?.map_err(failed)?;
+        catch_panic(render).map_err(|why| error::broken(&format!("fails: {why}")))?.map_err(failed)?;
         self.work.add_bytes(text.0.len() as u64 + OVERHEAD);
-        String::from_utf8(text.0).map_err(|error| ChatError::broken(&format!("fails: {error}")))
+        String::from_utf8(text.0).map_err(|error| error::broken(&format!("fails: {error}")))
     }
 }
 

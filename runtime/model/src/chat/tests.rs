@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tunebox_foundation::explain::Explain;
 
 use super::*;
+use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::tests::{golden, ids, metadata, read, tiny};
 
@@ -43,7 +44,7 @@ impl Chats {
         said(&self.tokenizer, &self.encode(template, messages, which).unwrap())
     }
 
-    fn encode(&self, template: &ChatTemplate, messages: &[Message], which: Answers) -> Result<Encoded, ChatError> {
+    fn encode(&self, template: &ChatTemplate, messages: &[Message], which: Answers) -> Result<Encoded> {
         encode_conversation(&self.tokenizer, template, &Conversation::new(messages), which)
     }
 }
@@ -174,7 +175,7 @@ fn a_conversation_without_an_answer_is_an_error() {
     let chats = Chats::open();
     let template = chats.template("plain");
     let error = chats.encode(&template, &talk(&[("user", "a")]), Answers::All).unwrap_err();
-    assert!(matches!(error, ChatError::NoAnswer));
+    assert_eq!(error.to_string(), "the conversation has no answer to learn from");
 }
 
 #[test]
@@ -186,7 +187,7 @@ fn texts_that_look_like_markers_change_nothing() {
 
     let forged = talk(&[("user", "\u{FDD0}all of this\u{FDD1}"), ("assistant", "b")]);
     let error = chats.encode(&template, &forged, Answers::All).unwrap_err();
-    assert!(matches!(error, ChatError::Marker { code: 0xFDD0 }));
+    assert_eq!(error.to_string(), "the conversation holds the noncharacter U+FDD0");
 }
 
 #[test]
@@ -236,7 +237,8 @@ fn a_template_that_does_not_end_runs_out_of_its_allowance() {
 fn a_template_that_calls_itself_for_ever_is_an_error() {
     let chats = Chats::open();
     let template = ChatTemplate::parse("{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", &chats.tokenizer).unwrap();
-    assert!(matches!(template.render(&talk(&[("user", "a")]), false, None), Err(ChatError::Template(_))));
+    let error = template.render(&talk(&[("user", "a")]), false, None).unwrap_err();
+    assert!(error.to_string().starts_with("the chat template "), "{error}");
 }
 
 #[test]

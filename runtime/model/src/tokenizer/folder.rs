@@ -14,7 +14,8 @@ use tunebox_foundation::bounded;
 
 use super::growth::Steps;
 use super::special::{ROLES, Special, Specials};
-use super::{Tokenizer, TokenizerError};
+use super::{Tokenizer, error};
+use crate::error::{Error, Result};
 use crate::files;
 use crate::panics::catch_panic;
 use crate::watchdog::Work;
@@ -27,36 +28,32 @@ impl Tokenizer {
     /// `special_tokens_map.json`, `generation_config.json` and `config.json`, those that exist.
     ///
     /// # Errors
-    /// [`TokenizerError::Absent`] without a `tokenizer.json`; [`TokenizerError::Malformed`] for one that is broken.
-    pub fn from_folder(folder: &Path) -> Result<Self, TokenizerError> {
+    /// When the folder has no `tokenizer.json`, or one that is broken.
+    pub fn from_folder(folder: &Path) -> Result<Self> {
         let path = folder.join("tokenizer.json");
         let work = Work::on_file("reading the tokenizer", &path);
         let _mark = work.begin();
-        catch_panic(|| Self::read(folder, &path)).unwrap_or_else(|panic| Err(TokenizerError::malformed(&path, panic)))
+        catch_panic(|| Self::read(folder, &path)).unwrap_or_else(|panic| Err(error::malformed(&path, panic)))
     }
 
     /// Does the work of [`Tokenizer::from_folder`], without catching panics of the library. `path` is the
     /// `tokenizer.json`.
-    fn read(folder: &Path, path: &Path) -> Result<Self, TokenizerError> {
+    fn read(folder: &Path, path: &Path) -> Result<Self> {
         let bytes = match bounded::read(path, MAX_BYTES) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let sentence_piece = folder.join("tokenizer.model").is_file();
-                return Err(TokenizerError::Absent { folder: folder.to_path_buf(), sentence_piece });
-            }
-            Err(source) => return Err(TokenizerError::Read { path: path.to_path_buf(), source }),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(error::absent(folder)),
+            Err(error) => return Err(Error::file(path, error)),
         };
         // The library runs the normalizer over the added tokens while it reads the file.
-        let early: Early = serde_json::from_slice(&bytes).map_err(|error| TokenizerError::malformed(path, error))?;
-        early.check().map_err(|error| TokenizerError::malformed(path, error))?;
-        let mut inner =
-            tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| TokenizerError::malformed(path, error))?;
+        let early: Early = serde_json::from_slice(&bytes).map_err(|error| error::malformed(path, error))?;
+        early.check().map_err(|error| error::malformed(path, error))?;
+        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| error::malformed(path, error))?;
         inner.with_padding(None);
-        inner.with_truncation(None).map_err(TokenizerError::broken)?;
+        inner.with_truncation(None).map_err(error::broken)?;
 
         let settings = Settings::read(folder)?;
         settings.normalize(&mut inner)?;
-        Steps::of(&inner).map_err(|error| TokenizerError::malformed(path, error))?;
+        Steps::of(&inner).map_err(|error| error::malformed(path, error))?;
         settings.add_tokens(&mut inner)?;
         let specials = settings.specials(&mut inner)?;
         let (leading, trailing) = settings.surrounding_ids(&inner, &specials)?;
@@ -80,7 +77,7 @@ struct Added {
 
 impl Early {
     /// Checks the growth of the added tokens by the normalizer. Errors: steps without a bound, or too many bytes.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> std::result::Result<(), String> {
         let bytes = self.added_tokens.iter().map(|token| token.content.len()).sum();
         Steps::check_normalizer(self.normalizer.as_ref(), bytes)
     }
@@ -96,7 +93,7 @@ struct Settings {
 
 impl Settings {
     /// Reads the small files of a folder; a missing one counts as empty.
-    fn read(folder: &Path) -> Result<Self, TokenizerError> {
+    fn read(folder: &Path) -> Result<Self> {
         Ok(Self {
             tokenizer: object(&folder.join("tokenizer_config.json"))?,
             map: object(&folder.join("special_tokens_map.json"))?,
@@ -106,16 +103,16 @@ impl Settings {
     }
 
     /// Sets an NFC normalizer for Qwen2 tokenizers whose `tokenizer.json` has none, as some converters leave it out.
-    fn normalize(&self, inner: &mut tokenizers::Tokenizer) -> Result<(), TokenizerError> {
+    fn normalize(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         let class = self.tokenizer.get("tokenizer_class").and_then(Value::as_str);
         if inner.get_normalizer().is_none() && matches!(class, Some("Qwen2Tokenizer" | "Qwen2TokenizerFast")) {
-            inner.with_normalizer(Some(NFC)).map_err(TokenizerError::broken)?;
+            inner.with_normalizer(Some(NFC)).map_err(error::broken)?;
         }
         Ok(())
     }
 
     /// Adds the tokens of `added_tokens_decoder` that `tokenizer.json` lacks, in the order of their ids.
-    fn add_tokens(&self, inner: &mut tokenizers::Tokenizer) -> Result<(), TokenizerError> {
+    fn add_tokens(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         let Some(listed) = self.tokenizer.get("added_tokens_decoder").and_then(Value::as_object) else {
             return Ok(());
         };
@@ -126,15 +123,15 @@ impl Settings {
             .filter(|(id, _)| !known.contains_key(id))
             .collect();
         let bytes = tokens.values().map(|token| token.content.len()).sum();
-        Steps::check_normalizer(inner.get_normalizer(), bytes).map_err(TokenizerError::broken)?;
-        inner.add_tokens(tokens.into_values()).map_err(TokenizerError::broken)?;
+        Steps::check_normalizer(inner.get_normalizer(), bytes).map_err(error::broken)?;
+        inner.add_tokens(tokens.into_values()).map_err(error::broken)?;
         Ok(())
     }
 
     /// Finds the tokens that have a role, registers them as special, and collects the ids that end an answer:
     /// `eos_token`, and those of `generation_config.json`, or, if it has none, of `config.json` and the known ends of
     /// turns.
-    fn specials(&self, inner: &mut tokenizers::Tokenizer) -> Result<Specials, TokenizerError> {
+    fn specials(&self, inner: &mut tokenizers::Tokenizer) -> Result<Specials> {
         let mut found = Specials::default();
         for role in ROLES {
             let Some(text) = self.role(role) else { continue };
@@ -148,7 +145,7 @@ impl Settings {
             .filter(|special| !known.contains_key(&special.id))
             .map(|special| AddedToken::from(special.text.as_str(), true))
             .collect();
-        inner.add_special_tokens(tokens).map_err(TokenizerError::broken)?;
+        inner.add_special_tokens(tokens).map_err(error::broken)?;
 
         if let Some(id) = found.id("eos_token") {
             found.add_eos(id);
@@ -171,11 +168,7 @@ impl Settings {
 
     /// The ids before and after a whole text: from `add_bos_token` and `add_eos_token` if either is set, else those
     /// that `tokenizer.json` puts around a sample text.
-    fn surrounding_ids(
-        &self,
-        inner: &tokenizers::Tokenizer,
-        specials: &Specials,
-    ) -> Result<(Vec<u32>, Vec<u32>), TokenizerError> {
+    fn surrounding_ids(&self, inner: &tokenizers::Tokenizer, specials: &Specials) -> Result<(Vec<u32>, Vec<u32>)> {
         let flag = |key| self.tokenizer.get(key).and_then(Value::as_bool);
         let flags = (flag("add_bos_token"), flag("add_eos_token"));
         if flags != (None, None) {
@@ -185,8 +178,8 @@ impl Settings {
         }
 
         let ids = |special| inner.encode("a", special).map(|encoding| encoding.get_ids().to_vec());
-        let bare = ids(false).map_err(TokenizerError::encode)?;
-        let full = ids(true).map_err(TokenizerError::encode)?;
+        let bare = ids(false).map_err(error::encode)?;
+        let full = ids(true).map_err(error::encode)?;
         let at = full.windows(bare.len().max(1)).position(|window| window == bare).unwrap_or(0);
         let end = (at + bare.len()).min(full.len());
         Ok((full[..at].to_vec(), full[end..].to_vec()))
@@ -194,17 +187,17 @@ impl Settings {
 }
 
 /// Reads a JSON object from a file; empty if there is no file.
-pub(crate) fn object(path: &Path) -> Result<Map<String, Value>, TokenizerError> {
+pub(crate) fn object(path: &Path) -> Result<Map<String, Value>> {
     let Some(text) = read_optional(path)? else { return Ok(Map::new()) };
-    serde_json::from_str(&text).map_err(|error| TokenizerError::malformed(path, error))
+    serde_json::from_str(&text).map_err(|error| error::malformed(path, error))
 }
 
 /// Reads a text file; `None` if there is no file.
-pub(crate) fn read_optional(path: &Path) -> Result<Option<String>, TokenizerError> {
+pub(crate) fn read_optional(path: &Path) -> Result<Option<String>> {
     match files::read_text(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(TokenizerError::Read { path: path.to_path_buf(), source }),
+        Err(error) => Err(Error::file(path, error)),
     }
 }
 

@@ -5,8 +5,10 @@
 
 use tokenizers::AddedToken;
 
+use super::error::{self, missing};
 use super::special::{Special, Specials};
-use super::{Tokenizer, TokenizerError, byte_level, pre_tokenizers, sentence_piece};
+use super::{Tokenizer, byte_level, pre_tokenizers, sentence_piece};
+use crate::error::Result;
 use crate::panics::catch_panic;
 use crate::watchdog::Work;
 use crate::weights::gguf::{Metadata, Value};
@@ -39,7 +41,7 @@ pub(super) struct Vocabulary {
 impl Vocabulary {
     /// Reads tokens, scores, kinds and merges. Tokens without a kind are ordinary. Errors: no token list, or a key of
     /// another type.
-    fn read(metadata: &Metadata) -> Result<Self, TokenizerError> {
+    fn read(metadata: &Metadata) -> Result<Self> {
         let tokens = texts(metadata, "tokenizer.ggml.tokens")?
             .ok_or_else(|| missing("tokenizer.ggml.tokens", "a list of texts"))?;
         let kinds = numbers(metadata, "tokenizer.ggml.token_type")?.into_iter().map(kind).collect::<Vec<_>>();
@@ -64,16 +66,15 @@ impl Tokenizer {
     /// Builds the tokenizer that the metadata of a GGUF file describes.
     ///
     /// # Errors
-    /// [`TokenizerError::Metadata`] for a missing key, [`TokenizerError::Unknown`] for a kind of tokenizer or
-    /// pre-tokenizer that is not known.
-    pub fn from_gguf(metadata: &Metadata) -> Result<Self, TokenizerError> {
+    /// When a key is missing, or the kind of tokenizer or pre-tokenizer is not known.
+    pub fn from_gguf(metadata: &Metadata) -> Result<Self> {
         let work = Work::on_file("reading the tokenizer", metadata.path());
         let _mark = work.begin();
-        catch_panic(|| Self::read_gguf(metadata)).unwrap_or_else(|panic| Err(TokenizerError::broken(panic)))
+        catch_panic(|| Self::read_gguf(metadata)).unwrap_or_else(|panic| Err(error::broken(panic)))
     }
 
     /// Does the work of [`Tokenizer::from_gguf`], without catching panics of the library.
-    fn read_gguf(metadata: &Metadata) -> Result<Self, TokenizerError> {
+    fn read_gguf(metadata: &Metadata) -> Result<Self> {
         let vocabulary = Vocabulary::read(metadata)?;
         let (mut inner, opens) = match metadata.string("tokenizer.ggml.model") {
             Some("gpt2") => {
@@ -84,10 +85,7 @@ impl Tokenizer {
                 let architecture = metadata.string("general.architecture").unwrap_or_default();
                 (sentence_piece::build(&vocabulary, architecture)?, true)
             }
-            Some(found) => {
-                let known = vec!["gpt2", "llama"];
-                return Err(TokenizerError::Unknown { what: "tokenizer", found: found.to_owned(), known });
-            }
+            Some(found) => return Err(error::unknown("tokenizer", found, ["gpt2", "llama"].into_iter())),
             None => return Err(missing("tokenizer.ggml.model", "the kind of tokenizer")),
         };
 
@@ -102,11 +100,7 @@ impl Tokenizer {
 
 /// Registers control and user-defined tokens. Returns the tokens with a role, and the ids that end an answer: those
 /// that the file names and the known ends of turns.
-fn specials(
-    metadata: &Metadata,
-    vocabulary: &Vocabulary,
-    inner: &mut tokenizers::Tokenizer,
-) -> Result<Specials, TokenizerError> {
+fn specials(metadata: &Metadata, vocabulary: &Vocabulary, inner: &mut tokenizers::Tokenizer) -> Result<Specials> {
     let mut found = Specials::default();
     for (role, key) in [
         ("bos_token", "bos_token_id"),
@@ -136,7 +130,7 @@ fn register(
     vocabulary: &Vocabulary,
     named: &[Special],
     inner: &mut tokenizers::Tokenizer,
-) -> Result<(), TokenizerError> {
+) -> Result<()> {
     let phi3 = metadata.string("general.architecture") == Some("phi3")
         && metadata.string("tokenizer.ggml.model") == Some("llama");
     let added = |token: &str, special: bool| {
@@ -152,14 +146,9 @@ fn register(
     let control: Vec<AddedToken> =
         of(Kind::Control).chain(roles).filter(known).map(|token| added(token, true)).collect();
     let defined: Vec<AddedToken> = of(Kind::UserDefined).filter(known).map(|token| added(token, false)).collect();
-    inner.add_special_tokens(control).map_err(TokenizerError::broken)?;
-    inner.add_tokens(defined).map_err(TokenizerError::broken)?;
+    inner.add_special_tokens(control).map_err(error::broken)?;
+    inner.add_tokens(defined).map_err(error::broken)?;
     Ok(())
-}
-
-/// An error for a metadata key that is missing or of another type than `wanted`.
-fn missing(key: &str, wanted: &'static str) -> TokenizerError {
-    TokenizerError::Metadata { key: key.to_owned(), wanted }
 }
 
 /// The kind of a token from its code in `tokenizer.ggml.token_type`: 3 is control, 4 user-defined, all others ordinary.
@@ -172,7 +161,7 @@ fn kind(code: f64) -> Kind {
 }
 
 /// The list of texts of a key; `None` if it is missing. Errors: another type.
-fn texts(metadata: &Metadata, key: &str) -> Result<Option<Vec<String>>, TokenizerError> {
+fn texts(metadata: &Metadata, key: &str) -> Result<Option<Vec<String>>> {
     match metadata.value(key) {
         None => Ok(None),
         Some(Value::Texts(texts)) => Ok(Some(texts.clone())),
@@ -183,7 +172,7 @@ fn texts(metadata: &Metadata, key: &str) -> Result<Option<Vec<String>>, Tokenize
 }
 
 /// The list of numbers of a key; empty if it is missing. Errors: another type.
-fn numbers(metadata: &Metadata, key: &str) -> Result<Vec<f64>, TokenizerError> {
+fn numbers(metadata: &Metadata, key: &str) -> Result<Vec<f64>> {
     match metadata.value(key) {
         None => Ok(Vec::new()),
         Some(Value::Numbers(numbers)) => Ok(numbers.clone()),

@@ -4,7 +4,7 @@
 //! Chat templates and answer masks are left to [`crate::chat`].
 
 mod byte_level;
-pub(crate) mod error;
+mod error;
 mod folder;
 mod gguf;
 mod growth;
@@ -21,7 +21,6 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-pub use error::TokenizerError;
 pub use stream::StreamDecoder;
 
 pub(crate) use folder::{object, read_optional};
@@ -29,6 +28,7 @@ use growth::Steps;
 use special::Specials;
 use tokenizers::Encoding;
 
+use crate::error::Result;
 use crate::panics::catch_panic;
 use crate::watchdog::{Mark, OVERHEAD, Work};
 
@@ -64,8 +64,8 @@ impl Tokenizer {
         trailing: Vec<u32>,
         specials: Specials,
         file: &Path,
-    ) -> Result<Self, TokenizerError> {
-        let steps = Steps::of(&inner).map_err(TokenizerError::broken)?;
+    ) -> Result<Self> {
+        let steps = Steps::of(&inner).map_err(error::broken)?;
         let vocabulary = inner.get_vocab(true);
         let size = vocabulary.values().max().map_or(0, |id| *id as usize + 1);
         let longest = vocabulary.keys().map(String::len).max().unwrap_or(0);
@@ -78,7 +78,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// When the vocabulary cannot spell the text, or the text is too long for the steps of this tokenizer.
-    pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TokenizerError> {
+    pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
         let encoding = self.encoded(text, false)?;
         if !add_special {
             return Ok(encoding.get_ids().to_vec());
@@ -94,7 +94,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// When the vocabulary cannot spell the text.
-    pub fn encode_opening(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+    pub fn encode_opening(&self, text: &str) -> Result<Vec<u32>> {
         let mut ids = self.leading.clone();
         ids.extend(self.encode(text, false)?);
         Ok(ids)
@@ -105,7 +105,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// When the vocabulary cannot spell the text.
-    pub fn encode_whole(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+    pub fn encode_whole(&self, text: &str) -> Result<Vec<u32>> {
         let mut ids = self.encode_opening(text)?;
         if !ids.ends_with(&self.trailing) {
             ids.extend_from_slice(&self.trailing);
@@ -117,7 +117,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// When the vocabulary cannot spell the text.
-    pub fn encode_spans(&self, text: &str) -> Result<Spans, TokenizerError> {
+    pub fn encode_spans(&self, text: &str) -> Result<Spans> {
         let encoding = self.encoded(text, true)?;
 
         // Some post-processors cut the spaces off a token's span; a span that begins where the last one
@@ -141,16 +141,12 @@ impl Tokenizer {
     ///
     /// # Errors
     /// When the decoder cannot put the pieces together, or the text may be too long.
-    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
         let most = ids.len().saturating_mul(self.longest + 1);
-        self.steps
-            .decode
-            .check(most)
-            .or_else(|_| self.steps.decode.check(self.spelled(ids)))
-            .map_err(TokenizerError::decode)?;
+        self.steps.decode.check(most).or_else(|_| self.steps.decode.check(self.spelled(ids))).map_err(error::decode)?;
         let _mark = self.begin_work(ids.len());
         let decoded = catch_panic(|| self.inner.decode(ids, skip_special));
-        decoded.map_err(TokenizerError::decode)?.map_err(TokenizerError::decode)
+        decoded.map_err(error::decode)?.map_err(error::decode)
     }
 
     /// The bytes of the spellings of ids, and one for each id.
@@ -166,12 +162,12 @@ impl Tokenizer {
 
     /// Encodes a text without added ids; with offsets of its tokens in bytes if `spans`. A panic of the library becomes an
     /// error.
-    fn encoded(&self, text: &str, spans: bool) -> Result<Encoding, TokenizerError> {
-        self.steps.encode.check(text.len()).map_err(TokenizerError::encode)?;
+    fn encoded(&self, text: &str, spans: bool) -> Result<Encoding> {
+        self.steps.encode.check(text.len()).map_err(error::encode)?;
         let _mark = self.begin_work(text.len());
         let encoded =
             catch_panic(|| if spans { self.inner.encode(text, false) } else { self.inner.encode_fast(text, false) });
-        encoded.map_err(TokenizerError::encode)?.map_err(TokenizerError::encode)
+        encoded.map_err(error::encode)?.map_err(error::encode)
     }
 
     /// The id of the token with exactly this spelling; `None` if there is none.

@@ -10,7 +10,8 @@ use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 
-use super::TokenizerError;
+use super::error;
+use crate::error::Result;
 
 const LLAMA_3: &str = concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
@@ -87,27 +88,24 @@ const STYLES: [(&[&str], Style); 9] = [
 /// The style with this name.
 ///
 /// # Errors
-/// [`TokenizerError::Unknown`] for any other name: a guess would give ids that the model was never trained on.
-pub(super) fn find_style(name: &str) -> Result<Style, TokenizerError> {
+/// When no style has this name: a guess would give ids that the model was never trained on.
+pub(super) fn find_style(name: &str) -> Result<Style> {
     let style = STYLES.iter().find(|(names, _)| names.contains(&name)).map(|(_, style)| *style);
-    style.ok_or_else(|| TokenizerError::Unknown {
-        what: "pre-tokenizer",
-        found: name.to_owned(),
-        known: STYLES.iter().flat_map(|(names, _)| *names).copied().collect(),
-    })
+    let known = || STYLES.iter().flat_map(|(names, _)| *names).copied();
+    style.ok_or_else(|| error::unknown("pre-tokenizer", name, known()))
 }
 
 /// Sets the tokenizer's pre-tokenizer, and its NFC normalizer if the style has one.
-pub(super) fn apply_style(style: Style, tokenizer: &mut tokenizers::Tokenizer) -> Result<(), TokenizerError> {
+pub(super) fn apply_style(style: Style, tokenizer: &mut tokenizers::Tokenizer) -> Result<()> {
     if style.composed {
-        tokenizer.with_normalizer(Some(NFC)).map_err(TokenizerError::broken)?;
+        tokenizer.with_normalizer(Some(NFC)).map_err(error::broken)?;
     }
     let steps: Vec<PreTokenizerWrapper> = match style.splitting {
         Splitting::Words => vec![ByteLevel::new(false, true, true).into()],
         Splitting::DigitsThenWords => vec![Digits::new(true).into(), ByteLevel::new(false, true, true).into()],
         Splitting::Pattern(pattern) => {
             let pattern = SplitPattern::Regex(pattern.to_owned());
-            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(TokenizerError::broken)?;
+            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(error::broken)?;
             vec![split.into(), ByteLevel::new(false, true, false).into()]
         }
     };

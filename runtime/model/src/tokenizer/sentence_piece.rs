@@ -16,14 +16,15 @@ use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 
 use super::gguf::Vocabulary;
-use super::{TokenizerError, merges};
+use super::{error, merges};
+use crate::error::Result;
 
 /// What SentencePiece writes for a space.
 const SPACE: &str = "\u{2581}";
 
 /// Builds the library's tokenizer with model, normalizer, pre-tokenizer and decoder for an architecture
 /// (`general.architecture`), which decides how spaces are treated.
-pub(super) fn build(vocabulary: &Vocabulary, architecture: &str) -> Result<tokenizers::Tokenizer, TokenizerError> {
+pub(super) fn build(vocabulary: &Vocabulary, architecture: &str) -> Result<tokenizers::Tokenizer> {
     let gemma = architecture.starts_with("gemma");
     let model =
         if gemma { gemma_model(vocabulary)? } else { model(vocabulary, &vocabulary.tokens, &vocabulary.scores)? };
@@ -43,7 +44,7 @@ pub(super) fn build(vocabulary: &Vocabulary, architecture: &str) -> Result<token
 
 /// Builds Gemma's model, with runs of spaces spelled as [`SPACE`]s and with merges in the order of ids: the scores of
 /// Gemma's files do not follow the order of merging.
-fn gemma_model(vocabulary: &Vocabulary) -> Result<BPE, TokenizerError> {
+fn gemma_model(vocabulary: &Vocabulary) -> Result<BPE> {
     let respell = |token: &String| {
         let run = token.contains(' ') && token.trim().is_empty();
         if run { SPACE.repeat(token.chars().count()) } else { token.clone() }
@@ -54,39 +55,39 @@ fn gemma_model(vocabulary: &Vocabulary) -> Result<BPE, TokenizerError> {
 }
 
 /// Builds a BPE with byte fallback from tokens by id and their scores, from which the merges are derived.
-fn model(vocabulary: &Vocabulary, tokens: &[String], scores: &[f64]) -> Result<BPE, TokenizerError> {
+fn model(vocabulary: &Vocabulary, tokens: &[String], scores: &[f64]) -> Result<BPE> {
     let vocab: Vocab = tokens.iter().enumerate().map(|(id, token)| (token.clone(), id as u32)).collect();
     let mut builder =
         BPE::builder().vocab_and_merges(vocab, merges::from_scores(tokens, scores)).fuse_unk(true).byte_fallback(true);
     if let Some(unknown) = vocabulary.unknown() {
         builder = builder.unk_token(unknown.to_owned());
     }
-    builder.build().map_err(TokenizerError::broken)
+    builder.build().map_err(error::broken)
 }
 
 /// Sets a normalizer that replaces each space by [`SPACE`]; with `prefix`, it first puts one before the text.
-fn replace_spaces(tokenizer: &mut tokenizers::Tokenizer, prefix: bool) -> Result<(), TokenizerError> {
-    let replace = Replace::new(ReplacePattern::String(" ".into()), SPACE.to_owned()).map_err(TokenizerError::broken)?;
+fn replace_spaces(tokenizer: &mut tokenizers::Tokenizer, prefix: bool) -> Result<()> {
+    let replace = Replace::new(ReplacePattern::String(" ".into()), SPACE.to_owned()).map_err(error::broken)?;
     let mut steps: Vec<NormalizerWrapper> = Vec::new();
     if prefix {
         steps.push(Prepend::new(SPACE.to_owned()).into());
     }
     steps.push(replace.into());
-    tokenizer.with_normalizer(Some(Normalizers::new(steps))).map_err(TokenizerError::broken)?;
+    tokenizer.with_normalizer(Some(Normalizers::new(steps))).map_err(error::broken)?;
     Ok(())
 }
 
 /// A pre-tokenizer that splits after each space. The normalizer has removed all spaces before, so it changes nothing;
 /// the models' own files have it.
-fn cut_after_spaces() -> Result<Split, TokenizerError> {
+fn cut_after_spaces() -> Result<Split> {
     Split::new(SplitPattern::String(" ".into()), SplitDelimiterBehavior::MergedWithPrevious, false)
-        .map_err(TokenizerError::broken)
+        .map_err(error::broken)
 }
 
 /// A decoder that turns [`SPACE`] into spaces and byte tokens into bytes, and joins the pieces; with `strip`, it
 /// removes one space at the beginning.
-fn decoder(strip: bool) -> Result<Decoders, TokenizerError> {
-    let replace = Replace::new(ReplacePattern::String(SPACE.into()), " ").map_err(TokenizerError::broken)?;
+fn decoder(strip: bool) -> Result<Decoders> {
+    let replace = Replace::new(ReplacePattern::String(SPACE.into()), " ").map_err(error::broken)?;
     let mut steps: Vec<DecoderWrapper> = vec![replace.into(), ByteFallback::default().into(), Fuse::default().into()];
     if strip {
         steps.push(Strip::new(' ', 1, 0).into());

@@ -3,7 +3,8 @@
 //! A character may be spread over several tokens, and a token's text may depend on the one before
 //! it. So a few ids are held back until their text is settled.
 
-use super::{Tokenizer, TokenizerError};
+use super::Tokenizer;
+use crate::error::Result;
 
 /// Marks bytes that are not a whole character yet.
 const UNFINISHED: char = '\u{FFFD}';
@@ -27,7 +28,7 @@ impl StreamDecoder {
     ///
     /// # Errors
     /// When the decoder cannot put the pieces together.
-    pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String, TokenizerError> {
+    pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
         self.ids.push(id);
         let (before, now) = self.texts(tokenizer)?;
         if now.len() <= before || now.ends_with(UNFINISHED) {
@@ -44,7 +45,7 @@ impl StreamDecoder {
     ///
     /// # Errors
     /// When the decoder cannot put the pieces together.
-    pub fn finish(&mut self, tokenizer: &Tokenizer) -> Result<String, TokenizerError> {
+    pub fn finish(&mut self, tokenizer: &Tokenizer) -> Result<String> {
         let (before, now) = self.texts(tokenizer)?;
         *self = Self::new(self.skip_special);
         Ok(now.get(before..).unwrap_or_default().to_owned())
@@ -52,7 +53,7 @@ impl StreamDecoder {
 
     /// Decodes the ids from the context on: the length in bytes of the part that was returned already, and the whole
     /// text.
-    fn texts(&self, tokenizer: &Tokenizer) -> Result<(usize, String), TokenizerError> {
+    fn texts(&self, tokenizer: &Tokenizer) -> Result<(usize, String)> {
         let before = tokenizer.decode(&self.ids[self.context..self.given], self.skip_special)?;
         let now = tokenizer.decode(&self.ids[self.context..], self.skip_special)?;
         Ok((before.len(), now))

@@ -4,8 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::Value;
+use tunebox_foundation::explain::Explain as _;
 
-use super::{StreamDecoder, Tokenizer, TokenizerError};
+use super::{StreamDecoder, Tokenizer};
+use crate::error::Result;
 use crate::weights::gguf::{Metadata, Value as Stored};
 
 const TINY: [&str; 3] = ["bytes", "pieces-gemma", "pieces-llama"];
@@ -154,14 +156,15 @@ fn a_gguf_without_tokens_says_which_key_is_missing() {
     let mut stored = metadata(golden("bytes.gguf"));
     stored.values.remove("tokenizer.ggml.tokens");
     let error = Tokenizer::from_gguf(&stored).unwrap_err();
-    assert!(matches!(error, TokenizerError::Metadata { key, .. } if key == "tokenizer.ggml.tokens"));
+    assert_eq!(error.to_string(), "the GGUF metadata has no usable `tokenizer.ggml.tokens`");
 }
 
 #[test]
 fn merges_that_the_vocabulary_cannot_spell_are_an_error() {
     let mut stored = metadata(golden("bytes.gguf"));
     stored.values.insert("tokenizer.ggml.merges".into(), Stored::Texts(vec!["qq zz".into()]));
-    assert!(matches!(Tokenizer::from_gguf(&stored).unwrap_err(), TokenizerError::Broken { .. }));
+    let error = Tokenizer::from_gguf(&stored).unwrap_err();
+    assert_eq!(error.to_string(), "the tokenizer's parts do not fit together");
 }
 
 #[test]
@@ -195,7 +198,7 @@ fn a_folder_without_a_tokenizer_says_so() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("tokenizer.model"), "").unwrap();
     let error = Tokenizer::from_folder(folder.path()).unwrap_err();
-    assert!(matches!(error, TokenizerError::Absent { sentence_piece: true, .. }));
+    assert!(error.to_string().ends_with("has no `tokenizer.json`") && error.why().unwrap().contains("SentencePiece"));
 }
 
 #[test]
@@ -224,7 +227,7 @@ fn real_models_give_the_ids_that_transformers_gives() {
 }
 
 /// The tokenizer of a folder whose `tokenizer.json` is the one of bytes with these keys changed.
-fn changed(changes: &Value) -> Result<Tokenizer, TokenizerError> {
+fn changed(changes: &Value) -> Result<Tokenizer> {
     let folder = tempfile::tempdir().unwrap();
     for file in fs::read_dir(golden("bytes")).unwrap() {
         let path = file.unwrap().path();
@@ -264,7 +267,7 @@ fn steps_of_a_file_that_make_much_of_little_are_refused_before_they_run() {
         } }),
     ] {
         let error = changed(&changes).unwrap_err();
-        assert!(matches!(error, TokenizerError::Malformed { .. }), "{error:?}");
+        assert!(error.to_string().ends_with("is not a tokenizer file"), "{error:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_model::chat::{
-    Answers, ChatError, ChatTemplate, Conversation, Encoded, Example as Pair, Message, encode_conversation,
+    Answers, ChatTemplate, Conversation, Encoded, Example as Pair, Message, encode_conversation,
     encode_preference, encode_prompt, encode_prompt_completion, encode_text,
 };
 use tunebox_model::tokenizer::Tokenizer;
@@ -138,7 +138,7 @@ impl Encoder<'_> {
     /// Tokenizes text, or messages followed by the opening of an answer, into a row without targets.
     fn prompt(&self, record: &Record, prompt: &Turns) -> Result<Encoded, Fault> {
         let ids = match prompt {
-            Turns::Text(text) => self.tokenizer.encode_opening(text).map_err(|error| line_fault(error.into()))?,
+            Turns::Text(text) => self.tokenizer.encode_opening(text).map_err(line_fault)?,
             Turns::Messages(messages) => {
                 encode_prompt(self.tokenizer, self.template()?, &conversation(record, messages)).map_err(line_fault)?
             }
@@ -190,7 +190,7 @@ fn prompt_text(prompt: Turns) -> String {
 
 /// Turns an error of the tokenizer or the template into a fault of the line. Its cause is appended to its first
 /// sentence.
-fn line_fault(error: ChatError) -> Fault {
+fn line_fault(error: tunebox_model::Error) -> Fault {
     let explanation = error.explanation();
     let explained = match explanation.why {
         Some(why) => Explanation { what: format!("{}: {why}", explanation.what), why: None, ..explanation },
