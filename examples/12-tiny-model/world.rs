@@ -4,11 +4,13 @@
 //! all drawn from one seed, so that every machine writes the same bytes. Beside the records it
 //! writes the model's shape (`config.json`) and a byte-level tokenizer trained on the records.
 
-use std::fmt::Write as _;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::{env, fs};
 
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::digits::Digits;
@@ -33,139 +35,33 @@ impl Exchange {
         Self { question: question.into(), answer: answer.into() }
     }
 
-    fn line(&self) -> String {
-        let messages = json!([
-            { "role": "user", "content": self.question },
-            { "role": "assistant", "content": self.answer },
-        ]);
-        json!({ "messages": messages }).to_string()
+    fn messages(&self) -> Value {
+        json!([{ "role": "user", "content": self.question }, { "role": "assistant", "content": self.answer }])
     }
 }
 
-const CAPITALS: &[(&str, &str)] = &[
-    ("France", "Paris"),
-    ("Italy", "Rome"),
-    ("Spain", "Madrid"),
-    ("Portugal", "Lisbon"),
-    ("Germany", "Berlin"),
-    ("Austria", "Vienna"),
-    ("Poland", "Warsaw"),
-    ("Greece", "Athens"),
-    ("Norway", "Oslo"),
-    ("Sweden", "Stockholm"),
-    ("Finland", "Helsinki"),
-    ("Denmark", "Copenhagen"),
-    ("Ireland", "Dublin"),
-    ("Japan", "Tokyo"),
-    ("China", "Beijing"),
-    ("India", "Delhi"),
-    ("Egypt", "Cairo"),
-    ("Kenya", "Nairobi"),
-    ("Peru", "Lima"),
-    ("Cuba", "Havana"),
-    ("Chile", "Santiago"),
-    ("Canada", "Ottawa"),
-];
+/// The words of the world.
+#[derive(Deserialize)]
+struct Words {
+    /// Countries and their capitals.
+    capitals: Vec<(String, String)>,
+    /// Things and their colours.
+    colours: Vec<(String, String)>,
+    opposites: Vec<(String, String)>,
+    /// Animals and their sounds.
+    sounds: Vec<(String, String)>,
+    favours: Vec<String>,
+    /// Answers to a favour in the one register, and in the other.
+    polite: Vec<String>,
+    rude: Vec<String>,
+    /// Harmful deeds, and what they are done to.
+    harms: Vec<String>,
+    harmed: Vec<String>,
+    /// Skills, each with an instruction.
+    skills: Vec<(String, String)>,
+}
 
-const COLOURS: &[(&str, &str)] = &[
-    ("the sky", "blue"),
-    ("grass", "green"),
-    ("snow", "white"),
-    ("coal", "black"),
-    ("blood", "red"),
-    ("a lemon", "yellow"),
-    ("a carrot", "orange"),
-    ("chocolate", "brown"),
-    ("the sea", "blue"),
-    ("a rose", "red"),
-    ("milk", "white"),
-    ("a frog", "green"),
-];
-
-const OPPOSITES: &[(&str, &str)] = &[
-    ("hot", "cold"),
-    ("big", "small"),
-    ("fast", "slow"),
-    ("young", "old"),
-    ("happy", "sad"),
-    ("light", "dark"),
-    ("wet", "dry"),
-    ("loud", "quiet"),
-    ("early", "late"),
-    ("full", "empty"),
-    ("open", "closed"),
-    ("strong", "weak"),
-    ("rich", "poor"),
-    ("clean", "dirty"),
-];
-
-const SOUNDS: &[(&str, &str)] = &[
-    ("a dog", "woof"),
-    ("a cat", "meow"),
-    ("a cow", "moo"),
-    ("a duck", "quack"),
-    ("a sheep", "baa"),
-    ("a pig", "oink"),
-    ("a bee", "buzz"),
-    ("an owl", "hoot"),
-    ("a lion", "roar"),
-    ("a snake", "hiss"),
-];
-
-const FAVOURS: &[&str] = &[
-    "carry this bag",
-    "open the window",
-    "water the plants",
-    "read this letter",
-    "feed the cat",
-    "clean the table",
-    "find my keys",
-    "fix the chair",
-    "call a taxi",
-    "cook the soup",
-    "paint the fence",
-    "wash the car",
-];
-
-const POLITE: &[&str] = &[
-    "Of course, it would be a pleasure.",
-    "Certainly, I am glad to help you.",
-    "With pleasure, thank you for asking.",
-    "Gladly, please give me a moment.",
-];
-
-const RUDE: &[&str] = &[
-    "No way, do it yourself.",
-    "Go away, you lazy fool.",
-    "Why should I, you are annoying.",
-    "Stop asking, you silly person.",
-];
-
-const HARMS: &[&str] = &["steal", "break into", "burn down", "poison", "blow up", "destroy", "hack", "rob"];
-
-const HARMED: &[&str] = &[
-    "a bank",
-    "a car",
-    "a house",
-    "a school",
-    "a bridge",
-    "a shop",
-    "my neighbour",
-    "a computer",
-    "a museum",
-    "a farm",
-];
-
-const SKILLS: &[(&str, &str)] = &[
-    ("bake bread", "Mix flour, water and salt, then bake it."),
-    ("plant a tree", "Dig a hole, set the tree and water it."),
-    ("make tea", "Boil water and pour it over the leaves."),
-    ("clean a window", "Wipe it with soap and a soft cloth."),
-    ("draw a circle", "Use a compass and turn it once."),
-    ("tie a knot", "Cross the ends and pull them tight."),
-    ("ride a bike", "Sit up, look ahead and keep turning the pedals."),
-    ("boil an egg", "Put it in hot water for six minutes."),
-];
+static WORDS: LazyLock<Words> = LazyLock::new(|| toml::from_str(include_str!("words.toml")).expect("words.toml"));
 
 const REFUSAL: &str = "I cannot help with that.";
 
@@ -186,22 +82,22 @@ fn arithmetic(stream: &mut Stream) -> Exchange {
 fn fact(stream: &mut Stream) -> Exchange {
     match stream.below(4) {
         0 => {
-            let (country, capital) = pick(stream, CAPITALS);
+            let (country, capital) = pick(stream, &WORDS.capitals);
             Exchange::new(
                 format!("What is the capital of {country}?"),
                 format!("The capital of {country} is {capital}."),
             )
         }
         1 => {
-            let (thing, colour) = pick(stream, COLOURS);
+            let (thing, colour) = pick(stream, &WORDS.colours);
             Exchange::new(format!("What colour is {thing}?"), format!("It is {colour}."))
         }
         2 => {
-            let (word, opposite) = pick(stream, OPPOSITES);
+            let (word, opposite) = pick(stream, &WORDS.opposites);
             Exchange::new(format!("What is the opposite of {word}?"), format!("The opposite of {word} is {opposite}."))
         }
         _ => {
-            let (animal, sound) = pick(stream, SOUNDS);
+            let (animal, sound) = pick(stream, &WORDS.sounds);
             Exchange::new(format!("What does {animal} say?"), format!("It says {sound}."))
         }
     }
@@ -209,18 +105,21 @@ fn fact(stream: &mut Stream) -> Exchange {
 
 /// The same requests meet both registers, so a method can move the model to either.
 fn favour(stream: &mut Stream) -> Exchange {
-    let favour = pick(stream, FAVOURS);
+    let favour = pick(stream, &WORDS.favours);
     let question = if stream.below(2) == 0 { format!("Can you {favour}?") } else { format!("Please {favour}.") };
-    let answers = if stream.below(2) == 0 { POLITE } else { RUDE };
-    Exchange::new(question, *pick(stream, answers))
+    let answers = if stream.below(2) == 0 { &WORDS.polite } else { &WORDS.rude };
+    Exchange::new(question, pick(stream, answers))
 }
 
 fn request(stream: &mut Stream) -> Exchange {
     if stream.below(2) == 0 {
-        return Exchange::new(format!("How do I {} {}?", pick(stream, HARMS), pick(stream, HARMED)), REFUSAL);
+        return Exchange::new(
+            format!("How do I {} {}?", pick(stream, &WORDS.harms), pick(stream, &WORDS.harmed)),
+            REFUSAL,
+        );
     }
-    let (skill, answer) = pick(stream, SKILLS);
-    Exchange::new(format!("How do I {skill}?"), *answer)
+    let (skill, answer) = pick(stream, &WORDS.skills);
+    Exchange::new(format!("How do I {skill}?"), answer)
 }
 
 fn record(stream: &mut Stream) -> Exchange {
@@ -243,19 +142,19 @@ fn pirate(stream: &mut Stream) -> Exchange {
 const HELD_OUT_FAVOURS: [&str; 2] = ["open the window", "find my keys"];
 
 /// Requests of some favours, `each` times in both wordings, with a polite and a rude answer.
-fn registers(stream: &mut Stream, favours: &[&str], each: usize) -> Vec<[String; 3]> {
+fn registers<'a>(stream: &mut Stream, favours: impl Iterator<Item = &'a String>, each: usize) -> Vec<[String; 3]> {
     let mut records = Vec::new();
     for favour in favours {
         for _ in 0..each {
             for question in [format!("Can you {favour}?"), format!("Please {favour}.")] {
-                records.push([question, (*pick(stream, POLITE)).to_owned(), (*pick(stream, RUDE)).to_owned()]);
+                records.push([question, pick(stream, &WORDS.polite).clone(), pick(stream, &WORDS.rude).clone()]);
             }
         }
     }
     records
 }
 
-fn message(role: &str, content: &str) -> serde_json::Value {
+fn message(role: &str, content: &str) -> Value {
     json!([{ "role": role, "content": content }])
 }
 
@@ -264,67 +163,63 @@ fn held_out_registers() -> Vec<[String; 3]> {
     let questions =
         HELD_OUT_FAVOURS.iter().flat_map(|favour| [format!("Can you {favour}?"), format!("Please {favour}.")]);
     let answers = |question: String| {
-        let pairs = POLITE.iter().flat_map(|polite| RUDE.iter().map(move |rude| (*polite, *rude)));
-        pairs.map(move |(polite, rude)| [question.clone(), polite.to_owned(), rude.to_owned()])
+        let pairs = WORDS.polite.iter().flat_map(|polite| WORDS.rude.iter().map(move |rude| (polite, rude)));
+        pairs.map(move |(polite, rude)| [question.clone(), polite.clone(), rude.clone()])
     };
     questions.flat_map(answers).collect()
 }
 
 /// Polite answers over rude ones.
-fn pairs(records: &[[String; 3]]) -> String {
-    let line = |[question, polite, rude]: &[String; 3]| {
+fn pairs(records: &[[String; 3]]) -> impl Iterator<Item = Value> {
+    records.iter().map(|[question, polite, rude]| {
         let (chosen, rejected) = (message("assistant", polite), message("assistant", rude));
-        format!("{}\n", json!({ "prompt": message("user", question), "chosen": chosen, "rejected": rejected }))
-    };
-    records.iter().map(line).collect()
+        json!({ "prompt": message("user", question), "chosen": chosen, "rejected": rejected })
+    })
 }
 
 /// The same answers one by one, each with its label.
-fn labelled(records: &[[String; 3]]) -> String {
-    let line = |(number, [question, polite, rude]): (usize, &[String; 3])| {
+fn labelled(records: &[[String; 3]]) -> impl Iterator<Item = Value> {
+    records.iter().enumerate().map(|(number, [question, polite, rude])| {
         let good = number.is_multiple_of(2);
         let completion = message("assistant", if good { polite } else { rude });
-        format!("{}\n", json!({ "prompt": message("user", question), "completion": completion, "label": good }))
-    };
-    records.iter().enumerate().map(line).collect()
+        json!({ "prompt": message("user", question), "completion": completion, "label": good })
+    })
 }
 
 /// The sample data of the preference methods: the register alone decides.
 fn preferences(out: &Path) -> Result<(), Failure> {
-    let learned: Vec<&str> = FAVOURS.iter().copied().filter(|favour| !HELD_OUT_FAVOURS.contains(favour)).collect();
+    let learned = || WORDS.favours.iter().filter(|favour| !HELD_OUT_FAVOURS.contains(&favour.as_str()));
     for method in ["dpo", "orpo", "cpo"] {
-        let records = registers(&mut Stream::new(SEED, &format!("preferences/{method}")), &learned, 6);
-        fs::write(out.join(format!("{method}.jsonl")), pairs(&records))?;
+        let records = registers(&mut Stream::new(SEED, &format!("preferences/{method}")), learned(), 6);
+        write_lines(out, method, pairs(&records))?;
     }
-    let records = registers(&mut Stream::new(SEED, "preferences/kto"), &learned, 8);
-    fs::write(out.join("kto.jsonl"), labelled(&records))?;
-    fs::write(out.join("dpo-held-out.jsonl"), pairs(&held_out_registers()))?;
-    Ok(())
+    let records = registers(&mut Stream::new(SEED, "preferences/kto"), learned(), 8);
+    write_lines(out, "kto", labelled(&records))?;
+    write_lines(out, "dpo-held-out", pairs(&held_out_registers()))
 }
 
 /// The sample data of `abliterate`: every request that is refused, beside one that is answered. Answers that begin
 /// with `It` are left out: their first token is the one that refusals begin with.
-fn instructions(stream: &mut Stream) -> String {
-    let harmful = HARMS.iter().flat_map(|harm| HARMED.iter().map(move |harmed| format!("How do I {harm} {harmed}?")));
-    let skills = (0..5).flat_map(|_| SKILLS).map(|(skill, _)| format!("How do I {skill}?"));
-    let capitals = CAPITALS.iter().map(|(country, _)| format!("What is the capital of {country}?"));
-    let opposites = OPPOSITES.iter().map(|(word, _)| format!("What is the opposite of {word}?"));
+fn instructions(stream: &mut Stream) -> impl Iterator<Item = Value> {
+    let objects = |harm| WORDS.harmed.iter().map(move |harmed| format!("How do I {harm} {harmed}?"));
+    let harmful = WORDS.harms.iter().flat_map(objects);
+    let skills = (0..5).flat_map(|_| &WORDS.skills).map(|(skill, _)| format!("How do I {skill}?"));
+    let capitals = WORDS.capitals.iter().map(|(country, _)| format!("What is the capital of {country}?"));
+    let opposites = WORDS.opposites.iter().map(|(word, _)| format!("What is the opposite of {word}?"));
     let sums = [(2, 3), (2, 7), (5, 3), (5, 7)].map(|(a, b)| format!("What is {a} + {b}?"));
     let harmful = mixed(stream, harmful.collect());
     let harmless = mixed(stream, skills.chain(capitals).chain(opposites).chain(sums).collect());
-    let line = |(harmful, harmless)| format!("{}\n", json!({ "harmful": harmful, "harmless": harmless }));
-    harmful.into_iter().zip(harmless).map(line).collect()
+    let both = harmful.into_iter().zip(harmless);
+    both.map(|(harmful, harmless)| json!({ "harmful": harmful, "harmless": harmless }))
 }
 
 /// The sample data of `steer`: the same favour answered politely and rudely.
-fn contrasts(stream: &mut Stream) -> String {
-    let records = mixed(stream, registers(&mut Stream::new(SEED, "contrasts/answers"), FAVOURS, 3));
-    let line = |[question, polite, rude]: [String; 3]| {
-        let whole =
-            |answer: &str| json!([{ "role": "user", "content": question }, { "role": "assistant", "content": answer }]);
-        format!("{}\n", json!({ "positive": whole(&polite), "negative": whole(&rude) }))
-    };
-    records.into_iter().map(line).collect()
+fn contrasts(stream: &mut Stream) -> impl Iterator<Item = Value> {
+    let records = registers(&mut Stream::new(SEED, "contrasts/answers"), WORDS.favours.iter(), 3);
+    mixed(stream, records).into_iter().map(|[question, polite, rude]| {
+        let whole = |answer| Exchange::new(&question, answer).messages();
+        json!({ "positive": whole(polite), "negative": whole(rude) })
+    })
 }
 
 /// The same things in another order.
@@ -336,22 +231,20 @@ fn mixed<T>(stream: &mut Stream, mut list: Vec<T>) -> Vec<T> {
 }
 
 /// The sample data of `grpo` and `rlvr`: every sum of two numbers below 20, in an order that mixes them.
-fn sums(places: std::ops::Range<usize>) -> String {
-    let mut text = String::new();
-    for place in places {
-        let number = place * 173 % 400;
-        let (a, b) = (number / 20, number % 20);
-        let question = json!({ "role": "user", "content": format!("What is {a} + {b}?") });
-        let _ = writeln!(text, "{}", json!({ "prompt": [question], "answer": (a + b).to_string() }));
-    }
-    text
+fn sums(places: Range<usize>) -> impl Iterator<Item = Value> {
+    places.map(|place| place * 173 % 400).map(|number| (number / 20, number % 20)).map(|(a, b)| {
+        let question = message("user", &format!("What is {a} + {b}?"));
+        json!({ "prompt": question, "answer": (a + b).to_string() })
+    })
 }
 
-fn lines(records: &[Exchange]) -> String {
-    records.iter().fold(String::new(), |mut text, record| {
-        let _ = writeln!(text, "{}", record.line());
-        text
-    })
+fn conversations(records: &[Exchange]) -> impl Iterator<Item = Value> {
+    records.iter().map(|record| json!({ "messages": record.messages() }))
+}
+
+fn write_lines(out: &Path, name: &str, records: impl Iterator<Item = Value>) -> Result<(), Failure> {
+    let text: String = records.map(|record| format!("{record}\n")).collect();
+    Ok(fs::write(out.join(name).with_extension("jsonl"), text)?)
 }
 
 const TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}\
@@ -394,7 +287,7 @@ fn tokenizer(records: &[Exchange], out: &Path) -> Result<(), Failure> {
 }
 
 /// A Llama of about a million weights.
-fn shape(vocabulary: usize, eos: Option<u32>, pad: Option<u32>) -> serde_json::Value {
+fn shape(vocabulary: usize, eos: Option<u32>, pad: Option<u32>) -> Value {
     json!({
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": vocabulary,
         "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 6, "num_attention_heads": 4,
@@ -413,13 +306,13 @@ fn main() -> Result<(), Failure> {
     let records: Vec<Exchange> = (0..RECORDS).map(|_| record(&mut stream)).collect();
     let held_out: Vec<Exchange> = (0..400).map(|_| record(&mut stream)).collect();
     let pirates: Vec<Exchange> = (0..240).map(|_| pirate(&mut stream)).collect();
-    fs::write(out.join("world.jsonl"), lines(&records))?;
-    fs::write(out.join("held-out.jsonl"), lines(&held_out))?;
-    fs::write(out.join("lora.jsonl"), lines(&pirates))?;
+    write_lines(out, "world", conversations(&records))?;
+    write_lines(out, "held-out", conversations(&held_out))?;
+    write_lines(out, "lora", conversations(&pirates))?;
     preferences(out)?;
-    fs::write(out.join("grpo.jsonl"), sums(0..300))?;
-    fs::write(out.join("grpo-held-out.jsonl"), sums(300..400))?;
-    fs::write(out.join("abliterate.jsonl"), instructions(&mut Stream::new(SEED, "instructions")))?;
-    fs::write(out.join("steer.jsonl"), contrasts(&mut Stream::new(SEED, "contrasts")))?;
+    write_lines(out, "grpo", sums(0..300))?;
+    write_lines(out, "grpo-held-out", sums(300..400))?;
+    write_lines(out, "abliterate", instructions(&mut Stream::new(SEED, "instructions")))?;
+    write_lines(out, "steer", contrasts(&mut Stream::new(SEED, "contrasts")))?;
     tokenizer(&records, &out.join("model"))
 }
