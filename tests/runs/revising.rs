@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tunebox_package::{Manifest, manifest, section};
-use tunebox_training::{Error, Outcome, Revisions, plan, run_revised};
+use tunebox_training::{Error, Event, Observer, Outcome, plan, run};
 
 use crate::support::guest;
 use crate::support::tiny_run::{TestObserver, Workspace};
@@ -77,19 +77,26 @@ impl Author {
     }
 }
 
-impl Revisions for Author {
+/// An author who watches a run.
+struct WatchingAuthor<'a>(&'a mut Author, &'a mut TestObserver);
+
+impl Observer for WatchingAuthor<'_> {
+    fn event(&mut self, event: &Event) {
+        self.1.event(event);
+    }
+
     fn next_component(&mut self, _: &[u8]) -> Option<Vec<u8>> {
-        self.asked += 1;
-        if self.before == Some(self.asked) { self.next.take() } else { None }
+        self.0.asked += 1;
+        if self.0.before == Some(self.0.asked) { self.0.next.take() } else { None }
     }
 
     fn wait_for_fix(&mut self, _: &Error, _: &std::sync::atomic::AtomicBool) -> Option<Vec<u8>> {
-        self.next.take()
+        self.0.next.take()
     }
 
     fn report_outcome(&mut self, _: u64, outcome: Result<&Manifest, &Error>) {
         outcome.unwrap();
-        self.swapped += 1;
+        self.0.swapped += 1;
     }
 }
 
@@ -113,7 +120,7 @@ fn dev(
     let mut settings = place.settings(&[&[name.as_str(), method], &SETTINGS[..]].concat()).unwrap();
     (settings.authoring, settings.resume) = (true, resume);
     let stop = watcher.stop;
-    run_revised(plan(settings).unwrap(), watcher, stop, Some(author)).unwrap()
+    run(plan(settings).unwrap(), &mut WatchingAuthor(author, watcher), stop).unwrap()
 }
 
 /// What every step drew, and what the last checkpoint holds of the edit.

@@ -1,20 +1,39 @@
 //! Events and outcome of a run, for the terminal and for other observers.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use tunebox_foundation::explain::Exit;
 use tunebox_foundation::format::seven_digits;
+use tunebox_package::Manifest;
 
+use crate::error::Error;
 use crate::exact;
 use crate::lock::write::Written;
 use crate::plan::PlanSummary;
 use crate::validation::PassRate;
 
-/// Receives the events of a run.
+/// Receives the events of a run, and gives it newer versions of its method if the method's author runs it
+/// ([`authoring`](crate::configuration::RunSettings::authoring)).
 pub trait Observer {
     /// Handles one event.
     fn event(&mut self, event: &Event);
+
+    /// Returns a newer component that differs from `present` and was not returned before. Called between two steps of
+    /// an author's run; does not wait.
+    fn next_component(&mut self, _present: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Waits, after a failed step of an author's run, for a newer component to try it again; `None` ends the run.
+    fn wait_for_fix(&mut self, _error: &Error, _stop: &AtomicBool) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Reports, after `step` steps, whether the run continues with the component that was returned last, or keeps the
+    /// version before it.
+    fn report_outcome(&mut self, _step: u64, _outcome: Result<&Manifest, &Error>) {}
 }
 
 /// What happens in a run. A worker process sends it to its parent as JSON.

@@ -3,7 +3,7 @@
 //! The folder is polled a few times a second. The digest of its few small files says exactly what a build would read;
 //! file system events differ by system, editor and mount, and would only say when to look.
 //!
-//! The run is in this process: the source belongs to the user, see `Revisions`.
+//! The run is in this process: the source belongs to the user, see `Observer`.
 
 mod session;
 mod watcher;

@@ -60,7 +60,8 @@ pub struct RunSettings {
     pub resume: bool,
     /// Never fetch a model over the network.
     pub offline: bool,
-    /// Allow a resumed run to use another version of its method than before, for the method's author.
+    /// A run of the method's author: it may be resumed with another version of its method than before, and its observer
+    /// may change the method between steps.
     #[serde(skip)]
     pub authoring: bool,
     /// Recorded inputs, for a run that is replayed.

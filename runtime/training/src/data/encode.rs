@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_model::chat::{
-    Answers, ChatTemplate, Conversation, Encoded, Example as Pair, Message, encode_conversation,
-    encode_preference, encode_prompt, encode_prompt_completion, encode_text,
+    Answers, ChatTemplate, Conversation, Encoded, Example as Pair, Message, encode_conversation, encode_preference,
+    encode_prompt, encode_prompt_completion, encode_text,
 };
 use tunebox_model::tokenizer::Tokenizer;
 use tunebox_sandbox::Question;

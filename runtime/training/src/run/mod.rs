@@ -17,31 +17,17 @@ use crate::observer::Observer;
 pub use crate::observer::{Outcome, Summary};
 use crate::plan::Plan;
 use revision::RevisableRun;
-pub use revision::Revisions;
 use start::ActiveRun;
 
-/// Executes a plan to its end. `stop` is checked after each step: if it is set, the step is saved and the run ends.
+/// Executes a plan to its end. `stop` is checked after each step: if it is set, the step is saved and the run ends. In a
+/// run of the method's author the observer may change the method between steps, and a step that fails in the method
+/// waits for a fixed version.
 ///
 /// # Errors
 /// The error that ends the run; [`Error::Step`] names the last checkpoint.
 pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome, Error> {
-    run_revised(plan, observer, stop, None)
-}
-
-/// Executes a plan as [`run`] does. With `revisions`, which only the method's author has, the method may change between
-/// steps, and a step that fails in the method waits for a fixed version. `stop` is checked after each step: if it is
-/// set, the step is saved and the run ends.
-///
-/// # Errors
-/// The error that ends the run; [`Error::Step`] names the last checkpoint.
-pub fn run_revised(
-    plan: Plan,
-    observer: &mut dyn Observer,
-    stop: &AtomicBool,
-    revisions: Option<&mut dyn Revisions>,
-) -> Result<Outcome, Error> {
     let mut running = ActiveRun::start(plan, observer)?;
-    let ended = execute_steps(&mut running, stop, revisions);
+    let ended = execute_steps(&mut running, stop);
     match &ended {
         Ok(_) => running.warn_unreported(),
         Err(_) => running.show_last_lines(running.summary.step),
@@ -51,12 +37,9 @@ pub fn run_revised(
 
 /// Executes the remaining steps and saves their checkpoints, then calls the method's `finish` and writes the artifact.
 /// If `stop` is set, saves the present step and returns early without either.
-fn execute_steps(
-    running: &mut ActiveRun<'_>,
-    stop: &AtomicBool,
-    revisions: Option<&mut dyn Revisions>,
-) -> Result<Outcome, Error> {
-    let mut revisable = revisions.map(|revisions| RevisableRun::begin(running, revisions)).transpose()?;
+fn execute_steps(running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<Outcome, Error> {
+    let authoring = running.plan.settings.authoring;
+    let mut revisable = authoring.then(|| RevisableRun::begin(running)).transpose()?;
     let every = u64::from(running.plan.settings.file.train.save_every);
     while running.summary.step < running.plan.steps {
         let begun = Instant::now();

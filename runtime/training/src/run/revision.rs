@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tunebox_foundation::explain::Explanation;
-use tunebox_package::Manifest;
 use tunebox_sandbox::StepReport;
 
 use super::start::{ActiveRun, continue_at, session_settings};
@@ -20,36 +19,21 @@ use crate::lock;
 use crate::observer::StepEvent;
 use crate::plan::{self, PlannedMethod, Revision};
 
-/// The source of newer versions of a run's method.
-pub trait Revisions {
-    /// Returns a newer component that differs from `present` and was not returned before. Called between two steps; does not
-    /// wait.
-    fn next_component(&mut self, present: &[u8]) -> Option<Vec<u8>>;
-
-    /// Waits, after a failed step, for a newer component to try it again; `None` ends the run.
-    fn wait_for_fix(&mut self, error: &Error, stop: &AtomicBool) -> Option<Vec<u8>>;
-
-    /// Reports, after `step` steps, whether the run continues with the component that was returned last, or keeps the version
-    /// before it.
-    fn report_outcome(&mut self, step: u64, outcome: Result<&Manifest, &Error>);
-}
-
 /// A run whose method may change between steps, with the state after the last finished step: all that a checkpoint saves.
-pub(super) struct RevisableRun<'a> {
-    revisions: &'a mut dyn Revisions,
+pub(super) struct RevisableRun {
     /// The method's saved state and the train state; `None` before the first step, where `init` makes them.
     saved: Option<(Vec<u8>, InitialState)>,
     streams: BTreeMap<String, u64>,
     cursor: Cursor,
 }
 
-impl<'a> RevisableRun<'a> {
+impl RevisableRun {
     /// Records the state at which the run starts or resumes, so that the first step can be tried again.
-    pub(super) fn begin(running: &mut ActiveRun<'_>, revisions: &'a mut dyn Revisions) -> Result<Self, Error> {
+    pub(super) fn begin(running: &mut ActiveRun<'_>) -> Result<Self, Error> {
         let checkpoint = running.plan.checkpoint.as_ref();
         let state = checkpoint.map(|(path, state)| state.method_state(path)).transpose()?;
         let cursor = running.sampler.cursor();
-        let mut revisable = Self { revisions, saved: None, streams: BTreeMap::new(), cursor };
+        let mut revisable = Self { saved: None, streams: BTreeMap::new(), cursor };
         if let Some(state) = state {
             revisable.record_state(running, state)?;
         }
@@ -60,7 +44,7 @@ impl<'a> RevisableRun<'a> {
     /// waits for a fixed version and tries it again from the state before it. Returns false if the user stopped the run
     /// instead; the state before the step is then saved.
     pub(super) fn execute_step(&mut self, running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<bool, Error> {
-        let mut newest = self.revisions.next_component(&running.plan.method.package.bytes);
+        let mut newest = running.observer.next_component(&running.plan.method.package.bytes);
         loop {
             let error = match self.try_step(running, newest.take()) {
                 Ok(event) => return running.record_step(event).map(|()| true),
@@ -70,7 +54,7 @@ impl<'a> RevisableRun<'a> {
             if !matches!(error, Error::Sandbox(_) | Error::NonFinite { .. }) {
                 return Err(error);
             }
-            newest = self.revisions.wait_for_fix(&error, stop);
+            newest = running.observer.wait_for_fix(&error, stop);
             match (&newest, stop.load(Ordering::Relaxed)) {
                 (Some(_), _) => {}
                 (None, true) => return self.abandon_step(running).map(|()| false),
@@ -99,11 +83,12 @@ impl<'a> RevisableRun<'a> {
             Ok((method, report)) => {
                 running.switch_method(method)?;
                 running.show_report(&report);
-                self.revisions.report_outcome(running.summary.step, Ok(&running.plan.method.package.manifest));
+                let manifest = &running.plan.method.package.manifest;
+                running.observer.report_outcome(running.summary.step, Ok(manifest));
             }
             Err(error) => {
                 running.show_last_lines(running.summary.step + 1);
-                self.revisions.report_outcome(running.summary.step, Err(&error));
+                running.observer.report_outcome(running.summary.step, Err(&error));
                 let report = self.start_method(running, None)?;
                 running.show_report(&report);
             }

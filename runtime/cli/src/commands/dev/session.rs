@@ -1,8 +1,6 @@
 //! The state of `tunebox dev`: the watched folder, what was built from it, and the run that uses it.
 
-use std::cell::RefCell;
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -14,7 +12,7 @@ use tunebox_foundation::format::{bytes, duration};
 use tunebox_package::build::is_same;
 use tunebox_package::{Built, Error as PackageError, Manifest, Reference};
 use tunebox_sandbox::interface_of;
-use tunebox_training::{Error, Event, Observer, Outcome, Revisions, RunSettings, plan, run_revised};
+use tunebox_training::{Error, Event, Observer, Outcome, RunSettings, plan, run};
 
 use super::watcher::{Change, POLL_INTERVAL, read_run_file, watch};
 use crate::package::build::{check_source, show_compiler_warnings};
@@ -31,7 +29,7 @@ pub(super) struct Session {
     changes: Receiver<Change>,
     /// The thread that polls and builds; `None` after it ended.
     watcher: Option<JoinHandle<()>>,
-    display: Rc<RefCell<RunDisplay>>,
+    display: RunDisplay,
     /// Whether the last build imports `learn`; `None` if it failed.
     learns: Option<bool>,
 }
@@ -49,7 +47,7 @@ impl Session {
         let (sender, changes) = channel();
         let (watched, file) = (folder.clone(), run_file.clone());
         let watcher = Some(std::thread::spawn(move || watch(&watched, file.as_deref(), offline, &sender)));
-        let display = Rc::new(RefCell::new(RunDisplay::new(terminal)));
+        let display = RunDisplay::new(terminal);
         Ok(Self { terminal, folder, run_file, used_run_file: None, changes, watcher, display, learns: None })
     }
 
@@ -61,10 +59,9 @@ impl Session {
 
     /// Plans a run and carries it out. Each component that is built during the run replaces the method in it.
     pub(super) fn train(&mut self, settings: RunSettings, stop: &AtomicBool) -> Result<Outcome, Error> {
-        self.display = Rc::new(RefCell::new(RunDisplay::new(self.terminal)));
-        let mut observer = SharedDisplay(Rc::clone(&self.display));
-        let outcome = plan(settings).and_then(|plan| run_revised(plan, &mut observer, stop, Some(self)));
-        self.display.borrow().clear();
+        self.display = RunDisplay::new(self.terminal);
+        let outcome = plan(settings).and_then(|plan| run(plan, self, stop));
+        self.display.clear();
         outcome
     }
 
@@ -128,7 +125,7 @@ impl Session {
 
     /// Whether the last run has sent an event, so that its folder may exist.
     pub(super) fn has_begun(&self) -> bool {
-        self.display.borrow().has_begun()
+        self.display.has_begun()
     }
 
     /// Whether the last build imports `learn`.
@@ -143,7 +140,7 @@ impl Session {
 
     /// Writes a message with a label above the progress bar.
     fn status(&self, label: &str, text: &str) {
-        self.display.borrow().write_above(|| self.terminal.status(label, text));
+        self.display.write_above(|| self.terminal.status(label, text));
     }
 
     /// Writes a message about what the command waits for, and emits a `waiting` event.
@@ -154,7 +151,7 @@ impl Session {
 
     /// Shows an error above the progress bar, without ending the command.
     pub(super) fn show_failure(&self, failure: &Failure) {
-        self.display.borrow().write_above(|| failure.show(self.terminal));
+        self.display.write_above(|| failure.show(self.terminal));
     }
 
     /// Shows a change. Returns the component if the change is a successful build, else `None`. A failed build also
@@ -190,7 +187,7 @@ impl Session {
     /// Shows a successful build with its compiler warnings, stores whether it imports `learn`, and returns the bytes of
     /// the component.
     fn show_built(&mut self, built: Built, time: Duration) -> Vec<u8> {
-        self.display.borrow().write_above(|| show_compiler_warnings(self.terminal, &built.warnings));
+        self.display.write_above(|| show_compiler_warnings(self.terminal, &built.warnings));
         self.learns = Some(built.imports.iter().any(|import| interface_of(import) == Some("learn")));
         let (size, time) = (bytes(built.bytes.len() as u64), duration(time.as_secs_f64()));
         self.status("Built", &format!("{} {}, {size}, in {time}", built.manifest.name, built.manifest.version));
@@ -199,7 +196,11 @@ impl Session {
     }
 }
 
-impl Revisions for Session {
+impl Observer for Session {
+    fn event(&mut self, event: &Event) {
+        self.display.event(event);
+    }
+
     fn next_component(&mut self, present: &[u8]) -> Option<Vec<u8>> {
         let mut newest = None;
         while let Ok(change) = self.changes.try_recv() {
@@ -232,15 +233,6 @@ impl Revisions for Session {
                 self.terminal.event(json!({ "event": "kept", "step": step }));
             }
         }
-    }
-}
-
-/// Passes the events of a run to the display, which the session shares to write above its bar.
-struct SharedDisplay(Rc<RefCell<RunDisplay>>);
-
-impl Observer for SharedDisplay {
-    fn event(&mut self, event: &Event) {
-        self.0.borrow_mut().event(event);
     }
 }
 

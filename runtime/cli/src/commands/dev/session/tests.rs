@@ -9,7 +9,7 @@ use super::*;
 fn session(learns: Option<bool>) -> (Sender<Change>, Session) {
     let (sender, changes) = channel();
     let terminal = Terminal { json: false, quiet: true, verbose: false };
-    let display = Rc::new(RefCell::new(RunDisplay::new(terminal)));
+    let display = RunDisplay::new(terminal);
     let (folder, run_file) = (PathBuf::from("."), Some(PathBuf::from("run.toml")));
     let (used_run_file, watcher) = (Some(b"as it was".to_vec()), None);
     (sender, Session { terminal, folder, run_file, used_run_file, changes, watcher, display, learns })
