@@ -6,6 +6,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::package::trust::TrustOptions;
+use crate::terminal::Terminal;
 
 /// Creates the parser of an option whose value is one of some words, each given with what it stands for.
 pub(crate) fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
@@ -20,15 +21,8 @@ pub(crate) fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Global {
-    /// Print one JSON object per line to stdout, each with `"schema": 1`
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// Print errors only
-    #[arg(long, short, global = true, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-    /// Print more details
-    #[arg(long, short, global = true)]
-    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) terminal: Terminal,
     /// Use no network
     #[arg(long, global = true)]
     pub(crate) offline: bool,

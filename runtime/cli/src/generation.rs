@@ -1,6 +1,6 @@
 //! Generation of text, shared by `generate`, `chat`, `eval` and the report after a sample run.
 
-use tunebox_model::chat::Message;
+use tunebox_model::chat::{Conversation, Message, encode_prompt};
 use tunebox_model::generate::{Completion, Sampling, generate};
 use tunebox_model::tokenizer::StreamDecoder;
 use tunebox_model::{Policy, View};
@@ -12,8 +12,7 @@ use crate::terminal::Failure;
 /// Fails if the model has no chat template or no tokenizer.
 pub(crate) fn encode_chat(policy: &Policy, messages: &[Message]) -> Result<Vec<u32>, Failure> {
     let model = policy.model();
-    let text = model.template()?.render(messages, true, None)?;
-    Ok(model.tokenizer()?.encode(&text, false)?)
+    Ok(encode_prompt(model.tokenizer()?, model.template()?, &Conversation::new(messages))?)
 }
 
 /// Converts the command-line options to sampling parameters.

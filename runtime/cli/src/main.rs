@@ -18,7 +18,7 @@ mod terminal;
 use std::process::ExitCode;
 
 use commands::{Command, CommandLine};
-use terminal::{CommandResult, ExitStatus, Terminal};
+use terminal::{CommandResult, ExitStatus};
 use tunebox_foundation::files::FileError;
 
 fn main() -> ExitCode {
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     if !matches!(command, Command::CompileComponent) {
         tunebox_compute::allocator::keep_freed_pages();
     }
-    let terminal = Terminal { json: global.json, quiet: global.quiet, verbose: global.verbose };
+    let terminal = global.terminal;
     if command.is_supervised() && !global.supervised {
         return supervisor::supervise(terminal);
     }

@@ -8,15 +8,22 @@ use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
-use tunebox_foundation::printable::is_unprintable;
+use clap::Args;
+use tunebox_foundation::printable::{is_unprintable, printable_except};
 
 pub(crate) use diagnostic::{CommandResult, ExitStatus, Failure};
 
 /// The output mode, from `--json`, `--quiet` and `--verbose`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Terminal {
+    /// Print one JSON object per line to stdout, each with `"schema": 1`
+    #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Print errors only
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
+    /// Print more details
+    #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
 }
 
@@ -127,26 +134,13 @@ impl Terminal {
 /// Escapes every unprintable character, which could act on a terminal, as `\u{…}`. Keeps line ends and tabs, and turns
 /// CRLF into LF. For text that repeats file names or bytes from others.
 pub(crate) fn escape(text: &str) -> String {
-    escape_if(&text.replace("\r\n", "\n"), is_unprintable)
+    printable_except(&text.replace("\r\n", "\n"), usize::MAX, &['\n', '\t'])
 }
 
 /// Escapes every unprintable character, except line ends and tabs. Unlike [`escape`] it keeps the two joiners, which
 /// emoji and the words of some scripts need.
 fn escape_model_text(text: &str) -> String {
-    escape_if(text, |character| is_unprintable(character) && !matches!(character, '\u{200c}' | '\u{200d}'))
-}
-
-/// Escapes the characters for which `must_escape` is true as `\u{…}`, except line ends and tabs.
-fn escape_if(text: &str, must_escape: fn(char) -> bool) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        if must_escape(character) && !matches!(character, '\n' | '\t') {
-            escaped.extend(character.escape_unicode());
-        } else {
-            escaped.push(character);
-        }
-    }
-    escaped
+    printable_except(text, usize::MAX, &['\n', '\t', '\u{200c}', '\u{200d}'])
 }
 
 /// Replaces every unprintable character of a JSON text by its JSON escape, which has the same meaning: in a JSON text such
