@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use half::{bf16, f16};
 use serde_json::{Map, Value, json};
 use tunebox_compute::{DType, Tensor};
 use tunebox_foundation::{bounded, files as foundation};
@@ -76,8 +75,15 @@ pub(crate) fn write_tensors(
         file.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;
         file.write_all(&header).map_err(failed)?;
         for number in &order {
-            let values = values(&tensor(*number)?, &list[*number])?;
-            write_values(file, &values, list[*number].dtype).map_err(failed)?;
+            let (tensor, TensorSpec { name, shape, dtype }) = (tensor(*number)?, &list[*number]);
+            if tensor.dims() != shape {
+                let found = tensor.dims();
+                return Err(Error::Argument(format!("`{name}` has shape {found:?} where {shape:?} was announced")));
+            }
+            tensor.to_dtype(*dtype)?.write_bytes(file).map_err(|error| match error {
+                candle_core::Error::Io(error) => failed(error),
+                error => error.into(),
+            })?;
         }
         Ok(())
     })
@@ -110,26 +116,4 @@ fn dtype_name(stored: &TensorSpec) -> Result<&'static str> {
         DType::F16 => Ok("F16"),
         other => Err(Error::Unsupported(format!("weights cannot be written as `{other:?}`; f32, bf16 and f16 can"))),
     }
-}
-
-/// The values of a tensor as `f32`, in row-major order. Errors: another shape than announced.
-fn values(tensor: &Tensor, stored: &TensorSpec) -> Result<Vec<f32>> {
-    let (name, found, wanted) = (&stored.name, tensor.dims(), &stored.shape);
-    if found != wanted {
-        return Err(Error::Argument(format!("`{name}` has shape {found:?} where {wanted:?} was announced")));
-    }
-    Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?)
-}
-
-/// Converts values to `dtype` (bf16, f16, else f32) and writes them in little-endian order, 65,536 at a time.
-fn write_values(file: &mut impl Write, values: &[f32], dtype: DType) -> std::io::Result<()> {
-    for part in values.chunks(1 << 16) {
-        let bytes: Vec<u8> = match dtype {
-            DType::BF16 => part.iter().flat_map(|value| bf16::from_f32(*value).to_le_bytes()).collect(),
-            DType::F16 => part.iter().flat_map(|value| f16::from_f32(*value).to_le_bytes()).collect(),
-            _ => part.iter().flat_map(|value| value.to_le_bytes()).collect(),
-        };
-        file.write_all(&bytes)?;
-    }
-    Ok(())
 }
