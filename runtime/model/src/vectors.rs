@@ -129,19 +129,7 @@ impl Policy {
     /// When the vectors are for a model of other sizes, or none is for a layer in `layers`.
     pub fn steer(&mut self, vectors: &Vectors, coefficient: f32, layers: &RangeInclusive<usize>) -> Result<()> {
         let configuration = &self.model().configuration;
-        let (width, count) = (configuration.hidden, configuration.layers);
-        if vectors.width() != width {
-            let found = vectors.width();
-            return Err(Error::Argument(format!(
-                "the directions have {found} numbers, the model's stream is {width} wide: they are for another model"
-            )));
-        }
-        if let Some(layer) = vectors.layers.keys().find(|layer| **layer >= count) {
-            return Err(Error::Argument(format!(
-                "there is a direction for layer {layer}, the model's layers are 0 to {}: they are for another model",
-                count.saturating_sub(1)
-            )));
-        }
+        vectors.layers.keys().try_for_each(|layer| configuration.check_layer(*layer))?;
         let mut chosen = vectors.layers.range(layers.clone()).peekable();
         if chosen.peek().is_none() {
             let known: Vec<String> = vectors.layers.keys().map(ToString::to_string).collect();
@@ -236,9 +224,9 @@ mod tests {
     fn directions_of_another_model_are_refused_with_the_difference() {
         let told = |vectors: &Vectors, layers| policy().steer(vectors, 1.0, &layers).unwrap_err().to_string();
         let narrow = Vectors { layers: [(1, vec![1.0; 8])].into(), ..Vectors::default() };
-        assert!(told(&narrow, 0..=1).contains("8 numbers, the model's stream is 16 wide"));
+        assert!(told(&narrow, 0..=1).contains("`8` numbers, the model's stream is `16` wide"));
         let deep = Vectors { layers: [(7, vec![1.0; 16])].into(), ..Vectors::default() };
-        assert!(told(&deep, 0..=9).contains("layer 7"));
+        assert!(told(&deep, 0..=9).contains("layer `7`"));
         assert!(told(&vectors(), 2..=3).contains("there are those of 0, 1"));
     }
 

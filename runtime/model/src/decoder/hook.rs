@@ -9,6 +9,7 @@ use tunebox_compute::fused::{self, Indices};
 use tunebox_compute::{Device, Tensor};
 
 use crate::error::Result;
+use crate::stream::Patch;
 
 /// Which tokens of a pass belong to answers. Patches with `answers_only` change these alone.
 #[derive(Debug, Clone, Default)]
@@ -31,29 +32,20 @@ impl AnswerMask {
     }
 }
 
-/// A change as one pass sees it.
-#[derive(Debug, Clone)]
-pub(crate) struct Change {
-    /// `[1, width]`, `f32`.
-    pub(crate) vector: Tensor,
-    /// The component along the vector, of length 1, that tokens get; none: the vector is added.
-    pub(crate) component: Option<f64>,
-    /// The tokens that change; none: all of them.
-    pub(crate) only: Option<AnswerMask>,
-}
-
 /// One place of one block.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hook {
-    pub(crate) changes: Vec<Change>,
+    pub(crate) patches: Vec<Patch>,
+    /// The tokens that patches with `answers_only` change.
+    pub(crate) answers: AnswerMask,
     pub(crate) reader: Option<Arc<ActivationReader>>,
 }
 
 impl Hook {
-    /// Applies the changes in order to activations `[tokens, hidden]`, and gives the result to the reader, if any.
+    /// Applies the patches in order to activations `[tokens, hidden]`, and gives the result to the reader, if any.
     pub(crate) fn forward(&self, mut rows: Tensor) -> Result<Tensor> {
-        for change in &self.changes {
-            rows = change.forward(&rows)?;
+        for patch in &self.patches {
+            rows = patch.forward(&rows, &self.answers)?;
         }
         if let Some(reader) = &self.reader {
             reader.read(&rows)?;
@@ -61,23 +53,25 @@ impl Hook {
         Ok(rows)
     }
 
-    /// The gradient of the activations before the changes from that after them.
+    /// The gradient of the activations before the patches from that after them.
     pub(crate) fn backward(&self, mut upstream: Tensor) -> Result<Tensor> {
-        for change in self.changes.iter().rev() {
-            upstream = change.backward(upstream)?;
+        for patch in self.patches.iter().rev() {
+            upstream = patch.backward(upstream)?;
         }
         Ok(upstream)
     }
 }
 
-impl Change {
+impl Patch {
     /// Applies the patch to activations `[tokens, hidden]`. Only additions honor the answer mask; setting a component
     /// changes all tokens.
-    fn forward(&self, rows: &Tensor) -> Result<Tensor> {
-        Ok(match (self.component, &self.only) {
+    fn forward(&self, rows: &Tensor, answers: &AnswerMask) -> Result<Tensor> {
+        Ok(match (self.component, answers) {
             (Some(value), _) => fused::set_component(rows, &self.vector, value)?,
-            (None, Some(AnswerMask::None)) => rows.clone(),
-            (None, Some(AnswerMask::Tokens(marks))) => fused::add_vector(rows, &self.vector, Some(marks))?,
+            (None, AnswerMask::None) if self.answers_only => rows.clone(),
+            (None, AnswerMask::Tokens(marks)) if self.answers_only => {
+                fused::add_vector(rows, &self.vector, Some(marks))?
+            }
             (None, _) => fused::add_vector(rows, &self.vector, None)?,
         })
     }

@@ -13,7 +13,7 @@ use tunebox_compute::{Tensor, Weight};
 use super::attention::Attention;
 use super::block::Block;
 use super::feed_forward::FeedForward;
-use super::hook::{ActivationReader, AnswerMask, Change, Hook};
+use super::hook::{ActivationReader, AnswerMask, Hook};
 use super::linear::{Learned, Linear, LowRankPart};
 use super::magnitude::Magnitude;
 use super::norm::Norm;
@@ -80,15 +80,12 @@ impl Network<'_> {
         })
     }
 
-    /// The patches and the activation reader at one site of a layer. Answer-only patches get the mask.
+    /// The patches and the activation reader at one site of a layer, with the mask for answer-only patches.
     fn hook(&self, layer: usize, site: stream::Site, answer_mask: &AnswerMask) -> Hook {
-        let change = |patch: &stream::Patch| {
-            let only = patch.answers_only.then(|| answer_mask.clone());
-            Change { vector: patch.vector.clone(), component: patch.component, only }
-        };
         let reader = self.readers.filter(|readers| readers.site == site);
         Hook {
-            changes: self.patches.at(layer, site).map(change).collect(),
+            patches: self.patches.at(layer, site).cloned().collect(),
+            answers: answer_mask.clone(),
             reader: reader.and_then(|readers| readers.layers.get(&layer).cloned()),
         }
     }

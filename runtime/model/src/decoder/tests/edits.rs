@@ -9,7 +9,7 @@ use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::explain::Explain;
 
 use crate::adapter::{AdapterKind, AdapterSettings};
-use crate::decoder::hook::{Change, Hook};
+use crate::decoder::hook::Hook;
 use crate::edit::{self, Form, Matrix, Role};
 use crate::policy::{Policy, PolicySettings, View};
 use crate::stream::{Patch, Site, unit};
@@ -265,8 +265,9 @@ fn projections_are_those_of_the_reference() {
     let found = edit::project_out(&weight, &place(3, 2), &direction, 1.0, false, false).unwrap();
     let wanted = [-0.666_666_7, 0.777_777_8, 1.333_333_3, -0.388_888_9, 1.333_333_3, -0.972_222_2];
     assert!(largest(&found.flatten_all().unwrap().to_vec1().unwrap(), &wanted) < 1e-6);
-    let hook =
-        Hook { changes: vec![Change { vector: direction.clone(), component: Some(0.0), only: None }], reader: None };
+    let vector = [2.0 / 3.0, -1.0 / 3.0, 2.0 / 3.0];
+    let patch = Patch::ablate(vec![0], Site::ResidualBefore, &vector).unwrap();
+    let hook = Hook { patches: vec![patch], ..Hook::default() };
     let found = hook.forward(Tensor::new(&[[1.0_f32, 2.0, 3.0]], &Device::Cpu).unwrap()).unwrap();
     let wanted = [-0.333_333_33, 2.666_666_7, 1.666_666_7];
     assert!(largest(&found.flatten_all().unwrap().to_vec1().unwrap(), &wanted) < 1e-6);
