@@ -15,7 +15,7 @@ use crate::support::golden;
 use row::{Numbers, Row, rows};
 use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::error::Error;
-use tunebox_compute::ops::{Admit, Cost, Made, Node};
+use tunebox_compute::ops::{Cost, Meter, Node, Output};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor, ops};
 
@@ -25,10 +25,10 @@ const BUDGET: u64 = 64 << 20;
 #[test]
 fn results_are_those_of_the_table() {
     for row in rows().iter().filter(|row| row.refusal.is_none()) {
-        let made = call::call(row, &row.tensors(false), &mut Budget::new(BUDGET));
-        let made = made.unwrap_or_else(|error| panic!("{row}: {error}"));
-        assert_eq!(made.len(), row.results.len(), "{row}");
-        for (tensor, expected) in made.iter().zip(&row.results) {
+        let output = call::call(row, &row.tensors(false), &mut Budget::new(BUDGET));
+        let output = output.unwrap_or_else(|error| panic!("{row}: {error}"));
+        assert_eq!(output.len(), row.results.len(), "{row}");
+        for (tensor, expected) in output.iter().zip(&row.results) {
             assert_eq!((tensor.dims(), tensor.dtype()), (expected.shape.as_slice(), expected.dtype), "{row}");
             expected.assert_close(&numbers(tensor), &row.to_string());
         }
@@ -101,11 +101,11 @@ fn every_function_of_the_contract_has_a_row() {
 fn what_an_operation_holds_is_the_size_of_its_result() {
     for row in rows().iter().filter(|row| row.refusal.is_none()) {
         let mut ledger = Budget::new(BUDGET);
-        let made = call::call_with_reservations(row, &row.tensors(false), &mut ledger).unwrap();
-        let owned = made.iter().filter(|made| made.reservation.is_some());
-        let bytes: usize = owned.map(|made| made.tensor.elem_count() * made.tensor.dtype().size_in_bytes()).sum();
+        let output = call::call_with_reservations(row, &row.tensors(false), &mut ledger).unwrap();
+        let owned = output.iter().filter(|output| output.reservation.is_some());
+        let bytes: usize = owned.map(|output| output.tensor.elem_count() * output.tensor.dtype().size_in_bytes()).sum();
         assert_eq!(ledger.held(), bytes as u64, "{row}");
-        drop(made);
+        drop(output);
         assert_eq!(ledger.held(), 0, "{row}");
     }
 }
@@ -116,8 +116,8 @@ struct Bill {
     total: Cost,
 }
 
-impl Admit for Bill {
-    fn admit(&mut self, cost: Cost) -> tunebox_compute::Result<Reservation> {
+impl Meter for Bill {
+    fn charge(&mut self, cost: Cost) -> tunebox_compute::Result<Reservation> {
         let Cost { bytes, scratch, work, .. } = self.total;
         let sums = (bytes + cost.bytes, scratch + cost.scratch, work + cost.work);
         self.total = Cost { bytes: sums.0, scratch: sums.1, work: sums.2, ..cost };
@@ -133,8 +133,8 @@ fn costs_are_those_of_this_version_of_the_table() {
     for row in rows().iter().filter(|row| row.refusal.is_none()) {
         let (bill, back) = bills.entry(row.op.clone()).or_default();
         call::call(row, &row.tensors(false), bill).unwrap();
-        let made = call::call_with_reservations(row, &row.tensors(true), &mut Budget::new(BUDGET)).unwrap();
-        *back += made.iter().map(|made| made.backward.work).sum::<u64>();
+        let output = call::call_with_reservations(row, &row.tensors(true), &mut Budget::new(BUDGET)).unwrap();
+        *back += output.iter().map(|output| output.backward.work).sum::<u64>();
     }
     let line = |(op, (bill, back)): (&String, &(Bill, u64))| {
         let Cost { kind, bytes, scratch, work, .. } = bill.total;
@@ -204,9 +204,9 @@ fn weight(place: usize) -> f64 {
 /// The gradients of the weighted sum of a row's results.
 fn gradients(row: &Row, leaves: &[Tensor]) -> Vec<Option<Tensor>> {
     let mut ledger = Budget::new(BUDGET);
-    let made = call::call_with_reservations(row, leaves, &mut ledger).unwrap_or_else(|error| panic!("{row}: {error}"));
+    let output = call::call_with_reservations(row, leaves, &mut ledger).unwrap_or_else(|error| panic!("{row}: {error}"));
     let (mut place, mut loss) = (0, None);
-    for part in made {
+    for part in output {
         let weights: Vec<f64> = (place..place + part.tensor.elem_count()).map(weight).collect();
         place += part.tensor.elem_count();
         if !part.tensor.dtype().is_float() {
@@ -235,15 +235,15 @@ fn node(tensor: Tensor) -> Arc<Node> {
 }
 
 /// The result of an operation on these operands.
-fn keep(made: Made, operands: Vec<Arc<Node>>) -> Arc<Node> {
+fn keep(output: Output, operands: Vec<Arc<Node>>) -> Arc<Node> {
     let [bytes, own] = [0, 0].map(|bytes| Budget::new(0).reserve(bytes).unwrap());
-    Arc::new(Node::new(made.tensor, Arc::new(bytes), own).with_operands(operands, made.grad_fn, made.backward))
+    Arc::new(Node::new(output.tensor, Arc::new(bytes), own).with_operands(operands, output.grad_fn, output.backward))
 }
 
 /// The weighted sum of a row's results with one number of one operand moved.
 fn loss_at(row: &Row, place: usize, entry: usize, step: f64) -> f64 {
     let mut row = row.clone();
     row.operands[place].values[entry] += step;
-    let made = call::call(&row, &row.tensors(false), &mut Budget::new(BUDGET)).unwrap();
-    made.iter().flat_map(numbers).enumerate().map(|(place, number)| weight(place) * number).sum()
+    let output = call::call(&row, &row.tensors(false), &mut Budget::new(BUDGET)).unwrap();
+    output.iter().flat_map(numbers).enumerate().map(|(place, number)| weight(place) * number).sum()
 }

@@ -138,13 +138,13 @@ fn the_golden_rows_can_call_every_operation() {
     }
     let source = format!(
         "//! How a row of the golden table calls its operation. Generated from the contract; `BLESS=1 cargo test` rewrites it.\n\n\
-         use tunebox_compute::error::Result;\nuse tunebox_compute::ops::{{self, Admit, Made}};\n\
+         use tunebox_compute::error::Result;\nuse tunebox_compute::ops::{{self, Meter, Output}};\n\
          use tunebox_compute::random::Stream;\nuse tunebox_compute::{{Device, Tensor}};\n\n\
          use crate::ops::call::one;\nuse crate::ops::row::Row;\n\n\
          /// The results of a row, each with its reservation. Panics if the contract has no such operation.\n\
          #[rustfmt::skip]\n\
          #[expect(clippy::too_many_lines, reason = \"one line an operation\")]\n\
-         pub(crate) fn call(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Result<Vec<Made>> {{\n    \
+         pub(crate) fn call(row: &Row, tensors: &[Tensor], budget: &mut dyn Meter) -> Result<Vec<Output>> {{\n    \
          match (row.op.as_str(), tensors) {{\n{arms}        _ => panic!(\"no call for {{row}}\"),\n    }}\n}}\n"
     );
     assert_file("tests/ops/operations.rs", &source);

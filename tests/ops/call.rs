@@ -2,21 +2,21 @@
 
 use serde_json::Value;
 use tunebox_compute::error::Result;
-use tunebox_compute::ops::{self, Admit, Made};
+use tunebox_compute::ops::{self, Meter, Output};
 use tunebox_compute::{DType, Device, Tensor};
 
 use super::operations;
 use super::row::{Row, dtype, number};
 
 /// The results of a row.
-pub(crate) fn call(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Result<Vec<Tensor>> {
-    Ok(call_with_reservations(row, tensors, budget)?.into_iter().map(|made| made.tensor).collect())
+pub(crate) fn call(row: &Row, tensors: &[Tensor], budget: &mut dyn Meter) -> Result<Vec<Tensor>> {
+    Ok(call_with_reservations(row, tensors, budget)?.into_iter().map(|output| output.tensor).collect())
 }
 
 /// The results of a row with their reservations.
-pub(crate) fn call_with_reservations(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Result<Vec<Made>> {
-    let read = |made: Result<Tensor>| {
-        made.map(|tensor| vec![Made { tensor, reservation: None, backward: ops::Cost::default(), grad_fn: None }])
+pub(crate) fn call_with_reservations(row: &Row, tensors: &[Tensor], budget: &mut dyn Meter) -> Result<Vec<Output>> {
+    let read = |output: Result<Tensor>| {
+        output.map(|tensor| vec![Output { tensor, reservation: None, backward: ops::Cost::default(), grad_fn: None }])
     };
     match (row.op.as_str(), tensors) {
         ("shape", [x]) => {
@@ -31,8 +31,8 @@ pub(crate) fn call_with_reservations(row: &Row, tensors: &[Tensor], budget: &mut
 }
 
 /// One result as a list.
-pub(crate) fn one(made: Result<Made>) -> Result<Vec<Made>> {
-    made.map(|made| vec![made])
+pub(crate) fn one(output: Result<Output>) -> Result<Vec<Output>> {
+    output.map(|output| vec![output])
 }
 
 impl Row {

@@ -1,7 +1,7 @@
 //! How a row of the golden table calls its operation. Generated from the contract; `BLESS=1 cargo test` rewrites it.
 
 use tunebox_compute::error::Result;
-use tunebox_compute::ops::{self, Admit, Made};
+use tunebox_compute::ops::{self, Meter, Output};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{Device, Tensor};
 
@@ -11,7 +11,7 @@ use crate::ops::row::Row;
 /// The results of a row, each with its reservation. Panics if the contract has no such operation.
 #[rustfmt::skip]
 #[expect(clippy::too_many_lines, reason = "one line an operation")]
-pub(crate) fn call(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Result<Vec<Made>> {
+pub(crate) fn call(row: &Row, tensors: &[Tensor], budget: &mut dyn Meter) -> Result<Vec<Output>> {
     match (row.op.as_str(), tensors) {
         ("negate", [this]) => one(ops::negate(budget, this)),
         ("abs", [this]) => one(ops::abs(budget, this)),

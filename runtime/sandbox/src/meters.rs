@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::error::Error as ComputeError;
-use tunebox_compute::ops::{Admit, Cost};
+use tunebox_compute::ops::{Cost, Meter};
 
 use crate::bindings::types::ErrorCode;
 use crate::cause::Cause;
@@ -223,10 +223,10 @@ pub(crate) struct OperationBudget<'a> {
     pub(crate) meters: &'a mut Meters,
 }
 
-impl Admit for OperationBudget<'_> {
+impl Meter for OperationBudget<'_> {
     /// Charges the operation's work, checks that it can end in time, then reserves the bytes of its result and scratch.
     /// Errors: `OutOfWork`, `OutOfTime`, `OutOfMemory`.
-    fn admit(&mut self, cost: Cost) -> Result<Reservation, ComputeError> {
+    fn charge(&mut self, cost: Cost) -> Result<Reservation, ComputeError> {
         let limit = self.meters.limits.work;
         self.meters.charge(cost.work).map_err(|_| ComputeError::OutOfWork { work: cost.work, limit })?;
         let (seconds, limit) = (cost.seconds(), self.meters.limits.step_wall_seconds);

@@ -4,18 +4,18 @@ use candle_core::{DType, Tensor};
 
 use super::graph::{Pair, Pull, Raw, derive_pair, wide};
 use super::number::{is_nan, times, where_or_zero};
-use super::{Admit, Estimate, Kind, Made, check};
+use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::Result;
 
 /// Checks that both operands are floating-point of one type, charges `budget`, computes `value` on the broadcast
 /// operands (in at least 32 bits), and records `pulls`, the gradients of a and of b, in the autograd graph.
 fn apply(
-    budget: &mut dyn Admit,
+    budget: &mut dyn Meter,
     a: &Tensor,
     b: &Tensor,
     value: fn(&Tensor, &Tensor) -> Raw<Tensor>,
     pulls: (Pull, Pull),
-) -> Result<Made> {
+) -> Result<Output> {
     check::float(a)?;
     check::same_type(a, b)?;
     let dims = check::broadcast(a.dims(), b.dims())?;
@@ -35,7 +35,7 @@ fn spread(operand: &Tensor, pair: &Pair) -> Raw<Tensor> {
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
 /// floating-point of one type, and what `budget` refuses.
-pub fn add(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn add(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     apply(budget, a, b, Tensor::add, (|pair| Ok(pair.grad.clone()), |pair| Ok(pair.grad.clone())))
 }
 
@@ -44,7 +44,7 @@ pub fn add(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
 /// floating-point of one type, and what `budget` refuses.
-pub fn subtract(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn subtract(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     apply(budget, a, b, Tensor::sub, (|pair| Ok(pair.grad.clone()), |pair| pair.grad.neg()))
 }
 
@@ -53,7 +53,7 @@ pub fn subtract(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> 
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
 /// floating-point of one type, and what `budget` refuses.
-pub fn multiply(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn multiply(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     let pulls: (Pull, Pull) =
         (|pair| times(pair.grad, &spread(pair.b, pair)?), |pair| times(pair.grad, &spread(pair.a, pair)?));
     apply(budget, a, b, Tensor::mul, pulls)
@@ -64,7 +64,7 @@ pub fn multiply(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> 
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
 /// floating-point of one type, and what `budget` refuses.
-pub fn divide(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn divide(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     // −y/b rather than −a/b²: the square of a small b would be 0.
     let pulls: (Pull, Pull) = (
         |pair| times(pair.grad, &spread(pair.b, pair)?.recip()?),
@@ -79,7 +79,7 @@ pub fn divide(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
 /// floating-point of one type, and what `budget` refuses.
-pub fn minimum(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn minimum(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     let pulls: (Pull, Pull) = (|pair| share(pair, below, pair.a), |pair| share(pair, below, pair.b));
     apply(budget, a, b, |a, b| extreme(a, b, below), pulls)
 }
@@ -90,7 +90,7 @@ pub fn minimum(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
 /// floating-point of one type, and what `budget` refuses.
-pub fn maximum(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn maximum(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     let pulls: (Pull, Pull) = (|pair| share(pair, above, pair.a), |pair| share(pair, above, pair.b));
     apply(budget, a, b, |a, b| extreme(a, b, above), pulls)
 }
@@ -126,7 +126,7 @@ fn share(pair: &Pair, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>, operand: &Tenso
 /// # Errors
 /// [`crate::Error::Shape`] if the three shapes cannot be broadcast, [`crate::Error::Dtype`] if the condition is
 /// not `u8` or a and b differ in type, and what `budget` refuses.
-pub fn choose(budget: &mut dyn Admit, condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn choose(budget: &mut dyn Meter, condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Output> {
     check::exactly(condition, DType::U8, "the condition")?;
     check::same_type(a, b)?;
     let dims = check::broadcast(condition.dims(), &check::broadcast(a.dims(), b.dims())?)?;

@@ -3,16 +3,16 @@
 use candle_core::{DType, Tensor};
 
 use super::graph::Raw;
-use super::{Admit, Estimate, Kind, Made, check, number};
+use super::{Estimate, Kind, Meter, Output, check, number};
 use crate::error::Result;
 
 /// Computes `relation` (a `u8` tensor of 0 and 1) on the broadcast operands, which have one element type. No gradient.
 fn compare(
-    budget: &mut dyn Admit,
+    budget: &mut dyn Meter,
     a: &Tensor,
     b: &Tensor,
     relation: fn(&Tensor, &Tensor) -> Raw<Tensor>,
-) -> Result<Made> {
+) -> Result<Output> {
     check::same_type(a, b)?;
     let (a, b) = (&a.detach(), &b.detach());
     let dims = check::broadcast(a.dims(), b.dims())?;
@@ -25,7 +25,7 @@ fn compare(
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and what
 /// `budget` refuses.
-pub fn equal(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn equal(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     compare(budget, a, b, |a, b| a.eq(b))
 }
 
@@ -34,7 +34,7 @@ pub fn equal(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
 /// what `budget` refuses.
-pub fn not_equal(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn not_equal(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     compare(budget, a, b, |a, b| a.ne(b))
 }
 
@@ -43,7 +43,7 @@ pub fn not_equal(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made>
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
 /// what `budget` refuses.
-pub fn less(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn less(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     compare(budget, a, b, |a, b| a.lt(b))
 }
 
@@ -52,7 +52,7 @@ pub fn less(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
 /// what `budget` refuses.
-pub fn less_equal(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn less_equal(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     compare(budget, a, b, |a, b| a.le(b))
 }
 
@@ -61,7 +61,7 @@ pub fn less_equal(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
 /// what `budget` refuses.
-pub fn greater(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn greater(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     compare(budget, a, b, |a, b| a.gt(b))
 }
 
@@ -70,7 +70,7 @@ pub fn greater(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
 /// what `budget` refuses.
-pub fn greater_equal(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn greater_equal(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     compare(budget, a, b, |a, b| a.ge(b))
 }
 
@@ -78,7 +78,7 @@ pub fn greater_equal(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<M
 ///
 /// # Errors
 /// What `budget` refuses.
-pub fn is_finite(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn is_finite(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     let x = x.detach();
     Estimate::new(Kind::Finite, x.dims(), DType::U8, &[&x])?.pay(budget, || Ok(number::is_finite(&x)?))
 }
@@ -87,7 +87,7 @@ pub fn is_finite(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not `u8`, and what `budget` refuses.
-pub fn logical_not(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn logical_not(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     check::exactly(x, DType::U8, "the operand")?;
     Estimate::new(Kind::Compare, x.dims(), DType::U8, &[x])?.pay(budget, || Ok(x.eq(&x.zeros_like()?)?))
 }
@@ -97,7 +97,7 @@ pub fn logical_not(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 /// # Errors
 /// [`crate::Error::Dtype`] if an operand is not `u8`, [`crate::Error::Shape`] if the shapes cannot be broadcast, and
 /// what `budget` refuses.
-pub fn logical_and(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn logical_and(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     check::exactly(a, DType::U8, "the first operand")?;
     check::exactly(b, DType::U8, "the second operand")?;
     compare(budget, a, b, |a, b| a.ne(&a.zeros_like()?)?.minimum(&b.ne(&b.zeros_like()?)?))
@@ -108,7 +108,7 @@ pub fn logical_and(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Mad
 /// # Errors
 /// [`crate::Error::Dtype`] if an operand is not `u8`, [`crate::Error::Shape`] if the shapes cannot be broadcast, and
 /// what `budget` refuses.
-pub fn logical_or(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn logical_or(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     check::exactly(a, DType::U8, "the first operand")?;
     check::exactly(b, DType::U8, "the second operand")?;
     compare(budget, a, b, |a, b| a.ne(&a.zeros_like()?)?.maximum(&b.ne(&b.zeros_like()?)?))

@@ -6,7 +6,7 @@
 use candle_core::{DType, Tensor};
 
 use super::graph::Value;
-use super::{Admit, Made, check};
+use super::{Meter, Output, check};
 use crate::budget::Reservation;
 use crate::error::Result;
 
@@ -228,12 +228,16 @@ impl Estimate {
 
     /// Reserves the estimated cost in `budget`, runs `make`, and releases the bytes of temporaries. If `budget`
     /// refuses, nothing is computed.
-    pub(super) fn pay<V: Into<Value>>(self, budget: &mut dyn Admit, make: impl FnOnce() -> Result<V>) -> Result<Made> {
+    pub(super) fn pay<V: Into<Value>>(
+        self,
+        budget: &mut dyn Meter,
+        make: impl FnOnce() -> Result<V>,
+    ) -> Result<Output> {
         let cost = self.cost();
-        let reservation: Reservation = budget.admit(cost)?;
+        let reservation: Reservation = budget.charge(cost)?;
         let Value { tensor, grad_fn } = make()?.into();
         let backward = if self.tracked { cost.backward() } else { Cost::default() };
-        Ok(Made { tensor, reservation: Some(reservation.shrunk_to(cost.bytes)), backward, grad_fn })
+        Ok(Output { tensor, reservation: Some(reservation.shrunk_to(cost.bytes)), backward, grad_fn })
     }
 }
 
@@ -251,7 +255,7 @@ const TENSOR_BYTES: u64 = 512;
 
 /// The cost of computing gradients over a graph of `nodes` tensors that take `bytes` bytes: temporaries only. `largest` are
 /// the bytes of those of one operation, which are many where a result is smaller than what it is computed from. The work
-/// is that of the operations that made the tensors, which their [`Made`] names.
+/// is that of the operations that made the tensors, which their [`Output`] names.
 pub(super) fn gradient(bytes: u64, nodes: u64, largest: u64) -> Cost {
     let numbers = bytes.saturating_mul(Kind::Gradient.formula().copies).saturating_add(largest);
     let scratch = numbers.saturating_add(nodes.saturating_mul(TENSOR_BYTES));

@@ -3,7 +3,7 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use super::{Admit, Estimate, Kind, Made, check};
+use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result, ensure};
 use crate::random::Stream;
 
@@ -11,7 +11,7 @@ use crate::random::Stream;
 ///
 /// # Errors
 /// [`Error::Shape`] for a shape that is not allowed, and what `budget` refuses.
-pub fn zeros(budget: &mut dyn Admit, device: &Device, shape: &[u32], dtype: DType) -> Result<Made> {
+pub fn zeros(budget: &mut dyn Meter, device: &Device, shape: &[u32], dtype: DType) -> Result<Output> {
     make(budget, shape, dtype, |dims| Ok(Tensor::zeros(dims, dtype, device)?))
 }
 
@@ -19,7 +19,7 @@ pub fn zeros(budget: &mut dyn Admit, device: &Device, shape: &[u32], dtype: DTyp
 ///
 /// # Errors
 /// [`Error::Shape`] for a shape that is not allowed, and what `budget` refuses.
-pub fn ones(budget: &mut dyn Admit, device: &Device, shape: &[u32], dtype: DType) -> Result<Made> {
+pub fn ones(budget: &mut dyn Meter, device: &Device, shape: &[u32], dtype: DType) -> Result<Output> {
     make(budget, shape, dtype, |dims| Ok(Tensor::ones(dims, dtype, device)?))
 }
 
@@ -28,7 +28,7 @@ pub fn ones(budget: &mut dyn Admit, device: &Device, shape: &[u32], dtype: DType
 /// # Errors
 /// [`Error::Shape`] for a shape that is not allowed, [`Error::Argument`] if `value` is not finite, and what `budget`
 /// refuses.
-pub fn full(budget: &mut dyn Admit, device: &Device, shape: &[u32], value: f32) -> Result<Made> {
+pub fn full(budget: &mut dyn Meter, device: &Device, shape: &[u32], value: f32) -> Result<Output> {
     check::finite(f64::from(value), "value")?;
     make(budget, shape, DType::F32, |dims| Ok(Tensor::full(value, dims, device)?.contiguous()?))
 }
@@ -39,7 +39,7 @@ pub fn full(budget: &mut dyn Admit, device: &Device, shape: &[u32], value: f32) 
 /// # Errors
 /// [`Error::Shape`] if `count` is 0 or too large, [`Error::Argument`] if an argument or the last number is not finite,
 /// and what `budget` refuses.
-pub fn sequence(budget: &mut dyn Admit, device: &Device, start: f32, step: f32, count: u32) -> Result<Made> {
+pub fn sequence(budget: &mut dyn Meter, device: &Device, start: f32, step: f32, count: u32) -> Result<Output> {
     check::finite(f64::from(start), "start")?;
     check::finite(f64::from(step), "step")?;
     let number = move |place: u32| (f64::from(start) + f64::from(step) * f64::from(place)) as f32;
@@ -54,7 +54,7 @@ pub fn sequence(budget: &mut dyn Admit, device: &Device, start: f32, step: f32, 
 ///
 /// # Errors
 /// [`Error::Shape`] for a shape that is not allowed or holds another number of elements, and what `budget` refuses.
-pub fn from_list(budget: &mut dyn Admit, device: &Device, values: Vec<f32>, shape: &[u32]) -> Result<Made> {
+pub fn from_list(budget: &mut dyn Meter, device: &Device, values: Vec<f32>, shape: &[u32]) -> Result<Output> {
     fits(values.len(), shape)?;
     make(budget, shape, DType::F32, |dims| Ok(Tensor::from_vec(values, dims, device)?))
 }
@@ -63,7 +63,7 @@ pub fn from_list(budget: &mut dyn Admit, device: &Device, values: Vec<f32>, shap
 ///
 /// # Errors
 /// [`Error::Shape`] for a shape that is not allowed or holds another number of elements, and what `budget` refuses.
-pub fn from_indices(budget: &mut dyn Admit, device: &Device, values: Vec<u32>, shape: &[u32]) -> Result<Made> {
+pub fn from_indices(budget: &mut dyn Meter, device: &Device, values: Vec<u32>, shape: &[u32]) -> Result<Output> {
     fits(values.len(), shape)?;
     make(budget, shape, DType::U32, |dims| Ok(Tensor::from_vec(values, dims, device)?))
 }
@@ -72,7 +72,7 @@ pub fn from_indices(budget: &mut dyn Admit, device: &Device, values: Vec<u32>, s
 ///
 /// # Errors
 /// [`Error::Shape`] for a shape that is not allowed, and what `budget` refuses; the stream then does not advance.
-pub fn random_normal(budget: &mut dyn Admit, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Made> {
+pub fn random_normal(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Output> {
     make(budget, shape, DType::F32, |dims| {
         let count = dims.iter().product();
         Ok(Tensor::from_vec(sequence.normals(count), dims, device)?)
@@ -83,7 +83,7 @@ pub fn random_normal(budget: &mut dyn Admit, device: &Device, sequence: &mut Str
 ///
 /// # Errors
 /// [`Error::Shape`] for a shape that is not allowed, and what `budget` refuses; the stream then does not advance.
-pub fn random_uniform(budget: &mut dyn Admit, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Made> {
+pub fn random_uniform(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Output> {
     make(budget, shape, DType::F32, |dims| {
         let count = dims.iter().product();
         Ok(Tensor::from_vec(sequence.uniforms(count), dims, device)?)
@@ -94,17 +94,22 @@ pub fn random_uniform(budget: &mut dyn Admit, device: &Device, sequence: &mut St
 ///
 /// # Errors
 /// [`Error::Shape`] if `count` is 0 or too large, and what `budget` refuses; the stream then does not advance.
-pub fn random_permutation(budget: &mut dyn Admit, device: &Device, sequence: &mut Stream, count: u32) -> Result<Made> {
+pub fn random_permutation(
+    budget: &mut dyn Meter,
+    device: &Device,
+    sequence: &mut Stream,
+    count: u32,
+) -> Result<Output> {
     make(budget, &[count], DType::U32, |dims| Ok(Tensor::from_vec(sequence.permutation(count as usize), dims, device)?))
 }
 
 /// Checks a shape, charges `budget`, and only then calls `numbers` with the dimensions to create the tensor.
 fn make(
-    budget: &mut dyn Admit,
+    budget: &mut dyn Meter,
     shape: &[u32],
     dtype: DType,
     numbers: impl FnOnce(Vec<usize>) -> Result<Tensor>,
-) -> Result<Made> {
+) -> Result<Output> {
     let dims = check::shape(shape)?;
     Estimate::new(Kind::Create, &dims, dtype, &[])?.pay(budget, || numbers(dims))
 }

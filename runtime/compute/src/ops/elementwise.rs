@@ -6,17 +6,17 @@ use candle_core::Tensor;
 
 use super::graph::{Raw, derive, wide};
 use super::number::{self, times, where_or_zero};
-use super::{Admit, Estimate, Kind, Made, check};
+use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::Result;
 
 /// Checks that x is floating-point, charges `budget`, computes `value` in at least 32 bits, and records the gradient in
 /// the autograd graph: `slope(x, y)` times the result's gradient, where y is the result.
 fn apply(
-    budget: &mut dyn Admit,
+    budget: &mut dyn Meter,
     x: &Tensor,
     value: fn(&Tensor) -> Raw<Tensor>,
     slope: fn(&Tensor, &Tensor) -> Raw<Tensor>,
-) -> Result<Made> {
+) -> Result<Output> {
     check::float(x)?;
     Estimate::new(Kind::Elementwise, x.dims(), x.dtype(), &[x])?.pay(budget, || {
         let value = value(&wide(x)?)?;
@@ -28,7 +28,7 @@ fn apply(
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn negate(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn negate(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::neg, |x, _| x.ones_like()?.neg())
 }
 
@@ -36,7 +36,7 @@ pub fn negate(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn abs(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn abs(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::abs, |x, _| x.sign())
 }
 
@@ -44,7 +44,7 @@ pub fn abs(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn square(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn square(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::sqr, |x, _| x.affine(2., 0.))
 }
 
@@ -52,7 +52,7 @@ pub fn square(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn sqrt(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn sqrt(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::sqrt, |_, y| y.recip()?.affine(0.5, 0.))
 }
 
@@ -60,7 +60,7 @@ pub fn sqrt(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn exp(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn exp(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::exp, |_, y| Ok(y.clone()))
 }
 
@@ -68,7 +68,7 @@ pub fn exp(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn log(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn log(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::log, |x, _| x.recip())
 }
 
@@ -76,7 +76,7 @@ pub fn log(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn log_one_plus(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn log_one_plus(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, number::log_one_plus, |x, _| x.affine(1., 1.)?.recip())
 }
 
@@ -84,7 +84,7 @@ pub fn log_one_plus(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn exp_minus_one(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn exp_minus_one(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, number::exp_minus_one, |x, _| x.exp())
 }
 
@@ -92,7 +92,7 @@ pub fn exp_minus_one(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn reciprocal(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn reciprocal(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::recip, |_, y| y.sqr()?.neg())
 }
 
@@ -100,7 +100,7 @@ pub fn reciprocal(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn sigmoid(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn sigmoid(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     // σ(−x) rather than 1 − y, which would be rounded to 0 early.
     apply(budget, x, number::sigmoid, |x, y| y.mul(&number::sigmoid(&x.neg()?)?))
 }
@@ -109,7 +109,7 @@ pub fn sigmoid(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn log_sigmoid(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn log_sigmoid(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, |x| number::softplus(&x.neg()?)?.neg(), |x, _| number::sigmoid(&x.neg()?))
 }
 
@@ -117,7 +117,7 @@ pub fn log_sigmoid(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn softplus(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn softplus(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, number::softplus, |x, _| number::sigmoid(x))
 }
 
@@ -125,7 +125,7 @@ pub fn softplus(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn relu(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn relu(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, number::positive_part, |x, _| where_or_zero(&x.gt(&x.zeros_like()?)?, &x.ones_like()?))
 }
 
@@ -133,7 +133,7 @@ pub fn relu(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn tanh(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn tanh(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::tanh, |_, y| y.sqr()?.affine(-1., 1.))
 }
 
@@ -141,7 +141,7 @@ pub fn tanh(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn sin(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn sin(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::sin, |x, _| x.cos())
 }
 
@@ -149,6 +149,6 @@ pub fn sin(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn cos(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
+pub fn cos(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::cos, |x, _| x.sin()?.neg())
 }

@@ -5,7 +5,7 @@ use candle_core::{DType, Tensor};
 
 use super::graph::{derive, derive_pair, wide};
 use super::lanes::Lanes;
-use super::{Admit, Estimate, Kind, Made, check};
+use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result, ensure};
 
 /// Returns the entries of x at the indices along an axis: out[i][j] = x[index[i][j]][j] for axis 0, and so on for other
@@ -14,7 +14,7 @@ use crate::error::{Error, Result, ensure};
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there or an index out of range, [`Error::Shape`] if the other axes
 /// differ, [`Error::Dtype`] if `index` is not `u32`, and what `budget` refuses.
-pub fn gather(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> Result<Made> {
+pub fn gather(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor) -> Result<Output> {
     check::exactly(index, DType::U32, "the index")?;
     let axis = check::axis(x, axis)?;
     check::same_but(x, index, axis, "the index")?;
@@ -32,7 +32,7 @@ pub fn gather(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> 
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there or an index out of range, [`Error::Shape`] if `index` has not one
 /// axis, [`Error::Dtype`] if it is not `u32`, and what `budget` refuses.
-pub fn index_select(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> Result<Made> {
+pub fn index_select(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor) -> Result<Output> {
     let axis = check::axis(x, axis)?;
     one_axis(index, "the index")?;
     let dims = check::resized(x.dims(), axis, index.elem_count());
@@ -52,7 +52,7 @@ pub fn index_select(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tenso
 /// [`Error::Argument`] for an axis that is not there or an index out of range, [`Error::Shape`] if `index` has not one
 /// axis or `source` is not as long as `index` on the axis and as x on the others, [`Error::Dtype`] if x and `source`
 /// are not floating-point of one type or `index` is not `u32`, and what `budget` refuses.
-pub fn index_add(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor, source: &Tensor) -> Result<Made> {
+pub fn index_add(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor, source: &Tensor) -> Result<Output> {
     check::float(x)?;
     check::same_type(x, source)?;
     let axis = check::axis(x, axis)?;
@@ -81,7 +81,7 @@ pub fn index_add(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor, 
 /// [`Error::Shape`] if x has no axis or `segments` is not as long as its axis 0, [`Error::Dtype`] if x is not
 /// floating-point or `segments` not `u32`, [`Error::Argument`] for a segment of `count` or above, and what `budget`
 /// refuses.
-pub fn segment_sum(budget: &mut dyn Admit, x: &Tensor, segments: &Tensor, count: u32) -> Result<Made> {
+pub fn segment_sum(budget: &mut dyn Meter, x: &Tensor, segments: &Tensor, count: u32) -> Result<Output> {
     check::float(x)?;
     one_axis(segments, "`segments`")?;
     let entries = x.dims().first().copied().ok_or_else(|| Error::shape("a scalar has no segments"))?;

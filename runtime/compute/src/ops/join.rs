@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 
 use super::graph::{GradFn, Gradients, Value};
-use super::{Admit, Estimate, Kind, MAX_PARTS, Made, check};
+use super::{Estimate, Kind, MAX_PARTS, Meter, Output, check};
 use crate::error::{Error, Result, ensure};
 
 /// Joins tensors of one type end to end along an existing axis; at most [`MAX_PARTS`].
@@ -11,7 +11,7 @@ use crate::error::{Error, Result, ensure};
 /// # Errors
 /// [`Error::Argument`] for no tensors, too many, or an axis that is not there, [`Error::Shape`] if they differ on
 /// another axis, [`Error::Dtype`] if their types differ, and what `budget` refuses.
-pub fn concat(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<Made> {
+pub fn concat(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<Output> {
     let (first, others) = first_of(tensors)?;
     let axis = check::axis(first, axis)?;
     let mut length = check::length(first.dims(), axis);
@@ -32,7 +32,7 @@ pub fn concat(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<
 /// # Errors
 /// [`Error::Argument`] for no tensors, too many, or an axis that is not there, [`Error::Shape`] if their shapes differ
 /// or the result has more than [`MAX_RANK`] axes, [`Error::Dtype`] if their types differ, and what `budget` refuses.
-pub fn stack(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<Made> {
+pub fn stack(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<Output> {
     let (first, others) = first_of(tensors)?;
     check::rank(first.rank() + 1)?;
     let axis = check::axis_of(first.rank() + 1, axis)?;

@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 
 use super::graph::{Pull, Raw, derive_pair, wide};
-use super::{Admit, Estimate, Kind, Made, check};
+use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result, ensure};
 
 /// Multiplies matrices over the last two axes, `[…, n, k] · […, k, m]`; the axes before them are broadcast.
@@ -11,7 +11,7 @@ use crate::error::{Error, Result, ensure};
 /// # Errors
 /// [`Error::Shape`] for less than two axes or lengths that do not meet, [`Error::Dtype`] if the operands are not
 /// floating-point of one type, and what `budget` refuses.
-pub fn matmul(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn matmul(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     check::float(a)?;
     check::same_type(a, b)?;
     let (Some((a_batch, [rows, inner])), Some((b_batch, [inner_b, columns]))) = (matrix(a), matrix(b)) else {
@@ -64,7 +64,7 @@ fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
 /// # Errors
 /// [`Error::Shape`] unless both have one axis, [`Error::Dtype`] if they are not floating-point of one type, and what
 /// `budget` refuses.
-pub fn outer(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn outer(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     let (n, m) = vectors(a, b)?;
     Estimate::new(Kind::Product, &[n, m], a.dtype(), &[a, b])?.pay(budget, || {
         let value = wide(a)?.unsqueeze(1)?.matmul(&wide(b)?.unsqueeze(0)?)?;
@@ -81,7 +81,7 @@ pub fn outer(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
 /// # Errors
 /// [`Error::Shape`] unless both have one axis and one length, [`Error::Dtype`] if they are not floating-point of one
 /// type, and what `budget` refuses.
-pub fn dot(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+pub fn dot(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     let (n, m) = vectors(a, b)?;
     ensure(n == m, || Error::shape(format!("vectors of {n} and {m} entries")))?;
     Estimate::new(Kind::Product, &[], a.dtype(), &[a, b])?.pay(budget, || {

@@ -5,7 +5,7 @@ use candle_core::{DType, Tensor};
 use super::graph::{Pair, Raw, derive_pair, wide};
 use super::lanes::Lanes;
 use super::number::{is_nan, times};
-use super::{Admit, Estimate, Kind, Made, check};
+use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::Result;
 
 /// Returns Σ x·m over one axis, or over all if `axis` is `None`; `keep` leaves reduced axes with length 1. The mask m
@@ -14,7 +14,7 @@ use crate::error::Result;
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if x is not floating-point or
 /// the mask has another type, [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
-pub fn masked_sum(budget: &mut dyn Admit, x: &Tensor, mask: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn masked_sum(budget: &mut dyn Meter, x: &Tensor, mask: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     masked(budget, x, mask, axis, keep, Divisor::One)
 }
 
@@ -24,7 +24,7 @@ pub fn masked_sum(budget: &mut dyn Admit, x: &Tensor, mask: &Tensor, axis: Optio
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if x is not floating-point or the
 /// mask has another type, [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
-pub fn masked_mean(budget: &mut dyn Admit, x: &Tensor, mask: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn masked_mean(budget: &mut dyn Meter, x: &Tensor, mask: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     masked(budget, x, mask, axis, keep, Divisor::Mask)
 }
 
@@ -40,13 +40,13 @@ enum Divisor {
 /// Returns Σ x·m over one axis or all, divided as `divisor` says, with the gradients of x and of the mask. A `u8` mask
 /// counts as 0 and 1 and has no gradient.
 fn masked(
-    budget: &mut dyn Admit,
+    budget: &mut dyn Meter,
     x: &Tensor,
     mask: &Tensor,
     axis: Option<i32>,
     keep: bool,
     divisor: Divisor,
-) -> Result<Made> {
+) -> Result<Output> {
     check::float(x)?;
     if mask.dtype() != DType::U8 {
         check::same_type(x, mask)?;

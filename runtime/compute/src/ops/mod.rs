@@ -1,6 +1,6 @@
 //! The checked operations behind `wit/tensor.wit`: one function each, over candle tensors and candle's autograd.
 //!
-//! Every function checks its arguments first, then says what it will cost ([`Admit`]), and only then
+//! Every function checks its arguments first, then says what it will cost ([`Meter`]), and only then
 //! computes. None of them can panic, loop without bound or read out of bounds, whatever the
 //! arguments. Gradients are those of the text in `wit/tensor.wit`: where candle has none, or a
 //! wrong one, the operation brings its own (`graph`). Floating-point numbers of 16 bits are computed
@@ -75,13 +75,13 @@ use crate::budget::{Budget, Reservation};
 use crate::error::Result;
 
 /// Charges operations before they run, or refuses them.
-pub trait Admit {
+pub trait Meter {
     /// Charges an operation before it runs: reserves its bytes, temporaries included, and counts its work.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`], [`crate::Error::OutOfWork`] or [`crate::Error::OutOfTime`]; the operation then
     /// does nothing.
-    fn admit(&mut self, cost: Cost) -> Result<Reservation>;
+    fn charge(&mut self, cost: Cost) -> Result<Reservation>;
 
     /// Called before a gradient passes back through each operation, whose work is charged already.
     ///
@@ -93,16 +93,16 @@ pub trait Admit {
 }
 
 /// A budget alone counts bytes and lets any amount of work pass.
-impl Admit for Budget {
+impl Meter for Budget {
     /// Reserves the bytes of the operation, temporaries included. Does not limit its work.
-    fn admit(&mut self, cost: Cost) -> Result<Reservation> {
+    fn charge(&mut self, cost: Cost) -> Result<Reservation> {
         self.reserve(cost.bytes.saturating_add(cost.scratch))
     }
 }
 
 /// The result of an operation.
 #[derive(Debug)]
-pub struct Made {
+pub struct Output {
     /// The numbers.
     pub tensor: Tensor,
     /// The bytes of the result; none for a view, which shares those of its operand.
@@ -113,7 +113,7 @@ pub struct Made {
     pub grad_fn: Option<GradFn>,
 }
 
-impl Made {
+impl Output {
     /// Wraps a result that shares the bytes of its operand, so that nothing is reserved. `grad_fn` is built only if the
     /// result is in a graph.
     fn view(tensor: Tensor, grad_fn: impl FnOnce() -> GradFn) -> Self {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use candle_core::Tensor;
 
 use super::graph::{GradFn, Gradients};
-use super::{Admit, Cost, check, cost};
+use super::{Cost, Meter, check, cost};
 use crate::budget::Reservation;
 use crate::error::{Error, Result, ensure};
 
@@ -94,13 +94,13 @@ pub fn depth_of(nodes: &[Arc<Node>]) -> u32 {
 /// the loss does not depend on.
 ///
 /// Gradients are outside the graph, in shape and type of their leaf. While it works, reserves six times the bytes of the
-/// graph in `budget`, and the temporaries of its largest operation. Charges no work: the caller sums [`Node::backward`] over the graph before. Before each operation,
-/// [`Admit::continue_gradient`] may end the walk.
+/// graph in `budget`, and the temporaries of its largest operation. Charges no work: the caller sums [`Node::backward`]
+/// over the graph before. Before each operation, [`Meter::continue_gradient`] may end the walk.
 ///
 /// # Errors
 /// [`Error::Shape`] if the loss has more than one element, [`Error::Dtype`] if it is not floating-point,
 /// what `budget` refuses, and failures of the device.
-pub fn gradients(budget: &mut dyn Admit, loss: &Node, leaves: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
+pub fn gradients(budget: &mut dyn Meter, loss: &Node, leaves: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
     let tensor = &loss.tensor;
     check::float(tensor)?;
     let several = || Error::shape(format!("a loss has one element, not the shape {:?}", tensor.dims()));
@@ -114,7 +114,7 @@ pub fn gradients(budget: &mut dyn Admit, loss: &Node, leaves: &[&Tensor]) -> Res
     let counted = order.iter().map(|node| &node.tensor).filter(|tensor| seen.insert(tensor.id()));
     let bytes = counted.map(|tensor| tensor.elem_count() as u64 * tensor.dtype().size_in_bytes() as u64).sum();
     let largest = order.iter().map(|node| node.backward.scratch).max().unwrap_or(0);
-    let _scratch = budget.admit(cost::gradient(bytes, order.len() as u64, largest))?;
+    let _scratch = budget.charge(cost::gradient(bytes, order.len() as u64, largest))?;
     let mut sums = Gradients::default();
     sums.add(tensor, &tensor.ones_like()?)?;
     for node in order {

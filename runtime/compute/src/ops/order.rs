@@ -9,14 +9,14 @@ use candle_core::{DType, Tensor};
 
 use super::graph::{Raw, derive, wide};
 use super::lanes::Lanes;
-use super::{Admit, Estimate, Kind, Made, check};
+use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result, ensure};
 
 /// Sorts the entries along an axis. The sort is stable, and NaN comes last in either direction. Takes any element type.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
-pub fn sort(budget: &mut dyn Admit, x: &Tensor, axis: i32, descending: bool) -> Result<Made> {
+pub fn sort(budget: &mut dyn Meter, x: &Tensor, axis: i32, descending: bool) -> Result<Output> {
     let lanes = Lanes::along(x, axis)?;
     let count = lanes.length;
     ordered(budget, x, lanes, descending, count)
@@ -28,7 +28,7 @@ pub fn sort(budget: &mut dyn Admit, x: &Tensor, axis: i32, descending: bool) -> 
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there, or a `count` of 0 or above the axis length, and what `budget`
 /// refuses.
-pub fn top(budget: &mut dyn Admit, x: &Tensor, axis: i32, count: u32) -> Result<Made> {
+pub fn top(budget: &mut dyn Meter, x: &Tensor, axis: i32, count: u32) -> Result<Output> {
     let lanes = Lanes::along(x, axis)?;
     let count = count as usize;
     let outside = || Error::argument(format!("the {count} largest of {} entries", lanes.length));
@@ -37,7 +37,7 @@ pub fn top(budget: &mut dyn Admit, x: &Tensor, axis: i32, count: u32) -> Result<
 }
 
 /// Sorts each lane and keeps its first `count` entries, with the gradient.
-fn ordered(budget: &mut dyn Admit, x: &Tensor, lanes: Lanes, descending: bool, count: usize) -> Result<Made> {
+fn ordered(budget: &mut dyn Meter, x: &Tensor, lanes: Lanes, descending: bool, count: usize) -> Result<Output> {
     let dims = lanes.resized(count);
     let numbers = x.elem_count() as u64;
     let estimate =
@@ -62,7 +62,7 @@ fn ordered(budget: &mut dyn Admit, x: &Tensor, lanes: Lanes, descending: bool, c
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
-pub fn argsort(budget: &mut dyn Admit, x: &Tensor, axis: i32, descending: bool) -> Result<Made> {
+pub fn argsort(budget: &mut dyn Meter, x: &Tensor, axis: i32, descending: bool) -> Result<Output> {
     let x = x.detach();
     let lanes = Lanes::along(&x, axis)?;
     Estimate::new(Kind::Order, x.dims(), DType::U32, &[&x])?
@@ -123,7 +123,7 @@ fn ranks_of(lanes: &Lanes, places: &Tensor) -> Raw<Tensor> {
 ///
 /// # Errors
 /// [`Error::Argument`] if `q` is not in 0 … 1, [`Error::Dtype`] if x is not floating-point, and what `budget` refuses.
-pub fn quantile(budget: &mut dyn Admit, x: &Tensor, q: f64) -> Result<Made> {
+pub fn quantile(budget: &mut dyn Meter, x: &Tensor, q: f64) -> Result<Output> {
     check::float(x)?;
     ensure((0. ..=1.).contains(&q), || Error::argument(format!("`q` is {q}, not between 0 and 1")))?;
     let x = x.detach();

@@ -7,20 +7,20 @@ use candle_core::{DType, Tensor};
 use super::graph::{Raw, derive};
 use super::lanes::Lanes;
 use super::number::{filled, is_nan, nan_as_zero, times, where_or_zero};
-use super::{Admit, Estimate, Kind, Made, check};
+use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::Result;
 
 /// Computes a differentiable reduction of a floating-point tensor over one axis, or over all if `axis` is `None`;
 /// `keep` leaves reduced axes with length 1. `value` gets x as `[outer, length, inner]` and returns `[outer, 1,
 /// inner]`; `pull` gets x, the result and the result's gradient in these shapes and returns the gradient of x.
 pub(super) fn reduce(
-    budget: &mut dyn Admit,
+    budget: &mut dyn Meter,
     x: &Tensor,
     axis: Option<i32>,
     keep: bool,
     value: impl FnOnce(&Lanes, &Tensor) -> Raw<Tensor>,
     pull: impl Fn(&Lanes, &Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
-) -> Result<Made> {
+) -> Result<Output> {
     let lanes = Lanes::over(x, axis)?;
     check::float(x)?;
     let dims = lanes.reduced(keep);
@@ -38,7 +38,7 @@ pub(super) fn reduce(
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point, and
 /// what `budget` refuses.
-pub fn sum(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn sum(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     reduce(budget, x, axis, keep, |lanes, x| lanes.sum(x), |lanes, _, _, grad| lanes.spread(grad)?.contiguous())
 }
 
@@ -47,7 +47,7 @@ pub fn sum(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) ->
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
 /// and what `budget` refuses.
-pub fn mean(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn mean(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     let divided = |lanes: &Lanes, sum: &Tensor| sum.affine(1. / lanes.length as f64, 0.);
     let value = |lanes: &Lanes, x: &Tensor| divided(lanes, &lanes.sum(x)?);
     reduce(budget, x, axis, keep, value, move |lanes, _, _, grad| lanes.spread(&divided(lanes, grad)?)?.contiguous())
@@ -58,7 +58,7 @@ pub fn mean(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
-pub fn max(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn max(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     extreme(budget, x, axis, keep, Tensor::max_keepdim)
 }
 
@@ -67,7 +67,7 @@ pub fn max(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) ->
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
-pub fn min(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn min(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     extreme(budget, x, axis, keep, Tensor::min_keepdim)
 }
 
@@ -75,7 +75,7 @@ pub fn min(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) ->
 type Extreme = fn(&Tensor, usize) -> Raw<Tensor>;
 
 /// Returns the entry of each lane that [`first_extreme`] finds with `pick`; that entry gets the gradient.
-fn extreme(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool, pick: Extreme) -> Result<Made> {
+fn extreme(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, pick: Extreme) -> Result<Output> {
     let lanes = Lanes::over(x, axis)?;
     let dims = lanes.reduced(keep);
     let places = check::elements(&dims)? * 4;
@@ -115,7 +115,7 @@ fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> Raw<Tensor> {
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
-pub fn argmax(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn argmax(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     let x = x.detach();
     let lanes = Lanes::over(&x, axis)?;
     let dims = lanes.reduced(keep);
@@ -128,7 +128,7 @@ pub fn argmax(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool)
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
 /// and what `budget` refuses.
-pub fn log_sum_exp(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn log_sum_exp(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     reduce(budget, x, axis, keep, lane_log_sum_exp, |lanes, x, y, grad| {
         // An empty sum (y = −∞) depends on nothing.
         let base = y.eq(&filled(y, f64::NEG_INFINITY, y.dtype())?)?.where_cond(&y.zeros_like()?, y)?;
@@ -156,7 +156,7 @@ pub(super) fn lane_peak(x: &Tensor) -> Raw<Tensor> {
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
 /// and what `budget` refuses.
-pub fn norm(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn norm(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     let value = |lanes: &Lanes, x: &Tensor| {
         let peak = lane_peak(&x.abs()?)?;
         let unit = peak.eq(&peak.zeros_like()?)?.where_cond(&peak.ones_like()?, &peak)?;
@@ -174,7 +174,7 @@ pub fn norm(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not `u8`, and what
 /// `budget` refuses.
-pub fn count(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn count(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     truth(budget, x, axis, keep, DType::F32, |lanes, x| lanes.marked(x)?.to_dtype(DType::F32))
 }
 
@@ -184,7 +184,7 @@ pub fn count(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) 
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not `u8`, and what
 /// `budget` refuses.
-pub fn any(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn any(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.marked(x)?.ne(0_u32))
 }
 
@@ -193,20 +193,20 @@ pub fn any(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) ->
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not `u8`, and what
 /// `budget` refuses.
-pub fn all(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn all(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.marked(&x.eq(&x.zeros_like()?)?)?.eq(0_u32))
 }
 
 /// Reduces a `u8` tensor over one axis or all. `value` gets the tensor as `[outer, length, inner]` and returns `[outer,
 /// 1, inner]` of type `dtype`. No gradient.
 fn truth(
-    budget: &mut dyn Admit,
+    budget: &mut dyn Meter,
     x: &Tensor,
     axis: Option<i32>,
     keep: bool,
     dtype: DType,
     value: fn(&Lanes, &Tensor) -> Raw<Tensor>,
-) -> Result<Made> {
+) -> Result<Output> {
     check::exactly(x, DType::U8, "the operand")?;
     let lanes = Lanes::over(x, axis)?;
     let dims = lanes.reduced(keep);

@@ -4,12 +4,12 @@ use candle_core::{DType, Tensor};
 
 use super::graph::{Raw, derive, pull_view, wide};
 use super::number::{filled, is_finite, times, where_or_zero};
-use super::{Admit, Estimate, Kind, Made, check};
+use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result};
 
 /// Checks that x is floating-point, charges `budget`, computes `value` in at least 32 bits, and records `pull(x, y,
 /// grad)`, the gradient of x, in the autograd graph.
-fn apply<F>(budget: &mut dyn Admit, x: &Tensor, value: impl FnOnce(&Tensor) -> Raw<Tensor>, pull: F) -> Result<Made>
+fn apply<F>(budget: &mut dyn Meter, x: &Tensor, value: impl FnOnce(&Tensor) -> Raw<Tensor>, pull: F) -> Result<Output>
 where
     F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
 {
@@ -25,7 +25,7 @@ where
 /// # Errors
 /// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and what `budget`
 /// refuses.
-pub fn add_scalar(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Result<Made> {
+pub fn add_scalar(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Output> {
     check::finite(value, "value")?;
     apply(budget, x, |x| x.affine(1., value), |_, _, grad| Ok(grad.clone()))
 }
@@ -35,7 +35,7 @@ pub fn add_scalar(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Result<Made
 /// # Errors
 /// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and what `budget`
 /// refuses.
-pub fn scale(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Result<Made> {
+pub fn scale(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Output> {
     check::finite(value, "value")?;
     apply(budget, x, |x| x.affine(value, 0.), move |_, _, grad| grad.affine(value, 0.))
 }
@@ -45,7 +45,7 @@ pub fn scale(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Result<Made> {
 /// # Errors
 /// [`Error::Argument`] if `exponent` is not finite, [`Error::Dtype`] if x is not floating-point, and what `budget`
 /// refuses.
-pub fn power(budget: &mut dyn Admit, x: &Tensor, exponent: f64) -> Result<Made> {
+pub fn power(budget: &mut dyn Meter, x: &Tensor, exponent: f64) -> Result<Output> {
     check::finite(exponent, "exponent")?;
     let slope = move |x: &Tensor| {
         if exponent == 0. { x.zeros_like() } else { x.powf(exponent - 1.)?.affine(exponent, 0.) }
@@ -59,7 +59,7 @@ pub fn power(budget: &mut dyn Admit, x: &Tensor, exponent: f64) -> Result<Made> 
 /// # Errors
 /// [`Error::Argument`] if a limit is not finite or `low` is above `high`, [`Error::Dtype`] if x is not floating-point,
 /// and what `budget` refuses.
-pub fn clamp(budget: &mut dyn Admit, x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Made> {
+pub fn clamp(budget: &mut dyn Meter, x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Output> {
     low.map_or(Ok(()), |low| check::finite(low, "low"))?;
     high.map_or(Ok(()), |high| check::finite(high, "high"))?;
     if let (Some(low), Some(high)) = (low, high)
@@ -89,7 +89,7 @@ pub fn clamp(budget: &mut dyn Admit, x: &Tensor, low: Option<f64>, high: Option<
 /// # Errors
 /// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and what `budget`
 /// refuses.
-pub fn replace_non_finite(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Result<Made> {
+pub fn replace_non_finite(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Output> {
     check::finite(value, "value")?;
     let dtype = x.dtype();
     apply(
@@ -104,8 +104,8 @@ pub fn replace_non_finite(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Res
 ///
 /// # Errors
 /// None: the result has the type of the other views.
-pub fn detach(x: &Tensor) -> Result<Made> {
-    Ok(Made::view(x.detach(), || pull_view(x, |_, grad| Ok(grad.clone()))))
+pub fn detach(x: &Tensor) -> Result<Output> {
+    Ok(Output::view(x.detach(), || pull_view(x, |_, grad| Ok(grad.clone()))))
 }
 
 /// Converts to another element type: rounds between floating-point types, truncates towards 0 and saturates to an
@@ -113,9 +113,9 @@ pub fn detach(x: &Tensor) -> Result<Made> {
 ///
 /// # Errors
 /// What `budget` refuses.
-pub fn cast(budget: &mut dyn Admit, x: &Tensor, dtype: DType) -> Result<Made> {
+pub fn cast(budget: &mut dyn Meter, x: &Tensor, dtype: DType) -> Result<Output> {
     if x.dtype() == dtype {
-        return Ok(Made::view(x.clone(), || pull_view(x, |_, grad| Ok(grad.clone()))));
+        return Ok(Output::view(x.clone(), || pull_view(x, |_, grad| Ok(grad.clone()))));
     }
     let source = if dtype.is_float() { x.clone() } else { x.detach() };
     Estimate::new(Kind::Cast, x.dims(), dtype, &[&source])?.pay(budget, || {

@@ -5,18 +5,18 @@ use candle_core::Tensor;
 use super::graph::{Raw, derive};
 use super::lanes::Lanes;
 use super::reduce::{lane_log_sum_exp, lane_peak};
-use super::{Admit, Estimate, Kind, Made, check};
+use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::Result;
 
 /// Checks that x is floating-point, charges `budget`, computes `value` along an axis, and records the gradient in the
 /// autograd graph. `pull` gets the lanes, the result and the result's gradient and returns the gradient of x.
 fn apply(
-    budget: &mut dyn Admit,
+    budget: &mut dyn Meter,
     x: &Tensor,
     axis: i32,
     value: fn(&Lanes, &Tensor) -> Raw<Tensor>,
     pull: fn(&Lanes, &Tensor, &Tensor) -> Raw<Tensor>,
-) -> Result<Made> {
+) -> Result<Output> {
     check::float(x)?;
     let lanes = Lanes::along(x, axis)?;
     let estimate = Estimate::new(Kind::Scan, x.dims(), x.dtype(), &[x])?.measured(lanes.numbers_times_doublings());
@@ -34,7 +34,7 @@ fn apply(
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point, and
 /// what `budget` refuses.
-pub fn cumulative_sum(budget: &mut dyn Admit, x: &Tensor, axis: i32) -> Result<Made> {
+pub fn cumulative_sum(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
     // The gradient of an entry is the sum of all gradients from it on: the same sums, from the end.
     apply(budget, x, axis, |lanes, x| running(lanes, x, false), |lanes, _, grad| running(lanes, grad, true))
 }
@@ -62,7 +62,7 @@ fn running(lanes: &Lanes, x: &Tensor, backwards: bool) -> Raw<Tensor> {
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
 /// and what `budget` refuses.
-pub fn softmax(budget: &mut dyn Admit, x: &Tensor, axis: i32) -> Result<Made> {
+pub fn softmax(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
     let value = |lanes: &Lanes, x: &Tensor| {
         let powers = x.sub(&lanes.spread(&lane_peak(x)?)?)?.exp()?;
         powers.div(&lanes.spread(&lanes.sum(&powers)?)?)
@@ -78,7 +78,7 @@ pub fn softmax(budget: &mut dyn Admit, x: &Tensor, axis: i32) -> Result<Made> {
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
 /// and what `budget` refuses.
-pub fn log_softmax(budget: &mut dyn Admit, x: &Tensor, axis: i32) -> Result<Made> {
+pub fn log_softmax(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
     let value = |lanes: &Lanes, x: &Tensor| x.sub(&lanes.spread(&lane_log_sum_exp(lanes, x)?)?);
     apply(budget, x, axis, value, |lanes, y, grad| grad.sub(&y.exp()?.mul(&lanes.spread(&lanes.sum(grad)?)?)?))
 }

@@ -4,20 +4,20 @@
 use candle_core::Tensor;
 
 use super::graph::{Value, derive, pull_slice, pull_view, sum_to, wide};
-use super::{Admit, Estimate, Kind, MAX_PARTS, Made, check};
+use super::{Estimate, Kind, MAX_PARTS, Meter, Output, check};
 use crate::error::{Error, Result, ensure};
 
 /// Returns the entries `start` … `start + length − 1` of an axis; a view.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there, a length of 0, or a range that leaves the axis.
-pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Made> {
+pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Output> {
     let axis = check::axis(x, axis)?;
     let (start, length, held) = (start as usize, length as usize, check::length(x.dims(), axis));
     if length == 0 || start.checked_add(length).is_none_or(|end| end > held) {
         return Err(Error::argument(format!("{length} entries from {start} on of an axis that is {held} long")));
     }
-    Ok(Made::view(x.narrow(axis, start, length)?, || pull_slice(x, axis, start)))
+    Ok(Output::view(x.narrow(axis, start, length)?, || pull_slice(x, axis, start)))
 }
 
 /// Cuts an axis into `count` parts of equal length, at most [`MAX_PARTS`]; each is a view.
@@ -25,7 +25,7 @@ pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Made> {
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there or a `count` of 0 or too large, [`Error::Shape`] if `count`
 /// does not divide the axis.
-pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Made>> {
+pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Output>> {
     let axis = check::axis(x, axis)?;
     let (count, held) = (count as usize, check::length(x.dims(), axis));
     let outside = || Error::argument(format!("{count} parts, 1 to {MAX_PARTS} are allowed"));
@@ -33,7 +33,7 @@ pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Made>> {
     let uneven = || Error::shape(format!("axis {axis} is {held} long, {count} parts of equal length do not fit"));
     ensure(held.is_multiple_of(count), uneven)?;
     let length = held / count;
-    let part = |start| Ok(Made::view(x.narrow(axis, start, length)?, || pull_slice(x, axis, start)));
+    let part = |start| Ok(Output::view(x.narrow(axis, start, length)?, || pull_slice(x, axis, start)));
     (0..count).map(|number| part(number * length)).collect()
 }
 
@@ -41,13 +41,13 @@ pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Made>> {
 ///
 /// # Errors
 /// [`Error::Shape`] if the shape is not allowed or holds another number of elements, and what `budget` refuses.
-pub fn reshape(budget: &mut dyn Admit, x: &Tensor, shape: &[u32]) -> Result<Made> {
+pub fn reshape(budget: &mut dyn Meter, x: &Tensor, shape: &[u32]) -> Result<Output> {
     let dims = check::shape(shape)?;
     let differ = || Error::shape(format!("{:?} cannot become {dims:?}: another number of elements", x.dims()));
     ensure(check::elements(&dims)? == x.elem_count() as u64, differ)?;
     let pull = || pull_view(x, |x, grad| grad.reshape(x.dims()));
     if x.is_contiguous() {
-        return Ok(Made::view(x.reshape(dims)?, pull));
+        return Ok(Output::view(x.reshape(dims)?, pull));
     }
     Estimate::new(Kind::Move, &dims, x.dtype(), &[x])?.pay(budget, || {
         let tensor = x.reshape(dims)?;
@@ -59,42 +59,42 @@ pub fn reshape(budget: &mut dyn Admit, x: &Tensor, shape: &[u32]) -> Result<Made
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there.
-pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Made> {
+pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Output> {
     let (first, second) = (check::axis(x, first)?, check::axis(x, second)?);
     let pull = || pull_view(x, move |_, grad| grad.transpose(first, second));
-    Ok(Made::view(x.transpose(first, second)?, pull))
+    Ok(Output::view(x.transpose(first, second)?, pull))
 }
 
 /// Inserts an axis of length 1, which is `axis` of the result; a view.
 ///
 /// # Errors
 /// [`Error::Argument`] for a place that is not there, [`Error::Shape`] past [`MAX_RANK`] axes.
-pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Made> {
+pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Output> {
     check::rank(x.rank() + 1)?;
     let pull = || pull_view(x, |x, grad| grad.reshape(x.dims()));
-    Ok(Made::view(x.unsqueeze(check::axis_of(x.rank() + 1, axis)?)?, pull))
+    Ok(Output::view(x.unsqueeze(check::axis_of(x.rank() + 1, axis)?)?, pull))
 }
 
 /// Removes an axis of length 1; a view.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there, [`Error::Shape`] if it is longer than 1.
-pub fn squeeze(x: &Tensor, axis: i32) -> Result<Made> {
+pub fn squeeze(x: &Tensor, axis: i32) -> Result<Output> {
     let axis = check::axis(x, axis)?;
     let long = || Error::shape(format!("axis {axis} of {:?} is not 1 long", x.dims()));
     ensure(check::length(x.dims(), axis) == 1, long)?;
-    Ok(Made::view(x.squeeze(axis)?, || pull_view(x, |x, grad| grad.reshape(x.dims()))))
+    Ok(Output::view(x.squeeze(axis)?, || pull_view(x, |x, grad| grad.reshape(x.dims()))))
 }
 
 /// Broadcasts x to a larger shape; a view that costs nothing until it is used.
 ///
 /// # Errors
 /// [`Error::Shape`] if the shape is not allowed or x cannot be repeated to it.
-pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Made> {
+pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Output> {
     let dims = check::shape(shape)?;
     let differ = || Error::shape(format!("{:?} cannot be repeated to {dims:?}", x.dims()));
     ensure(check::broadcast(x.dims(), &dims)? == dims, differ)?;
-    Ok(Made::view(x.broadcast_as(dims)?, || pull_view(x, |x, grad| sum_to(grad, x.dims()))))
+    Ok(Output::view(x.broadcast_as(dims)?, || pull_view(x, |x, grad| sum_to(grad, x.dims()))))
 }
 
 /// Shifts the entries of an axis by `shift` towards its end, or its start if negative; entries that leave one end come
@@ -102,7 +102,7 @@ pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Made> {
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
-pub fn roll(budget: &mut dyn Admit, x: &Tensor, axis: i32, shift: i32) -> Result<Made> {
+pub fn roll(budget: &mut dyn Meter, x: &Tensor, axis: i32, shift: i32) -> Result<Output> {
     let axis = check::axis(x, axis)?;
     // An axis is below 2³¹, so both numbers fit.
     let length = check::length(x.dims(), axis) as i32;
@@ -117,7 +117,7 @@ pub fn roll(budget: &mut dyn Admit, x: &Tensor, axis: i32, shift: i32) -> Result
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
-pub fn flip(budget: &mut dyn Admit, x: &Tensor, axis: i32) -> Result<Made> {
+pub fn flip(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
     let axis = check::axis(x, axis)?;
     Estimate::new(Kind::Move, x.dims(), x.dtype(), &[x])?.pay(budget, || {
         let value = wide(x)?.flip(&[axis])?;

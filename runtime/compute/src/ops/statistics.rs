@@ -6,7 +6,7 @@ use super::graph::Raw;
 use super::lanes::Lanes;
 use super::number::{filled, nan_as_zero, times, where_or_zero};
 use super::reduce::reduce;
-use super::{Admit, Made};
+use super::{Meter, Output};
 use crate::error::Result;
 
 /// Returns the variance with divisor n − `correction` over one axis, or over all if `axis` is `None`; NaN if the
@@ -15,7 +15,7 @@ use crate::error::Result;
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
 /// and what `budget` refuses.
-pub fn variance(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool, correction: u32) -> Result<Made> {
+pub fn variance(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, correction: u32) -> Result<Output> {
     let value = move |lanes: &Lanes, x: &Tensor| lane_variance(lanes, x, correction);
     reduce(budget, x, axis, keep, value, move |lanes, x, _, grad| {
         let slope = deviations(lanes, x)?.affine(2. * share(lanes, correction), 0.)?;
@@ -30,12 +30,12 @@ pub fn variance(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: boo
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
 /// and what `budget` refuses.
 pub fn standard_deviation(
-    budget: &mut dyn Admit,
+    budget: &mut dyn Meter,
     x: &Tensor,
     axis: Option<i32>,
     keep: bool,
     correction: u32,
-) -> Result<Made> {
+) -> Result<Output> {
     let value = move |lanes: &Lanes, x: &Tensor| lane_variance(lanes, x, correction)?.sqrt();
     reduce(budget, x, axis, keep, value, move |lanes, x, y, grad| {
         let grad = where_or_zero(&y.ne(&y.zeros_like()?)?, grad)?;
@@ -67,7 +67,7 @@ fn lane_variance(lanes: &Lanes, x: &Tensor, correction: u32) -> Raw<Tensor> {
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
 /// and what `budget` refuses.
-pub fn sum_of_finite(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn sum_of_finite(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&nan_as_zero(x)?);
     reduce(budget, x, axis, keep, value, |lanes, x, _, grad| {
         where_or_zero(&x.eq(x)?, &lanes.spread(grad)?.contiguous()?)
@@ -80,7 +80,7 @@ pub fn sum_of_finite(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
 /// and what `budget` refuses.
-pub fn mean_of_finite(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+pub fn mean_of_finite(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&nan_as_zero(x)?)?.div(&present(lanes, x)?);
     reduce(budget, x, axis, keep, value, |lanes, x, _, grad| {
         let grad = lanes.spread(&grad.div(&present(lanes, x)?)?)?.contiguous()?;
@@ -95,12 +95,12 @@ pub fn mean_of_finite(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, kee
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
 /// and what `budget` refuses.
 pub fn standard_deviation_of_finite(
-    budget: &mut dyn Admit,
+    budget: &mut dyn Meter,
     x: &Tensor,
     axis: Option<i32>,
     keep: bool,
     correction: u32,
-) -> Result<Made> {
+) -> Result<Output> {
     let x = x.detach();
     let value = move |lanes: &Lanes, x: &Tensor| {
         let count = present(lanes, x)?;

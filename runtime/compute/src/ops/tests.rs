@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor, TensorId, Var};
 
-use super::{Admit, Cost, Made, Node};
+use super::{Cost, Meter, Node, Output};
 use crate::budget::{Budget, Reservation};
 use crate::error::{Error, Result};
 use crate::ops;
@@ -32,14 +32,14 @@ struct Graph(HashMap<TensorId, Arc<Node>>);
 
 impl Graph {
     /// Keeps a result as a node, and returns its tensor.
-    fn keep(&mut self, made: Result<Made>) -> Tensor {
-        let made = made.unwrap();
+    fn keep(&mut self, output: Result<Output>) -> Tensor {
+        let output = output.unwrap();
         let [bytes, own] = [0, 0].map(|bytes| ledger().reserve(bytes).unwrap());
-        let node = Node::new(made.tensor.clone(), Arc::new(bytes), own);
-        let operands = made.grad_fn.iter().flat_map(|grad_fn| grad_fn.operands()).map(|operand| self.node(operand));
-        let node = node.with_operands(operands.collect(), made.grad_fn, made.backward);
-        self.0.insert(made.tensor.id(), Arc::new(node));
-        made.tensor
+        let node = Node::new(output.tensor.clone(), Arc::new(bytes), own);
+        let operands = output.grad_fn.iter().flat_map(|grad_fn| grad_fn.operands()).map(|operand| self.node(operand));
+        let node = node.with_operands(operands.collect(), output.grad_fn, output.backward);
+        self.0.insert(output.tensor.id(), Arc::new(node));
+        output.tensor
     }
 
     /// The node of a tensor: a leaf if no operation made it.
@@ -113,8 +113,8 @@ fn a_gradient_through_many_slices_costs_what_they_are_long() {
 /// A budget that ends gradients after so many operations.
 struct Ending(u32);
 
-impl Admit for Ending {
-    fn admit(&mut self, _: Cost) -> Result<Reservation> {
+impl Meter for Ending {
+    fn charge(&mut self, _: Cost) -> Result<Reservation> {
         ledger().reserve(0)
     }
 
@@ -221,8 +221,8 @@ fn an_expanded_view_is_paid_for_when_it_is_used() {
 /// Counts work and lets everything pass.
 struct Counter(Cost);
 
-impl Admit for Counter {
-    fn admit(&mut self, cost: Cost) -> Result<Reservation> {
+impl Meter for Counter {
+    fn charge(&mut self, cost: Cost) -> Result<Reservation> {
         self.0 = cost;
         Budget::new(u64::MAX).reserve(cost.bytes + cost.scratch)
     }

@@ -17,7 +17,7 @@ enum Outcome {
     /// Its pass has not run yet.
     Waiting,
     /// It has taps, from the pass of this number.
-    Made { taps: Taps<Tensor>, pass: u64 },
+    Scored { taps: Taps<Tensor>, pass: u64 },
     /// Its pass failed with this error.
     Failed(types::Error),
 }
@@ -58,7 +58,7 @@ impl ScoreRecord {
         for (_, tensor) in taps.iter_mut().filter(|(tap, _)| self.asked.learning && tap.is_differentiable()) {
             *tensor = Var::from_tensor(&tensor.detach())?.into_inner();
         }
-        self.outcome = Outcome::Made { taps, pass };
+        self.outcome = Outcome::Scored { taps, pass };
         Ok(())
     }
 
@@ -70,7 +70,7 @@ impl ScoreRecord {
     /// Returns the number of the pass that made the taps; `None` if it has not run or failed.
     pub(super) fn pass(&self) -> Option<u64> {
         match self.outcome {
-            Outcome::Made { pass, .. } => Some(pass),
+            Outcome::Scored { pass, .. } => Some(pass),
             Outcome::Waiting | Outcome::Failed(_) => None,
         }
     }
@@ -83,7 +83,7 @@ impl ScoreRecord {
     /// Returns the taps. Errors: that of the failed pass; `invalid-argument` if the pass has not run.
     fn taps(&self) -> Result<&Taps<Tensor>> {
         match &self.outcome {
-            Outcome::Made { taps, .. } => Ok(taps),
+            Outcome::Scored { taps, .. } => Ok(taps),
             Outcome::Failed(error) => Err(Refusal::Error(error.clone())),
             Outcome::Waiting => Err(gone()),
         }
@@ -115,7 +115,7 @@ impl ScoreRecord {
     /// pass ran.
     pub(super) fn leaves(&self) -> impl Iterator<Item = (Tap, &Tensor)> {
         let taps = match &self.outcome {
-            Outcome::Made { taps, .. } if self.asked.learning => Some(taps),
+            Outcome::Scored { taps, .. } if self.asked.learning => Some(taps),
             _ => None,
         };
         taps.into_iter().flat_map(Taps::iter).filter(|(tap, _)| tap.is_differentiable())

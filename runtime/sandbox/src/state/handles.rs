@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use candle_core::WithDType;
 use tunebox_compute::budget::Reservation;
-use tunebox_compute::ops::{Made, Node, depth_of};
+use tunebox_compute::ops::{Node, Output, depth_of};
 use tunebox_compute::{Device, Tensor};
 use wasmtime::component::Resource;
 
@@ -68,8 +68,8 @@ impl State {
     /// view of the first operand. Reserves [`TENSOR_BYTES`], and [`OPERAND_BYTES`] for each operand if the result has a
     /// graph: the operands then stay reserved as long as the result, and a graph deeper than `graph_depth` ends the
     /// method.
-    pub(crate) fn give_result(&mut self, made: Made, operands: &[Arc<Node>]) -> Answer {
-        let Made { tensor, reservation, backward, grad_fn } = made;
+    pub(crate) fn give_result(&mut self, output: Output, operands: &[Arc<Node>]) -> Answer {
+        let Output { tensor, reservation, backward, grad_fn } = output;
         let bytes = match (reservation, operands) {
             (Some(reservation), _) => Arc::new(reservation),
             (None, [operand, ..]) => Arc::clone(&operand.bytes),

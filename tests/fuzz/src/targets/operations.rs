@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use arbitrary::Unstructured;
 use tunebox_compute::budget::{Budget, Reservation};
-use tunebox_compute::ops::{self, Admit, Cost, Made, Node, depth_of};
+use tunebox_compute::ops::{self, Cost, Meter, Node, Output, depth_of};
 use tunebox_compute::{DType, Error, Tensor};
 
 use self::model::{Answer, TensorInfo};
@@ -45,8 +45,8 @@ struct TestBudget {
     asked: Cost,
 }
 
-impl Admit for TestBudget {
-    fn admit(&mut self, cost: Cost) -> tunebox_compute::Result<Reservation> {
+impl Meter for TestBudget {
+    fn charge(&mut self, cost: Cost) -> tunebox_compute::Result<Reservation> {
         self.asked = cost;
         self.spent = self.spent.saturating_add(cost.work);
         if self.spent > self.work {
@@ -122,14 +122,14 @@ impl Table {
             (Answer::RefusedLate | Answer::Perhaps(..), Err(error)) => {
                 assert!(budget(&error) || matches!(error, Error::Argument(_)), "{request:?}: {error}");
             }
-            (Answer::Made(..), Err(error)) => assert!(self.poor(&error, held), "{request:?} of {looks:?}: {error}"),
-            (Answer::Made(count, dims, dtype), Ok(made)) => {
-                assert_eq!(count, made.len(), "{request:?}");
-                made.into_iter().for_each(|made| self.keep(request, &tensors, made, &dims, dtype));
+            (Answer::Tensors(..), Err(error)) => assert!(self.poor(&error, held), "{request:?} of {looks:?}: {error}"),
+            (Answer::Tensors(count, dims, dtype), Ok(output)) => {
+                assert_eq!(count, output.len(), "{request:?}");
+                output.into_iter().for_each(|output| self.keep(request, &tensors, output, &dims, dtype));
                 return;
             }
-            (Answer::Perhaps(dims, dtype), Ok(made)) => {
-                made.into_iter().for_each(|made| self.keep(request, &tensors, made, &dims, dtype));
+            (Answer::Perhaps(dims, dtype), Ok(output)) => {
+                output.into_iter().for_each(|output| self.keep(request, &tensors, output, &dims, dtype));
                 return;
             }
             (answer, outcome) => panic!("{request:?} of {looks:?} gave {outcome:?}, not {answer:?}"),
@@ -150,22 +150,23 @@ impl Table {
     }
 
     /// Checks what was made, and puts it on the table.
-    fn keep(&mut self, request: &Request, tensors: &[Tensor], made: Made, dims: &[u64], dtype: DType) {
-        let found: Vec<u64> = made.tensor.dims().iter().map(|length| *length as u64).collect();
-        assert_eq!((found.as_slice(), made.tensor.dtype()), (dims, dtype), "{request:?}");
-        let bytes = made.tensor.elem_count() as u64 * dtype.size_in_bytes() as u64;
-        let paid = made.reservation.as_ref().is_none_or(|paid| paid.bytes() >= bytes);
+    fn keep(&mut self, request: &Request, tensors: &[Tensor], output: Output, dims: &[u64], dtype: DType) {
+        let found: Vec<u64> = output.tensor.dims().iter().map(|length| *length as u64).collect();
+        assert_eq!((found.as_slice(), output.tensor.dtype()), (dims, dtype), "{request:?}");
+        let bytes = output.tensor.elem_count() as u64 * dtype.size_in_bytes() as u64;
+        let paid = output.reservation.as_ref().is_none_or(|paid| paid.bytes() >= bytes);
         assert!(paid, "{request:?}: {bytes} bytes for nothing");
-        values::compare(request, tensors, &made.tensor);
-        let operands: Vec<Arc<Node>> = self.slots.iter().filter(|slot| is_operand(&made, slot)).map(node_of).collect();
-        if made.grad_fn.is_some() && depth_of(&operands) >= DEPTH {
+        values::compare(request, tensors, &output.tensor);
+        let operands: Vec<Arc<Node>> =
+            self.slots.iter().filter(|slot| is_operand(&output, slot)).map(node_of).collect();
+        if output.grad_fn.is_some() && depth_of(&operands) >= DEPTH {
             return;
         }
-        let info = TensorInfo { dims: dims.to_vec(), dtype, largest: largest(&made.tensor) };
-        let paid = made.reservation.unwrap_or_else(nothing);
-        let mut node = Node::new(made.tensor, Arc::new(paid), nothing());
-        if made.grad_fn.is_some() {
-            node = node.with_operands(operands, made.grad_fn, made.backward);
+        let info = TensorInfo { dims: dims.to_vec(), dtype, largest: largest(&output.tensor) };
+        let paid = output.reservation.unwrap_or_else(nothing);
+        let mut node = Node::new(output.tensor, Arc::new(paid), nothing());
+        if output.grad_fn.is_some() {
+            node = node.with_operands(operands, output.grad_fn, output.backward);
         }
         self.slots.push(Slot { node: Arc::new(node), info });
     }
@@ -204,8 +205,8 @@ impl Table {
 }
 
 /// Whether a result refers to the tensor of a slot.
-fn is_operand(made: &Made, slot: &Slot) -> bool {
-    let mut operands = made.grad_fn.iter().flat_map(|grad_fn| grad_fn.operands());
+fn is_operand(output: &Output, slot: &Slot) -> bool {
+    let mut operands = output.grad_fn.iter().flat_map(|grad_fn| grad_fn.operands());
     operands.any(|operand| operand.id() == slot.node.tensor.id())
 }
 

@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Tensor};
 
 use super::ledger;
 use crate::error::Error;
-use crate::ops::{self, Made};
+use crate::ops::{self, Output};
 
 fn four() -> Tensor {
     Tensor::new(&[1_f32, 2., 3., 4.], &Device::Cpu).unwrap()
@@ -15,8 +15,8 @@ fn places(numbers: &[u32]) -> Tensor {
     Tensor::new(numbers, &Device::Cpu).unwrap()
 }
 
-fn refused(made: Result<Made, Error>, words: &str) {
-    let error = made.map(|made| made.tensor.dims().to_vec()).unwrap_err().to_string();
+fn refused(output: Result<Output, Error>, words: &str) {
+    let error = output.map(|output| output.tensor.dims().to_vec()).unwrap_err().to_string();
     assert!(error.contains(words), "{error}");
 }
 
@@ -46,8 +46,8 @@ fn shapes_with_a_thousand_axes_or_none_long_are_refused() {
 fn a_sequence_with_a_step_below_one_unit_in_the_last_place_ends() {
     let (start, step) = (16_777_216_f32, 0.5);
     assert_eq!(start + step, start);
-    let made = ops::sequence(&mut ledger(), &Device::Cpu, start, step, 5).unwrap().tensor;
-    assert_eq!(ops::list(&made).unwrap(), [16_777_216., 16_777_216., 16_777_216., 16_777_218., 16_777_218.]);
+    let output = ops::sequence(&mut ledger(), &Device::Cpu, start, step, 5).unwrap().tensor;
+    assert_eq!(ops::list(&output).unwrap(), [16_777_216., 16_777_216., 16_777_216., 16_777_218., 16_777_218.]);
     for (start, step) in [(f32::NAN, 1.), (0., f32::INFINITY), (f32::NEG_INFINITY, 1.), (f32::MAX, f32::MAX)] {
         refused(ops::sequence(&mut ledger(), &Device::Cpu, start, step, 3), "not finite");
     }

@@ -3,7 +3,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use tunebox_compute::error::Result as Computed;
-use tunebox_compute::ops::{Admit, Made};
+use tunebox_compute::ops::{Meter, Output};
 use tunebox_compute::random::Stream;
 
 use crate::bindings::types::{Dtype, ErrorCode};
@@ -17,14 +17,14 @@ impl State {
         &mut self,
         name: &'static str,
         operands: [&Handle; N],
-        function: impl FnOnce(&mut dyn Admit, [&Tensor; N]) -> Computed<Made>,
+        function: impl FnOnce(&mut dyn Meter, [&Tensor; N]) -> Computed<Output>,
     ) -> Answer {
         self.enter(name)?;
         let held = operands.into_iter().map(|operand| self.held(operand)).collect::<Result<Vec<_>, _>>()?;
         let tensors: Vec<&Tensor> = held.iter().map(|held| &held.tensor).collect();
         let wrong = |_| Refusal::new(ErrorCode::Internal, "an operand was lost");
-        let made = function(&mut self.operation_budget(), tensors.try_into().map_err(wrong)?)?;
-        self.give_result(made, &held)
+        let output = function(&mut self.operation_budget(), tensors.try_into().map_err(wrong)?)?;
+        self.give_result(output, &held)
     }
 
     /// Runs a tensor operation on a list of operands, counted as `name`; `invalid-argument` for more than `limit`
@@ -34,7 +34,7 @@ impl State {
         name: &'static str,
         tensors: &[Handle],
         limit: usize,
-        function: impl FnOnce(&mut dyn Admit, &[&Tensor]) -> Computed<Made>,
+        function: impl FnOnce(&mut dyn Meter, &[&Tensor]) -> Computed<Output>,
     ) -> Answer {
         self.enter(name)?;
         // Before any handle is looked up: a list may name one handle millions of times.
@@ -43,8 +43,8 @@ impl State {
         }
         let held = tensors.iter().map(|tensor| self.held(tensor)).collect::<Result<Vec<_>, _>>()?;
         let operands: Vec<&Tensor> = held.iter().map(|held| &held.tensor).collect();
-        let made = function(&mut self.operation_budget(), &operands)?;
-        self.give_result(made, &held)
+        let output = function(&mut self.operation_budget(), &operands)?;
+        self.give_result(output, &held)
     }
 
     /// Cuts a tensor into views of it with `function`, counted as one call of `name`, and returns a handle of each, in
@@ -53,7 +53,7 @@ impl State {
         &mut self,
         name: &'static str,
         x: &Handle,
-        function: impl FnOnce(&Tensor) -> Computed<Vec<Made>>,
+        function: impl FnOnce(&Tensor) -> Computed<Vec<Output>>,
     ) -> Result<Vec<Handle>> {
         self.enter(name)?;
         let held = [self.held(x)?];
@@ -64,11 +64,11 @@ impl State {
     pub(super) fn create(
         &mut self,
         name: &'static str,
-        function: impl FnOnce(&mut dyn Admit, &Device) -> Computed<Made>,
+        function: impl FnOnce(&mut dyn Meter, &Device) -> Computed<Output>,
     ) -> Answer {
         self.enter(name)?;
-        let made = function(&mut self.operation_budget(), &DEVICE)?;
-        self.give_result(made, &[])
+        let output = function(&mut self.operation_budget(), &DEVICE)?;
+        self.give_result(output, &[])
     }
 
     /// Makes a tensor from the run's random sequence named `sequence`, which advances, and returns its handle. The call
@@ -77,12 +77,12 @@ impl State {
         &mut self,
         name: &'static str,
         sequence: &str,
-        function: impl FnOnce(&mut dyn Admit, &Device, &mut Stream) -> Computed<Made>,
+        function: impl FnOnce(&mut dyn Meter, &Device, &mut Stream) -> Computed<Output>,
     ) -> Answer {
         self.enter(name)?;
         let (stream, mut budget) = self.stream(sequence)?;
-        let made = function(&mut budget, &DEVICE, stream)?;
-        self.give_result(made, &[])
+        let output = function(&mut budget, &DEVICE, stream)?;
+        self.give_result(output, &[])
     }
 }
 

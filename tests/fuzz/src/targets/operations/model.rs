@@ -22,7 +22,7 @@ pub(super) enum Answer {
     /// A refusal, by the budget or for an index out of range.
     RefusedLate,
     /// So many tensors of this shape and type, or a refusal by the budget.
-    Made(usize, Vec<u64>, DType),
+    Tensors(usize, Vec<u64>, DType),
     /// As that, or a refusal for an index whose value is not known here.
     Perhaps(Vec<u64>, DType),
     /// No tensor.
@@ -42,7 +42,7 @@ fn size(dims: &[u64]) -> Option<u64> {
 
 fn one(dims: Vec<u64>, dtype: DType) -> Option<Answer> {
     size(&dims)?;
-    Some(Answer::Made(1, dims, dtype))
+    Some(Answer::Tensors(1, dims, dtype))
 }
 
 fn float(info: &TensorInfo) -> Option<&TensorInfo> {
@@ -100,7 +100,7 @@ fn with(dims: &[u64], place: usize, length: u64) -> Vec<u64> {
 fn indexed(index: &TensorInfo, bound: u64, dims: Vec<u64>, dtype: DType) -> Option<Answer> {
     size(&dims)?;
     Some(match index.largest {
-        Some(largest) if largest < bound => Answer::Made(1, dims, dtype),
+        Some(largest) if largest < bound => Answer::Tensors(1, dims, dtype),
         Some(_) => Answer::RefusedLate,
         None => Answer::Perhaps(dims, dtype),
     })
@@ -287,7 +287,7 @@ fn arranged(request: &Request, table: &[TensorInfo]) -> Option<Answer> {
             let place = axis_index(rank(x), *axis)?;
             let (count, held) = (u64::from(*count), table[*x].dims[place]);
             let fits = (1..=1_024).contains(&count) && held % count == 0;
-            fits.then(|| Answer::Made(count as usize, with(&table[*x].dims, place, held / count), table[*x].dtype))
+            fits.then(|| Answer::Tensors(count as usize, with(&table[*x].dims, place, held / count), table[*x].dtype))
         }
         Request::Reshape(x, shape) => {
             let dims = outside(shape);

@@ -1,7 +1,7 @@
 //! Request as calls of the runtime.
 
 use tunebox_compute::error::Result;
-use tunebox_compute::ops::{self, Admit, Made};
+use tunebox_compute::ops::{self, Meter, Output};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{Device, Tensor};
 
@@ -11,12 +11,12 @@ use super::request::{ARITHMETIC, COMPARISONS, LOGIC, REDUCTIONS, Request, SCALAR
 const HERE: &Device = &Device::Cpu;
 
 /// What the runtime makes of a request; nothing for what is no operation.
-pub(super) fn perform(request: &Request, table: &[Tensor], budget: &mut dyn Admit) -> Result<Vec<Made>> {
+pub(super) fn perform(request: &Request, table: &[Tensor], budget: &mut dyn Meter) -> Result<Vec<Output>> {
     if let Request::Chunk(x, axis, count) = request {
         return ops::chunk(&table[*x], *axis, *count);
     }
     let at = |place: &usize| &table[*place];
-    let made = match request {
+    let output = match request {
         Request::Elementwise(number, x) => UNARY[*number].0(budget, at(x)),
         Request::Scalar(number, x, value) => SCALAR[*number](budget, at(x), *value),
         Request::Clamp(x, low, high) => ops::clamp(budget, at(x), *low, *high),
@@ -45,16 +45,16 @@ pub(super) fn perform(request: &Request, table: &[Tensor], budget: &mut dyn Admi
         Request::Dot(a, b) => ops::dot(budget, at(a), at(b)),
         Request::Concat(places, axis) => ops::concat(budget, &places.iter().map(at).collect::<Vec<_>>(), *axis),
         Request::Stack(places, axis) => ops::stack(budget, &places.iter().map(at).collect::<Vec<_>>(), *axis),
-        _ => return arrange(request, table, budget).map(|made| made.into_iter().collect()),
+        _ => return arrange(request, table, budget).map(|output| output.into_iter().collect()),
     };
-    made.map(|made| vec![made])
+    output.map(|output| vec![output])
 }
 
 /// The same numbers elsewhere, and new numbers.
-fn arrange(request: &Request, table: &[Tensor], budget: &mut dyn Admit) -> Result<Option<Made>> {
+fn arrange(request: &Request, table: &[Tensor], budget: &mut dyn Meter) -> Result<Option<Output>> {
     let at = |place: &usize| &table[*place];
     let mut sequence = Stream::new(1, "operations");
-    let made = match request {
+    let output = match request {
         Request::Slice(x, axis, start, length) => ops::slice(at(x), *axis, *start, *length),
         Request::Reshape(x, shape) => ops::reshape(budget, at(x), shape),
         Request::Transpose(x, first, second) => ops::transpose(at(x), *first, *second),
@@ -74,5 +74,5 @@ fn arrange(request: &Request, table: &[Tensor], budget: &mut dyn Admit) -> Resul
         Request::Permutation(count) => ops::random_permutation(budget, HERE, &mut sequence, *count),
         _ => return Ok(None),
     };
-    made.map(Some)
+    output.map(Some)
 }

@@ -1,21 +1,21 @@
 //! What an input may ask for: every function of `wit/tensor.wit`, with its arguments.
 
 use tunebox_compute::error::Result;
-use tunebox_compute::ops::{self, Admit, Made};
+use tunebox_compute::ops::{self, Meter, Output};
 use tunebox_compute::{DType, Tensor};
 
 /// The place of a tensor on the table.
 pub(super) type Index = usize;
 /// A function of one tensor.
-type Unary = fn(&mut dyn Admit, &Tensor) -> Result<Made>;
+type Unary = fn(&mut dyn Meter, &Tensor) -> Result<Output>;
 /// A function of one tensor and a number.
-type Scalar = fn(&mut dyn Admit, &Tensor, f64) -> Result<Made>;
+type Scalar = fn(&mut dyn Meter, &Tensor, f64) -> Result<Output>;
 /// A reduction.
-type Reduction = fn(&mut dyn Admit, &Tensor, Option<i32>, bool) -> Result<Made>;
+type Reduction = fn(&mut dyn Meter, &Tensor, Option<i32>, bool) -> Result<Output>;
 /// A function of two tensors.
-type Pair = fn(&mut dyn Admit, &Tensor, &Tensor) -> Result<Made>;
+type Pair = fn(&mut dyn Meter, &Tensor, &Tensor) -> Result<Output>;
 /// A function along an axis.
-type Scan = fn(&mut dyn Admit, &Tensor, i32) -> Result<Made>;
+type Scan = fn(&mut dyn Meter, &Tensor, i32) -> Result<Output>;
 
 /// The same in plain arithmetic.
 type Plain = fn(f64) -> f64;

@@ -27,16 +27,16 @@ impl Expected {
 }
 
 /// Compares a result with plain arithmetic where both are small and of 32 or 64 bits.
-pub(super) fn compare(request: &Request, table: &[Tensor], made: &Tensor) {
-    let wide = matches!(made.dtype(), DType::F32 | DType::F64 | DType::U8 | DType::U32);
-    if !wide || made.elem_count() > SMALL {
+pub(super) fn compare(request: &Request, table: &[Tensor], output: &Tensor) {
+    let wide = matches!(output.dtype(), DType::F32 | DType::F64 | DType::U8 | DType::U32);
+    if !wide || output.elem_count() > SMALL {
         return;
     }
-    let (Some(expected), Some(found)) = (expected(request, table, made.dims()), numbers(made)) else { return };
+    let (Some(expected), Some(found)) = (expected(request, table, output.dims()), numbers(output)) else { return };
     assert_eq!(expected.numbers.len(), found.len(), "{request:?}");
     for ((wanted, slack), found) in expected.numbers.iter().zip(&expected.slack).zip(&found) {
         // What 32 bits make of it, infinite where it does not fit.
-        let wanted = if made.dtype() == DType::F32 { f64::from(*wanted as f32) } else { *wanted };
+        let wanted = if output.dtype() == DType::F32 { f64::from(*wanted as f32) } else { *wanted };
         let same = wanted == *found || (wanted.is_nan() && found.is_nan()) || (wanted - found).abs() <= *slack;
         let border = wanted.abs() > 3.4e38 && found.abs() > 3.4e38 && wanted.signum() == found.signum();
         assert!(same || border, "{request:?}: {found} is not {wanted}");
