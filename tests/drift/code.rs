@@ -10,8 +10,7 @@ use crate::support::golden::root;
 
 /// Who may know whom. An arrow that is not here is a mistake.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("tunebox-explain-derive", &[]),
-    ("tunebox-foundation", &["tunebox-explain-derive"]),
+    ("tunebox-foundation", &[]),
     ("tunebox-compute", &["tunebox-foundation"]),
     ("tunebox-model", &["tunebox-compute", "tunebox-foundation"]),
     ("tunebox-contract", &[]),
