@@ -204,7 +204,8 @@ fn weight(place: usize) -> f64 {
 /// The gradients of the weighted sum of a row's results.
 fn gradients(row: &Row, leaves: &[Tensor]) -> Vec<Option<Tensor>> {
     let mut ledger = Budget::new(BUDGET);
-    let output = call::call_with_reservations(row, leaves, &mut ledger).unwrap_or_else(|error| panic!("{row}: {error}"));
+    let output =
+        call::call_with_reservations(row, leaves, &mut ledger).unwrap_or_else(|error| panic!("{row}: {error}"));
     let (mut place, mut loss) = (0, None);
     for part in output {
         let weights: Vec<f64> = (place..place + part.tensor.elem_count()).map(weight).collect();
