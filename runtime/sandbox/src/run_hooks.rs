@@ -81,8 +81,8 @@ pub trait RunHooks: Send + 'static {
         unsupported("this run offers no updates")
     }
 
-    /// Samples `sampling.completions` completions for each prompt, those of one prompt contiguous. The run chooses the
-    /// seed.
+    /// Samples `sampling.completions` completions for each prompt, those of one prompt contiguous, with a seed of
+    /// the run in place of `sampling.seed`.
     ///
     /// # Errors
     /// When the prompts or the view do not fit the model, or memory runs out.
