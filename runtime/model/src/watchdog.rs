@@ -146,7 +146,8 @@ impl Account {
 
     /// The explanation that this work takes more than `allowed` for so many bytes.
     fn explain(&self, allowed: &str, bytes: u64) -> Explanation {
-        Explanation::new("model", format!("{} takes more than {allowed} for {bytes} bytes", self.what))
+        let work = if bytes == 0 { "its first text".into() } else { format!("{bytes} bytes") };
+        Explanation::new("model", format!("{} takes more than {allowed} for {work}", self.what))
             .with_location(self.file.display().to_string())
             .with_why("a file of the model asks for far more work than its size explains, so the program ends")
             .with_hint("use the files that came with the model, or a model from a source that you trust")
@@ -156,6 +157,14 @@ impl Account {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_that_never_ends_its_first_text_is_reported() {
+        let work = Work::on_texts("the chat template", Path::new("chat_template.jinja"));
+        let _mark = work.begin();
+        let explanation = work.0.charge(Duration::from_secs(11), 0).unwrap();
+        assert_eq!(explanation.what, "the chat template takes more than 10 s for its first text");
+    }
 
     #[test]
     fn work_that_takes_more_than_its_bytes_explain_is_reported_with_its_file() {

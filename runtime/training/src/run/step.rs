@@ -167,7 +167,7 @@ impl ActiveRun<'_> {
             method_state: hexadecimal(state),
             snapshots: train_state.snapshots.keys().cloned().collect(),
             tokens: self.summary.tokens,
-            seconds: self.summary.seconds,
+            seconds: seven_digits(self.summary.seconds),
             last_loss: self.last_loss,
             clock: self.plan.clock,
             identity: self.plan.identity.clone(),
