@@ -38,7 +38,8 @@ impl Policy {
         Adapter::from_outer_products(&self.model, &settings, factors).map(Some)
     }
 
-    /// Writes the edits to `edits.safetensors` in a folder. Writes no file if there are none.
+    /// Writes the edits to `edits.safetensors` in a folder, and an empty file if there are none and later ones become an
+    /// adapter. Writes no file if there are none and later ones change the weights.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -55,13 +56,16 @@ impl Policy {
         write(&snapshot.1, path)
     }
 
-    /// Replaces the edits by those in a checkpoint folder. Does nothing if the folder has none.
+    /// Replaces the edits, and how later ones are kept, by those in a checkpoint folder. If the folder has none, present
+    /// edits stay; without any, later ones change the weights.
     ///
     /// # Errors
     /// When the file is damaged, or its edits are of another model.
     pub fn restore_edits(&mut self, folder: &Path) -> Result<()> {
-        if let Some(edits) = self.read_edits(&folder.join(EDITS))? {
-            self.edits = edits;
+        match self.read_edits(&folder.join(EDITS))? {
+            Some(edits) => self.edits = edits,
+            None if self.edits.is_empty() => self.edits.form = Form::default(),
+            None => {}
         }
         Ok(())
     }
@@ -84,7 +88,9 @@ impl Policy {
         }
         let configuration = &self.model.configuration;
         let mut found = safetensors::locate(&[path.to_owned()])?;
-        let mut edits = Edits::default();
+        // An empty file is that of later edits.
+        let form = if found.is_empty() { Form::Adapter } else { Form::default() };
+        let mut edits = Edits { form, ..Edits::default() };
         for layer in 0..configuration.layers {
             for site in Site::all(configuration) {
                 self.read_factors(path, &mut found, (layer, *site), &mut edits)?;
@@ -143,9 +149,10 @@ fn factor_name(layer: usize, site: Site, number: usize, side: &str) -> String {
     format!("factor.{layer}.{}.{number:04}.{side}", site.short_name())
 }
 
-/// Writes edited weights and adapter factors to a safetensors file. Does nothing if there are no edits.
+/// Writes edited weights and adapter factors to a safetensors file. Does nothing if there are no edits and later ones change
+/// the weights.
 fn write(edits: &Edits, path: &Path) -> Result<()> {
-    if edits.is_empty() {
+    if edits.is_empty() && edits.form == Form::Weights {
         return Ok(());
     }
     let changed = edits.changed.iter().map(|(name, (tensor, _))| (name.clone(), tensor));

@@ -175,6 +175,24 @@ fn a_checkpoint_holds_edits_of_either_form() {
 }
 
 #[test]
+fn how_edits_are_kept_is_saved_before_the_first_one() {
+    for (saved, before) in [(Form::Adapter, Form::Weights), (Form::Weights, Form::Adapter)] {
+        let folder = tempfile::tempdir().unwrap();
+        let [mut kept, mut resumed] = [saved, before].map(|form| {
+            let mut policy = policy(tiny::llama());
+            policy.keep_edits_as(form).unwrap();
+            policy
+        });
+        kept.save_edits(folder.path()).unwrap();
+        resumed.restore_edits(folder.path()).unwrap();
+        assert_eq!(resumed.edits_are_an_adapter(), kept.edits_are_an_adapter());
+        write_less(&mut kept, false);
+        write_less(&mut resumed, false);
+        assert_eq!(logprobs(&kept, &View::Policy), logprobs(&resumed, &View::Policy));
+    }
+}
+
+#[test]
 fn edits_of_another_model_are_refused_by_name_and_shape() {
     let sides = |layer: usize| ["left", "right"].map(|side| (format!("factor.{layer}.o_proj.0000.{side}"), vec![16]));
     let weight = |name: &str, shape: &[usize]| vec![(name.to_owned(), shape.to_vec())];
