@@ -17,8 +17,10 @@ const COMMANDS_WITH_SET: [&str; 4] = ["train", "run", "dev", "check"];
 /// Parses the arguments of the process. Prints and exits the process for `--help`, `--version` and wrong arguments.
 /// Help with `--method` also lists the settings of that method.
 pub(crate) fn parse() -> CommandLine {
-    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> = std::env::args_os().map(|word| escape(&word.to_string_lossy())).collect();
     CommandLine::try_parse().unwrap_or_else(|error| {
+        // The text of an error repeats words, which may hold characters that act on a terminal.
+        let error = CommandLine::try_parse_from(&words).err().unwrap_or(error);
         if error.kind() == ErrorKind::DisplayHelp
             && let Some(settings) = settings_help(&words)
         {
@@ -88,6 +90,13 @@ mod tests {
         assert!(error("tunebox train --sample --steps=5").contains(tip));
         assert!(!error("tunebox list --steps 5").contains("--set"));
         assert!(error("tunebox train --mehtod dpo").contains("'--method'"));
+    }
+
+    #[test]
+    fn the_error_of_an_argument_has_no_characters_that_act_on_a_terminal() {
+        let word = escape("--st\u{202e}eps\u{1b}[2J");
+        let error = CommandLine::try_parse_from(["tunebox", "train", &word]).unwrap_err().to_string();
+        assert!(error.contains(r"--st\u{202e}eps\u{1b}[2J") && !error.contains(['\u{202e}', '\u{1b}']), "{error}");
     }
 
     #[test]
