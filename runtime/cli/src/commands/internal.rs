@@ -2,9 +2,10 @@
 //! which serves the host functions to a unit test of a method.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use nix::sys::signal::{SigSet, Signal};
 use tunebox_foundation::explain::Exit;
 use tunebox_sandbox::child;
 use tunebox_sandbox::compile_for_parent;
@@ -15,15 +16,14 @@ use crate::processes::compiling;
 use crate::terminal::{CommandResult, ExitStatus, Failure};
 
 /// Reads the environment and the settings of a run from stdin, carries the run out, and writes its events and result to
-/// the original stdout. The first Ctrl-C stops the run after a step. Redirects stdout to stderr.
+/// the original stdout. Redirects stdout to stderr. Leaves Ctrl-C to the parent, which orders a stop.
 pub(super) fn run_worker() -> CommandResult {
     child::settle().map_err(internal)?;
     let reports = take_stdout().map_err(internal)?;
     child::receive_environment(&mut io::stdin().lock()).map_err(internal)?;
     let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    // Ctrl-C reaches the parent as well, which ends this process at the second one.
-    ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)).map_err(internal)?;
+    // A handler would need a thread, which the ring for files would not surround.
+    SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).thread_block().map_err(internal)?;
     let exit = serve(io::stdin(), Arc::new(Mutex::new(reports)), compiling()?, &stop, || {
         std::process::exit(Exit::Interrupted as i32)
     });
