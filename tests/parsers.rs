@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -68,7 +68,7 @@ impl Stranger {
     fn refuse(&self, commands: &[&str]) -> Vec<String> {
         let begun = Instant::now();
         let children: Vec<_> = commands.iter().map(|words| self.command(words).spawn().unwrap()).collect();
-        let end = |(child, words): (std::process::Child, &&str)| {
+        let end = |(child, words): (Child, &&str)| {
             let output = child.wait_with_output().unwrap();
             let told = text(&output);
             let code = output.status.code().unwrap_or_default();
@@ -238,20 +238,49 @@ fn headers_that_lie_about_their_size_end_in_words() {
     place.refuse(&["score lies.gguf --text hello", "train --model lies.gguf --data answers.jsonl --set train.steps=1"]);
 }
 
+/// Waits for the process that carries out a command.
+fn find_inner(command: &Child) -> Pid {
+    let begun = Instant::now();
+    loop {
+        let listed = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", command.id())).unwrap();
+        if let Some(inner) = listed.split(' ').next().and_then(|number| number.parse().ok()) {
+            return Pid::from_raw(inner).unwrap();
+        }
+        assert!(begun.elapsed() < PATIENCE, "no process of the command");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_command_reads_a_model_confined_and_without_the_secrets_of_its_caller() {
+    let place = Stranger::new();
+    let mut command = place.command("chat model");
+    command.env("HF_TOKEN", "secret").env("AWS_SECRET_ACCESS_KEY", "secret").env("HF_ENDPOINT", "https://a:secret@b");
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let inner = format!("/proc/{}", find_inner(&child).as_raw_nonzero());
+    let begun = Instant::now();
+    while !std::fs::read_to_string(format!("{inner}/status")).unwrap().contains("Seccomp:\t2") {
+        assert!(begun.elapsed() < PATIENCE, "the command is not confined");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let environment = std::fs::read(format!("{inner}/environ")).unwrap();
+    let environment = String::from_utf8_lossy(&environment);
+    assert!(!environment.contains("secret") && !environment.contains("PATH="), "{environment}");
+    for thread in std::fs::read_dir(format!("{inner}/task")).unwrap() {
+        let status = std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+        assert!(status.contains("Seccomp:\t2") && status.contains("NoNewPrivs:\t1"), "{status}");
+    }
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+}
+
 #[test]
 fn a_command_that_is_killed_is_told_and_one_that_is_interrupted_ends_as_before() {
     let place = Stranger::with_template(&searches());
     let begin = || {
         let child = place.command(RENDERING[0]).spawn().unwrap();
-        let begun = Instant::now();
-        let inner = loop {
-            let listed = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
-            if let Some(inner) = listed.split(' ').next().and_then(|number| number.parse().ok()) {
-                break Pid::from_raw(inner).unwrap();
-            }
-            assert!(begun.elapsed() < PATIENCE, "no process of the command");
-            std::thread::sleep(Duration::from_millis(1));
-        };
+        let inner = find_inner(&child);
         // It has its own handlers of signals by then.
         std::thread::sleep(Duration::from_millis(200));
         (child, inner)

@@ -2,6 +2,7 @@
 #include "driver.h"
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <string>
@@ -28,7 +29,8 @@ static std::set<const void *> &streams = *new std::set<const void *>, &events = 
 static thread_local Context *current;
 
 static int devices() {
-    static const int count = (int)setting("TUNEBOX_STANDIN_DEVICES", 1);
+    static const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    static const int count = visible && !strcmp(visible, "-1") ? 0 : (int)setting("TUNEBOX_STANDIN_DEVICES", 1);
     return count < MOST_DEVICES ? count : MOST_DEVICES;
 }
 

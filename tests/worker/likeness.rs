@@ -138,3 +138,23 @@ fn a_worker_sees_no_secret_of_its_caller_and_leaves_no_core() {
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"], "{core}");
 }
+
+#[test]
+fn a_model_in_the_cache_of_a_hub_is_read_within_the_rings() {
+    let place = Workspace::new();
+    let (cached, commit) = (place.path("hub/models--me--tiny"), "0123456789abcdef0123456789abcdef01234567");
+    let snapshot = cached.join("snapshots").join(commit);
+    for folder in [&snapshot, &cached.join("blobs"), &cached.join("refs")] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    std::fs::write(cached.join("refs/main"), commit).unwrap();
+    for (number, file) in std::fs::read_dir(place.path("model")).unwrap().flatten().enumerate() {
+        std::fs::copy(file.path(), cached.join(format!("blobs/{number}"))).unwrap();
+        std::os::unix::fs::symlink(format!("../../blobs/{number}"), snapshot.join(file.file_name())).unwrap();
+    }
+    let train = ["train", "--model", "me/tiny", "--data", "answers.jsonl", "--set", "train.steps=1"];
+    for words in [&["score", "me/tiny", "--text", "Nairobi is in Kenya."][..], &train] {
+        let output = place.tunebox(words).arg("--offline").env("HF_HUB_CACHE", place.path("hub")).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", output_text(&output));
+    }
+}

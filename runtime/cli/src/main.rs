@@ -2,6 +2,7 @@
 //!
 //! Each command is a few calls of the libraries; only this crate writes to the terminal.
 
+mod access;
 mod arguments;
 mod command_line;
 mod commands;
@@ -17,8 +18,9 @@ mod terminal;
 
 use std::process::ExitCode;
 
+use arguments::Global;
 use commands::{Command, CommandLine};
-use terminal::{CommandResult, ExitStatus};
+use terminal::{ExitStatus, Failure, Terminal};
 use tunebox_foundation::files::FileError;
 
 fn main() -> ExitCode {
@@ -28,24 +30,31 @@ fn main() -> ExitCode {
         tunebox_compute::allocator::keep_freed_pages();
     }
     let terminal = global.terminal;
-    if command.is_supervised() && !global.supervised {
-        return supervisor::supervise(terminal);
-    }
-    let run = || -> CommandResult {
-        if global.supervised {
-            supervisor::prepare_child(terminal)?;
-        }
-        if let Some(folder) = &global.folder {
-            std::env::set_current_dir(folder).map_err(FileError::at("used", folder))?;
-        }
-        command.run(terminal, &global)
-    };
-    match run() {
-        Ok(ExitStatus::Success) => ExitCode::SUCCESS,
-        Ok(ExitStatus::Code(exit)) => ExitCode::from(exit as u8),
+    match run(command, terminal, &global) {
+        Ok(code) => code,
         Err(failure) => {
             failure.show(terminal);
             ExitCode::from(failure.exit as u8)
         }
     }
+}
+
+/// Runs a command: in this process, or in a child if it reads untrusted files.
+fn run(command: Command, terminal: Terminal, global: &Global) -> Result<ExitCode, Failure> {
+    // A child is in that folder already.
+    if let Some(folder) = global.folder.as_ref().filter(|_| !global.supervised) {
+        std::env::set_current_dir(folder).map_err(FileError::at("used", folder))?;
+    }
+    if global.supervised {
+        supervisor::prepare_child()?;
+        let access = command.prepare(terminal, global)?;
+        supervisor::confine_child(terminal, access.as_ref())?;
+    } else if command.is_supervised() {
+        let access = command.prepare(terminal, global)?;
+        return Ok(supervisor::supervise(terminal, access.as_ref(), global.offline));
+    }
+    Ok(match command.run(terminal, global)? {
+        ExitStatus::Success => ExitCode::SUCCESS,
+        ExitStatus::Code(exit) => ExitCode::from(exit as u8),
+    })
 }

@@ -10,8 +10,9 @@ use tunebox_foundation::bounded;
 use tunebox_foundation::files::FileError;
 use tunebox_model::{Model, Policy, PolicySettings};
 use tunebox_sandbox::confinement::{MemoryLimit, reading_memory};
-use tunebox_training::{base_precision, find_model, is_checkpoint, newest_checkpoint};
+use tunebox_training::{base_precision, find_model, is_checkpoint, model_files, newest_checkpoint};
 
+use crate::access::{Access, computes_on_cpu};
 use crate::arguments::{Global, one_of};
 use crate::terminal::{Failure, Terminal};
 
@@ -65,6 +66,21 @@ impl ModelOptions {
     /// The MODEL argument as a path if it is an existing folder, else `None`.
     pub(crate) fn folder(&self) -> Option<&Path> {
         Some(Path::new(&self.path)).filter(|path| path.is_dir())
+    }
+
+    /// Fetches the model if it is one of a hub. Returns access to the files that [`load`](Self::load) reads; `None` if it
+    /// computes on an accelerator.
+    pub(crate) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
+        let quiet = Terminal { json: false, quiet: true, verbose: false };
+        let (base, adapter) = self.resolve(quiet)?;
+        let mut read = Vec::new();
+        // The index of a model on this machine is not read in the parent.
+        if global.supervised || !Path::new(&base).exists() {
+            let source = find_model(&base, None, global.offline)?;
+            let given = [Some(Path::new(&self.path)), self.adapter.as_deref(), adapter.as_deref()];
+            read = given.into_iter().flatten().chain([source.path()]).flat_map(model_files).collect();
+        }
+        Ok(Some(Access::reading(read)).filter(|_| computes_on_cpu(&self.device)))
     }
 
     /// Loads the base model and applies the adapter, unless `--base` is given, and the weight edits of a checkpoint.

@@ -19,13 +19,8 @@ pub(crate) fn worker_program(in_process: bool) -> Result<Option<Program>, Failur
 /// Returns the configuration under which a child process compiles methods that are not built in, and compiled code is
 /// cached in the user's cache folder.
 pub(crate) fn compiling() -> Result<Compiling, Failure> {
-    Ok(Compiling { program: Some(this_program("compile-component")?), ..compiling_in_process() })
-}
-
-/// Returns the configuration under which this process compiles every method, and compiled code is cached in the user's
-/// cache folder.
-pub(crate) fn compiling_in_process() -> Compiling {
-    Compiling { cache: code_cache::folder("compiled"), ..Compiling::default() }
+    let (cache, program) = (code_cache::folder("compiled"), this_program("compile-component")?);
+    Ok(Compiling { cache, program: Some(program), ..Compiling::default() })
 }
 
 /// The executable of this process with `command` as its argument. Fails if the path of the executable is unknown.

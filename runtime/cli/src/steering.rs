@@ -7,8 +7,9 @@ use clap::Args;
 use tunebox_compute::precision::Base;
 use tunebox_model::Policy;
 use tunebox_model::vectors::Vectors;
-use tunebox_training::base_precision;
+use tunebox_training::{base_precision, model_files};
 
+use crate::access::Access;
 use crate::terminal::{Failure, Terminal};
 
 /// Options that add steering vectors.
@@ -29,6 +30,12 @@ impl SteeringOptions {
     /// Whether `--steer` is given.
     pub(crate) fn is_set(&self) -> bool {
         self.steer.is_some()
+    }
+
+    /// Adds what [`apply`](Self::apply) reads to the access of a command.
+    pub(crate) fn extend(&self, access: Option<Access>) -> Option<Access> {
+        let read = self.steer.iter().flat_map(|path| model_files(path));
+        access.map(|access| Access { read: access.read.into_iter().chain(read).collect(), ..access })
     }
 
     /// Adds the vectors of `--steer` to the policy, scaled by the coefficient, at the selected layers. Warns if the

@@ -1,28 +1,73 @@
 //! Commands that read untrusted files run in a child process of this program, so that a file that crashes it or takes all
 //! memory ends the child only, and the parent reports it.
 //!
-//! The child has the streams, the environment and the terminal of its parent. Nothing of the files is read in the parent.
+//! The parent asks the user, downloads models and compiles components: see `Command::prepare`. It reads what names the model
+//! and its files, and nothing else of a model. The child has the streams and the terminal of its parent, and on Linux no
+//! network and no other files than those of its [`Access`].
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitCode, ExitStatus as ProcessStatus};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus as ProcessStatus};
 
 use nix::sys::signal::{SigSet, Signal};
-use rustix::process::{Pid, kill_process};
+use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, kill_process, waitid};
+use tunebox_foundation::environment;
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_model::watchdog;
 use tunebox_sandbox::child::{self, Program};
 use tunebox_sandbox::confinement;
 
+use crate::access::Access;
 use crate::terminal::{Failure, Terminal};
 
 /// The option that marks the child; `Global` declares it.
 const MARK: &str = "--supervised";
 
+/// The environment variables of a child that say how to write to a terminal and where temporary files go.
+const VARIABLES: [&str; 12] = [
+    "TERM",
+    "COLORTERM",
+    "NO_COLOR",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLUMNS",
+    "LINES",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "RUST_BACKTRACE",
+    "TMPDIR",
+];
+
+/// The signals that the parent waits for.
+fn signals() -> SigSet {
+    SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])
+}
+
+/// Blocks the signals that [`supervise`] waits for, in this thread and those that it starts.
+pub(crate) fn block_signals() -> io::Result<()> {
+    Ok(signals().thread_block()?)
+}
+
 /// Runs the command line of this process in a child, and returns the child's exit code; 3, with the reason shown, if the
-/// child did not end by itself. Signals that end a process go on to the child.
-pub(crate) fn supervise(terminal: Terminal) -> ExitCode {
-    let ended = run_child().map_err(|error| {
+/// child did not end by itself. Signals that end a process go on to the child. A child with `access` has no other
+/// environment than it needs and is told `--offline`, as its parent has fetched the model; without, it is this process once
+/// more.
+pub(crate) fn supervise(terminal: Terminal, access: Option<&Access>, is_offline: bool) -> ExitCode {
+    let program = Program::this().map(|program| match access {
+        Some(access) => confined(&program, access, is_offline),
+        None => program.inheriting(),
+    });
+    let folders = access.map_or(&[][..], |access| access.write.as_slice());
+    let is_new = |folder: &&PathBuf| !folder.exists() && std::fs::create_dir_all(folder).is_ok();
+    let created: Vec<&PathBuf> = folders.iter().filter(is_new).collect();
+    let ended = program.and_then(run_child);
+    for folder in created {
+        // Removes it only if it is empty.
+        let _ = std::fs::remove_dir(folder);
+    }
+    let ended = ended.map_err(|error| {
         let why = format!("the process of this command cannot be started: {error}");
         Failure::usage(why, "start the program by its full path")
     });
@@ -41,19 +86,36 @@ pub(crate) fn supervise(terminal: Terminal) -> ExitCode {
     ExitCode::from(failure.exit as u8)
 }
 
+/// The command of a child with no other variables than it needs. It loads compiled components from where the parent put
+/// them.
+fn confined(program: &Program, access: &Access, is_offline: bool) -> Command {
+    let mut command = program.alone();
+    command.envs(environment::to_send());
+    command.envs(VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    if let Some(cache) = access.code.as_ref().and_then(|code| code.folder.as_deref()).and_then(Path::parent) {
+        command.env("TUNEBOX_CACHE", cache);
+    }
+    command.envs(access.scratch.as_ref().map(|folder| ("TMPDIR", folder.path())));
+    command.args((!is_offline).then_some("--offline"));
+    command
+}
+
 /// Starts the child and waits until it ends. Passes on SIGINT, SIGTERM and SIGHUP. Ctrl-C in a
 /// terminal reaches both, so the child gets it twice; see `stop_on_interrupt`.
-fn run_child() -> io::Result<ProcessStatus> {
-    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD]);
-    signals.thread_block()?;
-    let mut child = Program::this()?.inheriting().arg(MARK).args(std::env::args_os().skip(1)).spawn()?;
+fn run_child(mut program: Command) -> io::Result<ProcessStatus> {
+    block_signals()?;
+    let signals = signals();
+    let mut child = program.arg(MARK).args(std::env::args_os().skip(1)).spawn()?;
     loop {
         let signal = signals.wait()?;
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
         let passed = match signal {
-            Signal::SIGCHLD => None,
+            Signal::SIGCHLD => {
+                stop_with(&child);
+                None
+            }
             Signal::SIGINT => Some(rustix::process::Signal::INT),
             Signal::SIGHUP => Some(rustix::process::Signal::HUP),
             _ => Some(rustix::process::Signal::TERM),
@@ -62,6 +124,16 @@ fn run_child() -> io::Result<ProcessStatus> {
             // If the child has just ended, the next round of the loop returns.
             let _ = kill_process(Pid::from_child(&child), signal);
         }
+    }
+}
+
+/// Stops this process if the child stopped itself at Ctrl-Z, as a line editor does: a confined child cannot stop its parent.
+fn stop_with(child: &Child) {
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+    // Fails if the child has just ended, which the next signal tells.
+    let stopped = waitid(WaitId::Pid(Pid::from_child(child)), options).ok().flatten();
+    if stopped.is_some_and(|status| status.stopping_signal() == Some(Signal::SIGTSTP as i32)) {
+        let _ = kill_process(getpid(), rustix::process::Signal::STOP);
     }
 }
 
@@ -75,26 +147,42 @@ fn explain_death(status: ProcessStatus) -> Failure {
     Failure::new(Explanation::new("process", what).with_why(why).with_hint(hint), Exit::Sandbox)
 }
 
-/// Prepares this process to be such a child: no core dumps, no new privileges, an end with its parent, no more
-/// memory than the machine has free, and a watchdog that ends it with exit code 2 if a file of a model takes far longer than its size explains. Fails if the
-/// system refuses.
-pub(crate) fn prepare_child(terminal: Terminal) -> Result<(), Failure> {
-    settle(terminal).map_err(|error| {
-        Failure::usage(format!("the process of this command cannot be set up: {error}"), "start the command again")
-    })
+/// Prepares this process to be such a child: no core dumps, no new privileges, an end with its parent, and no more memory
+/// than the machine has free. Fails if the system refuses.
+pub(crate) fn prepare_child() -> Result<(), Failure> {
+    let prepare = || -> io::Result<()> {
+        // Its parent blocked those that it waits for.
+        SigSet::all().thread_unblock()?;
+        child::settle()?;
+        #[cfg(target_os = "linux")]
+        rustix::thread::set_no_new_privs(true)?;
+        confinement::limit_to_free_memory()
+    };
+    prepare().map_err(|error| refused(&error))
 }
 
-/// Does the work of [`prepare_child`].
-fn settle(terminal: Terminal) -> io::Result<()> {
-    // Its parent blocked those that it waits for.
-    SigSet::all().thread_unblock()?;
-    child::settle()?;
-    #[cfg(target_os = "linux")]
-    rustix::thread::set_no_new_privs(true)?;
-    confinement::limit_to_free_memory()?;
-    watchdog::start(move |explanation| {
-        let failure = Failure::new(explanation, Exit::Usage);
-        failure.show(terminal);
-        std::process::exit(failure.exit as i32);
-    })
+/// Denies this process everything but `access`, if that is given, and starts the watchdog, which ends the process with exit
+/// code 2 if a file of a model takes far longer than its size explains. Fails if the system refuses. Comes before any other
+/// thread starts.
+pub(crate) fn confine_child(terminal: Terminal, access: Option<&Access>) -> Result<(), Failure> {
+    let confine = || -> io::Result<()> {
+        if let Some(Access { read, write, edits_lines, .. }) = access {
+            confinement::confine_files(read, write)?;
+            if *edits_lines { confinement::deny_calls_to_line_editor()? } else { confinement::deny_calls()? }
+        }
+        watchdog::start(move |explanation| {
+            let failure = Failure::new(explanation, Exit::Usage);
+            failure.show(terminal);
+            std::process::exit(failure.exit as i32);
+        })
+    };
+    confine().map_err(|error| refused(&error))
 }
+
+/// The failure for a system that does not let this process be set up.
+fn refused(error: &io::Error) -> Failure {
+    Failure::usage(format!("the process of this command cannot be set up: {error}"), "start the command again")
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

@@ -73,16 +73,23 @@ impl Program {
         command
     }
 
-    /// Starts the program with the variables of `ENVIRONMENT` only, with pipes as its three standard streams, and on Linux
-    /// with no other open file of this process, inherited ones included.
+    /// Returns a command that starts the program with the variables of `ENVIRONMENT` only, with the three standard streams of
+    /// this process, and on Linux with no other open file of this process, inherited ones included.
+    #[must_use]
+    pub fn alone(&self) -> Command {
+        let kept = ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        let mut command = self.inheriting();
+        close_files(&mut command);
+        command.env_clear().envs(kept);
+        command
+    }
+
+    /// Starts the program as [`alone`](Self::alone) does, with pipes as its three standard streams.
     ///
     /// # Errors
     /// When the system cannot start it.
     pub fn start(&self) -> io::Result<Child> {
-        let kept = ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-        let mut command = self.inheriting();
-        close_files(&mut command);
-        command.env_clear().envs(kept).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+        self.alone().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
     }
 }
 

@@ -67,7 +67,18 @@ pub fn confine_files(_: &[PathBuf], _: &[PathBuf]) -> io::Result<bool> {
 /// When the system refuses.
 pub fn deny_calls() -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    linux::deny_calls().map_err(io::Error::other)?;
+    linux::deny_calls(false).map_err(io::Error::other)?;
+    Ok(())
+}
+
+/// Denies what [`deny_calls`] denies to a process that edits lines of a terminal. It may make pairs of connected sockets, and
+/// signal its own process group, for Ctrl-Z.
+///
+/// # Errors
+/// When the system refuses.
+pub fn deny_calls_to_line_editor() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    linux::deny_calls(true).map_err(io::Error::other)?;
     Ok(())
 }
 

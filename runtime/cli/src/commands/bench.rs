@@ -2,16 +2,19 @@
 
 mod report;
 
+use std::env::temp_dir;
 use std::path::Path;
 
 use clap::Args;
 use serde_json::json;
+use tunebox_foundation::files::temporary_folder;
 use tunebox_package::Reference;
-use tunebox_training::{BenchSettings, Phase, bench};
+use tunebox_training::{BenchSettings, Phase, RunSettings, bench, component_files, find_model, model_files};
 
+use crate::access::{Access, computes_on_cpu};
 use crate::arguments::{Global, one_of};
 use crate::package::trust::TrustOptions;
-use crate::terminal::{CommandResult, ExitStatus, Terminal};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
@@ -78,12 +81,32 @@ const PARTS: [(&str, Phase); 5] = [
 ];
 
 impl Bench {
-    /// Checks the signer of the method, runs the benchmark, and shows the results, or emits them as one JSON object.
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        // A method that is not found is reported by the benchmark.
-        if let Ok(found) = Reference::parse(&self.method, Path::new(".")) {
-            TrustOptions::default().check_package(terminal, &found)?;
+    /// Checks the signer of the method and fetches the model. Returns the files that the command reads, and its temporary
+    /// folder.
+    pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
+        let mut scratch = None;
+        if !global.supervised {
+            // A method that is not found is reported by the benchmark.
+            if let Ok(found) = Reference::parse(&self.method, Path::new(".")) {
+                TrustOptions::default().check_package(terminal, &found)?;
+            }
+            scratch = Some(temporary_folder(&temp_dir(), "tunebox-bench-")?);
         }
+        let method = toml::Value::String(self.method.clone());
+        let needed = ["model.path=.".to_owned(), "data.path=.".to_owned(), format!("method.use={method}")];
+        let mut read = component_files(&RunSettings::from_overrides(&[&needed[..], self.set.as_slice()].concat())?);
+        let is_found_here = |model: &&String| global.supervised || !Path::new(model).exists();
+        if let Some(model) = self.model.as_ref().filter(is_found_here) {
+            read.extend(model_files(find_model(model, None, global.offline)?.path()));
+        }
+        // Each part resets the peak of memory that it reports.
+        let write = vec![temp_dir(), "/proc/self/clear_refs".into()];
+        let access = Access { write, scratch, ..Access::reading(read) };
+        Ok(Some(access).filter(|_| computes_on_cpu(&self.device)))
+    }
+
+    /// Runs the benchmark, and shows the results, or emits them as one JSON object.
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let nf4 = self.precision.iter().find(|word| *word == "nf4").map(|_| "model.precision=nf4".to_owned());
         let settings = BenchSettings {
             model: self.model,

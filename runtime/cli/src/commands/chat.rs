@@ -7,6 +7,7 @@ use tunebox_model::chat::Message;
 use tunebox_model::generate::Sampling;
 use tunebox_training::sample::is_sample;
 
+use crate::access::Access;
 use crate::arguments::{Global, SamplingOptions};
 use crate::generation::{complete, encode_chat, sampling};
 use crate::model::{LoadedModel, ModelOptions};
@@ -45,6 +46,12 @@ struct Conversation {
 }
 
 impl Chat {
+    /// Fetches the model and returns the files that the command reads.
+    pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
+        let access = self.steering.extend(self.model.prepare(global)?);
+        Ok(access.map(|access| Access { edits_lines: true, ..access }))
+    }
+
     /// Loads the model and reads lines from the terminal until `/exit`, Ctrl-D or Ctrl-C.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut loaded = self.model.load(terminal, global)?;

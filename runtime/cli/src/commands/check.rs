@@ -12,12 +12,13 @@ use tunebox_sandbox::{CodeOptions, Compiling, Engine, Grants, Limits};
 use tunebox_training::plan::{free, open_package, without_effect};
 use tunebox_training::{Listed, Plan, RunSettings, memory_of_plan, plan, runs};
 
+use crate::access::Access;
 use crate::arguments::Global;
 use crate::package::describe::{expect_no_run, train_command};
 use crate::package::trust::TrustOptions;
 use crate::processes::compiling;
 use crate::run::plan::show_plan;
-use crate::terminal::{CommandResult, ExitStatus, Terminal};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]
@@ -36,32 +37,54 @@ pub(crate) struct Check {
 }
 
 impl Check {
+    /// Asks about the run file, fetches the model and compiles the components. Returns the files that the command reads;
+    /// `None` for a method, which it compiles in a child, and reads no model.
+    pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
+        if !self.is_of_run() {
+            return Ok(None);
+        }
+        let mut settings = self.settings(global)?;
+        find_existing_run(&mut settings)?;
+        if !global.supervised {
+            self.trust.check_run(terminal, &settings)?;
+        }
+        let access = Access::of_run(terminal, &settings, global)?;
+        let own = [self.subject.clone(), PathBuf::from(&settings.file.run.folder)];
+        Ok(access.map(|access| Access { read: access.read.into_iter().chain(own).collect(), ..access }))
+    }
+
+    /// Whether the argument is a run file, not a method.
+    fn is_of_run(&self) -> bool {
+        self.subject.extension().is_some_and(|extension| extension == "toml")
+    }
+
+    /// Reads the settings of the run file.
+    fn settings(&self, global: &Global) -> Result<RunSettings, Failure> {
+        let mut settings = RunSettings::load(&self.subject, &self.set)?;
+        settings.offline = global.offline;
+        settings.compiling = compiling()?;
+        Ok(settings)
+    }
+
     /// Checks a run file if the argument ends in `.toml`, else a method.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        if self.subject.extension().is_some_and(|extension| extension == "toml") {
-            self.check_run(terminal, global)
-        } else {
-            self.check_method(terminal)
-        }
+        if self.is_of_run() { self.check_run(terminal, global) } else { self.check_method(terminal) }
     }
 
     /// Plans the run without a step and shows plan, precision and estimated memory. Exit code 1 if `--fit` is given and
     /// the memory does not fit.
     fn check_run(&self, terminal: Terminal, global: &Global) -> CommandResult {
-        let mut settings = RunSettings::load(&self.subject, &self.set)?;
-        settings.offline = global.offline;
-        settings.compiling = compiling()?;
+        let mut settings = self.settings(global)?;
         let existing = find_existing_run(&mut settings)?;
         if let Some(run) = &existing {
             let (name, state) = (&run.name, if run.finished { "is finished" } else { "has begun" });
             terminal.note(format!("the run `{name}` {state}; this checks a new run with the same settings"));
         }
-        self.trust.check_run(terminal, &settings)?;
         limit_memory(memory_of_plan(&settings)).map_err(FileError::at("used", &self.subject))?;
         // Before the model is opened: the memory for it is part of the estimate.
         let free = free(&settings);
         let plan = plan(settings)?;
-        show_plan(terminal, &plan, false);
+        show_plan(terminal, &plan);
         let precision = plan.run.summary.precision.iter().map(|(name, precision)| format!("{name} {precision}"));
         terminal.status("Precision", precision.collect::<Vec<_>>().join(", "));
         let fits = show_fit(terminal, &plan, free);

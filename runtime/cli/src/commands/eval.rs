@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tunebox_foundation::explain::Exit;
+use tunebox_foundation::files;
 use tunebox_foundation::printable::printable;
 use tunebox_model::generate::Sampling;
 use tunebox_package::builtin;
-use tunebox_training::plan::admit_run_file;
-use tunebox_training::{Evaluation, EvaluationSettings, Figure, RunSettings, evaluate};
+use tunebox_training::plan::{admit_run_file, compile_verifiers};
+use tunebox_training::{Evaluation, EvaluationSettings, Figure, RunSettings, component_files, evaluate};
 
+use crate::access::{Access, compile_with};
 use crate::arguments::{Global, SamplingOptions};
 use crate::evaluation::{emit_evaluation, evaluation_table, format_figure};
 use crate::generation::sampling;
@@ -66,6 +68,26 @@ fn parse_threshold(text: &str) -> Result<(String, f64), String> {
 }
 
 impl Eval {
+    /// Asks about the run file of `--rewards`, fetches the model and compiles the verifiers. Returns the files that the
+    /// command reads.
+    pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
+        files::open(&self.data)?;
+        let quiet = Terminal { json: false, quiet: true, verbose: false };
+        let rewards = self.rewards(quiet)?;
+        if let Some(settings) = rewards.as_ref().filter(|_| !global.supervised && self.rewards.is_some()) {
+            self.trust.check_run(terminal, settings)?;
+        }
+        let Some(mut access) = self.model.prepare(global)? else { return Ok(None) };
+        access.read.extend(self.rewards.iter().chain([&self.data]).cloned());
+        if let Some(settings) = rewards {
+            access.read.extend(component_files(&settings));
+            if !global.supervised {
+                access.code = Some(compile_with(terminal, &settings, compile_verifiers)?);
+            }
+        }
+        Ok(Some(access))
+    }
+
     /// Evaluates the model, and its base if it has an adapter, prints the figures, and checks the thresholds.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let loaded = self.model.load(terminal, global)?;
@@ -91,11 +113,7 @@ impl Eval {
     fn rewards(&self, terminal: Terminal) -> Result<Option<RunSettings>, Failure> {
         let own = || self.model.folder().map(|folder| folder.join("run.toml")).filter(|path| path.is_file());
         let settings = match &self.rewards {
-            Some(file) => {
-                let settings = RunSettings::load(file, &[])?;
-                self.trust.check_run(terminal, &settings)?;
-                Some(settings)
-            }
+            Some(file) => Some(RunSettings::load(file, &[])?),
             None => own().map(|file| load_own_rewards(terminal, &file)).transpose()?.flatten(),
         };
         let Some(mut settings) = settings else { return Ok(None) };

@@ -4,11 +4,12 @@ use clap::Args;
 use serde_json::json;
 use tunebox_model::chat::Message;
 
+use crate::access::Access;
 use crate::arguments::{Global, SamplingOptions};
 use crate::generation::{complete, encode_chat, sampling};
 use crate::model::ModelOptions;
 use crate::steering::SteeringOptions;
-use crate::terminal::{CommandResult, ExitStatus, Terminal};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Generate {
@@ -26,6 +27,11 @@ pub(crate) struct Generate {
 }
 
 impl Generate {
+    /// Fetches the model and returns the files that the command reads.
+    pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
+        Ok(self.steering.extend(self.model.prepare(global)?))
+    }
+
     /// Prints the completion while it is generated, or one JSON object with ids and log-probabilities.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut policy = self.model.load(terminal, global)?.policy;

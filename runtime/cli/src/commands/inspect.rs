@@ -1,6 +1,6 @@
 //! `tunebox inspect`: shows what a method is and what it can access, from its bytes, without running it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
@@ -11,7 +11,9 @@ use tunebox_package::trust::Lock;
 use tunebox_package::{Manifest, Package, Reference, Trust, World, provenance, world};
 use tunebox_sandbox::confinement::Ring;
 use tunebox_sandbox::{COSTS, Limits, interface_of};
+use tunebox_training::package_files;
 
+use crate::access::Access;
 use crate::package::describe::{
     describe_settings, expect_no_run, provenance_text, publisher, signer_text, train_command,
 };
@@ -47,9 +49,16 @@ const MEANINGS: &[(&str, &str)] = &[
 ];
 
 impl Inspect {
-    /// Prints the description, or the WIT text with `--wit`. Fails if the component is malformed or the argument is a run.
-    pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
+    /// Returns the files that the command reads. Fails if the argument is a run or names no package.
+    pub(super) fn prepare(&self) -> Result<Option<Access>, Failure> {
         expect_no_run(Path::new(&self.package))?;
+        let package = Reference::parse(&self.package, Path::new("."))?;
+        let lock = PathBuf::from("tunebox.lock");
+        Ok(Some(Access::reading(package_files(&package).into_iter().chain([lock]).collect())))
+    }
+
+    /// Prints the description, or the WIT text with `--wit`. Fails if the component is malformed.
+    pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let package = Reference::parse(&self.package, Path::new("."))?.open()?;
         let imports = tunebox_sandbox::imports(&package.bytes)?;
         if self.wit {
@@ -158,7 +167,9 @@ fn describe(package: &Package, imports: &[String], [signed, made]: [&str; 2], pa
     if manifest.world == World::Method {
         let rings: Vec<&str> = Ring::list().iter().filter(|ring| ring.is_active).map(|ring| ring.name).collect();
         let rings = if rings.is_empty() { "nothing".to_owned() } else { rings.join("; ") };
-        lines.push(format!("             Around a worker on the CPU, this system confines: {rings}."));
+        lines.push(format!(
+            "             Around a worker on the CPU, and what reads a model there, this system confines: {rings}."
+        ));
     }
     if !manifest.settings.is_empty() {
         lines.extend(describe_settings("\nSettings:", manifest));

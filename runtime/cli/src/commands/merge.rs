@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tunebox_compute::DType;
 
+use crate::access::Access;
 use crate::arguments::{Global, one_of};
 use crate::model::ModelOptions;
 use crate::run::summary::chat_command;
@@ -23,12 +24,20 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// Merges the adapter into the base model's weights and writes the model to the folder `--out` in the chosen
-    /// precision. Fails if the folder exists.
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        if self.out.exists() {
+    /// Fetches the model and returns the files that the command reads and the folder that it writes. Fails if that folder
+    /// exists.
+    pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
+        // The parent creates it for the child.
+        if !global.supervised && self.out.exists() {
             return Err(Failure::usage(format!("`{}` exists already", self.out.display()), "choose another `--out`"));
         }
+        let access = self.model.prepare(global)?;
+        Ok(access.map(|access| Access { write: vec![self.out.clone()], ..access }))
+    }
+
+    /// Merges the adapter into the base model's weights and writes the model to the folder `--out` in the chosen
+    /// precision.
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let loaded = self.model.load(terminal, global)?;
         tunebox_model::merge::merge(&loaded.policy, &self.out, self.precision)?;
         terminal.status("Merged", self.out.display());

@@ -24,8 +24,9 @@ mod verify;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::access::Access;
 use crate::arguments::Global;
-use crate::terminal::{CommandResult, ExitStatus, Terminal};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 /// Fine-tune and edit language models with sandboxed training methods
 #[derive(Debug, Parser)]
@@ -107,6 +108,25 @@ impl Command {
             }
             Self::Dev(_) | Self::Verify(_) | Self::Bench(_) | Self::Merge(_) => true,
             _ => false,
+        }
+    }
+
+    /// Does what a supervised command does before it reads untrusted files: asks the user, downloads models and compiles
+    /// components, all in the parent only. Returns what the command may reach from then on; `None` if that is not known
+    /// before, or if the command starts programs.
+    pub(crate) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
+        match self {
+            Self::Train(command) => command.prepare(terminal, global),
+            Self::Eval(command) => command.prepare(terminal, global),
+            Self::Score(command) => command.prepare(global),
+            Self::Generate(command) => command.prepare(global),
+            Self::Chat(command) => command.prepare(global),
+            Self::Check(command) => command.prepare(terminal, global),
+            Self::Inspect(command) => command.prepare(),
+            Self::Verify(command) => command.prepare(terminal, global),
+            Self::Bench(command) => command.prepare(terminal, global),
+            Self::Merge(command) => command.prepare(global),
+            _ => Ok(None),
         }
     }
 

@@ -9,6 +9,7 @@ use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_foundation::files;
 use tunebox_model::{Rows, View};
 
+use crate::access::Access;
 use crate::arguments::Global;
 use crate::model::{LoadedModel, ModelOptions};
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
@@ -35,6 +36,18 @@ struct Item {
 }
 
 impl Score {
+    /// Fetches the model and returns the files that the command reads.
+    pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
+        if let Some(path) = &self.file {
+            files::open(path)?;
+        }
+        let access = self.model.prepare(global)?;
+        Ok(access.map(|mut access| {
+            access.read.extend(self.file.clone());
+            access
+        }))
+    }
+
     /// Scores each text and prints a table, or one JSON object for each. Fails for fewer than two tokens.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let loaded = self.model.load(terminal, global)?;
@@ -64,7 +77,7 @@ impl Score {
             (Some(text), ..) => Ok(vec![encode(text.clone())?]),
             (_, Some(ids), _) => Ok(vec![Item { text: None, ids: ids.clone() }]),
             (.., Some(path)) => {
-                let content = files::read_input(path)?;
+                let content = files::read_text(path)?;
                 content.lines().filter(|line| !line.trim().is_empty()).map(|line| parse_line(line, encode)).collect()
             }
             _ => Err(Failure::usage("there is nothing to score", "give `--text`, `--ids` or `--file`")),

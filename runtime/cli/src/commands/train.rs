@@ -8,8 +8,9 @@ use clap::Args;
 use tunebox_foundation::paths;
 use tunebox_training::{RunSettings, execute, plan};
 
+use crate::access::Access;
 use crate::arguments::{Global, RunOptions};
-use crate::processes::{compiling, compiling_in_process, stop_on_interrupt, worker_program};
+use crate::processes::{compiling, stop_on_interrupt, worker_program};
 use crate::run::display::RunDisplay;
 use crate::run::plan::{find_rings, show_plan};
 use crate::run::sample::SampleReport;
@@ -52,19 +53,39 @@ impl Train {
         self.in_process || self.guest_profile.is_some()
     }
 
-    /// Checks the signers, then plans (`--dry-run`) or carries out the run, in a worker unless `--in-process` or
+    /// Asks about the run file and signers. Before a dry run and a run in this process, also fetches the model and compiles
+    /// the components, and returns the files that these reach; else `None`: a worker is started, or a profile written.
+    pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
+        let settings = self.settings(global.offline)?;
+        if !global.supervised {
+            self.options.trust.check_run(terminal, &settings)?;
+        }
+        if self.guest_profile.is_some() || !(self.in_process || self.dry_run) {
+            return Ok(None);
+        }
+        let write = vec![PathBuf::from(&settings.file.run.folder)];
+        let access = Access::of_run(terminal, &settings, global)?;
+        Ok(access.map(|mut access| {
+            access.read.extend(self.run.clone());
+            Access { write, ..access }
+        }))
+    }
+
+    /// Checks the signers, unless [`prepare`](Self::prepare) did, then plans (`--dry-run`) or carries out the run, in a worker unless `--in-process` or
     /// `--guest-profile` is given. Writes the profile of a failed run too.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut settings = self.settings(global.offline)?;
-        self.options.trust.check_run(terminal, &settings)?;
+        if !self.is_in_process() {
+            self.options.trust.check_run(terminal, &settings)?;
+        }
         if self.dry_run {
-            show_plan(terminal, &plan(settings)?, self.in_process);
+            show_plan(terminal, &plan(settings)?);
             terminal.suggest("the same command without `--dry-run`");
             return Ok(ExitStatus::Success);
         }
         let sample = self.options.sample.then(|| SampleReport::new(&settings));
         let stop = stop_on_interrupt()?;
-        let mut display = RunDisplay::new(terminal).with_rings(find_rings(&settings, self.trains_in_process()));
+        let mut display = RunDisplay::new(terminal).with_rings(find_rings(&settings, self.guest_profile.is_some()));
         let worker = worker_program(self.trains_in_process())?;
         let profile = self.guest_profile.as_deref();
         let profile = profile.map(|path| GuestProfile::start(path, &mut settings, self.in_process)).transpose()?;
@@ -97,7 +118,7 @@ impl Train {
         };
         settings.resume = options.resume;
         settings.offline = offline;
-        settings.compiling = if self.in_process { compiling_in_process() } else { compiling()? };
+        settings.compiling = compiling()?;
         Ok(settings)
     }
 }

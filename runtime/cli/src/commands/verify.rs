@@ -2,15 +2,22 @@
 
 mod package;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
 use tunebox_foundation::explain::{Exit, Explain};
+use tunebox_foundation::files::FileError;
 use tunebox_foundation::format::{counted, duration};
-use tunebox_training::{Comparison, Event, Observer, Replay, RunSettings, Verification, verify};
+use tunebox_package::Reference;
+use tunebox_package::home::home;
+use tunebox_training::plan::{compile, fetch, open_package};
+use tunebox_training::{
+    Comparison, Event, Observer, Replay, RunSettings, Unnamed, Verification, is_run, package_files, readable, verify,
+};
 
+use crate::access::{Access, compile_with, computes_on_cpu};
 use crate::arguments::Global;
 use crate::package::trust::TrustOptions;
 use crate::processes::{compiling, stop_on_interrupt, worker_program};
@@ -43,6 +50,46 @@ pub(crate) struct Verify {
 }
 
 impl Verify {
+    /// Returns the files that the verification of a package or of a run reaches; `None` for a replay in a worker.
+    pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
+        let Some(package) = package::find_package(&self.subject)? else { return self.prepare_run(terminal, global) };
+        // The child cannot create that folder. The check of the signer says if it cannot be used.
+        let _ = home();
+        let own = [PathBuf::from("tunebox.lock")].into_iter().chain(self.signer.iter().map(PathBuf::from));
+        Ok(Some(Access::reading(package_files(&package).into_iter().chain(own).collect())))
+    }
+
+    /// Asks about the run file, fetches the model, and compiles the components unless only the run file names one by a path.
+    fn prepare_run(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
+        // A run file that cannot be read is reported by the comparison. What it names by a path does not run.
+        let Ok(mut settings) = RunSettings::load(&self.subject.join("run.toml"), &self.set) else { return Ok(None) };
+        if self.signer.is_some() || !is_run(&self.subject) {
+            return Ok(None);
+        }
+        if !global.supervised {
+            TrustOptions::answering(self.yes).check_run_file(terminal, &settings, false)?;
+        }
+        if (self.replay && !self.in_process) || !computes_on_cpu(&settings.file.train.device) {
+            return Ok(None);
+        }
+        (settings.offline, settings.compiling) = (global.offline, compiling()?);
+        let mut access = Access::default();
+        if global.supervised {
+            access.read = readable(&settings);
+        } else {
+            fetch(&settings)?;
+            let opens = |found: Reference| open_package(&found, settings.project()).is_ok();
+            let is_whole = settings.references().into_iter().all(|found| found.is_ok_and(opens));
+            if is_whole && Unnamed::find(&self.subject, &settings).is_none() {
+                access.code = Some(compile_with(terminal, &settings, compile)?);
+            }
+        }
+        // A replay is written beside the run.
+        let run = std::path::absolute(&self.subject).map_err(FileError::at("used", &self.subject))?;
+        access.write.extend(run.parent().map(Path::to_owned));
+        Ok(Some(access))
+    }
+
     /// Verifies a package, or compares a run with its lock and replays it if nothing changed. Exit code 4 for a changed run
     /// or a replay that differs.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
@@ -57,10 +104,6 @@ impl Verify {
         if self.signer.is_some() {
             let what = format!("`{subject}` is not a package; `--signer` is for packages");
             return Err(Failure::usage(what, "leave it out, or name a package: `NAME@VERSION`, or a `.wasm` file"));
-        }
-        // A run file that cannot be read is reported by the comparison. What it names by a path does not run.
-        if let Ok(settings) = RunSettings::load(&self.subject.join("run.toml"), &self.set) {
-            TrustOptions::answering(self.yes).check_run_file(terminal, &settings, false)?;
         }
         let verification = verify(&self.subject, &self.set, global.offline, compiling()?)?;
         let changed = show_comparison(terminal, &verification);

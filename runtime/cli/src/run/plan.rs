@@ -11,10 +11,10 @@ use crate::package::describe::import_names;
 use crate::terminal::Terminal;
 use tunebox_foundation::format::{bytes, counted, grouped};
 
-/// Returns the names of the rings of the system around the worker of a run: none with `in_process`. `None` for a run
-/// whose method and verifiers are built in.
-pub(crate) fn find_rings(settings: &RunSettings, in_process: bool) -> Option<Vec<&'static str>> {
-    (!settings.is_all_built_in()).then(|| if in_process { Vec::new() } else { active_rings(settings) })
+/// Returns the names of the rings of the system around the worker of a run, or its process: none if that writes a
+/// profile. `None` for a run whose method and verifiers are built in.
+pub(crate) fn find_rings(settings: &RunSettings, has_profile: bool) -> Option<Vec<&'static str>> {
+    (!settings.is_all_built_in()).then(|| if has_profile { Vec::new() } else { active_rings(settings) })
 }
 
 /// Shows which rings of the system surround the worker of a run. Shows nothing for `None`.
@@ -28,9 +28,9 @@ pub(super) fn show_rings(terminal: Terminal, rings: Option<&[&str]>) {
 
 /// Shows a plan: its summary, warnings, estimated memory by part, the limits that differ from the defaults, and the rings
 /// around its worker. Emits a `plan` event with `--json`.
-pub(crate) fn show_plan(terminal: Terminal, plan: &Plan, in_process: bool) {
+pub(crate) fn show_plan(terminal: Terminal, plan: &Plan) {
     let (run, summary) = (&plan.run, &plan.run.summary);
-    let rings = find_rings(&run.settings, in_process);
+    let rings = find_rings(&run.settings, false);
     terminal.event(json!({ "event": "plan", "plan": summary, "rings": rings }));
     show_summary(terminal, summary, &run.folder, None);
     show_rings(terminal, rings.as_deref());

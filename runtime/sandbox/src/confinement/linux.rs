@@ -10,8 +10,8 @@ use landlock::{
     path_beneath_rules,
 };
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    apply_filter_all_threads,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter_all_threads,
 };
 
 /// Folders and files of the system that any process may read: libraries, and figures of the machine and of itself.
@@ -176,10 +176,14 @@ fn drop_capabilities() -> io::Result<()> {
     if read == 0 && written == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Applies two filters of system calls to every thread; see [`super::deny_calls`].
-pub(super) fn deny_calls() -> Result<(), Failed> {
+/// Applies two filters of system calls to every thread; see [`super::deny_calls`], and for `edits_lines`
+/// [`super::deny_calls_to_line_editor`].
+pub(super) fn deny_calls(edits_lines: bool) -> Result<(), Failed> {
     let mut denied: BTreeMap<i64, Vec<SeccompRule>> = DENIED.iter().map(|call| (*call, Vec::new())).collect();
     denied.extend(denied_by_arguments()?);
+    if edits_lines {
+        denied.extend(denied_to_line_editor()?);
+    }
     #[cfg(target_arch = "x86_64")]
     {
         denied.extend(OLD.map(|call| (call, Vec::new())));
@@ -200,8 +204,6 @@ pub(super) fn deny_calls() -> Result<(), Failed> {
 fn denied_by_arguments() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Failed> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let this = u64::from(std::process::id());
-    let condition =
-        |argument, comparison, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value);
     let rule = |conditions| SeccompRule::new(conditions);
     let shared = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64;
     let thread = libc::CLONE_THREAD as u64;
@@ -217,6 +219,22 @@ fn denied_by_arguments() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Failed> {
         (libc::SYS_fchmod, vec![rule(vec![condition(1, Ne, 0o644)?])?]),
         (libc::SYS_utimensat, vec![rule(vec![condition(1, Ne, 0)?])?]),
     ]))
+}
+
+/// Returns rules for calls that a line editor needs in one form: a connected pair of local stream sockets, and a signal to
+/// its own process group.
+fn denied_to_line_editor() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Failed> {
+    let unless = |argument, value| SeccompRule::new(vec![condition(argument, SeccompCmpOp::Ne, value)?]);
+    let stream = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as u64;
+    Ok(BTreeMap::from([
+        (libc::SYS_socketpair, vec![unless(0, libc::AF_UNIX as u64)?, unless(1, stream)?]),
+        (libc::SYS_kill, vec![unless(0, 0)?]),
+    ]))
+}
+
+/// A condition on the low 32 bits of an argument of a call.
+fn condition(argument: u8, comparison: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value)
 }
 
 /// Commands of `fcntl` that have signals sent to a process: the same on every processor of Linux.

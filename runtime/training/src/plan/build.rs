@@ -37,11 +37,11 @@ pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
 }
 
 /// The code of a run's method and verifiers.
-pub(crate) struct CompiledCode {
+pub struct CompiledCode {
     /// The cache that holds it; `None` if each process compiles for itself.
-    pub(crate) folder: Option<PathBuf>,
+    pub folder: Option<PathBuf>,
     /// Why the usual cache does not hold it.
-    pub(crate) warning: Option<String>,
+    pub warning: Option<String>,
     /// Removes the cache when dropped, if it is a temporary one.
     _temporary: Option<TempDir>,
 }
@@ -51,7 +51,20 @@ pub(crate) struct CompiledCode {
 ///
 /// # Errors
 /// A method or verifier that cannot be found, read or admitted.
-pub(crate) fn compile(mut settings: RunSettings) -> Result<CompiledCode, Error> {
+pub fn compile(settings: RunSettings) -> Result<CompiledCode, Error> {
+    compile_components(settings, true)
+}
+
+/// Compiles the verifiers of a run as [`compile`] does.
+///
+/// # Errors
+/// A verifier that cannot be found, read or admitted.
+pub fn compile_verifiers(settings: RunSettings) -> Result<CompiledCode, Error> {
+    compile_components(settings, false)
+}
+
+/// Compiles the verifiers of a run, and its method if `has_method` is true.
+fn compile_components(mut settings: RunSettings, has_method: bool) -> Result<CompiledCode, Error> {
     if settings.compiling.program.is_none() {
         return Ok(CompiledCode { folder: None, warning: None, _temporary: None });
     }
@@ -64,7 +77,9 @@ pub(crate) fn compile(mut settings: RunSettings) -> Result<CompiledCode, Error> 
         temporary = Some(folder);
         engine = self::engine(&settings)?;
     }
-    load_method(&settings, &engine)?;
+    if has_method {
+        load_method(&settings, &engine)?;
+    }
     load_verifiers(&settings, &verifier_engine(&settings)?)?;
     Ok(CompiledCode { folder: settings.compiling.cache, warning, _temporary: temporary })
 }

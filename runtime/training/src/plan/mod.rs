@@ -14,14 +14,15 @@ mod model;
 mod planned;
 pub(crate) mod trust;
 
-pub use build::plan;
-pub(crate) use build::{compile, engine, plan_with_method, verifier_engine};
+pub use build::{CompiledCode, compile, compile_verifiers, plan};
+pub(crate) use build::{engine, plan_with_method, verifier_engine};
 pub(crate) use folder::run_exists;
 pub use memory::{Estimate, available, free};
 pub(crate) use memory::{peak_on, reset_peak};
 pub use method::{PlannedMethod, PlannedVerifier, without_effect};
 pub(crate) use method::{load_verifiers, lock_settings, native, revised};
-pub(crate) use model::{digests, fetch, find_source, open_model};
+pub use model::fetch;
+pub(crate) use model::{digests, find_source, open_model};
 pub(crate) use planned::Revision;
 pub use planned::{Plan, PlanSummary, PlannedRun};
 pub use trust::{Ask, admit_packages, admit_run_file, open_package};

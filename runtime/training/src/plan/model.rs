@@ -20,7 +20,10 @@ use crate::{lock, sample};
 
 /// Fetches the run's model from the hub if `model.path` is not an existing path. Returns true if the model is one of
 /// the hub; does nothing and returns false for a local or random model.
-pub(crate) fn fetch(settings: &RunSettings) -> Result<bool, Error> {
+///
+/// # Errors
+/// A model that is not on the hub, or cannot be fetched.
+pub fn fetch(settings: &RunSettings) -> Result<bool, Error> {
     let table = &settings.file.model;
     let is_local = table.initialise.is_some() || settings.path("model.path", &table.path).exists();
     if !is_local {

@@ -113,7 +113,8 @@ impl Explain for Unnamed {
 impl Unnamed {
     /// Finds the components that the run file of a folder names by a path and no `--set` overrides; `None` if there are
     /// none.
-    pub(super) fn find(folder: &Path, settings: &RunSettings) -> Option<Self> {
+    #[must_use]
+    pub fn find(folder: &Path, settings: &RunSettings) -> Option<Self> {
         let verifiers = (0..settings.file.verifier.len()).map(|number| format!("verifier.{number}.use"));
         let keys = std::iter::once("method.use".to_owned()).chain(verifiers);
         let path = |(key, found): (String, Result<Reference, _>)| match found {

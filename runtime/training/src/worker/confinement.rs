@@ -72,34 +72,54 @@ const ENDINGS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "model", "tx
 
 /// Lists what the run of these settings reads: its model, data, method and verifiers, their code, and the locks of their
 /// packages.
-fn readable(settings: &RunSettings) -> Vec<PathBuf> {
+#[must_use]
+pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
     let file = &settings.file;
     let mut read = vec![settings.path("model.path", &file.model.path), settings.path("data.path", &file.data.path)];
     // A model of the hub; if there is none, the plan says so.
-    read.extend(find_source(settings).iter().flat_map(|source| with_links(source.path())));
+    read.extend(find_source(settings).iter().flat_map(|source| model_files(source.path())));
     let adapter = file.model.adapter.iter().map(|path| settings.path("model.adapter", path));
-    read.extend(adapter.flat_map(|path| with_links(&path)));
+    read.extend(adapter.flat_map(|path| model_files(&path)));
     read.extend(file.data.validation.iter().map(|path| settings.path("data.validation", path)));
-    read.extend(settings.references().into_iter().flatten().flat_map(|found| match found {
-        Reference::Folder(path) => vec![path],
-        Reference::File(path) => vec![path.with_added_extension("minisig"), path],
+    read.extend(component_files(settings));
+    read
+}
+
+/// Lists what loading the method and the verifiers of these settings reads: their packages and code, and the locks of their
+/// packages.
+#[must_use]
+pub fn component_files(settings: &RunSettings) -> Vec<PathBuf> {
+    let packages = settings.references().into_iter().flatten().flat_map(|found| package_files(&found));
+    let lock = settings.project().join("tunebox.lock");
+    packages.chain([lock]).chain(settings.compiling.cache.clone()).collect()
+}
+
+/// Lists what opening a package reads: its files, and what says which signers are known.
+#[must_use]
+pub fn package_files(package: &Reference) -> Vec<PathBuf> {
+    let mut read = match package {
+        Reference::Folder(path) => vec![path.clone()],
+        Reference::File(path) => vec![path.with_added_extension("minisig"), path.clone()],
         _ => Vec::new(),
-    }));
-    read.push(settings.project().join("tunebox.lock"));
-    read.extend(settings.compiling.cache.clone());
+    };
     read.extend(variable("TUNEBOX_PUBLISHERS").map(PathBuf::from));
     read.extend(tunebox_package::home::existing().ok().flatten());
     read
 }
 
-/// A file or folder with the files that links in it lead to, as people link weights: files with the ending of a model's. In
-/// the cache of a hub, the folder of its files without endings instead.
-fn with_links(path: &Path) -> Vec<PathBuf> {
+/// Lists what loading a model, an adapter or a checkpoint reads: the file or folder; the files that links in it lead to, as
+/// people link weights, with the ending of a model's; and the lock of the run that it belongs to. In the cache of a hub also the
+/// folders of its files, which have no endings, and of its revisions.
+#[must_use]
+pub fn model_files(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let linked = entries.filter_map(|entry| entry.canonicalize().ok()).filter(|target| {
         target.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
     });
-    let snapshots = path.parent().filter(|parent| parent.ends_with("snapshots"));
-    let blobs = snapshots.and_then(|folder| Some(folder.parent()?.join("blobs")));
-    linked.chain(blobs).chain([path.to_owned()]).collect()
+    // Of a folder `snapshots/COMMIT`, or a file in it.
+    let snapshots = path.ancestors().take(3).find(|above| above.ends_with("snapshots")).and_then(Path::parent);
+    let cached = snapshots.into_iter().flat_map(|model| ["blobs", "refs"].map(|name| model.join(name)));
+    // Vectors of a checkpoint lie in `RUN/steps/NUMBER`.
+    let locks = path.ancestors().take(4).map(|above| above.join("run.lock"));
+    linked.chain(cached).chain(locks).chain([path.to_owned()]).collect()
 }

@@ -1,0 +1,69 @@
+//! What a command does before it reads untrusted files, and what it may reach from then on.
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use tunebox_compute::device;
+use tunebox_sandbox::confinement::has_nvidia_driver;
+use tunebox_training::plan::{CompiledCode, compile, fetch};
+use tunebox_training::{Error, RunSettings, readable};
+
+use crate::arguments::Global;
+use crate::supervisor::block_signals;
+use crate::terminal::{Failure, Terminal};
+
+/// The files that a command needs while it reads untrusted files, and where its compiled components are.
+#[derive(Default)]
+pub(crate) struct Access {
+    /// Files and folders to read; only in the child.
+    pub(crate) read: Vec<PathBuf>,
+    /// Folders to write to. The parent creates those that are missing, and removes them again if they stay empty.
+    pub(crate) write: Vec<PathBuf>,
+    /// Whether the command edits lines of a terminal.
+    pub(crate) edits_lines: bool,
+    /// The code of the components that the command uses; only in the parent.
+    pub(crate) code: Option<CompiledCode>,
+    /// The folder of the child's temporary files; only in the parent.
+    pub(crate) scratch: Option<TempDir>,
+}
+
+impl Access {
+    /// Access to read these files and folders.
+    pub(crate) fn reading(read: Vec<PathBuf>) -> Self {
+        Self { read, ..Self::default() }
+    }
+
+    /// Access to what the run of these settings reads. The parent also fetches the model and compiles the components.
+    /// `None` if they compute on an accelerator.
+    pub(crate) fn of_run(terminal: Terminal, settings: &RunSettings, global: &Global) -> Result<Option<Self>, Failure> {
+        let mut access = Self::default();
+        if global.supervised {
+            access.read = readable(settings);
+        } else {
+            fetch(settings)?;
+            access.code = Some(compile_with(terminal, settings, compile)?);
+        }
+        Ok(Some(access).filter(|_| computes_on_cpu(&settings.file.train.device)))
+    }
+}
+
+/// Whether a command that is told to use `device` computes on the CPU. The driver of any other device decides itself what it
+/// opens. Does not start NVIDIA's driver.
+pub(crate) fn computes_on_cpu(device: &str) -> bool {
+    device == "cpu" || (!has_nvidia_driver() && device::parse(device).is_ok_and(|device| device.is_cpu()))
+}
+
+/// Compiles components of a run with `compile`, with a warning if the usual cache cannot be used.
+pub(crate) fn compile_with(
+    terminal: Terminal,
+    settings: &RunSettings,
+    compile: fn(RunSettings) -> Result<CompiledCode, Error>,
+) -> Result<CompiledCode, Failure> {
+    // Compiling starts threads, which must not take the signals that the parent waits for.
+    block_signals().map_err(|error| Failure::usage(format!("signals cannot be awaited: {error}"), "try again"))?;
+    let code = compile(settings.clone())?;
+    if let Some(text) = &code.warning {
+        terminal.warn(text);
+    }
+    Ok(code)
+}
