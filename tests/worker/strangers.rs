@@ -1,7 +1,7 @@
 //! A run file that the user did not write: what it asks for beyond the defaults is shown, and accepted once.
 
 use std::fs;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use super::{Workspace, output_text};
 
@@ -84,7 +84,19 @@ fn a_component_that_a_run_file_names_by_a_path_is_asked_about() {
 #[test]
 fn a_file_without_an_end_is_not_read_for_ever() {
     let place = Workspace::new();
-    let output = run(&place, &["score", "model", "--file", "/dev/zero"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(output_text(&output).contains("it has more than 67108864 bytes"), "{}", output_text(&output));
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    run_file(&place, "run.toml", "lora", "");
+    for file in ["/dev/zero", "pipe"] {
+        for command in [
+            &["score", "model", "--file", file][..],
+            &["eval", "model", "--data", file],
+            &["generate", "model", "hi", "--steer", file],
+            &["check", "run.toml", "--set", &format!("data.path={file}")],
+            &["train", "--model", "model", "--data", file],
+        ] {
+            let output = run(&place, command);
+            assert_eq!(output.status.code(), Some(2), "{command:?}: {}", output_text(&output));
+            assert!(output_text(&output).contains("no ordinary file"), "{command:?}: {}", output_text(&output));
+        }
+    }
 }

@@ -8,7 +8,7 @@ mod lines;
 mod links;
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -96,32 +96,12 @@ pub fn read_text(path: &Path) -> Result<String, FileError> {
     bounded::read_text(path, LONGEST_TEXT).map_err(FileError::at("read", path))
 }
 
-/// Reads a UTF-8 file, pipe or device of at most 64 MiB that the user names.
+/// Opens an ordinary file for streaming reads.
 ///
 /// # Errors
-/// When it cannot be read, is larger, or is not UTF-8.
-pub fn read_input(path: &Path) -> Result<String, FileError> {
-    let mut text = String::new();
-    let read = open(path)?.take(LONGEST_TEXT + 1).read_to_string(&mut text).map_err(FileError::at("read", path))?;
-    if read as u64 <= LONGEST_TEXT {
-        return Ok(text);
-    }
-    let what = format!("it has more than {LONGEST_TEXT} bytes");
-    Err(FileError::at("read", path)(io::Error::new(ErrorKind::FileTooLarge, what)))
-}
-
-/// Opens a file or a pipe for streaming reads.
-///
-/// # Errors
-/// When it is a folder, or cannot be opened.
+/// When it is a folder, a pipe or a device, or cannot be opened.
 pub fn open(path: &Path) -> Result<File, FileError> {
-    let file = File::open(path).map_err(FileError::at("read", path))?;
-    let about = file.metadata().map_err(FileError::at("read", path))?;
-    if about.is_dir() {
-        let source = io::Error::new(ErrorKind::IsADirectory, "it is a folder, not a file");
-        return Err(FileError::at("read", path)(source));
-    }
-    Ok(file)
+    bounded::open(path).map_err(FileError::at("read", path))
 }
 
 /// Creates a folder and its missing parents; does nothing if it exists.
@@ -249,14 +229,6 @@ mod tests {
             (error.disk_full(), error.why().unwrap()),
             (false, "it has 67108865 bytes; at most 67108864 are read".into())
         );
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn what_a_user_names_may_be_a_device_and_is_not_read_for_ever() {
-        let why = |path: &str| read_input(Path::new(path)).map_err(|error| error.why().unwrap());
-        assert_eq!(why("/dev/zero"), Err("it has more than 67108864 bytes".into()));
-        assert_eq!(why("/dev/null"), Ok(String::new()));
     }
 
     #[test]
