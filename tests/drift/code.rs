@@ -10,7 +10,8 @@ use crate::support::golden::root;
 
 /// Who may know whom. An arrow that is not here is a mistake.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("tunebox-foundation", &[]),
+    ("tunebox-explain-derive", &[]),
+    ("tunebox-foundation", &["tunebox-explain-derive"]),
     ("tunebox-compute", &["tunebox-foundation"]),
     ("tunebox-model", &["tunebox-compute", "tunebox-foundation"]),
     ("tunebox-contract", &[]),

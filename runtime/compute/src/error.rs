@@ -3,15 +3,16 @@
 //! The sandbox maps the cases to the error codes of `wit/types.wit`; no case stands for a bug of a guest
 //! alone, so this file does not know about guests.
 
+use tunebox_foundation::explain::Explain;
 pub(crate) use tunebox_foundation::explain::ensure;
-use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::format::bytes as size;
 
 /// The result of tensor work.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What can go wrong in tensor work.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "tensor")]
 pub enum Error {
     /// An argument is outside what the operation allows: an axis, a range, a scalar, an index.
     #[error("{0}")]
@@ -24,6 +25,11 @@ pub enum Error {
     Dtype(String),
     /// The byte budget of the run does not hold the result.
     #[error("{} more than the limit of {} would be held", size(wanted.saturating_add(*held).saturating_sub(*limit)), size(*limit))]
+    #[explain(
+        category = "memory",
+        why = format!("{} asked for, {} held, {} allowed", size(*wanted), size(*held), size(*limit)),
+        hint = "a smaller batch, or a larger memory limit"
+    )]
     OutOfMemory {
         /// Bytes that were asked for.
         wanted: u64,
@@ -53,6 +59,11 @@ pub enum Error {
     PastDeadline,
     /// A device that this build or machine does not have.
     #[error("device `{device}` is not available")]
+    #[explain(
+        category = "device",
+        why = why.clone(),
+        hint = String::from(if why.starts_with("this machine has") { "name one that it has" } else { "`cpu` works everywhere" })
+    )]
     Unavailable {
         /// The device as it was written.
         device: String,
@@ -61,6 +72,11 @@ pub enum Error {
     },
     /// A device has no memory for what is asked of it.
     #[error("`{device}` has no memory for {} more", size(*wanted))]
+    #[explain(
+        category = "memory",
+        why = format!("{} of {} are free", size(*free), size(*total)),
+        hint = "fewer tokens at a time, or a smaller model; `tunebox check --fit` says what a run needs"
+    )]
     Full {
         /// The device, as `cuda:0`.
         device: String,
@@ -73,6 +89,7 @@ pub enum Error {
     },
     /// A device refused what it was given, or broke off.
     #[error("`{device}` stopped: {why}")]
+    #[explain(category = "device")]
     Stopped {
         /// The device, as `cuda:0`.
         device: String,
@@ -85,26 +102,6 @@ pub enum Error {
     /// The tensor library or the device failed.
     #[error("the tensor library stopped: {0}")]
     Candle(#[from] candle_core::Error),
-}
-
-impl Explain for Error {
-    fn explanation(&self) -> Explanation {
-        let explain = |category| Explanation::new(category, self.to_string());
-        match self {
-            Self::OutOfMemory { wanted, held, limit } => explain("memory")
-                .with_why(format!("{} asked for, {} held, {} allowed", size(*wanted), size(*held), size(*limit)))
-                .with_hint("a smaller batch, or a larger memory limit"),
-            Self::Unavailable { why, .. } if why.starts_with("this machine has") => {
-                explain("device").with_why(why).with_hint("name one that it has")
-            }
-            Self::Unavailable { why, .. } => explain("device").with_why(why).with_hint("`cpu` works everywhere"),
-            Self::Full { free, total, .. } => explain("memory")
-                .with_why(format!("{} of {} are free", size(*free), size(*total)))
-                .with_hint("fewer tokens at a time, or a smaller model; `tunebox check --fit` says what a run needs"),
-            Self::Stopped { .. } => explain("device"),
-            _ => explain("tensor"),
-        }
-    }
 }
 
 impl Error {

@@ -1,11 +1,13 @@
 //! The parts of an error message: what happened, where, why, what was kept, what to do.
 //!
-//! Every error of a library implements [`Explain`]. Only the command line turns an [`Explanation`] into text.
+//! Every error of a library implements [`Explain`], mostly by its derive. Only the command line turns an [`Explanation`]
+//! into text.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+pub use tunebox_explain_derive::Explain;
 
 /// All parts of one error message. Serializable, because a worker process sends it to the program that started it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -133,7 +135,7 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-/// An error that explains itself.
+/// An error that explains itself, mostly by its derive.
 ///
 /// `Display` gives what happened: lower case, no full stop, values in backticks.
 pub trait Explain: std::error::Error {
@@ -194,25 +196,47 @@ pub fn ensure<E>(condition: bool, error: impl FnOnce() -> E) -> Result<(), E> {
 mod tests {
     use super::*;
 
-    #[derive(Debug, thiserror::Error)]
+    #[derive(Debug, thiserror::Error, Explain)]
+    #[explain(category = "test", exit = Sandbox)]
+    enum Failure {
+        #[error("`{name}` is too large")]
+        #[explain(location = "{name}:{line}", why = (*line > 1).then(|| "more than 1".to_owned()), hint = "use {{1}}")]
+        Large { name: String, line: u32 },
+        #[error("{0} of {1}")]
+        #[explain(category = "pair", hint = "not {0} but {1:?}", exit = No)]
+        Pair(u32, String),
+        #[error(transparent)]
+        #[explain(source, hint = "from outside")]
+        Inner(Box<Wrapped>),
+        #[error("nothing is given")]
+        Bare,
+    }
+
+    #[derive(Debug, thiserror::Error, Explain)]
     #[error("wrapped")]
+    #[explain(category = "inner", why = "the cause", hint = "unused", exit = Trust)]
     struct Wrapped;
 
-    impl Explain for Wrapped {
-        fn explanation(&self) -> Explanation {
-            Explanation::new("inner", self.to_string()).with_why("the cause").with_hint("what to do")
-        }
+    #[test]
+    fn each_variant_answers_by_its_own_arguments_then_by_those_of_the_type() {
+        let large = Failure::Large { name: "a".into(), line: 2 }.explanation();
+        assert_eq!((large.category.as_ref(), large.what.as_str()), ("test", "`a` is too large"));
+        assert_eq!(large.location.as_deref(), Some("a:2"));
+        assert_eq!((large.why.as_deref(), large.hint.as_deref()), (Some("more than 1"), Some("use {1}")));
+        assert_eq!(Failure::Large { name: "a".into(), line: 1 }.why(), None);
 
-        fn exit(&self) -> Exit {
-            Exit::Trust
-        }
+        let pair = Failure::Pair(1, "b".into());
+        assert_eq!(
+            (pair.category().as_ref(), pair.hint().as_deref(), pair.exit()),
+            ("pair", Some("not 1 but \"b\""), Exit::No)
+        );
+        assert_eq!((Failure::Bare.hint(), Failure::Bare.exit()), (None, Exit::Sandbox));
     }
 
     #[test]
-    fn the_parts_of_an_error_are_those_of_its_explanation_also_in_a_box() {
-        let error = Box::new(Wrapped);
-        assert_eq!((error.category().as_ref(), error.exit()), ("inner", Exit::Trust));
-        assert_eq!((error.why().as_deref(), error.hint().as_deref()), (Some("the cause"), Some("what to do")));
-        assert_eq!((error.location(), error.explanation().what.as_str()), (None, "wrapped"));
+    fn an_error_with_a_source_answers_as_the_source_does_except_where_it_says_more() {
+        let inner = Failure::Inner(Box::new(Wrapped));
+        assert_eq!((inner.category().as_ref(), inner.exit()), ("inner", Exit::Trust));
+        assert_eq!((inner.why().as_deref(), inner.hint().as_deref()), (Some("the cause"), Some("from outside")));
     }
 }

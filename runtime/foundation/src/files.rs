@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::bounded;
-use crate::explain::{Explain, Explanation};
+use crate::explain::Explain;
 use crate::paths::{self, parent};
 
 pub use draft::Draft;
@@ -26,8 +26,9 @@ pub use links::reject_links;
 const LONGEST_TEXT: u64 = 64 << 20;
 
 /// A failed file operation with its path and the error of the system.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
 #[error("`{}` cannot be {action}", path.display())]
+#[explain(category = "files", why = paths::describe_io_error(source), hint = self.hint())]
 pub struct FileError {
     /// The operation, as a participle: `read`, `written`, `created`, `removed`, `renamed`, `used`.
     pub action: &'static str,
@@ -35,13 +36,6 @@ pub struct FileError {
     pub path: PathBuf,
     /// The error of the system.
     pub source: io::Error,
-}
-
-impl Explain for FileError {
-    fn explanation(&self) -> Explanation {
-        let explanation = Explanation::new("files", self.to_string());
-        Explanation { hint: self.hint(), ..explanation.with_why(paths::describe_io_error(&self.source)) }
-    }
 }
 
 impl FileError {

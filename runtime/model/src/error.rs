@@ -19,7 +19,8 @@ pub(crate) const MODEL_FORMS: &str =
 const REFETCH: &str = "fetch the model again, all files of one revision together";
 
 /// What can go wrong with a model.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "model")]
 pub enum Error {
     /// An argument is outside what the model allows.
     #[error("{0}")]
@@ -29,12 +30,15 @@ pub enum Error {
     OutOfTime,
     /// A file cannot be read or written.
     #[error(transparent)]
+    #[explain(source)]
     File(#[from] FileError),
     /// An error that callers only show.
     #[error("{0}")]
+    #[explain(source)]
     Explained(Box<Explanation>),
     /// A setting of the model, or of an adapter, has a value that this program cannot run.
     #[error("`{key}` is `{found}`")]
+    #[explain(location = place.clone(), why = why.clone(), hint = "another checkpoint may do without it")]
     Key {
         /// The setting.
         key: String,
@@ -47,6 +51,7 @@ pub enum Error {
     },
     /// A file that is not what its name says, or ends too early.
     #[error("{what}")]
+    #[explain(location = place.clone(), hint = "the download may have stopped early; fetch the file again")]
     Broken {
         /// What is wrong.
         what: String,
@@ -55,6 +60,7 @@ pub enum Error {
     },
     /// A new adapter is to sit on a linear map that the model has not.
     #[error("the adapter targets `{name}`, no linear map of this model is called that")]
+    #[explain(hint = suggest_module(name, known))]
     NoModule {
         /// As written.
         name: String,
@@ -74,30 +80,12 @@ pub enum Error {
     Unsupported(String),
     /// Tensor work failed.
     #[error(transparent)]
+    #[explain(source)]
     Compute(#[from] tunebox_compute::Error),
     /// The tensor library failed.
     #[error("the tensor library stopped: {0}")]
+    #[explain(category = "tensor")]
     Candle(#[from] candle_core::Error),
-}
-
-impl Explain for Error {
-    fn explanation(&self) -> Explanation {
-        let explanation = Explanation::new("model", self.to_string());
-        match self {
-            Self::File(error) => error.explanation(),
-            Self::Explained(error) => error.explanation(),
-            Self::Compute(error) => error.explanation(),
-            Self::Candle(_) => Explanation::new("tensor", explanation.what),
-            Self::Key { place, why, .. } => {
-                explanation.with_location(place).with_why(why).with_hint("another checkpoint may do without it")
-            }
-            Self::Broken { place, .. } => {
-                explanation.with_location(place).with_hint("the download may have stopped early; fetch the file again")
-            }
-            Self::NoModule { name, known } => explanation.with_hint(suggest_module(name, known)),
-            _ => explanation,
-        }
-    }
 }
 
 impl Error {

@@ -16,19 +16,23 @@ const NOT_FOUND: &str = "it is neither built in, nor in the store, nor the path 
 const BUILD_FOLDER: &str = "`tunebox build FOLDER` makes a component with a manifest";
 
 /// Why a package cannot be found, read, trusted, configured or built.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "package")]
 pub enum Error {
     /// A failed operation on a file or folder.
     #[error(transparent)]
+    #[explain(source)]
     File(#[from] FileError),
     /// A lock that another program holds for too long.
     #[error("another program holds the lock of `{path}` and does not release it", path = path.display())]
+    #[explain(hint = "end that program; `fuser` or `lsof` with that path says which it is")]
     Held {
         /// The file or folder.
         path: PathBuf,
     },
     /// A name that is neither built in, nor in the store, nor a path.
     #[error("there is no {kind} `{name}`")]
+    #[explain(why = NOT_FOUND.to_owned(), hint = suggest_name(nearest.as_deref(), kind))]
     NoMethod {
         /// What was looked for: `method` or `verifier`.
         kind: &'static str,
@@ -39,27 +43,36 @@ pub enum Error {
     },
     /// A method folder that was not built.
     #[error("the method in `{folder}` is not built", folder = folder.display())]
+    #[explain(hint = format!("`tunebox build {}`", folder.display()))]
     NotBuilt {
         /// The folder.
         folder: PathBuf,
     },
     /// A method folder whose source differs from the one its component was built from.
     #[error("the method in `{folder}` has changed since it was built", folder = folder.display())]
+    #[explain(hint = format!("`tunebox build {}`", folder.display()))]
     Stale {
         /// The folder.
         folder: PathBuf,
     },
     /// Machine code that an engine compiled from a component. It is never loaded from a package.
     #[error("this is code that was compiled beforehand, not a component")]
+    #[explain(
+        why = "such code could do anything, so it is only ever taken from this user's own cache",
+        hint = "ask for the component that it was made from",
+        exit = Sandbox
+    )]
     Precompiled,
     /// A component without a manifest, or with an invalid one.
     #[error("the method's manifest is not usable: {problem}")]
+    #[explain(hint = BUILD_FOLDER.to_owned())]
     Manifest {
         /// What is wrong with it.
         problem: String,
     },
     /// Any other error, ready to show.
     #[error("{source}")]
+    #[explain(source, exit = reason.exit())]
     Explained {
         /// What to show.
         source: Box<Explanation>,
@@ -105,37 +118,6 @@ impl Reason {
     /// Makes an [`Error::Explained`] with this reason.
     pub(crate) fn error(self, explanation: Explanation) -> Error {
         Error::Explained { source: Box::new(explanation), reason: self }
-    }
-}
-
-impl Explain for Error {
-    fn explanation(&self) -> Explanation {
-        let explanation = Explanation::new("package", self.to_string());
-        match self {
-            Self::File(error) => error.explanation(),
-            Self::Held { .. } => {
-                explanation.with_hint("end that program; `fuser` or `lsof` with that path says which it is")
-            }
-            Self::NoMethod { kind, nearest, .. } => {
-                explanation.with_why(NOT_FOUND).with_hint(suggest_name(nearest.as_deref(), kind))
-            }
-            Self::NotBuilt { folder } | Self::Stale { folder } => {
-                explanation.with_hint(format!("`tunebox build {}`", folder.display()))
-            }
-            Self::Precompiled => explanation
-                .with_why("such code could do anything, so it is only ever taken from this user's own cache")
-                .with_hint("ask for the component that it was made from"),
-            Self::Manifest { .. } => explanation.with_hint(BUILD_FOLDER),
-            Self::Explained { source, .. } => source.explanation(),
-        }
-    }
-
-    fn exit(&self) -> Exit {
-        match self {
-            Self::Precompiled => Exit::Sandbox,
-            Self::Explained { reason, .. } => reason.exit(),
-            _ => Exit::Usage,
-        }
     }
 }
 

@@ -6,8 +6,9 @@ use crate::{Kind, Manifest, Setting, Value};
 use tunebox_foundation::nearest::nearest;
 
 /// Why a value cannot be taken. The caller knows the file and line of the setting.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error, Explain)]
 #[error("{source}")]
+#[explain(source)]
 pub struct SettingError {
     /// The key or setting that the error is about.
     pub name: String,
@@ -16,12 +17,6 @@ pub struct SettingError {
     /// What is wrong. There is no hint for a wrong value: only the caller knows by which name `tunebox inspect` finds
     /// the method.
     source: Box<Explanation>,
-}
-
-impl Explain for SettingError {
-    fn explanation(&self) -> Explanation {
-        self.source.explanation()
-    }
 }
 
 /// Makes the error for a key that the method does not know. The hint has the nearest setting, if there is one, and all

@@ -16,68 +16,127 @@ use crate::printable::printable;
 /// The longest text of the engine in an error, in bytes.
 const TEXT_BYTES: usize = 400;
 
-/// How tensors count.
-const TENSORS: &str = "a tensor counts until its handle and every graph that leads through it are gone; an operation's \
-    temporaries count while it runs";
-/// How the work of tensors counts.
-const WORK: &str = "every number that an operation reads or writes counts, and twice that for each gradient through it";
-/// How tokens that the model writes count.
-const SAMPLED: &str =
-    "a call to `generate` counts its completions times `max-tokens` until it knows how many were written";
-/// What the model keeps.
-const KEPT: &str = "scores for learning keep their pass until `minimise` uses it up or the step ends; snapshots and edited \
-    matrices stay";
-
 /// What ended a method.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, Explain)]
+#[explain(category = "sandbox")]
 pub(crate) enum Cause {
     #[error("it used up its time")]
+    #[explain(location = "after {used:.1} s of {limit} s", why = computed_too_long(*calls))]
     Time { used: f64, limit: f64, calls: u64 },
     #[error("it executed more instructions than it may")]
+    #[explain(
+        location = format!("{}, after {} calls to the host", past(*limit, "instructions"), grouped(*calls)),
+        why = "the method itself was computing; it ends at the same instruction on every machine"
+    )]
     Instructions { limit: u64, calls: u64 },
     #[error("it took longer than a step may")]
+    #[explain(
+        location = "after {used:.1} s of {limit} s",
+        why = "the method and the host's work for it count together"
+    )]
     WallTime { used: f64, limit: f64 },
     #[error("it asked for an operation that may outlast its step")]
+    #[explain(
+        location = "{seconds:.1} s of work, of {limit} s for the step",
+        why = "an operation is not interrupted: its time is estimated for a slow machine before it begins"
+    )]
     LongOperation { seconds: f64, limit: f64 },
     #[error("it asked for more memory than it may have")]
+    #[explain(
+        location = of(*wanted, *limit),
+        why = "this is the memory for a method's own lists; tensors stay on the host and do not count"
+    )]
     LinearMemory { wanted: u64, limit: u64 },
     #[error("it asked for larger tables than it may have")]
+    #[explain(location = format!("{} entries of {}", grouped(*wanted), grouped(*limit)))]
     Tables { wanted: u64, limit: u64 },
     #[error("it asked for more tensor bytes than it may hold")]
+    #[explain(
+        location = format!("{} more than the {} held, of {}", bytes(*wanted), bytes(*held), bytes(*limit)),
+        why = "a tensor counts until its handle and every graph that leads through it are gone; an operation's \
+               temporaries count while it runs"
+    )]
     DeviceBytes { wanted: u64, held: u64, limit: u64 },
     #[error("it holds more handles than it may")]
+    #[explain(location = past(*limit, "handles"), why = "a handle counts until the method drops it, or its scope")]
     Handles { limit: u64 },
     #[error("it called the host more often than it may")]
+    #[explain(
+        location = past(*limit, "calls"),
+        why = "every call counts, however small; whole steps cross the wall, not loops"
+    )]
     HostCalls { limit: u64 },
     #[error("it asked for more tensor work than it may")]
+    #[explain(
+        location = past(*limit, "numbers"),
+        why = "every number that an operation reads or writes counts, and twice that for each gradient through it"
+    )]
     Work { limit: u64 },
     #[error("it asked the model more often than it may")]
+    #[explain(
+        location = past(*limit, "passes"),
+        why = "scoring rows is a pass through the model, and so is a gradient through it"
+    )]
     Passes { limit: u64 },
     #[error("it asked the model for more work than it may")]
+    #[explain(
+        location = past(*limit, "multiply-adds"),
+        why = "a pass counts the model's weights times the tokens; a gradient counts twice that"
+    )]
     ModelWork { limit: u64 },
     #[error("it let the model write more than it may")]
+    #[explain(
+        location = past(*limit, "tokens"),
+        why = "a call to `generate` counts its completions times `max-tokens` until it knows how many were written"
+    )]
     Sampled { limit: u64 },
     #[error("it asked for more verdicts than it may")]
+    #[explain(location = past(*limit, "verdicts"), why = "every completion costs one verdict of every verifier")]
     Verdicts { limit: u64 },
     #[error("it makes the model keep more than it may")]
+    #[explain(
+        location = of(*held, *limit),
+        why = "scores for learning keep their pass until `minimise` uses it up or the step ends; snapshots and edited \
+               matrices stay"
+    )]
     Activations { held: u64, limit: u64 },
     #[error("it asked the model for more memory than is left for it")]
+    #[explain(
+        location = format!("{} for activations, copies of weights and tensors, {} are left", bytes(*wanted), bytes(*room)),
+        why = "scores for learning keep their pass until `minimise` uses it up or the step ends; snapshots and edited \
+               matrices stay",
+        hint = "its author can `minimise` scores before asking for more; `tunebox check --fit` says whether the batch fits"
+    )]
     Room { wanted: u64, room: u64 },
     #[error("it built a longer chain of operations than a gradient may walk")]
+    #[explain(
+        location = past((*limit).into(), "operations"),
+        why = "the gradient walks such a chain one operation after another",
+        hint = "its author can `detach` what needs no gradient"
+    )]
     GraphDepth { limit: u32 },
     #[error("it gave back more state than a checkpoint takes")]
+    #[explain(location = of(*bytes, *limit))]
     State { bytes: u64, limit: u64 },
     #[error("it used a tensor that its scope had freed")]
+    #[explain(
+        why = "dropping a scope frees every tensor made since it was opened, but not the kept",
+        hint = "its author can `keep` the tensor in the scope"
+    )]
     FreedHandle,
     #[error("it broke the contract: {0}")]
+    #[explain(why = "every handle, list and text that crosses the wall is checked")]
     Protocol(String),
     #[error("it ran out of stack")]
+    #[explain(why = "functions that call one another too deeply, or for ever")]
     Stack,
     #[error("it stopped: {0}")]
     Trap(String),
     #[error("the host failed: {0}")]
+    #[explain(hint = "please report it, with the method and `run.toml`")]
     Host(String),
     #[error("{what}")]
+    #[explain(why = why.clone(), hint = hint.clone())]
     Device { area: Cow<'static, str>, what: String, why: Option<String>, hint: Option<String> },
 }
 
@@ -100,89 +159,6 @@ fn computed_too_long(calls: u64) -> String {
 }
 
 impl Cause {
-    /// Returns the used part of the limit, or how far past it the method came. `None` for a cause without a limit.
-    pub(crate) fn location(&self) -> Option<String> {
-        Some(match self {
-            Self::Time { used, limit, .. } | Self::WallTime { used, limit } => {
-                format!("after {used:.1} s of {limit} s")
-            }
-            Self::Instructions { limit, calls } => {
-                format!("{}, after {} calls to the host", past(*limit, "instructions"), grouped(*calls))
-            }
-            Self::LongOperation { seconds, limit } => format!("{seconds:.1} s of work, of {limit} s for the step"),
-            Self::LinearMemory { wanted, limit } => of(*wanted, *limit),
-            Self::Tables { wanted, limit } => format!("{} entries of {}", grouped(*wanted), grouped(*limit)),
-            Self::DeviceBytes { wanted, held, limit } => {
-                format!("{} more than the {} held, of {}", bytes(*wanted), bytes(*held), bytes(*limit))
-            }
-            Self::Handles { limit } => past(*limit, "handles"),
-            Self::HostCalls { limit } => past(*limit, "calls"),
-            Self::Work { limit } => past(*limit, "numbers"),
-            Self::Passes { limit } => past(*limit, "passes"),
-            Self::ModelWork { limit } => past(*limit, "multiply-adds"),
-            Self::Sampled { limit } => past(*limit, "tokens"),
-            Self::Verdicts { limit } => past(*limit, "verdicts"),
-            Self::Activations { held, limit } => of(*held, *limit),
-            Self::Room { wanted, room } => {
-                let (wanted, room) = (bytes(*wanted), bytes(*room));
-                format!("{wanted} for activations, copies of weights and tensors, {room} are left")
-            }
-            Self::GraphDepth { limit } => past((*limit).into(), "operations"),
-            Self::State { bytes, limit } => of(*bytes, *limit),
-            _ => return None,
-        })
-    }
-
-    /// Returns how the limit counts, or what else explains the cause; `None` where nothing does.
-    pub(crate) fn why(&self) -> Option<String> {
-        let why = match self {
-            Self::Time { calls, .. } => return Some(computed_too_long(*calls)),
-            Self::Device { why, .. } => return why.clone(),
-            Self::Instructions { .. } => {
-                "the method itself was computing; it ends at the same instruction on every machine"
-            }
-            Self::WallTime { .. } => "the method and the host's work for it count together",
-            Self::LongOperation { .. } => {
-                "an operation is not interrupted: its time is estimated for a slow machine before it begins"
-            }
-            Self::LinearMemory { .. } => {
-                "this is the memory for a method's own lists; tensors stay on the host and do not count"
-            }
-            Self::DeviceBytes { .. } => TENSORS,
-            Self::Handles { .. } => "a handle counts until the method drops it, or its scope",
-            Self::HostCalls { .. } => "every call counts, however small; whole steps cross the wall, not loops",
-            Self::Work { .. } => WORK,
-            Self::Passes { .. } => "scoring rows is a pass through the model, and so is a gradient through it",
-            Self::ModelWork { .. } => {
-                "a pass counts the model's weights times the tokens; a gradient counts twice that"
-            }
-            Self::Sampled { .. } => SAMPLED,
-            Self::Verdicts { .. } => "every completion costs one verdict of every verifier",
-            Self::Activations { .. } | Self::Room { .. } => KEPT,
-            Self::GraphDepth { .. } => "the gradient walks such a chain one operation after another",
-            Self::FreedHandle => "dropping a scope frees every tensor made since it was opened, but not the kept",
-            Self::Protocol(_) => "every handle, list and text that crosses the wall is checked",
-            Self::Stack => "functions that call one another too deeply, or for ever",
-            _ => return None,
-        };
-        Some(why.to_owned())
-    }
-
-    /// Returns what the author or user can do about the cause; `None` where nothing is known.
-    pub(crate) fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::Device { hint, .. } => return hint.clone(),
-            Self::Room { .. } => {
-                "its author can `minimise` scores before asking for more; `tunebox check --fit` says whether the batch fits"
-            }
-            Self::GraphDepth { .. } => "its author can `detach` what needs no gradient",
-            Self::FreedHandle => "its author can `keep` the tensor in the scope",
-            Self::Host(_) => "please report it, with the method and `run.toml`",
-            _ => return None,
-        };
-        Some(hint.to_owned())
-    }
-
     /// Converts a device failure (full memory, stopped device) into a cause that ends the method without blaming it.
     pub(crate) fn device(error: &ComputeError) -> Self {
         Self::Device { area: error.category(), what: error.to_string(), why: error.why(), hint: error.hint() }

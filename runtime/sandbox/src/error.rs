@@ -3,7 +3,7 @@
 //! Refusals happen before anything of the method ran; stops while it ran, with its store gone
 //! and the train state whole.
 
-use tunebox_foundation::explain::{Exit, Explain, Explanation};
+use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::printable::printable;
 
 use crate::fault::Stop;
@@ -19,10 +19,20 @@ pub(crate) const BEFORE: &str = "found before anything ran";
 const TEXT_BYTES: usize = 400;
 
 /// Why a method is not admitted, or did not go on.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "sandbox", exit = Sandbox)]
 pub enum Error {
     /// The file is larger than a component may be.
     #[error("`{method}` is larger than a method may be")]
+    #[explain(
+        location = format!("{} of {}", bytes(*size), bytes(*limit)),
+        hint = format!(
+            "if you trust it: `--set limits.component-bytes={} --set limits.compile-seconds={}`; one in Python holds an \
+             interpreter and is never smaller, one in Rust is small without `--debug`",
+            doubled(*limit, *size),
+            Limits::INTERPRETER_SECONDS
+        )
+    )]
     TooLarge {
         /// The method's name.
         method: String,
@@ -33,6 +43,7 @@ pub enum Error {
     },
     /// The bytes are no component that this host accepts.
     #[error("`{method}` is not a component that this host runs: {problem}")]
+    #[explain(location = BEFORE.to_owned(), hint = "`tunebox build` makes a component from a method's folder")]
     Malformed {
         /// The method's name.
         method: String,
@@ -41,6 +52,11 @@ pub enum Error {
     },
     /// An import that this run does not grant.
     #[error("`{method}` asks for something this run does not grant")]
+    #[explain(
+        location = "import `{import}`, found before anything ran",
+        why = not_granted(*by_name).to_owned(),
+        hint = how_to_grant(method, import, *by_name)
+    )]
     NotGranted {
         /// The method's name.
         method: String,
@@ -51,6 +67,7 @@ pub enum Error {
     },
     /// Names agree, but a function has other types than the contract, or is not in this version.
     #[error("`{method}` was built for another version of the contract")]
+    #[explain(why = difference.clone(), hint = "build it again with the SDK of this version")]
     Mismatch {
         /// The method's name.
         method: String,
@@ -59,6 +76,11 @@ pub enum Error {
     },
     /// A verifier that imports something.
     #[error("the verifier `{verifier}` asks for `{import}`")]
+    #[explain(
+        location = BEFORE.to_owned(),
+        why = "a verifier gets three texts and gives a number; it may import nothing, not even what a method may",
+        hint = "its author can build it with the SDK's `verifier!` and without host calls"
+    )]
     VerifierImports {
         /// The verifier's name.
         verifier: String,
@@ -67,9 +89,15 @@ pub enum Error {
     },
     /// Any other refusal before a component runs.
     #[error("{0}")]
+    #[explain(source, exit = Sandbox)]
     NotAdmitted(Box<Explanation>),
     /// The method ended a call with an error message.
     #[error("`{method}` refuses {moment}: {message}")]
+    #[explain(
+        location = denied.as_ref().map(|call| call.place.clone()),
+        why = denied.as_ref().map(|call| ended_with(call.function)),
+        hint = denied.as_ref().and_then(|call| advice(call.function))
+    )]
     Refused {
         /// The method's name.
         method: String,
@@ -82,6 +110,7 @@ pub enum Error {
     },
     /// The method ended: a limit, a trap, or the host's own fault.
     #[error(transparent)]
+    #[explain(source)]
     Stopped(Box<Stop>),
     /// The session ended before; the method cannot be called again.
     #[error("`{method}` has ended and cannot go on")]
@@ -92,49 +121,6 @@ pub enum Error {
     /// The engine cannot be created.
     #[error("the sandbox cannot run on this machine: {0}")]
     Engine(String),
-}
-
-impl Explain for Error {
-    fn explanation(&self) -> Explanation {
-        let explanation = Explanation::new("sandbox", self.to_string());
-        match self {
-            Self::TooLarge { size, limit, .. } => {
-                explanation.with_location(format!("{} of {}", bytes(*size), bytes(*limit))).with_hint(format!(
-                    "if you trust it: `--set limits.component-bytes={} --set limits.compile-seconds={}`; one in Python \
-                     holds an interpreter and is never smaller, one in Rust is small without `--debug`",
-                    doubled(*limit, *size),
-                    Limits::INTERPRETER_SECONDS
-                ))
-            }
-            Self::Malformed { .. } => {
-                explanation.with_location(BEFORE).with_hint("`tunebox build` makes a component from a method's folder")
-            }
-            Self::NotGranted { method, import, by_name } => explanation
-                .with_location(format!("import `{import}`, {BEFORE}"))
-                .with_why(not_granted(*by_name))
-                .with_hint(how_to_grant(method, import, *by_name)),
-            Self::Mismatch { difference, .. } => {
-                explanation.with_why(difference).with_hint("build it again with the SDK of this version")
-            }
-            Self::VerifierImports { .. } => explanation
-                .with_location(BEFORE)
-                .with_why(
-                    "a verifier gets three texts and gives a number; it may import nothing, not even what a method may",
-                )
-                .with_hint("its author can build it with the SDK's `verifier!` and without host calls"),
-            Self::NotAdmitted(error) => error.explanation(),
-            Self::Refused { denied: Some(call), .. } => Explanation {
-                hint: advice(call.function),
-                ..explanation.with_location(&call.place).with_why(ended_with(call.function))
-            },
-            Self::Stopped(stop) => stop.explanation(),
-            Self::Refused { .. } | Self::Over { .. } | Self::Engine(_) => explanation,
-        }
-    }
-
-    fn exit(&self) -> Exit {
-        if let Self::Stopped(stop) = self { stop.exit() } else { Exit::Sandbox }
-    }
 }
 
 impl From<Explanation> for Error {

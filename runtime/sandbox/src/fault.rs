@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use tunebox_foundation::explain::{Exit, Explain, Explanation};
+use tunebox_foundation::explain::{Exit, Explain};
 use wasmtime::WasmBacktrace;
 
 use crate::backtrace::{Frame, Place, author_place, method_frames, trace};
@@ -67,8 +67,16 @@ impl GuestFault {
 }
 
 /// The end of a method: what, in which call, at which step, where in its source.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
 #[error("{}", self.what())]
+#[explain(
+    category = self.category(),
+    location = self.place(),
+    why = self.why(),
+    hint = self.hint(),
+    trace = trace(frames),
+    exit = if self.category() == "sandbox" { Exit::Sandbox } else { Exit::Usage }
+)]
 pub struct Stop {
     method: String,
     function: Function,
@@ -81,24 +89,6 @@ pub struct Stop {
     /// The function of the host whose error the method ended with.
     asked: Option<&'static str>,
     frames: Vec<Frame>,
-}
-
-impl Explain for Stop {
-    fn explanation(&self) -> Explanation {
-        Explanation {
-            category: self.category(),
-            what: self.what(),
-            location: Some(self.place()),
-            why: self.why(),
-            hint: self.hint(),
-            trace: trace(&self.frames),
-            ..Explanation::default()
-        }
-    }
-
-    fn exit(&self) -> Exit {
-        if self.category() == "sandbox" { Exit::Sandbox } else { Exit::Usage }
-    }
 }
 
 impl Stop {

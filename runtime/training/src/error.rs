@@ -9,28 +9,40 @@ use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_foundation::files::FileError;
 
 /// What can end a run.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "training")]
 pub enum Error {
     /// A file that cannot be read or written.
     #[error(transparent)]
+    #[explain(source)]
     File(#[from] FileError),
     /// A failed tensor operation.
     #[error(transparent)]
+    #[explain(source)]
     Compute(#[from] tunebox_compute::error::Error),
     /// A failure of the model, tokenizer or adapter, except of their files.
     #[error(transparent)]
+    #[explain(source)]
     Model(#[from] tunebox_model::error::Error),
     /// A method that the sandbox rejected or stopped.
     #[error(transparent)]
+    #[explain(source)]
     Sandbox(#[from] tunebox_sandbox::Error),
     /// A method or verifier that cannot be found, read or configured.
     #[error(transparent)]
+    #[explain(source)]
     Package(Box<tunebox_package::Error>),
     /// An error that a worker process reported, or its death.
     #[error(transparent)]
+    #[explain(source)]
     Worker(Box<WorkerError>),
     /// A loss or gradient that is not finite.
     #[error("the {quantity} is not a number")]
+    #[explain(
+        location = format!("step {step}; {}", describe_last_loss(*last)),
+        hint = non_finite_hint(quantity, *untrained, *rate),
+        exit = No
+    )]
     NonFinite {
         /// `loss` or `gradient`.
         quantity: &'static str,
@@ -45,6 +57,11 @@ pub enum Error {
     },
     /// A verifier that fails on most completions.
     #[error("the verifier `{verifier}` failed on {failed} of {of} completions")]
+    #[explain(
+        why = "{reason}",
+        hint = "fix the verifier, or raise its time limit with `--set limits.verifier-seconds=…`",
+        exit = Sandbox
+    )]
     Verifier {
         /// The verifier's name in the run.
         verifier: String,
@@ -57,6 +74,7 @@ pub enum Error {
     },
     /// An error inside a step.
     #[error("{source}")]
+    #[explain(source, kept = describe_kept(kept.as_ref()), hint = resume_hint(source.hint(), kept.is_some()))]
     Step {
         /// The error.
         source: Box<Error>,
@@ -65,6 +83,7 @@ pub enum Error {
     },
     /// Any other error, ready to show, with the exit code of the program.
     #[error("{0}")]
+    #[explain(source, exit = *_1)]
     Explained(Box<Explanation>, Exit),
 }
 
@@ -89,53 +108,6 @@ impl Explain for WorkerError {
 
     fn exit(&self) -> Exit {
         self.exit
-    }
-}
-
-impl Error {
-    /// The error that this one passes on.
-    fn inner(&self) -> Option<&dyn Explain> {
-        Some(match self {
-            Self::File(error) => error,
-            Self::Compute(error) => error,
-            Self::Model(error) => error,
-            Self::Sandbox(error) => error,
-            Self::Package(error) => error,
-            Self::Worker(error) => error,
-            Self::Step { source, .. } => source,
-            Self::Explained(error, _) => error,
-            Self::NonFinite { .. } | Self::Verifier { .. } => return None,
-        })
-    }
-}
-
-impl Explain for Error {
-    fn explanation(&self) -> Explanation {
-        let source = self.inner().map(Explain::explanation);
-        let explanation = source.unwrap_or_else(|| Explanation::new("training", self.to_string()));
-        match self {
-            Self::NonFinite { quantity, step, last, untrained, rate } => explanation
-                .with_location(format!("step {step}; {}", describe_last_loss(*last)))
-                .with_hint(non_finite_hint(quantity, *untrained, *rate)),
-            Self::Verifier { reason, .. } => explanation
-                .with_why(reason)
-                .with_hint("fix the verifier, or raise its time limit with `--set limits.verifier-seconds=…`"),
-            Self::Step { kept, .. } => Explanation {
-                kept: Some(describe_kept(kept.as_ref())),
-                hint: resume_hint(explanation.hint, kept.is_some()),
-                ..explanation
-            },
-            _ => explanation,
-        }
-    }
-
-    fn exit(&self) -> Exit {
-        match self {
-            Self::NonFinite { .. } => Exit::No,
-            Self::Verifier { .. } => Exit::Sandbox,
-            Self::Explained(_, exit) => *exit,
-            _ => self.inner().map_or(Exit::Usage, Explain::exit),
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use toml::Table;
-use tunebox_foundation::explain::{Exit, Explain, Explanation};
+use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_package::{Package, Reference};
 
 use super::comparison::{ABSENT, Comparison};
@@ -87,27 +87,21 @@ pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, components: &[Resul
 }
 
 /// The components that only a run's own file names, by a path.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Explain)]
 #[error("only the run's own file names {}", list_paths(paths))]
+#[explain(
+    category = "trust",
+    location = folder.display().to_string(),
+    why = "a run may be anybody's: at a path, only what a person names is compiled and run",
+    kept = "nothing was compiled and nothing ran",
+    hint = format!("if you would run it, name it: `{}`", self.command()),
+    exit = Trust
+)]
 pub struct Unnamed {
     /// The run's folder.
     pub folder: PathBuf,
     /// The keys of the run file, and the paths.
     pub paths: Vec<(String, PathBuf)>,
-}
-
-impl Explain for Unnamed {
-    fn explanation(&self) -> Explanation {
-        Explanation::new("trust", self.to_string())
-            .with_location(self.folder.display().to_string())
-            .with_why("a run may be anybody's: at a path, only what a person names is compiled and run")
-            .with_kept("nothing was compiled and nothing ran")
-            .with_hint(format!("if you would run it, name it: `{}`", self.command()))
-    }
-
-    fn exit(&self) -> Exit {
-        Exit::Trust
-    }
 }
 
 impl Unnamed {
