@@ -5,9 +5,6 @@
 
 use std::ops::Range;
 
-use minijinja::machinery::{Token, tokenize};
-use minijinja::syntax::SyntaxConfig;
-
 /// The filter that a rewritten block goes through.
 pub(super) const FILTER: &str = "__tunebox_answer";
 /// Marks where an answer begins in a rendered text; a noncharacter, which no text holds.
@@ -18,20 +15,80 @@ pub(super) const CLOSE: char = '\u{FDD1}';
 /// Rewrites `{% generation %}` blocks of a template source into blocks of the filter [`FILTER`]; `None` if it has none.
 /// What is no template is left to the engine, which says why.
 pub(super) fn rewrite_generation_tags(source: &str) -> Option<String> {
-    let tokens: Vec<_> = tokenize(source, false, SyntaxConfig::default()).map_while(Result::ok).collect();
     let (mut rewritten, mut copied) = (String::new(), 0);
-    for tokens in tokens.windows(3) {
-        let [(Token::BlockStart, _), (Token::Ident(word), place), (Token::BlockEnd, _)] = tokens else { continue };
-        let replacement = match *word {
+    for word in block_words(source) {
+        let replacement = match &source[word.clone()] {
             "generation" => format!("filter {FILTER} %}}{{% with"),
             "endgeneration" => "endwith %}{% endfilter".to_owned(),
             _ => continue,
         };
-        rewritten += &source[copied..place.start_offset as usize];
+        rewritten += &source[copied..word.start];
         rewritten += &replacement;
-        copied = place.end_offset as usize;
+        copied = word.end;
     }
     (copied > 0).then(|| rewritten + &source[copied..])
+}
+
+/// The places of what stands between `{%` and `%}`, without white space and its control, outside of comments, expressions
+/// and raw blocks.
+fn block_words(source: &str) -> Vec<Range<usize>> {
+    let (mut words, mut at) = (Vec::new(), 0);
+    while let Some(start) = find(source, "{", at) {
+        at = start + 2;
+        match source.as_bytes().get(start + 1) {
+            Some(b'#') => at = find(source, "#}", at).map_or(source.len(), |end| end + 2),
+            Some(b'{') => at = tag_end(source, at, "}}") + 2,
+            Some(b'%') => {
+                let end = tag_end(source, at, "%}");
+                let inside = source[at..end].trim_end_matches(['-', '+']).trim_end();
+                let word = inside.trim_start_matches(['-', '+']).trim_start();
+                let first = at + inside.len() - word.len();
+                words.push(first..first + word.len());
+                at = if word == "raw" { raw_end(source, end + 2) } else { end + 2 };
+            }
+            _ => at = start + 1,
+        }
+    }
+    words
+}
+
+/// Where `text` begins at or after a place.
+fn find(source: &str, text: &str, from: usize) -> Option<usize> {
+    source.get(from..)?.find(text).map(|place| from + place)
+}
+
+/// Where the tag closes whose inside begins at `from`: at the first `close` outside of strings and brackets, else at the
+/// end of the source.
+fn tag_end(source: &str, from: usize, close: &str) -> usize {
+    let (mut depth, mut quote, mut escaped) = (0_u32, None, false);
+    for (place, byte) in source.bytes().enumerate().skip(from) {
+        match (quote, byte) {
+            _ if std::mem::take(&mut escaped) => {}
+            (Some(_), b'\\') => escaped = true,
+            (Some(open), _) if open == byte => quote = None,
+            (Some(_), _) => {}
+            (None, b'\'' | b'"') => quote = Some(byte),
+            (None, _) if depth == 0 && source.as_bytes()[place..].starts_with(close.as_bytes()) => return place,
+            (None, b'(' | b'[' | b'{') => depth += 1,
+            (None, b')' | b']' | b'}') => depth = depth.saturating_sub(1),
+            (None, _) => {}
+        }
+    }
+    source.len()
+}
+
+/// Where the tag `{% endraw %}` begins that ends the raw block whose text begins at `from`, else the end of the source.
+fn raw_end(source: &str, from: usize) -> usize {
+    let mut at = from;
+    while let Some(start) = find(source, "{%", at) {
+        at = start + 2;
+        let tag = source[at..].trim_start_matches(['-', '+']).trim_start();
+        let is_end = tag.strip_prefix("endraw").map(|rest| rest.trim_start().trim_start_matches(['-', '+']));
+        if is_end.is_some_and(|rest| rest.starts_with("%}")) {
+            return start;
+        }
+    }
+    source.len()
 }
 
 /// Removes the marks [`OPEN`] and [`CLOSE`] from a rendered text. Returns the text and the byte ranges, in that text,
