@@ -77,7 +77,7 @@ pub(crate) fn complete(
     let completions = generate(policy, &View::Policy, &prompts, sampling, &mut |_, _| true)?;
     let tokenizer = policy.model().tokenizer()?;
     let with_text = completions.into_iter().map(|completion| {
-        let text = tokenizer.decode(&completion.ids, true).map_err(tunebox_model::error::Error::from)?;
+        let text = tokenizer.decode(&completion.ids, true)?;
         Ok((completion, text))
     });
     with_text.collect()

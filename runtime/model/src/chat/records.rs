@@ -145,7 +145,7 @@ pub fn encode_prompt(
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
 ) -> Result<Vec<u32>> {
-    Ok(tokenizer.encode(&template.render_conversation(conversation, true)?, false)?)
+    tokenizer.encode(&template.render_conversation(conversation, true)?, false)
 }
 
 impl Example<'_> {

@@ -1,6 +1,5 @@
 //! Implements `wit/text.wit`: one function for each of the interface, in its order.
 
-use tunebox_model::error::Error;
 
 use crate::bindings::text::Host;
 use crate::refusal::{Refusal, Result, ensure};
@@ -24,7 +23,7 @@ impl Host for HostContext<'_> {
         ensure(count <= MOST_IDS, long)?;
         self.check_tokens(&ids)?;
         self.meters.work(count as u64)?;
-        let text = self.train_state().policy.model().tokenizer()?.decode(&ids, true).map_err(Error::from)?;
+        let text = self.train_state().policy.model().tokenizer()?.decode(&ids, true)?;
         self.meters.read_back(text.len() as u64)?;
         Ok(text)
     }
@@ -39,7 +38,7 @@ impl Host for HostContext<'_> {
         let long = || Refusal::argument(format!("at most {MOST_BYTES} bytes are encoded at once, these are {count}"));
         ensure(count <= MOST_BYTES, long)?;
         self.meters.work(count as u64)?;
-        let ids = self.train_state().policy.model().tokenizer()?.encode(&text, false).map_err(Error::from)?;
+        let ids = self.train_state().policy.model().tokenizer()?.encode(&text, false)?;
         self.meters.read_back(4 * ids.len() as u64)?;
         Ok(ids)
     }
