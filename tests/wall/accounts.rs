@@ -96,12 +96,12 @@ const FLOODS: [Flood; 11] = [
          (call $ones (i32.const 704) (i32.const 1) (i32.const 5) (i32.const 64)) (global.set $two (call $handle))
          (call $masked-sum (global.get $one) (global.get $two) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 64))
          (global.set $two (call $handle))
-         (local.set $left (i32.const 10))
+         (local.set $left (i32.const 220))
          (loop $more
-            (call $ones (i32.const 704) (i32.const 1) (i32.const 5) (i32.const 64)) (drop (call $handle))
+            (call $ones (i32.const 708) (i32.const 1) (i32.const 5) (i32.const 64)) (drop (call $handle))
             (br_if $more (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
          (call $minimise (global.get $two) (i32.const 64))",
-        "(call $ones (i32.const 704) (i32.const 1) (i32.const 5) (i32.const 64)) (call $handle)",
+        "(call $ones (i32.const 708) (i32.const 1) (i32.const 5) (i32.const 64)) (call $handle)",
     ),
 ];
 

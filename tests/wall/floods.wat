@@ -17,8 +17,8 @@
 (import "tunebox:method/tensor@0.1.0" "[method]tensor.transpose" (func $transpose (param i32 i32 i32 i32)))
 (import "tunebox:method/tensor@0.1.0" "[resource-drop]tensor" (func $drop (param i32)))
 (data (i32.const 256) "example")
-;; One axis, 1,507,328 long.
-(data (i32.const 704) "\00\00\17\00")
+;; One axis, 1,507,328 long, and one of 65,536.
+(data (i32.const 704) "\00\00\17\00\00\00\01\00")
 (data (i32.const 512) "\02\00\00\00\03\00\00\00")
 (data (i32.const 640) "\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00\01\00\00\00")
 
