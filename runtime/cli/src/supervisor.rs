@@ -184,5 +184,6 @@ fn refused(error: &io::Error) -> Failure {
     Failure::usage(format!("the process of this command cannot be set up: {error}"), "start the command again")
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests;

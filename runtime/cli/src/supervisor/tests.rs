@@ -105,6 +105,7 @@ fn a_child_does_what_its_command_needs() {
 
 #[test]
 #[ignore = "run by the tests above, as the child"]
+#[expect(clippy::print_stderr, reason = "the parent reads what was refused there")]
 fn child() {
     let words = std::env::var("COMMAND").unwrap();
     let line = ["tunebox", MARK, "--offline"].into_iter().chain(words.split(' '));

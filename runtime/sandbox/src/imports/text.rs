@@ -1,6 +1,5 @@
 //! Implements `wit/text.wit`: one function for each of the interface, in its order.
 
-
 use crate::bindings::text::Host;
 use crate::refusal::{Refusal, Result, ensure};
 use crate::state::HostContext;

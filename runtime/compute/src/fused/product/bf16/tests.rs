@@ -19,6 +19,7 @@ fn rounding_is_that_of_the_standard() {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "a processor without the instruction is reported")]
 fn the_processors_instruction_and_the_sum_written_out_have_the_same_bits() {
     if !cpu_has_bf16_products() {
         eprintln!("SKIPPED: this processor has no AVX-512 BF16, so there is nothing to compare");
