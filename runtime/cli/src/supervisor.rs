@@ -52,7 +52,7 @@ pub(crate) fn block_signals() -> io::Result<()> {
 
 /// Runs the command line of this process in a child, and returns the child's exit code; 3, with the reason shown, if the
 /// child did not end by itself. Signals that end a process go on to the child. A child with `access` has no other
-/// environment than it needs and is told `--offline`, as its parent has fetched the model; without, it is this process once
+/// environment than it needs and gets `--offline`, as its parent has fetched the model; without, it is this process once
 /// more.
 pub(crate) fn supervise(terminal: Terminal, access: Option<&Access>, is_offline: bool) -> ExitCode {
     let program = Program::this().map(|program| match access {
