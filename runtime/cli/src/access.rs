@@ -47,8 +47,7 @@ impl Access {
     }
 }
 
-/// Whether a command with `--device` set to `device` computes on the CPU. The driver of any other device decides itself what it
-/// opens. Does not start NVIDIA's driver.
+/// Whether a command with `--device` set to `device` computes on the CPU. Does not start NVIDIA's driver.
 pub(crate) fn computes_on_cpu(device: &str) -> bool {
     device == "cpu" || (!has_nvidia_driver() && device::parse(device).is_ok_and(|device| device.is_cpu()))
 }

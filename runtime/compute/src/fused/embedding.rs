@@ -25,7 +25,7 @@ const TOKENS: usize = 64;
 pub(super) const TOKEN: [&str; 2] = ["token", "of the vocabulary"];
 
 /// Looks up embeddings: row i of the result is `scale · weight[ids[i]]`. `weight` is `[vocabulary, hidden]` in any
-/// stored format; the result is `[tokens, hidden]` in the type of activations, `dtype`, which must be f32 on the CPU.
+/// stored format; the result is `[tokens, hidden]` in the type of activations, `dtype`, f32 or bf16.
 /// Returns an error for an id past the vocabulary.
 pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dtype: DType) -> Result<Tensor> {
     let weight = weight.into();

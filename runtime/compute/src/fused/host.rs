@@ -6,7 +6,7 @@ use candle_core::{CpuStorage, DType, Device, Storage, StorageRef, Tensor, WithDT
 use half::bf16;
 use rayon::prelude::*;
 
-use super::product::{Data, round};
+use super::product::{Data, round, widen};
 use super::simd::vectorize;
 use crate::error::{Error, Result};
 
@@ -86,7 +86,7 @@ impl<'a> Floats<'a> {
         let locked = Locked::of(tensor, name)?;
         let widened = match locked.data(name)? {
             Data::F32(_) => None,
-            Data::Bf16(numbers) => Some(convert(numbers, |number| f32::from_bits(u32::from(number.to_bits()) << 16))),
+            Data::Bf16(numbers) => Some(convert(numbers, widen)),
         };
         Ok(widened.map_or(Self::Locked(locked), Self::Widened))
     }

@@ -1,7 +1,7 @@
 //! The linear layer `y = x·Wᵀ + b` and its three gradients.
 //!
-//! A result is cut into fixed tiles, one task each; frozen weights of 16 bits are widened inside a task, block by
-//! block. What adapters add to a layer is in `low_rank.rs`.
+//! A result is cut into fixed tiles, one task each; frozen weights that are stored in another type than the
+//! activations are converted inside a task, block by block. What adapters add to a layer is in `low_rank.rs`.
 
 use std::ops::Range;
 

@@ -27,9 +27,9 @@ const TOKENS: usize = 128;
 /// The two thin matrices of an adapter and the factor in front of them.
 #[derive(Clone, Debug)]
 pub struct LowRank {
-    /// `[rank, in]` f32; an accelerator takes the type of activations as well.
+    /// `[rank, in]` f32, or the type of activations.
     pub a: Tensor,
-    /// `[out, rank]` f32; an accelerator takes the type of activations as well.
+    /// `[out, rank]` f32, or the type of activations.
     pub b: Tensor,
     /// The factor s: α/r, or α/√r for rsLoRA.
     pub scale: f32,

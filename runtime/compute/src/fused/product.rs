@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::scratch;
 
 pub use bf16::cpu_has_bf16_products;
-pub(super) use bf16::round;
+pub(super) use bf16::{round, widen};
 
 /// Numbers of one type.
 #[derive(Clone, Copy)]

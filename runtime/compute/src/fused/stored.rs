@@ -1,4 +1,4 @@
-//! Stored matrices: weights in the format they are kept in, of which [`View`] widens a block when a product needs it,
+//! Stored matrices: weights in the format they are kept in, of which [`View`] converts a block when a product needs it,
 //! never the whole.
 
 use std::ops::Range;
@@ -9,7 +9,7 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 
 use super::host::{Locked, not_on_cpu};
-use super::product::{Data, Matrix, round, steps};
+use super::product::{Data, Matrix, round, steps, widen};
 use super::scratch;
 use super::simd::vectorize;
 use super::unpack::{unpack, unpack_nested};
@@ -95,7 +95,7 @@ impl<'a> Numbers<'a> {
             Self::F32(numbers) => into.copy_from_slice(&numbers[range]),
             Self::Bf16(numbers) => {
                 let numbers = &numbers[range];
-                vectorize!(into.iter_mut().zip(numbers).for_each(|(to, from)| *to = widened(*from)));
+                vectorize!(into.iter_mut().zip(numbers).for_each(|(to, from)| *to = widen(*from)));
             }
             Self::F16(numbers) => numbers[range].convert_to_f32_slice(into),
             Self::Blocks(bytes, format, None) => unpack(format, part(bytes, format, range), into),
@@ -110,12 +110,6 @@ impl<'a> Numbers<'a> {
 fn part(bytes: &[u8], format: Format, numbers: Range<usize>) -> &[u8] {
     let place = |number: usize| number / format.block() * format.block_bytes();
     &bytes[place(numbers.start)..place(numbers.end)]
-}
-
-/// Converts bf16 to f32 exactly: bf16 is the upper half of the f32 of the same value.
-#[inline(always)]
-fn widened(number: bf16) -> f32 {
-    f32::from_bits(u32::from(number.to_bits()) << 16)
 }
 
 /// A matrix of frozen numbers, read block by block.

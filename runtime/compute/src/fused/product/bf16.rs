@@ -156,6 +156,12 @@ fn join(first: u16, second: u16) -> u32 {
     u32::from(first) | u32::from(second) << 16
 }
 
+/// Converts bf16 to f32 exactly: bf16 is the upper half of the f32 of the same value.
+#[inline(always)]
+pub(in crate::fused) fn widen(number: bf16) -> f32 {
+    f32::from_bits(u32::from(number.to_bits()) << 16)
+}
+
 /// Rounds to the nearest bf16, halves to even, and returns its bits. NaN stays NaN.
 #[inline(always)]
 pub(in crate::fused) fn round(number: f32) -> u16 {
