@@ -10,14 +10,22 @@ const LANES: usize = 32;
 /// Evaluates an expression with the widest vectors of this processor: [`widest`] around a closure that is always
 /// inlined, without which its body would stay scalar.
 macro_rules! vectorize {
-    ($work:expr) => {
+    ($work:expr) => {{
+        let once = $crate::fused::simd::Once;
         $crate::fused::simd::widest(
             #[inline(always)]
-            || $work,
+            || {
+                let _consumed = once;
+                $work
+            },
         )
-    };
+    }};
 }
 pub(super) use vectorize;
+
+/// What a closure consumes so that it can be called only once. The compiler calls any other closure through a function
+/// that it need not inline.
+pub(super) struct Once;
 
 /// Runs a closure, or an operation written in vectors ([`pulp::WithSimd`]), with the widest vectors of this processor,
 /// and returns its result.
