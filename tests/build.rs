@@ -57,7 +57,7 @@ fn every_toolchain_here_gives_the_same_method() {
 }
 
 #[test]
-fn a_method_built_in_another_folder_has_the_same_bytes() {
+fn a_method_built_afresh_in_another_folder_compiles_everything_into_the_same_bytes() {
     let elsewhere = tempfile::tempdir().unwrap();
     for part in ["sdk/rust", "sdk/derive", "sdk/mirror", "methods/lora", "runtime/compute/patches"] {
         copy(&root().join(part), &elsewhere.path().join(part));
@@ -72,10 +72,28 @@ fn a_method_built_in_another_folder_has_the_same_bytes() {
         .collect();
     fs::write(elsewhere.path().join("Cargo.toml"), reduced.join("\n")).unwrap();
     shorten_lock(elsewhere.path());
+    // The target folder of both, in which the other build has left what it compiled.
+    let target = format!("build.target-dir = {:?}\n", root().canonicalize().unwrap().join("target"));
+    fs::create_dir(elsewhere.path().join(".cargo")).unwrap();
+    fs::write(elsewhere.path().join(".cargo/config.toml"), target).unwrap();
 
-    let moved = rebuilt(&elsewhere.path().join("methods/lora"), None);
-    let here = rebuilt(&root().join("methods/lora"), None);
-    assert!(moved.bytes == here.bytes, "{} bytes there, {} here", moved.bytes.len(), here.bytes.len());
+    let build = |folder: &Path, afresh| {
+        let mut compiled = Vec::new();
+        let options = Options { afresh, ..Options::default() };
+        let mut watch = |event: Event<'_>| match event {
+            Event::Compiled(name) => compiled.push(name.to_owned()),
+            Event::Waiting(_) => {}
+        };
+        let built = build::compile(folder, &options, &mut watch);
+        (built.unwrap_or_else(|error| panic!("{}", message(&error))).bytes, compiled)
+    };
+    // Compiled for the machine that builds, so the same for every folder and flag that other tests build with.
+    let parser = "syn".to_owned();
+    let (here, _) = build(&root().join("methods/lora"), false);
+    assert!(!build(&root().join("methods/lora"), false).1.contains(&parser), "what was compiled before is taken");
+    let (moved, compiled) = build(&elsewhere.path().join("methods/lora"), true);
+    assert!(compiled.contains(&parser), "a build afresh takes nothing: {compiled:?}");
+    assert!(moved == here, "{} bytes there, {} here", moved.len(), here.len());
 }
 
 #[test]
@@ -99,28 +117,6 @@ fn a_method_outside_the_repository_builds_against_the_sdk_by_its_path() {
     assert_eq!(built.manifest.settings[0].default, Some(Value::Number(0.5)));
     assert_eq!(fs::read(&built.path).unwrap(), built.bytes);
     assert!(Reference::parse("./", folder.path()).unwrap().open().is_ok());
-}
-
-#[test]
-fn what_is_built_afresh_takes_nothing_that_was_compiled_before() {
-    let folder = folder_with_source(METHOD);
-    let build = |afresh| {
-        let mut compiled = Vec::new();
-        let options = Options { afresh, ..Options::default() };
-        let mut watch = |event: Event<'_>| match event {
-            Event::Compiled(name) => compiled.push(name.to_owned()),
-            Event::Waiting(_) => {}
-        };
-        let built = build::build(folder.path(), &options, &mut watch);
-        (built.unwrap_or_else(|error| panic!("{}", message(&error))).bytes, compiled)
-    };
-    let (first, _) = build(false);
-    // Made for the machine that builds, so that it is the same for every folder and flag that others build with meanwhile.
-    let parser = "syn".to_owned();
-    assert!(!build(false).1.contains(&parser), "what is there is there");
-    let (again, compiled) = build(true);
-    assert!(compiled.contains(&parser), "{compiled:?}");
-    assert!(again == first, "the same source is the same bytes wherever it is compiled");
 }
 
 #[test]
