@@ -62,13 +62,15 @@ pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Re
     let dy = &*Floats::activations(dy, "dy")?;
     let mut result = vec![0.0; rows * hidden];
     // A task has some columns of all rows, so that sums run in the order of the tokens.
-    par_tiles(Tile::from_slice(&mut result, rows, hidden), rows.max(1), FEATURES).for_each(|(_, columns, mut tile)| {
-        for (token, id) in ids.iter().enumerate() {
-            let more = &dy[token * hidden..][columns.clone()];
-            let row = tile.row(*id as usize);
-            vectorize!(row.iter_mut().zip(more).for_each(|(sum, d)| *sum = d.mul_add(scale, *sum)));
-        }
-    });
+    par_tiles(Tile::from_slice(&mut result, rows, hidden), [rows.max(1), FEATURES]).for_each(
+        |(_, columns, mut tile)| {
+            for (token, id) in ids.iter().enumerate() {
+                let more = &dy[token * hidden..][columns.clone()];
+                let row = tile.row(*id as usize);
+                vectorize!(row.iter_mut().zip(more).for_each(|(sum, d)| *sum = d.mul_add(scale, *sum)));
+            }
+        },
+    );
     host::tensor(result, &[rows, hidden])
 }
 

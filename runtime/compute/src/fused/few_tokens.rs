@@ -8,13 +8,12 @@
 use std::ops::Range;
 
 use candle_core::{DType, Tensor};
-use rayon::prelude::*;
 
 use super::backend::accelerator_with;
 use super::dot_tile::{DotTile, ROWS, TOKENS};
 use super::host::{self, Floats};
 use super::integer::{IntegerProduct, IntegerTokens};
-use super::linear::{Bias, expect_inner_dim, linear, par_tiles};
+use super::linear::{Bias, expect_inner_dim, linear, tensor_of_tiles};
 use super::low_rank::{LowRank, adapted_linear};
 use super::prefetch::{nth_chunk, prefetch};
 use super::product::{Tile, steps};
@@ -87,9 +86,7 @@ pub(super) fn few_tokens_tiles(
     let bias = Bias::of(bias, weight.rows)?;
     let adapter = low.map(|low| Adapter::of(input.x, low, weight.rows)).transpose()?;
     let x = &*Floats::activations(input.x, "x")?;
-    let mut result = vec![0.0; tokens * weight.rows];
     let features = if tokens * weight.rows * inputs < SMALL { weight.rows.max(1) } else { FEATURES };
-    let whole = par_tiles(Tile::from_slice(&mut result, tokens, weight.rows), tokens.max(1), features);
     let finish = |columns: Range<usize>, tile: &mut Tile<'_>| {
         if let Some(adapter) = &adapter {
             adapter.add(columns.start, tile);
@@ -97,22 +94,22 @@ pub(super) fn few_tokens_tiles(
         bias.add(columns, tile);
         more(tile);
     };
+    let (shape, size) = ([tokens, weight.rows], [tokens.max(1), features]);
     match IntegerProduct::of(&weight, x, &input.whole) {
-        Some(fixed) => whole.for_each(|(_, columns, mut tile)| {
-            fixed.write(columns.clone(), &mut tile);
-            finish(columns, &mut tile);
+        Some(fixed) => tensor_of_tiles(dtype, shape, size, |_, columns, tile| {
+            fixed.write(columns.clone(), tile);
+            finish(columns, tile);
         }),
         // The tokens are read again and again, so they are worth a copy on the boundaries of vectors.
         None => scratch::with(x.len(), |aligned| {
             aligned.copy_from_slice(x);
             let aligned = &*aligned;
-            whole.for_each(|(_, columns, mut tile)| {
-                dots(weight, aligned, columns.start, &mut tile, |to, dot| *to = dot);
-                finish(columns, &mut tile);
-            });
+            tensor_of_tiles(dtype, shape, size, |_, columns, tile| {
+                dots(weight, aligned, columns.start, tile, |to, dot| *to = dot);
+                finish(columns, tile);
+            })
         }),
     }
-    host::tensor_in(dtype, result, &[tokens, weight.rows])
 }
 
 /// What an adapter adds to a layer.

@@ -10,6 +10,9 @@ use super::product::{Data, round, widen};
 use super::simd::vectorize;
 use crate::error::{Error, Result};
 
+/// Numbers that one task converts.
+const TASK_NUMBERS: usize = 1 << 16;
+
 /// A read lock on the storage of a contiguous tensor of the CPU.
 pub(crate) struct Locked<'a> {
     storage: StorageRef<'a>,
@@ -86,7 +89,14 @@ impl<'a> Floats<'a> {
         let locked = Locked::of(tensor, name)?;
         let widened = match locked.data(name)? {
             Data::F32(_) => None,
-            Data::Bf16(numbers) => Some(convert(numbers, widen)),
+            Data::Bf16(numbers) => {
+                let mut widened = vec![0.0; numbers.len()];
+                widened
+                    .par_chunks_mut(TASK_NUMBERS)
+                    .zip(numbers.par_chunks(TASK_NUMBERS))
+                    .for_each(|(widened, numbers)| widen_all(numbers, widened));
+                Some(widened)
+            }
         };
         Ok(widened.map_or(Self::Locked(locked), Self::Widened))
     }
@@ -141,7 +151,11 @@ pub(super) fn tensor_in(dtype: DType, numbers: Vec<f32>, shape: &[usize]) -> Res
     match dtype {
         DType::F32 => tensor(numbers, shape),
         DType::BF16 => {
-            let rounded = convert(&numbers, |number| bf16::from_bits(round(number)));
+            let mut rounded = vec![bf16::ZERO; numbers.len()];
+            rounded
+                .par_chunks_mut(TASK_NUMBERS)
+                .zip(numbers.par_chunks(TASK_NUMBERS))
+                .for_each(|(rounded, numbers)| round_all(numbers, rounded));
             Ok(Tensor::from_vec(rounded, shape, &Device::Cpu)?)
         }
         other => Err(Error::dtype(format!("activations are f32 or bf16, {} was asked for", other.as_str()))),
@@ -153,12 +167,12 @@ pub(super) fn in_f32(x: &Tensor, work: impl FnOnce(&Tensor) -> candle_core::Resu
     Ok(work(&x.to_dtype(DType::F32)?)?.to_dtype(x.dtype())?)
 }
 
-/// Converts numbers one by one, on all threads.
-fn convert<A: Copy + Sync, B: Copy + Default + Send>(numbers: &[A], to: impl Fn(A) -> B + Sync) -> Vec<B> {
-    const TASK: usize = 1 << 16;
-    let mut converted = vec![B::default(); numbers.len()];
-    converted.par_chunks_mut(TASK).zip(numbers.par_chunks(TASK)).for_each(|(converted, numbers)| {
-        vectorize!(converted.iter_mut().zip(numbers).for_each(|(into, from)| *into = to(*from)));
-    });
-    converted
+/// Rounds numbers to the nearest bf16 each, up to the end of the shorter slice.
+pub(super) fn round_all(numbers: &[f32], into: &mut [bf16]) {
+    vectorize!(into.iter_mut().zip(numbers).for_each(|(into, from)| *into = bf16::from_bits(round(*from))));
+}
+
+/// Converts bf16 numbers to f32 each, up to the end of the shorter slice.
+pub(super) fn widen_all(numbers: &[bf16], into: &mut [f32]) {
+    vectorize!(into.iter_mut().zip(numbers).for_each(|(into, from)| *into = widen(*from)));
 }

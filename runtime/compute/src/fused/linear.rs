@@ -5,13 +5,15 @@
 
 use std::ops::Range;
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
+use half::bf16;
 use rayon::prelude::*;
 
 use super::backend::{accelerator_of, accelerator_with};
 use super::device::{expect_type, matrix, over_rows, parts};
 use super::host::{self, Floats, Locked};
 use super::product::{Matrix, Tile};
+use super::scratch;
 use super::simd::vectorize;
 use super::stored::Stored;
 use crate::accelerator::{Accelerator, MatrixView, arguments, kernel};
@@ -132,19 +134,15 @@ pub(super) fn linear_tiles<'w>(
     let (x, weight) = (locked.data("x")?, stored.view());
     expect_inner_dim(inputs, weight.columns, [weight.rows, weight.columns])?;
     let bias = Bias::of(bias, weight.rows)?;
-    let mut result = vec![0.0; tokens * weight.rows];
-    par_tiles(Tile::from_slice(&mut result, tokens, weight.rows), TOKENS, FEATURES).for_each(
-        |(rows, columns, mut tile)| {
-            let x = x.part(rows.start * inputs..rows.end * inputs);
-            weight.for_each_column_block(columns.clone(), 0..weight.columns, x, |piece, block| {
-                let left = Matrix::new(x.from(piece.start), tile.rows(), piece.len(), inputs);
-                tile.multiply_batch_invariant(piece.start > 0, 1.0, left, block.transposed());
-            });
-            bias.add(columns.clone(), &mut tile);
-            more(rows, columns, &mut tile);
-        },
-    );
-    host::tensor_in(dtype, result, &[tokens, weight.rows])
+    tensor_of_tiles(dtype, [tokens, weight.rows], [TOKENS, FEATURES], |rows, columns, tile| {
+        let x = x.part(rows.start * inputs..rows.end * inputs);
+        weight.for_each_column_block(columns.clone(), 0..weight.columns, x, |piece, block| {
+            let left = Matrix::new(x.from(piece.start), tile.rows(), piece.len(), inputs);
+            tile.multiply_batch_invariant(piece.start > 0, 1.0, left, block.transposed());
+        });
+        bias.add(columns.clone(), tile);
+        more(rows, columns, tile);
+    })
 }
 
 /// Computes `dy·W` on the CPU, `[tokens, in]`. Calls `more` with the tokens and the input features of each finished
@@ -158,17 +156,43 @@ pub(super) fn transposed_linear_tiles<'w>(
     let (dtype, locked, stored) = (dy.dtype(), Locked::of(dy, "dy")?, Stored::of(weight, "weight")?);
     let (dy, weight) = (locked.data("dy")?, stored.view());
     expect_inner_dim(outputs, weight.rows, [weight.rows, weight.columns])?;
-    let mut result = vec![0.0; tokens * weight.columns];
-    par_tiles(Tile::from_slice(&mut result, tokens, weight.columns), TOKENS, FEATURES).for_each(
-        |(rows, columns, mut tile)| {
-            weight.for_each_row_block(0..outputs, columns.clone(), dy, |piece, block| {
-                let left = Matrix::new(dy.from(rows.start * outputs + piece.start), rows.len(), piece.len(), outputs);
-                tile.multiply(piece.start > 0, 1.0, left, block);
-            });
-            more(rows, columns, &mut tile);
-        },
-    );
-    host::tensor_in(dtype, result, &[tokens, weight.columns])
+    tensor_of_tiles(dtype, [tokens, weight.columns], [TOKENS, FEATURES], |rows, columns, tile| {
+        weight.for_each_row_block(0..outputs, columns.clone(), dy, |piece, block| {
+            let left = Matrix::new(dy.from(rows.start * outputs + piece.start), rows.len(), piece.len(), outputs);
+            tile.multiply(piece.start > 0, 1.0, left, block);
+        });
+        more(rows, columns, tile);
+    })
+}
+
+/// Makes a matrix of `shape` in type `dtype`, f32 or bf16, on the CPU, from tiles of at most `tile` rows and columns, one
+/// task each. Calls `fill` with the rows and the columns of each tile and with the tile, zeros in f32, which is rounded
+/// while it is in the processor's cache.
+pub(super) fn tensor_of_tiles(
+    dtype: DType,
+    shape: [usize; 2],
+    tile: [usize; 2],
+    fill: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
+) -> Result<Tensor> {
+    let [rows, columns] = shape;
+    if dtype == DType::F32 {
+        let mut result = vec![0.0; rows * columns];
+        par_tiles(Tile::from_slice(&mut result, rows, columns), tile)
+            .for_each(|(rows, columns, mut tile)| fill(rows, columns, &mut tile));
+        return host::tensor(result, &shape);
+    }
+    let mut result = vec![bf16::ZERO; rows * columns];
+    par_tiles(Tile::from_slice(&mut result, rows, columns), tile).for_each(|(rows, columns, mut rounded)| {
+        scratch::with(rows.len() * columns.len(), |numbers| {
+            numbers.fill(0.0);
+            let mut tile = Tile::from_slice(numbers, rows.len(), columns.len());
+            fill(rows.clone(), columns, &mut tile);
+            for row in 0..rows.len() {
+                host::round_all(tile.row(row), rounded.row(row));
+            }
+        });
+    });
+    Ok(Tensor::from_vec(result, &shape, &Device::Cpu)?)
 }
 
 /// Computes `factor · leftᵀ·right`, `[outputs, inputs]`, on the CPU: `left` is `[tokens, outputs]`, `right` is
@@ -181,7 +205,7 @@ pub(super) fn transposed_product(
 ) -> Result<Tensor> {
     let mut result = vec![0.0; outputs * inputs];
     let whole = Tile::from_slice(&mut result, outputs, inputs);
-    par_tiles(whole, FEATURES, FEATURES).filter(|_| tokens > 0).for_each(|(rows, columns, mut tile)| {
+    par_tiles(whole, [FEATURES, FEATURES]).filter(|_| tokens > 0).for_each(|(rows, columns, mut tile)| {
         let left = Matrix::strided(&left[rows.start..], tokens, rows.len(), outputs).transposed();
         let right = Matrix::strided(&right[columns.start..], tokens, columns.len(), inputs);
         tile.multiply(false, factor, left, right);
@@ -208,13 +232,12 @@ impl<'a> Bias<'a> {
     }
 }
 
-/// Cuts a result into tiles of at most `rows × columns`, each a parallel task. A tile comes with the rows and the
+/// Cuts a result into tiles of at most these rows and columns, each a parallel task. A tile comes with the rows and the
 /// columns that it covers.
-pub(super) fn par_tiles(
-    result: Tile<'_>,
-    rows: usize,
-    columns: usize,
-) -> impl IndexedParallelIterator<Item = (Range<usize>, Range<usize>, Tile<'_>)> {
+pub(super) fn par_tiles<T: Send>(
+    result: Tile<'_, T>,
+    [rows, columns]: [usize; 2],
+) -> impl IndexedParallelIterator<Item = (Range<usize>, Range<usize>, Tile<'_, T>)> {
     result.grid(rows, columns).into_par_iter().with_max_len(1)
 }
 

@@ -5,17 +5,16 @@
 use std::borrow::Cow;
 
 use candle_core::{DType, Tensor};
-use rayon::prelude::*;
 
 use super::backend::accelerator_with;
 use super::device::expect_type;
 use super::dropout::Dropout;
 use super::host::{self, Floats, Locked};
 use super::linear::{
-    FEATURES, linear, linear_input_gradient, linear_tiles, linear_weight_gradient, par_tiles, product, sides,
+    FEATURES, linear, linear_input_gradient, linear_tiles, linear_weight_gradient, product, sides, tensor_of_tiles,
     transposed_linear_tiles, transposed_product,
 };
-use super::product::{Data, Matrix, Tile};
+use super::product::{Matrix, Tile};
 use super::residual;
 use crate::accelerator::{Accelerator, MatrixView};
 use crate::error::Result;
@@ -72,15 +71,12 @@ pub fn adapted_linear<'w>(
         let added = linear(&reduced, &low.scaled_up()?, None)?;
         return Ok((residual::add(&linear(x, weight, bias)?, &added)?, reduced));
     }
-    let ((tokens, inputs), (rank, _)) = (host::matrix(x, "x")?, host::matrix(&low.a, "a")?);
+    let ((_, inputs), (rank, _)) = (host::matrix(x, "x")?, host::matrix(&low.a, "a")?);
     host::expect(&low.a, "a", &[rank, inputs])?;
     host::expect(&low.b, "b", &[weight.sides().first().copied().unwrap_or(0), rank])?;
     let (a, b) = (&*Floats::activations(&low.a, "a")?, &*Floats::activations(&low.b, "b")?);
     let a = Matrix::packed(a, rank, inputs).transposed();
-    let down = thin_product(Locked::of(x, "x")?.data("x")?, [tokens, inputs, rank], |tile, x| {
-        tile.multiply_batch_invariant(false, 1.0, x, a);
-    });
-    let down = host::tensor_in(x.dtype(), down, &[tokens, rank])?;
+    let down = thin_product(x, rank, |tile, x| tile.multiply_batch_invariant(false, 1.0, x, a))?;
     let locked = Locked::of(&down, "xa")?;
     let numbers = locked.data("xa")?;
     let result = linear_tiles(x, weight, bias, |rows, columns, tile| {
@@ -128,9 +124,7 @@ pub fn adapted_linear_backward<'w>(
     }
     let (a, b) = (&*Floats::activations(&low.a, "a")?, &*Floats::activations(&low.b, "b")?);
     let b = Matrix::packed(b, outputs, rank);
-    let multiply = |tile: &mut Tile<'_>, dy: Matrix<'_>| tile.multiply(false, low.scale, dy, b);
-    let thin = thin_product(Locked::of(dy, "dy")?.data("dy")?, [tokens, outputs, rank], multiply);
-    let thin = host::tensor_in(dy.dtype(), thin, &[tokens, rank])?;
+    let thin = thin_product(dy, rank, |tile, dy| tile.multiply(false, low.scale, dy, b))?;
     let locked = Locked::of(&thin, "dy·B")?;
     let numbers = locked.data("dy·B")?;
     let input = want_input.then(|| {
@@ -152,19 +146,14 @@ pub fn adapted_linear_backward<'w>(
     })
 }
 
-/// Computes a product of few columns, `[tokens, rank]`, in tasks of [`TOKENS`] tokens. `multiply` gets the tile to fill
-/// and the rows of `left`, `[tokens, depth]`, that belong to the tile.
-fn thin_product(
-    left: Data<'_>,
-    [tokens, depth, rank]: [usize; 3],
-    multiply: impl Fn(&mut Tile<'_>, Matrix<'_>) + Sync,
-) -> Vec<f32> {
-    let mut result = vec![0.0; tokens * rank];
-    let whole = Tile::from_slice(&mut result, tokens, rank);
-    par_tiles(whole, TOKENS, FEATURES.max(rank)).for_each(|(rows, _, mut tile)| {
-        multiply(&mut tile, Matrix::new(left.from(rows.start * depth), rows.len(), depth, depth));
-    });
-    result
+/// Computes a product of few columns, `[tokens, rank]` in the type of `left`, in tasks of [`TOKENS`] tokens. `multiply`
+/// gets the tile to fill and the rows of `left`, `[tokens, depth]`, that belong to the tile.
+fn thin_product(left: &Tensor, rank: usize, multiply: impl Fn(&mut Tile<'_>, Matrix<'_>) + Sync) -> Result<Tensor> {
+    let ((tokens, depth), dtype, locked) = (host::matrix(left, "x")?, left.dtype(), Locked::of(left, "x")?);
+    let left = locked.data("x")?;
+    tensor_of_tiles(dtype, [tokens, rank], [TOKENS, FEATURES.max(rank)], |rows, _, tile| {
+        multiply(tile, Matrix::new(left.from(rows.start * depth), rows.len(), depth, depth));
+    })
 }
 
 /// Computes `x·Wᵀ + b + s·(drop(x)·Aᵀ)·Bᵀ` on a device, without dropout if that is `None`. Returns the output and

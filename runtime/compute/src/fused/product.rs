@@ -103,20 +103,20 @@ pub(super) fn steps(range: Range<usize>, size: usize) -> impl Iterator<Item = Ra
 /// A view of `rows × columns` numbers to write: the columns lie side by side, the rows `stride` apart.
 ///
 /// A tile owns its numbers for `'a` as a mutable slice would; cutting it hands each number to one part.
-pub(super) struct Tile<'a> {
-    start: *mut f32,
+pub(super) struct Tile<'a, T = f32> {
+    start: *mut T,
     rows: usize,
     columns: usize,
     stride: usize,
-    owner: PhantomData<&'a mut [f32]>,
+    owner: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a tile is the only access to its numbers while it lives, as `&mut [f32]` is, and `&mut [f32]` is `Send`.
-unsafe impl Send for Tile<'_> {}
+// SAFETY: a tile is the only access to its numbers while it lives, as `&mut [T]` is, which is `Send` if `T` is.
+unsafe impl<T: Send> Send for Tile<'_, T> {}
 
-impl<'a> Tile<'a> {
+impl<'a, T> Tile<'a, T> {
     /// Makes a tile of a whole slice, row after row. Panics unless the slice holds exactly `rows × columns` numbers.
-    pub(super) fn from_slice(data: &'a mut [f32], rows: usize, columns: usize) -> Self {
+    pub(super) fn from_slice(data: &'a mut [T], rows: usize, columns: usize) -> Self {
         assert_eq!(data.len(), rows * columns, "a tile covers its slice");
         Self { start: data.as_mut_ptr(), rows, columns, stride: columns, owner: PhantomData }
     }
@@ -132,7 +132,7 @@ impl<'a> Tile<'a> {
     }
 
     /// Returns this tile with a shorter lifetime, which borrows this one mutably.
-    pub(super) fn reborrow(&mut self) -> Tile<'_> {
+    pub(super) fn reborrow(&mut self) -> Tile<'_, T> {
         Tile { owner: PhantomData, ..*self }
     }
 
@@ -181,7 +181,7 @@ impl<'a> Tile<'a> {
     }
 
     /// Borrows the part of the tile at some rows and columns. Panics if they are outside the tile.
-    pub(super) fn part(&mut self, rows: Range<usize>, columns: Range<usize>) -> Tile<'_> {
+    pub(super) fn part(&mut self, rows: Range<usize>, columns: Range<usize>) -> Tile<'_, T> {
         let (_, below) = self.reborrow().split_rows(rows.start);
         let (band, _) = below.split_rows(rows.len());
         let (_, right) = band.split_columns(columns.start);
@@ -189,13 +189,15 @@ impl<'a> Tile<'a> {
     }
 
     /// Borrows one row. Panics if `index` is outside the tile.
-    pub(super) fn row(&mut self, index: usize) -> &mut [f32] {
+    pub(super) fn row(&mut self, index: usize) -> &mut [T] {
         assert!(index < self.rows, "a row inside its tile");
         // SAFETY: the tile owns `columns` numbers from this row's start, which lies inside the slice it was cut
         // from, and the borrow of `self` keeps every other access away.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(index * self.stride), self.columns) }
     }
+}
 
+impl Tile<'_> {
     /// Overwrites the tile by `factor · left · right`, or adds the product to it if `accumulate`. If one operand is
     /// bf16, rounds the other one to bf16; sums are f32. Runs on the calling thread. Panics if the shapes do not fit.
     pub(super) fn multiply(&mut self, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {

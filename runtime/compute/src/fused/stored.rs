@@ -8,10 +8,9 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use super::host::{Locked, not_on_cpu};
-use super::product::{Data, Matrix, round, steps, widen};
+use super::host::{Locked, not_on_cpu, round_all, widen_all};
+use super::product::{Data, Matrix, steps};
 use super::scratch;
-use super::simd::vectorize;
 use super::unpack::{unpack, unpack_nested};
 use crate::error::{Error, Result};
 use crate::weight::{Format, Packed, Scales, WeightRef};
@@ -93,10 +92,7 @@ impl<'a> Numbers<'a> {
         let range = start..start + into.len();
         match self {
             Self::F32(numbers) => into.copy_from_slice(&numbers[range]),
-            Self::Bf16(numbers) => {
-                let numbers = &numbers[range];
-                vectorize!(into.iter_mut().zip(numbers).for_each(|(to, from)| *to = widen(*from)));
-            }
+            Self::Bf16(numbers) => widen_all(&numbers[range], into),
             Self::F16(numbers) => numbers[range].convert_to_f32_slice(into),
             Self::Blocks(bytes, format, None) => unpack(format, part(bytes, format, range), into),
             Self::Blocks(bytes, format, Some(scales)) => {
@@ -239,7 +235,7 @@ impl View<'_> {
                 let rounded: &mut [bf16] = bytemuck::cast_slice_mut(rounded);
                 for (row, into) in rounded.chunks_exact_mut(width.max(1)).take(count).enumerate() {
                     self.numbers.widen(start + row * self.columns, wide);
-                    vectorize!(into.iter_mut().zip(&*wide).for_each(|(to, from)| *to = bf16::from_bits(round(*from))));
+                    round_all(wide, into);
                 }
                 work(Matrix::new(Data::Bf16(rounded), count, width, width))
             }),

@@ -56,14 +56,14 @@ pub(super) fn multiply(tile: &mut Tile<'_>, accumulate: bool, factor: f32, left:
 
 /// Adds a block's sums, times `factor`, to a tile of at most [`ROWS`] × [`COLUMNS`] numbers, or overwrites the tile.
 fn write(mut tile: Tile<'_>, sums: &Sums, accumulate: bool, factor: f32) {
-    vectorize!(for (row, sums) in (0..tile.rows()).zip(sums) {
-        let numbers = tile.row(row).iter_mut().zip(sums);
+    for (row, sums) in (0..tile.rows()).zip(sums) {
+        let numbers = tile.row(row);
         if accumulate {
-            numbers.for_each(|(number, sum)| *number = sum.mul_add(factor, *number));
+            vectorize!(numbers.iter_mut().zip(sums).for_each(|(number, sum)| *number = sum.mul_add(factor, *number)));
         } else {
-            numbers.for_each(|(number, sum)| *number = sum * factor);
+            vectorize!(numbers.iter_mut().zip(sums).for_each(|(number, sum)| *number = sum * factor));
         }
-    });
+    }
 }
 
 /// Packs some columns of the rows `depth` of a matrix: panels of [`COLUMNS`] columns, in each for each pair of rows the
