@@ -227,7 +227,7 @@ fn gradients(row: &Row, leaves: &[Tensor]) -> Vec<Option<Tensor>> {
         });
     }
     let leaves: Vec<&Tensor> = leaves.iter().collect();
-    loss.map_or(vec![None; leaves.len()], |loss| ops::gradients(&mut ledger, &loss, &leaves).unwrap())
+    loss.map_or(vec![None; leaves.len()], |loss| ops::gradients(&mut ledger, &loss.order(), &leaves).unwrap())
 }
 
 /// A tensor that no operation made.

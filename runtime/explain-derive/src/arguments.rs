@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
-use syn::{Attribute, Expr, ExprLit, Lit, LitStr, Token};
+use syn::{Attribute, Expr, ExprLit, Lit, Token};
 
 /// The arguments with a value: the fields of `Explanation`, and the exit code.
 const NAMES: [&str; 9] = ["category", "snippet", "trace", "exit", "location", "output", "why", "kept", "hint"];
@@ -85,7 +85,6 @@ impl Arguments {
 fn answer(name: &Ident, value: Expr) -> TokenStream {
     let value = match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if name != "category" => {
-            let text = LitStr::new(&name_positions(&text.value()), text.span());
             quote!(::std::format!(#text))
         }
         Expr::Path(path) if name == "exit" => quote!(::tunebox_foundation::explain::Exit::#path),
@@ -95,22 +94,4 @@ fn answer(name: &Ident, value: Expr) -> TokenStream {
         "exit" | "snippet" | "trace" => value,
         _ => quote!(::core::convert::Into::into(#value)),
     }
-}
-
-/// Replaces `{0}` and `{0:…}` by `{_0}` and `{_0:…}`, since `format!` captures names only. Leaves `{{` as it is.
-fn name_positions(text: &str) -> String {
-    let mut named = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find('{') {
-        let (before, after) = rest.split_at(start + 1);
-        named += before;
-        rest = after;
-        if let Some(after) = rest.strip_prefix('{') {
-            named.push('{');
-            rest = after;
-        } else if rest.starts_with(|first: char| first.is_ascii_digit()) {
-            named.push('_');
-        }
-    }
-    named + rest
 }

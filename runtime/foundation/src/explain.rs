@@ -203,7 +203,7 @@ mod tests {
         #[explain(location = "{name}:{line}", why = (*line > 1).then(|| "more than 1".to_owned()), hint = "use {{1}}")]
         Large { name: String, line: u32 },
         #[error("{0} of {1}")]
-        #[explain(category = "pair", hint = "not {0} but {1:?}", exit = No)]
+        #[explain(category = "pair", hint = "not {_0} but {_1:?}", exit = No)]
         Pair(u32, String),
         #[error(transparent)]
         #[explain(source, hint = "from outside")]

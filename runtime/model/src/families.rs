@@ -9,7 +9,6 @@ mod hugging_face;
 mod llama;
 mod names;
 mod phi3;
-mod qwen;
 mod rope;
 
 use std::path::Path;
@@ -31,8 +30,8 @@ const FAMILIES: [&Family; 8] = [
     &llama::LLAMA,
     &llama::MISTRAL,
     &llama::SMOLLM3,
-    &qwen::QWEN2,
-    &qwen::QWEN3,
+    &llama::QWEN2,
+    &llama::QWEN3,
     &gemma::GEMMA2,
     &gemma::GEMMA3,
     &phi3::PHI3,

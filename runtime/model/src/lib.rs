@@ -13,7 +13,6 @@ mod fields;
 mod files;
 pub mod generate;
 pub mod hub;
-mod initial;
 pub mod merge;
 pub mod model;
 mod panics;

@@ -9,7 +9,7 @@ use tunebox_compute::{DType, Tensor};
 use tunebox_foundation::files::create_folder;
 
 use crate::adapter::{Adapter, Module};
-use crate::decoder::magnitude::squared_norms;
+use crate::decoder::linear::squared_norms;
 use crate::edit::Edits;
 use crate::error::{Error, Result};
 use crate::files::{self, TensorSpec};

@@ -3,7 +3,6 @@
 //! `score` gives per-token taps; `backward` takes the seeds of a loss on those taps back to the
 //! adapter. Losses, optimizers and the order of steps belong to the callers.
 
-mod backward;
 mod capture;
 mod edit_files;
 mod edits;

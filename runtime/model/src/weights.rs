@@ -6,7 +6,6 @@ pub mod gguf;
 mod location;
 mod mapped;
 mod reading;
-mod repair;
 pub(crate) mod safetensors;
 
 use std::collections::BTreeMap;
@@ -23,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::families::{aliases, expected, gguf_layout, gguf_name};
 use entry::{Entry, Stored};
 pub(crate) use location::Location;
-use repair::Repair;
+use reading::Repair;
 
 /// The weights of a model. On the CPU a matrix stays where it lies, in the mapped file and in the file's format
 /// (`bf16`, `f16`, `f32`, or quantized); vectors, and what a file holds in a format without products, are read. On an

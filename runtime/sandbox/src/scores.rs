@@ -93,7 +93,8 @@ impl State {
     /// Errors: `invalid-argument` if the loss depends on no taps for learning, on scores of an earlier step or of
     /// earlier weights, or its gradient at a target token is not finite.
     pub(crate) fn walk_back(&mut self, loss: &Node) -> Result<()> {
-        let ends = self.charge_gradient(loss)?;
+        let order = loss.order();
+        let ends = self.charge_gradient(&order)?;
         let leaves: Vec<(u64, Tap, Tensor)> = self
             .scores
             .iter()
@@ -101,7 +102,7 @@ impl State {
             .collect();
         let tensors: Vec<&Tensor> = leaves.iter().map(|(.., tensor)| tensor).collect();
         check_leaves(&ends, &tensors)?;
-        let gradients = ops::gradients(&mut self.operation_budget(), loss, &tensors);
+        let gradients = ops::gradients(&mut self.operation_budget(), &order, &tensors);
         self.meters.check_time()?;
         let gradients = gradients?;
         let mut seeds: BTreeMap<u64, Seeds> = BTreeMap::new();
@@ -118,11 +119,11 @@ impl State {
         self.backward(seeds)
     }
 
-    /// Charges the work of a gradient of `loss` before anything of its graph is walked, and returns the leaves that the
-    /// gradient ends at. What is charged stays charged if the gradient is refused afterwards.
-    fn charge_gradient(&mut self, loss: &Node) -> Result<HashSet<TensorId>, Cause> {
+    /// Charges the work of a gradient through the nodes in `order` before any of them is walked, and returns the leaves that
+    /// the gradient ends at. What is charged stays charged if the gradient is refused afterwards.
+    fn charge_gradient(&mut self, order: &[&Node]) -> Result<HashSet<TensorId>, Cause> {
         let mut leaves = HashSet::new();
-        for node in loss.order() {
+        for node in order {
             if node.is_leaf() {
                 leaves.insert(node.tensor.id());
             }

@@ -1,21 +1,22 @@
 //! `tunebox test`: runs a method's own tests, then compares its component with its native twin.
 
 mod native_build;
-mod outcome;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use native_build::{NativeBuild, TwinProcess};
+use serde_json::json;
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::files::temporary_folder;
-use tunebox_foundation::format::bytes;
+use tunebox_foundation::format::{bytes, counted, grouped};
 use tunebox_foundation::paths;
-use tunebox_package::Reference;
 use tunebox_package::build::python::is_python;
 use tunebox_package::build::{Built, Options, expect_method};
-use tunebox_package::toolchain;
+use tunebox_package::{Reference, toolchain};
 use tunebox_sandbox::native::{Arrival, Twin, TwinListener};
+use tunebox_training::twin::{Comparison, Difference};
 use tunebox_training::{RunSettings, twin};
 
 use crate::arguments::Global;
@@ -23,8 +24,7 @@ use crate::package::build::{BUILD_WARNING, build_method, show_source_warnings};
 use crate::package::describe::{train_built_command, train_command};
 use crate::processes::compiling;
 use crate::terminal::progress::step_bar;
-use crate::terminal::{CommandResult, Failure, Terminal};
-use native_build::{NativeBuild, TwinProcess};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 /// Time limit for the twin to connect after its start.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -74,7 +74,7 @@ impl Test {
         let executable = native.build_tests()?;
         let passed = native.run_tests()?;
         if !passed || !built.manifest.world.is_method() {
-            return Ok(outcome::show_own_tests(terminal, &built.manifest.name, passed));
+            return Ok(show_own_tests(terminal, &built.manifest.name, passed));
         }
         let settings = self.settings(global, &built, place.path())?;
         let next = train_built_command(&self.folder, self.out.is_some(), &built.path, built.bytes.len() as u64);
@@ -122,7 +122,7 @@ impl Test {
         let listener = TwinListener::open().map_err(|error| unreachable_twin(&error))?;
         terminal.status("Comparing", "component and native twin on the sample");
         let mut process = if self.debug {
-            outcome::show_debugger_command(terminal, &native.debugger_command(executable, &listener)?);
+            show_debugger_command(terminal, &native.debugger_command(executable, &listener)?);
             None
         } else {
             Some(native.start_twin(executable, &listener)?)
@@ -133,7 +133,7 @@ impl Test {
             bar.get_or_insert_with(|| step_bar(terminal, "steps", Some(total))).set_position(step);
         });
         drop(bar);
-        outcome::show_comparison(terminal, compared?, next)
+        show_comparison(terminal, compared?, next)
     }
 
     /// Waits until the native twin connects. Fails if it does not connect in 60 seconds or its `process` ends first;
@@ -157,6 +157,54 @@ impl Test {
 fn unreachable_twin(error: &std::io::Error) -> Failure {
     let explanation = Explanation::new("test", "the native twin cannot be reached").with_why(error.to_string());
     Failure::new(explanation, Exit::Usage)
+}
+
+/// Shows the debugger command that the user must run for the test to continue. Shows it with `--quiet` too.
+fn show_debugger_command(terminal: Terminal, command: &str) {
+    terminal.event(json!({ "event": "waiting", "command": command }));
+    terminal.status("Debug", command);
+    if terminal.quiet && !terminal.json {
+        terminal.print_line(command);
+    }
+}
+
+/// Shows the result of the own tests of a method or verifier whose component is not compared with a twin: exit code 1 if
+/// a test failed, 0 for a verifier, which has no twin.
+fn show_own_tests(terminal: Terminal, method: &str, passed: bool) -> ExitStatus {
+    terminal.event(json!({ "event": "tested", "method": method, "own": passed, "same": null }));
+    if passed {
+        let text = "the verifier's own tests; a verifier calls no host functions, so there is no twin to compare";
+        terminal.status("Passed", text);
+        return ExitStatus::Success;
+    }
+    terminal.status("Failed", "a test of the method; component and native twin were not compared");
+    ExitStatus::Code(Exit::No)
+}
+
+/// Shows that component and twin agree and suggests the command `next`, or fails with the first difference.
+fn show_comparison(terminal: Terminal, comparison: Comparison, next: &str) -> CommandResult {
+    let Comparison { method, steps, metrics, bits, weights, difference } = comparison;
+    terminal.event(json!({
+        "event": "tested", "method": method, "own": true, "same": difference.is_none(), "steps": steps,
+        "metrics": metrics, "bits": bits, "weights": weights, "difference": difference,
+    }));
+    if let Some(difference) = difference {
+        return Err(difference_failure(&method, difference));
+    }
+    let (metrics, bits) = (grouped(metrics), grouped(bits));
+    terminal.status("Same", format!("{}, {metrics} metrics, {bits} bits of weights and state", counted(steps, "step")));
+    terminal.suggest(next);
+    Ok(ExitStatus::Success)
+}
+
+/// Creates the failure for a difference between component and twin, with both values: exit code 1.
+fn difference_failure(method: &str, difference: Difference) -> Failure {
+    let Difference { moment, what, component, twin } = difference;
+    let explanation = Explanation::new("test", format!("the component and the native twin of `{method}` differ"))
+        .with_location(format!("{what} {moment}"))
+        .with_why(format!("component: {component}; native twin: {twin}"))
+        .with_hint("look for code that depends on the compilation target or on anything but its inputs");
+    Failure::new(explanation, Exit::No)
 }
 
 #[cfg(test)]

@@ -2,5 +2,4 @@
 
 pub(crate) mod display;
 pub(crate) mod plan;
-pub(crate) mod sample;
 pub(crate) mod summary;

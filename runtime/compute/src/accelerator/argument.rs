@@ -1,4 +1,5 @@
-//! What a launch is made of: what its text is compiled for, its grid, and what the kernel is given.
+//! What a launch is made of: what its text is compiled for, its grid, and what the kernel is given; and the matrices of a
+//! product: plain, transposed, or with gaps between rows.
 
 use candle_core::{DType, Tensor};
 
@@ -104,4 +105,122 @@ pub(crate) fn extent(number: usize) -> Result<u32> {
     let most = u32::MAX;
     u32::try_from(number)
         .map_err(|_| Error::shape(format!("{number} is too many for a device, which counts to {most}")))
+}
+
+/// An operand of a product, or its result.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MatrixView<'a> {
+    pub(crate) matrix: &'a Tensor,
+    pub(crate) transposed: bool,
+}
+
+impl<'a> MatrixView<'a> {
+    /// Views a matrix as it is stored. Its rows may have gaps between them.
+    pub(crate) fn plain(matrix: &'a Tensor) -> Self {
+        Self { matrix, transposed: false }
+    }
+
+    /// Views the transpose of a matrix without copying.
+    pub(crate) fn transposed(matrix: &'a Tensor) -> Self {
+        Self { matrix, transposed: true }
+    }
+
+    /// The element type of the matrix.
+    pub(super) fn dtype(&self) -> DType {
+        self.matrix.dtype()
+    }
+
+    /// (rows, columns) after the transpose.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the tensor does not have two axes.
+    pub(crate) fn dims(&self) -> Result<(usize, usize)> {
+        match (self.matrix.dims(), self.transposed) {
+            (&[rows, columns], false) | (&[columns, rows], true) => Ok((rows, columns)),
+            (other, _) => Err(Error::shape(format!("a product takes matrices, this has shape {other:?}"))),
+        }
+    }
+
+    /// The distance between the beginnings of two rows of the stored (not transposed) matrix, in elements, at least 1.
+    /// For a single row, its length.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the numbers of a row have gaps, rows overlap, or the tensor does not have two axes.
+    pub(super) fn row_stride(&self) -> Result<usize> {
+        let (&[rows, columns], &[pitch, step]) = (self.matrix.dims(), self.matrix.stride()) else {
+            return Err(Error::shape("a product takes matrices"));
+        };
+        if (columns > 1 && step != 1) || (rows > 1 && pitch < columns) {
+            let shape = self.matrix.dims();
+            return Err(Error::shape(format!("a matrix {shape:?} of a product has gaps within its rows")));
+        }
+        // The stride of a single row says nothing.
+        Ok(if rows > 1 { pitch } else { columns }.max(1))
+    }
+
+    /// Checks the operands of `into ← left · right` and returns `[rows, columns, depth]`: the shape of the result and
+    /// the terms of each sum.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the shapes do not fit or `into` is transposed; [`Error::Dtype`] when the operands differ
+    /// in type, or the result has neither that type nor f32.
+    pub(super) fn product_dims(into: &Self, left: &Self, right: &Self) -> Result<[usize; 3]> {
+        let ((rows, depth), (same, columns)) = (left.dims()?, right.dims()?);
+        if depth != same || into.dims()? != (rows, columns) || into.transposed {
+            let [left, right, into] = [left, right, into].map(|side| side.dims().unwrap_or_default());
+            return Err(Error::shape(format!("a product of {left:?} and {right:?} is not {into:?}")));
+        }
+        let [first, second, result] = [left, right, into].map(Self::dtype);
+        if first != second || (result != first && result != DType::F32) {
+            let [first, second, result] = [first, second, result].map(|dtype| dtype.as_str());
+            return Err(Error::dtype(format!("no product of `{first}` and `{second}` is `{result}`")));
+        }
+        Ok([rows, columns, depth])
+    }
+}
+
+impl<'a> From<&'a Tensor> for MatrixView<'a> {
+    fn from(matrix: &'a Tensor) -> Self {
+        Self::plain(matrix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+
+    fn zeros(rows: usize, columns: usize, dtype: DType) -> Tensor {
+        Tensor::zeros((rows, columns), dtype, &Device::Cpu).unwrap()
+    }
+
+    #[test]
+    fn sides_that_meet_give_the_three_numbers_of_a_product() {
+        let (x, weight, y) = (zeros(5, 3, DType::F32), zeros(7, 3, DType::F32), zeros(5, 7, DType::F32));
+        let (x, plain, turned) = (MatrixView::plain(&x), MatrixView::plain(&weight), MatrixView::transposed(&weight));
+        assert_eq!(MatrixView::product_dims(&(&y).into(), &x, &turned).unwrap(), [5, 7, 3]);
+        assert!(MatrixView::product_dims(&(&y).into(), &x, &plain).is_err());
+        assert!(MatrixView::product_dims(&MatrixView::transposed(&y), &x, &turned).is_err());
+    }
+
+    #[test]
+    fn types_that_no_product_has_are_refused() {
+        let (single, half) = (zeros(2, 2, DType::F32), zeros(2, 2, DType::BF16));
+        let [single, half] = [MatrixView::plain(&single), MatrixView::plain(&half)];
+        assert!(MatrixView::product_dims(&single, &half, &half).is_ok());
+        assert!(MatrixView::product_dims(&half, &half, &half).is_ok());
+        assert!(MatrixView::product_dims(&half, &single, &single).is_err());
+        assert!(MatrixView::product_dims(&single, &half, &single).is_err());
+    }
+
+    #[test]
+    fn rows_of_a_longer_matrix_have_its_pitch_and_columns_of_one_have_gaps() {
+        let joined = zeros(4, 10, DType::F32);
+        let (part, column) = (joined.narrow(1, 3, 5).unwrap(), joined.t().unwrap());
+        assert_eq!(MatrixView::plain(&part).row_stride().unwrap(), 10);
+        assert!(MatrixView::plain(&column).row_stride().is_err());
+        let single = joined.narrow(0, 2, 1).unwrap();
+        assert_eq!(MatrixView::plain(&single).row_stride().unwrap(), 10);
+    }
 }

@@ -9,7 +9,6 @@ mod launch;
 mod library;
 mod loader;
 mod opening;
-mod product;
 mod sys;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,10 +19,9 @@ use candle_core::op::BackpropOp;
 use candle_core::{CudaDevice, CudaStorage, DType, Device, Storage, Tensor};
 use half::{bf16, f16};
 
-use super::argument::{Argument, Build, Grid};
+use super::argument::{Argument, Build, Grid, MatrixView};
 use super::driver::{DeviceInfo, Driver, Registry};
 use super::kernel::Kernel;
-use super::view::MatrixView;
 use crate::error::{Error, Result};
 use context::{Context, Memory};
 use library::CallError;
@@ -166,7 +164,7 @@ impl Driver for Cuda {
     }
 
     fn multiply(&self, views: [MatrixView<'_>; 3], dims: [usize; 3], factor: f32, add: bool) -> Result<()> {
-        product::multiply(self, views, dims, factor, add)
+        launch::multiply(self, views, dims, factor, add)
     }
 
     /// Waits for all queued work and copies the numbers of a contiguous view into `into` (host), which has exactly as

@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Tensor};
 
-use super::argument::{Argument, Build, Grid};
+use super::argument::{Argument, Build, Grid, MatrixView};
 use super::kernel::Kernel;
-use super::view::MatrixView;
 use crate::error::{Error, Result};
 
 /// The name, the software and the memory of an accelerator.

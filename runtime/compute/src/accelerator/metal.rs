@@ -10,7 +10,6 @@ mod launch;
 mod loader;
 mod opening;
 mod pool;
-mod product;
 
 use std::sync::Arc;
 
@@ -19,10 +18,9 @@ use candle_core::{DType, Device, MetalDevice, MetalStorage, Storage, Tensor};
 use candle_metal_kernels::metal::Buffer;
 use objc2_metal::{MTLDevice as _, MTLResource as _, MTLStorageMode};
 
-use super::argument::{Argument, Build, Grid};
+use super::argument::{Argument, Build, Grid, MatrixView};
 use super::driver::{DeviceInfo, Driver, Registry};
 use super::kernel::Kernel;
-use super::view::MatrixView;
 use crate::error::{Error, Result};
 use loader::Loader;
 use pool::Pool;
@@ -167,7 +165,7 @@ impl Driver for Metal {
     }
 
     fn multiply(&self, views: [MatrixView<'_>; 3], dims: [usize; 3], factor: f32, add: bool) -> Result<()> {
-        product::multiply(self, views, dims, factor, add)
+        launch::multiply(self, views, dims, factor, add)
     }
 
     /// Waits for all queued work and copies the numbers of a contiguous view into `into` (host), which has exactly as

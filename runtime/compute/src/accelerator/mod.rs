@@ -17,7 +17,6 @@ pub(crate) mod kernel;
 mod metal;
 #[cfg(any(test, target_os = "linux", target_os = "macos"))]
 mod sources;
-mod view;
 
 use std::sync::Arc;
 
@@ -26,11 +25,10 @@ use candle_core::{DType, Device, Tensor, WithDType};
 
 use crate::device::describe;
 use crate::error::{Error, Result};
-pub(crate) use argument::{Argument, Build, Grid, arguments, extent};
+pub(crate) use argument::{Argument, Build, Grid, MatrixView, arguments, extent};
 pub use driver::DeviceInfo;
 use driver::Driver;
 use kernel::Kernel;
-pub(crate) use view::MatrixView;
 
 /// Numbers that a thread of a flat pass takes at a time, times the threads of a block.
 const FLAT_BLOCK: u64 = 8 * 256;

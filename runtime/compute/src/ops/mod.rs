@@ -22,13 +22,11 @@
 
 mod binary;
 mod check;
-mod compare;
 mod cost;
 mod create;
 mod elementwise;
 mod graph;
 mod index;
-mod join;
 mod lanes;
 mod linear;
 mod masked;
@@ -37,18 +35,17 @@ mod number;
 mod order;
 mod read;
 mod reduce;
-mod scalar;
-mod scan;
 mod shape;
 mod statistics;
 
 #[cfg(test)]
 mod tests;
 
-pub use binary::{add, choose, divide, maximum, minimum, multiply, subtract};
+pub use binary::{
+    add, choose, divide, equal, greater, greater_equal, is_finite, less, less_equal, logical_and, logical_not,
+    logical_or, maximum, minimum, multiply, not_equal, subtract,
+};
 pub use check::{MAX_ELEMENTS, MAX_PARTS, MAX_RANK};
-pub use compare::not_equal;
-pub use compare::{equal, greater, greater_equal, is_finite, less, less_equal, logical_and, logical_not, logical_or};
 pub use cost::{Cost, Formula, Kind, VERSION as COSTS};
 pub use create::{
     from_indices, from_list, full, ones, random_normal, random_permutation, random_uniform, sequence, zeros,
@@ -56,16 +53,15 @@ pub use create::{
 pub use elementwise::*;
 pub use graph::GradFn;
 pub use index::{gather, index_add, index_select, segment_sum};
-pub use join::{concat, stack};
 pub use linear::{dot, matmul, outer};
 pub use masked::{masked_mean, masked_sum};
 pub use node::{Node, depth_of, gradients};
 pub use order::{argsort, quantile, sort, top};
 pub use read::{item, list, read_bytes};
-pub use reduce::{all, any, argmax, count, log_sum_exp, max, mean, min, norm, sum};
-pub use scalar::{add_scalar, cast, clamp, detach, power, replace_non_finite, scale};
-pub use scan::{cumulative_sum, log_softmax, softmax};
-pub use shape::{chunk, expand, flip, reshape, roll, slice, squeeze, transpose, unsqueeze};
+pub use reduce::{
+    all, any, argmax, count, cumulative_sum, log_softmax, log_sum_exp, max, mean, min, norm, softmax, sum,
+};
+pub use shape::{chunk, concat, expand, flip, reshape, roll, slice, squeeze, stack, transpose, unsqueeze};
 pub use statistics::{mean_of_finite, standard_deviation, standard_deviation_of_finite, sum_of_finite, variance};
 
 use candle_core::Tensor;

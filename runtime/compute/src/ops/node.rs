@@ -91,7 +91,7 @@ pub fn depth_of(nodes: &[Arc<Node>]) -> u32 {
 }
 
 /// Computes the gradients of a loss (one element) with respect to leaves, in the order of `leaves`; `None` for a leaf that
-/// the loss does not depend on.
+/// the loss does not depend on. `order` is what [`Node::order`] of the loss returned.
 ///
 /// Gradients are outside the graph, in shape and type of their leaf. While it works, reserves six times the bytes of the
 /// graph in `budget`, and the temporaries of its largest operation. Charges no work: the caller sums [`Node::backward`]
@@ -100,15 +100,14 @@ pub fn depth_of(nodes: &[Arc<Node>]) -> u32 {
 /// # Errors
 /// [`Error::Shape`] if the loss has more than one element, [`Error::Dtype`] if it is not floating-point,
 /// what `budget` refuses, and failures of the device.
-pub fn gradients(budget: &mut dyn Meter, loss: &Node, leaves: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
-    let tensor = &loss.tensor;
+pub fn gradients(budget: &mut dyn Meter, order: &[&Node], leaves: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
+    let Some(Node { tensor, .. }) = order.first() else { return Ok(vec![None; leaves.len()]) };
     check::float(tensor)?;
     let several = || Error::shape(format!("a loss has one element, not the shape {:?}", tensor.dims()));
     ensure(tensor.elem_count() == 1, several)?;
     if !tensor.track_op() {
         return Ok(vec![None; leaves.len()]);
     }
-    let order = loss.order();
     // Several nodes may stand for one leaf.
     let mut seen = HashSet::new();
     let counted = order.iter().map(|node| &node.tensor).filter(|tensor| seen.insert(tensor.id()));

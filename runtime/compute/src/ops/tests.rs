@@ -52,7 +52,7 @@ impl Graph {
     /// The gradients of the sum of a tensor.
     fn back(&mut self, budget: &mut Budget, y: &Tensor, leaves: &[&Tensor]) -> Vec<Option<Vec<f32>>> {
         let loss = self.keep(ops::sum(budget, y, None, false));
-        let found = ops::gradients(budget, &self.node(&loss), leaves).unwrap();
+        let found = ops::gradients(budget, &self.node(&loss).order(), leaves).unwrap();
         found.iter().map(|gradient| gradient.as_ref().map(numbers)).collect()
     }
 }
@@ -105,7 +105,7 @@ fn a_gradient_through_many_slices_costs_what_they_are_long() {
     let total = graph.keep(ops::add(budget, &halves[0], &halves[1]));
     let loss = graph.keep(ops::sum(budget, &total, None, false));
     let begun = std::time::Instant::now();
-    let found = ops::gradients(budget, &graph.node(&loss), &[&x]).unwrap();
+    let found = ops::gradients(budget, &graph.node(&loss).order(), &[&x]).unwrap();
     let sum = found[0].as_ref().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap();
     assert!(sum == 4e6 && begun.elapsed().as_secs_f64() < 2.0, "{sum}, {:?}", begun.elapsed());
 }
@@ -133,8 +133,8 @@ fn a_gradient_ends_between_two_operations_when_it_is_told_to() {
         y = graph.keep(ops::exp(budget, &y));
     }
     let loss = graph.node(&y);
-    assert!(ops::gradients(&mut Ending(10), &loss, &[&x]).is_ok());
-    assert!(matches!(ops::gradients(&mut Ending(9), &loss, &[&x]), Err(Error::OutOfTime { .. })));
+    assert!(ops::gradients(&mut Ending(10), &loss.order(), &[&x]).is_ok());
+    assert!(matches!(ops::gradients(&mut Ending(9), &loss.order(), &[&x]), Err(Error::OutOfTime { .. })));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn nothing_flows_through_detach_or_to_a_leaf_that_was_not_used() {
 fn a_loss_of_two_elements_is_refused() {
     let x = leaf(&[1., 2.]);
     let loss = Graph::default().node(&x);
-    assert!(matches!(ops::gradients(&mut ledger(), &loss, &[&x]), Err(Error::Shape(_))));
+    assert!(matches!(ops::gradients(&mut ledger(), &loss.order(), &[&x]), Err(Error::Shape(_))));
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_gradient_that_does_not_fit_is_refused() {
     let y = graph.keep(ops::exp(budget, &x));
     let loss = graph.keep(ops::sum(budget, &y, None, false));
     let loss = graph.node(&loss);
-    assert!(matches!(ops::gradients(&mut Budget::new(4096), &loss, &[&x]), Err(Error::OutOfMemory { .. })));
+    assert!(matches!(ops::gradients(&mut Budget::new(4096), &loss.order(), &[&x]), Err(Error::OutOfMemory { .. })));
 }
 
 /// An operand that fits, a result that does not: views of any size are free, copies of them are not.

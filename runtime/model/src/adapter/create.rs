@@ -6,11 +6,10 @@ use tunebox_compute::precision::Purpose;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor, Weight};
 
-use super::settings::{AdapterKind, AdapterSettings};
-use super::targets::{self, ModuleKey};
+use super::settings::{AdapterKind, AdapterSettings, ModuleKey, target_modules};
 use super::{Adapter, Module};
 use crate::Model;
-use crate::decoder::magnitude::squared_norms;
+use crate::decoder::linear::squared_norms;
 use crate::decoder::site::Site;
 use crate::edit::Factors;
 use crate::error::Result;
@@ -34,7 +33,7 @@ impl Adapter {
         let adapter = if settings.kind == AdapterKind::Full {
             allocate(model, settings, Vec::new(), families::expected(&model.configuration))?
         } else {
-            let places = targets::target_modules(&model.configuration, settings)?;
+            let places = target_modules(&model.configuration, settings)?;
             let plan = |place| ModulePlan { place, rank: settings.rank, alpha: settings.alpha };
             let plans: Vec<ModulePlan> = places.into_iter().map(plan).collect();
             zeros(model, settings, &plans)?

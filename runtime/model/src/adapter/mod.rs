@@ -6,7 +6,6 @@ mod create;
 pub(crate) mod folder;
 mod peft;
 mod settings;
-pub(crate) mod targets;
 #[cfg(test)]
 mod tests;
 

@@ -10,8 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::Adapter;
 use super::create::ModulePlan;
-use super::settings::{AdapterKind, AdapterSettings, Targets};
-use super::targets::{self, ModuleKey, matches_module};
+use super::settings::{AdapterKind, AdapterSettings, ModuleKey, Targets, matches_module, target_modules};
 use crate::configuration::Configuration;
 use crate::decoder::site::Site;
 use crate::error::Result;
@@ -73,7 +72,7 @@ pub(crate) fn read(path: &Path, configuration: &Configuration) -> Result<(Adapte
     let fields = Fields::new(&value, path)?;
     refuse_unsupported(&fields)?;
     let mut settings = settings(&fields)?;
-    let mut places = targets::target_modules(configuration, &settings)?;
+    let mut places = target_modules(configuration, &settings)?;
     if let Some(excluded) = names(&fields, "exclude_modules")? {
         places.retain(|(layer, site)| !excluded.iter().any(|name| matches_module(name, &site.path(*layer))));
         // From here on the modules are named one by one, so that a saved copy needs no exclusion.

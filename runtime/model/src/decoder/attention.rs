@@ -11,8 +11,7 @@ use tunebox_compute::precision::bytes;
 
 use super::linear::SavedLinear;
 use super::norm::{Norm, saved_bytes};
-use super::projection::Projection;
-use super::residual::{ResidualOutput, SavedOutput};
+use super::projection::{Projection, ResidualOutput, SavedOutput};
 use crate::error::Result;
 
 /// The attention of one block as one view of the model sees it.

@@ -9,8 +9,7 @@ use tunebox_compute::precision::bytes;
 use super::attention::Context;
 use super::linear::SavedLinear;
 use super::norm::Norm;
-use super::projection::Projection;
-use super::residual::{ResidualOutput, SavedOutput};
+use super::projection::{Projection, ResidualOutput, SavedOutput};
 use crate::error::Result;
 
 /// The feed-forward part of one block as one view of the model sees it.

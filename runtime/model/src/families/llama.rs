@@ -1,5 +1,7 @@
-//! Llama 2 and 3, SmolLM and all that share their `model_type`; and two families of the same blocks: Mistral, with a
-//! window over all layers where one is set, and SmolLM3, with layers without positions.
+//! Llama 2 and 3, SmolLM and all that share their `model_type`; and families of nearly the same blocks: Mistral, with a
+//! window over all layers where one is set; SmolLM3, with layers without positions; Qwen2 and Qwen2.5, with biases on
+//! queries, keys and values; Qwen3, with a norm on each head of queries and keys before they are rotated. Both of Qwen
+//! optionally have a window from some layer upwards.
 
 use serde_json::{Value, json};
 
@@ -112,4 +114,38 @@ fn smollm3_to_hugging_face(configuration: &Configuration, config: &mut Value) {
     let marks = configuration.layers_kind.iter().map(|kind| u8::from(kind.rope.is_some()));
     config["no_rope_layers"] = json!(marks.collect::<Vec<_>>());
     hugging_face::write_windows_in_use(configuration, config);
+}
+
+pub(super) const QWEN2: Family = Family {
+    name: "qwen2",
+    model_types: &["qwen2"],
+    class: "Qwen2ForCausalLM",
+    architecture: Some("qwen2"),
+    kv_heads: Some(32),
+    vocabulary: Some(151_936),
+    max_positions: 32_768,
+    // A GGUF file without them is broken, not another kind of Qwen2.
+    shape: |configuration| configuration.attention_bias = true,
+    from_hugging_face: set_upper_windows,
+    to_hugging_face: hugging_face::write_windows_in_use,
+    ..Family::PLAIN
+};
+
+pub(super) const QWEN3: Family = Family {
+    name: "qwen3",
+    model_types: &["qwen3"],
+    class: "Qwen3ForCausalLM",
+    architecture: Some("qwen3"),
+    attention_bias: true,
+    head_dim: Some(128),
+    shape: |configuration| configuration.query_key_norm = true,
+    ..QWEN2
+};
+
+/// Sets the window on the layers that `layer_types` names, or on those from `max_window_layers` on; on none unless
+/// `use_sliding_window` is set.
+fn set_upper_windows(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
+    let window = hugging_face::window_in_use(fields, Some(hugging_face::WINDOW))?;
+    let first = fields.get_or("max_window_layers", Some(28))?;
+    hugging_face::set_windows(fields, configuration, window, |layer| layer >= first)
 }

@@ -7,7 +7,7 @@ use tokenizers::AddedToken;
 
 use super::error::{self, missing};
 use super::special::{Special, Specials};
-use super::{Tokenizer, byte_level, pre_tokenizers, sentence_piece};
+use super::{Tokenizer, byte_level, sentence_piece};
 use crate::error::Result;
 use crate::panics::catch_panic;
 use crate::watchdog::Work;
@@ -78,7 +78,7 @@ impl Tokenizer {
         let vocabulary = Vocabulary::read(metadata)?;
         let (mut inner, opens) = match metadata.string("tokenizer.ggml.model") {
             Some("gpt2") => {
-                let style = pre_tokenizers::find_style(metadata.string("tokenizer.ggml.pre").unwrap_or("default"))?;
+                let style = byte_level::find_style(metadata.string("tokenizer.ggml.pre").unwrap_or("default"))?;
                 (byte_level::build(&vocabulary, style)?, style.opens_with_bos)
             }
             Some("llama") => {

@@ -9,7 +9,6 @@ mod folder;
 mod gguf;
 mod growth;
 mod merges;
-mod pre_tokenizers;
 mod sentence_piece;
 mod special;
 mod stream;

@@ -8,7 +8,7 @@ use tunebox_compute::weight::{Format, WeightRef};
 use tunebox_compute::{DType, Device, Weight};
 
 use super::location::Location;
-use super::repair::Repair;
+use super::reading::Repair;
 use crate::error::{Error, Result};
 
 /// A weight and where it is.

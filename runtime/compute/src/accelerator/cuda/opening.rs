@@ -7,7 +7,7 @@ use candle_core::CudaDevice;
 use super::context::{Allocator, Context};
 use super::library::{CallError, folders};
 use super::loader::Loader;
-use super::{Cuda, FAULT_FREE, compile, product, sys};
+use super::{Cuda, FAULT_FREE, compile, launch, sys};
 
 /// Capabilities below this have no products in bf16.
 const LEAST: (i32, i32) = (8, 0);
@@ -119,7 +119,7 @@ fn set_up(context: Arc<Context>, capability: u32, driver: Version, compiler: Ver
     }
     // Memory that the pool gave back at every wait would have to be asked for again.
     context.set_pool_attribute(sys::POOL_RELEASE_THRESHOLD, u64::MAX).map_err(to_text)?;
-    let (blas, version) = product::open(&context).map_err(to_text)?;
+    let (blas, version) = launch::open_products(&context).map_err(to_text)?;
     let fault = context.allocate(size_of::<u64>()).map_err(to_text)?;
     fault.write(0, &FAULT_FREE).map_err(to_text)?;
     let versions =

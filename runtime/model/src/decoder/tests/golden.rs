@@ -6,7 +6,7 @@ use tunebox_compute::{Device, Tensor};
 
 use crate::adapter::AdapterKind;
 use crate::decoder::linear::{Learned, Linear, LowRankPart};
-use crate::decoder::magnitude::{Magnitude, squared_norms};
+use crate::decoder::linear::{Magnitude, squared_norms};
 use crate::merge::effective;
 
 struct Golden {

@@ -197,7 +197,7 @@ fn a_gradient_ends_when_the_time_of_its_step_is_up() {
     let mut state = state(limits);
     let loss = powers(&mut state);
     let begun = std::time::Instant::now();
-    let error = ops::gradients(&mut state.operation_budget(), &loss, &[]).unwrap_err();
+    let error = ops::gradients(&mut state.operation_budget(), &loss.order(), &[]).unwrap_err();
     assert!(matches!(error, tunebox_compute::Error::OutOfTime { .. }), "{error}");
     assert!((0.1..0.7).contains(&begun.elapsed().as_secs_f64()), "{:?}", begun.elapsed());
 }
