@@ -78,23 +78,18 @@ impl AdamW {
             return Ok(norm);
         };
         let norm = Norm::of(accelerator, parameters.gradients(), limit)?;
-        self.launch(accelerator, parameters, rate, Some(&norm))?;
+        self.launch(accelerator, parameters, rate, &norm)?;
         let norm = norm.read(accelerator)?;
         self.step += u64::from(norm.is_finite());
         Ok(norm)
     }
 
-    /// Updates the values by one step of AdamW with the learning rate `rate`, without clipping, and counts the step.
-    /// The gradients that `parameters` holds stay as they are.
+    /// Updates the values on the CPU by one step of AdamW with the learning rate `rate`, without clipping, and counts the
+    /// step. The gradients that `parameters` holds stay as they are.
     ///
     /// m ← β₁m + (1−β₁)g; v ← β₂v + (1−β₂)g²; w ← w − rate·λ·w; w ← w − rate·m̂ / (√v̂ + ε).
-    pub fn update(&mut self, parameters: &Parameters, rate: f64) -> Result<()> {
+    fn update(&mut self, parameters: &Parameters, rate: f64) -> Result<()> {
         self.fits(parameters)?;
-        if let Some(accelerator) = parameters.accelerator() {
-            self.launch(accelerator, parameters, rate, None)?;
-            self.step += 1;
-            return Ok(());
-        }
         let [keep1, take1, keep2, take2, keep, rate, root, epsilon] = constants(&self.settings, self.step + 1, rate);
         let gradients = parameters.gradients();
         update_pairs(&self.first, gradients, |moment, g| *moment = keep1 * *moment + take1 * g)?;
@@ -112,15 +107,15 @@ impl AdamW {
         Ok(())
     }
 
-    /// Queues the update of step `self.step + 1`, with the gradients times the clip factor of `norm` (`None` clips
-    /// nothing). Also rewrites the operand copy of the values. Does not advance the step counter. The kernel writes
+    /// Queues the update of step `self.step + 1`, with the gradients times the clip factor of `norm`. Also
+    /// rewrites the operand copy of the values. Does not advance the step counter. The kernel writes
     /// nothing if the norm is not finite, or if a kernel before met an index out of range.
-    fn launch(&self, accelerator: &Accelerator, parameters: &Parameters, rate: f64, norm: Option<&Norm>) -> Result<()> {
+    fn launch(&self, accelerator: &Accelerator, parameters: &Parameters, rate: f64, norm: &Norm) -> Result<()> {
         self.fits(parameters)?;
         let constants = constants(&self.settings, self.step + 1, rate);
         let constants = accelerator.upload(&constants, &[constants.len()])?;
         let (shadow, count) = (parameters.shadow(), self.first.elem_count());
-        let (values, gradients, factor) = (parameters.values(), parameters.gradients(), norm.map(|norm| &norm.factor));
+        let (values, gradients, factor) = (parameters.values(), parameters.gradients(), &norm.factor);
         let (first, second, fault) = (&self.first, &self.second, Argument::FaultWord);
         let arguments = arguments![values, first, second, gradients, shadow, &constants, factor, count as u64, fault];
         let act = shadow.map_or(DType::F32, |shadow| shadow.dtype());
@@ -175,21 +170,18 @@ impl AdamW {
     }
 }
 
-/// Multiplies the gradients by min(1, limit / (norm + 10⁻⁶)), or by 1 for the limit 0, and returns their Euclidean norm
-/// before.
+/// Multiplies the gradients on the CPU by min(1, limit / (norm + 10⁻⁶)), or by 1 for the limit 0, and returns their
+/// Euclidean norm before.
 ///
-/// If the norm is not finite, the gradients stay as they are: the caller decides what to do. On an accelerator this
-/// waits.
-pub fn clip_gradients(parameters: &Parameters, limit: f64) -> Result<f64> {
-    if let Some(accelerator) = parameters.accelerator() {
-        let norm = Norm::of(accelerator, parameters.gradients(), limit)?;
-        parameters.scale_by(&norm)?;
-        return norm.read(accelerator);
-    }
+/// If the norm is not finite, the gradients stay as they are: the caller decides what to do.
+fn clip_gradients(parameters: &Parameters, limit: f64) -> Result<f64> {
     let norm = parameters.gradient_norm()?;
     let factor = limit / (norm + 1e-6);
     if limit > 0.0 && norm.is_finite() && factor < 1.0 {
-        parameters.scale_gradients(factor as f32)?;
+        let factor = factor as f32;
+        update_numbers(parameters.gradients(), |numbers| {
+            numbers.par_iter_mut().with_min_len(TASK_NUMBERS).for_each(|number| *number *= factor);
+        })?;
     }
     Ok(norm)
 }

@@ -182,16 +182,6 @@ impl Parameters {
         }
     }
 
-    /// Multiplies every gradient by `factor`.
-    pub fn scale_gradients(&self, factor: f32) -> Result<()> {
-        match &self.accelerator {
-            None => update_numbers(&self.gradients, |numbers| {
-                numbers.par_iter_mut().with_min_len(TASK_NUMBERS).for_each(|number| *number *= factor);
-            }),
-            Some(accelerator) => device::scale(accelerator, &self.gradients, &accelerator.upload(&[factor], &[1])?),
-        }
-    }
-
     /// Returns the Euclidean norm of all gradients together, summed in f64 in fixed chunks. On an accelerator this
     /// waits.
     pub fn gradient_norm(&self) -> Result<f64> {

@@ -105,7 +105,6 @@ kernels! {
     ROPE = Step."rope"("aauffnnnnllnxw");
     ROPE_EIGHTS = Step."rope_eights"("aauffnnnnllnxw");
     ROW_DOTS = Step."row_dots"("fffnnxx");
-    SCALE_BY = Step."scale_by"("ffl");
     SCALE_COLUMNS = Step."scale_columns"("aafnn");
     SCALE_ROWS = Step."scale_rows"("affnn");
     SCATTER_ROWS = Step."scatter_rows"("aauuunnnnxxw");

@@ -52,13 +52,6 @@ fn onto(accelerator: &Accelerator, kernel: &kernel::Kernel, act: DType, to: &Ten
     accelerator.launch(kernel, act, accelerator.flat(count), &arguments)
 }
 
-/// Queues `x ← factor · x` for a factor `[1]` on the device. A factor that is not finite changes nothing.
-pub(super) fn scale(accelerator: &Accelerator, x: &Tensor, factor: &Tensor) -> Result<()> {
-    let count = x.elem_count();
-    let arguments = arguments![x, factor, count as u64];
-    accelerator.launch(&kernel::SCALE_BY, DType::F32, accelerator.flat(count), &arguments)
-}
-
 /// The norm of all gradients and what it asks of them, on an accelerator that may not have come so far yet.
 ///
 /// The limit is rounded to f32 on its way there, so one that f32 does not hold, such as 0.1, may give a factor that is a
@@ -95,12 +88,5 @@ impl Norm {
     /// When the device failed, or a kernel met an index out of range.
     pub(crate) fn read(&self, accelerator: &Accelerator) -> Result<f64> {
         Ok(accelerator.download::<f32>(&self.halves)?.into_iter().map(f64::from).sum())
-    }
-}
-
-impl super::Parameters {
-    /// Queues the multiplication of all gradients by the clip factor of `norm`. Does nothing on the CPU.
-    pub(crate) fn scale_by(&self, norm: &Norm) -> Result<()> {
-        self.accelerator.as_ref().map_or(Ok(()), |accelerator| scale(accelerator, &self.gradients, &norm.factor))
     }
 }

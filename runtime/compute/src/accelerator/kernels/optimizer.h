@@ -78,10 +78,3 @@ KERNEL(256) clip_factor(GLOBAL float *norm, GLOBAL float *factor, GLOBAL const D
     norm[0] = rounded(length), norm[1] = whole ? rest_of(length) : 0.0f;
     *factor = !whole ? float_of(0x7fc00000u) : limit > 0.0f && ratio < 1.0f ? ratio : 1.0f;
 }
-
-// x ← factor[0] · x, and x as it is where the factor is not finite. Flat.
-KERNEL(256) scale_by(GLOBAL float *x, GLOBAL const float *factor, NUMBER(u64) count WHERE) {
-    float scale = *factor;
-    if (scale == 1.0f || !is_finite(scale)) return;
-    EVERYWHERE(at, N, count, are_aligned(x), { store(x + at, scaled(load<N>(x + at), scale)); })
-}
