@@ -188,7 +188,7 @@ impl Table {
         let answer = model::answer(&Request::Gradient(loss, leaf), &looks);
         let (loss, leaf) = (Arc::clone(&self.slots[loss].node), self.slots[leaf].node.tensor.clone());
         let held = self.budget.bytes_held.held();
-        match (answer, ops::gradients(&mut self.budget, &loss, &[&leaf])) {
+        match (answer, ops::gradients(&mut self.budget, &loss.order(), &[&leaf])) {
             (Answer::Refused, Err(error)) => assert!(!budget(&error), "{error}"),
             (Answer::Nothing, Err(error)) => assert!(self.poor(&error, held), "{error}"),
             (Answer::Nothing, Ok(found)) => {
