@@ -56,7 +56,7 @@ fn reason(kind: &str, refused: &Error, is_expected: bool) -> Option<String> {
 /// # Errors
 /// [`Error::Unavailable`] if [`parse`] did not open the device, [`Error::Stopped`] if it does not answer.
 pub fn reset_peak(device: &Device) -> Result<()> {
-    Accelerator::of(device)?.map_or(Ok(()), |accelerator| accelerator.reset_peak())
+    Accelerator::of(device)?.map_or(Ok(()), |accelerator| accelerator.driver.reset_peak())
 }
 
 /// Returns name, software and memory of an accelerator. `None` for the CPU.
@@ -64,7 +64,7 @@ pub fn reset_peak(device: &Device) -> Result<()> {
 /// # Errors
 /// [`Error::Unavailable`] if [`parse`] did not open the device, [`Error::Stopped`] if it does not answer.
 pub fn info(device: &Device) -> Result<Option<DeviceInfo>> {
-    Accelerator::of(device)?.map(|accelerator| accelerator.info()).transpose()
+    Accelerator::of(device)?.map(|accelerator| accelerator.driver.info()).transpose()
 }
 
 /// Opens the first device that works of `cuda:0`, `metal:0` and the CPU.

@@ -174,7 +174,8 @@ fn describe(package: &Package, imports: &[String], [signed, made]: [&str; 2], pa
     if !manifest.settings.is_empty() {
         lines.extend(describe_settings("\nSettings:", manifest));
     }
-    lines.push(format!("\nDefault limits; `[limits]` of a run file changes them:\n{}", limits_table(manifest.world)));
+    lines.push("\nDefault limits; `[limits]` of a run file changes them:".into());
+    lines.extend(limits_list(manifest.world));
     lines.join("\n")
 }
 
@@ -191,20 +192,11 @@ fn section_sizes(parts: &[Part]) -> String {
     cells.join(", ")
 }
 
-/// Formats the default limits of a method or verifier with their units, in two columns.
-fn limits_table(world: World) -> String {
-    let entries =
-        Limits::default().entries().filter(|(limit, _)| limit.name.starts_with("verifier-") != world.is_method());
-    let cells: Vec<[String; 2]> =
-        entries.map(|(limit, value)| [limit.name.to_owned(), limit.unit.show(&value)]).collect();
-    let (left, right) = cells.split_at(cells.len().div_ceil(2));
-    let widest = |cells: &[[String; 2]], part: usize| cells.iter().map(|cell| cell[part].len()).max().unwrap_or(0);
-    let (names, values, others) = (widest(left, 0), widest(left, 1), widest(right, 0));
-    let rows = left.iter().enumerate().map(|(index, [name, value])| {
-        let other = right.get(index).map_or_else(String::new, |[name, value]| format!("{name:>others$}  {value}"));
-        format!("  {name:>names$}  {value:<values$}  {other}").trim_end().to_owned()
-    });
-    rows.collect::<Vec<_>>().join("\n")
+/// Lists the default limits of a method or verifier with their units.
+fn limits_list(world: World) -> impl Iterator<Item = String> {
+    let entries = Limits::default().entries();
+    let own = entries.filter(move |(limit, _)| limit.name.starts_with("verifier-") != world.is_method());
+    own.map(|(limit, value)| format!("  {:>24}  {}", limit.name, limit.unit.show(&value)))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub struct DeviceInfo {
 }
 
 /// What an accelerator can do. [`Accelerator`](super::Accelerator) has checked shapes, types and gaps before it calls this.
-pub(super) trait Driver: std::fmt::Debug + Send + Sync {
+pub(crate) trait Driver: std::fmt::Debug + Send + Sync {
     /// Allocates a contiguous tensor with unspecified content.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 

@@ -8,22 +8,21 @@
 
 mod launch;
 mod loader;
-mod opening;
 mod pool;
 
 use std::sync::Arc;
 
 use candle_core::op::BackpropOp;
 use candle_core::{DType, Device, MetalDevice, MetalStorage, Storage, Tensor};
-use candle_metal_kernels::metal::Buffer;
-use objc2_metal::{MTLDevice as _, MTLResource as _, MTLStorageMode};
+use candle_metal_kernels::metal::{Buffer, Device as Found, MetalDeviceType};
+use objc2_metal::{MTLDevice as _, MTLGPUFamily, MTLResource as _, MTLStorageMode};
 
 use super::argument::{Argument, Build, Grid, MatrixView};
 use super::driver::{DeviceInfo, Driver, Registry};
 use super::kernel::Kernel;
 use crate::error::{Error, Result};
 use loader::Loader;
-use pool::Pool;
+use pool::{Pool, SHARED};
 
 /// The fault word while nothing is wrong.
 const FAULT_FREE: u64 = u64::MAX;
@@ -54,7 +53,7 @@ impl std::fmt::Debug for Metal {
 /// # Errors
 /// [`Error::Unavailable`] with what is missing.
 pub(super) fn open(ordinal: usize) -> Result<Device> {
-    Ok(Device::Metal(OPEN.open(ordinal, opening::open)?.device.clone()))
+    Ok(Device::Metal(OPEN.open(ordinal, open_first)?.device.clone()))
 }
 
 /// Returns the driver of a Metal device of candle's that [`open`] has opened.
@@ -209,4 +208,60 @@ impl Driver for Metal {
         self.pool.reset_peak(&self.device);
         Ok(())
     }
+}
+
+/// Opens the Metal device `ordinal` for the first time in this process: only device 0, and only an Apple GPU (M1 or
+/// later) with unified memory. Creates its fault word and the buffer that stands for a null pointer.
+///
+/// # Errors
+/// Why it cannot be used, and what to do about it.
+fn open_first(ordinal: usize) -> std::result::Result<Metal, String> {
+    if ordinal > 0 {
+        return Err("a Mac that the kernels are for has one GPU, `metal:0`".into());
+    }
+    let mut found = Found::all();
+    if found.is_empty() {
+        return Err("Metal finds no GPU on this machine; a virtual machine may have none".into());
+    }
+    let raw = found.swap_remove(ordinal);
+    // Matrices of SIMD groups, and memory that processor and GPU share.
+    if !raw.as_ref().supportsFamily(MTLGPUFamily::Apple7) || !raw.as_ref().hasUnifiedMemory() {
+        let name = raw.as_ref().name();
+        return Err(format!("`{name}` is no GPU of Apple's own (M1 or later), for which the kernels are written"));
+    }
+    let Device::Metal(device) = Device::new_metal(ordinal).map_err(|error| first_line(&error.to_string()))? else {
+        return Err("the tensor library opened another device".into());
+    };
+    let small = |bytes| {
+        let buffer = device.metal_device().new_buffer(bytes, SHARED);
+        buffer.map_err(|error| first_line(&error.to_string()))
+    };
+    let (fault, nothing) = (small(8)?, small(16)?);
+    device.register_buffers([&fault, &nothing]);
+    clear_fault(&fault);
+    Ok(Metal {
+        loader: Loader::new(device.metal_device().clone(), ordinal),
+        pool: Pool::default(),
+        ordinal,
+        processors: processors(device.metal_device()),
+        fault,
+        nothing,
+        device,
+    })
+}
+
+/// An upper bound of the GPU's core count by its product line, since Metal does not report the count. Sizes of grids
+/// depend on it, results do not.
+fn processors(device: &Found) -> u32 {
+    match device.device_type() {
+        MetalDeviceType::Phone => 6,
+        MetalDeviceType::BasePro | MetalDeviceType::Medium => 20,
+        MetalDeviceType::Max => 40,
+        MetalDeviceType::Ultra => 80,
+    }
+}
+
+/// The first line of an error message of candle, whose other lines are a backtrace. Empty for an empty text.
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
 }

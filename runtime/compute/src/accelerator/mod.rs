@@ -38,7 +38,7 @@ const BLOCKS: u64 = 16;
 /// An accelerator that is open. A clone is the same one.
 #[derive(Debug, Clone)]
 pub(crate) struct Accelerator {
-    driver: Arc<dyn Driver>,
+    pub(crate) driver: Arc<dyn Driver>,
 }
 
 /// Opens the device `kind:ordinal`, where `kind` is `cuda` or `metal`. Opens it once a process: later calls return the
@@ -209,16 +209,6 @@ impl Accelerator {
             return Ok(());
         }
         self.driver.multiply([into, left, right], sides, factor, add)
-    }
-
-    /// Returns the name, the software and the memory of the device.
-    pub(crate) fn info(&self) -> Result<DeviceInfo> {
-        self.driver.info()
-    }
-
-    /// Resets the peak of allocated memory to the bytes that are allocated now.
-    pub(crate) fn reset_peak(&self) -> Result<()> {
-        self.driver.reset_peak()
     }
 
     /// The grid of an element-wise kernel over `count` numbers: blocks of 256 threads, as many as the count needs but

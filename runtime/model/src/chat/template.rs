@@ -114,11 +114,6 @@ impl ChatTemplate {
         &self.default.source
     }
 
-    /// Whether the template marks answers itself, by `{% generation %}`.
-    pub fn marks_answers(&self) -> bool {
-        self.default.marked
-    }
-
     /// Renders messages to text; `add_generation_prompt` appends the opening of an answer.
     ///
     /// # Errors

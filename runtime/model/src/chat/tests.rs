@@ -97,7 +97,7 @@ fn rendered_conversations_have_the_ids_of_transformers() {
 fn marked_answers_are_the_targets_that_transformers_finds() {
     let chats = Chats::open();
     let template = chats.template("marked");
-    assert!(template.marks_answers());
+    assert!(template.source().contains("endgeneration"));
     for row in chats.golden["rows"].as_array().unwrap().iter().filter(|row| row.get("mask").is_some()) {
         let chat = row["chat"].as_str().unwrap();
         let messages = chats.messages(chat);

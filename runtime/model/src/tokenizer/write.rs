@@ -45,27 +45,17 @@ impl Tokenizer {
         if self.leading.is_empty() && self.trailing.is_empty() {
             return None;
         }
-        let mut tokens = Map::new();
-        let mut pieces = |ids: &[u32], part: u32| -> Vec<Value> {
-            let mut list = Vec::new();
-            for id in ids {
-                let text = self.token(*id).unwrap_or_default();
-                tokens.insert(text.clone(), json!({ "id": text, "ids": [id], "tokens": [text] }));
-                list.push(json!({ "SpecialToken": { "id": text, "type_id": part } }));
-            }
-            list
-        };
-        let mut single = Vec::new();
-        let mut pair = Vec::new();
-        for (part, name) in [(0, "A"), (1, "B")] {
+        let text = |id: &u32| self.token(*id).unwrap_or_default();
+        let around = |part: u32, name: &str| -> Vec<Value> {
+            let special = |id: &u32| json!({ "SpecialToken": { "id": text(id), "type_id": part } });
             let middle = json!({ "Sequence": { "id": name, "type_id": part } });
-            let text: Vec<Value> =
-                pieces(&self.leading, part).into_iter().chain([middle]).chain(pieces(&self.trailing, part)).collect();
-            if part == 0 {
-                single.clone_from(&text);
-            }
-            pair.extend(text);
-        }
+            self.leading.iter().map(special).chain([middle]).chain(self.trailing.iter().map(special)).collect()
+        };
+        let (single, second) = (around(0, "A"), around(1, "B"));
+        let pair = [single.as_slice(), &second].concat();
+        let ids = self.leading.iter().chain(&self.trailing);
+        let tokens: Map<String, Value> =
+            ids.map(|id| (text(id), json!({ "id": text(id), "ids": [id], "tokens": [text(id)] }))).collect();
         Some(json!({ "type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": tokens }))
     }
 }

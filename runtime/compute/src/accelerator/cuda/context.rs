@@ -29,20 +29,15 @@ impl Drop for Context {
 impl Context {
     /// Initializes the driver and returns the number of CUDA devices.
     pub(super) fn count_devices() -> Result<usize, CallError> {
-        let mut count = 0;
         // SAFETY: room for one number, after the driver's start.
-        unsafe {
-            sys::cuInit(0)?;
-            sys::cuDeviceGetCount(&raw mut count)?;
-        }
+        let count = filled(|count| unsafe { sys::cuInit(0).and_then(|()| sys::cuDeviceGetCount(count)) })?;
         Ok(usize::try_from(count).unwrap_or(0))
     }
 
     /// The newest version of CUDA that the driver supports, as (major, minor).
     pub(super) fn driver_version() -> Result<(i32, i32), CallError> {
-        let mut version = 0;
         // SAFETY: room for one number.
-        unsafe { sys::cuDriverGetVersion(&raw mut version) }?;
+        let version = filled(|version| unsafe { sys::cuDriverGetVersion(version) })?;
         Ok((version / 1000, version % 1000 / 10))
     }
 
@@ -76,10 +71,8 @@ impl Context {
 
     /// Reads the device attribute `which`, a number of the driver's.
     pub(super) fn attribute(&self, which: c_int) -> Result<i32, CallError> {
-        let mut value = 0;
         // SAFETY: room for one number, and a device that is open.
-        unsafe { sys::cuDeviceGetAttribute(&raw mut value, which, self.device) }?;
-        Ok(value)
+        filled(|value| unsafe { sys::cuDeviceGetAttribute(value, which, self.device) })
     }
 
     /// The compute capability of the device as (major, minor).
@@ -106,18 +99,15 @@ impl Context {
 
     /// The default memory pool of the device, from which all allocations come.
     fn pool(&self) -> Result<Handle, CallError> {
-        let mut pool = 0;
         // SAFETY: room for one handle, and a device that is open.
-        unsafe { sys::cuDeviceGetDefaultMemPool(&raw mut pool, self.device) }?;
-        Ok(pool)
+        filled(|pool| unsafe { sys::cuDeviceGetDefaultMemPool(pool, self.device) })
     }
 
     /// Reads the 64-bit attribute `which` of the device's default memory pool.
     pub(super) fn pool_attribute(&self, which: c_int) -> Result<u64, CallError> {
-        let mut bytes = 0_u64;
+        let pool = self.pool()?;
         // SAFETY: the attributes that `sys` names have 64 bits.
-        unsafe { sys::cuMemPoolGetAttribute(self.pool()?, which, (&raw mut bytes).cast()) }?;
-        Ok(bytes)
+        filled(|bytes: *mut u64| unsafe { sys::cuMemPoolGetAttribute(pool, which, bytes.cast()) })
     }
 
     /// Sets the 64-bit attribute `which` of the device's default memory pool to `number`.
@@ -169,22 +159,19 @@ impl Context {
 
     /// Loads a CUBIN image and returns the handle of its module, which is never unloaded.
     pub(super) fn load(&self, code: &[u8]) -> Result<Handle, CallError> {
-        let mut module = 0;
         self.bind()?;
         // SAFETY: room for one handle, and machine code, whose head says where it ends.
-        unsafe { sys::cuModuleLoadData(&raw mut module, code.as_ptr().cast()) }?;
-        Ok(module)
+        filled(|module| unsafe { sys::cuModuleLoadData(module, code.as_ptr().cast()) })
     }
 
     /// Returns the handle of the kernel `name` in a loaded module. If `shared` is given, first allows its blocks that
     /// many bytes of dynamic shared memory.
     pub(super) fn function(&self, module: Handle, name: &str, shared: Option<u32>) -> Result<Handle, CallError> {
-        let mut function = 0;
         // A name with a zero byte is that of no kernel, and neither is the empty one.
         let name = CString::new(name).unwrap_or_default();
         self.bind()?;
         // SAFETY: room for one handle, a module that is loaded, and a name that ends.
-        unsafe { sys::cuModuleGetFunction(&raw mut function, module, name.as_ptr()) }?;
+        let function = filled(|function| unsafe { sys::cuModuleGetFunction(function, module, name.as_ptr()) })?;
         if let Some(bytes) = shared {
             let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
             // SAFETY: a function of a module that is loaded.
@@ -192,6 +179,12 @@ impl Context {
         }
         Ok(function)
     }
+}
+
+/// The value that a call of the driver writes to the address it is given.
+fn filled<T: Default>(call: impl FnOnce(*mut T) -> Result<(), CallError>) -> Result<T, CallError> {
+    let mut value = T::default();
+    call(&raw mut value).map(|()| value)
 }
 
 /// Bytes of a device. They are released with the last clone, in the order of the stream.
