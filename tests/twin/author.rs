@@ -1,7 +1,8 @@
 //! A test of an author's is served by the very host: what it sends and gets is written by hand here.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Output};
 use std::time::Duration;
 
@@ -11,27 +12,23 @@ use super::{text, tunebox};
 
 /// A test of an author's, as the bytes that it sends and gets.
 struct Author {
-    stream: TcpStream,
+    stream: UnixStream,
     host: Child,
 }
-
-const TOKEN: &str = "5ec2e7";
 
 const MANIFEST: &str = r#"{"name": "calm", "version": "0.1.0", "description": "Calm", "shape": "supervised",
     "settings": [{"name": "half", "doc": "How calm.", "kind": "number", "default": 0.5, "low": 0.0}],
     "metrics": ["loss"], "interface": "0.1.0"}"#;
 
 impl Author {
-    /// Starts the host, hears its token, and says what is wanted.
+    /// Starts the host, hears its greeting, and says what is wanted.
     fn wants(wanted: &str) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let host = tunebox(&["host"]).env("TUNEBOX_TWIN", address).env("TUNEBOX_TWIN_TOKEN", TOKEN).spawn().unwrap();
-        let (stream, _) = listener.accept().unwrap();
+        let (stream, theirs) = UnixStream::pair().unwrap();
+        let host = tunebox(&["host"]).stdin(OwnedFd::from(theirs)).spawn().unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut author = Self { stream, host };
-        assert_eq!(author.hear(), string(TOKEN));
-        author.say(&[string(TOKEN), string(MANIFEST), string(wanted)].concat());
+        assert_eq!(author.hear(), string("0.1.0"));
+        author.say(&[string(MANIFEST), string(wanted)].concat());
         author
     }
 
@@ -128,7 +125,7 @@ fn what_an_authors_test_wants_wrongly_it_is_told_as_a_person_would_be() {
 
 #[test]
 fn a_host_without_a_test_says_what_it_is_for() {
-    let output = tunebox(&["host"]).env_remove("TUNEBOX_TWIN").output().unwrap();
+    let output = tunebox(&["host"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("this command is internal to tunebox"));
 }

@@ -30,7 +30,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 
 use serde_json::Value;
 
@@ -111,16 +111,16 @@ impl<M: Method + Declared> Bench<M> {
 
     /// Starts the host and calls `init`. Errors: no program, a setting that the host refuses, the method's own message.
     pub fn start(self) -> Result<Run<M>, Error> {
-        let (host, stream, token) = Host::start()?;
-        self.over(stream, &token, Some(host))
+        let (host, stream) = Host::start()?;
+        self.over(stream, Some(host))
     }
 
-    /// Starts the run over a connection, authenticated by `token`. `host` is the child process to end with the run.
-    fn over(self, stream: TcpStream, token: &str, host: Option<Host>) -> Result<Run<M>, Error> {
+    /// Starts the run over a connection. `host` is the child process to end with the run.
+    fn over(self, stream: UnixStream, host: Option<Host>) -> Result<Run<M>, Error> {
         let wanted = self.wanted.to_string();
         let connected = Connected::new(stream, Role::Bench).map_err(|ended| Error(ended.to_string()))?;
         let mut run = Run { report: Report::default(), connected: Some(connected), host, method: PhantomData };
-        let met = send_greeting(&(token, M::MANIFEST, wanted.as_str())).and_then(|()| run.serve());
+        let met = send_greeting(&(M::MANIFEST, wanted.as_str())).and_then(|()| run.serve());
         run.describe_end(met)?;
         Ok(run)
     }

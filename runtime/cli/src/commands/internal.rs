@@ -9,7 +9,7 @@ use nix::sys::signal::{SigSet, Signal};
 use tunebox_foundation::explain::Exit;
 use tunebox_sandbox::child;
 use tunebox_sandbox::compile_for_parent;
-use tunebox_sandbox::native::ListeningTest;
+use tunebox_sandbox::native::UnitTest;
 use tunebox_training::serve;
 
 use crate::processes::compiling;
@@ -46,10 +46,10 @@ pub(super) fn compile_component() -> CommandResult {
     Ok(ExitStatus::Success)
 }
 
-/// Connects to the unit test that the environment variables name and answers its requests until it ends. Sends the text
+/// Answers the requests of the unit test at the other end of the standard input until it ends. Sends the text
 /// of an error to the test as well as returning it.
 pub(super) fn serve_test() -> CommandResult {
-    let test = ListeningTest::find().map_err(internal)?;
+    let test = UnitTest::find().map_err(internal)?;
     let notifier = test.method.notifier().map_err(internal)?;
     tunebox_training::twin::serve_test(test).map_err(|error| {
         let failure = Failure::from(error);

@@ -1,28 +1,25 @@
-//! Connections of native twins: a token is compared before anything else of a connection is read.
+//! Connections of native twins, over sockets that only processes of this user reach.
 //!
-//! A host opens a [`TwinListener`], starts the method's process with its address and token, and accepts it as a [`Twin`].
-//! In the other direction a running test listens, and this program connects to it as a [`ListeningTest`].
+//! A host opens a [`TwinListener`], starts the method's process with the path of its socket, and accepts it as a [`Twin`].
+//! In the other direction a running test starts this program with one end of a socket: its [`UnitTest`].
 
+use std::fs::Permissions;
 use std::io::{self, ErrorKind, Read};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use tunebox_foundation::explain::ensure;
+use tempfile::TempDir;
+use tunebox_foundation::contract::CONTRACT;
 
-use super::codec::{Encode, Reader};
-use super::frame::{self, Deadline, REPORT, STOP, after};
+use super::codec::{Decode, Encode, Malformed, Reader};
+use super::frame::{self, REPORT, STOP, after};
 
-/// The environment variable with the address of the other side.
+/// The environment variable with the path of the other side's socket.
 pub const ADDRESS: &str = "TUNEBOX_TWIN";
-
-/// The environment variable with the token that proves who connects.
-pub const TOKEN: &str = "TUNEBOX_TWIN_TOKEN";
-
-/// Random bytes of a token.
-const TOKEN_BYTES: usize = 32;
-
-/// The largest first message, in bytes: it comes from a process that has not shown the token yet.
-const HELLO_BYTES: usize = 1 << 20;
 
 /// How long a connection may take to send the first message.
 const HELLO: Duration = Duration::from_secs(5);
@@ -30,18 +27,18 @@ const HELLO: Duration = Duration::from_secs(5);
 /// How often to poll for a connection.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A port of this machine that accepts one process, if it knows the token.
+/// A socket in a folder of this user alone.
 #[derive(Debug)]
 pub struct TwinListener {
-    listener: TcpListener,
-    address: SocketAddr,
-    token: String,
+    listener: UnixListener,
+    /// Holds the socket; removed when dropped.
+    folder: TempDir,
 }
 
 /// The result of waiting for a connection.
 #[derive(Debug)]
 pub enum Arrival {
-    /// The process connected and sent the token.
+    /// The process connected and sent its manifest.
     Connected(Twin),
     /// No process connected in time.
     TimedOut,
@@ -50,28 +47,28 @@ pub enum Arrival {
 }
 
 impl TwinListener {
-    /// Opens a free port of this machine's loopback address and draws a random token.
+    /// Creates a temporary folder that no other user may enter, and listens on a socket in it.
     ///
     /// # Errors
-    /// When the system gives no port or no random numbers.
+    /// When the system refuses the folder or the socket.
     pub fn open() -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
+        let listener = UnixListener::bind(folder.path().join("twin"))?;
         listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        Ok(Self { listener, address, token: random_token()? })
+        Ok(Self { listener, folder })
     }
 
-    /// Returns the environment variables that the process needs to connect, as names and values: address and token.
+    /// Returns the path of the socket, which the process needs in the environment variable [`ADDRESS`].
     #[must_use]
-    pub fn environment(&self) -> [(&'static str, String); 2] {
-        [(ADDRESS, self.address.to_string()), (TOKEN, self.token.clone())]
+    pub fn address(&self) -> PathBuf {
+        self.folder.path().join("twin")
     }
 
     /// Waits for the process to connect: at most `longest`, without limit if `None`, or until `off` returns true.
     /// `patience` limits how long the process may compute in each later call.
     ///
     /// # Errors
-    /// Failures of the socket. A connection without the token is closed, and the next one accepted.
+    /// Failures of the socket. A connection without a manifest is closed, and the next one accepted.
     pub fn wait(
         &self,
         longest: Option<Duration>,
@@ -82,7 +79,8 @@ impl TwinListener {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    if let Some((stream, manifest)) = self.authenticate(stream) {
+                    stream.set_nonblocking(false)?;
+                    if let Ok((stream, manifest)) = read_hello(stream) {
                         return Ok(Arrival::Connected(Twin { stream, manifest, patience }));
                     }
                 }
@@ -99,25 +97,23 @@ impl TwinListener {
             }
         }
     }
+}
 
-    /// Reads the first message of a connection. Returns the connection and the method's manifest if the message holds
-    /// the token and comes in time; `None` closes the connection.
-    fn authenticate(&self, mut stream: TcpStream) -> Option<(TcpStream, String)> {
-        stream.set_nonblocking(false).ok()?;
-        stream.set_nodelay(true).ok()?;
-        let hello = frame::receive(&mut stream, HELLO_BYTES, after(Some(HELLO))).ok()??;
-        let mut hello = Reader::new(&hello);
-        let known = hello.read::<String>().is_ok_and(|token| is_same(&token, &self.token));
-        let manifest = known.then(|| hello.read::<String>().ok()).flatten()?;
-        hello.end().ok()?;
-        Some((stream, manifest))
-    }
+/// Reads the first message of a connection, which must come within 5 s. Returns the connection and the message.
+fn read_hello<T: Decode>(mut stream: UnixStream) -> io::Result<(UnixStream, T)> {
+    let invalid = |error: Malformed| io::Error::new(ErrorKind::InvalidData, error.0);
+    let hello = frame::receive(&mut stream, frame::LARGEST, after(Some(HELLO)))?;
+    let hello = hello.ok_or(ErrorKind::UnexpectedEof)?;
+    let mut reader = Reader::new(&hello);
+    let read = reader.read().map_err(invalid)?;
+    reader.end().map_err(invalid)?;
+    Ok((stream, read))
 }
 
 /// A connected process of a method, before its first call.
 #[derive(Debug)]
 pub struct Twin {
-    pub(super) stream: TcpStream,
+    pub(super) stream: UnixStream,
     pub(super) patience: Option<Duration>,
     manifest: String,
 }
@@ -140,7 +136,7 @@ impl Twin {
 
 /// Sends messages to the process of a method outside of the calls: reports, and the reason to stop.
 #[derive(Debug)]
-pub struct Notifier(TcpStream);
+pub struct Notifier(UnixStream);
 
 impl Notifier {
     /// Sends the report of a call; `text` is JSON.
@@ -170,100 +166,62 @@ impl Notifier {
     }
 }
 
-/// A running test of a method's author that listens for this program.
+/// A running test of a method's author that started this program.
 #[derive(Debug)]
-pub struct ListeningTest {
+pub struct UnitTest {
     /// The method under test.
     pub method: Twin,
     /// The run that the test asks for, as unchecked JSON.
     pub wanted: String,
 }
 
-impl ListeningTest {
-    /// Connects to the test that started this program, by address and token in the environment.
+impl UnitTest {
+    /// Greets the test that started this program over the socket that is its standard input, and reads what it asks for.
     ///
     /// # Errors
-    /// When the environment does not name it, nothing listens there, or the other side does not know the token.
+    /// When the standard input is no socket, or the other side sends something else or takes longer than 5 s.
     pub fn find() -> io::Result<Self> {
-        let missing = |name: &str| io::Error::new(ErrorKind::NotFound, format!("the variable `{name}` is not set"));
-        let variable = |name: &str| std::env::var(name).map_err(|_| missing(name));
-        let address: SocketAddr = variable(ADDRESS)?.parse().map_err(|_| invalid("`TUNEBOX_TWIN` is no address"))?;
-        ensure(address.ip().is_loopback(), || invalid("`TUNEBOX_TWIN` is an address of another machine"))?;
-        Self::connect(address, &variable(TOKEN)?, after(Some(HELLO)))
+        Self::greet(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
     }
 
-    /// Connects to a listening test: sends the token, then reads the first message with the token, the manifest and the
-    /// run.
-    ///
-    /// Errors: the other side does not know the token, sends another message, or takes longer than `deadline`.
-    fn connect(address: SocketAddr, token: &str, deadline: Deadline) -> io::Result<Self> {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        let mut proof = Vec::new();
-        token.encode(&mut proof);
-        frame::send(&mut stream, &proof, deadline)?;
-        let wanted = frame::receive(&mut stream, frame::LARGEST, deadline)?;
-        let wanted = wanted.ok_or_else(|| io::Error::from(ErrorKind::UnexpectedEof))?;
-        let mut wanted = Reader::new(&wanted);
-        let unexpected = |_| invalid("the first message is not what a test says first");
-        let known = is_same(&wanted.read::<String>().map_err(unexpected)?, token);
-        ensure(known, || invalid("the listening process does not know the token"))?;
-        let (manifest, text) = (wanted.read().map_err(unexpected)?, wanted.read().map_err(unexpected)?);
-        wanted.end().map_err(unexpected)?;
-        Ok(Self { method: Twin { stream, manifest, patience: None }, wanted: text })
+    /// Sends the version of the contract to the test at the other end of a socket, and reads its manifest and its run.
+    fn greet(mut stream: UnixStream) -> io::Result<Self> {
+        let mut greeting = Vec::new();
+        CONTRACT.to_string().encode(&mut greeting);
+        frame::send(&mut stream, &greeting, after(Some(HELLO)))?;
+        let (stream, (manifest, wanted)) = read_hello(stream)?;
+        Ok(Self { method: Twin { stream, manifest, patience: None }, wanted })
     }
-}
-
-/// Builds an `InvalidData` error with this message.
-fn invalid(what: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, what)
-}
-
-/// Whether two texts are equal, in a time that does not depend on where they differ.
-fn is_same(one: &str, other: &str) -> bool {
-    let difference = one.bytes().zip(other.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
-    one.len() == other.len() && difference == 0
-}
-
-/// Draws `TOKEN_BYTES` random bytes from the system, as hexadecimal digits.
-fn random_token() -> io::Result<String> {
-    let mut bytes = [0; TOKEN_BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(tunebox_foundation::hexadecimal::hexadecimal(&bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn hello(token: &str) -> Vec<u8> {
-        let mut payload = Vec::new();
-        token.encode(&mut payload);
-        "{}".encode(&mut payload);
-        payload
-    }
-
-    fn soon() -> Option<Duration> {
-        Some(Duration::from_secs(5))
+    fn encoded(value: &impl Encode) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        value.encode(&mut bytes);
+        bytes
     }
 
     #[test]
-    fn only_a_process_that_knows_the_token_comes_in() {
+    fn only_this_user_reaches_the_socket_and_only_a_manifest_comes_in() {
         let listener = TwinListener::open().unwrap();
-        let [(_, address), (_, token)] = listener.environment();
+        let mode = listener.folder.path().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
         let knock = |payload: Vec<u8>| {
-            let mut stream = TcpStream::connect(&*address).unwrap();
+            let mut stream = UnixStream::connect(listener.address()).unwrap();
             frame::send(&mut stream, &payload, None).unwrap();
             stream
         };
-        let mut guessed = knock(hello(&"0".repeat(token.len())));
-        let _garbled = knock(vec![0xff; 9]);
-        let _known = knock(hello(&token));
+        let mut garbled = knock(vec![0xff; 9]);
+        let _known = knock(encoded(&"{}"));
 
-        let Arrival::Connected(twin) = listener.wait(soon(), None, || false).unwrap() else { panic!("no connection") };
+        let soon = Some(Duration::from_secs(5));
+        let Arrival::Connected(twin) = listener.wait(soon, None, || false).unwrap() else { panic!("no connection") };
         assert_eq!(twin.manifest(), "{}");
-        // The one that guessed was sent away without a word.
-        assert_eq!(frame::receive(&mut guessed, 1, after(soon())).unwrap(), None);
+        // The first one was sent away without a word.
+        assert_eq!(frame::receive(&mut garbled, 1, after(soon)).unwrap(), None);
     }
 
     #[test]
@@ -274,22 +232,19 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_listens_hears_the_token_first_and_must_know_it_too() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
-        for (told, comes) in [("secret", true), ("guessed", false)] {
-            let listens = listener.try_clone().unwrap();
+    fn a_test_is_greeted_first_and_says_what_it_wants() {
+        let wants = |payload: Vec<u8>| {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
             let test = std::thread::spawn(move || {
-                let (mut stream, _) = listens.accept().unwrap();
-                let proof = frame::receive(&mut stream, HELLO_BYTES, after(soon())).unwrap().unwrap();
-                assert_eq!(Reader::new(&proof).read::<String>().unwrap(), "secret");
-                let mut payload = hello(told);
-                "{\"seed\":1}".encode(&mut payload);
-                frame::send(&mut stream, &payload, None).unwrap();
+                let greeting = frame::receive(&mut theirs, frame::LARGEST, None).unwrap().unwrap();
+                assert_eq!(Reader::new(&greeting).read::<String>().unwrap(), CONTRACT.to_string());
+                frame::send(&mut theirs, &payload, None).unwrap();
             });
-            let found = ListeningTest::connect(address, "secret", after(soon()));
+            let found = UnitTest::greet(ours);
             test.join().unwrap();
-            assert_eq!(found.is_ok_and(|test| test.wanted == "{\"seed\":1}"), comes);
-        }
+            found
+        };
+        assert_eq!(wants(encoded(&("{}", "{\"seed\":1}"))).unwrap().wanted, "{\"seed\":1}");
+        assert_eq!(wants(encoded(&"{}")).unwrap_err().kind(), ErrorKind::InvalidData);
     }
 }

@@ -16,7 +16,7 @@ mod listener;
 mod process;
 mod resource;
 
-pub use listener::{ADDRESS, Arrival, ListeningTest, Notifier, TOKEN, Twin, TwinListener};
+pub use listener::{ADDRESS, Arrival, Notifier, Twin, TwinListener, UnitTest};
 pub(crate) use process::Process;
 use tunebox_foundation::contract::{CONTRACT, PACKAGE};
 

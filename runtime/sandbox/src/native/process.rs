@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ const NAME_BYTES: usize = 100;
 /// A method in a process of its own.
 pub(crate) struct Process {
     state: State,
-    stream: TcpStream,
+    stream: UnixStream,
     patience: Option<Duration>,
     /// The interfaces that it may ask.
     interfaces: BTreeSet<String>,

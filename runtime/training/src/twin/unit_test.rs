@@ -10,7 +10,7 @@ use tunebox_foundation::files;
 use tunebox_foundation::hexadecimal::from_hexadecimal;
 use tunebox_foundation::printable::printable;
 use tunebox_sandbox::StepReport;
-use tunebox_sandbox::native::{ListeningTest, Twin};
+use tunebox_sandbox::native::{Twin, UnitTest};
 
 use super::runner::{Runner, disconnected};
 use crate::configuration::{RandomRecords, RunSettings};
@@ -23,8 +23,8 @@ use crate::sample;
 ///
 /// # Errors
 /// A request that cannot be met, and the error that ends the method.
-pub fn serve_test(test: ListeningTest) -> Result<(), Error> {
-    let ListeningTest { method, wanted } = test;
+pub fn serve_test(test: UnitTest) -> Result<(), Error> {
+    let UnitTest { method, wanted } = test;
     let mut notifier = method.notifier().map_err(disconnected)?;
     let folder = files::temporary_folder(&std::env::temp_dir(), "tunebox-bench-")?;
     let request = TestRequest::parse(&wanted)?;

@@ -1,10 +1,10 @@
-//! The program `tunebox` as the host of a bench: started, met on a port of this machine, and ended.
+//! The program `tunebox` as the host of a bench: started with one end of a socket as its standard input, and ended.
 
 use std::ffi::OsString;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{ErrorKind, Read};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use crate::native::read_greeting;
 /// Names the program where it is not on the path.
 const PROGRAM: &str = "TUNEBOX";
 
-/// How long the program may take to connect: it starts in a fraction of a second.
-const CONNECTS_WITHIN: Duration = Duration::from_secs(60);
+/// How long the program may take to greet: it starts in a fraction of a second.
+const GREETS_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long it may take to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -23,21 +23,16 @@ const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// How long to sleep between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Why a bench does not work: there is no host, it did not connect, it ended the method, or it is gone.
+/// Why a bench does not work: there is no host, it did not greet, it ended the method, or it is gone.
 pub struct Error(pub(super) String);
 
 impl Error {
     /// The error for a program that cannot be started.
-    pub(super) fn not_started(program: &str, reason: &std::io::Error) -> Self {
+    pub(super) fn not_started(program: &str, reason: &io::Error) -> Self {
         Self(format!(
             "cannot start `{program}`: {reason}\na bench runs on the program `tunebox`; install it, or name it: \
              `TUNEBOX=/path/to/tunebox cargo test`"
         ))
-    }
-
-    /// The error for a failure to listen on a port of this machine.
-    fn no_port(reason: std::io::Error) -> Self {
-        Self(format!("cannot listen on this machine: {reason}"))
     }
 }
 
@@ -59,23 +54,22 @@ impl std::error::Error for Error {}
 /// The program at work; it ends when its connection does.
 #[derive(Debug)]
 pub(super) struct Host {
-    program: String,
     child: Child,
     errors: Option<JoinHandle<String>>,
 }
 
 impl Host {
-    /// Starts the program and waits until it connects. Returns the host, its connection and the token that proved it.
-    pub(super) fn start() -> Result<(Self, TcpStream, String), Error> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::no_port)?;
-        let address = listener.local_addr().map_err(Error::no_port)?;
-        let token = token();
+    /// Starts the program and waits for its greeting. Returns the host and the connection to it. Errors: no such program,
+    /// or one that ends or says nothing within 60 s.
+    pub(super) fn start() -> Result<(Self, UnixStream), Error> {
         let named = std::env::var_os(PROGRAM).unwrap_or_else(|| OsString::from("tunebox"));
-        let program = named.to_string_lossy().into_owned();
-        let mut command = Command::new(&named);
-        command.arg("host").env("TUNEBOX_TWIN", address.to_string()).env("TUNEBOX_TWIN_TOKEN", &token);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|reason| Error::not_started(&program, &reason))?;
+        let program = named.to_string_lossy();
+        let started = UnixStream::pair().and_then(|(ours, theirs)| {
+            let mut command = Command::new(&named);
+            command.arg("host").stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
+            Ok((command.spawn()?, ours))
+        });
+        let (mut child, mut stream) = started.map_err(|reason| Error::not_started(&program, &reason))?;
         let errors = child.stderr.take().map(|mut stream| {
             thread::spawn(move || {
                 let mut bytes = Vec::new();
@@ -84,36 +78,16 @@ impl Host {
                 String::from_utf8_lossy(&bytes).into_owned()
             })
         });
-        let mut host = Self { program, child, errors };
-        let stream = host.accept_connection(&listener, &token)?;
-        Ok((host, stream, token))
-    }
-
-    /// Waits until a client sends the token, and drops all others. Errors: the program ended, or 60 s passed.
-    fn accept_connection(&mut self, listener: &TcpListener, token: &str) -> Result<TcpStream, Error> {
-        listener.set_nonblocking(true).map_err(Error::no_port)?;
-        let begun = Instant::now();
-        loop {
-            match listener.accept() {
-                Ok((stream, _)) => {
-                    if let Some(stream) = check_token(stream, token) {
-                        return Ok(stream);
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(LOOK),
-                Err(error) => return Err(Error::no_port(error)),
-            }
-            let reason = match self.child.try_wait() {
-                Ok(None) if begun.elapsed() < CONNECTS_WITHIN => continue,
-                Ok(None) => format!("nothing came for {} s", CONNECTS_WITHIN.as_secs()),
-                Ok(Some(status)) => format!("{status}\n{}", self.error_output()),
-                Err(error) => error.to_string(),
-            };
-            return Err(Error(format!(
-                "`{}` did not connect: {reason}\nis it a `tunebox` of this version? `TUNEBOX` names another",
-                self.program
-            )));
+        let mut host = Self { child, errors };
+        if read_greeting::<String>(&mut stream, GREETS_WITHIN).is_some() {
+            return Ok((host, stream));
         }
+        // A program that waits for more input ends without it.
+        drop(stream);
+        let output = host.error_output();
+        Err(Error(format!(
+            "`{program}` is no host of a bench: {output}\nis it a `tunebox` of this version? `TUNEBOX` names another"
+        )))
     }
 
     /// Waits for the program to end, killing it after 5 s, and returns its stderr. Empty at a second call.
@@ -142,17 +116,4 @@ impl Drop for Host {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// Returns the stream if its first message, within 5 s, is the token; else drops it and returns `None`.
-fn check_token(mut stream: TcpStream, token: &str) -> Option<TcpStream> {
-    stream.set_nonblocking(false).ok()?;
-    let known: String = read_greeting(&mut stream, ENDS_WITHIN)?;
-    (known == token).then_some(stream)
-}
-
-/// Generates a random token of 32 hexadecimal digits from two hash keys that the system draws.
-fn token() -> String {
-    let number = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", number(), number())
 }

@@ -11,11 +11,11 @@ const REPORT: u8 = 4;
 const STOP: u8 = 2;
 const END: u8 = 3;
 
-/// The first words of a bench: the token, the manifest, and what it wants.
+/// The first words of a bench: the manifest, and what it wants.
 fn wanted(host: &mut Script) -> Value {
     let heard = host.hear();
-    let (token, manifest, wanted) = <(String, String, String)>::decode(&mut Reader::new(&heard)).unwrap();
-    assert_eq!((token.as_str(), manifest.as_str()), ("secret", Small::MANIFEST));
+    let (manifest, wanted) = <(String, String)>::decode(&mut Reader::new(&heard)).unwrap();
+    assert_eq!(manifest, Small::MANIFEST);
     serde_json::from_str(&wanted).unwrap()
 }
 
@@ -57,7 +57,7 @@ fn a_bench_says_what_it_wants_and_shows_what_the_host_reports() {
     let (report, position, state) = beside(script, |stream| {
         let bench = Bench::<Small>::new().seed(3).records([json!({ "text": "a" })]).resume(&[0, 255]);
         let bench = bench.setting("strength", 0.25).set("train.accumulation", 2);
-        let mut run = bench.over(stream, "secret", None).unwrap();
+        let mut run = bench.over(stream, None).unwrap();
         let report = run.step().unwrap().clone();
         (report, crate::run::position(), run.state().unwrap())
     });
@@ -74,7 +74,7 @@ fn a_host_that_refuses_is_told_in_its_own_words() {
         host.say(END, &());
         host.say(STOP, &"error[config]: `strength` is at most 1\n");
     };
-    let error = beside(script, |stream| Bench::<Small>::new().over(stream, "secret", None).unwrap_err().to_string());
+    let error = beside(script, |stream| Bench::<Small>::new().over(stream, None).unwrap_err().to_string());
     assert_eq!(error, "error[config]: `strength` is at most 1");
 }
 

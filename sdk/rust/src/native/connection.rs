@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::net::TcpStream;
 use std::ops::Deref;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::codec::{Decode, Encode, Malformed, Reader};
@@ -58,7 +58,7 @@ pub(crate) enum Role {
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: UnixStream,
     role: Role,
     ended: Option<Ended>,
 }
@@ -81,13 +81,11 @@ pub(crate) struct Connected {
 }
 
 impl Connected {
-    /// Makes a stream this thread's connection; installs the panic hook. Errors: the thread has one; a broken stream.
-    pub(crate) fn new(stream: TcpStream, role: Role) -> Result<Self, Ended> {
+    /// Makes a stream this thread's connection; installs the panic hook. Errors: the thread has one.
+    pub(crate) fn new(stream: UnixStream, role: Role) -> Result<Self, Ended> {
         if SESSION.get() != 0 {
             return Err(Ended::Busy);
         }
-        // Every request waits for its answer: nothing is gained by waiting for more to send.
-        stream.set_nodelay(true).map_err(lost)?;
         super::panics::install_hook();
         CONNECTION.set(Some(Connection { stream, role, ended: None }));
         SESSION.set(SESSIONS.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1));
@@ -114,7 +112,7 @@ pub(crate) fn receive() -> Result<Vec<u8>, Ended> {
 }
 
 /// Waits for a message on a stream, without a deadline. Errors: those of the stream; `UnexpectedEof` if it is closed.
-pub(crate) fn receive_from(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+pub(crate) fn receive_from(stream: &mut UnixStream) -> std::io::Result<Vec<u8>> {
     frame::receive(stream, frame::LARGEST, None)?.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
 }
 

@@ -4,7 +4,7 @@
 //! Reading and writing end at a deadline, if the caller sets one.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// From the host: call a function of the method.
@@ -42,7 +42,7 @@ pub(crate) fn after(patience: Option<Duration>) -> Deadline {
 }
 
 /// Writes a message with its length. Errors: more than 64 MiB, the deadline has passed, a broken stream.
-pub(crate) fn send(stream: &mut TcpStream, payload: &[u8], deadline: Deadline) -> io::Result<()> {
+pub(crate) fn send(stream: &mut UnixStream, payload: &[u8], deadline: Deadline) -> io::Result<()> {
     let length = u32::try_from(payload.len()).ok().filter(|_| payload.len() <= LARGEST);
     let length = length.ok_or_else(|| io::Error::new(ErrorKind::FileTooLarge, "a message has at most 64 MiB"))?;
     let mut framed = Vec::with_capacity(payload.len() + 4);
@@ -53,7 +53,7 @@ pub(crate) fn send(stream: &mut TcpStream, payload: &[u8], deadline: Deadline) -
 }
 
 /// Reads a message of at most `largest` bytes. `None` if the other side has closed the stream before its first byte.
-pub(crate) fn receive(stream: &mut TcpStream, largest: usize, deadline: Deadline) -> io::Result<Option<Vec<u8>>> {
+pub(crate) fn receive(stream: &mut UnixStream, largest: usize, deadline: Deadline) -> io::Result<Option<Vec<u8>>> {
     let mut header = [0; 4];
     if !fill(stream, &mut header, deadline)? {
         return Ok(None);
@@ -76,7 +76,7 @@ pub(crate) fn receive(stream: &mut TcpStream, largest: usize, deadline: Deadline
 }
 
 /// Fills a buffer by the deadline; `false` if the other side has closed the stream before its first byte.
-fn fill(stream: &mut TcpStream, buffer: &mut [u8], deadline: Deadline) -> io::Result<bool> {
+fn fill(stream: &mut UnixStream, buffer: &mut [u8], deadline: Deadline) -> io::Result<bool> {
     let mut filled = 0;
     while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
         stream.set_read_timeout(left(deadline)?)?;
@@ -113,17 +113,13 @@ fn left(deadline: Deadline) -> io::Result<Option<Duration>> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-
     use super::*;
 
     /// What is read of some bytes that another side wrote before it went.
     fn heard(bytes: &[u8], largest: usize) -> io::Result<Option<Vec<u8>>> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let mut other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut stream, mut other) = UnixStream::pair().unwrap();
         other.write_all(bytes).unwrap();
         drop(other);
-        let (mut stream, _) = listener.accept().unwrap();
         receive(&mut stream, largest, after(Some(Duration::from_secs(5))))
     }
 
@@ -144,9 +140,7 @@ mod tests {
 
     #[test]
     fn a_side_that_says_nothing_is_not_waited_for_longer_than_was_said() {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let _silent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut stream, _) = listener.accept().unwrap();
+        let (mut stream, _silent) = UnixStream::pair().unwrap();
         let error = receive(&mut stream, LARGEST, after(Some(Duration::from_millis(30)))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }

@@ -1,18 +1,15 @@
 //! Serving a host: doing what it calls until it is done.
 
 use std::io::Write;
-use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::codec::{Decode, Encode, Reader};
 use super::connection::{self, Connected, Ended, Role};
 use super::{Dispatch, frame, panics};
 
-/// The host to serve, as `127.0.0.1:4711`.
+/// Names the socket of the host to serve.
 const ADDRESS: &str = "TUNEBOX_TWIN";
-
-/// The token that proves to the host which process this is.
-const TOKEN: &str = "TUNEBOX_TWIN_TOKEN";
 
 /// Why the host stopped calling.
 #[derive(Debug)]
@@ -25,20 +22,17 @@ pub(crate) enum Outcome {
 
 /// Serves the host that `TUNEBOX_TWIN` names; does nothing without one. An error exits the process with code 1.
 pub(super) fn twin(manifest: &str, dispatch: Dispatch) {
-    let Ok(address) = std::env::var(ADDRESS) else { return };
-    let token = std::env::var(TOKEN).unwrap_or_default();
-    let connected = TcpStream::connect(&address);
-    let served =
-        connected.map_err(connection::lost).and_then(|stream| greet_and_serve(stream, &token, manifest, dispatch));
-    if let Err(ended) = served {
+    let Some(address) = std::env::var_os(ADDRESS) else { return };
+    let connected = UnixStream::connect(address).map_err(connection::lost);
+    if let Err(ended) = connected.and_then(|stream| greet_and_serve(stream, manifest, dispatch)) {
         exit(&ended);
     }
 }
 
-/// Sends token and manifest over a new connection to the host, then answers its calls until it ends.
-pub(super) fn greet_and_serve(stream: TcpStream, token: &str, manifest: &str, dispatch: Dispatch) -> Result<(), Ended> {
+/// Sends the manifest over a new connection to the host, then answers its calls until it ends.
+pub(super) fn greet_and_serve(stream: UnixStream, manifest: &str, dispatch: Dispatch) -> Result<(), Ended> {
     let _connected = Connected::new(stream, Role::Twin)?;
-    send_greeting(&(token, manifest))?;
+    send_greeting(&manifest)?;
     match serve_calls(dispatch)? {
         Outcome::End => Ok(()),
         Outcome::Report { .. } => Err(Ended::Unknown("a report to a twin".into())),
@@ -53,7 +47,7 @@ pub(crate) fn send_greeting(words: &impl Encode) -> Result<(), Ended> {
 }
 
 /// Reads the first message of a new connection; `None` if it is malformed, too late or the stream is broken.
-pub(crate) fn read_greeting<T: Decode>(stream: &mut TcpStream, patience: Duration) -> Option<T> {
+pub(crate) fn read_greeting<T: Decode>(stream: &mut UnixStream, patience: Duration) -> Option<T> {
     let message = frame::receive(stream, frame::LARGEST, frame::after(Some(patience))).ok()??;
     stream.set_read_timeout(None).ok()?;
     T::decode(&mut Reader::new(&message)).ok()

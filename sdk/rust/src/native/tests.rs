@@ -2,7 +2,7 @@
 
 mod values;
 
-use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::thread;
 
 use super::codec::{Decode, Encode, Reader};
@@ -54,11 +54,11 @@ method! { Small, shape: "supervised", metrics: ["loss"] }
 
 /// The other end of a method's connection.
 pub(crate) struct Script {
-    stream: TcpStream,
+    stream: UnixStream,
 }
 
 impl Script {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: UnixStream) -> Self {
         Self { stream }
     }
 
@@ -120,19 +120,12 @@ fn message(start: &[u8], content: &impl Encode) -> Vec<u8> {
     bytes
 }
 
-/// Two ends of a connection.
-pub(crate) fn pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    (one, listener.accept().unwrap().0)
-}
-
 /// Runs a script beside something that is connected to it, and gives what that came to.
 pub(crate) fn beside<T: Send + 'static>(
     script: impl FnOnce(&mut Script),
-    served: impl FnOnce(TcpStream) -> T + Send + 'static,
+    served: impl FnOnce(UnixStream) -> T + Send + 'static,
 ) -> T {
-    let (mine, theirs) = pair();
+    let (mine, theirs) = UnixStream::pair().unwrap();
     let other = thread::spawn(move || served(theirs));
     script(&mut Script::new(mine));
     other.join().unwrap()
@@ -147,7 +140,7 @@ pub(crate) fn settings(strength: f64) -> Vec<(String, Value)> {
 fn a_method_asks_in_order_by_the_names_and_values_of_the_contract() {
     let script = |host: &mut Script| {
         let hello = host.hear();
-        assert_eq!(hello, message(&[], &("token", Small::MANIFEST)));
+        assert_eq!(hello, message(&[], &Small::MANIFEST));
         host.call(0, &settings(0.25));
         host.returned(&Ok::<(), String>(()));
         host.step();
@@ -163,7 +156,7 @@ fn a_method_asks_in_order_by_the_names_and_values_of_the_contract() {
         host.say(frame::END, &());
     };
     let dispatch = dispatch_of::<Small>();
-    let served = beside(script, move |stream| serve::greet_and_serve(stream, "token", Small::MANIFEST, dispatch));
+    let served = beside(script, move |stream| serve::greet_and_serve(stream, Small::MANIFEST, dispatch));
     assert_eq!(served, Ok(()));
 }
 
@@ -238,14 +231,14 @@ fn handles_of_a_connection_are_of_no_use_to_the_next() {
         crate::tensor::zeros(&[1], crate::tensor::Dtype::F32)
     };
     // Dropped after its connection, and beside another: nothing is sent.
-    let (mine, theirs) = pair();
+    let (mine, theirs) = UnixStream::pair().unwrap();
     let tensor = {
         let other = thread::spawn(move || script(&mut Script::new(mine)));
         let tensor = made(theirs);
         other.join().unwrap();
         tensor
     };
-    let (mut mine, theirs) = pair();
+    let (mut mine, theirs) = UnixStream::pair().unwrap();
     let connected = Connected::new(theirs, Role::Bench).unwrap();
     let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tensor.shape())).unwrap_err();
     assert!(told.downcast_ref::<&str>().unwrap().contains("of another thread, or to one that has ended"));
@@ -262,7 +255,7 @@ fn a_call_without_a_host_says_how_to_get_one() {
 }
 
 /// Serves calls as a bench does, after its first words.
-fn bench(dispatch: Dispatch) -> impl FnOnce(TcpStream) -> std::result::Result<Outcome, Ended> + Send + 'static {
+fn bench(dispatch: Dispatch) -> impl FnOnce(UnixStream) -> std::result::Result<Outcome, Ended> + Send + 'static {
     move |stream| {
         let _connected = Connected::new(stream, Role::Bench)?;
         serve_calls(dispatch)

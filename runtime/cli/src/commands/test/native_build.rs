@@ -10,7 +10,7 @@ use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::files::FileError;
 use tunebox_package::build::cargo_in;
 use tunebox_package::toolchain::{Toolchain, command};
-use tunebox_sandbox::native::{ADDRESS, TOKEN, TwinListener};
+use tunebox_sandbox::native::{ADDRESS, TwinListener};
 
 use crate::terminal::Failure;
 use crate::terminal::shell::quote;
@@ -92,24 +92,23 @@ impl NativeBuild {
         if self.quiet {
             twin.stderr(Stdio::null());
         }
-        twin.args(ARGUMENTS).envs(listener.environment()).current_dir(self.root()?).stdin(Stdio::null()).stdout(output);
+        twin.env(ADDRESS, listener.address()).stdin(Stdio::null()).stdout(output);
+        twin.args(ARGUMENTS).current_dir(self.root()?);
         Ok(TwinProcess(twin.spawn().map_err(FileError::at("used", executable))?))
     }
 
-    /// The shell command that starts the twin under gdb, with the listener's environment variables, in the method
-    /// folder.
+    /// The shell command that starts the twin under gdb, with the path of the listener's socket, in the method folder.
     pub(super) fn debugger_command(&self, executable: &Path, listener: &TwinListener) -> Result<String, Failure> {
-        let variables = listener.environment().map(|(name, value)| format!("{name}={value}")).join(" ");
-        let (root, executable) = (self.root()?.display().to_string(), executable.display().to_string());
-        let (root, executable) = (quote(&root), quote(&executable));
-        Ok(format!("cd {root}; {variables} gdb --args {executable} {}", ARGUMENTS.join(" ")))
+        let [root, address, executable] =
+            [&self.root()?, &listener.address(), executable].map(|path| quote(&path.display().to_string()));
+        Ok(format!("cd {root}; {ADDRESS}={address} gdb --args {executable} {}", ARGUMENTS.join(" ")))
     }
 
     /// Prepares a cargo command for the method folder, without the environment variables that would make its tests
     /// connect to a listener of this process's parent.
     fn cargo(&self, arguments: &[&str]) -> Result<Command, Failure> {
         let mut cargo = cargo_in(&self.folder, &self.toolchain, self.offline)?;
-        cargo.args(arguments).stdin(Stdio::null()).env_remove(ADDRESS).env_remove(TOKEN);
+        cargo.args(arguments).stdin(Stdio::null()).env_remove(ADDRESS);
         Ok(cargo)
     }
 

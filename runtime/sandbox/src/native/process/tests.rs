@@ -19,7 +19,7 @@ use crate::train_state::tests::{NoRun, tiny};
 use slow::Slow;
 
 /// The method's end of the connection.
-struct Peer(TcpStream);
+struct Peer(UnixStream);
 
 impl Peer {
     /// The next message of the host; none when it is gone.
@@ -66,11 +66,10 @@ fn session_over<H: RunHooks, T: Send + 'static>(
     method: impl FnOnce(&mut Peer) -> T + Send + 'static,
 ) -> (Session<H>, JoinHandle<T>) {
     let listener = TwinListener::open().unwrap();
-    let [(_, address), (_, token)] = listener.environment();
+    let address = listener.address();
     let thread = std::thread::spawn(move || {
-        let mut stream = TcpStream::connect(&*address).unwrap();
+        let mut stream = UnixStream::connect(address).unwrap();
         let mut hello = Vec::new();
-        token.encode(&mut hello);
         "{}".encode(&mut hello);
         frame::send(&mut stream, &hello, None).unwrap();
         method(&mut Peer(stream))

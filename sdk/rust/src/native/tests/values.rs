@@ -2,7 +2,7 @@
 
 use super::super::codec::{Decode, Encode, Malformed, Reader};
 use super::super::connection;
-use super::{message, pair};
+use super::{UnixStream, message};
 
 /// Reads one value that takes all of the bytes.
 fn read<T: Decode>(bytes: &[u8]) -> Result<T, Malformed> {
@@ -41,7 +41,7 @@ fn bytes_that_lie_are_refused_and_cost_no_memory() {
     assert!(read::<String>(&huge).is_err() && read::<Vec<f32>>(&huge).is_err());
     assert!(read::<Vec<f64>>(&huge).is_err() && read::<Vec<()>>(&huge).is_err());
     assert!(read::<Vec<u32>>(&[2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0]).is_err());
-    let (mut mine, theirs) = pair();
+    let (mut mine, theirs) = UnixStream::pair().unwrap();
     std::io::Write::write_all(&mut &theirs, &[0xff, 0xff, 0xff, 0x7f, 0]).unwrap();
     assert!(connection::receive_from(&mut mine).is_err());
 }
