@@ -16,12 +16,11 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use super::diagnosis::{Warning, explain, warnings};
-use super::failure::{build_error, no_package, outdated_lock};
+use super::failure::{build_error, no_package};
 use super::messages::{cargo_in, compiled, list, messages, run, text};
 use super::sdk::write_sdk;
 use super::{Event, Options, Watch, wait_for_build};
 use crate::constants::TARGET;
-use crate::error::Reason;
 use crate::toolchain::{Library, Toolchain};
 use crate::{Error, files, sources};
 
@@ -51,20 +50,16 @@ struct Job<'a> {
 struct Package {
     /// Its name.
     name: String,
-    /// Its version.
-    version: String,
     /// The root of its workspace.
     root: PathBuf,
     /// Where cargo would put what it builds.
     target: PathBuf,
-    /// The names of its dependencies.
-    dependencies: Vec<String>,
-    /// The folders of those by path.
+    /// The folders of its dependencies by path.
     paths: Vec<PathBuf>,
 }
 
 /// Compiles a method folder in Rust. Returns the bytes of the core module, and the compiler's warnings about the
-/// method's own package. First writes the SDK into the folder and updates `Cargo.lock`, where needed. Holds the lock of
+/// method's own package. First writes the SDK into the folder, where needed. Holds the lock of
 /// the target folder while it builds. With [`Options::afresh`] it builds in an empty temporary folder. `watch` gets
 /// every other crate once it is compiled.
 pub(super) fn build(
@@ -78,7 +73,6 @@ pub(super) fn build(
     let package = job.describe()?;
     // Two folders that share a target folder share the module's path: no other build may start before we have read the file.
     let _turn = take_turn(&package.target, watch)?;
-    job.follow(&package)?;
     let empty =
         options.afresh.then(tempfile::tempdir).transpose().map_err(Error::file("written to", &std::env::temp_dir()))?;
     let target = empty.as_ref().map_or_else(|| package.target.join("guest"), |folder| folder.path().to_owned());
@@ -112,40 +106,15 @@ impl Job<'_> {
 
         let path =
             |key| text(&metadata, key).map(PathBuf::from).ok_or_else(|| problem("cargo does not say where it builds"));
-        let of_dependencies = |key| list(package, "dependencies").filter_map(move |found| text(found, key));
-        let word = |key| text(package, key).unwrap_or_default().to_owned();
-        let (name, version) = (word("name"), word("version"));
         Ok(Package {
-            name,
-            version,
+            name: text(package, "name").unwrap_or_default().to_owned(),
             root: path("workspace_root")?,
             target: path("target_directory")?,
-            dependencies: of_dependencies("name").map(str::to_owned).collect(),
-            paths: of_dependencies("path").map(PathBuf::from).collect(),
+            paths: list(package, "dependencies").filter_map(|found| text(found, "path")).map(PathBuf::from).collect(),
         })
     }
 
-    /// Updates `Cargo.lock` without network if it lacks the package's present version or one of its dependencies; its
-    /// other entries stay. Does nothing if there is no readable `Cargo.lock`. Errors: a dependency is neither in the
-    /// lock nor on this machine.
-    fn follow(&self, package: &Package) -> Result<(), Error> {
-        let lock = files::read_text(&package.root.join("Cargo.lock")).unwrap_or_default();
-        let lock: toml::Table = lock.parse().unwrap_or_default();
-        let Some(entries) = lock.get("package").and_then(toml::Value::as_array) else { return Ok(()) };
-        let (raised, missing) = behind(entries, package);
-        if !raised && missing.is_empty() {
-            return Ok(());
-        }
-        let output = self.cargo()?.args(["update", "--workspace", "--offline", "--quiet"]).output();
-        match self.succeeded(&package.root, output) {
-            Err(Error::Explained { reason: Reason::NotFetched, .. }) if !missing.is_empty() => {
-                Err(outdated_lock(self.folder, &missing, self.options.offline))
-            }
-            output => output.map(|_| ()),
-        }
-    }
-
-    /// Runs `cargo rustc` into the folder `target`, with `--locked` if there is a `Cargo.lock`. Returns the path of the
+    /// Runs `cargo rustc` into the folder `target`, which adds to `Cargo.lock` what it lacks. Returns the path of the
     /// module, and the warnings about the method's own package. `watch` gets every other crate once it is compiled.
     /// Errors: cargo fails, or the crate makes no WebAssembly module.
     fn compile(
@@ -160,9 +129,6 @@ impl Job<'_> {
         cargo.args(PROFILE.iter().chain(&detail).flat_map(|entry| ["--config", *entry]));
         if self.toolchain.library == Library::FromSource {
             cargo.arg("-Zbuild-std=std,panic_abort").env("RUSTC_BOOTSTRAP", "1");
-        }
-        if package.root.join("Cargo.lock").is_file() {
-            cargo.arg("--locked");
         }
         cargo.env("CARGO_TARGET_DIR", target);
         cargo.env("CARGO_ENCODED_RUSTFLAGS", self.flags(package)).env("CARGO_INCREMENTAL", "0");
@@ -215,22 +181,6 @@ impl Job<'_> {
         let output = output.map_err(Error::file("started", &self.toolchain.cargo))?;
         if output.status.success() { Ok(output) } else { Err(explain(self.folder, root, &output)) }
     }
-}
-
-/// Compares the `[[package]]` entries of a lock file with a package. Returns whether the package is missing there or
-/// has another version, and the names of its dependencies that its entry does not list. Without an entry of its own,
-/// that list is empty.
-fn behind(entries: &[toml::Value], package: &Package) -> (bool, Vec<String>) {
-    let word = |entry: &toml::Value, key: &str| entry.get(key).and_then(toml::Value::as_str).map(str::to_owned);
-    let is_own = |entry: &&toml::Value| {
-        word(entry, "name").as_deref() == Some(package.name.as_str()) && entry.get("source").is_none()
-    };
-    let Some(own) = entries.iter().find(is_own) else { return (true, Vec::new()) };
-    let listed = own.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
-    // A name, and what else tells two of that name apart.
-    let listed: Vec<&str> = listed.filter_map(|entry| entry.as_str()?.split(' ').next()).collect();
-    let missing = package.dependencies.iter().filter(|name| !listed.contains(&name.as_str())).cloned().collect();
-    (word(own, "version").as_deref() != Some(package.version.as_str()), missing)
 }
 
 /// The compiler's flag that writes `name` wherever a path begins with `path`.

@@ -9,7 +9,7 @@ use std::process::Output;
 use serde_json::Value;
 use tunebox_foundation::explain::Explanation;
 
-use super::failure::{build_error, build_error_because, no_library, outdated_lock};
+use super::failure::{build_error, build_error_because, no_library};
 use super::messages::{list, messages, text};
 use crate::Error;
 use crate::error::Reason;
@@ -39,7 +39,7 @@ const OFFLINE: [&str; 7] = [
 ];
 
 /// Turns the output of a failed cargo into an error. Shows the compiler's errors if there are any, else recognizes a
-/// missing target, an outdated `Cargo.lock`, a workspace without this folder and a dependency that cannot be fetched,
+/// missing target, a workspace without this folder and a dependency that cannot be fetched,
 /// else shows cargo's last error. The compiler names files from the workspace's `root`; the error names them from
 /// `folder`.
 pub(super) fn explain(folder: &Path, root: &Path, output: &Output) -> Error {
@@ -50,9 +50,6 @@ pub(super) fn explain(folder: &Path, root: &Path, output: &Output) -> Error {
         Some(message) if is_missing_library(message) => no_library(),
         Some(message) => refused(message, &errors, &Places::of(folder, root)),
         None if is_missing_library(&words) => no_library(),
-        None if has(&["because --locked was passed", "lock file needs to be updated"]) => {
-            outdated_lock(folder, &[], false)
-        }
         None if has(&["believes it's in a workspace"]) => {
             let hint = "add an empty `[workspace]` table to its `Cargo.toml`, or list it in that workspace";
             build_error(format!("the workspace around `{}` does not list it", folder.display()), hint)

@@ -42,16 +42,6 @@ pub(super) fn no_library() -> Error {
     toolchain::no_target("the toolchain has no standard library for that target", "`tunebox doctor --fix`")
 }
 
-/// The error for a `Cargo.lock` that does not agree with `Cargo.toml`. `missing` are the dependencies that it lacks and
-/// that are not on this machine. If there are any and the build was `offline`, the hint says to leave `--offline` out.
-pub(super) fn outdated_lock(folder: &Path, missing: &[String], offline: bool) -> Error {
-    let names = quote(missing);
-    let why = (!missing.is_empty()).then(|| format!("{names} is not in it, and not on this machine"));
-    let without = if offline && !missing.is_empty() { ", then this without `--offline`" } else { "" };
-    let hint = format!("`cargo update --workspace` in `{}`, which needs the network{without}", folder.display());
-    Explanation { why, ..Explanation::new("build", "`Cargo.lock` does not fit `Cargo.toml`").with_hint(hint) }.into()
-}
-
 /// Joins names with commas, each between backticks.
 pub(super) fn quote(names: &[String]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")

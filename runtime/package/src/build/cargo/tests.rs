@@ -24,23 +24,6 @@ fn a_build_without_a_network_tells_cargo_so() {
 }
 
 #[test]
-fn a_raised_version_and_a_new_dependency_are_seen_in_the_lock() {
-    let lock = "[[package]]\nname = \"calm\"\nversion = \"0.1.0\"\ndependencies = [\"syn 2.0.1\", \"tunebox\"]\n\
-                [[package]]\nname = \"calmer\"\nversion = \"0.1.0\"\n";
-    let lock: toml::Table = lock.parse().unwrap();
-    let entries = lock["package"].as_array().unwrap();
-    let behind = |version: &str, dependencies: &[&str]| {
-        let dependencies = dependencies.iter().map(|name| (*name).to_owned()).collect();
-        let (name, version, paths) = ("calm".to_owned(), version.to_owned(), Vec::new());
-        behind(entries, &Package { name, version, root: "".into(), target: "".into(), dependencies, paths })
-    };
-    assert_eq!(behind("0.1.0", &["tunebox", "syn"]), (false, Vec::new()));
-    assert_eq!(behind("0.2.0", &["tunebox"]), (true, Vec::new()));
-    // It is there for another project.
-    assert_eq!(behind("0.1.0", &["tunebox", "calmer"]), (false, vec!["calmer".to_owned()]));
-}
-
-#[test]
 fn the_lock_takes_up_what_is_here_and_names_what_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &str| {
@@ -51,19 +34,21 @@ fn the_lock_takes_up_what_is_here_and_names_what_is_not() {
     let manifest = |name: &str, more: &str| {
         format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n{more}")
     };
-    write("calmer/Cargo.toml", &manifest("calmer", ""));
+    // Cargo writes the lock, and then compiles nothing of a crate for a later compiler.
+    write("calmer/Cargo.toml", &manifest("calmer", "rust-version = \"1.999\"\n"));
     write("calmer/src/lib.rs", "");
     write("src/lib.rs", "");
     write("Cargo.lock", "version = 4\n\n[[package]]\nname = \"calm\"\nversion = \"0.1.0\"\n");
-    let (toolchain, options) = (crate::toolchain::find().unwrap(), Options::default());
-    let job = Job { folder: folder.path(), toolchain: &toolchain, options: &options };
-    let followed = |dependency: &str| {
-        write("Cargo.toml", &manifest("calm", &format!("[dependencies]\n{dependency}\n[workspace]\n")));
-        job.follow(&job.describe().unwrap())
+    let (toolchain, options) = (crate::toolchain::find().unwrap(), Options { offline: true, ..Options::default() });
+    let built = |dependency: &str| {
+        let more = format!("[lib]\ncrate-type = [\"cdylib\"]\n[dependencies]\n{dependency}\n[workspace]\n");
+        write("Cargo.toml", &manifest("calm", &more).replace("0.1.0", "0.2.0"));
+        build(folder.path(), &toolchain, &options, &mut |_| {}).unwrap_err()
     };
-    followed("calmer = { path = \"calmer\" }").unwrap();
-    assert!(std::fs::read_to_string(folder.path().join("Cargo.lock")).unwrap().contains("name = \"calmer\""));
-    let error = followed("calmer-of-nobody = \"1\"").unwrap_err();
-    assert_eq!(error.to_string(), "`Cargo.lock` does not fit `Cargo.toml`");
-    assert_eq!(error.why().unwrap(), "`calmer-of-nobody` is not in it, and not on this machine");
+    let error = built("calmer = { path = \"calmer\" }").explanation();
+    assert!(error.why.is_some_and(|why| why.contains("1.999")));
+    let lock = std::fs::read_to_string(folder.path().join("Cargo.lock")).unwrap();
+    assert!(lock.contains("name = \"calmer\"") && lock.contains("name = \"calm\"\nversion = \"0.2.0\""), "{lock}");
+    let error = built("calmer-of-nobody = \"1\"");
+    assert_eq!(error.to_string(), "the dependency `calmer-of-nobody` cannot be fetched");
 }
