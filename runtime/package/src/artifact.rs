@@ -13,7 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use document::{Component, Configuration, Descriptor, ImageManifest, SCHEMA, WASM, digest_of};
 use error::malformed;
-use serde::Serialize;
+use serde_json::json;
 use tunebox_foundation::contract::PACKAGE;
 
 use crate::constants::{LARGEST, LONGEST_SIGNATURE};
@@ -75,7 +75,7 @@ impl Artifact {
     pub fn manifest(&self) -> Result<Documents, Error> {
         let about = read_manifest(&self.wasm)?;
         let layer = digest_of(&self.wasm);
-        let configuration = json("configuration", &self.configuration(&about, &layer)?)?;
+        let configuration = json!(self.configuration(&about, &layer)?).to_string().into_bytes();
         let title = format!("{}-{}.wasm", about.name, about.version);
         let named = Some(BTreeMap::from([(TITLE.to_owned(), title.clone())]));
 
@@ -86,7 +86,7 @@ impl Artifact {
             layers: vec![Descriptor { annotations: named, ..Descriptor::of(LAYER, &self.wasm) }],
             annotations: Some(self.annotations(about, title)),
         };
-        let manifest = json("manifest", &manifest)?;
+        let manifest = json!(manifest).to_string().into_bytes();
         Ok(Documents { digest: digest_of(&manifest), manifest, configuration, layer })
     }
 
@@ -180,11 +180,6 @@ fn plain(written: String) -> String {
 /// Fails if `size` is greater than `limit`, both in bytes. `what` names the part of the package in the error.
 pub(crate) fn fits(what: &str, size: u64, limit: u64) -> Result<(), Error> {
     if size > limit { Err(error::too_large(what, size, limit)) } else { Ok(()) }
-}
-
-/// Serializes a document as compact JSON. `what` names the document in the error.
-fn json(what: &str, document: &impl Serialize) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(document).map_err(|error| malformed(what, &error.to_string()))
 }
 
 #[cfg(test)]

@@ -10,14 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tunebox_foundation::bounded;
 use tunebox_foundation::explain::Explain;
 
 use super::error::{damaged, not_layout};
 use crate::Error;
 use crate::artifact::document::{Descriptor, ImageManifest, SCHEMA, read};
-use crate::artifact::error::malformed;
 use crate::artifact::{LARGEST_DOCUMENT, MANIFEST, fits};
 use crate::digest::sha256;
 use crate::file_lock::{PATIENCE, lock_exclusive, wait_for_lock};
@@ -201,7 +200,7 @@ impl Layout {
     /// written.
     pub(super) fn write_index(&self, index: &Index) -> Result<(), Error> {
         self.check_count(index)?;
-        replace(&self.folder.join(INDEX), &json(INDEX, index)?, READABLE)
+        replace(&self.folder.join(INDEX), format!("{:#}", json!(index)).as_bytes(), READABLE)
     }
 
     /// Fails if an index has more than [`MOST_ENTRIES`] entries.
@@ -285,9 +284,4 @@ impl Layout {
     pub(super) fn damaged(&self, part: &str, path: &Path, why: impl Into<String>) -> Error {
         damaged(part, path, why, self.of_others())
     }
-}
-
-/// Serializes a document as indented JSON. `what` names the document in the error.
-fn json(what: &str, document: &impl Serialize) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec_pretty(document).map_err(|error| malformed(what, &error.to_string()))
 }
