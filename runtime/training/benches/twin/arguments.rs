@@ -21,15 +21,12 @@ pub(crate) struct Arguments {
     /// Records of a step.
     #[arg(long, default_value = "12", default_value_if("model", IsPresent, "4"))]
     pub(crate) batch: NonZeroUsize,
-    /// Tokens of the longest row.
+    /// Tokens of a row.
     #[arg(long, default_value = "64", default_value_if("model", IsPresent, "256"))]
     pub(crate) sequence: NonZeroUsize,
     /// The rank of the adapters.
     #[arg(long, default_value = "16")]
     pub(crate) rank: NonZeroUsize,
-    /// Lines of JSON instead of text.
-    #[arg(long)]
-    pub(crate) json: bool,
     /// Cargo passes this to every benchmark.
     #[arg(long = "bench", hide = true)]
     _bench: bool,

@@ -9,19 +9,17 @@
 mod arguments;
 mod native;
 mod pair;
-mod records;
 mod statistics;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use arguments::Arguments;
-use pair::{Pair, TOLERANCE, Timed, Twin, find_twin};
-use records::Sizes;
-use serde_json::json;
+use pair::{Pair, TOLERANCE, TWINS, Timed, Twin, random_batch};
 use statistics::Spread;
 use tunebox_compute::Device;
 use tunebox_model::{Model, Source};
+use tunebox_training::configuration::RandomRecords;
 use tunebox_training::sample;
 
 /// What any part of the benchmark may end in.
@@ -33,7 +31,7 @@ fn main() -> Outcome<()> {
     tunebox_compute::allocator::keep_freed_pages();
     let place = tempfile::tempdir()?;
     let model = open(arguments.model.as_deref(), place.path())?;
-    for twin in arguments.methods.iter().filter_map(|name| find_twin(name)) {
+    for twin in TWINS.iter().filter(|twin| arguments.methods.iter().any(|name| name == twin.name)) {
         show(twin, &arguments, &measure(twin, &model, &arguments)?);
     }
     Ok(())
@@ -52,11 +50,12 @@ fn open(model: Option<&str>, place: &Path) -> Outcome<Arc<Model>> {
 /// up and does not count.
 fn measure(twin: &'static Twin, model: &Arc<Model>, arguments: &Arguments) -> Outcome<Vec<Timed>> {
     let vocabulary = model.configuration.vocabulary;
-    let sizes = Sizes { batch: arguments.batch.get(), sequence: arguments.sequence.get(), vocabulary };
+    let (records, sequence) = (arguments.batch.get(), arguments.sequence.get());
     let mut pair = Pair::start(twin, model, arguments.rank.get())?;
     let mut times = Vec::new();
     for step in 0..=arguments.pairs.get() {
-        let timed = pair.step(&records::batch(twin.shape, sizes, step)?, step % 2 == 0)?;
+        let sizes = RandomRecords { records, sequence, seed: step as u64 };
+        let timed = pair.step(&random_batch(twin.shape, sizes, vocabulary)?, step % 2 == 0)?;
         if step > 0 {
             times.push(timed);
         }
@@ -64,8 +63,7 @@ fn measure(twin: &'static Twin, model: &Arc<Model>, arguments: &Arguments) -> Ou
     Ok(times)
 }
 
-/// Prints the measured times, their overhead and the guest's share as a text table, or as a line of JSON if the
-/// arguments ask for it.
+/// Prints the measured times, their overhead and the guest's share as a table.
 fn show(twin: &Twin, arguments: &Arguments, times: &[Timed]) {
     let native = Spread::of(times.iter().map(|timed| timed.native));
     let component = Spread::of(times.iter().map(|timed| timed.component));
@@ -76,22 +74,12 @@ fn show(twin: &Twin, arguments: &Arguments, times: &[Timed]) {
     let model = arguments.model.as_deref().unwrap_or("sample");
     let Arguments { batch, sequence, rank, .. } = arguments;
     let (name, pairs) = (twin.name, times.len());
-    if arguments.json {
-        let row = json!({
-            "method": name, "model": model, "batch": batch, "sequence": sequence, "rank": rank, "pairs": pairs,
-            "native_seconds": native, "component_seconds": component, "overhead": overhead,
-            "overhead_of_fastest": fastest,
-            "guest_seconds": guest, "host_calls": calls,
-        });
-        println!("{row}");
-        return;
-    }
     let line = |what: &str, spread: Spread, factor: f64, unit: &str| {
         let Spread { low, median, high } = spread;
         let [low, median, high] = [low, median, high].map(|number| number * factor);
         println!("  {what:<10} {median:>9.3} {unit:<2}   middle half {low:.3} … {high:.3}");
     };
-    println!("{name} on {model}: {batch} records of up to {sequence} tokens, rank {rank}, {pairs} pairs of steps");
+    println!("{name} on {model}: {batch} records of {sequence} tokens, rank {rank}, {pairs} pairs of steps");
     line("native", native, 1e3, "ms");
     line("component", component, 1e3, "ms");
     line("overhead", overhead, 1e2, "%");

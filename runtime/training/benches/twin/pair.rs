@@ -7,7 +7,8 @@ use tunebox_model::adapter::AdapterSettings;
 use tunebox_model::{Model, Policy, PolicySettings};
 use tunebox_package::{Reference, resolve_settings};
 use tunebox_sandbox::{Batch, Engine, Grants, Limits, Session, SessionSettings};
-use tunebox_training::data::Shape;
+use tunebox_training::configuration::RandomRecords;
+use tunebox_training::data::{Shape, random_dataset, window};
 use tunebox_training::{TrainState, Trainer, bench_train_state};
 
 use super::Outcome;
@@ -32,11 +33,6 @@ pub(crate) static TWINS: [Twin; 2] = [
     Twin { name: "lora", shape: Shape::Text, step: native::supervised },
     Twin { name: "dpo", shape: Shape::Preference, step: native::preference },
 ];
-
-/// Finds a method that has a native twin by its name.
-pub(crate) fn find_twin(name: &str) -> Option<&'static Twin> {
-    TWINS.iter().find(|twin| twin.name == name)
-}
 
 /// Seconds of one step of each.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +121,12 @@ pub(crate) fn compare(native: &[(&'static str, f32)], component: &[(&str, f64)])
         }
     }
     Ok(())
+}
+
+/// Generates a batch of random records; equal arguments give an equal batch.
+pub(crate) fn random_batch(shape: Shape, sizes: RandomRecords, vocabulary: usize) -> Outcome<Batch> {
+    let data = random_dataset(shape, sizes, vocabulary).ok_or("such records cannot be generated")?;
+    Ok(window(&data, &[(0..sizes.records).collect()])?.batches.pop().ok_or("a window without a batch")?)
 }
 
 /// Creates a train state with a new low-rank adapter over a model, with equal numbers at every call.

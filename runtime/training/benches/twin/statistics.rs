@@ -1,9 +1,7 @@
 //! Medians and middle halves of a few times.
 
-use serde::Serialize;
-
 /// Where the middle half of some numbers lies.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     /// A quarter of the numbers is below this.
     pub(crate) low: f64,

@@ -3,17 +3,16 @@
 mod arguments;
 mod native;
 mod pair;
-mod records;
 mod statistics;
 
 use std::sync::Arc;
 
 use arguments::Arguments;
-use pair::{Pair, TWINS, compare, find_twin};
-use records::Sizes;
+use pair::{Pair, TWINS, compare, random_batch};
 use statistics::Spread;
 use tunebox_compute::Device;
-use tunebox_model::{Model, Rows, Source};
+use tunebox_model::{Model, Source};
+use tunebox_training::configuration::RandomRecords;
 use tunebox_training::sample;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -28,11 +27,11 @@ fn a_component_learns_to_the_same_bits_as_its_native_twin() {
     let folder = sample::unpack(place.path()).unwrap().join("model");
     let source = Source::open(&folder.display().to_string(), true).unwrap();
     let model = Arc::new(Model::open(&source, &Device::Cpu).unwrap());
-    let sizes = Sizes { batch: 3, sequence: 24, vocabulary: model.configuration.vocabulary };
     for twin in &TWINS {
         let mut pair = Pair::start(twin, &model, 4).unwrap();
         for step in 0..3 {
-            let batch = records::batch(twin.shape, sizes, step).unwrap();
+            let sizes = RandomRecords { records: 3, sequence: 24, seed: step };
+            let batch = random_batch(twin.shape, sizes, model.configuration.vocabulary).unwrap();
             let timed = pair.step(&batch, step % 2 == 0).unwrap();
             assert!(timed.calls > 10 && timed.guest < timed.component && timed.native > 0.0, "{}", twin.name);
         }
@@ -45,23 +44,6 @@ fn numbers_that_differ_are_named() {
     for component in [&[("loss", 0.5001)][..], &[("loss", f64::NAN)], &[("entropy", 0.5)]] {
         assert!(compare(&[("loss", 0.5)], component).unwrap_err().to_string().contains("`loss`"));
     }
-}
-
-#[test]
-fn rows_have_unequal_lengths_that_are_the_same_in_every_step() {
-    let sizes = Sizes { batch: 6, sequence: 20, vocabulary: 7 };
-    let sides = |step: usize| records::batch(find_twin("dpo").unwrap().shape, sizes, step).unwrap().sides;
-    let lengths = |rows: &Rows| rows.ids.iter().map(Vec::len).collect::<Vec<_>>();
-    let (first, second) = (sides(1), sides(2));
-    assert_eq!(first.iter().map(|(side, _)| side.as_str()).collect::<Vec<_>>(), ["chosen", "rejected"]);
-    assert_eq!(lengths(&first[0].1), [20, 18, 16, 14, 12, 10]);
-    assert_eq!(lengths(&first[1].1), [18, 16, 14, 12, 10, 20]);
-    assert_eq!(first[0].1.targets(), 45);
-    assert_eq!(first[0].1, sides(1)[0].1);
-    assert_ne!(first[0].1, second[0].1);
-    assert_eq!(lengths(&first[1].1), lengths(&second[1].1));
-    let alone = records::batch(find_twin("lora").unwrap().shape, Sizes { batch: 1, ..sizes }, 0).unwrap().sides;
-    assert_eq!(lengths(&alone[0].1), [20]);
 }
 
 #[test]
@@ -78,8 +60,8 @@ fn arguments_choose_what_is_measured_and_on_what() {
     let parse = |text: &str, model: Option<&str>| Arguments::parse_from_words(words(text), model.map(str::to_owned));
     let all = parse("--bench", None).unwrap();
     assert_eq!((all.methods, all.pairs.get()), (vec!["lora".to_owned(), "dpo".to_owned()], 40));
-    let some = parse("dpo --pairs 3 --json --bench", Some("qwen")).unwrap();
-    assert_eq!((some.methods, some.json), (vec!["dpo".to_owned()], true));
+    let some = parse("dpo --pairs 3 --bench", Some("qwen")).unwrap();
+    assert_eq!(some.methods, ["dpo"]);
     assert_eq!((some.pairs.get(), some.batch.get(), some.model.as_deref()), (3, 4, Some("qwen")));
     assert_eq!(parse("--model llama", Some("qwen")).unwrap().model.as_deref(), Some("llama"));
     for (wrong, named) in [("--pairs", "value is required"), ("--pairs 0", "'0'"), ("dpe", "'dpe'")] {

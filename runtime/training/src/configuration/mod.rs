@@ -40,13 +40,13 @@ pub struct ReplayInputs {
 
 /// The sizes of a random data set, for benchmarks and unit tests.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RandomRecords {
+pub struct RandomRecords {
     /// Number of records.
-    pub(crate) records: usize,
+    pub records: usize,
     /// Tokens of each row; a prompt has half of them.
-    pub(crate) sequence: usize,
+    pub sequence: usize,
     /// Seed of the tokens.
-    pub(crate) seed: u64,
+    pub seed: u64,
 }
 
 /// The settings of a run: the checked tables, the text they came from, and flags that no run file has.

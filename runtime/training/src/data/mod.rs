@@ -15,7 +15,7 @@ mod window;
 
 pub use dataset::{Dataset, Reading, Report, Skipped};
 pub use encode::{Encoder, Example};
-pub(crate) use random::random_dataset;
+pub use random::random_dataset;
 pub(crate) use sampler::{BatchSampler, Batching, Cursor};
 pub use shape::{Content, Record, Shape, Turns};
 pub(crate) use window::rows;

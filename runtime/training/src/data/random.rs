@@ -9,7 +9,8 @@ use crate::configuration::RandomRecords;
 
 /// Generates a data set of one shape with random token ids below `vocabulary`; the same seed gives the same data.
 /// `None` for the shapes `Instructions` and `Contrast`, whose rows need not have equal length.
-pub(crate) fn random_dataset(shape: Shape, sizes: RandomRecords, vocabulary: usize) -> Option<Dataset> {
+#[must_use]
+pub fn random_dataset(shape: Shape, sizes: RandomRecords, vocabulary: usize) -> Option<Dataset> {
     let (rows, length, learned) = match shape {
         // The side `mismatched` of an unpaired record is built from the first.
         Shape::Messages | Shape::PromptCompletion | Shape::Text | Shape::Unpaired => (1, sizes.sequence, true),
