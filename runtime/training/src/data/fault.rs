@@ -76,21 +76,12 @@ fn rename_hint(fields: &[&str]) -> Option<&'static str> {
     .find_map(|(name, hint)| fields.contains(&name).then_some(hint))
 }
 
-/// A step down into JSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step<'a> {
-    /// The value of a field.
-    Field(&'a str),
-    /// An item of a list, from 0.
-    Item(usize),
-}
-
-/// The column (from 1, in characters) of the value at a path in a line of JSON. If the path leads nowhere, the column
-/// of the last value found on it.
-pub(super) fn column(text: &str, path: &[Step<'_>]) -> usize {
+/// The column (from 1, in characters) of the value at a path in a line of JSON: names of fields, and positions in lists
+/// from 0. If the path leads nowhere, the column of the last value found on it.
+pub(super) fn column(text: &str, path: &[&str]) -> usize {
     let mut value = text.trim_start();
     for step in path {
-        match step_into(value, *step) {
+        match step_into(value, step) {
             Some(inner) => value = inner,
             None => break,
         }
@@ -100,18 +91,18 @@ pub(super) fn column(text: &str, path: &[Step<'_>]) -> usize {
 
 /// The column (from 1, in characters) of the quoted name of a field of the line's object; 1 if there is no such field.
 pub(super) fn key_column(text: &str, name: &str) -> usize {
-    let value = step_into(text.trim_start(), Step::Field(name)).unwrap_or(text);
+    let value = step_into(text.trim_start(), name).unwrap_or(text);
     let end = offset(text, value);
     column_at(text, text[..end].rfind(&format!("\"{name}\"")).unwrap_or(end))
 }
 
-/// The JSON text of the field or item one step below the JSON text `value`; `None` if there is none.
-fn step_into<'a>(value: &'a str, step: Step<'_>) -> Option<&'a str> {
+/// The JSON text of the field or item `step` of the JSON text `value`; `None` if there is none.
+fn step_into<'a>(value: &'a str, step: &str) -> Option<&'a str> {
     #[derive(Deserialize)]
     struct Object<'a>(#[serde(borrow)] BTreeMap<Cow<'a, str>, &'a RawValue>);
-    let raw = match step {
-        Step::Field(name) => serde_json::from_str::<Object<'a>>(value).ok()?.0.get(name).copied(),
-        Step::Item(index) => serde_json::from_str::<Vec<&'a RawValue>>(value).ok()?.get(index).copied(),
+    let raw = match serde_json::from_str::<Object<'a>>(value) {
+        Ok(object) => object.0.get(step).copied(),
+        Err(_) => serde_json::from_str::<Vec<&'a RawValue>>(value).ok()?.get(step.parse::<usize>().ok()?).copied(),
     };
     raw.map(RawValue::get)
 }
@@ -133,11 +124,10 @@ mod tests {
     #[test]
     fn a_value_deep_in_a_line_is_found_or_else_the_object_that_lacks_it() {
         for (text, index, field, found) in [
-            (r#"{"é": "x\"y", "messages": [{"role": "user"}, {"role": 7}]}"#, 1, "role", "7}"),
-            (r#"{"messages": [{"role": "user"}]}"#, 0, "content", r#"{"role""#),
+            (r#"{"é": "x\"y", "messages": [{"role": "user"}, {"role": 7}]}"#, "1", "role", "7}"),
+            (r#"{"messages": [{"role": "user"}]}"#, "0", "content", r#"{"role""#),
         ] {
-            let path = [Step::Field("messages"), Step::Item(index), Step::Field(field)];
-            let from: String = text.chars().skip(column(text, &path) - 1).collect();
+            let from: String = text.chars().skip(column(text, &["messages", index, field]) - 1).collect();
             assert!(from.starts_with(found), "{from}");
         }
     }

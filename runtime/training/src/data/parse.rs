@@ -7,7 +7,7 @@ use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::nearest::nearest;
 use tunebox_model::chat::Message;
 
-use super::fault::{self, LocatedFault, Step, column, example_line, key_column};
+use super::fault::{self, LocatedFault, column, example_line, key_column};
 use super::shape::{Content, Record, Shape, Turns};
 
 /// Fields for the chat template, which verifiers do not get.
@@ -196,8 +196,8 @@ impl Fields<'_> {
     /// text or text parts, or missing if there are tool calls.
     fn read_message(&self, list: &str, index: usize, item: Value) -> Result<Message, LocatedFault> {
         let wrong = |name: Option<&str>, found, wanted| {
-            let mut path = vec![Step::Field(list), Step::Item(index)];
-            path.extend(name.map(Step::Field));
+            let position = index.to_string();
+            let path: Vec<&str> = [list, &position].into_iter().chain(name).collect();
             let field = name.map_or(format!("{list}[{index}]"), |name| format!("{list}[{index}].{name}"));
             (fault::wrong_type(&field, found, wanted), column(self.text, &path))
         };
@@ -261,7 +261,7 @@ impl Fields<'_> {
 
     /// The column (from 1, in characters) of a field's value in the line; that of the object if the field is not there.
     fn column(&self, name: &str) -> usize {
-        column(self.text, &[Step::Field(name)])
+        column(self.text, &[name])
     }
 
     /// The fault about a field of the wrong type, with the column of its value `found`. `wanted` is the type in words.
