@@ -67,7 +67,7 @@ fn a_dry_plan_leaves_nothing_behind() {
     let place = Workspace::new();
     let plan = place.plan("dry", &[]).unwrap();
 
-    assert_eq!((plan.run.steps, plan.run.summary.records), (4, 16));
+    assert_eq!((plan.run.summary.steps, plan.run.summary.records), (4, 16));
     assert!(plan.run.summary.memory.total() > 0);
     assert!(!place.path("runs").exists());
 }

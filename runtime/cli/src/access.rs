@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 use tunebox_compute::device;
 use tunebox_sandbox::confinement::has_nvidia_driver;
-use tunebox_training::plan::{CompiledCode, compile, fetch};
-use tunebox_training::{Error, RunSettings, readable};
+use tunebox_training::plan::{self, CompiledCode, fetch};
+use tunebox_training::{RunSettings, readable};
 
 use crate::arguments::Global;
 use crate::supervisor::block_signals;
@@ -41,7 +41,7 @@ impl Access {
             access.read = readable(settings);
         } else {
             fetch(settings)?;
-            access.code = Some(compile_with(terminal, settings, compile)?);
+            access.code = Some(compile_run(terminal, settings, true)?);
         }
         Ok(Some(access).filter(|_| computes_on_cpu(&settings.file.train.device)))
     }
@@ -52,15 +52,16 @@ pub(crate) fn computes_on_cpu(device: &str) -> bool {
     device == "cpu" || (!has_nvidia_driver() && device::parse(device).is_ok_and(|device| device.is_cpu()))
 }
 
-/// Compiles components of a run with `compile`, with a warning if the usual cache cannot be used.
-pub(crate) fn compile_with(
+/// Compiles the verifiers of a run, and its method if `has_method` is true, with a warning if the usual cache cannot be
+/// used.
+pub(crate) fn compile_run(
     terminal: Terminal,
     settings: &RunSettings,
-    compile: fn(RunSettings) -> Result<CompiledCode, Error>,
+    has_method: bool,
 ) -> Result<CompiledCode, Failure> {
     // Compiling starts threads, which must not take the signals that the parent waits for.
     block_signals().map_err(|error| Failure::usage(format!("signals cannot be awaited: {error}"), "try again"))?;
-    let code = compile(settings.clone())?;
+    let code = plan::compile(settings.clone(), has_method)?;
     if let Some(text) = &code.warning {
         terminal.warn(text);
     }

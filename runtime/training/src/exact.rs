@@ -1,4 +1,4 @@
-//! Serializes `f64` as its bits, an integer: JSON has no numbers that are not finite, and rounds others.
+//! Serializes an `f64` that may not be finite as its bits, an integer: JSON has finite numbers only.
 //!
 //! For `#[serde(with = "exact")]`, and `exact::pairs` for lists of named numbers.
 

@@ -95,7 +95,6 @@ pub struct StepEvent {
     /// Steps of the whole run.
     pub total: u64,
     /// Finished epochs, with the finished fraction of the present one.
-    #[serde(with = "exact")]
     pub epoch: f64,
     /// Metrics of the method, in the order of its manifest, then those of the verifiers.
     #[serde(with = "exact::pairs")]
@@ -104,17 +103,14 @@ pub struct StepEvent {
     #[serde(with = "exact")]
     pub gradient_norm: f64,
     /// The learning rate.
-    #[serde(with = "exact")]
     pub rate: f64,
     /// Tokens of the step.
     pub tokens: u64,
     /// Target tokens of the step.
     pub targets: u64,
     /// Tokens per second of this step.
-    #[serde(with = "exact")]
     pub tokens_per_second: f64,
     /// Seconds of this step.
-    #[serde(with = "exact")]
     pub seconds: f64,
     /// Updates skipped because their gradient was not finite.
     pub skipped: u32,
@@ -181,7 +177,6 @@ pub struct Summary {
     /// Planned steps.
     pub total: u64,
     /// Seconds of training, including those before the run was resumed.
-    #[serde(with = "exact")]
     pub seconds: f64,
     /// Trained tokens.
     pub tokens: u64,

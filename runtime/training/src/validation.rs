@@ -37,10 +37,8 @@ pub(crate) fn validate(policy: &Policy, data: &Dataset, batch: usize) -> Result<
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct PassRate {
     /// Share of the completions that pass.
-    #[serde(with = "exact")]
     pub at_one: f64,
     /// Share of the prompts with at least one completion that passes.
-    #[serde(with = "exact")]
     pub at_k: f64,
     /// Completions of each prompt.
     pub k: usize,

@@ -8,10 +8,10 @@ use tunebox_foundation::files;
 use tunebox_foundation::printable::printable;
 use tunebox_model::generate::Sampling;
 use tunebox_package::builtin;
-use tunebox_training::plan::{admit_run_file, compile_verifiers};
+use tunebox_training::plan::admit_run_file;
 use tunebox_training::{Evaluation, EvaluationSettings, Figure, RunSettings, component_files, evaluate};
 
-use crate::access::{Access, compile_with};
+use crate::access::{Access, compile_run};
 use crate::arguments::{Global, SamplingOptions};
 use crate::evaluation::{emit_evaluation, evaluation_table, format_figure};
 use crate::generation::sampling;
@@ -82,7 +82,7 @@ impl Eval {
         if let Some(settings) = rewards {
             access.read.extend(component_files(&settings));
             if !global.supervised {
-                access.code = Some(compile_with(terminal, &settings, compile_verifiers)?);
+                access.code = Some(compile_run(terminal, &settings, false)?);
             }
         }
         Ok(Some(access))

@@ -12,12 +12,12 @@ use tunebox_foundation::files::FileError;
 use tunebox_foundation::format::{counted, duration};
 use tunebox_package::Reference;
 use tunebox_package::home::home;
-use tunebox_training::plan::{compile, fetch, open_package};
+use tunebox_training::plan::{fetch, open_package};
 use tunebox_training::{
     Comparison, Event, Observer, Replay, RunSettings, Unnamed, Verification, is_run, package_files, readable, verify,
 };
 
-use crate::access::{Access, compile_with, computes_on_cpu};
+use crate::access::{Access, compile_run, computes_on_cpu};
 use crate::arguments::Global;
 use crate::package::trust::TrustOptions;
 use crate::processes::{compiling, stop_on_interrupt, worker_program};
@@ -81,7 +81,7 @@ impl Verify {
             let opens = |found: Reference| open_package(&found, settings.project()).is_ok();
             let is_whole = settings.references().into_iter().all(|found| found.is_ok_and(opens));
             if is_whole && Unnamed::find(&self.subject, &settings).is_none() {
-                access.code = Some(compile_with(terminal, &settings, compile)?);
+                access.code = Some(compile_run(terminal, &settings, true)?);
             }
         }
         // A replay is written beside the run.

@@ -50,7 +50,7 @@ fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, Error>
         "tunebox": env!("CARGO_PKG_VERSION"),
         "costs": COSTS,
         "seed": plan.settings.file.train.seed,
-        "steps": plan.steps,
+        "steps": summary.steps,
         "device": summary.device,
         "compute": plan.compute.as_str(),
         "system": system(),

@@ -46,25 +46,13 @@ pub struct CompiledCode {
     _temporary: Option<TempDir>,
 }
 
-/// Compiles the method and the verifiers of a run into the cache of compiled code, or into a temporary one if that cannot
-/// be used. Runs nothing of them. Does nothing if no other program compiles what is not built in.
+/// Compiles the verifiers of a run, and its method if `has_method` is true, into the cache of compiled code, or into a
+/// temporary one if that cannot be used. Runs nothing of them. Does nothing if no other program compiles what is not
+/// built in.
 ///
 /// # Errors
 /// A method or verifier that cannot be found, read or admitted.
-pub fn compile(settings: RunSettings) -> Result<CompiledCode, Error> {
-    compile_components(settings, true)
-}
-
-/// Compiles the verifiers of a run as [`compile`] does.
-///
-/// # Errors
-/// A verifier that cannot be found, read or admitted.
-pub fn compile_verifiers(settings: RunSettings) -> Result<CompiledCode, Error> {
-    compile_components(settings, false)
-}
-
-/// Compiles the verifiers of a run, and its method if `has_method` is true.
-fn compile_components(mut settings: RunSettings, has_method: bool) -> Result<CompiledCode, Error> {
+pub fn compile(mut settings: RunSettings, has_method: bool) -> Result<CompiledCode, Error> {
     if settings.compiling.program.is_none() {
         return Ok(CompiledCode { folder: None, warning: None, _temporary: None });
     }
@@ -103,14 +91,12 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
         return Err(damaged(path, format!("it claims step {} of {}", state.step, learning_rate.steps)));
     }
     let summary = summary(&settings, &destination.name, &inputs, &method, &learning_rate, &sampler);
-    let (Inputs { policy, data, validation, .. }, Destination { name, folder, checkpoint, run_lock }) =
-        (inputs, destination);
+    let Inputs { policy, data, validation, .. } = inputs;
+    let Destination { folder, checkpoint, run_lock, .. } = destination;
     let run = PlannedRun {
-        name,
         folder,
         checkpoint,
         run_lock,
-        steps: learning_rate.steps,
         compute: policy.precision().dtype(Purpose::Activation),
         accelerator: device::info(policy.parameters().device())?,
         warnings: warnings(&settings, engine, &method)?,

@@ -14,7 +14,7 @@ mod model;
 mod planned;
 pub(crate) mod trust;
 
-pub use build::{CompiledCode, compile, compile_verifiers, plan};
+pub use build::{CompiledCode, compile, plan};
 pub(crate) use build::{engine, plan_with_method, verifier_engine};
 pub(crate) use folder::run_exists;
 pub use memory::{Estimate, available, free};

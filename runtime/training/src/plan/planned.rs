@@ -32,8 +32,6 @@ pub struct Plan {
 pub struct PlannedRun {
     /// The settings of the run.
     pub settings: RunSettings,
-    /// The run's name.
-    pub name: String,
     /// The run's folder.
     pub folder: PathBuf,
     /// The method.
@@ -44,8 +42,6 @@ pub struct PlannedRun {
     pub data: Dataset,
     /// The validation examples.
     pub validation: Option<Dataset>,
-    /// Steps of the whole run.
-    pub steps: u64,
     /// The plan in figures.
     pub summary: PlanSummary,
     /// Problems that do not stop the run.

@@ -41,7 +41,7 @@ fn execute_steps(running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<Outco
     let authoring = running.plan.settings.authoring;
     let mut revisable = authoring.then(|| RevisableRun::begin(running)).transpose()?;
     let every = u64::from(running.plan.settings.file.train.save_every);
-    while running.summary.step < running.plan.steps {
+    while running.summary.step < running.plan.summary.steps {
         let begun = Instant::now();
         let done = match &mut revisable {
             Some(revisable) => revisable.execute_step(running, stop)?,
@@ -52,10 +52,10 @@ fn execute_steps(running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<Outco
         }
         running.summary.seconds += begun.elapsed().as_secs_f64();
         let stopped = stop.load(Ordering::Relaxed);
-        if stopped || running.summary.step.is_multiple_of(every) || running.summary.step == running.plan.steps {
+        if stopped || running.summary.step.is_multiple_of(every) || running.summary.step == running.plan.summary.steps {
             running.save()?;
         }
-        if stopped && running.summary.step < running.plan.steps {
+        if stopped && running.summary.step < running.plan.summary.steps {
             return Ok(Outcome::Interrupted(running.summary.rounded()));
         }
     }

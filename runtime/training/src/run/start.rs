@@ -51,7 +51,7 @@ fn create_folder(plan: &PlannedRun) -> Result<Option<TempDir>, Error> {
         return Ok(None);
     }
     let folder = files::create_new_folder(&plan.folder)?;
-    folder.map(Some).ok_or_else(|| run_exists(&plan.name, &plan.folder, false))
+    folder.map(Some).ok_or_else(|| run_exists(&plan.summary.name, &plan.folder, false))
 }
 
 impl<'a> ActiveRun<'a> {
@@ -78,10 +78,10 @@ impl<'a> ActiveRun<'a> {
         let mut running = Self {
             observer,
             summary: Summary {
-                name: plan.name.clone(),
+                name: plan.summary.name.clone(),
                 folder: plan.folder.clone(),
                 step: before,
-                total: plan.steps,
+                total: plan.summary.steps,
                 seconds: state.map_or(0.0, |(_, state)| state.seconds),
                 tokens: state.map_or(0, |(_, state)| state.tokens),
                 checkpoint: state.map(|(path, state)| (state.step, path.clone())),
@@ -114,7 +114,7 @@ impl<'a> ActiveRun<'a> {
 /// since then in the metrics and in `plan`.
 fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let Some((_, state)) = &plan.checkpoint else {
-        files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
+        files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.summary.name).as_bytes())?;
         lock::write::write(plan, None)?;
         copy_project_lock(plan)?;
         return MetricsFile::create(&plan.folder);
@@ -170,7 +170,7 @@ pub(crate) fn train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> R
 /// The cache of the reference's scores, loaded from the run's folder. `None` if `train.cache-reference` is off, or the
 /// run has one epoch or less and so meets no row twice.
 fn references(plan: &PlannedRun) -> Option<ReferenceCache> {
-    if !plan.settings.file.train.cache_reference || plan.steps <= plan.summary.steps_per_epoch {
+    if !plan.settings.file.train.cache_reference || plan.summary.steps <= plan.summary.steps_per_epoch {
         return None;
     }
     let identity = format!("{} {}", plan.identity.model, plan.identity.adapter.as_deref().unwrap_or_default());

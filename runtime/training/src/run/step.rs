@@ -61,7 +61,7 @@ impl ActiveRun<'_> {
         let (tokens, seconds) = (done.tokens + written, begun.elapsed().as_secs_f64());
         Ok(StepEvent {
             step: step + 1,
-            total: self.plan.steps,
+            total: self.plan.summary.steps,
             epoch: self.sampler.finished_epochs(),
             metrics: [done.numbers, judged].concat(),
             gradient_norm: seven_digits(progress.norm),
@@ -87,7 +87,7 @@ impl ActiveRun<'_> {
         self.summary.first.get_or_insert_with(|| event.clone());
         self.summary.last = Some(event);
         let every = u64::from(self.plan.settings.file.train.validate_every);
-        if self.summary.step.is_multiple_of(every) || self.summary.step == self.plan.steps {
+        if self.summary.step.is_multiple_of(every) || self.summary.step == self.plan.summary.steps {
             self.run_validation()
         } else {
             Ok(())

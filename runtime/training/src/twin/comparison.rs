@@ -101,7 +101,7 @@ impl Comparison {
     ) -> Result<(), Stopped> {
         let folder = files::temporary_folder(&std::env::temp_dir(), "tunebox-twin-")?;
         let (component, mut native) = (plan(settings.clone())?, plan(settings)?);
-        let (steps, method) = (component.run.steps, &mut native.run.method);
+        let (steps, method) = (component.run.summary.steps, &mut native.run.method);
         self.method.clone_from(&method.package.manifest.name);
         compare_manifests(&method.package, twin.manifest())?;
         method.admitted = Method::native(&self.method, method.package.imports.clone(), twin);

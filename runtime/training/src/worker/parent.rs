@@ -64,7 +64,7 @@ fn supervise(
         settings.offline = true;
     }
     // The worker may write no code, which other runs would trust, so it is compiled here.
-    let code = plan::compile(settings.clone())?;
+    let code = plan::compile(settings.clone(), true)?;
     if let Some(text) = &code.warning {
         observer.event(&Event::Warning { text: text.clone() });
     }
