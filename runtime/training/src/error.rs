@@ -32,10 +32,6 @@ pub enum Error {
     #[error(transparent)]
     #[explain(source)]
     Package(Box<tunebox_package::Error>),
-    /// An error that a worker process reported, or its death.
-    #[error(transparent)]
-    #[explain(source)]
-    Worker(Box<WorkerError>),
     /// A loss or gradient that is not finite.
     #[error("the {quantity} is not a number")]
     #[explain(
@@ -55,23 +51,6 @@ pub enum Error {
         /// The peak learning rate of the run.
         rate: f64,
     },
-    /// A verifier that fails on most completions.
-    #[error("the verifier `{verifier}` failed on {failed} of {of} completions")]
-    #[explain(
-        why = "{reason}",
-        hint = "fix the verifier, or raise its time limit with `--set limits.verifier-seconds=…`",
-        exit = Sandbox
-    )]
-    Verifier {
-        /// The verifier's name in the run.
-        verifier: String,
-        /// Number of failed calls.
-        failed: usize,
-        /// Number of calls.
-        of: usize,
-        /// Cause of the first failure, safe to show.
-        reason: String,
-    },
     /// An error inside a step.
     #[error("{source}")]
     #[explain(source, kept = describe_kept(kept.as_ref()), hint = resume_hint(source.hint(), kept.is_some()))]
@@ -85,30 +64,6 @@ pub enum Error {
     #[error("{0}")]
     #[explain(source, exit = *_1)]
     Explained(Box<Explanation>, Exit),
-}
-
-/// An error that a worker process reported, or its death.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{explanation}")]
-pub struct WorkerError {
-    /// What to show.
-    pub explanation: Explanation,
-    /// The exit code of the program.
-    pub exit: Exit,
-    /// The run's folder, once the worker has named it.
-    pub folder: Option<PathBuf>,
-    /// The step and folder of the last whole checkpoint on disk.
-    pub kept: Option<(u64, PathBuf)>,
-}
-
-impl Explain for WorkerError {
-    fn explanation(&self) -> Explanation {
-        self.explanation.clone()
-    }
-
-    fn exit(&self) -> Exit {
-        self.exit
-    }
 }
 
 impl From<tunebox_package::Error> for Error {

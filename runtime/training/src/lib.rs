@@ -29,7 +29,7 @@ mod worker;
 pub use bench::{BenchSettings, Completions, Generation, Measured, Overhead, Phase, Scoring, StartUp, Training, bench};
 pub use checkpoint::is_checkpoint;
 pub use configuration::{RUNS_FOLDER, RunSettings};
-pub use error::{Error, WorkerError};
+pub use error::Error;
 pub use evaluation::{Evaluation, EvaluationSettings, Figure, evaluate};
 pub use learner::{TrainState, Trainer, bench_train_state};
 pub use lock::write::Written;

@@ -79,8 +79,8 @@ impl Verifiers {
     /// the step; `None` outside of one.
     ///
     /// # Errors
-    /// [`Error::Verifier`] if a verifier failed on all completions, or as soon as it failed on more than half of them and
-    /// more than eight. At `end`, or outside of a step after the seconds of [`Verifiers::open`].
+    /// A verifier that failed on all completions, or as soon as it failed on more than half of them and more than eight. At
+    /// `end`, or outside of a step after the seconds of [`Verifiers::open`].
     pub fn verdicts(&mut self, answers: &[Answer<'_>], end: Option<Instant>) -> Result<Vec<Vec<f32>>, Error> {
         let own = || Instant::now().checked_add(Duration::try_from_secs_f64(self.seconds).ok()?);
         let end = end.or_else(own);
@@ -98,8 +98,7 @@ impl Verifiers {
                 failed += usize::from(matches!(verdict, Verdict::Failed(_)));
                 row.push(entry.counts.add(verdict));
                 if failed > TOLERATED_FAILURES.max(answers.len() / 2) || failed == answers.len() {
-                    let reason = entry.counts.reason.clone().unwrap_or_default();
-                    return Err(Error::Verifier { verifier: entry.name.clone(), failed, of: answers.len(), reason });
+                    return Err(entry.too_many_failures(failed, answers.len()));
                 }
             }
         }
@@ -150,6 +149,17 @@ fn too_long(name: &str) -> Error {
         .with_why("their starts and verdicts together count towards `limits.step-wall-seconds`")
         .with_hint("a verifier that is faster, fewer completions, or a higher `limits.step-wall-seconds`");
     Error::Explained(Box::new(explanation), Exit::Sandbox)
+}
+
+impl Entry {
+    /// The error about a verifier that failed on `failed` of `all` completions.
+    fn too_many_failures(&self, failed: usize, all: usize) -> Error {
+        let what = format!("the verifier `{}` failed on {failed} of {all} completions", self.name);
+        let explanation = Explanation::new("training", what)
+            .with_why(self.counts.reason.clone().unwrap_or_default())
+            .with_hint("fix the verifier, or raise its time limit with `--set limits.verifier-seconds=…`");
+        Error::Explained(Box::new(explanation), Exit::Sandbox)
+    }
 }
 
 impl Counts {

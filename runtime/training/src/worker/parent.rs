@@ -13,7 +13,7 @@ use tunebox_sandbox::child::{Program, StderrTail, ending, send_environment, wait
 use super::protocol::{Input, Job, Message, Order, Version, read, write};
 use crate::checkpoint;
 use crate::configuration::RunSettings;
-use crate::error::{Error, WorkerError, describe_kept};
+use crate::error::{Error, describe_kept};
 use crate::observer::{Event, Observer};
 use crate::plan;
 use crate::run::{Outcome, run};
@@ -52,7 +52,7 @@ pub fn execute(
 /// `observer`; `stop` ends the run after the present step. A model of the hub is fetched in this process first.
 ///
 /// # Errors
-/// [`Error::Worker`]: the error that the worker reports, its death, or an invalid message.
+/// The error that the worker reports, its death, or an invalid message.
 fn supervise(
     mut settings: RunSettings,
     program: &Program,
@@ -73,7 +73,8 @@ fn supervise(
     let is_new = !runs.exists() && std::fs::create_dir_all(&runs).is_ok();
     let mut worker = Worker::start(program).map_err(|error| {
         let problem = Explanation::new("worker", "the worker cannot be started").with_why(error.to_string());
-        worker_error(problem.with_hint("`--in-process` does without it, for methods that you trust"), Exit::Sandbox)
+        let hint = "`--in-process` does without it, for methods that you trust";
+        Error::Explained(Box::new(problem.with_hint(hint)), Exit::Sandbox)
     })?;
     let result = worker.converse(&Job { parent: Version::this(), settings, code: code.folder.clone() }, observer, stop);
     let _ = wait_or_kill(&mut worker.child, GRACE);
@@ -82,11 +83,6 @@ fn supervise(
         let _ = std::fs::remove_dir(&runs);
     }
     result
-}
-
-/// Builds the error of a worker of which neither the run's folder nor a checkpoint is known.
-fn worker_error(explanation: Explanation, exit: Exit) -> Error {
-    Error::Worker(Box::new(WorkerError { explanation, exit, folder: None, kept: None }))
 }
 
 /// A running worker. Dropping it kills it.
@@ -158,7 +154,7 @@ impl Worker {
                     call = seconds.and_then(|seconds| Some((end(seconds)?, seconds)));
                 }
                 Message::Ended(outcome) => return Ok(*outcome),
-                Message::Failed(explanation, exit) => return Err(worker_error(*explanation, exit)),
+                Message::Failed(explanation, exit) => return Err(Error::Explained(explanation, exit)),
                 Message::Hello(_) => return Err(self.reject("it begins anew".into())),
             }
         }
@@ -256,7 +252,7 @@ impl Progress {
             .with_why(why)
             .with_kept(describe_kept(kept.as_ref()))
             .with_hint(hint);
-        Error::Worker(Box::new(WorkerError { explanation, exit: Exit::Sandbox, folder: self.folder.clone(), kept }))
+        Error::Explained(Box::new(explanation), Exit::Sandbox)
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) const TARGET: Target = Target {
 /// The end that the worker told of, or an error of the worker that says what it was.
 fn run(bytes: &[u8]) {
     if let Err(error) = conversation::after_greeting(bytes) {
-        assert!(matches!(error, Error::Worker(_)), "{error:?}");
+        assert!(matches!(error, Error::Explained(..)), "{error:?}");
         drop(error.explanation());
     }
 }
