@@ -6,10 +6,8 @@
 //! `-- --quick` is a glance, `-- bf16` the benchmarks with `bf16` in their names.
 #![expect(clippy::unwrap_used, reason = "a measurement may stop at the first surprise")]
 
-mod attention;
-mod head;
+mod parts;
 mod products;
-mod rows;
 mod sizes;
 
 use std::time::Duration;
@@ -30,9 +28,9 @@ fn main() {
         products::whole(&mut criterion, sizes);
         products::adapted(&mut criterion, sizes);
         products::decoding(&mut criterion, sizes);
-        attention::bench(&mut criterion, sizes);
-        head::bench(&mut criterion, sizes);
-        rows::bench(&mut criterion, sizes);
+        parts::attention(&mut criterion, sizes);
+        parts::head(&mut criterion, sizes);
+        parts::rows(&mut criterion, sizes);
     }
     criterion.final_summary();
 }
