@@ -14,7 +14,7 @@ use tunebox_model::generate::{Sampling, generate};
 use tunebox_model::rows::Rows;
 use tunebox_model::vectors::Vectors;
 use tunebox_model::{Model, Policy, PolicySettings, Source, View};
-use tunebox_training::{Error, Event, Observer, Outcome, RunSettings, plan, run};
+use tunebox_training::{Error, Event, Observer, RunSettings, plan, run};
 
 use super::root;
 
@@ -37,8 +37,8 @@ fn sample(runs: &Path, method: &str, name: &str, more: &[&str]) -> Result<PathBu
     ];
     list.extend(more.iter().map(|text| (*text).to_owned()));
     let settings = RunSettings::load(&folder.join(format!("{method}.toml")), &list)?;
-    let outcome = run(plan(settings)?, &mut IgnoreEvents, &AtomicBool::new(false))?;
-    assert!(matches!(outcome, Outcome::Finished(_)));
+    let summary = run(plan(settings)?, &mut IgnoreEvents, &AtomicBool::new(false))?;
+    assert!(!summary.interrupted);
     Ok(runs.join(name))
 }
 

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tunebox_package::{Manifest, manifest, section};
-use tunebox_training::{Error, Event, Observer, Outcome, plan, run};
+use tunebox_training::{Error, Event, Observer, Summary, plan, run};
 
 use crate::support::guest;
 use crate::support::tiny_run::{TestObserver, Workspace};
@@ -115,7 +115,7 @@ fn dev(
     author: &mut Author,
     watcher: &mut TestObserver,
     resume: bool,
-) -> Outcome {
+) -> Summary {
     let name = format!("run.name={name}");
     let mut settings = place.settings(&[&[name.as_str(), method], &SETTINGS[..]].concat()).unwrap();
     (settings.authoring, settings.resume) = (true, resume);

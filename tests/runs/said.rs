@@ -1,7 +1,7 @@
 //! What a method says is lines, however its step ends; and so is a gradient that it never got.
 
 use tunebox_package::{manifest, section};
-use tunebox_training::{Error, Event, Observer, Outcome, run};
+use tunebox_training::{Error, Event, Observer, Summary, run};
 
 use crate::support::guest;
 use crate::support::tiny_run::{TestObserver, Workspace};
@@ -44,7 +44,7 @@ impl Observer for Listener {
 }
 
 /// A run of two steps whose method answers `init` and `step` so.
-fn run_method(init: &str, step: &str) -> (Result<Outcome, Error>, Vec<String>) {
+fn run_method(init: &str, step: &str) -> (Result<Summary, Error>, Vec<String>) {
     let place = Workspace::new();
     let mut bytes = guest::component(&TALKS.replace("$INIT", init).replace("$STEP", step));
     let about = serde_json::json!({

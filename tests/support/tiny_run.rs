@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value, json};
-use tunebox_training::{Error, Event, Observer, Outcome, Plan, RunSettings, plan, run};
+use tunebox_training::{Error, Event, Observer, Plan, RunSettings, Summary, plan, run};
 
 /// A folder for runs, gone when dropped.
 pub(crate) struct Workspace {
@@ -59,14 +59,14 @@ impl Workspace {
     }
 
     /// Runs it.
-    pub(crate) fn train(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Outcome, Error> {
+    pub(crate) fn train(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Summary, Error> {
         let plan = self.plan(name, more)?;
         let stop = watcher.stop;
         run(plan, watcher, stop)
     }
 
     /// Goes on with it.
-    pub(crate) fn resume(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Outcome, Error> {
+    pub(crate) fn resume(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Summary, Error> {
         let name = format!("run.name={name}");
         let mut settings = self.settings(&[&[name.as_str()], more].concat())?;
         settings.resume = true;

@@ -36,7 +36,7 @@ pub use lock::write::Written;
 pub use lock::{base_precision, is_run};
 pub use observer::{Event, Observer, StepEvent};
 pub use plan::{Plan, PlanSummary, PlannedRun, plan};
-pub use run::{Outcome, Summary, run};
+pub use run::{Summary, run};
 pub use runs::{Listed, find_model, newest_checkpoint, runs};
 pub use validation::PassRate;
 pub use verification::{Comparison, Replay, Unnamed, Verification, verify};

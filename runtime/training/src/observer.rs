@@ -1,10 +1,9 @@
-//! Events and outcome of a run, for the terminal and for other observers.
+//! Events and summary of a run, for the terminal and for other observers.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
-use tunebox_foundation::explain::Exit;
 use tunebox_foundation::format::seven_digits;
 use tunebox_package::Manifest;
 
@@ -140,34 +139,11 @@ pub(crate) fn show_lines(step: u64, (lines, dropped): (&[String], u32), observer
     }
 }
 
-/// How a run ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Outcome {
-    /// Every step is done and the artifact is written.
-    Finished(Summary),
-    /// The user stopped the run; the last step is saved, unless there was none.
-    Interrupted(Summary),
-}
-
-impl Outcome {
-    /// The summary of the run, whether it finished or was interrupted.
-    #[must_use]
-    pub fn summary(&self) -> &Summary {
-        match self {
-            Self::Finished(summary) | Self::Interrupted(summary) => summary,
-        }
-    }
-
-    /// The exit code of the program: [`Exit::Interrupted`] for a stopped run, `None` for a finished one.
-    #[must_use]
-    pub fn exit(&self) -> Option<Exit> {
-        matches!(self, Self::Interrupted(_)).then_some(Exit::Interrupted)
-    }
-}
-
-/// The summary of a run.
+/// How a run ended, in figures.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
+    /// Whether the user stopped the run: its last step is saved, unless there was none, and no artifact is written.
+    pub interrupted: bool,
     /// The run's name.
     pub name: String,
     /// The run's folder.

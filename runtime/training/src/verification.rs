@@ -22,7 +22,6 @@ use crate::error::{Error, path_error};
 use crate::lock;
 use crate::observer::Observer;
 use crate::plan::{open_package, plan};
-use crate::run::Outcome;
 use crate::runs::unfinished;
 use crate::worker::execute;
 
@@ -176,7 +175,10 @@ impl Verification {
             let problem = Explanation::new("training", what).with_hint(hint);
             return Err(Explanation { why: error.why(), ..problem }.into());
         }
-        let Outcome::Finished(summary) = execute(self.settings, worker, observer, stop)? else { return Ok(None) };
+        let summary = execute(self.settings, worker, observer, stop)?;
+        if summary.interrupted {
+            return Ok(None);
+        }
         let recorded = self.artifact.into_iter().map(|file| (file.what, file.recorded)).collect();
         let artifact = compare_files(recorded, &summary.folder)?;
         let first_difference = first_difference(&self.folder, &summary.folder)?;

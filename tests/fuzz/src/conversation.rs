@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use serde_json::json;
 use tunebox_sandbox::Compiling;
 use tunebox_sandbox::child::Program;
-use tunebox_training::{Error, Event, Observer, Outcome, RunSettings, execute, serve};
+use tunebox_training::{Error, Event, Observer, RunSettings, Summary, execute, serve};
 
 use crate::scratch::with_file;
 
@@ -29,7 +29,7 @@ impl Observer for IgnoreEvents {
 }
 
 /// What becomes of a run whose worker greets and then says `said`.
-pub(crate) fn after_greeting(said: &[u8]) -> Result<Outcome, Error> {
+pub(crate) fn after_greeting(said: &[u8]) -> Result<Summary, Error> {
     // Of a method that is not built in, so that a worker does it.
     let overrides = ["model.path=.", "data.path=data.jsonl", "method.use=./stranger.wasm"].map(str::to_owned);
     let settings = RunSettings::from_overrides(&overrides)?;

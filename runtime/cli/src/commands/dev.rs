@@ -19,7 +19,7 @@ use tunebox_training::configuration::ENDLESS;
 use crate::arguments::{Global, RunOptions};
 use crate::package::build::BUILD_WARNING;
 use crate::processes::{compiling, stop_on_interrupt};
-use crate::run::summary::show_outcome;
+use crate::run::summary::show_summary;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use session::Session;
 
@@ -83,8 +83,8 @@ impl Dev {
             settings.file.run.name = None;
         }
         self.options.trust.check_run(terminal, &settings)?;
-        let outcome = session.train(settings, stop)?;
-        show_outcome(terminal, &outcome, None)
+        let summary = session.train(settings, stop)?;
+        show_summary(terminal, &summary, None)
     }
 
     /// The path of the run file: the argument, else `run.toml` of the method folder, which need not exist. `None` with

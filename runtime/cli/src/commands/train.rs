@@ -15,7 +15,7 @@ use crate::arguments::{Global, RunOptions};
 use crate::processes::{compiling, stop_on_interrupt, worker_program};
 use crate::run::display::RunDisplay;
 use crate::run::plan::{find_rings, show_plan};
-use crate::run::summary::{SampleReport, show_outcome};
+use crate::run::summary::{SampleReport, show_summary};
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
@@ -89,11 +89,11 @@ impl Train {
         let worker = worker_program(self.trains_in_process())?;
         let profile = self.guest_profile.as_deref();
         let profile = profile.map(|path| GuestProfile::start(path, &mut settings, self.in_process)).transpose()?;
-        let outcome = execute(settings, worker.as_ref(), &mut display, &stop);
+        let summary = execute(settings, worker.as_ref(), &mut display, &stop);
         display.clear();
         // The profile of a failed run is written as well; the run's error goes first.
         let profiled = profile.map_or(Ok(()), |profile| profile.write(terminal));
-        let status = show_outcome(terminal, &outcome?, sample.as_ref())?;
+        let status = show_summary(terminal, &summary?, sample.as_ref())?;
         profiled.map(|()| status)
     }
 

@@ -14,9 +14,7 @@ use tunebox_model::generate::Sampling;
 use tunebox_model::vectors::Vectors;
 use tunebox_model::{Model, Policy, PolicySettings, Source};
 use tunebox_training::configuration::ENDLESS;
-use tunebox_training::{
-    EvaluationSettings, Outcome, RunSettings, Summary, base_precision, evaluate, newest_checkpoint,
-};
+use tunebox_training::{EvaluationSettings, RunSettings, Summary, base_precision, evaluate, newest_checkpoint};
 
 use crate::evaluation::{emit_evaluation, evaluation_table};
 use crate::generation::{complete, encode_chat};
@@ -31,12 +29,11 @@ const NO_ARTIFACT: &str =
 
 /// Reports how a run ended and emits a `finished` or `stopped` event. After a finished run with `sample`, also shows
 /// the model's answers before and after. Exit code 130 if it was interrupted.
-pub(crate) fn show_outcome(terminal: Terminal, outcome: &Outcome, sample: Option<&SampleReport>) -> CommandResult {
-    let (name, status) = match outcome {
-        Outcome::Interrupted(summary) => ("stopped", show_stopped(terminal, summary)),
-        Outcome::Finished(summary) => ("finished", show_finished(terminal, summary, sample)?),
+pub(crate) fn show_summary(terminal: Terminal, summary: &Summary, sample: Option<&SampleReport>) -> CommandResult {
+    let (name, status) = match summary.interrupted {
+        true => ("stopped", show_stopped(terminal, summary)),
+        false => ("finished", show_finished(terminal, summary, sample)?),
     };
-    let summary = outcome.summary();
     // A run without a step leaves no folder.
     let folder = Some(&summary.folder).filter(|folder| folder.exists());
     terminal.event(json!({

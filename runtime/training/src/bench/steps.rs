@@ -65,8 +65,8 @@ pub(super) fn measure(
     let activations = model.weights.precision().dtype(Purpose::Activation);
     let (trainable, expected_peak_bytes) = (plan.run.summary.trainable as usize, plan.run.summary.memory.total());
     let is_supervised = matches!(plan.run.data.shape, Shape::Messages | Shape::PromptCompletion | Shape::Text);
-    let outcome = run(plan, &mut timed, &AtomicBool::new(false))?;
-    let used = read_usage(&outcome.summary().folder)?;
+    let summary = run(plan, &mut timed, &AtomicBool::new(false))?;
+    let used = read_usage(&summary.folder)?;
     let rate = matmul_flops(&device::parse(&settings.device)?, activations)?;
     let step_seconds = median(timed.counted().iter().map(|step| step.seconds).collect());
     let necessary = step_flops(&sizes, trainable, settings.batch as usize, settings.sequence as usize);

@@ -14,7 +14,7 @@ use std::time::Instant;
 use crate::artifact;
 use crate::error::Error;
 use crate::observer::Observer;
-pub use crate::observer::{Outcome, Summary};
+pub use crate::observer::Summary;
 use crate::plan::Plan;
 use revision::RevisableRun;
 use start::ActiveRun;
@@ -25,7 +25,7 @@ use start::ActiveRun;
 ///
 /// # Errors
 /// The error that ends the run; [`Error::Step`] names the last checkpoint.
-pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome, Error> {
+pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Summary, Error> {
     let mut running = ActiveRun::start(plan, observer)?;
     let ended = execute_steps(&mut running, stop);
     match &ended {
@@ -37,7 +37,7 @@ pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result
 
 /// Executes the remaining steps and saves their checkpoints, then calls the method's `finish` and writes the artifact.
 /// If `stop` is set, saves the present step and returns early without either.
-fn execute_steps(running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<Outcome, Error> {
+fn execute_steps(running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<Summary, Error> {
     let authoring = running.plan.settings.authoring;
     let mut revisable = authoring.then(|| RevisableRun::begin(running)).transpose()?;
     let every = u64::from(running.plan.settings.file.train.save_every);
@@ -48,7 +48,7 @@ fn execute_steps(running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<Outco
             None => running.execute_step().map(|()| true)?,
         };
         if !done {
-            return Ok(Outcome::Interrupted(running.summary.rounded()));
+            return Ok(Summary { interrupted: true, ..running.summary.rounded() });
         }
         running.summary.seconds += begun.elapsed().as_secs_f64();
         let stopped = stop.load(Ordering::Relaxed);
@@ -56,12 +56,12 @@ fn execute_steps(running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<Outco
             running.save()?;
         }
         if stopped && running.summary.step < running.plan.summary.steps {
-            return Ok(Outcome::Interrupted(running.summary.rounded()));
+            return Ok(Summary { interrupted: true, ..running.summary.rounded() });
         }
     }
     let begun = Instant::now();
     running.close()?;
     running.summary.seconds += begun.elapsed().as_secs_f64();
     running.summary.written = artifact::write(&running.plan, &running.session.train_state(), &running.metrics)?;
-    Ok(Outcome::Finished(running.summary.rounded()))
+    Ok(running.summary.rounded())
 }

@@ -52,9 +52,9 @@ pub fn serve(
         run(plan, &mut sender, stop)
     });
     let (message, exit) = match result {
-        Ok(outcome) => {
-            let exit = outcome.exit();
-            (Message::Ended(Box::new(outcome)), exit)
+        Ok(summary) => {
+            let exit = summary.interrupted.then_some(Exit::Interrupted);
+            (Message::Ended(Box::new(summary)), exit)
         }
         Err(error) => (Message::Failed(Box::new(error.explanation()), error.exit()), Some(error.exit())),
     };

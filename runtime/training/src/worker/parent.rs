@@ -16,7 +16,7 @@ use crate::configuration::RunSettings;
 use crate::error::{Error, describe_kept};
 use crate::observer::{Event, Observer};
 use crate::plan;
-use crate::run::{Outcome, run};
+use crate::run::{Summary, run};
 
 /// How often `stop` is checked while the worker sends nothing.
 const POLL: Duration = Duration::from_millis(20);
@@ -41,7 +41,7 @@ pub fn execute(
     worker: Option<&Program>,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
-) -> Result<Outcome, Error> {
+) -> Result<Summary, Error> {
     match worker {
         Some(program) => supervise(settings, program, observer, stop),
         None => run(plan::plan(settings)?, observer, stop),
@@ -58,7 +58,7 @@ fn supervise(
     program: &Program,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
-) -> Result<Outcome, Error> {
+) -> Result<Summary, Error> {
     // The worker gets no token of a hub, so the model is fetched here.
     if plan::fetch(&settings)? {
         settings.offline = true;
@@ -120,7 +120,7 @@ impl Worker {
 
     /// Sends the job, checks the worker's version, and forwards events to `observer` until the run ends. Sends one stop
     /// order once `stop` is set.
-    fn converse(&mut self, job: &Job, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome, Error> {
+    fn converse(&mut self, job: &Job, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Summary, Error> {
         // A worker that is gone cannot take it; its messages, or their end, tell why.
         self.send(job);
         let (mut greeted, mut stopped, mut call) = (false, false, None);
@@ -153,7 +153,7 @@ impl Worker {
                     let end = |seconds| Instant::now().checked_add(left(seconds)?);
                     call = seconds.and_then(|seconds| Some((end(seconds)?, seconds)));
                 }
-                Message::Ended(outcome) => return Ok(*outcome),
+                Message::Ended(summary) => return Ok(*summary),
                 Message::Failed(explanation, exit) => return Err(Error::Explained(explanation, exit)),
                 Message::Hello(_) => return Err(self.reject("it begins anew".into())),
             }

@@ -12,7 +12,7 @@ use tunebox_foundation::explain::{Exit, Explanation};
 
 use crate::configuration::RunSettings;
 use crate::observer::Event;
-use crate::run::Outcome;
+use crate::run::Summary;
 
 /// The version of the messages.
 const VERSION: u32 = 1;
@@ -62,7 +62,7 @@ pub(super) enum Message {
     /// A call of the method begins, which may last so many seconds; `None` when it has ended.
     Call(Option<f64>),
     /// The run is finished or was stopped.
-    Ended(Box<Outcome>),
+    Ended(Box<Summary>),
     /// The run failed: what to show, and the exit code.
     Failed(Box<Explanation>, Exit),
 }

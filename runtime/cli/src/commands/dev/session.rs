@@ -12,7 +12,7 @@ use tunebox_foundation::format::{bytes, duration};
 use tunebox_package::build::is_same;
 use tunebox_package::{Built, Error as PackageError, Manifest, Reference};
 use tunebox_sandbox::interface_of;
-use tunebox_training::{Error, Event, Observer, Outcome, RunSettings, plan, run};
+use tunebox_training::{Error, Event, Observer, RunSettings, Summary, plan, run};
 
 use super::watcher::{Change, POLL_INTERVAL, read_run_file, watch};
 use crate::package::build::{check_source, show_compiler_warnings};
@@ -58,11 +58,11 @@ impl Session {
     }
 
     /// Plans a run and carries it out. Each component that is built during the run replaces the method in it.
-    pub(super) fn train(&mut self, settings: RunSettings, stop: &AtomicBool) -> Result<Outcome, Error> {
+    pub(super) fn train(&mut self, settings: RunSettings, stop: &AtomicBool) -> Result<Summary, Error> {
         self.display = RunDisplay::new(self.terminal);
-        let outcome = plan(settings).and_then(|plan| run(plan, self, stop));
+        let summary = plan(settings).and_then(|plan| run(plan, self, stop));
         self.display.clear();
-        outcome
+        summary
     }
 
     /// Waits between two runs until a new one should start: after a successful build, or after a change of the run file
