@@ -201,7 +201,7 @@ pub fn attention(
         v: &Floats::activations(v, "v")?,
     };
     let (tokens, features) = (segments.tokens(), shape.heads * shape.head_dim);
-    let (mut out, mut sums) = (vec![0.0; tokens * features], vec![0.0; tokens * shape.heads]);
+    let (mut out, mut sums) = (host::zeros(tokens * features), vec![0.0; tokens * shape.heads]);
     let paths: Vec<Vec<Span>> = (0..segments.count()).map(|number| segments.path(number)).collect();
     let mut tiles = Vec::new();
     for (number, path) in paths.iter().enumerate() {

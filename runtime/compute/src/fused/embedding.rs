@@ -39,7 +39,7 @@ pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dt
     }
     let stored = Stored::of(weight, "weight")?;
     let weight = stored.view();
-    let mut result = vec![0.0; ids.len() * weight.columns];
+    let mut result = host::zeros(ids.len() * weight.columns);
     let width = weight.columns.max(1);
     result.par_chunks_mut(TOKENS * width).zip(ids.par_chunks(TOKENS)).for_each(|(rows, ids)| {
         for (row, id) in rows.chunks_exact_mut(width).zip(ids) {
@@ -60,7 +60,7 @@ pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Re
         return sums_by_number(&device, &kernel::EMBED_GRADIENT, ids, dy, scale, (rows, DType::F32));
     }
     let dy = &*Floats::activations(dy, "dy")?;
-    let mut result = vec![0.0; rows * hidden];
+    let mut result = host::zeros(rows * hidden);
     // A task has some columns of all rows, so that sums run in the order of the tokens.
     par_tiles(Tile::from_slice(&mut result, rows, hidden), [rows.max(1), FEATURES]).for_each(
         |(_, columns, mut tile)| {

@@ -1,11 +1,11 @@
 //! The gate of a feed-forward block, `activation(gate) · up` (SwiGLU, GeGLU; Shazeer 2020), and its gradients.
 
 use candle_core::Tensor;
-use rayon::prelude::*;
 
 use super::backend::accelerator_of;
+use super::chunks::map_chunks;
 use super::device::{expect_type, over_rows};
-use super::host::{self, Floats};
+use super::host;
 use super::simd::{exp, sigmoid, vectorize};
 use crate::accelerator::{arguments, kernel};
 use crate::error::Result;
@@ -35,15 +35,11 @@ pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tenso
         let arguments = arguments![gate, up, rows, columns, columns as u64, activation as u32];
         return device.compute(&kernel::GATED, act, over_rows(&device, rows), gate.dims(), &arguments);
     }
-    let (gates, ups) = (Floats::activations(gate, "gate")?, Floats::activations(up, "up")?);
-    let mut result = vec![0.0; ups.len()];
-    result.par_chunks_mut(TASK_NUMBERS).zip(gates.par_chunks(TASK_NUMBERS)).zip(ups.par_chunks(TASK_NUMBERS)).for_each(
-        |((y, gate), up)| match activation {
-            Activation::Silu => vectorize!(forward(y, gate, up, silu)),
-            Activation::GeluTanh => vectorize!(forward(y, gate, up, gelu)),
-        },
-    );
-    host::tensor_in(gate.dtype(), result, gate.dims())
+    let [y] = map_chunks([(gate, "gate"), (up, "up")], TASK_NUMBERS, |_, [gate, up], [y]| match activation {
+        Activation::Silu => vectorize!(forward(y, gate, up, silu)),
+        Activation::GeluTanh => vectorize!(forward(y, gate, up, gelu)),
+    })?;
+    y
 }
 
 /// Returns the gradients of [`gated`] by `gate` and by `up`: `dgate = dy·up·activation'(gate)`,
@@ -58,21 +54,12 @@ pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activ
         device.launch(&kernel::GATED_BACKWARD, act, over_rows(&device, rows), &arguments)?;
         return Ok((dgate, dup));
     }
-    let (seeds, gates, ups) =
-        (Floats::activations(dy, "dy")?, Floats::activations(gate, "gate")?, Floats::activations(up, "up")?);
-    let (mut dgate, mut dup) = (vec![0.0; ups.len()], vec![0.0; ups.len()]);
-    dgate
-        .par_chunks_mut(TASK_NUMBERS)
-        .zip(dup.par_chunks_mut(TASK_NUMBERS))
-        .zip(seeds.par_chunks(TASK_NUMBERS))
-        .zip(gates.par_chunks(TASK_NUMBERS))
-        .zip(ups.par_chunks(TASK_NUMBERS))
-        .for_each(|((((dgate, dup), dy), gate), up)| match activation {
-            Activation::Silu => vectorize!(backward(dgate, dup, dy, gate, up, silu)),
-            Activation::GeluTanh => vectorize!(backward(dgate, dup, dy, gate, up, gelu)),
-        });
-    let tensor = |numbers| host::tensor_in(gate.dtype(), numbers, gate.dims());
-    Ok((tensor(dgate)?, tensor(dup)?))
+    let operands = [(gate, "gate"), (up, "up"), (dy, "dy")];
+    let [dgate, dup] = map_chunks(operands, TASK_NUMBERS, |_, [gate, up, dy], [dgate, dup]| match activation {
+        Activation::Silu => vectorize!(backward(dgate, dup, dy, gate, up, silu)),
+        Activation::GeluTanh => vectorize!(backward(dgate, dup, dy, gate, up, gelu)),
+    })?;
+    Ok((dgate?, dup?))
 }
 
 /// Returns rows and columns of a tensor of any rank: the last axis is the columns, all others together the rows.

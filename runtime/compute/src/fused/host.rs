@@ -90,7 +90,7 @@ impl<'a> Floats<'a> {
         let widened = match locked.data(name)? {
             Data::F32(_) => None,
             Data::Bf16(numbers) => {
-                let mut widened = vec![0.0; numbers.len()];
+                let mut widened = zeros(numbers.len());
                 widened
                     .par_chunks_mut(TASK_NUMBERS)
                     .zip(numbers.par_chunks(TASK_NUMBERS))
@@ -151,7 +151,7 @@ pub(super) fn tensor_in(dtype: DType, numbers: Vec<f32>, shape: &[usize]) -> Res
     match dtype {
         DType::F32 => tensor(numbers, shape),
         DType::BF16 => {
-            let mut rounded = vec![bf16::ZERO; numbers.len()];
+            let mut rounded = zeros(numbers.len());
             rounded
                 .par_chunks_mut(TASK_NUMBERS)
                 .zip(numbers.par_chunks(TASK_NUMBERS))
@@ -165,6 +165,15 @@ pub(super) fn tensor_in(dtype: DType, numbers: Vec<f32>, shape: &[usize]) -> Res
 /// Applies operations of the tensor library to `x` in f32, and returns the result in the type of `x`.
 pub(super) fn in_f32(x: &Tensor, work: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>) -> Result<Tensor> {
     Ok(work(&x.to_dtype(DType::F32)?)?.to_dtype(x.dtype())?)
+}
+
+/// Makes `count` zeros, on all threads: memory that is touched for the first time is slow.
+pub(super) fn zeros<T: Copy + Default + Send + Sync>(count: usize) -> Vec<T> {
+    const PIECE: usize = 1024;
+    let pieces = rayon::iter::repeat_n([T::default(); PIECE], count.div_ceil(PIECE)).with_min_len(16);
+    let mut zeros = pieces.collect::<Vec<_>>().into_flattened();
+    zeros.truncate(count);
+    zeros
 }
 
 /// Rounds numbers to the nearest bf16 each, up to the end of the shorter slice.

@@ -176,12 +176,12 @@ pub(super) fn tensor_of_tiles(
 ) -> Result<Tensor> {
     let [rows, columns] = shape;
     if dtype == DType::F32 {
-        let mut result = vec![0.0; rows * columns];
+        let mut result = host::zeros(rows * columns);
         par_tiles(Tile::from_slice(&mut result, rows, columns), tile)
             .for_each(|(rows, columns, mut tile)| fill(rows, columns, &mut tile));
         return host::tensor(result, &shape);
     }
-    let mut result = vec![bf16::ZERO; rows * columns];
+    let mut result: Vec<bf16> = host::zeros(rows * columns);
     par_tiles(Tile::from_slice(&mut result, rows, columns), tile).for_each(|(rows, columns, mut rounded)| {
         scratch::with(rows.len() * columns.len(), |numbers| {
             numbers.fill(0.0);
@@ -203,7 +203,7 @@ pub(super) fn transposed_product(
     right: &[f32],
     [tokens, outputs, inputs]: [usize; 3],
 ) -> Result<Tensor> {
-    let mut result = vec![0.0; outputs * inputs];
+    let mut result = host::zeros(outputs * inputs);
     let whole = Tile::from_slice(&mut result, outputs, inputs);
     par_tiles(whole, [FEATURES, FEATURES]).filter(|_| tokens > 0).for_each(|(rows, columns, mut tile)| {
         let left = Matrix::strided(&left[rows.start..], tokens, rows.len(), outputs).transposed();

@@ -8,6 +8,7 @@
 mod attention;
 mod backend;
 mod cache;
+mod chunks;
 mod columns;
 mod device;
 mod dot_tile;

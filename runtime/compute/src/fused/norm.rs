@@ -37,7 +37,7 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) ->
     }
     let (input, weight) = (&*Floats::activations(x, "x")?, &*Floats::of(weight, "weight")?);
     let rows = input.len() / width;
-    let (mut y, mut rates) = (vec![0.0; input.len()], vec![0.0; rows]);
+    let (mut y, mut rates) = (host::zeros(input.len()), vec![0.0; rows]);
     let task = rows_of_task(width);
     y.par_chunks_mut(task * width).zip(input.par_chunks(task * width)).zip(rates.par_chunks_mut(task)).for_each(
         |((y, x), rates)| {
@@ -64,7 +64,7 @@ pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor
     let (dy, input, weight) =
         (&*Floats::activations(dy, "dy")?, &*Floats::activations(x, "x")?, &*Floats::of(weight, "weight")?);
     let rates = Floats::of(rstd, "rstd")?;
-    let mut result = vec![0.0; input.len()];
+    let mut result = host::zeros(input.len());
     let task = rows_of_task(width);
     result
         .par_chunks_mut(task * width)

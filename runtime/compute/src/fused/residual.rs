@@ -1,17 +1,17 @@
 //! The sum of two activations.
 
 use candle_core::Tensor;
-use rayon::prelude::*;
 
 use super::backend::accelerator_of;
+use super::chunks::map_chunks;
 use super::device::expect_type;
-use super::host::{self, Floats};
+use super::host;
 use super::simd::vectorize;
 use crate::accelerator::{arguments, kernel};
 use crate::error::Result;
 
 /// Numbers of one task.
-const TASK_NUMBERS: usize = 1 << 16;
+const TASK_NUMBERS: usize = 1 << 14;
 
 /// Computes `a + b` of two tensors of one shape and type.
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
@@ -20,12 +20,10 @@ pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         let (act, numbers) = (expect_type(a, "a")?, a.elem_count());
         return device.compute(&kernel::ADD, act, device.flat(numbers), a.dims(), &arguments![a, b, numbers as u64]);
     }
-    let mut result = Floats::activations(a, "a")?.to_vec();
-    let right = Floats::activations(b, "b")?;
-    result.par_chunks_mut(TASK_NUMBERS).zip(right.par_chunks(TASK_NUMBERS)).for_each(|(sum, more)| {
-        vectorize!(sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more));
-    });
-    host::tensor_in(a.dtype(), result, a.dims())
+    let [sum] = map_chunks([(a, "a"), (b, "b")], TASK_NUMBERS, |_, [a, b], [sum]| {
+        vectorize!(sum.iter_mut().zip(a).zip(b).for_each(|((sum, a), b)| *sum = a + b));
+    })?;
+    sum
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@
 use std::sync::OnceLock;
 
 use candle_core::{Device, Tensor};
-use rayon::prelude::*;
 
 use super::backend::accelerator_of;
+use super::chunks::map_chunks;
 use super::device::expect_type;
-use super::host::{self, Floats};
+use super::host;
 use super::indices::{Indices, check_below, copied_once};
 use super::simd::vectorize;
 use crate::accelerator::{Accelerator, Argument, Grid, arguments, extent, is_aligned, kernel};
@@ -89,24 +89,19 @@ pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, in
     if let Some(device) = accelerator_of([(x, "x")])? {
         return on_device(&device, x, heads, positions, table, sign);
     }
-    let input = Floats::activations(x, "x")?;
-    let mut result = vec![0.0; input.len()];
     let (half, head) = (table.half, features / heads);
     let task = (TASK_NUMBERS / features.max(1)).max(1);
-    result
-        .par_chunks_mut((task * features).max(1))
-        .zip(input.par_chunks((task * features).max(1)))
-        .zip(positions.par_chunks(task))
-        .for_each(|((y, x), positions)| {
-            for ((y, x), position) in y.chunks_exact_mut(features).zip(x.chunks_exact(features)).zip(positions) {
-                let row = *position as usize * half..(*position as usize + 1) * half;
-                let (cos, sin) = (&table.cos[row.clone()], &table.sin[row]);
-                vectorize!(
-                    y.chunks_exact_mut(head).zip(x.chunks_exact(head)).for_each(|(y, x)| turn(y, x, cos, sin, sign))
-                );
-            }
-        });
-    host::tensor_in(x.dtype(), result, x.dims())
+    let [y] = map_chunks([(x, "x")], (task * features).max(1), |index, [x], [y]| {
+        let positions = &positions[index * task..];
+        for ((y, x), position) in y.chunks_exact_mut(features).zip(x.chunks_exact(features)).zip(positions) {
+            let row = *position as usize * half..(*position as usize + 1) * half;
+            let (cos, sin) = (&table.cos[row.clone()], &table.sin[row]);
+            vectorize!(
+                y.chunks_exact_mut(head).zip(x.chunks_exact(head)).for_each(|(y, x)| turn(y, x, cos, sin, sign))
+            );
+        }
+    })?;
+    y
 }
 
 /// Rotates each head of `x` by the position of its token on a device; a `sign` of −1 rotates back. Returns `x` itself

@@ -84,8 +84,8 @@ pub fn attention_backward(
     };
     let tasks = tasks(segments, shape);
     let (tokens, width) = (segments.tokens(), shape.kv_heads * shape.head_dim);
-    let (mut dk, mut dv) = (vec![0.0; tokens * width], vec![0.0; tokens * width]);
-    let mut dq = vec![0.0; tokens * shape.heads * shape.head_dim];
+    let (mut dk, mut dv) = (host::zeros(tokens * width), host::zeros(tokens * width));
+    let mut dq = host::zeros(tokens * shape.heads * shape.head_dim);
     let heights = || tasks.iter().step_by(shape.kv_heads).map(|task| task.keys.rows.len());
     let mut dks = Tile::from_slice(&mut dk, tokens, width).cut(heights(), shape.head_dim).into_iter();
     let mut dvs = Tile::from_slice(&mut dv, tokens, width).cut(heights(), shape.head_dim).into_iter();

@@ -15,6 +15,7 @@ use std::ops::Range;
 use half::bf16;
 
 use super::{Data, Matrix, Tile, steps};
+use crate::fused::host::round_all;
 use crate::fused::scratch;
 use crate::fused::simd::vectorize;
 
@@ -24,28 +25,37 @@ const COLUMNS: usize = 32;
 /// Numbers of a row of the left operand, and of a column of the right one, that are packed at once.
 const DEPTH: usize = 512;
 const PAIRS: usize = DEPTH / 2;
-/// Pairs between the starts of two packed rows: a line of the cache more than needed, so that the rows do not all
+/// Numbers between the starts of two rows in a buffer: a line of the cache more than needed, so that the rows do not all
 /// compete for the same lines.
-const ROW_PAIRS: usize = PAIRS + 16;
+const ROW: usize = DEPTH + 32;
+/// Rows that lie a multiple of so many numbers apart compete for the same lines of the cache.
+const ALIASING: usize = 1024;
 /// Columns of the right operand that are packed at once.
 const PANEL_COLUMNS: usize = 256;
 
 /// Sums of one block of a result.
 type Sums = [[f32; COLUMNS]; ROWS];
 
+/// Numbers of [`ROWS`] rows of the left operand. The rows start `stride` numbers apart.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    numbers: &'a [bf16],
+    stride: usize,
+}
+
 /// Overwrites the tile by `factor · left · right`, or adds the product to it if `accumulate`. Operands of f32 are
 /// rounded to bf16. Runs on the calling thread. The caller has checked the shapes.
 pub(super) fn multiply(tile: &mut Tile<'_>, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
-    scratch::with_parts([ROWS * ROW_PAIRS, PANEL_COLUMNS * PAIRS], |[rows, panels]| {
-        let (packed_rows, panels) = (bytemuck::cast_slice_mut(rows), bytemuck::cast_slice_mut(panels));
+    scratch::with_parts([ROWS * ROW / 2, PANEL_COLUMNS * PAIRS], |[rows, panels]| {
+        let (buffer, panels) = (bytemuck::cast_slice_mut(rows), bytemuck::cast_slice_mut(panels));
         for columns in steps(0..tile.columns(), PANEL_COLUMNS) {
             for depth in steps(0..left.columns, DEPTH) {
                 let pairs = depth.len().div_ceil(2);
                 pack_columns(right, depth.clone(), columns.clone(), panels);
                 for rows in steps(0..tile.rows(), ROWS) {
-                    pack_rows(left, rows.clone(), depth.clone(), packed_rows);
+                    let numbers = read_rows(left, rows.clone(), depth.clone(), buffer);
                     for (block, panel) in steps(columns.clone(), COLUMNS).zip(panels.chunks_exact(PAIRS * COLUMNS)) {
-                        let sums = sum(packed_rows, panel, pairs);
+                        let sums = sum(numbers, panel, pairs);
                         write(tile.part(rows.clone(), block), &sums, accumulate || depth.start > 0, factor);
                     }
                 }
@@ -83,7 +93,7 @@ fn pack_columns(matrix: Matrix<'_>, depth: Range<usize>, columns: Range<usize>, 
     }
 }
 
-/// Packs a panel of `depth × columns` numbers whose rows and columns lie `strides` apart.
+/// Packs a panel of `depth × columns` numbers. One of the strides, the distances of rows and of columns, is 1.
 fn pack<T: Copy>(
     data: &[T],
     (row_stride, column_stride): (usize, usize),
@@ -91,63 +101,75 @@ fn pack<T: Copy>(
     panel: &mut [u32],
     bits: impl Fn(T) -> u16 + Copy,
 ) {
-    if column_stride == 1 {
-        for (pair, to) in steps(0..depth, 2).zip(panel.chunks_exact_mut(COLUMNS)) {
-            let row = |row: usize| &data[row * row_stride..][..columns];
-            let first = row(pair.start);
-            if pair.len() == 2 {
-                let both = first.iter().zip(row(pair.start + 1));
-                vectorize!(to.iter_mut().zip(both).for_each(|(to, (a, b))| *to = join(bits(*a), bits(*b))));
-            } else {
-                vectorize!(to.iter_mut().zip(first).for_each(|(to, a)| *to = join(bits(*a), 0)));
-            }
-        }
-        return;
+    if column_stride != 1 {
+        return vectorize!(pack_transposed(data, column_stride, [depth, columns], panel, bits));
     }
-    for column in 0..columns {
-        let numbers = &data[column * column_stride..];
-        pack_line(numbers, row_stride, depth, bits, panel[column..].iter_mut().step_by(COLUMNS));
+    for (pair, to) in steps(0..depth, 2).zip(panel.chunks_exact_mut(COLUMNS)) {
+        let row = |row: usize| &data[row * row_stride..][..columns];
+        let first = row(pair.start);
+        if pair.len() == 2 {
+            let both = first.iter().zip(row(pair.start + 1));
+            vectorize!(to.iter_mut().zip(both).for_each(|(to, (a, b))| *to = join(bits(*a), bits(*b))));
+        } else {
+            vectorize!(to.iter_mut().zip(first).for_each(|(to, a)| *to = join(bits(*a), 0)));
+        }
     }
 }
 
-/// Packs the numbers `depth` of some rows of a matrix, row by row, [`ROW_PAIRS`] apart. Leaves the rows of the buffer
-/// past the last one as they are.
-fn pack_rows(matrix: Matrix<'_>, rows: Range<usize>, depth: Range<usize>, packed: &mut [u32]) {
+/// Packs a panel of `depth × columns` numbers whose columns lie `stride` apart, each without gaps: in squares, so that
+/// both reads and writes are of neighbors.
+#[inline(always)]
+fn pack_transposed<T: Copy>(
+    data: &[T],
+    stride: usize,
+    [depth, columns]: [usize; 2],
+    panel: &mut [u32],
+    bits: impl Fn(T) -> u16 + Copy,
+) {
+    const SIDE: usize = 16;
+    for (numbers, rows) in steps(0..depth, 2 * SIDE).zip(panel.chunks_mut(SIDE * COLUMNS)) {
+        for columns in steps(0..columns, SIDE) {
+            let mut square = [[0; SIDE]; SIDE];
+            for (line, column) in square.iter_mut().zip(columns.clone()) {
+                let (pairs, last) = data[column * stride..][numbers.clone()].as_chunks::<2>();
+                line.iter_mut().zip(pairs).for_each(|(to, [a, b])| *to = join(bits(*a), bits(*b)));
+                line[pairs.len()..].iter_mut().zip(last).for_each(|(to, a)| *to = join(bits(*a), 0));
+            }
+            for (pair, row) in rows.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
+                row[columns.clone()].iter_mut().zip(&square).for_each(|(to, line)| *to = line[pair]);
+            }
+        }
+    }
+}
+
+/// Returns the numbers `depth` of some rows of a matrix in bf16, followed by a 0 if they are odd: as they lie in memory,
+/// or copied to `buffer`, of which rows past the last one have any content.
+fn read_rows<'a>(matrix: Matrix<'a>, rows: Range<usize>, depth: Range<usize>, buffer: &'a mut [bf16]) -> Rows<'a> {
     let Matrix { row_stride, column_stride, .. } = matrix;
-    for (row, packed) in rows.zip(packed.chunks_exact_mut(ROW_PAIRS)) {
+    let whole = rows.len() == ROWS && depth.len().is_multiple_of(2) && !row_stride.is_multiple_of(ALIASING);
+    match matrix.data {
+        Data::Bf16(data) if column_stride == 1 && whole => {
+            return Rows { numbers: &data[rows.start * row_stride + depth.start..], stride: row_stride };
+        }
+        _ => {}
+    }
+    for (row, into) in rows.zip(buffer.chunks_exact_mut(ROW)) {
+        let (into, after) = into.split_at_mut(depth.len());
         let start = row * row_stride + depth.start * column_stride;
         match matrix.data {
-            Data::F32(data) => pack_line(&data[start..], column_stride, depth.len(), round, packed.iter_mut()),
-            Data::Bf16(data) if column_stride == 1 => {
-                let packed: &mut [bf16] = bytemuck::cast_slice_mut(packed);
-                packed[..depth.len()].copy_from_slice(&data[start..][..depth.len()]);
-                packed[depth.len()..].iter_mut().take(1).for_each(|next| *next = bf16::ZERO);
-            }
-            Data::Bf16(data) => pack_line(&data[start..], column_stride, depth.len(), bf16::to_bits, packed.iter_mut()),
+            Data::F32(data) if column_stride == 1 => round_all(&data[start..], into),
+            Data::Bf16(data) if column_stride == 1 => into.copy_from_slice(&data[start..][..depth.len()]),
+            Data::F32(data) => gather(&data[start..], column_stride, into, |number| bf16::from_bits(round(number))),
+            Data::Bf16(data) => gather(&data[start..], column_stride, into, |number| number),
         }
+        after[0] = bf16::ZERO;
     }
+    Rows { numbers: buffer, stride: ROW }
 }
 
-/// Packs `count` numbers, `stride` apart, in pairs; 0 stands in for the second number of the last pair.
-#[inline(always)]
-fn pack_line<'a, T: Copy>(
-    numbers: &[T],
-    stride: usize,
-    count: usize,
-    bits: impl Fn(T) -> u16 + Copy,
-    packed: impl Iterator<Item = &'a mut u32>,
-) {
-    if stride == 1 {
-        let (pairs, rest) = numbers[..count].as_chunks::<2>();
-        let mut packed = packed;
-        vectorize!(packed.by_ref().zip(pairs).for_each(|(to, [a, b])| *to = join(bits(*a), bits(*b))));
-        packed.zip(rest).for_each(|(to, a)| *to = join(bits(*a), 0));
-    } else {
-        for (pair, to) in steps(0..count, 2).zip(packed) {
-            let next = if pair.len() == 2 { bits(numbers[(pair.start + 1) * stride]) } else { 0 };
-            *to = join(bits(numbers[pair.start * stride]), next);
-        }
-    }
+/// Copies numbers that lie `stride` apart.
+fn gather<T: Copy>(from: &[T], stride: usize, into: &mut [bf16], convert: impl Fn(T) -> bf16) {
+    into.iter_mut().zip(from.iter().step_by(stride)).for_each(|(into, from)| *into = convert(*from));
 }
 
 /// Joins the bits of two bf16 numbers to a pair, the first one in the lower half.
@@ -170,12 +192,13 @@ pub(in crate::fused) fn round(number: f32) -> u16 {
     ((if number.is_nan() { bits | 0x40_0000 } else { rounded }) >> 16) as u16
 }
 
-/// Computes the sums of a block from packed rows and a panel of `pairs` pairs, with the processor's instruction for
-/// pairs if it has one.
-fn sum(rows: &[u32], panel: &[u32], pairs: usize) -> Sums {
+/// Computes the sums of a block from its rows and a panel of `pairs` pairs, with the processor's instruction for pairs
+/// if it has one. Panics if the rows are too short.
+fn sum(rows: Rows<'_>, panel: &[u32], pairs: usize) -> Sums {
+    assert!((ROWS - 1) * rows.stride + 2 * pairs <= rows.numbers.len(), "numbers of a block's rows");
     #[cfg(target_arch = "x86_64")]
     if cpu_has_bf16_products() {
-        // SAFETY: the processor has AVX-512 F and BF16.
+        // SAFETY: the processor has AVX-512 F and BF16, and the rows have been checked.
         return unsafe { native(rows, panel, pairs) };
     }
     vectorize!(portable(rows, panel, pairs))
@@ -191,25 +214,28 @@ pub fn cpu_has_bf16_products() -> bool {
 }
 
 /// Computes the sums by `vdpbf16ps`.
+///
+/// # Safety
+/// The rows must have 2 · `pairs` numbers each.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bf16")]
-fn native(rows: &[u32], panel: &[u32], pairs: usize) -> Sums {
+unsafe fn native(rows: Rows<'_>, panel: &[u32], pairs: usize) -> Sums {
     use std::arch::x86_64::{
         __m512bh, __m512i, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_ps,
     };
-    let (rows, panel) = (&rows[..ROWS * ROW_PAIRS], &panel[..pairs * COLUMNS]);
-    assert!(pairs <= PAIRS, "a block's depth");
+    let start = rows.numbers.as_ptr();
     let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
-    for (pair, columns) in panel.as_chunks::<COLUMNS>().0.iter().enumerate() {
+    for (pair, columns) in panel[..pairs * COLUMNS].as_chunks::<COLUMNS>().0.iter().enumerate() {
         // SAFETY: 32 pairs are two vectors, and every pattern of bits is 32 numbers in bf16.
         let columns: [__m512bh; 2] = unsafe {
             let start = columns.as_ptr().cast::<__m512i>();
             [0, 1].map(|half| std::mem::transmute(_mm512_loadu_si512(start.add(half))))
         };
         for (row, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: `pair` is below `PAIRS`, so the index lies within the packed rows; the bits are as above.
+            // SAFETY: `pair` is below `pairs`, so both numbers are in their row; the bits are as above.
             let number: __m512bh = unsafe {
-                std::mem::transmute(_mm512_set1_epi32((*rows.get_unchecked(row * ROW_PAIRS + pair)).cast_signed()))
+                let pair = start.add(row * rows.stride + 2 * pair).cast::<i32>();
+                std::mem::transmute(_mm512_set1_epi32(pair.read_unaligned()))
             };
             *sums = [_mm512_dpbf16_ps(sums[0], number, columns[0]), _mm512_dpbf16_ps(sums[1], number, columns[1])];
         }
@@ -220,16 +246,16 @@ fn native(rows: &[u32], panel: &[u32], pairs: usize) -> Sums {
 
 /// Computes the sums as `vdpbf16ps` does, in f32 instructions.
 #[inline(always)]
-fn portable(rows: &[u32], panel: &[u32], pairs: usize) -> Sums {
+fn portable(rows: Rows<'_>, panel: &[u32], pairs: usize) -> Sums {
     let mut all = [[0f32; COLUMNS]; ROWS];
-    let widened = |pair: u32| [f32::from_bits(pair << 16), f32::from_bits(pair & 0xffff_0000)];
-    for (sums, row) in all.iter_mut().zip(rows.chunks_exact(ROW_PAIRS)) {
+    for (row, sums) in all.iter_mut().enumerate() {
+        let row = rows.numbers[row * rows.stride..][..2 * pairs].as_chunks::<2>().0;
         let mut here = [0f32; COLUMNS];
-        for (pair, columns) in row[..pairs].iter().zip(panel.as_chunks::<COLUMNS>().0) {
-            let [first, second] = widened(*pair);
+        for (pair, columns) in row.iter().zip(panel.as_chunks::<COLUMNS>().0) {
+            let [first, second] = pair.map(widen);
             for (sum, column) in here.iter_mut().zip(columns) {
-                let column = widened(*column);
-                *sum = first.mul_add(column[0], second.mul_add(column[1], *sum));
+                let [above, below] = [f32::from_bits(column << 16), f32::from_bits(column & 0xffff_0000)];
+                *sum = first.mul_add(above, second.mul_add(below, *sum));
             }
         }
         *sums = here;

@@ -125,9 +125,10 @@ impl<const SIZE: usize, const FIFTH: bool> Block<SIZE, 256> for ScaledNibbles<FI
             let bytes = &block[SIZE - 128 + 32 * pair..][..32];
             let (low, high) = numbers.split_at_mut(32);
             for at in 0..32 {
-                let bits = if FIFTH { fifth[at] >> (2 * pair) } else { 0 };
-                low[at] = low_scale * f32::from(bytes[at] & 15 | (bits & 1) << 4) - low_least;
-                high[at] = high_scale * f32::from(bytes[at] >> 4 | (bits >> 1 & 1) << 4) - high_least;
+                // In 32 bits: there is no vector instruction that shifts bytes.
+                let (byte, bits) = (i32::from(bytes[at]), if FIFTH { i32::from(fifth[at]) >> (2 * pair) } else { 0 });
+                low[at] = low_scale * (byte & 15 | (bits & 1) << 4) as f32 - low_least;
+                high[at] = high_scale * (byte >> 4 | (bits >> 1 & 1) << 4) as f32 - high_least;
             }
         }
     }
@@ -148,8 +149,8 @@ impl Block<210, 256> for Q6K {
                     let small = scale * f32::from(block[192 + 8 * side + 2 * quarter + part] as i8);
                     let (bytes, high) = (&bytes[16 * part..][..16], &high[16 * part..][..16]);
                     for at in 0..16 {
-                        let number = i32::from(bytes[at] >> shift & 15 | (high[at] >> (2 * quarter) & 3) << 4) - 32;
-                        numbers[at] = small * number as f32;
+                        let (low, high) = (i32::from(bytes[at]) >> shift, i32::from(high[at]) >> (2 * quarter));
+                        numbers[at] = small * ((low & 15 | (high & 3) << 4) - 32) as f32;
                     }
                 }
             }

@@ -25,14 +25,12 @@ fn the_processors_instruction_and_the_sum_written_out_have_the_same_bits() {
         eprintln!("SKIPPED: this processor has no AVX-512 BF16, so there is nothing to compare");
         return;
     }
-    let pairs = |count: usize, name: &str| -> Vec<u32> {
-        let bits: Vec<u16> = numbers(2 * count, name).iter().map(|number| round(*number)).collect();
-        bits.as_chunks::<2>().0.iter().map(|[a, b]| join(*a, *b)).collect()
-    };
-    let (rows, panel) = (pairs(ROWS * ROW_PAIRS, "rows"), pairs(PAIRS * COLUMNS, "panel"));
+    let (numbers, panel) = (rounded(&numbers(ROWS * ROW, "rows")), rounded(&numbers(2 * PAIRS * COLUMNS, "panel")));
+    let panel: Vec<u32> = panel.as_chunks::<2>().0.iter().map(|[a, b]| join(a.to_bits(), b.to_bits())).collect();
+    let rows = Rows { numbers: &numbers, stride: ROW };
     for pairs in [1, 2, 31, PAIRS] {
         let bits = |sums: Sums| sums.map(|row| row.map(f32::to_bits));
-        assert_eq!(bits(sum(&rows, &panel, pairs)), bits(portable(&rows, &panel, pairs)), "{pairs} pairs");
+        assert_eq!(bits(sum(rows, &panel, pairs)), bits(portable(rows, &panel, pairs)), "{pairs} pairs");
     }
 }
 
