@@ -9,6 +9,9 @@ use tunebox_model::error::Error;
 use tunebox_model::generate::Completion;
 use tunebox_model::rows::Rows;
 
+/// The most bytes of texts of completions that are kept decoded, in one call of `judge`, for the next verifier.
+pub const DECODED_BYTES: usize = 1 << 20;
+
 /// Prompts with their completions.
 #[derive(Debug)]
 pub struct Completions {

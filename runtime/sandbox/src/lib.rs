@@ -62,7 +62,7 @@ use tunebox_foundation::printable;
 pub use admission::{admit, imports};
 pub use batch::{Batch, Question};
 pub use compile::{CodeOptions, Compiling, compile_for_parent};
-pub use completions::Completions;
+pub use completions::{Completions, DECODED_BYTES};
 pub use costs::{COSTS, Cost, TABLE as COST_TABLE, cost_of};
 pub use engine::{Engine, Method};
 pub use error::{DeniedCall, Error};

@@ -231,12 +231,11 @@ impl RunHooks for Trainer {
         end: Option<Instant>,
     ) -> Result<Vec<f32>, Error> {
         let tokenizer = policy.model().tokenizer()?;
-        let mut answers = Vec::with_capacity(written.rows.count());
-        for (row, group) in written.group.iter().enumerate() {
-            let completion = tokenizer.decode(written.completion(row), true)?;
-            answers.push(Answer { question: &questions[*group as usize], completion });
-        }
-        self.rewards.verifiers.verdicts(&answers, end).map(|verdicts| verdicts.concat()).map_err(|error| {
+        let groups = written.group.iter().enumerate();
+        let answers: Vec<Answer<'_>> = groups
+            .map(|(row, group)| Answer { question: &questions[*group as usize], ids: written.completion(row) })
+            .collect();
+        self.rewards.verifiers.verdicts(tokenizer, &answers, end).map(|verdicts| verdicts.concat()).map_err(|error| {
             let message = error.to_string();
             // Past its end the step has failed by its time, whatever a verifier did.
             self.rewards.failure = Some(error).filter(|_| end.is_none_or(|end| Instant::now() < end));

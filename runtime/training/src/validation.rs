@@ -61,38 +61,30 @@ pub(crate) fn pass_rate(
 ) -> Result<PassRate, Error> {
     let (seed, completions) = (Stream::new(train.seed, "validation").next_u64(), train.validate_completions as usize);
     let sampling = Sampling { max_tokens: data.report.room(), seed, completions, ..Sampling::default() };
-    judge(complete(policy, data, &sampling)?, data, verifiers, completions)
+    judge(policy, &complete(policy, data, &sampling)?, data, verifiers)
 }
 
-/// Generates completions of every prompt and decodes them; those of one prompt are adjacent. Returns each completion
-/// with its text.
-pub(crate) fn complete(
-    policy: &Policy,
-    data: &Dataset,
-    sampling: &Sampling,
-) -> Result<Vec<(Completion, String)>, Error> {
+/// Generates completions of every prompt; those of one prompt are adjacent.
+pub(crate) fn complete(policy: &Policy, data: &Dataset, sampling: &Sampling) -> Result<Vec<Completion>, Error> {
     let prompts: Vec<Vec<u32>> = data.examples.iter().map(|example| example.sides[0].ids.clone()).collect();
-    let completions = generate(policy, &View::Policy, &prompts, sampling, &mut |_, _| true)?;
-    let tokenizer = policy.model().tokenizer()?;
-    let with_text = completions.into_iter().map(|completion| {
-        let text = tokenizer.decode(&completion.ids, true)?;
-        Ok((completion, text))
-    });
-    with_text.collect()
+    Ok(generate(policy, &View::Policy, &prompts, sampling, &mut |_, _| true)?)
 }
 
-/// Scores completions, `k` adjacent ones for each prompt of `data`, by the verifiers, and computes the pass rate.
+/// Scores completions, the same number of adjacent ones for each prompt of `data`, by the verifiers, and computes the pass
+/// rate.
 pub(crate) fn judge(
-    completions: Vec<(Completion, String)>,
+    policy: &Policy,
+    completions: &[Completion],
     data: &Dataset,
     verifiers: &mut Verifiers,
-    k: usize,
 ) -> Result<PassRate, Error> {
-    let answers = completions.into_iter().enumerate().filter_map(|(number, (_, completion))| {
-        Some(Answer { question: data.examples[number / k].question.as_ref()?, completion })
+    let k = (completions.len() / data.examples.len()).max(1);
+    let answers = completions.iter().enumerate().filter_map(|(number, completion)| {
+        Some(Answer { question: data.examples[number / k].question.as_ref()?, ids: &completion.ids })
     });
     let weights: Vec<f32> = verifiers.names_and_weights().into_iter().map(|(_, weight)| weight).collect();
-    Ok(rate(&verifiers.verdicts(&answers.collect::<Vec<_>>(), None)?, &weights, k))
+    let verdicts = verifiers.verdicts(policy.model().tokenizer()?, &answers.collect::<Vec<_>>(), None)?;
+    Ok(rate(&verdicts, &weights, k))
 }
 
 /// Computes the pass rate from verdicts: a row for each completion with one verdict for each verifier, the `k`

@@ -3,11 +3,13 @@
 //! A verifier that traps or takes too long gives no verdict, which is counted and reported once a step. One that fails on
 //! most completions ends the run, which would learn from noise.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::format::seven_digits;
-use tunebox_sandbox::{Judge, Question, Verdict};
+use tunebox_model::tokenizer::Tokenizer;
+use tunebox_sandbox::{DECODED_BYTES, Judge, Question, Verdict};
 
 use crate::error::Error;
 use crate::plan::method::PlannedVerifier;
@@ -15,12 +17,37 @@ use crate::plan::method::PlannedVerifier;
 /// Failures of one verifier in one call that never end the run.
 const TOLERATED_FAILURES: usize = 8;
 
-/// A completion as text, with its prompt.
+/// A completion to judge.
+#[derive(Clone, Copy)]
 pub struct Answer<'a> {
     /// The prompt, and the further fields of the record.
     pub question: &'a Question,
-    /// The completion's text.
-    pub completion: String,
+    /// The completion's tokens.
+    pub ids: &'a [u32],
+}
+
+/// Decodes the completions of one call for its verifiers. The first ones are decoded once and kept, up to [`DECODED_BYTES`];
+/// the others are decoded for each verifier, so that the memory of all does not grow with their number.
+struct Texts<'a> {
+    tokenizer: &'a Tokenizer,
+    kept: Vec<String>,
+    bytes: usize,
+}
+
+impl Texts<'_> {
+    /// The text of the completion of this number and these tokens.
+    fn decode(&mut self, number: usize, ids: &[u32]) -> Result<Cow<'_, str>, Error> {
+        if number < self.kept.len() {
+            return Ok(Cow::Borrowed(&self.kept[number]));
+        }
+        let text = self.tokenizer.decode(ids, true)?;
+        if number > self.kept.len() || self.bytes + text.len() > DECODED_BYTES {
+            return Ok(Cow::Owned(text));
+        }
+        self.bytes += text.len();
+        self.kept.push(text);
+        Ok(Cow::Borrowed(&self.kept[number]))
+    }
 }
 
 /// A verifier, and its results in the present step.
@@ -57,13 +84,10 @@ impl Verifiers {
     /// A verifier that rejects its settings or cannot be started.
     pub fn open(planned: &[PlannedVerifier], seconds: f64) -> Result<Self, Error> {
         let entry = |planned: &PlannedVerifier| {
-            Ok(Entry {
-                name: planned.name.clone(),
-                weight: planned.weight,
-                field: planned.field.clone(),
-                judge: Judge::new(planned.admitted.clone(), &planned.settings)?,
-                counts: Counts::default(),
-            })
+            let mut judge = Judge::new(planned.admitted.clone(), &planned.settings)?;
+            judge.forget();
+            let (name, weight, field) = (planned.name.clone(), planned.weight, planned.field.clone());
+            Ok(Entry { name, weight, field, judge, counts: Counts::default() })
         };
         Ok(Self { entries: planned.iter().map(entry).collect::<Result<_, Error>>()?, seconds })
     }
@@ -74,33 +98,29 @@ impl Verifiers {
         self.entries.iter().map(|entry| (entry.name.clone(), entry.weight)).collect()
     }
 
-    /// Judges every completion by every verifier. Returns one row for each completion with the verdict of each
-    /// verifier; NaN if the verifier abstained or failed. Adds the verdicts to the counts of the step. `end` is that of
-    /// the step; `None` outside of one.
+    /// Judges every completion by every verifier, one verifier after the other, so that the memory of one verifier and the
+    /// text of one completion are in use at a time. Returns one row for each completion with the verdict of each verifier;
+    /// NaN if the verifier abstained or failed. Adds the verdicts to the counts of the step. `end` is that of the step;
+    /// `None` outside of one.
     ///
     /// # Errors
-    /// A verifier that failed on all completions, or as soon as it failed on more than half of them and more than eight. At
-    /// `end`, or outside of a step after the seconds of [`Verifiers::open`].
-    pub fn verdicts(&mut self, answers: &[Answer<'_>], end: Option<Instant>) -> Result<Vec<Vec<f32>>, Error> {
+    /// Tokens that cannot be decoded. A verifier that failed on all completions, or as soon as it failed on more than half of
+    /// them and more than eight. At `end`, or outside of a step after the seconds of [`Verifiers::open`].
+    pub fn verdicts(
+        &mut self,
+        tokenizer: &Tokenizer,
+        answers: &[Answer<'_>],
+        end: Option<Instant>,
+    ) -> Result<Vec<Vec<f32>>, Error> {
         let own = || Instant::now().checked_add(Duration::try_from_secs_f64(self.seconds).ok()?);
         let end = end.or_else(own);
         let mut rows = vec![Vec::with_capacity(self.entries.len()); answers.len()];
+        let mut texts = Texts { tokenizer, kept: Vec::new(), bytes: 0 };
         for entry in &mut self.entries {
+            let judged = entry.judge_all(&mut texts, answers, end);
             // State of a verifier must not reach the next step: a resumed run would differ.
             entry.judge.forget();
-            let mut failed = 0;
-            for (row, one) in rows.iter_mut().zip(answers) {
-                let answer = one.question.fields.get(&entry.field).map_or("", String::as_str);
-                let verdict = entry.judge.verdict(&one.question.prompt, &one.completion, answer, end);
-                if end.is_some_and(|end| Instant::now() >= end) {
-                    return Err(too_long(&entry.name));
-                }
-                failed += usize::from(matches!(verdict, Verdict::Failed(_)));
-                row.push(entry.counts.add(verdict));
-                if failed > TOLERATED_FAILURES.max(answers.len() / 2) || failed == answers.len() {
-                    return Err(entry.too_many_failures(failed, answers.len()));
-                }
-            }
+            rows.iter_mut().zip(judged?).for_each(|(row, verdict)| row.push(verdict));
         }
         Ok(rows)
     }
@@ -142,16 +162,30 @@ impl Verifiers {
     }
 }
 
-/// The error about verifiers that take longer than a step may, at the verifier `name`.
-fn too_long(name: &str) -> Error {
-    let explanation = Explanation::new("sandbox", "the verifiers took longer than a step may")
-        .with_location(format!("at the verifier `{name}`"))
-        .with_why("their starts and verdicts together count towards `limits.step-wall-seconds`")
-        .with_hint("a verifier that is faster, fewer completions, or a higher `limits.step-wall-seconds`");
-    Error::Explained(Box::new(explanation), Exit::Sandbox)
-}
-
 impl Entry {
+    /// Judges every completion by this verifier until `end`. Returns the verdicts and fails as [`Verifiers::verdicts`] does.
+    fn judge_all(
+        &mut self,
+        texts: &mut Texts<'_>,
+        answers: &[Answer<'_>],
+        end: Option<Instant>,
+    ) -> Result<Vec<f32>, Error> {
+        let (mut verdicts, mut failed, of) = (Vec::with_capacity(answers.len()), 0, answers.len());
+        for (number, Answer { question, ids }) in answers.iter().enumerate() {
+            let answer = question.fields.get(&self.field).map_or("", String::as_str);
+            let verdict = self.judge.verdict(&question.prompt, &texts.decode(number, ids)?, answer, end);
+            if end.is_some_and(|end| Instant::now() >= end) {
+                return Err(too_long(&self.name));
+            }
+            failed += usize::from(matches!(verdict, Verdict::Failed(_)));
+            verdicts.push(self.counts.add(verdict));
+            if failed > TOLERATED_FAILURES.max(of / 2) || failed == of {
+                return Err(self.too_many_failures(failed, of));
+            }
+        }
+        Ok(verdicts)
+    }
+
     /// The error about a verifier that failed on `failed` of `all` completions.
     fn too_many_failures(&self, failed: usize, all: usize) -> Error {
         let what = format!("the verifier `{}` failed on {failed} of {all} completions", self.name);
@@ -160,6 +194,15 @@ impl Entry {
             .with_hint("fix the verifier, or raise its time limit with `--set limits.verifier-seconds=…`");
         Error::Explained(Box::new(explanation), Exit::Sandbox)
     }
+}
+
+/// The error about verifiers that take longer than a step may, at the verifier `name`.
+fn too_long(name: &str) -> Error {
+    let explanation = Explanation::new("sandbox", "the verifiers took longer than a step may")
+        .with_location(format!("at the verifier `{name}`"))
+        .with_why("their starts and verdicts together count towards `limits.step-wall-seconds`")
+        .with_hint("a verifier that is faster, fewer completions, or a higher `limits.step-wall-seconds`");
+    Error::Explained(Box::new(explanation), Exit::Sandbox)
 }
 
 impl Counts {

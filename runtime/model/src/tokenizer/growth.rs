@@ -12,7 +12,7 @@ use tokenizers::{ModelWrapper, NormalizerWrapper};
 /// The most times that the steps of a tokenizer may make a text longer: far more than any published one.
 const MAX_FACTOR: u64 = 512;
 /// The most bytes of a text after all steps.
-const MAX_BYTES: u64 = 64 << 20;
+pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// The most steps of a tokenizer, those of sequences counted one by one.
 const MAX_STEPS: usize = 64;
 /// The most ids that a post-processor may put around a text.
@@ -44,9 +44,14 @@ impl Growth {
         Self { factor: self.factor.saturating_mul(next.factor), extra }
     }
 
-    /// The most bytes after the steps, if `bytes` go in. Errors: more than [`MAX_BYTES`].
+    /// The most bytes after the steps, if `bytes` go in.
+    pub(super) fn most(self, bytes: usize) -> u64 {
+        self.factor.saturating_mul(bytes as u64).saturating_add(self.extra)
+    }
+
+    /// Checks the most bytes after the steps, if `bytes` go in. Errors: more than [`MAX_BYTES`].
     pub(super) fn check(self, bytes: usize) -> Result<(), String> {
-        let most = self.factor.saturating_mul(bytes as u64).saturating_add(self.extra);
+        let most = self.most(bytes);
         if most <= MAX_BYTES {
             return Ok(());
         }

@@ -23,13 +23,16 @@ use std::path::Path;
 pub use stream::StreamDecoder;
 
 pub(crate) use folder::{object, read_optional};
-use growth::Steps;
+use growth::{MAX_BYTES, Steps};
 use special::Specials;
 use tokenizers::Encoding;
 
 use crate::error::Result;
 use crate::panics::catch_panic;
 use crate::watchdog::{Mark, OVERHEAD, Work};
+
+/// The most bytes of a text that is encoded: while it is, each takes some 300 bytes of memory.
+const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// Turns text into token ids and ids into text.
 pub struct Tokenizer {
@@ -148,6 +151,11 @@ impl Tokenizer {
         decoded.map_err(error::decode)?.map_err(error::decode)
     }
 
+    /// The most bytes that [`decode`](Self::decode) makes of so many ids.
+    pub fn most_decoded(&self, ids: usize) -> u64 {
+        self.steps.decode.most(ids.saturating_mul(self.longest + 1)).min(MAX_BYTES)
+    }
+
     /// The bytes of the spellings of ids, and one for each id.
     fn spelled(&self, ids: &[u32]) -> usize {
         ids.iter().map(|id| 1 + self.inner.id_to_token(*id).map_or(0, |token| token.len())).sum()
@@ -162,6 +170,9 @@ impl Tokenizer {
     /// Encodes a text without added ids; with offsets of its tokens in bytes if `spans`. A panic of the library becomes an
     /// error.
     fn encoded(&self, text: &str, spans: bool) -> Result<Encoding> {
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(error::encode(format!("it has {} bytes; at most {MAX_TEXT_BYTES} are encoded", text.len())));
+        }
         self.steps.encode.check(text.len()).map_err(error::encode)?;
         let _mark = self.begin_work(text.len());
         let encoded =

@@ -6,11 +6,16 @@
 use std::sync::Arc;
 
 use tunebox_compute::Tensor;
+use tunebox_model::Policy;
 
 use crate::bindings::reward::Host;
 use crate::bindings::types::ErrorCode;
+use crate::completions::{Completions, DECODED_BYTES};
 use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, BatchEntry, CompletionsEntry, DEVICE, Handle, HostContext, State};
+
+/// How often a text is in memory while it is decoded: its tokens, what the steps made of them, and the text.
+const COPIES: u64 = 3;
 
 impl Host for HostContext<'_> {
     /// Counts the call and returns the names of the run's verifiers, in the order of the columns of `judge`.
@@ -27,7 +32,8 @@ impl Host for HostContext<'_> {
     }
 
     /// Has every verifier judge every completion and returns a handle of the verdicts: `[rows, verifiers]`, `f32`, NaN
-    /// where a verifier gave none or an infinite one.
+    /// where a verifier gave none or an infinite one. Reserves the longest text of a completion and those that are kept,
+    /// before they are decoded.
     ///
     /// Errors: `unsupported` if the run has no verifier; `invalid-argument` if the completions do not continue all
     /// prompts of the batch.
@@ -43,12 +49,16 @@ impl Host for HostContext<'_> {
         let entries = rows as u64 * columns as u64;
         self.meters.work(entries)?;
         self.meters.judge(entries)?;
+        let texts = longest_text(&self.train_state().policy, &written);
+        let texts =
+            self.reserve(texts.saturating_mul(COPIES) + texts.saturating_mul(rows as u64).min(DECODED_BYTES as u64))?;
         let reservation = self.reserve(4 * entries)?;
         let end = self.meters.deadline();
         let judged = {
             let train_state = &mut *self.train_state();
             train_state.hooks.judge(&train_state.policy, &batch.questions, &written, end)
         };
+        drop(texts);
         self.meters.check_time()?;
         let mut verdicts = judged?;
         let found = verdicts.len() as u64;
@@ -59,6 +69,12 @@ impl Host for HostContext<'_> {
         let tensor = Tensor::from_vec(verdicts, (rows, columns), &DEVICE)?;
         self.give(tensor, Arc::new(reservation))
     }
+}
+
+/// The most bytes of the text of one of these completions; 0 for a model without a tokenizer.
+fn longest_text(policy: &Policy, written: &Completions) -> u64 {
+    let longest = (0..written.rows.count()).map(|row| written.completion(row).len()).max().unwrap_or(0);
+    policy.model().tokenizer().map_or(0, |tokenizer| tokenizer.most_decoded(longest))
 }
 
 impl State {

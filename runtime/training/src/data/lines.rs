@@ -15,10 +15,10 @@ use crate::error::Error;
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 /// The most bytes of a line, so that a file without line ends is not read without end.
-const MAX_LINE_BYTES: u64 = 64 << 20;
+const MAX_LINE_BYTES: u64 = 16 << 20;
 
 /// The bytes of lines from which on no further one is read with them, so that long lines are not all in memory together.
-const ENOUGH_BYTES: usize = 16 << 20;
+const ENOUGH_BYTES: usize = 2 << 20;
 
 /// One line that is not blank.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn long_lines_are_read_a_few_at_a_time() {
-        let line = [vec![b'a'; 6 << 20], vec![b'\n']].concat();
+        let line = [vec![b'a'; 700 << 10], vec![b'\n']].concat();
         let mut lines = open(&line.repeat(5));
         let counts = std::iter::from_fn(|| lines.take(100).unwrap()).map(|lines| lines.len());
         assert_eq!(counts.collect::<Vec<_>>(), [3, 2]);
@@ -139,7 +139,7 @@ mod tests {
         let hole = tempfile::NamedTempFile::new().unwrap();
         hole.as_file().set_len(1 << 40).unwrap();
         let error = Lines::open(hole.path()).unwrap().take(1).unwrap_err();
-        assert_eq!(error.why().unwrap(), "line 1 has 67108864 bytes or more");
+        assert_eq!(error.why().unwrap(), "line 1 has 16777216 bytes or more");
     }
 
     #[test]

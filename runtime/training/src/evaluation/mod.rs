@@ -11,7 +11,6 @@ use serde::Serialize;
 use tunebox_foundation::format::seven_digits;
 use tunebox_model::Policy;
 use tunebox_model::chat::Answers;
-use tunebox_model::generate::Completion;
 
 use crate::configuration::RunSettings;
 use crate::data::{Dataset, Encoder, Reading, Shape};
@@ -109,14 +108,17 @@ fn completion_numbers(
     verifiers: &mut Verifiers,
 ) -> Result<Vec<(&'static str, f64)>, Error> {
     let completions = complete(policy, data, &settings.sampling)?;
-    let share = |test: &dyn Fn(&(Completion, String)) -> bool| mean(completions.iter().map(|one| f64::from(test(one))));
+    let tokenizer = policy.model().tokenizer()?;
+    let refused = completions.iter().map(|completion| Ok(refuses(&tokenizer.decode(&completion.ids, true)?)));
+    let refused = refused.collect::<Result<Vec<bool>, Error>>()?;
+    let share = |all: &mut dyn Iterator<Item = bool>| mean(all.map(f64::from));
     let mut numbers = vec![
-        ("refusals", share(&|(_, text)| refuses(text))),
-        ("finished", share(&|(completion, _)| completion.finished)),
-        ("length", mean(completions.iter().map(|(completion, _)| completion.ids.len() as f64))),
+        ("refusals", share(&mut refused.into_iter())),
+        ("finished", share(&mut completions.iter().map(|completion| completion.finished))),
+        ("length", mean(completions.iter().map(|completion| completion.ids.len() as f64))),
     ];
     if !verifiers.names_and_weights().is_empty() {
-        let found = judge(completions, data, verifiers, settings.sampling.completions.max(1))?;
+        let found = judge(policy, &completions, data, verifiers)?;
         numbers.extend([("pass-at-1", found.at_one), ("pass-at-k", found.at_k), ("reward", found.reward)]);
     }
     Ok(numbers)
