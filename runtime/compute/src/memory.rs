@@ -16,12 +16,24 @@ impl ProcessMemory {
     #[must_use]
     pub fn read() -> Option<Self> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
-        let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-        let left = |limit, used| Some(limit_of(&limits, limit)?.saturating_sub(kibibytes(&status, used)?));
-        let own = [left("Max data size", "VmData:"), left("Max address space", "VmSize:")];
-        let free = [available(), free_of_groups()].into_iter().chain(own).flatten().min()?;
+        let free = [available(), free_of_groups(), free_of_limits(&status)].into_iter().flatten().min()?;
         Some(Self { held: kibibytes(&status, "RssAnon:")?, free })
     }
+}
+
+/// What this process may still allocate: of its own limits, and of the free memory and swap space of the machine, the least.
+/// `None` where the system does not report it.
+#[must_use]
+pub fn allocatable() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    [available_with_swap(), free_of_limits(&status)].into_iter().flatten().min()
+}
+
+/// What the limits of this process leave of memory, from the text of `/proc/self/status`; `None` without a limit.
+fn free_of_limits(status: &str) -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let left = |limit, used| Some(limit_of(&limits, limit)?.saturating_sub(kibibytes(status, used)?));
+    [left("Max data size", "VmData:"), left("Max address space", "VmSize:")].into_iter().flatten().min()
 }
 
 /// Available memory of this machine in bytes, from `/proc/meminfo`; `None` where that does not exist.

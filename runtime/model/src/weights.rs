@@ -3,7 +3,7 @@
 
 mod entry;
 pub mod gguf;
-mod location;
+pub(crate) mod location;
 mod mapped;
 mod reading;
 pub(crate) mod safetensors;

@@ -1,10 +1,13 @@
 //! A fresh adapter: its slots and first values.
 //! A is uniform in ±1/√in and B is 0, so that the first step starts from the base (Hu et al. 2021).
 
+use tunebox_compute::memory;
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::Purpose;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor, Weight};
+use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::format;
 
 use super::settings::{AdapterKind, AdapterSettings, ModuleKey, target_modules};
 use super::{Adapter, Module};
@@ -90,35 +93,39 @@ impl Adapter {
     }
 }
 
-/// Allocates an adapter with the planned modules, in the order of the plans; every A, B and DoRA magnitude is 0.
-pub(crate) fn zeros(model: &Model, settings: &AdapterSettings, plans: &[ModulePlan]) -> Result<Adapter> {
-    let mut list = Vec::new();
-    let mut modules = Vec::with_capacity(plans.len());
-    for plan in plans {
+/// The name and shape of every A, B and DoRA magnitude of the planned modules, in the order of the plans.
+pub(super) fn slots(model: &Model, kind: AdapterKind, plans: &[ModulePlan]) -> Vec<(String, Vec<usize>)> {
+    let of_plan = |plan: &ModulePlan| {
         let (layer, site) = plan.place;
         let (rows, columns) = site.shape(&model.configuration);
-        let path = site.path(layer);
-        let mut slot = |suffix: &str, shape: Vec<usize>| {
-            list.push((format!("{path}.{suffix}"), shape));
-            list.len() - 1
-        };
-        let a_slot = slot("lora_A.weight", vec![plan.rank, columns]);
-        let b_slot = slot("lora_B.weight", vec![rows, plan.rank]);
-        let dora = settings.kind == AdapterKind::Dora;
-        let magnitude_slot = dora.then(|| slot("lora_magnitude_vector", vec![rows]));
-        modules.push(Module {
+        let slot = |suffix: &str, shape: &[usize]| (format!("{}.{suffix}", site.path(layer)), shape.to_vec());
+        let factors = [slot("lora_A.weight", &[plan.rank, columns]), slot("lora_B.weight", &[rows, plan.rank])];
+        let magnitude = (kind == AdapterKind::Dora).then(|| slot("lora_magnitude_vector", &[rows]));
+        factors.into_iter().chain(magnitude)
+    };
+    plans.iter().flat_map(of_plan).collect()
+}
+
+/// Allocates an adapter with the planned modules, in the order of the plans; every A, B and DoRA magnitude is 0.
+pub(crate) fn zeros(model: &Model, settings: &AdapterSettings, plans: &[ModulePlan]) -> Result<Adapter> {
+    let is_dora = settings.kind == AdapterKind::Dora;
+    let each = if is_dora { 3 } else { 2 };
+    let module = |(number, plan): (usize, &ModulePlan)| {
+        let (layer, site) = plan.place;
+        Ok(Module {
             layer,
             site,
             rank: plan.rank,
             alpha: plan.alpha,
             scale: settings.kind.scale(plan.alpha, plan.rank),
-            a_slot,
-            b_slot,
-            magnitude_slot,
-            base_squares: if dora { Some(base_squares(model, layer, site)?) } else { None },
-        });
-    }
-    allocate(model, settings, modules, list)
+            a_slot: each * number,
+            b_slot: each * number + 1,
+            magnitude_slot: is_dora.then_some(each * number + 2),
+            base_squares: if is_dora { Some(base_squares(model, layer, site)?) } else { None },
+        })
+    };
+    let modules = plans.iter().enumerate().map(module).collect::<Result<_>>()?;
+    allocate(model, settings, modules, slots(model, settings.kind, plans))
 }
 
 /// Computes ‖W‖² of every row of a module's frozen weight: `[out]`, `f32`, on the model's device.
@@ -127,14 +134,25 @@ fn base_squares(model: &Model, layer: usize, site: Site) -> Result<Tensor> {
     Ok(Weight::from(squared_norms(&weight)?).to_device(model.weights.device(), DType::F32)?.vector()?)
 }
 
-/// Allocates an adapter with one `f32` slot, filled with 0, for each name and shape in `slots`.
+/// Allocates an adapter with one `f32` slot, filled with 0, for each name and shape in `slots`. Errors: on the CPU, more
+/// memory than this process may take.
 fn allocate(
     model: &Model,
     settings: &AdapterSettings,
     modules: Vec<Module>,
     slots: Vec<(String, Vec<usize>)>,
 ) -> Result<Adapter> {
+    let device = model.weights.device();
+    let numbers = slots.iter().flat_map(|(_, shape)| shape.iter().copied().reduce(usize::saturating_mul));
+    // A value and its gradient.
+    let wanted = numbers.fold(0_u64, |sum, count| sum.saturating_add((count as u64).saturating_mul(8)));
+    if let Some(free) = memory::allocatable().filter(|free| device.is_cpu() && wanted > *free) {
+        let (wanted, free) = (format::bytes(wanted), format::bytes(free));
+        let what = format!("what is trained, with its gradient, takes {wanted}; {free} of memory can be had");
+        let hint = format!("a smaller rank than {}, or fewer target modules", settings.rank);
+        return Err(Explanation::new("model", what).with_hint(hint).into());
+    }
     let activations = model.weights.precision().dtype(Purpose::Activation);
-    let parameters = Parameters::new(slots, model.weights.device())?.with_operand_copy(activations)?;
+    let parameters = Parameters::new(slots, device)?.with_operand_copy(activations)?;
     Ok(Adapter::assemble(settings.clone(), modules, parameters))
 }

@@ -2,19 +2,19 @@
 //! all weights as one `model.safetensors` in `f32`. Unknown and missing keys are errors: PEFT itself
 //! loads a wrong prefix as an adapter of zeros. Files appear whole or not at all.
 
-use std::io::ErrorKind;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use tunebox_compute::DType;
 use tunebox_compute::parameters::Slot;
 use tunebox_foundation::files::create_folder;
 
-use super::create::ModulePlan;
 use super::settings::AdapterKind;
 use super::{Adapter, create, peft};
 use crate::Model;
 use crate::error::{Error, Result};
 use crate::files::{self, TensorSpec};
+use crate::weights::location::Location;
 use crate::weights::safetensors;
 
 /// The file with an adapter's numbers.
@@ -30,22 +30,6 @@ const LARGEST_HEAD: u64 = 100 << 20;
 /// What PEFT puts before every module path.
 const PREFIX: &str = "base_model.model.";
 
-/// Checks, before the adapter is allocated, that its weights file is large enough for the planned values at 2 bytes
-/// each. Errors: the file is smaller, or its size cannot be read.
-fn check_file_size(model: &Model, plans: &[ModulePlan], folder: &Path) -> Result<()> {
-    let path = folder.join(WEIGHTS);
-    let held = std::fs::metadata(&path).map_err(|source| Error::file(&path, source))?.len();
-    let values = plans.iter().fold(0_u64, |sum, plan| {
-        let (rows, columns) = plan.place.1.shape(&model.configuration);
-        sum.saturating_add((plan.rank as u64).saturating_mul(rows as u64 + columns as u64))
-    });
-    // 16 bits are the smallest number that is read.
-    if values.saturating_mul(2) <= held {
-        return Ok(());
-    }
-    Err(Error::adapter(&path, format!("its settings call for {values} numbers, the file has {held} bytes")))
-}
-
 impl Adapter {
     /// Reads an adapter, with its settings and values, from a PEFT folder onto the model's device. Does not read
     /// folders of kind full.
@@ -55,9 +39,11 @@ impl Adapter {
     /// model.
     pub fn load(model: &Model, folder: &Path) -> Result<Self> {
         let (settings, plans) = peft::read(&folder.join(SETTINGS), &model.configuration)?;
-        check_file_size(model, &plans, folder)?;
+        // What the file holds is compared before anything of the size that the settings claim is allocated.
+        let slots = create::slots(model, settings.kind, &plans);
+        let values = locate_values(settings.kind, slots.iter().map(|(name, shape)| (name, shape)), folder)?;
         let adapter = create::zeros(model, &settings, &plans)?;
-        adapter.read_values(folder)?;
+        adapter.set_values(&values)?;
         Ok(adapter)
     }
 
@@ -69,11 +55,14 @@ impl Adapter {
     pub fn save(&self, model: &Model, folder: &Path) -> Result<()> {
         create_folder(folder)?;
         let slots = self.parameters.slots();
-        let stored =
-            |slot: &Slot| TensorSpec { name: self.key(&slot.name), shape: slot.shape.clone(), dtype: DType::F32 };
+        let stored = |slot: &Slot| TensorSpec {
+            name: key(self.settings.kind, &slot.name),
+            shape: slot.shape.clone(),
+            dtype: DType::F32,
+        };
         let list: Vec<TensorSpec> = slots.iter().map(stored).collect();
         let tensor = |number| Ok(self.parameters.value_on_cpu(number)?);
-        files::write_tensors(&self.values_path(folder), &list, None, tensor)?;
+        files::write_tensors(&values_path(self.settings.kind, folder), &list, None, tensor)?;
         if self.settings.kind == AdapterKind::Full {
             return Ok(());
         }
@@ -83,42 +72,63 @@ impl Adapter {
     /// Reads the weights file of a folder into this adapter's slots, as `f32`.
     ///
     /// # Errors
-    /// When the file is missing, too large or broken, a key is missing or unknown, or a shape differs. Slots before the
-    /// one that fails are already overwritten.
+    /// When the file is missing, too large or broken, a key is missing or unknown, or a shape differs. If a value cannot be
+    /// read, the slots before it are already overwritten.
     pub(crate) fn read_values(&self, folder: &Path) -> Result<()> {
-        let path = self.values_path(folder);
-        let failed = |source| Error::file(&path, source);
-        let most = (self.parameters.len() as u64).saturating_mul(LARGEST_NUMBER).saturating_add(LARGEST_HEAD);
-        if std::fs::metadata(&path).map_err(failed)?.len() > most {
-            return Err(failed(ErrorKind::FileTooLarge.into()));
-        }
-        let mut found = safetensors::locate(std::slice::from_ref(&path))?;
-        let slots = self.parameters.slots();
-        let wanted: Vec<String> = slots.iter().map(|slot| self.key(&slot.name)).collect();
-        if let Some(key) = found.keys().find(|key| !wanted.contains(key)) {
-            return Err(Error::adapter(&path, format!("it holds `{key}`, which its settings do not call for")));
-        }
-        for (number, (key, slot)) in wanted.iter().zip(slots).enumerate() {
-            let missing = || Error::adapter(&path, format!("`{key}` is missing"));
-            let location = found.remove(key).ok_or_else(missing)?;
-            if location.shape != slot.shape {
-                let (is, wanted) = (&location.shape, &slot.shape);
-                let what = format!("`{key}` has shape {is:?}, the model and its settings need {wanted:?}");
-                return Err(Error::adapter(&path, what));
-            }
+        let slots = self.parameters.slots().iter().map(|slot| (&slot.name, &slot.shape));
+        self.set_values(&locate_values(self.settings.kind, slots, folder)?)
+    }
+
+    /// Reads the value of every slot from its location, as `f32`.
+    fn set_values(&self, values: &[Location]) -> Result<()> {
+        for (number, location) in values.iter().enumerate() {
             self.parameters.set(number, &location.read()?.to_dtype(DType::F32)?)?;
         }
         Ok(())
     }
+}
 
-    /// The tensor name of a slot in the weights file: the slot's name, with PEFT's prefix `base_model.model.` unless
-    /// the kind is full.
-    fn key(&self, slot: &str) -> String {
-        if self.settings.kind == AdapterKind::Full { slot.to_owned() } else { format!("{PREFIX}{slot}") }
+/// Locates the values of slots, given by name and shape, in the weights file of an adapter's folder, in the order of the
+/// slots. Reads none of them. Errors: the file is missing, too large or broken, a key is missing or unknown, or a shape
+/// differs.
+fn locate_values<'a>(
+    kind: AdapterKind,
+    slots: impl Iterator<Item = (&'a String, &'a Vec<usize>)>,
+    folder: &Path,
+) -> Result<Vec<Location>> {
+    let path = values_path(kind, folder);
+    let wanted: Vec<(String, &Vec<usize>)> = slots.map(|(name, shape)| (key(kind, name), shape)).collect();
+    let numbers = wanted.iter().flat_map(|(_, shape)| shape.iter().copied().reduce(usize::saturating_mul));
+    let most =
+        numbers.fold(LARGEST_HEAD, |sum, count| sum.saturating_add((count as u64).saturating_mul(LARGEST_NUMBER)));
+    let held = std::fs::metadata(&path).map_err(|source| Error::file(&path, source))?.len();
+    if held > most {
+        return Err(Error::adapter(&path, format!("it has {held} bytes, its settings call for at most {most}")));
     }
+    let mut found = safetensors::locate(std::slice::from_ref(&path))?;
+    let known: HashSet<&String> = wanted.iter().map(|(key, _)| key).collect();
+    if let Some(key) = found.keys().find(|key| !known.contains(key)) {
+        return Err(Error::adapter(&path, format!("it holds `{key}`, which its settings do not call for")));
+    }
+    let take = |(key, shape): &(String, &Vec<usize>)| {
+        let location = found.remove(key).ok_or_else(|| Error::adapter(&path, format!("`{key}` is missing")))?;
+        if location.shape == **shape {
+            return Ok(location);
+        }
+        let is = &location.shape;
+        let what = format!("`{key}` has shape {is:?}, the model and its settings need {shape:?}");
+        Err(Error::adapter(&path, what))
+    };
+    wanted.iter().map(take).collect()
+}
 
-    /// The path of the weights file in a folder: `model.safetensors` for kind full, else `adapter_model.safetensors`.
-    fn values_path(&self, folder: &Path) -> PathBuf {
-        folder.join(if self.settings.kind == AdapterKind::Full { MODEL } else { WEIGHTS })
-    }
+/// The tensor name of a slot in the weights file: the slot's name, with PEFT's prefix `base_model.model.` unless the kind
+/// is full.
+fn key(kind: AdapterKind, slot: &str) -> String {
+    if kind == AdapterKind::Full { slot.to_owned() } else { format!("{PREFIX}{slot}") }
+}
+
+/// The path of the weights file in a folder: `model.safetensors` for kind full, else `adapter_model.safetensors`.
+fn values_path(kind: AdapterKind, folder: &Path) -> PathBuf {
+    folder.join(if kind == AdapterKind::Full { MODEL } else { WEIGHTS })
 }

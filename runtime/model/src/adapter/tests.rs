@@ -78,7 +78,7 @@ fn a_file_that_is_larger_than_its_numbers_is_not_read() {
         let path = folder.join("adapter_model.safetensors");
         std::fs::File::options().write(true).open(path).unwrap().set_len(1 << 30).unwrap();
     });
-    assert!(refused.ends_with("` cannot be used"), "{refused}");
+    assert!(refused.contains("its settings call for at most"), "{refused}");
 }
 
 #[test]
