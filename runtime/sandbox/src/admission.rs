@@ -9,10 +9,9 @@ use semver::Version;
 use tunebox_foundation::contract::{CONTRACT, PACKAGE, is_of_track, other_version};
 use tunebox_foundation::explain::Explanation;
 use wasmparser::component_types::ComponentEntityType;
-use wasmparser::types::Types;
 
 use self::survey::survey;
-pub(crate) use self::survey::{Survey, examine, validate};
+pub(crate) use self::survey::{Survey, check_types, examine, validate};
 use crate::costs::cost_of;
 use crate::error::Error;
 use crate::grants::{Grants, KNOWN, TRAINING, named};
@@ -37,11 +36,23 @@ pub fn imports(bytes: &[u8]) -> Result<Vec<String>, Error> {
 /// # Errors
 /// Every refusal that needs no compiler.
 pub fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Vec<String>, Error> {
-    Ok(admit_method(bytes, method, grants, limits)?.imports)
+    let survey = admit_form(bytes, method, grants, limits)?;
+    let types = validate(bytes, method)?;
+    for import in &survey.imports {
+        let Some(ComponentEntityType::Instance(instance)) = types.component_item_for_import(import).map(|item| item.ty)
+        else {
+            continue;
+        };
+        let exports = types[instance].exports.iter();
+        let functions = exports.filter(|(_, item)| matches!(item.ty, ComponentEntityType::Func(_)));
+        check_functions(import, functions.map(|(name, _)| name.as_str()), method)?;
+    }
+    Ok(survey.imports)
 }
 
-/// Does what [`admit`] does, and returns all that was found.
-pub(crate) fn admit_method(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Survey, Error> {
+/// Does what [`admit`] does except for checks of types, and returns all that was found. The types are checked when the
+/// component is compiled, once for all processes that load its code.
+pub(crate) fn admit_form(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Survey, Error> {
     let survey = examine(bytes, method, limits.component_bytes)?;
     survey.imports.iter().try_for_each(|import| check_import(grants, import, method))?;
     if let Some(missing) = missing_export(&survey, method, TRAINING)? {
@@ -52,8 +63,6 @@ pub(crate) fn admit_method(bytes: &[u8], method: &str, grants: &Grants, limits: 
             .with_hint("`tunebox new NAME` writes a method that has all of it")
             .into());
     }
-    let types = validate(bytes, method)?;
-    survey.imports.iter().try_for_each(|import| check_functions(&types, import, method))?;
     Ok(survey)
 }
 
@@ -100,17 +109,17 @@ pub(crate) fn missing_export(survey: &Survey, name: &str, interface: &str) -> Re
     }
 }
 
-/// Checks that this host provides every function that the component uses of one import. A function is provided if it
-/// has a row in the table of costs. Does nothing for an import that is not an interface of the contract.
-fn check_functions(types: &Types, import: &str, method: &str) -> Result<(), Error> {
+/// Checks that this host provides every function, given by its name in WIT, that the component uses of one import. A function
+/// is provided if it has a row in the table of costs. Does nothing for an import that is not an interface of the contract.
+pub(crate) fn check_functions<'a>(
+    import: &str,
+    functions: impl Iterator<Item = &'a str>,
+    method: &str,
+) -> Result<(), Error> {
     let Some((interface, wants)) = named(import) else { return Ok(()) };
-    let Some(ComponentEntityType::Instance(instance)) = types.component_item_for_import(import).map(|item| item.ty)
-    else {
-        return Ok(());
-    };
-    for (export, item) in &types[instance].exports {
+    for export in functions {
         let function = row(interface, export);
-        if !matches!(item.ty, ComponentEntityType::Func(_)) || cost_of(&function).is_some() {
+        if cost_of(&function).is_some() {
             continue;
         }
         let function = printable(&function, NAME_BYTES);
@@ -159,10 +168,8 @@ mod tests {
             {uses})"#
         );
         let bytes = wat::parse_str(text).unwrap();
-        let error = survey::validate_within(Duration::from_millis(100), &bytes, "calm").err().unwrap();
-        let wanted =
-            "`calm` is not a component that this host runs: its types cannot be checked: it takes longer than 0.1 s";
-        assert_eq!(error.to_string(), wanted);
+        let error = survey::check_types_within(Duration::from_millis(100), &bytes).err().unwrap();
+        assert_eq!(error, "its types cannot be checked: it takes longer than 0.1 s");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use wasmtime::component::Component;
 
 pub use process::compile_for_parent;
 
+use crate::admission;
 use crate::child::Program;
 use crate::error::Error;
 use crate::limits::Limits;
@@ -71,8 +72,9 @@ impl Compiler {
         Self { settings, cache }
     }
 
-    /// Returns the runnable code of an admitted component: from the cache if possible, else compiled and then cached.
-    /// Compiles in a child process if `untrusted` is true and a program for it is configured, else in this process.
+    /// Returns the runnable code of a component of an admitted form: from the cache if possible, else its types are checked, it
+    /// is compiled and then cached. Does both in a child process if `untrusted` is true and a program for it is configured, else in
+    /// this process.
     /// Removes a cache entry that does not load.
     pub(crate) fn component(
         &self,
@@ -100,6 +102,7 @@ impl Compiler {
                 (Some(code), component)
             }
             None => {
+                admission::validate(component, name)?;
                 let component = Component::from_binary(engine, component).map_err(malformed)?;
                 let code = key.as_ref().and_then(|_| component.serialize().ok()).map(Trusted::own);
                 (code, component)

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_compute::budget::Budget;
+use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, EngineWeak, OptLevel, WasmBacktraceDetails};
 
@@ -152,12 +153,24 @@ impl Engine {
     /// Every refusal of [`Error`] that is found before anything runs.
     pub fn admit(&self, bytes: &[u8], name: &str, grants: &Grants, limits: &Limits) -> Result<Method, Error> {
         let name = printable(name, 200);
-        let survey = admission::admit_method(bytes, &name, grants, limits)?;
+        let survey = admission::admit_form(bytes, &name, grants, limits)?;
         let component = self.compile(bytes, &name)?;
+        self.check_imports(&component, &name)?;
         let ready = self.linker.instantiate_pre(&component).and_then(MethodPre::new);
         let ready = ready.map_err(|error| Error::mismatch(&name, &error))?;
         let code = Code::Component { ready, instance_bytes: survey.instance_bytes() };
         Ok(Method { name, code, imports: survey.imports })
+    }
+
+    /// Checks that this host provides every function that a compiled component imports.
+    fn check_imports(&self, component: &Component, name: &str) -> Result<(), Error> {
+        for (import, item) in component.component_type().imports(&self.engine) {
+            let ComponentItem::ComponentInstance(instance) = item.ty else { continue };
+            let exports = instance.exports(&self.engine);
+            let functions = exports.filter(|(_, item)| matches!(item.ty, ComponentItem::ComponentFunc(_)));
+            admission::check_functions(import, functions.map(|(function, _)| function), name)?;
+        }
+        Ok(())
     }
 
     /// Returns how many components passed the checks and were then compiled or loaded from the cache. Clones share the

@@ -110,3 +110,25 @@ fn code_of_which_not_all_came_is_not_loaded() {
         assert_eq!(why, "the process that compiled it ended before it was done");
     }
 }
+
+#[test]
+fn types_are_checked_when_a_component_is_compiled_and_not_again_when_its_code_is_loaded() {
+    let ill_typed = r#"(component
+        (core module $m (func (export "f") (result i32) (i64.const 7)))
+        (core instance $i (instantiate $m))
+        (func $f (result u32) (canon lift (core func $i "f")))
+        (instance $e (export "init" (func $f)))
+        (export "tunebox:method/verify@0.1.0" (instance $e)))"#;
+    let (place, bytes) = (tempfile::tempdir().unwrap(), wat::parse_str(ill_typed).unwrap());
+    let settings = Compiling { cache: Some(place.path().join("compiled")), ..Compiling::default() };
+    let engine = crate::Engine::with(settings).unwrap();
+    let admit = || engine.admit_verifier(&bytes, "judge", &Limits::default()).err().unwrap();
+    assert!(matches!(admit(), Error::Malformed { .. }), "{:?}", admit());
+
+    // The code of another component stands for what was compiled from this one.
+    let bare = bare(CodeOptions::default()).unwrap();
+    let compiler = compiler(place.path());
+    let cache = compiler.cache.as_ref().unwrap().as_ref().unwrap();
+    cache.put(&key(&bare, &bytes), &bare.precompile_component(&wat::parse_str(SMALL).unwrap()).unwrap());
+    assert!(matches!(admit(), Error::Mismatch { .. }), "{:?}", admit());
+}
