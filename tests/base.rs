@@ -38,7 +38,10 @@ fn a_run_on_an_nf4_base_that_was_stopped_resumes_and_replays_to_the_same_bits() 
     assert!(place.bytes("plain", ADAPTER) != place.bytes("whole", ADAPTER), "nothing was quantized");
 
     let verification = verify(&place.path("runs/stopped"), &[], true, Compiling::default()).unwrap();
-    let replay = verification.replay(None, &mut TestObserver::new(), &AtomicBool::new(false)).unwrap().unwrap();
+    let replay = verification
+        .replay(&std::env::temp_dir(), None, &mut TestObserver::new(), &AtomicBool::new(false))
+        .unwrap()
+        .unwrap();
     assert!(replay.same(), "{replay:?}");
 }
 

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::process::Command;
 
+use tunebox_sandbox::confinement::{CONFINED, Ring};
+
 use super::folders;
 use crate::support::golden::{assert_file, between, root};
 use crate::support::{method_table, picture};
@@ -132,5 +134,19 @@ fn every_path_that_a_page_names_exists() {
             let exists = places.into_iter().chain(in_crate).any(|place| place.exists());
             assert!(exists, "{page} names `{path}`, which does not exist");
         }
+    }
+}
+
+#[test]
+fn the_table_of_rings_has_those_of_doctor_and_names_the_processes_that_they_surround() {
+    let page = std::fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let (_, table) = page.split_once("## The rings around a method").unwrap();
+    let (before, table) = table.split_once("\n| ring |").unwrap();
+    for ring in Ring::list() {
+        assert!(table.contains(&format!("\n| {} (", ring.name)), "no row for `{}`", ring.name);
+    }
+    let text = before.split_whitespace().collect::<Vec<_>>().join(" ");
+    for process in CONFINED {
+        assert!(text.contains(process), "`{process}` is not named before the table");
     }
 }

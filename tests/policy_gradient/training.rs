@@ -80,7 +80,10 @@ fn a_run_that_was_stopped_writes_the_same_completions_when_it_goes_on() {
     assert_eq!(rewards("whole"), rewards("halved"));
     let verification = tunebox_training::verify(&place.path("runs/halved"), &[], true, Compiling::default()).unwrap();
     assert!(verification.inputs.iter().any(|one| one.what == "verifier.0.sha256"));
-    let replay = verification.replay(None, &mut TestObserver::new(), &AtomicBool::new(false)).unwrap().unwrap();
+    let replay = verification
+        .replay(&std::env::temp_dir(), None, &mut TestObserver::new(), &AtomicBool::new(false))
+        .unwrap()
+        .unwrap();
     assert!(replay.same(), "{replay:?}");
 }
 

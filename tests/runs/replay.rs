@@ -13,7 +13,10 @@ fn replayed(place: &Workspace, run: &str) -> Vec<Comparison> {
     let verification = verify(&place.path("runs").join(run), &[], true, Compiling::default()).unwrap();
     let looked: Vec<_> = verification.artifact.iter().chain(&verification.inputs).cloned().collect();
     assert!(looked.len() > 8, "model, data, method, seed, steps and two files: {looked:?}");
-    let replay = verification.replay(None, &mut TestObserver::new(), &AtomicBool::new(false)).unwrap().unwrap();
+    let replay = verification
+        .replay(&std::env::temp_dir(), None, &mut TestObserver::new(), &AtomicBool::new(false))
+        .unwrap()
+        .unwrap();
     assert_eq!(replay.steps, 20);
     looked.into_iter().chain(replay.artifact).chain(replay.first_difference).filter(|one| !one.same()).collect()
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use serde::Deserialize;
 use tunebox_compute::device;
 use tunebox_compute::precision::Base;
 use tunebox_foundation::bounded;
@@ -150,17 +151,23 @@ fn find_adapter(terminal: Terminal, folder: &Path) -> Result<Option<PathBuf>, Fa
     Ok(Some(checkpoint))
 }
 
+/// The only key of `adapter_config.json` that is read before the child is confined.
+#[derive(Deserialize)]
+struct NamedBase {
+    base_model_name_or_path: Option<String>,
+}
+
 /// Reads the base model's name from an adapter's `adapter_config.json`. Fails if the file is missing, is larger than 1
 /// MiB, is not JSON, or names no base model.
 fn base_model_of(adapter: &Path) -> Result<String, Failure> {
     let path = adapter.join("adapter_config.json");
     let text = bounded::read_text(&path, MAX_CONFIG_BYTES).map_err(FileError::at("used", &path))?;
-    let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
+    let named: NamedBase = serde_json::from_str(&text).map_err(|error| {
         let what = format!("`{}` is not valid JSON: {error}", path.display());
         Failure::usage(what, "the file is damaged; restore it or write the adapter again")
     })?;
-    match value.get("base_model_name_or_path").and_then(|name| name.as_str()) {
-        Some(name) if !name.is_empty() => Ok(name.to_owned()),
+    match named.base_model_name_or_path {
+        Some(name) if !name.is_empty() => Ok(name),
         _ => {
             let what = format!("`{}` does not name its base model", path.display());
             Err(Failure::usage(what, "name it with `--base-model MODEL`"))

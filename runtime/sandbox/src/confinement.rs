@@ -13,6 +13,9 @@ use tunebox_compute::memory;
 
 use crate::child;
 
+/// The processes that the rings surround.
+pub const CONFINED: [&str; 2] = ["the worker of a run on the CPU", "the child of a command that reads a model"];
+
 /// A ring, and whether this system has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

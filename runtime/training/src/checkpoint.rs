@@ -36,6 +36,8 @@ fn edits_of(snapshot: usize) -> String {
 
 /// The most bytes of `state.json`: twice those of the largest state that a method may save (it is in hexadecimal), doubled.
 const LARGEST_STATE: u64 = 1 << 30;
+/// The most bytes of `state.json` that a process reads which only looks for checkpoints: more than by the default limits.
+const SMALL_STATE: u64 = 4 << 20;
 /// The largest count of a state: the largest integer that a JSON number holds exactly everywhere.
 const LARGEST_COUNT: u64 = 1 << 53;
 /// The most snapshots and random streams of a state: what `limits.snapshots` and `limits.streams` may be at most.
@@ -95,6 +97,12 @@ impl State {
             Some(what) => Err(damaged(&path, what)),
             None => Ok(state),
         }
+    }
+
+    /// Reads the state if its file has no more than [`SMALL_STATE`] bytes; `None` if it has. Fails as [`read`](Self::read) does.
+    pub(crate) fn read_small(folder: &Path) -> Result<Option<Self>, Error> {
+        let is_large = std::fs::metadata(folder.join(STATE)).is_ok_and(|about| about.len() > SMALL_STATE);
+        if is_large { Ok(None) } else { Self::read(folder).map(Some) }
     }
 
     /// What is wrong with the counts of the state in the checkpoint's folder `folder`: a step that is not the folder's,
@@ -158,10 +166,10 @@ pub(crate) fn steps(run: &Path) -> Result<Vec<u64>, Error> {
     Ok(steps)
 }
 
-/// The step and folder of the last checkpoint in the run's folder `run` whose `state.json` can be read; `None` if there
-/// is none.
+/// The step and folder of the last checkpoint in the run's folder `run` whose `state.json` can be read, or is too large to be
+/// read here; `None` if there is none.
 pub(crate) fn last_whole(run: &Path) -> Option<(u64, PathBuf)> {
-    let whole = |step: &u64| State::read(&folder(run, *step)).is_ok();
+    let whole = |step: &u64| State::read_small(&folder(run, *step)).is_ok();
     let step = steps(run).ok()?.into_iter().rev().find(whole)?;
     Some((step, folder(run, step)))
 }

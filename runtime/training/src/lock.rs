@@ -6,13 +6,17 @@ use std::path::Path;
 
 use toml::{Table, Value};
 use tunebox_compute::precision::Base;
+use tunebox_foundation::bounded;
 use tunebox_foundation::explain::Explanation;
-use tunebox_foundation::files;
+use tunebox_foundation::files::FileError;
 
 use crate::error::Error;
 
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "run.lock";
+
+/// The most bytes of a lock: it lists inputs, settings and revisions, not records.
+const LARGEST: u64 = 1 << 20;
 
 /// The value of `left` in the lock of a finished run without an artifact.
 const NOTHING: &str = "nothing";
@@ -36,7 +40,12 @@ pub(crate) fn has_finished(folder: &Path) -> bool {
 
 /// Reads the lock in `folder`; `None` if it is missing or cannot be parsed.
 pub(crate) fn read(folder: &Path) -> Option<Table> {
-    files::read_text(&folder.join(FILE)).ok()?.parse().ok()
+    read_text(&folder.join(FILE)).ok()?.parse().ok()
+}
+
+/// Reads the text of the lock at `path`. Fails for one of more than 1 MiB.
+pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
+    Ok(bounded::read_text(path, LARGEST).map_err(FileError::at("read", path))?)
 }
 
 /// Parses the text of a lock as TOML. `path` is only used in the error.
@@ -61,7 +70,7 @@ pub fn base_precision(folder: &Path) -> Result<Option<Base>, Error> {
     let run = run.and_then(Path::parent);
     let found = [Some(folder), run].into_iter().flatten().map(|folder| folder.join(FILE)).find(|path| path.is_file());
     let Some(path) = found else { return Ok(None) };
-    let lock = parse(&path, &files::read_text(&path)?)?;
+    let lock = parse(&path, &read_text(&path)?)?;
     let model = lock.get("settings").and_then(|settings| settings.get("model"));
     let precision = model.and_then(|model| model.get("precision")).cloned().map(Value::try_into).transpose();
     precision.map(|base| Some(base.unwrap_or_default())).map_err(|error| damaged(&path, error.message()))

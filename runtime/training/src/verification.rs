@@ -56,8 +56,6 @@ pub struct Verification {
     /// The steps after which the method was changed.
     revised: Vec<i64>,
     settings: RunSettings,
-    /// The folder of a replay.
-    scratch: tempfile::TempDir,
 }
 
 /// The result of a replay.
@@ -83,7 +81,7 @@ impl Replay {
 
 /// Compares a finished run with its lock, and prepares its replay. `set` overrides keys of its run file, as `--set`
 /// does. Reads the model and the data; compiles the method, unless only the run's own file names it by a path; executes
-/// no step, and needs only the CPU.
+/// no step, writes no file, and needs only the CPU.
 ///
 /// # Errors
 /// A folder without a finished run or with a link in it, a lock that cannot be read, data that only the run's own file
@@ -93,9 +91,7 @@ pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling
     checkpoint::reject_links(folder)?;
     let recorded = read_lock(folder)?;
     let artifact = compare_files(recorded_files(folder, &recorded)?, folder)?;
-    let around = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let scratch = files::temporary_folder(around.parent().unwrap_or(&around), ".replay-")?;
-    let overrides: Vec<String> = set.iter().cloned().chain(overrides(scratch.path(), &recorded)).collect();
+    let overrides: Vec<String> = set.iter().cloned().chain(overrides(&recorded)).collect();
     let mut settings = RunSettings::load(&folder.join(SETTINGS), &overrides)?;
     (settings.offline, settings.compiling) = (offline, compiling);
     settings.replay = replay_inputs(&recorded);
@@ -120,7 +116,6 @@ pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling
         folder: folder.to_owned(),
         revised: revised(&recorded),
         settings,
-        scratch,
     })
 }
 
@@ -142,14 +137,15 @@ impl Verification {
         !self.revised.is_empty()
     }
 
-    /// Replays the run from the first step to the last, in a folder that is removed at the end; in a `worker` process if
-    /// one is given. `None` if `stop` was set meanwhile.
+    /// Replays the run from the first step to the last, in a folder below `above` that is removed at the end; in a `worker`
+    /// process if one is given. `None` if `stop` was set meanwhile.
     ///
     /// # Errors
     /// A run whose method was changed or cannot be read, a component that only the run's own file names by a path, a device
     /// that is not available, and the error that ends the replay.
     pub fn replay(
-        self,
+        mut self,
+        above: &Path,
         worker: Option<&Program>,
         observer: &mut dyn Observer,
         stop: &AtomicBool,
@@ -175,6 +171,8 @@ impl Verification {
             let problem = Explanation::new("training", what).with_hint(hint);
             return Err(Explanation { why: error.why(), ..problem }.into());
         }
+        let scratch = files::temporary_folder(above, ".replay-")?;
+        self.settings.file.run.folder = text(scratch.path().as_os_str());
         let summary = execute(self.settings, worker, observer, stop)?;
         if summary.interrupted {
             return Ok(None);
@@ -182,17 +180,15 @@ impl Verification {
         let recorded = self.artifact.into_iter().map(|file| (file.what, file.recorded)).collect();
         let artifact = compare_files(recorded, &summary.folder)?;
         let first_difference = first_difference(&self.folder, &summary.folder)?;
-        drop(self.scratch);
         Ok(Some(Replay { artifact, first_difference, steps: summary.step, seconds: summary.seconds }))
     }
 }
 
-/// The `--set` arguments of a replay: the folder `scratch`, the name `replay`, no checkpoint before the last step, and
-/// the recorded device.
-fn overrides(scratch: &Path, recorded: &Table) -> Vec<String> {
-    let scratch = Value::String(text(scratch.as_os_str()));
+/// The `--set` arguments of a replay: a folder for runs that does not exist, the name `replay`, no checkpoint before the last
+/// step, and the recorded device.
+fn overrides(recorded: &Table) -> Vec<String> {
     let device = recorded.get("device").map(|device| format!("train.device={device}"));
-    let own = [format!("run.folder={scratch}"), "run.name=replay".into(), "train.save-every=10000000".into()];
+    let own = ["run.folder=/dev/null/replay".into(), "run.name=replay".into(), "train.save-every=10000000".into()];
     own.into_iter().chain(device).collect()
 }
 
@@ -240,7 +236,7 @@ fn read_lock(folder: &Path) -> Result<Table, Error> {
         let why = "a run's folder holds `run.lock`, and there is none";
         return Err(path_error(folder, "there is no run here", why, hint));
     }
-    lock::parse(&path, &files::read_text(&path)?)
+    lock::parse(&path, &lock::read_text(&path)?)
 }
 
 /// Compares files, given by name and recorded digest, with the files of those names in a folder. A file that is not

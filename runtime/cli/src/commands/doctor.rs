@@ -8,7 +8,7 @@ use tunebox_compute::fused::cpu_has_bf16_products;
 use tunebox_foundation::explain::{Exit, Explain as _};
 use tunebox_package::build::python::find_on_path;
 use tunebox_package::{builtin, toolchain};
-use tunebox_sandbox::confinement::Ring;
+use tunebox_sandbox::confinement::{CONFINED, Ring};
 use tunebox_training::plan::available;
 
 use crate::terminal::{CommandResult, ExitStatus, Terminal};
@@ -22,8 +22,8 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    /// Shows cores, memory, devices, what the system denies to a worker, methods and build tools; with `--fix` installs
-    /// the WebAssembly target first. Exit code 1 if methods cannot be built.
+    /// Shows cores, memory, devices, what the system denies to a worker and to the child of a command, methods and build tools;
+    /// with `--fix` installs the WebAssembly target first. Exit code 1 if methods cannot be built.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         if self.fix {
             let installed = toolchain::install()?;
@@ -47,11 +47,11 @@ impl Doctor {
             terminal.status("Device", format!("{name}: {state}"));
         }
         let rings = Ring::list();
-        for Ring { name, is_active } in rings {
-            terminal.status(
-                "Worker",
-                format!("{name}: {}", if is_active { "confined" } else { "not confined by this system" }),
-            );
+        for process in CONFINED {
+            for Ring { name, is_active } in rings {
+                let state = if is_active { "confined" } else { "not confined by this system" };
+                terminal.status("Rings", format!("{process}: {name} {state}"));
+            }
         }
         let methods: Vec<&str> = builtin::list().iter().map(|method| method.name).collect();
         terminal.status("Methods", methods.join(", "));
@@ -62,7 +62,7 @@ impl Doctor {
         let python = find_on_path()
             .map_or_else(|error| format!("{error}; needed only to build methods in Python"), |tools| tools.release);
         terminal.status("Guests", python);
-        terminal.event(json!({ "event": "doctor", "cores": threads, "bf16_products": has_bf16, "devices": devices, "rings": rings, "methods": methods, "guest_toolchain": found }));
+        terminal.event(json!({ "event": "doctor", "cores": threads, "bf16_products": has_bf16, "devices": devices, "confined": CONFINED, "rings": rings, "methods": methods, "guest_toolchain": found }));
         if found {
             terminal.suggest("tunebox train --sample");
             return Ok(ExitStatus::Success);

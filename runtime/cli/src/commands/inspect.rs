@@ -9,7 +9,7 @@ use tunebox_package::home::existing;
 use tunebox_package::sizes::{Part, sizes};
 use tunebox_package::trust::Lock;
 use tunebox_package::{Manifest, Package, Reference, Trust, World, provenance, world};
-use tunebox_sandbox::confinement::Ring;
+use tunebox_sandbox::confinement::{CONFINED, Ring};
 use tunebox_sandbox::{COSTS, Limits, interface_of};
 use tunebox_training::package_files;
 
@@ -167,9 +167,7 @@ fn describe(package: &Package, imports: &[String], [signed, made]: [&str; 2], pa
     if manifest.world == World::Method {
         let rings: Vec<&str> = Ring::list().iter().filter(|ring| ring.is_active).map(|ring| ring.name).collect();
         let rings = if rings.is_empty() { "nothing".to_owned() } else { rings.join("; ") };
-        lines.push(format!(
-            "             Around a worker on the CPU, and what reads a model there, this system confines: {rings}."
-        ));
+        lines.push(format!("             Of {}, this system confines: {rings}.", CONFINED.join(" and ")));
     }
     if !manifest.settings.is_empty() {
         lines.extend(describe_settings("\nSettings:", manifest));

@@ -48,16 +48,13 @@ impl Score {
         }))
     }
 
-    /// Scores each text and prints a table, or one JSON object for each. Fails for fewer than two tokens.
+    /// Scores each text and prints a table, or one JSON object for each. Fails for fewer than two tokens, and for more than the
+    /// model's window.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let loaded = self.model.load(terminal, global)?;
+        let window = loaded.policy.model().configuration.max_positions;
         for (number, item) in self.read_items(&loaded)?.into_iter().enumerate() {
-            if item.ids.len() < 2 {
-                return Err(Failure::usage(
-                    format!("entry {} has {} tokens", number + 1, item.ids.len()),
-                    "a token's log-probability needs a token before it; give at least two",
-                ));
-            }
+            check_length(number + 1, item.ids.len(), window)?;
             let logprobs = score_ids(&loaded, &item.ids)?;
             if !terminal.json {
                 print_table(terminal, &loaded, &item.ids, &logprobs)?;
@@ -83,6 +80,23 @@ impl Score {
             _ => Err(Failure::usage("there is nothing to score", "give `--text`, `--ids` or `--file`")),
         }
     }
+}
+
+/// Checks the tokens of entry `number`: at least two, and at most as many as the model was made for, since the time of a row
+/// grows with the square of its length.
+fn check_length(number: usize, tokens: usize, window: usize) -> Result<(), Failure> {
+    let (what, hint) = match tokens {
+        0 | 1 => (
+            format!("entry {number} has {tokens} tokens"),
+            "a token's log-probability needs a token before it; give at least two",
+        ),
+        _ if tokens > window => (
+            format!("entry {number} has {tokens} tokens, the model takes {window}"),
+            "score it in parts, each of at most that many tokens",
+        ),
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(what, hint))
 }
 
 /// Parses one line of `--file`: a JSON object with `ids` or else `text`, or plain text. Texts are encoded with

@@ -2,13 +2,14 @@
 
 mod package;
 
-use std::path::{Path, PathBuf};
+use std::env::temp_dir;
+use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
 use tunebox_foundation::explain::{Exit, Explain};
-use tunebox_foundation::files::FileError;
+use tunebox_foundation::files::{FileError, temporary_folder};
 use tunebox_foundation::format::{counted, duration};
 use tunebox_package::Reference;
 use tunebox_package::home::home;
@@ -76,6 +77,7 @@ impl Verify {
         let mut access = Access::default();
         if global.supervised {
             access.read = readable(&settings);
+            access.read.push(self.subject.clone());
         } else {
             fetch(&settings)?;
             let opens = |found: Reference| open_package(&found, settings.project()).is_ok();
@@ -84,10 +86,18 @@ impl Verify {
                 access.code = Some(compile_run(terminal, &settings, true)?);
             }
         }
-        // A replay is written beside the run.
-        let run = std::path::absolute(&self.subject).map_err(FileError::at("used", &self.subject))?;
-        access.write.extend(run.parent().map(Path::to_owned));
+        if self.replay && global.supervised {
+            access.write.push(temp_dir());
+        } else if self.replay {
+            access.scratch = Some(temporary_folder(&self.folder_around()?, ".replay-")?);
+        }
         Ok(Some(access))
+    }
+
+    /// The folder that the run lies in.
+    fn folder_around(&self) -> Result<PathBuf, Failure> {
+        let run = std::path::absolute(&self.subject).map_err(FileError::at("used", &self.subject))?;
+        Ok(run.parent().unwrap_or(&run).to_owned())
     }
 
     /// Verifies a package, or compares a run with its lock and replays it if nothing changed. Exit code 4 for a changed run
@@ -116,7 +126,9 @@ impl Verify {
         let stop = stop_on_interrupt()?;
         let worker = worker_program(self.in_process)?;
         let mut progress = ReplayProgress { terminal, bar: None };
-        let replay = verification.replay(worker.as_ref(), &mut progress, &stop)?;
+        // The child has a temporary folder for that, beside the run.
+        let above = if self.in_process { temp_dir() } else { self.folder_around()? };
+        let replay = verification.replay(&above, worker.as_ref(), &mut progress, &stop)?;
         drop(progress);
         Ok(match replay {
             Some(replay) => self.show_replay(terminal, &replay),

@@ -15,7 +15,7 @@ use crate::commands::CommandLine;
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../training/sample");
 
 /// Commands that read a model or a component, with their arguments; `SAMPLE` stands for the folder of the sample.
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "score SAMPLE/model --file text",
     "generate SAMPLE/model hi",
     "chat SAMPLE/model",
@@ -26,13 +26,14 @@ const COMMANDS: [&str; 10] = [
     "train run.toml --dry-run",
     "bench --model SAMPLE/model",
     "inspect lora",
+    "verify run",
 ];
 
 /// Does `attempt` in a process that is prepared as the child of a command. Returns how that ended and what was told.
 fn escape(command: &str, attempt: &str) -> (ProcessStatus, String) {
     let place = tempfile::tempdir().unwrap();
     let work = place.path().join("work");
-    for folder in ["work/out", "work/runs", ".ssh"] {
+    for folder in ["work/out", "work/runs", "work/run", ".ssh"] {
         fs::create_dir_all(place.path().join(folder)).unwrap();
     }
     fs::write(place.path().join(".ssh/id"), "secret").unwrap();
@@ -40,7 +41,10 @@ fn escape(command: &str, attempt: &str) -> (ProcessStatus, String) {
     let run = format!(
         "model.path = \"{SAMPLE}/model\"\ndata.path = \"{SAMPLE}/lora.jsonl\"\nmethod.use = \"lora\"\ntrain.device = \"cpu\"\n"
     );
-    fs::write(work.join("run.toml"), run).unwrap();
+    fs::write(work.join("run/run.lock"), "").unwrap();
+    for path in ["run.toml", "run/run.toml"] {
+        fs::write(work.join(path), &run).unwrap();
+    }
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "supervisor::tests::child", "--ignored", "--nocapture"]).current_dir(&work);
     child.env("COMMAND", command.replace("SAMPLE", SAMPLE)).env("ATTEMPT", attempt).stdin(Stdio::null());

@@ -28,6 +28,7 @@ pub use tables::{
 };
 
 use crate::error::Error;
+use crate::lock::is_run;
 
 /// Inputs of a replayed run that neither its settings nor its files hold, as `run.lock` recorded them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,10 +94,14 @@ impl RunSettings {
     /// project.
     ///
     /// # Errors
-    /// A file that cannot be read; an unknown key, wrong type or wrong value, with its location.
+    /// A file that cannot be read, or is a link in the folder of a run; an unknown key, wrong type or wrong value, with its
+    /// location.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, Error> {
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
         let project = folder.clone();
+        if is_run(&folder) {
+            files::reject_links(path, 0)?;
+        }
         let settings = Self::from_text(&path.display().to_string(), &files::read_text(path)?, folder, overrides)?;
         Ok(Self { project, file_path: Some(path.to_owned()), ..settings })
     }

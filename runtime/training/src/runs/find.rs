@@ -29,7 +29,7 @@ pub fn find_model(name: &str, revision: Option<&str>, offline: bool) -> Result<S
 }
 
 /// The step and folder of the newest readable checkpoint of an unfinished run, for use as an adapter. `None` if the
-/// folder holds no run or a finished one.
+/// folder holds no run or a finished one. Reads no state of more than 4 MiB.
 ///
 /// # Errors
 /// A run that has not saved a trained adapter yet, and one whose folder holds a link.
@@ -44,7 +44,7 @@ pub fn newest_checkpoint(folder: &Path) -> Result<Option<(u64, PathBuf)>, Error>
     if !checkpoint.join(ADAPTER).is_file() {
         return Err(unfinished(folder, "it trains all weights, and leaves a model only at its end"));
     }
-    if State::read(&checkpoint)?.updates == 0 {
+    if State::read_small(&checkpoint)?.is_some_and(|state| state.updates == 0) {
         return Err(unfinished(folder, "it had learned nothing up to its last checkpoint"));
     }
     Ok(Some((step, checkpoint)))
@@ -207,8 +207,16 @@ mod tests {
         let newest = newest_checkpoint(folder.path()).unwrap();
         assert_eq!(newest, Some((30, checkpoint::folder(folder.path(), 30))));
 
+        // A state that is a hole of a gigabyte is not read by the process that looks for it.
+        save(folder.path(), 40, 40, true);
+        let state = checkpoint::folder(folder.path(), 40).join("state.json");
+        fs::File::create(state).unwrap().set_len(1 << 30).unwrap();
+        assert_eq!(newest_checkpoint(folder.path()).unwrap().unwrap().0, 40);
+
         fs::write(folder.path().join(lock::FILE), format!("left = \"nothing\"\n{LOCK}")).unwrap();
         assert_eq!(newest_checkpoint(folder.path()).unwrap(), None, "it is finished");
+        fs::File::options().write(true).open(folder.path().join(lock::FILE)).unwrap().set_len(2 << 20).unwrap();
+        assert!(lock::read_text(&folder.path().join(lock::FILE)).is_err(), "more than a mebibyte");
         assert_eq!(newest_checkpoint(&folder.path().join("steps")).unwrap(), None, "it is no run");
     }
 

@@ -38,7 +38,6 @@ fn a_method_that_was_built_anew_is_named_by_its_folder() {
         folder: "runs/first".into(),
         revised: Vec::new(),
         settings: RunSettings::from_overrides(&overrides).unwrap(),
-        scratch: tempfile::tempdir().unwrap(),
     };
     assert_eq!(verification("b").changed_method().as_deref(), Some(folder.path()));
     assert_eq!(verification("a").changed_method(), None);
