@@ -51,6 +51,8 @@ fn made_up() -> Results {
         "tunebox": side([3.0, 1.0, 2.0], 1e9),
         "PEFT loop": side([1.0, 1.0, 1.0], 4e9),
         "TRL": side([0.5, 0.5, 0.5], 2e9),
+        "tunebox bf16": side([6.0, 6.0, 6.0], 1e9),
+        "PEFT loop bf16": side([1.5, 1.5, 1.5], 4e9),
         "llama.cpp": side([4.0, 4.0, 4.0], 5e8),
     });
     let row = json!({ "model": "M", "setting": "1 × 8", "unit": "tokens/s", "sides": sides });
@@ -68,7 +70,7 @@ fn made_up() -> Results {
 fn a_row_is_compared_by_medians_with_its_fastest_peer_and_with_those_of_fewer_bits() {
     let compared = made_up().comparisons();
     let said: Vec<_> = compared.iter().map(|one| (one.peer.as_str(), one.speed(), one.memory())).collect();
-    assert_eq!(said, [("PEFT loop", 2.0, 0.25), ("llama.cpp", 0.5, 2.0)]);
+    assert_eq!(said, [("PEFT loop", 2.0, 0.25), ("PEFT loop bf16", 4.0, 0.25), ("llama.cpp", 1.5, 2.0)]);
 }
 
 #[test]
@@ -80,6 +82,7 @@ fn what_did_not_fit_is_left_open_in_the_table_and_said_in_the_picture() {
         part.contains("| LoRA, every token a label, 1 × 8 | M | 2.00 tokens/s, 0.9 GiB | PEFT loop: 1.00, 3.7 GiB |"),
         "{part}"
     );
+    assert!(part.contains("| 6.00 tokens/s bf16, 0.9 GiB | PEFT loop bf16: 1.50, 3.7 GiB | 4.00 × |"), "{part}");
     let picture = curves::picture(&results.rows("growth")).unwrap();
     assert!(picture.contains(&format!(">{}<", curves::STOPPED)), "{picture}");
     assert!(picture.contains(&format!(">{OURS}<")), "{picture}");

@@ -22,7 +22,7 @@ class Question(typing.NamedTuple):
 
 
 QUESTIONS = {
-    "dense": Question(training.dense, "LoRA steps over full rows, every token a label, beside a PEFT loop", 44),
+    "dense": Question(training.dense, "LoRA steps over full rows, every token a label, in f32 and in bf16, beside a PEFT loop", 88),
     "records": Question(training.records, "256 chat records of natural lengths, beside a PEFT loop and TRL", 40),
     "preference": Question(training.preference, "DPO on 256 pairs, beside a PEFT loop and TRL", 110),
     "grpo": Question(training.grpo, "GRPO steps of 2 × 8 completions, beside a loop with transformers' generation and TRL", 15, steps=1),

@@ -7,7 +7,11 @@ use serde_json::Value;
 /// What tunebox is called among the sides of a row.
 pub(crate) const OURS: &str = "tunebox";
 
-/// Peers that compute with fewer bits than f32 because they were told to; each is compared beside the fastest other.
+/// What it is called where it computes in bf16.
+const OURS_BF16: &str = "tunebox bf16";
+
+/// Peers that compute with fewer bits than f32 because they were told to; each is compared beside the fastest other, with
+/// tunebox in bf16 where that was measured.
 const FEWER_BITS: &[&str] = &["PEFT loop bf16", "llama.cpp"];
 
 /// Questions whose rows are compared, in the order of the table, and what the table calls their work.
@@ -42,6 +46,8 @@ pub(crate) struct Comparison {
     pub(crate) model: String,
     pub(crate) unit: String,
     pub(crate) peer: String,
+    /// `tunebox`, or `tunebox bf16`.
+    pub(crate) side: &'static str,
     pub(crate) ours: Reached,
     pub(crate) theirs: Reached,
 }
@@ -132,13 +138,14 @@ impl Row<'_> {
     }
 
     fn comparisons(&self, work: &'static str) -> Vec<Comparison> {
-        let Some(ours) = self.reached(OURS) else { return Vec::new() };
         let beside = |peer: &str| {
             let [setting, model, unit] = ["setting", "model", "unit"].map(|key| self.word(key));
-            let theirs = self.reached(peer)?;
-            Some(Comparison { work, setting, model, unit, peer: peer.to_owned(), ours, theirs })
+            let in_bf16 = FEWER_BITS.contains(&peer) && self.reached(OURS_BF16).is_some();
+            let side = if in_bf16 { OURS_BF16 } else { OURS };
+            let (ours, theirs) = (self.reached(side)?, self.reached(peer)?);
+            Some(Comparison { work, setting, model, unit, peer: peer.to_owned(), side, ours, theirs })
         };
-        let peers = self.sides().into_iter().filter(|side| *side != OURS);
+        let peers = self.sides().into_iter().filter(|side| ![OURS, OURS_BF16].contains(side));
         let (fewer_bits, plain): (Vec<_>, Vec<_>) = peers.partition(|side| FEWER_BITS.contains(side));
         let rated = plain.into_iter().filter_map(|side| Some((side, self.reached(side)?.rate)));
         let fastest = rated.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(side, _)| side);

@@ -49,10 +49,11 @@ fn table(compared: &[Comparison]) -> String {
     let mut text =
         String::from("| work | model | tunebox | beside | speed | memory |\n|---|---|---:|---:|---:|---:|\n");
     for one in compared {
-        let Comparison { work, setting, model, unit, peer, ours, theirs } = one;
+        let Comparison { work, setting, model, unit, peer, side, ours, theirs } = one;
+        let format = side.trim_start_matches(OURS);
         let _ = writeln!(
             text,
-            "| {work}, {setting} | {model} | {} {unit}, {} GiB | {peer}: {}, {} GiB | {:.2} × | {:.2} × |",
+            "| {work}, {setting} | {model} | {} {unit}{format}, {} GiB | {peer}: {}, {} GiB | {:.2} × | {:.2} × |",
             figure(ours.rate),
             gibibytes(ours.peak_bytes),
             figure(theirs.rate),

@@ -6,20 +6,24 @@ import rewards, sides
 PROMPTS, COMPLETIONS, WRITTEN = 2, 8, 64
 
 
+# The two number formats of a dense step, by what they add to the name of a side: what tunebox and the PEFT loop are told.
+FORMATS = {"": ([], []), " bf16": (["--set", "train.compute=bf16"], ["--precision", "bf16"])}
+
+
 def dense(a, report):
-    """Supervised steps over full rows, every token a label, beside PEFT."""
+    """Supervised steps over full rows, every token a label, beside PEFT, in f32 and in bf16."""
     for model in a.models:
         for shape in a.shapes:
             batch, sequence = shape
             sizes = ["--model", model.folder, "--batch", batch, "--sequence", sequence, "--steps", a.steps]
             row = report.row(model.name, f"{batch} × {sequence}", "tokens/s")
             for _ in range(a.pairs):
-                ours = sides.bench(a.program, "training", "--rank", sides.RANK, *sizes)
-                said = ours.last
-                row.add("tunebox", sides.measured(ours, rate=said["tokens_per_second"], step_seconds=said["step_seconds"],
-                                                  utilisation=said["utilisation"], product_gflops=said["product_gflops"]))
-                theirs = sides.peer("dense_loop.py", model.folder, *sizes[2:])
-                row.add("PEFT loop", sides.measured(theirs, rate=theirs.last["tokens_per_second"], step_seconds=theirs.last["step_seconds"]))
+                for name, (our_format, their_format) in FORMATS.items():
+                    ours = sides.bench(a.program, "training", "--rank", sides.RANK, *sizes, *our_format)
+                    figures = ("step_seconds", "utilisation", "product_gflops")
+                    row.add("tunebox" + name, sides.measured(ours, rate=ours.last["tokens_per_second"], **{key: ours.last[key] for key in figures}))
+                    theirs = sides.peer("dense_loop.py", model.folder, *sizes[2:], *their_format)
+                    row.add("PEFT loop" + name, sides.measured(theirs, rate=theirs.last["tokens_per_second"], step_seconds=theirs.last["step_seconds"]))
 
 
 # How the peers of a run are started, by the names of tables. TRL's default is bf16 by autocast.
