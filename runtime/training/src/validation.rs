@@ -78,7 +78,7 @@ pub(crate) fn judge(
     data: &Dataset,
     verifiers: &mut Verifiers,
 ) -> Result<PassRate, Error> {
-    let k = (completions.len() / data.examples.len()).max(1);
+    let k = (completions.len() / data.examples.len().max(1)).max(1);
     let answers = completions.iter().enumerate().filter_map(|(number, completion)| {
         Some(Answer { question: data.examples[number / k].question.as_ref()?, ids: &completion.ids })
     });
