@@ -9,9 +9,10 @@ use semver::Version;
 use tunebox_foundation::contract::{CONTRACT, PACKAGE, is_of_track, other_version};
 use tunebox_foundation::explain::Explanation;
 use wasmparser::component_types::ComponentEntityType;
+use wasmparser::types::Types;
 
-use self::survey::survey;
-pub(crate) use self::survey::{Survey, check_types, examine, validate};
+pub(crate) use self::survey::{Survey, examine};
+use self::survey::{survey, validate};
 use crate::costs::cost_of;
 use crate::error::Error;
 use crate::grants::{Grants, KNOWN, TRAINING, named};
@@ -37,21 +38,12 @@ pub fn imports(bytes: &[u8]) -> Result<Vec<String>, Error> {
 /// Every refusal that needs no compiler.
 pub fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Vec<String>, Error> {
     let survey = admit_form(bytes, method, grants, limits)?;
-    let types = validate(bytes, method)?;
-    for import in &survey.imports {
-        let Some(ComponentEntityType::Instance(instance)) = types.component_item_for_import(import).map(|item| item.ty)
-        else {
-            continue;
-        };
-        let exports = types[instance].exports.iter();
-        let functions = exports.filter(|(_, item)| matches!(item.ty, ComponentEntityType::Func(_)));
-        check_functions(import, functions.map(|(name, _)| name.as_str()), method)?;
-    }
+    check_types(bytes, &survey.imports, method)?;
     Ok(survey.imports)
 }
 
-/// Does what [`admit`] does except for checks of types, and returns all that was found. The types are checked when the
-/// component is compiled, once for all processes that load its code.
+/// Does what [`admit`] does but for the types, which are checked once, before a component is compiled. Returns all that was
+/// found.
 pub(crate) fn admit_form(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Survey, Error> {
     let survey = examine(bytes, method, limits.component_bytes)?;
     survey.imports.iter().try_for_each(|import| check_import(grants, import, method))?;
@@ -64,6 +56,12 @@ pub(crate) fn admit_form(bytes: &[u8], method: &str, grants: &Grants, limits: &L
             .into());
     }
     Ok(survey)
+}
+
+/// Checks the types of a component with these imports, and that this host provides every function that it uses of them.
+pub(crate) fn check_types(bytes: &[u8], imports: &[String], name: &str) -> Result<(), Error> {
+    let types = validate(bytes, name)?;
+    imports.iter().try_for_each(|import| check_functions(&types, import, name))
 }
 
 /// Checks one import, by its full name, against the contract and the grants of the run. Fails for a name outside the
@@ -109,17 +107,17 @@ pub(crate) fn missing_export(survey: &Survey, name: &str, interface: &str) -> Re
     }
 }
 
-/// Checks that this host provides every function, given by its name in WIT, that the component uses of one import. A function
-/// is provided if it has a row in the table of costs. Does nothing for an import that is not an interface of the contract.
-pub(crate) fn check_functions<'a>(
-    import: &str,
-    functions: impl Iterator<Item = &'a str>,
-    method: &str,
-) -> Result<(), Error> {
+/// Checks that this host provides every function that the component uses of one import. A function is provided if it
+/// has a row in the table of costs. Does nothing for an import that is not an interface of the contract.
+fn check_functions(types: &Types, import: &str, method: &str) -> Result<(), Error> {
     let Some((interface, wants)) = named(import) else { return Ok(()) };
-    for export in functions {
+    let Some(ComponentEntityType::Instance(instance)) = types.component_item_for_import(import).map(|item| item.ty)
+    else {
+        return Ok(());
+    };
+    for (export, item) in &types[instance].exports {
         let function = row(interface, export);
-        if cost_of(&function).is_some() {
+        if !matches!(item.ty, ComponentEntityType::Func(_)) || cost_of(&function).is_some() {
             continue;
         }
         let function = printable(&function, NAME_BYTES);
@@ -168,8 +166,10 @@ mod tests {
             {uses})"#
         );
         let bytes = wat::parse_str(text).unwrap();
-        let error = survey::check_types_within(Duration::from_millis(100), &bytes).err().unwrap();
-        assert_eq!(error, "its types cannot be checked: it takes longer than 0.1 s");
+        let error = survey::validate_within(Duration::from_millis(100), &bytes, "calm").err().unwrap();
+        let wanted =
+            "`calm` is not a component that this host runs: its types cannot be checked: it takes longer than 0.1 s";
+        assert_eq!(error.to_string(), wanted);
     }
 
     #[test]

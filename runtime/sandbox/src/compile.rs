@@ -17,7 +17,6 @@ use wasmtime::component::Component;
 
 pub use process::compile_for_parent;
 
-use crate::admission;
 use crate::child::Program;
 use crate::error::Error;
 use crate::limits::Limits;
@@ -72,11 +71,17 @@ impl Compiler {
         Self { settings, cache }
     }
 
-    /// Returns the runnable code of a component of an admitted form: from the cache if possible, else its types are checked, it
-    /// is compiled and then cached. Does both in a child process if `untrusted` is true and a program for it is configured, else in
-    /// this process.
-    /// Removes a cache entry that does not load.
-    pub(crate) fn component(
+    /// Loads the code of a component from the cache, if it is there. Removes an entry that does not load.
+    pub(crate) fn load(&self, engine: &wasmtime::Engine, component: &[u8]) -> Option<Component> {
+        let cache = self.cache.as_ref()?.as_ref().ok()?;
+        let key = key(engine, component);
+        let code = cache.get(&key).map(Trusted::own)?;
+        code.load(engine).map_err(|_| cache.remove(&key)).ok()
+    }
+
+    /// Compiles a component whose types have been checked, and puts the code into the cache. Compiles in a child process if
+    /// `untrusted` is true and a program for it is configured, else in this process.
+    pub(crate) fn compile(
         &self,
         engine: &wasmtime::Engine,
         component: &[u8],
@@ -86,14 +91,6 @@ impl Compiler {
         let malformed = |error: wasmtime::Error| Error::malformed(name, format!("{error:#}"));
         let cache = self.cache.as_ref().and_then(|cache| cache.as_ref().ok());
         let key = cache.map(|cache| (cache, key(engine, component)));
-        if let Some((cache, key)) = &key
-            && let Some(code) = cache.get(key).map(Trusted::own)
-        {
-            match code.load(engine) {
-                Ok(component) => return Ok(component),
-                Err(_) => cache.remove(key),
-            }
-        }
         let Compiling { program, limits, code: options, .. } = &self.settings;
         let (code, component) = match program.as_ref().filter(|_| untrusted) {
             Some(program) => {
@@ -102,7 +99,6 @@ impl Compiler {
                 (Some(code), component)
             }
             None => {
-                admission::validate(component, name)?;
                 let component = Component::from_binary(engine, component).map_err(malformed)?;
                 let code = key.as_ref().and_then(|_| component.serialize().ok()).map(Trusted::own);
                 (code, component)

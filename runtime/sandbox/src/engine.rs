@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_compute::budget::Budget;
-use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, EngineWeak, OptLevel, WasmBacktraceDetails};
 
@@ -154,23 +153,11 @@ impl Engine {
     pub fn admit(&self, bytes: &[u8], name: &str, grants: &Grants, limits: &Limits) -> Result<Method, Error> {
         let name = printable(name, 200);
         let survey = admission::admit_form(bytes, &name, grants, limits)?;
-        let component = self.compile(bytes, &name)?;
-        self.check_imports(&component, &name)?;
+        let component = self.compile(bytes, &name, &survey.imports)?;
         let ready = self.linker.instantiate_pre(&component).and_then(MethodPre::new);
         let ready = ready.map_err(|error| Error::mismatch(&name, &error))?;
         let code = Code::Component { ready, instance_bytes: survey.instance_bytes() };
         Ok(Method { name, code, imports: survey.imports })
-    }
-
-    /// Checks that this host provides every function that a compiled component imports.
-    fn check_imports(&self, component: &Component, name: &str) -> Result<(), Error> {
-        for (import, item) in component.component_type().imports(&self.engine) {
-            let ComponentItem::ComponentInstance(instance) = item.ty else { continue };
-            let exports = instance.exports(&self.engine);
-            let functions = exports.filter(|(_, item)| matches!(item.ty, ComponentItem::ComponentFunc(_)));
-            admission::check_functions(import, functions.map(|(function, _)| function), name)?;
-        }
-        Ok(())
     }
 
     /// Returns how many components passed the checks and were then compiled or loaded from the cache. Clones share the
@@ -180,10 +167,15 @@ impl Engine {
         self.compiled.load(Ordering::Relaxed)
     }
 
-    /// Compiles an admitted component, or loads it from the cache, and increments the count of [`Engine::compiled`].
-    pub(crate) fn compile(&self, bytes: &[u8], name: &str) -> Result<Component, Error> {
+    /// Loads the code of a component of an admitted form with these imports from the cache, or checks its types and compiles
+    /// it: code in the cache is of a component that passed that check. Increments the count of [`Engine::compiled`].
+    pub(crate) fn compile(&self, bytes: &[u8], name: &str, imports: &[String]) -> Result<Component, Error> {
+        let cached = self.compiler.load(&self.engine, bytes);
+        if cached.is_none() {
+            admission::check_types(bytes, imports, name)?;
+        }
         self.compiled.fetch_add(1, Ordering::Relaxed);
-        self.compiler.component(&self.engine, bytes, name, self.untrusted)
+        cached.map_or_else(|| self.compiler.compile(&self.engine, bytes, name, self.untrusted), Ok)
     }
 }
 

@@ -61,7 +61,7 @@ impl Engine {
     pub fn admit_verifier(&self, bytes: &[u8], name: &str, limits: &Limits) -> Result<Verifier, Error> {
         let name = printable(name, 200);
         let instance_bytes = admit(bytes, &name, limits)?;
-        let component = self.compile(bytes, &name)?;
+        let component = self.compile(bytes, &name, &[])?;
         let linker = wasmtime::component::Linker::new(component.engine());
         let ready = linker.instantiate_pre(&component).and_then(VerifierPre::new);
         let ready = ready.map_err(|error| Error::mismatch(&name, &error))?;

@@ -61,32 +61,22 @@ pub(crate) fn examine(bytes: &[u8], name: &str, limit: usize) -> Result<Survey, 
 /// Runs wasmparser's full validation of a component with the features of [`features`] and returns its types. Fails if that
 /// takes longer than [`VALIDATION`].
 pub(crate) fn validate(bytes: &[u8], name: &str) -> Result<Types, Error> {
-    check_types(bytes).map_err(|problem| Error::malformed(name, problem))
+    validate_within(VALIDATION, bytes, name)
 }
 
-/// Does what [`validate`] does; the error is what is wrong with the component.
-pub(crate) fn check_types(bytes: &[u8]) -> Result<Types, String> {
-    check_types_within(VALIDATION, bytes)
-}
-
-/// Does the work of [`check_types`] within `limit`.
-pub(super) fn check_types_within(limit: Duration, bytes: &[u8]) -> Result<Types, String> {
+/// Does the work of [`validate`] within `limit`.
+pub(super) fn validate_within(limit: Duration, bytes: &[u8], name: &str) -> Result<Types, Error> {
     let bytes = bytes.to_vec();
     let validate = move || Validator::new_with_features(features()).validate_all(&bytes);
     match bounded::within(limit, validate) {
-        Ok(types) => types.map_err(|error| describe(&error)),
-        Err(error) => Err(format!("its types cannot be checked: {error}")),
+        Ok(types) => types.map_err(|error| malformed(name, &error)),
+        Err(error) => Err(Error::malformed(name, format!("its types cannot be checked: {error}"))),
     }
-}
-
-/// The message of the parser or validator with the byte offset.
-fn describe(error: &BinaryReaderError) -> String {
-    format!("{} (at byte {})", error.message(), error.offset())
 }
 
 /// Builds the error for bytes that the parser or validator rejected: its message with the byte offset.
 fn malformed(name: &str, error: &BinaryReaderError) -> Error {
-    Error::malformed(name, describe(error))
+    Error::malformed(name, format!("{} (at byte {})", error.message(), error.offset()))
 }
 
 /// Returns the only WebAssembly features that a method may use: those that compilers for `wasm32-unknown-unknown` emit.

@@ -15,7 +15,6 @@ use sha2::{Digest, Sha256};
 use tunebox_foundation::explain::Explanation;
 
 use super::CodeOptions;
-use crate::admission;
 use crate::child::{self, Program, StderrTail, read_line, wait_or_kill};
 use crate::confinement::{confine_files, deny_calls};
 use crate::engine;
@@ -157,8 +156,7 @@ fn unusable(name: &str, why: String) -> Explanation {
 }
 
 /// Runs the child's side of compiling: reads limits and component from standard input, applies the limits to this
-/// process, gives up files, network and other processes, checks its types, compiles it, and writes the answer to standard
-/// output.
+/// process, gives up files, network and other processes, compiles, and writes the answer to standard output.
 ///
 /// # Errors
 /// When the streams break or the system refuses the bounds; the parent then sees no answer.
@@ -171,15 +169,12 @@ pub fn compile_for_parent() -> io::Result<()> {
     input.take(MOST).read_to_end(&mut bytes)?;
     confine_files(&[], &[])?;
     deny_calls()?;
-    let code = admission::check_types(&bytes).and_then(|_| {
-        let code = engine::bare(order.code).and_then(|engine| engine.precompile_component(&bytes));
-        code.map_err(|error| format!("{error:#}"))
-    });
+    let code = engine::bare(order.code).and_then(|engine| engine.precompile_component(&bytes));
     let mut output = io::stdout().lock();
     let answer = match &code {
         Ok(code) => Answer::Compiled { bytes: code.len() as u64, digest: Sha256::digest(code).into() },
         // The line must stay short; the parent cuts and escapes it once more.
-        Err(problem) => Answer::Malformed(problem.chars().take(600).collect()),
+        Err(error) => Answer::Malformed(format!("{error:#}").chars().take(600).collect()),
     };
     serde_json::to_writer(&mut output, &answer)?;
     output.write_all(b"\n")?;

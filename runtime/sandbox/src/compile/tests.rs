@@ -12,6 +12,11 @@ fn compiler(folder: &std::path::Path) -> Compiler {
     Compiler::new(Compiling { cache: Some(folder.join("compiled")), ..Compiling::default() })
 }
 
+/// The code of a component from the cache, else compiled.
+fn component(compiler: &Compiler, engine: &wasmtime::Engine, bytes: &[u8]) -> Component {
+    compiler.load(engine, bytes).unwrap_or_else(|| compiler.compile(engine, bytes, "small", false).unwrap())
+}
+
 /// What the component's function gives.
 fn answer(engine: &wasmtime::Engine, component: &Component) -> u32 {
     let mut store = wasmtime::Store::new(engine, ());
@@ -26,7 +31,7 @@ fn code_from_the_cache_runs_as_the_component_does_in_every_engine_of_the_same_se
     let (place, bytes) = (tempfile::tempdir().unwrap(), wat::parse_str(SMALL).unwrap());
     for _ in 0..3 {
         let engine = bare(CodeOptions::default()).unwrap();
-        let component = compiler(place.path()).component(&engine, &bytes, "small", false).unwrap();
+        let component = component(&compiler(place.path()), &engine, &bytes);
         assert_eq!(answer(&engine, &component), 7);
     }
     let kept = std::fs::read_dir(place.path().join("compiled")).unwrap().count();
@@ -54,7 +59,7 @@ fn an_entry_that_seems_whole_and_is_no_code_is_removed_and_made_anew() {
     let key = key(&engine, &bytes);
     let cache = compiler.cache.as_ref().unwrap().as_ref().unwrap();
     cache.put(&key, b"\x7fELF and nothing of an object");
-    let component = compiler.component(&engine, &bytes, "small", false).unwrap();
+    let component = component(&compiler, &engine, &bytes);
 
     assert_eq!(answer(&engine, &component), 7);
     assert!(cache.get(&key).map(Trusted::own).unwrap().load(&engine).is_ok());
@@ -64,7 +69,7 @@ fn an_entry_that_seems_whole_and_is_no_code_is_removed_and_made_anew() {
 fn code_compiled_beforehand_is_no_component() {
     let engine = bare(CodeOptions::default()).unwrap();
     let code = engine.precompile_component(&wat::parse_str(SMALL).unwrap()).unwrap();
-    let refusal = Compiler::default().component(&engine, &code, "code", false).unwrap_err();
+    let refusal = Compiler::default().compile(&engine, &code, "code", false).unwrap_err();
     assert!(matches!(refusal, Error::Malformed { .. }), "{refusal:?}");
 
     let engine = crate::Engine::new().unwrap();
@@ -79,7 +84,7 @@ fn compile_by(script: &str, seconds: f64) -> Explanation {
     let compiler = Compiler::new(Compiling { program: Some(program), limits, ..Compiling::default() });
     // Larger than a pipe holds, so that a child that does not read is met as well.
     let bytes = vec![0; 1 << 20];
-    compiler.component(&bare(CodeOptions::default()).unwrap(), &bytes, "strange", true).unwrap_err().explanation()
+    compiler.compile(&bare(CodeOptions::default()).unwrap(), &bytes, "strange", true).unwrap_err().explanation()
 }
 
 fn why(script: &str) -> String {
@@ -112,7 +117,7 @@ fn code_of_which_not_all_came_is_not_loaded() {
 }
 
 #[test]
-fn types_are_checked_when_a_component_is_compiled_and_not_again_when_its_code_is_loaded() {
+fn types_are_checked_before_a_component_is_compiled_and_not_again_when_its_code_is_loaded() {
     let ill_typed = r#"(component
         (core module $m (func (export "f") (result i32) (i64.const 7)))
         (core instance $i (instantiate $m))
