@@ -32,8 +32,9 @@ pub(super) fn map_chunks<const I: usize, const O: usize>(
         fill(index, from_fn(|operand| floats(data[operand].part(range.clone()), buffers.next())), outputs);
     };
     if dtype != DType::BF16 {
+        let widened = if data.iter().all(|data| matches!(data, Data::F32(_))) { 0 } else { I };
         return Ok(tensors_of_chunks(shape, size, |index, outputs: [&mut [f32]; O]| {
-            scratch::with(I * outputs[0].len(), |buffer| compute(index, buffer, outputs));
+            scratch::with(widened * outputs[0].len(), |buffer| compute(index, buffer, outputs));
         }));
     }
     Ok(tensors_of_chunks(shape, size, |index, rounded: [&mut [bf16]; O]| {

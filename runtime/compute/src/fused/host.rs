@@ -167,9 +167,12 @@ pub(super) fn in_f32(x: &Tensor, work: impl FnOnce(&Tensor) -> candle_core::Resu
     Ok(work(&x.to_dtype(DType::F32)?)?.to_dtype(x.dtype())?)
 }
 
-/// Makes `count` zeros, on all threads: memory that is touched for the first time is slow.
+/// Makes `count` zeros; many on all threads, because memory that is touched for the first time is slow.
 pub(super) fn zeros<T: Copy + Default + Send + Sync>(count: usize) -> Vec<T> {
     const PIECE: usize = 1024;
+    if count < TASK_NUMBERS {
+        return vec![T::default(); count];
+    }
     let pieces = rayon::iter::repeat_n([T::default(); PIECE], count.div_ceil(PIECE)).with_min_len(16);
     let mut zeros = pieces.collect::<Vec<_>>().into_flattened();
     zeros.truncate(count);
