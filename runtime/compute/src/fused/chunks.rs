@@ -59,8 +59,8 @@ fn floats<'a>(data: Data<'a>, buffer: Option<&'a mut [f32]>) -> &'a [f32] {
     }
 }
 
-/// Makes `O` tensors of `shape` on the CPU. Calls `fill` with the index of each chunk of `size` numbers, and with the chunk of
-/// each tensor, which has at least one number, in tasks on several threads.
+/// Makes `O` tensors of `shape` on the CPU. Calls `fill` with the index of each chunk of `size` numbers and with that chunk
+/// of each tensor, which has at least one number, in tasks on several threads.
 fn tensors_of_chunks<T: WithDType + Default, const O: usize>(
     shape: &[usize],
     size: usize,

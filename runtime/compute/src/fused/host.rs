@@ -89,14 +89,7 @@ impl<'a> Floats<'a> {
         let locked = Locked::of(tensor, name)?;
         let widened = match locked.data(name)? {
             Data::F32(_) => None,
-            Data::Bf16(numbers) => {
-                let mut widened = zeros(numbers.len());
-                widened
-                    .par_chunks_mut(TASK_NUMBERS)
-                    .zip(numbers.par_chunks(TASK_NUMBERS))
-                    .for_each(|(widened, numbers)| widen_all(numbers, widened));
-                Some(widened)
-            }
+            Data::Bf16(numbers) => Some(convert(numbers, widen_all)),
         };
         Ok(widened.map_or(Self::Locked(locked), Self::Widened))
     }
@@ -150,21 +143,27 @@ pub(super) fn tensor(numbers: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
 pub(super) fn tensor_in(dtype: DType, numbers: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
     match dtype {
         DType::F32 => tensor(numbers, shape),
-        DType::BF16 => {
-            let mut rounded = zeros(numbers.len());
-            rounded
-                .par_chunks_mut(TASK_NUMBERS)
-                .zip(numbers.par_chunks(TASK_NUMBERS))
-                .for_each(|(rounded, numbers)| round_all(numbers, rounded));
-            Ok(Tensor::from_vec(rounded, shape, &Device::Cpu)?)
-        }
-        other => Err(Error::dtype(format!("activations are f32 or bf16, {} was asked for", other.as_str()))),
+        DType::BF16 => Ok(Tensor::from_vec(convert(&numbers, round_all), shape, &Device::Cpu)?),
+        other => Err(no_activations(other)),
     }
 }
 
 /// Applies operations of the tensor library to `x` in f32, and returns the result in the type of `x`.
 pub(super) fn in_f32(x: &Tensor, work: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>) -> Result<Tensor> {
     Ok(work(&x.to_dtype(DType::F32)?)?.to_dtype(x.dtype())?)
+}
+
+/// Creates the error of a type that activations do not have.
+pub(super) fn no_activations(dtype: DType) -> Error {
+    Error::dtype(format!("activations are f32 or bf16, {} was asked for", dtype.as_str()))
+}
+
+/// Converts numbers by `convert_all`, which gets equal parts of both slices, on all threads.
+fn convert<A: Sync, B: Copy + Default + Send + Sync>(numbers: &[A], convert_all: fn(&[A], &mut [B])) -> Vec<B> {
+    let mut converted = zeros(numbers.len());
+    let parts = converted.par_chunks_mut(TASK_NUMBERS).zip(numbers.par_chunks(TASK_NUMBERS));
+    parts.for_each(|(converted, numbers)| convert_all(numbers, converted));
+    converted
 }
 
 /// Makes `count` zeros; many on all threads, because memory that is touched for the first time is slow.

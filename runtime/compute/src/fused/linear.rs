@@ -165,9 +165,12 @@ pub(super) fn transposed_linear_tiles<'w>(
     })
 }
 
-/// Makes a matrix of `shape` in type `dtype`, f32 or bf16, on the CPU, from tiles of at most `tile` rows and columns, one
-/// task each. Calls `fill` with the rows and the columns of each tile and with the tile, zeros in f32, which is rounded
-/// while it is in the processor's cache.
+/// Makes a matrix of `shape` in type `dtype` on the CPU, from tiles of at most `tile` rows and columns, one task each. Calls
+/// `fill` with the rows and the columns of each tile and with the tile, zeros in f32, which is rounded while it is in the
+/// processor's cache.
+///
+/// # Errors
+/// [`Error::Dtype`] unless `dtype` is f32 or bf16.
 pub(super) fn tensor_of_tiles(
     dtype: DType,
     shape: [usize; 2],
@@ -175,6 +178,9 @@ pub(super) fn tensor_of_tiles(
     fill: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
     let [rows, columns] = shape;
+    if ![DType::F32, DType::BF16].contains(&dtype) {
+        return Err(host::no_activations(dtype));
+    }
     if dtype == DType::F32 {
         let mut result = host::zeros(rows * columns);
         par_tiles(Tile::from_slice(&mut result, rows, columns), tile)

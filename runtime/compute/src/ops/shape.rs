@@ -1,5 +1,5 @@
-//! The same numbers in another arrangement, and several tensors in one. Most results are views that share the bytes of their operand;
-//! a gradient goes back by the opposite arrangement.
+//! Operations that change the shape of a tensor or join tensors, and compute no number. Most results are views that share
+//! the memory of their operand; the gradient is the inverse operation.
 
 use candle_core::Tensor;
 
