@@ -6,7 +6,7 @@ import rewards, sides
 PROMPTS, COMPLETIONS, WRITTEN = 2, 8, 64
 
 
-# The two number formats of a dense step, by what they add to the name of a side: what tunebox and the PEFT loop are told.
+# Number formats of a dense step: the suffix of a side's name, with the arguments of tunebox and those of the PEFT loop.
 FORMATS = {"": ([], []), " bf16": (["--set", "train.compute=bf16"], ["--precision", "bf16"])}
 
 

@@ -294,5 +294,5 @@ fn texts_that_may_grow_too_long_and_patterns_without_an_end_are_errors() {
     let slow = changed(&serde_json::json!({ "pre_tokenizer": pattern })).unwrap();
     let begun = std::time::Instant::now();
     let outcome = slow.encode(&"a".repeat(64 << 10), false);
-    assert!(begun.elapsed().as_secs() < 60, "{outcome:?}");
+    assert!(begun.elapsed().as_secs() < 20, "{outcome:?}");
 }

@@ -1,6 +1,5 @@
 //! What a worker says to the program that started it: one JSON document a line.
 
-use tunebox_foundation::explain::Explain;
 use tunebox_training::Error;
 
 use crate::{Target, conversation};
@@ -35,7 +34,7 @@ pub(super) const TARGET: Target = Target {
 /// The end that the worker told of, or an error of the worker that says what it was.
 fn run(bytes: &[u8]) {
     if let Err(error) = conversation::after_greeting(bytes) {
-        assert!(matches!(error, Error::Explained(..)), "{error:?}");
-        drop(error.explanation());
+        let Error::Explained(explanation, _) = &error else { panic!("{error:?}") };
+        assert_eq!(explanation.category, "worker", "{error:?}");
     }
 }

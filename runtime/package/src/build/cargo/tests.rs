@@ -49,6 +49,6 @@ fn the_lock_takes_up_what_is_here_and_names_what_is_not() {
     assert!(error.why.is_some_and(|why| why.contains("1.999")));
     let lock = std::fs::read_to_string(folder.path().join("Cargo.lock")).unwrap();
     assert!(lock.contains("name = \"calmer\"") && lock.contains("name = \"calm\"\nversion = \"0.2.0\""), "{lock}");
-    let error = built("calmer-of-nobody = \"1\"");
-    assert_eq!(error.to_string(), "the dependency `calmer-of-nobody` cannot be fetched");
+    let error = built("calmer-unpublished = \"1\"");
+    assert_eq!(error.to_string(), "the dependency `calmer-unpublished` cannot be fetched");
 }
