@@ -12,6 +12,7 @@ use tunebox_package::{Reference, toolchain};
 
 use super::{form, play, root, train, workspace, write_method};
 use crate::support::guest;
+use crate::support::transcript::METHOD_TARGET;
 
 /// Two steps of nothing, then a fault in a function of its own. It asks for `learn`, so there is an adapter to save.
 const TRIPS: &str = r#"
@@ -130,7 +131,7 @@ impl Method for Busy {
 method! { Busy, shape: "supervised", metrics: [] }
 "#;
 
-/// A folder with a method in it, locked to the repository's versions.
+/// A folder with a method in it, locked to the repository's versions, which shares what was compiled before it.
 fn folder(source: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let sdk = root().join("sdk/rust").canonicalize().unwrap();
@@ -140,6 +141,8 @@ fn folder(source: &str) -> TempDir {
         sdk.display()
     );
     fs::create_dir(folder.path().join("src")).unwrap();
+    fs::create_dir(folder.path().join(".cargo")).unwrap();
+    fs::write(folder.path().join(".cargo/config.toml"), format!("build.target-dir = {METHOD_TARGET:?}\n")).unwrap();
     fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
     fs::write(folder.path().join("src/lib.rs"), source).unwrap();
     fs::copy(root().join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();

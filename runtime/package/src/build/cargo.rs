@@ -155,11 +155,13 @@ impl Job<'_> {
     /// separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects.
     ///
     /// Cargo compiles the standard library and the SDK again wherever these flags differ. So they leave out the method's
-    /// workspace, which [`Job::compile`] adds for the method's own crate; line tables alone name it in other crates too.
+    /// workspace, which [`Job::compile`] adds for the method's own crate. Line tables of other crates name it as well, if
+    /// those lie in it.
     fn flags(&self, package: &Package) -> OsString {
         let sdk = package.root.join(sources::FOLDER);
         let elsewhere = package.paths.iter().filter(|path| !path.starts_with(&sdk));
-        let mut flags: Vec<OsString> = self.options.debug.then(|| remap(&package.root, ".")).into_iter().collect();
+        let named = self.options.debug && package.paths.iter().any(|path| path.starts_with(&package.root));
+        let mut flags: Vec<OsString> = named.then(|| remap(&package.root, ".")).into_iter().collect();
         flags.extend(elsewhere.map(|path| remap(path, "tunebox")));
         // Cargo names it from the workspace's root on, as it names the SDK in its own repository.
         flags.push(remap(&Path::new(sources::FOLDER).join("sdk"), "sdk"));
