@@ -16,8 +16,8 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 use super::backend::accelerator_of;
-use super::host::{self, Floats};
-use super::product::{Matrix, Tile, steps};
+use super::host::{self, Locked};
+use super::product::{Data, Matrix, Tile, steps};
 use super::scratch;
 use super::segments::{Segments, Span, aligned};
 use super::simd::{exp, exp_in_place, largest, tanh, vectorize};
@@ -114,17 +114,17 @@ impl AttentionShape {
 #[derive(Clone, Copy)]
 struct Layer<'a> {
     shape: &'a AttentionShape,
-    q: &'a [f32],
-    k: &'a [f32],
-    v: &'a [f32],
+    q: Data<'a>,
+    k: Data<'a>,
+    v: Data<'a>,
 }
 
 impl<'a> Layer<'a> {
     /// Returns a view of some rows of `source`, the layer's keys or values, for one key-value head: `[rows, head_dim]`.
-    fn head(&self, source: &'a [f32], rows: Range<usize>, kv_head: usize) -> Matrix<'a> {
+    fn head(&self, source: Data<'a>, rows: Range<usize>, kv_head: usize) -> Matrix<'a> {
         let stride = self.shape.kv_heads * self.shape.head_dim;
         let start = rows.start * stride + kv_head * self.shape.head_dim;
-        Matrix::strided(&source[start..], rows.len(), self.shape.head_dim, stride)
+        Matrix::new(source.from(start), rows.len(), self.shape.head_dim, stride)
     }
 
     /// Returns the keys or values (`source`) of one key-value head at some positions of a path,
@@ -132,7 +132,7 @@ impl<'a> Layer<'a> {
     /// Otherwise the rows are copied into `spare`, with zeros for positions past the end of the path.
     fn seen(
         &self,
-        source: &'a [f32],
+        source: Data<'a>,
         path: &[Span],
         positions: &Range<usize>,
         kv_head: usize,
@@ -146,26 +146,41 @@ impl<'a> Layer<'a> {
             return self.head(source, span.rows_of(positions), kv_head);
         }
         let (dim, stride) = (self.shape.head_dim, self.shape.kv_heads * self.shape.head_dim);
-        let spare = &mut spare[..positions.len() * dim];
-        let mut filled = 0;
-        for span in path {
+        let rows = path.iter().flat_map(|span| {
             let covered = span.positions();
             let (start, end) = (covered.start.max(positions.start), covered.end.min(positions.end));
-            for row in if start < end { span.rows_of(&(start..end)) } else { 0..0 } {
-                spare[filled..filled + dim].copy_from_slice(&source[row * stride + kv_head * dim..][..dim]);
-                filled += dim;
-            }
-        }
-        spare[filled..].fill(0.0);
-        Matrix::packed(spare, positions.len(), dim)
+            if start < end { span.rows_of(&(start..end)) } else { 0..0 }
+        });
+        let starts = rows.map(|row| row * stride + kv_head * dim);
+        Matrix::new(copy_rows(source, starts, dim, &mut spare[..positions.len() * dim]), positions.len(), dim, dim)
     }
 
     /// Copies from some rows of `source`, `[tokens, heads · head_dim]`, the features of the query heads that share
     /// `kv_head` to `into`: token by token, `head_dim` numbers for each head of the group.
-    fn gather(&self, source: &[f32], rows: Range<usize>, kv_head: usize, into: &mut [f32]) {
+    fn gather<'b>(&self, source: Data<'_>, rows: Range<usize>, kv_head: usize, into: &'b mut [f32]) -> Data<'b> {
         let (width, stride) = (self.shape.group_features(), self.shape.heads * self.shape.head_dim);
-        for (row, into) in rows.zip(into.chunks_exact_mut(width)) {
-            into.copy_from_slice(&source[row * stride + kv_head * width..][..width]);
+        copy_rows(source, rows.map(|row| row * stride + kv_head * width), width, into)
+    }
+}
+
+/// Copies rows of `width` numbers of `source`, which begin at `starts`, one after another to the front of `into`, in the
+/// type of `source`. Fills the rest with zeros: `into` has room for as many numbers as it is long, whatever their type.
+fn copy_rows<'b>(source: Data<'_>, starts: impl Iterator<Item = usize>, width: usize, into: &'b mut [f32]) -> Data<'b> {
+    fn copy<T: Copy + Default>(from: &[T], starts: impl Iterator<Item = usize>, width: usize, into: &mut [T]) {
+        let mut rows = into.chunks_exact_mut(width);
+        starts.zip(&mut rows).for_each(|(start, row)| row.copy_from_slice(&from[start..][..width]));
+        rows.for_each(|row| row.fill(T::default()));
+    }
+    match source {
+        Data::F32(from) => {
+            copy(from, starts, width, into);
+            Data::F32(into)
+        }
+        Data::Bf16(from) => {
+            let count = into.len();
+            let into = &mut bytemuck::cast_slice_mut(into)[..count];
+            copy(from, starts, width, into);
+            Data::Bf16(into)
         }
     }
 }
@@ -180,7 +195,7 @@ struct QueryTile<'a> {
 /// Computes causal attention: a token attends to itself, to the tokens before it in its sequence, and to the sequences
 /// that its sequence continues, all within the window of `shape`.
 ///
-/// `q` is `[tokens, heads · head_dim]`, `k` and `v` are `[tokens, kv_heads · head_dim]`, f32, or bf16 on a device.
+/// `q` is `[tokens, heads · head_dim]`, `k` and `v` are `[tokens, kv_heads · head_dim]`, f32 or bf16.
 /// Returns the output, shaped like `q` and of its type, and the log Σ exp of the scores, `[tokens, heads]` f32, which
 /// the gradients need.
 pub fn attention(
@@ -194,12 +209,8 @@ pub fn attention(
     if let Some(device) = accelerator_of([(q, "q"), (k, "k"), (v, "v")])? {
         return device::attention(&device, [q, k, v], segments, shape);
     }
-    let layer = Layer {
-        shape,
-        q: &Floats::activations(q, "q")?,
-        k: &Floats::activations(k, "k")?,
-        v: &Floats::activations(v, "v")?,
-    };
+    let locked = [Locked::of(q, "q")?, Locked::of(k, "k")?, Locked::of(v, "v")?];
+    let layer = Layer { shape, q: locked[0].data("q")?, k: locked[1].data("k")?, v: locked[2].data("v")? };
     let (tokens, features) = (segments.tokens(), shape.heads * shape.head_dim);
     let (mut out, mut sums) = (host::zeros(tokens * features), vec![0.0; tokens * shape.heads]);
     let paths: Vec<Vec<Span>> = (0..segments.count()).map(|number| segments.path(number)).collect();
@@ -239,12 +250,12 @@ fn forward(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Til
     let (first, end) = (shape.first_key(start) / KEYS * KEYS, (start / whole + 1) * whole);
     let lengths = [rows * dim, rows * dim, rows * KEYS, KEYS * dim];
     scratch::with_parts(lengths, |[queries, sums, scores, spare]| {
-        layer.gather(layer.q, tile.rows.clone(), kv_head, queries);
+        let queries = layer.gather(layer.q, tile.rows.clone(), kv_head, queries);
         sums.fill(0.0);
         let mut running = vec![Running { largest: f32::NEG_INFINITY, sum: 0.0 }; rows];
         for keys in steps(first..end, KEYS) {
             let scores = &mut scores[..rows * keys.len()];
-            let left = Matrix::packed(queries, rows, dim);
+            let left = Matrix::new(queries, rows, dim, dim);
             let right = layer.seen(layer.k, tile.path, &keys, kv_head, spare).transposed();
             Tile::from_slice(scores, rows, keys.len()).multiply_batch_invariant(false, shape.factor(), left, right);
             for (row, scores) in scores.chunks_exact_mut(keys.len()).enumerate() {

@@ -24,6 +24,8 @@ use crate::weight::WeightRef;
 pub(super) const TOKENS: usize = 512;
 /// Features of one tile.
 pub(super) const FEATURES: usize = 256;
+/// Columns below which a weight gradient is computed transposed.
+const THIN: usize = 128;
 
 /// Computes the linear layer `y = x·Wᵀ + b`: `x` is `[tokens, in]`, `weight` is `[out, in]` in any stored format,
 /// `bias` is `[out]` f32; the result is `[tokens, out]` in the type of `x`. Sums are in f32.
@@ -59,15 +61,10 @@ pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) 
 /// Computes the gradient of [`linear`] by its weight, `dW = dyᵀ·x`: `dy` is `[tokens, out]`, `x` is `[tokens, in]`, the
 /// result `[out, in]` f32.
 pub fn linear_weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
-    let ((tokens, outputs), (_, inputs)) = (host::matrix(dy, "dy")?, host::matrix(x, "x")?);
+    let ((tokens, _), (_, inputs)) = (host::matrix(dy, "dy")?, host::matrix(x, "x")?);
     host::expect(x, "x", &[tokens, inputs])?;
     match accelerator_of([(dy, "dy"), (x, "x")])? {
-        None => transposed_product(
-            1.0,
-            &Floats::activations(dy, "dy")?,
-            &Floats::activations(x, "x")?,
-            [tokens, outputs, inputs],
-        ),
+        None => transposed_product(1.0, (dy, "dy"), (x, "x")),
         Some(device) => {
             expect_type(dy, "dy")?;
             product(&device, MatrixView::transposed(dy), MatrixView::plain(x), DType::F32, 1.0)
@@ -201,19 +198,22 @@ pub(super) fn tensor_of_tiles(
     Ok(Tensor::from_vec(result, &shape, &Device::Cpu)?)
 }
 
-/// Computes `factor · leftᵀ·right`, `[outputs, inputs]`, on the CPU: `left` is `[tokens, outputs]`, `right` is
-/// `[tokens, inputs]`. Every weight gradient has this form. The result is zeros if there are no tokens.
-pub(super) fn transposed_product(
-    factor: f32,
-    left: &[f32],
-    right: &[f32],
-    [tokens, outputs, inputs]: [usize; 3],
-) -> Result<Tensor> {
+/// Computes `factor · leftᵀ·right` on the CPU, `[outputs, inputs]` f32: `left` is `[tokens, outputs]`, `right` is
+/// `[tokens, inputs]`, each with its name for errors. Every weight gradient has this form. The result is zeros if there
+/// are no tokens.
+pub(super) fn transposed_product(factor: f32, left: (&Tensor, &str), right: (&Tensor, &str)) -> Result<Tensor> {
+    let ((tokens, outputs), (_, inputs)) = (host::matrix(left.0, left.1)?, host::matrix(right.0, right.1)?);
+    // Rows of bf16 that lie apart in memory are slower to read than columns: as few rows as possible.
+    if left.0.dtype() == DType::BF16 && inputs < THIN && inputs < outputs {
+        return Ok(transposed_product(factor, right, left)?.t()?.contiguous()?);
+    }
+    let locked = (Locked::of(left.0, left.1)?, Locked::of(right.0, right.1)?);
+    let (left, right) = (locked.0.data(left.1)?, locked.1.data(right.1)?);
     let mut result = host::zeros(outputs * inputs);
     let whole = Tile::from_slice(&mut result, outputs, inputs);
     par_tiles(whole, [FEATURES, FEATURES]).filter(|_| tokens > 0).for_each(|(rows, columns, mut tile)| {
-        let left = Matrix::strided(&left[rows.start..], tokens, rows.len(), outputs).transposed();
-        let right = Matrix::strided(&right[columns.start..], tokens, columns.len(), inputs);
+        let left = Matrix::new(left.from(rows.start), tokens, rows.len(), outputs).transposed();
+        let right = Matrix::new(right.from(columns.start), tokens, columns.len(), inputs);
         tile.multiply(false, factor, left, right);
     });
     host::tensor(result, &[outputs, inputs])

@@ -133,16 +133,10 @@ pub fn adapted_linear_backward<'w>(
             tile.multiply(true, 1.0, left, Matrix::strided(&a[columns.start..], rank, columns.len(), inputs));
         })
     });
-    let (floats, x, xa, thin) = (
-        Floats::activations(dy, "dy")?,
-        Floats::activations(x, "x")?,
-        Floats::activations(xa, "xa")?,
-        Floats::activations(&thin, "dy·B")?,
-    );
     Ok(AdaptedGradient {
         input: input.transpose()?,
-        a: transposed_product(1.0, &thin, &x, [tokens, rank, inputs])?,
-        b: transposed_product(low.scale, &floats, &xa, [tokens, outputs, rank])?,
+        a: transposed_product(1.0, (&thin, "dy·B"), (x, "x"))?,
+        b: transposed_product(low.scale, (dy, "dy"), (xa, "xa"))?,
     })
 }
 

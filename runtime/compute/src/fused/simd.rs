@@ -43,7 +43,7 @@ pub(super) fn widest<W: pulp::WithSimd>(work: W) -> W::Output {
 /// Folds the pairs of `a` and `b` with `step(sum, a, b)`, from 0: [`LANES`] sums side by side, which are added up, then
 /// the remaining pairs one by one.
 #[inline(always)]
-pub(super) fn fold2<B: Copy>(a: &[f32], b: &[B], step: impl Fn(f32, f32, B) -> f32) -> f32 {
+pub(super) fn fold2<A: Copy, B: Copy>(a: &[A], b: &[B], step: impl Fn(f32, A, B) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
     let ((left, left_rest), (right, right_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     for (a, b) in left.iter().zip(right) {

@@ -12,12 +12,12 @@ use rayon::prelude::*;
 use super::{AttentionShape, Layer, device};
 use crate::error::Result;
 use crate::fused::backend::accelerator_of;
-use crate::fused::host::{self, Floats};
+use crate::fused::host::{self, Floats, Locked};
 use crate::fused::linear::add_assign;
-use crate::fused::product::{Matrix, Tile, steps};
+use crate::fused::product::{Data, Matrix, Tile, steps, widen};
 use crate::fused::scratch;
 use crate::fused::segments::{Segments, Span};
-use crate::fused::simd::{dot, exp, tanh, vectorize};
+use crate::fused::simd::{dot, exp, fold2, tanh, vectorize};
 
 /// Keys of a task.
 const BLOCK: usize = 512;
@@ -29,8 +29,8 @@ const SUM_ROWS: usize = 64;
 /// What comes back from the layers above, and what the forward pass left.
 #[derive(Clone, Copy)]
 struct Above<'a> {
-    dout: &'a [f32],
-    out: &'a [f32],
+    dout: Data<'a>,
+    out: Data<'a>,
     lse: &'a [f32],
 }
 
@@ -71,17 +71,10 @@ pub fn attention_backward(
     if let Some(device) = accelerator_of([(q, "q"), (k, "k"), (v, "v"), (dout, "dout"), (out, "out"), (lse, "lse")])? {
         return device::attention_backward(&device, [q, k, v], [dout, out, lse], segments, shape);
     }
-    let layer = Layer {
-        shape,
-        q: &Floats::activations(q, "q")?,
-        k: &Floats::activations(k, "k")?,
-        v: &Floats::activations(v, "v")?,
-    };
-    let above = Above {
-        dout: &Floats::activations(dout, "dout")?,
-        out: &Floats::activations(out, "out")?,
-        lse: &Floats::of(lse, "lse")?,
-    };
+    let locked = [Locked::of(q, "q")?, Locked::of(k, "k")?, Locked::of(v, "v")?];
+    let layer = Layer { shape, q: locked[0].data("q")?, k: locked[1].data("k")?, v: locked[2].data("v")? };
+    let locked = [Locked::of(dout, "dout")?, Locked::of(out, "out")?];
+    let above = Above { dout: locked[0].data("dout")?, out: locked[1].data("out")?, lse: &Floats::of(lse, "lse")? };
     let tasks = tasks(segments, shape);
     let (tokens, width) = (segments.tokens(), shape.kv_heads * shape.head_dim);
     let (mut dk, mut dv) = (host::zeros(tokens * width), host::zeros(tokens * width));
@@ -200,13 +193,13 @@ fn tile(
     let (vectors, scores) = (rows * shape.head_dim, rows * keys.len());
     let lengths = [vectors, vectors, vectors, scores, scores];
     scratch::with_parts(lengths, |[queries, dout, out, weights, slopes]| {
-        layer.gather(layer.q, tile.rows.clone(), task.kv_head, queries);
-        layer.gather(above.dout, tile.rows.clone(), task.kv_head, dout);
-        layer.gather(above.out, tile.rows.clone(), task.kv_head, out);
+        let queries = layer.gather(layer.q, tile.rows.clone(), task.kv_head, queries);
+        let dout = layer.gather(above.dout, tile.rows.clone(), task.kv_head, dout);
+        let out = layer.gather(above.out, tile.rows.clone(), task.kv_head, out);
         let keys_matrix = layer.head(layer.k, task.keys.rows_of(&keys), task.kv_head);
-        let queries = Matrix::packed(queries, rows, shape.head_dim);
+        let queries = Matrix::new(queries, rows, shape.head_dim, shape.head_dim);
         Tile::from_slice(weights, rows, keys.len()).multiply(false, shape.factor(), queries, keys_matrix.transposed());
-        let seeds = Matrix::packed(dout, rows, shape.head_dim);
+        let seeds = Matrix::new(dout, rows, shape.head_dim, shape.head_dim);
         let values = layer.head(layer.v, task.keys.rows_of(&keys), task.kv_head).transposed();
         Tile::from_slice(slopes, rows, keys.len()).multiply(false, 1.0, seeds, values);
         score_gradients(shape, above.lse, task, tile, &keys, (weights, slopes), (dout, out));
@@ -227,7 +220,7 @@ fn score_gradients(
     tile: &Span,
     keys: &Range<usize>,
     (weights, slopes): (&mut [f32], &mut [f32]),
-    (dout, out): (&[f32], &[f32]),
+    (dout, out): (Data<'_>, Data<'_>),
 ) {
     let (group, dim) = (shape.group(), shape.head_dim);
     let rows = weights.chunks_exact_mut(keys.len()).zip(slopes.chunks_exact_mut(keys.len()));
@@ -240,11 +233,25 @@ fn score_gradients(
         }
         let log = lse[(tile.rows.start + token) * shape.heads + task.kv_head * group + row % group];
         let (weights, slopes) = (&mut weights[visible.clone()], &mut slopes[visible]);
-        let (dout, out) = (&dout[row * dim..][..dim], &out[row * dim..][..dim]);
+        let numbers = row * dim..(row + 1) * dim;
+        let mean = row_dot(dout.part(numbers.clone()), out.part(numbers));
         vectorize!(match shape.soft_cap {
-            None => plain_row(weights, slopes, log, dot(dout, out)),
-            Some(cap) => capped_row(weights, slopes, log, dot(dout, out), cap),
+            None => plain_row(weights, slopes, log, mean),
+            Some(cap) => capped_row(weights, slopes, log, mean, cap),
         });
+    }
+}
+
+/// Computes the dot product of two rows.
+fn row_dot(a: Data<'_>, b: Data<'_>) -> f32 {
+    match (a, b) {
+        (Data::F32(a), Data::F32(b)) => vectorize!(dot(a, b)),
+        (Data::Bf16(a), Data::Bf16(b)) => {
+            vectorize!(fold2(a, b, |sum: f32, a, b| widen(a).mul_add(widen(b), sum)))
+        }
+        (Data::F32(a), Data::Bf16(b)) | (Data::Bf16(b), Data::F32(a)) => {
+            vectorize!(fold2(a, b, |sum: f32, a: f32, b| a.mul_add(widen(b), sum)))
+        }
     }
 }
 

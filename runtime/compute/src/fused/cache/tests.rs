@@ -1,5 +1,7 @@
 //! Cached steps against attention over whole sequences, and sequences that go on from others.
 
+use candle_core::DType;
+
 use super::super::reference::normal;
 use super::super::segments::Segments;
 use super::*;
@@ -62,8 +64,9 @@ fn whole(on: &TestDevice, rows: &[u32], [q, k, v]: &[Tensor; 3], shape: &Attenti
 on_each_device! {
     /// One sequence spans several pages and chunks, and comes in passes of unequal lengths.
     fn a_cached_step_gives_the_last_row_of_the_whole(on) tolerance(2e-6, 3e-3) {
-        // On a device both sides are off: tensor cores round the weights, and neither sums as the other does.
-        let times = if on.device.is_cpu() { 1.0 } else { 3.0 };
+        // In bf16 and on a device both sides are off: the whole rounds the weights of the softmax, and neither sums as
+        // the other does.
+        let times = if on.device.is_cpu() && on.dtype == DType::F32 { 1.0 } else { 3.0 };
         for shape in shapes() {
             let tensors = inputs(&shape, 540);
             let mut cache = KvCache::new(3, 1, &on.device).unwrap();

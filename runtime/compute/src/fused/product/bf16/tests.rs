@@ -1,3 +1,5 @@
+use super::kernel::portable;
+use super::pack::{join, pack, pack_transposed, transpose};
 use super::*;
 use crate::random::Stream;
 
@@ -18,19 +20,66 @@ fn rounding_is_that_of_the_standard() {
     assert!(bf16::from_bits(round(f32::NAN)).is_nan() && bf16::from_bits(round(f32::from_bits(0x7f80_0001))).is_nan());
 }
 
+/// The sums of a block as `tdpbf16ps` computes them, written out.
+fn tiles_written_out(rows: Rows<'_>, panel: &[u32], pairs: usize, sums: &mut Sums) {
+    for (row, sums) in sums.iter_mut().enumerate() {
+        for (column, sum) in sums.iter_mut().enumerate() {
+            *sum = 0.0;
+            for step in steps(0..pairs, DEPTH_UNIT / 2) {
+                let mut parts = [0f32; 2];
+                for pair in step {
+                    let numbers = &rows.numbers[row * rows.stride + 2 * pair..][..2];
+                    let packed = panel[pair * COLUMNS + column];
+                    let across = [f32::from_bits(packed << 16), f32::from_bits(packed & 0xffff_0000)];
+                    (0..2).for_each(|at| parts[at] = widen(numbers[at]).mul_add(across[at], parts[at]));
+                }
+                *sum += parts[0] + parts[1];
+            }
+        }
+    }
+}
+
 #[test]
 #[expect(clippy::print_stderr, reason = "a processor without the instruction is reported")]
 fn the_processors_instruction_and_the_sum_written_out_have_the_same_bits() {
-    if !cpu_has_bf16_products() {
-        eprintln!("SKIPPED: this processor has no AVX-512 BF16, so there is nothing to compare");
-        return;
-    }
-    let (numbers, panel) = (rounded(&numbers(ROWS * ROW, "rows")), rounded(&numbers(2 * PAIRS * COLUMNS, "panel")));
+    let count = MOST_ROWS * ROW;
+    let (numbers, panel) = (rounded(&numbers(count, "rows")), rounded(&numbers(2 * PAIRS * COLUMNS, "panel")));
     let panel: Vec<u32> = panel.as_chunks::<2>().0.iter().map(|[a, b]| join(a.to_bits(), b.to_bits())).collect();
     let rows = Rows { numbers: &numbers, stride: ROW };
-    for pairs in [1, 2, 31, PAIRS] {
-        let bits = |sums: Sums| sums.map(|row| row.map(f32::to_bits));
-        assert_eq!(bits(sum(rows, &panel, pairs)), bits(portable(rows, &panel, pairs)), "{pairs} pairs");
+    for kernel in [Kernel::Tiles, Kernel::Vectors] {
+        let here = Kernel::of_this_processor();
+        // Processors with tiles have the vectors too.
+        if here != kernel && (kernel == Kernel::Tiles || !kernel::has_vectors()) {
+            eprintln!("SKIPPED: this processor has no {kernel:?} for bf16, so there is nothing to compare");
+            continue;
+        }
+        let _tiles = kernel.prepare();
+        for pairs in
+            [1, 2, 16, 31, 48, PAIRS].into_iter().filter(|pairs| (2 * pairs).is_multiple_of(kernel.depth_unit()))
+        {
+            let mut sums = [[[0.0; COLUMNS]; MOST_ROWS]; 2];
+            kernel.sum(rows, &panel, pairs, &mut sums[0]);
+            match kernel {
+                Kernel::Tiles => tiles_written_out(rows, &panel, pairs, &mut sums[1]),
+                _ => portable(rows, &panel, pairs, &mut sums[1]),
+            }
+            let [found, wanted] = sums.map(|sums| sums.map(|row| row.map(f32::to_bits)));
+            assert!(found == wanted, "{kernel:?}, {pairs} pairs");
+        }
+    }
+}
+
+#[test]
+fn columns_are_packed_in_vectors_as_one_by_one() {
+    let numbers = numbers(40 * 100, "columns");
+    for (depth, columns) in [(1, 1), (32, 16), (33, 17), (70, 32), (100, 31)] {
+        let mut panels = [[7u32; PAIRS * COLUMNS]; 2];
+        pack(&numbers, (1, 100), [depth, columns], &mut panels[0], round);
+        pack_transposed(&numbers, 100, [depth, columns], &mut panels[1], round, transpose);
+        assert!(panels[0] == panels[1], "{depth} × {columns}");
+        let at = |row: usize| if row < depth { u32::from(round(numbers[(columns - 1) * 100 + row])) } else { 0 };
+        let last = (depth - 1) / 2;
+        assert_eq!(panels[0][last * COLUMNS + columns - 1], at(2 * last) | at(2 * last + 1) << 16);
     }
 }
 
