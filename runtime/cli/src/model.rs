@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde::Deserialize;
 use tunebox_compute::device;
-use tunebox_compute::precision::Base;
+use tunebox_compute::precision::{Base, Compute, PrecisionRequest};
 use tunebox_foundation::bounded;
 use tunebox_foundation::files::FileError;
 use tunebox_model::{Model, Policy, PolicySettings};
@@ -41,6 +41,14 @@ pub(crate) struct ModelOptions {
         value_parser = one_of([("stored", Base::Stored), ("nf4", Base::Nf4)])
     )]
     base_precision: Option<Base>,
+    /// Number format of activations: `auto` is `bf16` where it is faster than `f32`
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "auto",
+        value_parser = one_of([("auto", Compute::Auto), ("bf16", Compute::Bf16), ("f32", Compute::F32)])
+    )]
+    compute: Compute,
     /// Use the base model without the adapter
     #[arg(long)]
     base: bool,
@@ -93,11 +101,15 @@ impl ModelOptions {
             terminal.warn(text);
         }
         let source = find_model(&base, None, global.offline)?;
-        let precision = self.precision(terminal, adapter.as_deref())?;
+        let base_precision = self.precision(terminal, adapter.as_deref())?;
         // Until the model is loaded: its files decide what that takes, and the user what follows.
         let limit = device.is_cpu().then(|| MemoryLimit::set(reading_memory(source.bytes(), 0))).transpose();
         let _limit = limit.map_err(FileError::at("used", source.path()))?;
-        let model = Arc::new(Model::open_in(&source, &device, precision)?);
+        let model = Arc::new(Model::open_in(
+            &source,
+            &device,
+            PrecisionRequest { base: base_precision, compute: self.compute },
+        )?);
         terminal.detail(format!("model {base}, {} weights", model.configuration.family));
         let adapter = adapter.filter(|_| !self.base);
         let mut policy = Policy::open(Arc::clone(&model), adapter.as_deref(), PolicySettings::default())?;

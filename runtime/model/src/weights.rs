@@ -121,8 +121,10 @@ impl Weights {
             entries.insert(name, entry);
         }
         let (device, place) = (device.clone(), place.to_path_buf());
-        let precision = Precision::of(PrecisionRequest::default(), &device);
-        Ok(Self { entries, files: mapped::Files::default(), device, place, precision })
+        let (files, precision) = (mapped::Files::default(), Precision::default());
+        let mut weights = Self { entries, files, device, place, precision };
+        weights.precision = weights.precision_for(PrecisionRequest::default());
+        Ok(weights)
     }
 
     /// Sets the precision of the block matrices and of computation. Converts weights already in memory on the CPU;
@@ -131,7 +133,7 @@ impl Weights {
     /// # Errors
     /// When a matrix is quantized in its file already.
     pub fn kept_in(mut self, asked: impl Into<PrecisionRequest>) -> Result<Self> {
-        self.precision = Precision::of(asked, &self.device);
+        self.precision = self.precision_for(asked);
         for (name, entry) in &mut self.entries {
             entry.quantizes(name, self.precision, &self.place)?;
             // On an accelerator it is made anew, from what it was on the CPU.
@@ -141,6 +143,12 @@ impl Weights {
             }
         }
         Ok(self)
+    }
+
+    /// The precision of these weights on their device for a request.
+    fn precision_for(&self, asked: impl Into<PrecisionRequest>) -> Precision {
+        let numbers = self.entries.values().map(|entry| entry.shape.iter().product::<usize>() as u64);
+        Precision::of(asked, &self.device, numbers.sum())
     }
 
     /// The number formats of weights and activations.
@@ -237,7 +245,7 @@ impl Weights {
     /// # Errors
     /// When a matrix is quantized in its file already.
     pub fn bytes_in(&self, base: Base) -> Result<u64> {
-        let precision = Precision::of(PrecisionRequest { base, ..self.precision.request() }, &self.device);
+        let precision = self.precision_for(PrecisionRequest { base, ..self.precision.request() });
         self.entries.iter().map(|(name, entry)| entry.bytes_in(name, precision, &self.place)).sum()
     }
 

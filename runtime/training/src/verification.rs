@@ -36,7 +36,7 @@ const SETTINGS: &str = "run.toml";
 const INPUTS: [&str; 7] = ["model", "data", "validation", "method", "verifier", "seed", "steps"];
 
 /// The keys of a lock that may explain different bits.
-const SURROUNDINGS: [&str; 4] = ["tunebox", "system", "device", "accelerator"];
+const SURROUNDINGS: [&str; 5] = ["tunebox", "system", "processor", "device", "accelerator"];
 
 /// A finished run compared with its lock, ready to be replayed.
 pub struct Verification {
@@ -46,7 +46,7 @@ pub struct Verification {
     pub artifact: Vec<Comparison>,
     /// The inputs: model, data, method, verifiers, seed, steps.
     pub inputs: Vec<Comparison>,
-    /// Version, system, device and its libraries; if they differ, a replay may end in other bits.
+    /// Version, system, the processor's instruction sets, device and its libraries; if they differ, a replay may end in other bits.
     pub surroundings: Vec<Comparison>,
     /// Why the method or a verifier cannot be read. The rest was compared without it.
     pub unread: Option<Error>,
@@ -185,11 +185,11 @@ impl Verification {
 }
 
 /// The `--set` arguments of a replay: a folder for runs that does not exist, the name `replay`, no checkpoint before the last
-/// step, and the recorded device.
+/// step, and the recorded device and number format of activations.
 fn overrides(recorded: &Table) -> Vec<String> {
-    let device = recorded.get("device").map(|device| format!("train.device={device}"));
+    let key = |key: &str| recorded.get(key).map(|value| format!("train.{key}={value}"));
     let own = ["run.folder=/dev/null/replay".into(), "run.name=replay".into(), "train.save-every=10000000".into()];
-    own.into_iter().chain(device).collect()
+    own.into_iter().chain(key("device")).chain(key("compute")).collect()
 }
 
 /// The lock that the run would have if it started now. Plans it on the CPU, since the inputs are the same on every
@@ -201,11 +201,12 @@ fn planned_lock(settings: &RunSettings) -> Result<Table, Error> {
     lock::write::table(&plan(on_cpu)?.run)
 }
 
-/// Replaces version, system, device and accelerator in the lock `now` by those of this program and machine. Leaves the
+/// Replaces version, system, processor, device and accelerator in the lock `now` by those of this program and machine. Leaves the
 /// device out if it is not available.
 fn add_surroundings(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
     now.insert("tunebox".into(), env!("CARGO_PKG_VERSION").into());
     now.insert("system".into(), lock::write::system().into());
+    now.insert("processor".into(), device::instruction_sets().into());
     now.remove("device");
     if let Ok(device) = device::parse(&settings.file.train.device) {
         now.insert("device".into(), Value::String(device::describe(&device)));

@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use tunebox_compute::device::{self, DeviceInfo};
-use tunebox_compute::fused::cpu_has_bf16_products;
+use tunebox_compute::fused::bf16_instruction;
 use tunebox_foundation::explain::{Exit, Explain as _};
 use tunebox_package::build::python::find_on_path;
 use tunebox_package::{builtin, toolchain};
@@ -34,14 +34,12 @@ impl Doctor {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let memory = available().map_or_else(|| "unknown".into(), bytes);
         terminal.status("Machine", format!("{threads} cores, {memory} of memory free"));
-        let has_bf16 = cpu_has_bf16_products();
-        terminal.status(
-            "Machine",
-            match has_bf16 {
-                true => "CPU with an instruction for bf16 products: `train.compute = \"bf16\"` is faster than f32",
-                false => "CPU without an instruction for bf16 products: `train.compute = \"bf16\"` is slower than f32",
-            },
+        let bf16 = bf16_instruction();
+        let compute = bf16.map_or_else(
+            || "computes in f32; it has no instruction for products of bf16".into(),
+            |name| format!("computes models of ten million weights and more in bf16, by {name}"),
         );
+        terminal.status("Machine", format!("CPU {compute} (`train.compute` and `--compute` change it)"));
         let devices = ["cpu", "cuda", "metal"].map(probe_device);
         for DeviceState { name, state, .. } in &devices {
             terminal.status("Device", format!("{name}: {state}"));
@@ -62,7 +60,7 @@ impl Doctor {
         let python = find_on_path()
             .map_or_else(|error| format!("{error}; needed only to build methods in Python"), |tools| tools.release);
         terminal.status("Guests", python);
-        terminal.event(json!({ "event": "doctor", "cores": threads, "bf16_products": has_bf16, "devices": devices, "confined": CONFINED, "rings": rings, "methods": methods, "guest_toolchain": found }));
+        terminal.event(json!({ "event": "doctor", "cores": threads, "bf16_products": bf16, "devices": devices, "confined": CONFINED, "rings": rings, "methods": methods, "guest_toolchain": found }));
         if found {
             terminal.suggest("tunebox train --sample");
             return Ok(ExitStatus::Success);

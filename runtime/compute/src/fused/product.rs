@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::scratch;
 
-pub use bf16::cpu_has_bf16_products;
+pub use bf16::bf16_instruction;
 pub(super) use bf16::{round, widen};
 
 /// Numbers of one type.

@@ -26,11 +26,11 @@ impl Base {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compute {
-    /// `f32` on the CPU, `bf16` on other devices.
+    /// `bf16`, but `f32` on a CPU that has no instruction for products of such numbers (AVX-512 BF16 or AMX), and on any
+    /// CPU for models of fewer than ten million weights.
     #[default]
     Auto,
-    /// 16 bits, 8 of them exponent, with sums in f32. On a CPU fast only where it multiplies such numbers by an
-    /// instruction (AVX-512 BF16).
+    /// 16 bits, 8 of them exponent, with sums in f32. Slower than `f32` on a CPU without such an instruction.
     Bf16,
     /// 32 bits.
     F32,

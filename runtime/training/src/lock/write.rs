@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 use toml::Table;
-use tunebox_compute::device::DeviceInfo;
+use tunebox_compute::device::{DeviceInfo, instruction_sets};
 use tunebox_foundation::files;
 use tunebox_package::Package;
 use tunebox_sandbox::COSTS;
@@ -54,6 +54,7 @@ fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, Error>
         "device": summary.device,
         "compute": plan.compute.as_str(),
         "system": system(),
+        "processor": instruction_sets(),
         "clock": plan.clock,
         "left": artifact.filter(|files| files.is_empty()).map(|_| NOTHING),
         "accelerator": plan.accelerator.as_ref().map(accelerator),

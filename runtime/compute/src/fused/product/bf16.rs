@@ -117,10 +117,15 @@ pub(in crate::fused) fn round(number: f32) -> u16 {
     ((if number.is_nan() { bits | 0x40_0000 } else { rounded }) >> 16) as u16
 }
 
-/// Whether the CPU has an instruction for products of bf16. Without it they are slower than those of f32.
+/// The instruction set by which this CPU multiplies bf16; `None` if it has none. Without it such products are slower than
+/// those of f32, with another one they may have other bits.
 #[must_use]
-pub fn cpu_has_bf16_products() -> bool {
-    Kernel::of_this_processor() != Kernel::Portable
+pub fn bf16_instruction() -> Option<&'static str> {
+    match Kernel::of_this_processor() {
+        Kernel::Tiles => Some("AMX"),
+        Kernel::Vectors => Some("AVX-512 BF16"),
+        Kernel::Portable => None,
+    }
 }
 
 #[cfg(test)]
