@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::support::tiny_models::{Golden, GoldenAdapter, along, rounded, write_folder, write_gguf, write_shards};
 use tunebox_compute::fused::{Tap, TapSet};
+use tunebox_compute::precision::{Compute, PrecisionRequest};
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_model::adapter::AdapterSettings;
 use tunebox_model::generate::{Sampling, generate};
@@ -21,7 +22,8 @@ const TOLERANCE: f64 = 1e-4;
 const GRADIENT_TOLERANCE: f64 = 1e-5;
 
 fn open(path: &Path) -> Result<Model, Error> {
-    Model::open(&Source::open(&path.display().to_string(), true)?, &Device::Cpu)
+    let in_f32 = PrecisionRequest { compute: Compute::F32, ..PrecisionRequest::default() };
+    Model::open_in(&Source::open(&path.display().to_string(), true)?, &Device::Cpu, in_f32)
 }
 
 fn policy(model: Model) -> Policy {

@@ -20,7 +20,7 @@ with tempfile.TemporaryDirectory() as folder:
             file.write(json.dumps({"prompt": r["prompt"], "completion": r["rejected" if i % 2 else "chosen"], "label": i % 2 == 0}) + "\n")
     for name, wanted in peer["methods"].items():
         data = labeled if name == "kto" else os.path.join(HERE, "pairs.jsonl")
-        settings = SETTINGS[name] + [f"model.adapter={os.path.abspath(adapter)}", "data.shuffle=false", f"train.steps={peer['steps']}",
+        settings = SETTINGS[name] + [f"model.adapter={os.path.abspath(adapter)}", "data.shuffle=false", "train.compute=f32", f"train.steps={peer['steps']}",
             f"train.batch={peer['batch']}", f"train.rate={peer['rate']}", f"run.name={name}", f"run.folder={folder}"]
         start = [program, "train", "--quiet", "--model", os.path.abspath(model), "--data", data]
         subprocess.run(start + [x for s in settings for x in ("--set", s)], check=True, stdout=subprocess.DEVNULL)

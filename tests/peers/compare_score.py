@@ -19,12 +19,12 @@ with tempfile.TemporaryDirectory() as folder:
     with open(path, "w") as file:
         for text in peer["texts"]:
             file.write(json.dumps({"text": text["text"]}) + "\n")
-    rows = ours("score", model, "--file", path)
+    rows = ours("score", model, "--file", path, "--compute", "f32")
 differences, greedy, chats = [], 0, 0
 for row, text in zip(rows, peer["texts"], strict=True):
     assert row["ids"] == text["ids"], f"other token ids for {text['text']!r}"
     differences += [abs(a - b) for a, b in zip(row["logprobs"][-len(text["logprobs"]):], text["logprobs"], strict=True)]
-    answer = ours("generate", model, text["text"], "--raw", "--temperature", "0", "--max-tokens", "24")[-1]
+    answer = ours("generate", model, text["text"], "--raw", "--compute", "f32", "--temperature", "0", "--max-tokens", "24")[-1]
     greedy += answer["ids"] == text["greedy"]
     if answer["ids"] != text["greedy"]: print("greedy", answer["ids"], text["greedy"], file=sys.stderr)
 for chat in peer["chats"]:

@@ -1,8 +1,8 @@
 """Optimizer steps of completion-only fine-tuning by PEFT, from a given adapter, on the CPU.
 
 Usage: peft_steps.py MODEL RECORDS.jsonl ADAPTER_DIR OUT.json [--make] [--steps 6] [--batch 2] [--rank 8] [--rate 1e-3] [--after DIR]
-                     [--dtype f32|f64] [--threads N]
-`--dtype f64` and `--threads 1` tell how far PEFT's own f32 lies from the truth and from itself.
+                     [--dtype f32|f64|bf16] [--threads N]
+`--dtype bf16` keeps the model in bf16 and computes under autocast, with an adapter in f32. `--dtype f64` and `--threads 1` tell how far PEFT's own f32 lies from the truth and from itself.
 `--make` first writes a fresh adapter with random A *and* B to ADAPTER_DIR, so that no gradient is zero.
 Records are {"prompt": text, "completion": text}; the batches are taken in the file's order.
 Prints loss, gradient norm before clipping (at 1.0) and, at the end, the norm of the whole update. `--after` saves the adapter.
@@ -19,7 +19,7 @@ p.add_argument("--rank", type=int, default=8); p.add_argument("--rate", type=flo
 p.add_argument("--dtype", default="f32"); p.add_argument("--threads", type=int, default=0)
 a = p.parse_args()
 if a.threads: torch.set_num_threads(a.threads)
-dtype = {"f32": torch.float32, "f64": torch.float64}[a.dtype]
+dtype = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16}[a.dtype]
 if a.model.endswith(".gguf"):
     folder, name = os.path.split(os.path.abspath(a.model))
     arguments = dict(pretrained_model_name_or_path=folder, gguf_file=name)
@@ -35,7 +35,9 @@ if a.make:
         if "lora_B" in name: torch.nn.init.normal_(parameter, std=0.01)
     model.save_pretrained(a.adapter)
     base = model.unload()
-model = PeftModel.from_pretrained(base, a.adapter, is_trainable=True).to(dtype).train()
+model = PeftModel.from_pretrained(base, a.adapter, is_trainable=True).train()
+if a.dtype == "f64": model = model.to(dtype)
+arithmetic = lambda: torch.autocast("cpu", torch.bfloat16, enabled=a.dtype == "bf16")
 trained = [q for q in model.parameters() if q.requires_grad]
 start = [q.detach().clone() for q in trained]
 optimizer = torch.optim.AdamW(trained, lr=a.rate, weight_decay=0.0)
@@ -54,7 +56,8 @@ for step in range(a.steps):
     ids = torch.tensor([i + [0] * (width - len(i)) for i, _ in batch])
     labels = torch.tensor([l + [-100] * (width - len(l)) for _, l in batch])
     mask = torch.tensor([[1] * len(i) + [0] * (width - len(i)) for i, _ in batch])
-    logits = model(input_ids=ids, attention_mask=mask).logits
+    with arithmetic(): logits = model(input_ids=ids, attention_mask=mask).logits
+    if a.dtype == "bf16": logits = logits.float()
     loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100, reduction="sum")
     loss = loss / (labels[:, 1:] != -100).sum()
     loss.backward()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tunebox_compute::Device;
+use tunebox_compute::precision::{Compute, PrecisionRequest};
 use tunebox_model::error::Error;
 use tunebox_model::generate::{Completion, Sampling};
 use tunebox_model::hub::Hub;
@@ -31,7 +32,8 @@ impl FixedCompletions {
     ) -> TrainState<Self> {
         let hub = Hub::from_environment(true);
         let source = Source::find(&model.to_string_lossy(), None, &hub).unwrap();
-        let model = Arc::new(Model::open(&source, &Device::Cpu).unwrap());
+        let in_f32 = PrecisionRequest { compute: Compute::F32, ..PrecisionRequest::default() };
+        let model = Arc::new(Model::open_in(&source, &Device::Cpu, in_f32).unwrap());
         let settings = PolicySettings { slice, ..PolicySettings::default() };
         let policy = Policy::open(model.clone(), Some(adapter), settings).unwrap();
         let base = Policy::open(model, None, settings).unwrap();

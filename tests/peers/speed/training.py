@@ -7,7 +7,7 @@ PROMPTS, COMPLETIONS, WRITTEN = 2, 8, 64
 
 
 # Number formats of a dense step: the suffix of a side's name, with the arguments of tunebox and those of the PEFT loop.
-FORMATS = {"": ([], []), " bf16": (["--set", "train.compute=bf16"], ["--precision", "bf16"])}
+FORMATS = {"": (["--set", "train.compute=f32"], []), " bf16": (["--set", "train.compute=bf16"], ["--precision", "bf16"])}
 
 
 def dense(a, report):
@@ -33,7 +33,7 @@ PEERS = {
     "TRL": lambda loop, trainer: ["trl_trainers.py", trainer],
     "TRL f32": lambda loop, trainer: ["trl_trainers.py", trainer, "--precision", "f32"],
 }
-USUAL = ["PEFT loop", "TRL"]
+USUAL = ["PEFT loop", "PEFT loop bf16", "TRL"]
 
 
 def beside(a, row, scripts, model, part, things, *sizes):
