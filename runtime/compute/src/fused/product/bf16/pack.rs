@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use half::bf16;
 
-use super::kernel::{COLUMNS, has_vectors};
+use super::kernel::COLUMNS;
 use super::{DEPTH_UNIT, PAIRS, round};
 use crate::fused::product::{Data, Matrix, steps};
 use crate::fused::simd::vectorize;
@@ -49,7 +49,7 @@ pub(super) fn pack<T: Copy>(
     if column_stride != 1 {
         // Whole squares, so that there are zeros behind the last number.
         #[cfg(target_arch = "x86_64")]
-        if has_vectors() {
+        if super::kernel::has_vectors() {
             // SAFETY: the processor has AVX-512 F and BW.
             return unsafe { pack_transposed_native(data, column_stride, [depth, columns], panel, bits) };
         }

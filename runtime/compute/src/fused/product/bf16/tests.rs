@@ -39,34 +39,37 @@ fn tiles_written_out(rows: Rows<'_>, panel: &[u32], pairs: usize, sums: &mut Sum
     }
 }
 
-#[test]
-#[expect(clippy::print_stderr, reason = "a processor without the instruction is reported")]
-fn the_processors_instruction_and_the_sum_written_out_have_the_same_bits() {
+/// Asserts that a kernel's sums have the bits of the same sums written out.
+fn compare(kernel: Kernel, written_out: impl Fn(Rows<'_>, &[u32], usize, &mut Sums)) {
     let count = MOST_ROWS * ROW;
     let (numbers, panel) = (rounded(&numbers(count, "rows")), rounded(&numbers(2 * PAIRS * COLUMNS, "panel")));
     let panel: Vec<u32> = panel.as_chunks::<2>().0.iter().map(|[a, b]| join(a.to_bits(), b.to_bits())).collect();
     let rows = Rows { numbers: &numbers, stride: ROW };
-    for kernel in [Kernel::Tiles, Kernel::Vectors] {
-        let here = Kernel::of_this_processor();
-        // Processors with tiles have the vectors too.
-        if here != kernel && (kernel == Kernel::Tiles || !kernel::has_vectors()) {
-            eprintln!("SKIPPED: this processor has no {kernel:?} for bf16, so there is nothing to compare");
-            continue;
-        }
-        let _tiles = kernel.prepare();
-        for pairs in
-            [1, 2, 16, 31, 48, PAIRS].into_iter().filter(|pairs| (2 * pairs).is_multiple_of(kernel.depth_unit()))
-        {
-            let mut sums = [[[0.0; COLUMNS]; MOST_ROWS]; 2];
-            kernel.sum(rows, &panel, pairs, &mut sums[0]);
-            match kernel {
-                Kernel::Tiles => tiles_written_out(rows, &panel, pairs, &mut sums[1]),
-                _ => portable(rows, &panel, pairs, &mut sums[1]),
-            }
-            let [found, wanted] = sums.map(|sums| sums.map(|row| row.map(f32::to_bits)));
-            assert!(found == wanted, "{kernel:?}, {pairs} pairs");
-        }
+    let _tiles = kernel.prepare();
+    for pairs in [1, 2, 16, 31, 48, PAIRS].into_iter().filter(|pairs| (2 * pairs).is_multiple_of(kernel.depth_unit())) {
+        let mut sums = [[[0.0; COLUMNS]; MOST_ROWS]; 2];
+        kernel.sum(rows, &panel, pairs, &mut sums[0]);
+        written_out(rows, &panel, pairs, &mut sums[1]);
+        let [found, wanted] = sums.map(|sums| sums.map(|row| row.map(f32::to_bits)));
+        assert!(found == wanted, "{kernel:?}, {pairs} pairs");
     }
+}
+
+#[test]
+#[ignore = "needs AMX"]
+fn sums_in_tiles_have_the_bits_of_those_written_out() {
+    assert!(
+        Kernel::of_this_processor() == Kernel::Tiles,
+        "absent `AMX`: this processor has no products of bf16 in tiles"
+    );
+    compare(Kernel::Tiles, tiles_written_out);
+}
+
+#[test]
+#[ignore = "needs AVX-512 BF16"]
+fn sums_in_vectors_have_the_bits_of_those_written_out() {
+    assert!(kernel::has_vectors(), "absent `AVX-512 BF16`: this processor has no products of bf16 in vectors");
+    compare(Kernel::Vectors, portable);
 }
 
 #[test]
