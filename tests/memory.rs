@@ -1,4 +1,4 @@
-//! What a run is estimated to need of memory is what it needs: six kinds of run on models that the test makes, each in a
+//! What a run is estimated to need of memory is what it needs: eight kinds of run on models that the test makes, each in a
 //! process of its own. The same on real models, by hand: `tunebox bench --only training --json` has both numbers.
 #![cfg(target_os = "linux")]
 
@@ -107,13 +107,15 @@ fn a_run_that_does_not_fit_ends_the_check_and_gets_hints_that_it_can_follow() {
 
 #[test]
 fn the_memory_of_a_run_is_estimated() {
-    let cases: [(&str, &[&str]); 6] = [
+    let cases: [(&str, &[&str]); 8] = [
         ("llama", &["--batch", "4", "--sequence", "128"]),
         ("llama", &["--batch", "1", "--sequence", "1024"]),
         ("llama", &["--batch", "2", "--sequence", "128", "--method", "dpo"]),
         ("llama", &["--batch", "4", "--sequence", "256", "--set", "train.recompute=true"]),
         ("llama", &["--batch", "4", "--sequence", "128", "--precision", "nf4"]),
         ("gemma3_text", &["--batch", "4", "--sequence", "128"]),
+        ("llama", &["--batch", "1", "--sequence", "1024", "--set", "train.compute=f32"]),
+        ("gemma3_text", &["--batch", "4", "--sequence", "128", "--set", "train.compute=f32"]),
     ];
     let folder = tempfile::tempdir().unwrap();
     let mut wrong = Vec::new();

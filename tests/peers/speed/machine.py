@@ -5,6 +5,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 REQUIRED = os.path.join(HERE, "..", "requirements.txt")
 LLAMA = os.path.join(HERE, "llama.txt")
 
+# The flags of the widest instruction sets first, as the kernel calls them, and their names.
+INSTRUCTION_SETS = [("amx_bf16", "AMX"), ("avx512_bf16", "AVX-512 BF16"), ("avx512f", "AVX-512"), ("avx2", "AVX2")]
+
 # What the program ends with where a module is missing, or is there in another version.
 MISSING, OTHER_VERSION = 3, 4
 
@@ -17,7 +20,8 @@ def processor():
         return platform.processor()
     found = {key.strip(): value.strip() for key, value in lines.items()}
     name = found.get("model name", platform.processor())
-    wide = "AVX-512" if "avx512f" in found.get("flags", "") else "AVX2" if "avx2" in found.get("flags", "") else None
+    flags = found.get("flags", "").split()
+    wide = next((name for flag, name in INSTRUCTION_SETS if flag in flags), None)
     family = f"family {found['cpu family']} model {found['model']}" if "cpu family" in found else None
     return ", ".join(part for part in (name, family, wide) if part)
 

@@ -167,13 +167,10 @@ pub(super) fn token_bytes(configuration: &Configuration, precision: Precision, r
 }
 
 /// The bytes that the backward pass of one block needs at once for `tokens` tokens: four times the feed-forward width
-/// (the gated product, its gradient and those of gate and up; twice as many where operations convert activations to f32
-/// and back) and eight times the hidden width.
+/// (the gated product, its gradient and those of gate and up) and eight times the hidden width.
 fn scratch(sizes: &Configuration, precision: Precision, tokens: u64) -> u64 {
-    let is_converted = precision.dtype(Purpose::Scratch) != precision.dtype(Purpose::Activation);
-    let widths = if is_converted { 8 } else { 4 };
-    let numbers = widths * sizes.intermediate as u64 + 8 * sizes.hidden as u64;
-    precision.bytes(Purpose::Scratch, tokens.saturating_mul(numbers))
+    let numbers = 4 * sizes.intermediate as u64 + 8 * sizes.hidden as u64;
+    precision.bytes(Purpose::Activation, tokens.saturating_mul(numbers))
 }
 
 #[cfg(test)]
