@@ -5,7 +5,6 @@ use candle_core::{Device, DeviceLocation};
 pub use crate::accelerator::DeviceInfo;
 use crate::accelerator::{self, Accelerator};
 use crate::error::{Error, Result};
-use crate::fused::bf16_instruction;
 use tunebox_foundation::explain::Explain as _;
 
 /// Opens a device by name: `cpu`, `cuda`, `cuda:1`, `metal`, `metal:0`, or `auto` for the first that works of CUDA,
@@ -49,22 +48,6 @@ pub fn auto_fallback_reason(text: &str) -> Option<String> {
 fn reason(kind: &str, refused: &Error, is_expected: bool) -> Option<String> {
     let why = refused.why().unwrap_or_else(|| refused.to_string());
     is_expected.then(|| format!("`auto` is the CPU here, since `{kind}` cannot be used: {why}"))
-}
-
-/// The instruction sets of this CPU on which bits of results depend, such as `AVX2, FMA, AVX-512, AVX-512 BF16`.
-#[must_use]
-pub fn instruction_sets() -> String {
-    #[cfg(target_arch = "x86_64")]
-    let vectors = [
-        ("AVX2", is_x86_feature_detected!("avx2")),
-        ("FMA", is_x86_feature_detected!("fma")),
-        ("AVX-512", is_x86_feature_detected!("avx512f")),
-        ("AVX-512 VNNI", is_x86_feature_detected!("avx512vnni")),
-    ];
-    #[cfg(not(target_arch = "x86_64"))]
-    let vectors = [("NEON", cfg!(target_arch = "aarch64"))];
-    let present = vectors.into_iter().filter(|(_, is_present)| *is_present).map(|(name, _)| name);
-    present.chain(bf16_instruction()).collect::<Vec<_>>().join(", ")
 }
 
 /// Resets the peak of an accelerator's allocated memory to what is allocated now. Does nothing for the CPU, whose peak

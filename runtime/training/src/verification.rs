@@ -46,7 +46,8 @@ pub struct Verification {
     pub artifact: Vec<Comparison>,
     /// The inputs: model, data, method, verifiers, seed, steps.
     pub inputs: Vec<Comparison>,
-    /// Version, system, the processor's instruction sets, device and its libraries; if they differ, a replay may end in other bits.
+    /// Version, system, the processor's instruction sets, device and its libraries; if they differ, a replay may end in
+    /// other bits.
     pub surroundings: Vec<Comparison>,
     /// Why the method or a verifier cannot be read. The rest was compared without it.
     pub unread: Option<Error>,
@@ -201,12 +202,12 @@ fn planned_lock(settings: &RunSettings) -> Result<Table, Error> {
     lock::write::table(&plan(on_cpu)?.run)
 }
 
-/// Replaces version, system, processor, device and accelerator in the lock `now` by those of this program and machine. Leaves the
-/// device out if it is not available.
+/// Replaces version, system, processor, device and accelerator in the lock `now` by those of this program and machine.
+/// Leaves the device out if it is not available.
 fn add_surroundings(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
     now.insert("tunebox".into(), env!("CARGO_PKG_VERSION").into());
     now.insert("system".into(), lock::write::system().into());
-    now.insert("processor".into(), device::instruction_sets().into());
+    now.insert("processor".into(), lock::write::instruction_sets().into());
     now.remove("device");
     if let Ok(device) = device::parse(&settings.file.train.device) {
         now.insert("device".into(), Value::String(device::describe(&device)));
