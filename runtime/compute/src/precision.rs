@@ -9,7 +9,7 @@ use candle_core::{DType, Device, Tensor};
 
 pub use self::request::{Base, Compute, PrecisionRequest};
 use crate::error::{Error, Result};
-use crate::fused::bf16_instruction;
+use crate::fused::bf16_is_faster;
 use crate::weight::{Format, Weight};
 
 /// What a number is there for.
@@ -59,7 +59,7 @@ impl std::fmt::Display for Storage {
 
 /// The number of weights from which on `auto` may be bf16 on a CPU. Training steps of the bundled model, with half a
 /// million weights, are no faster in bf16.
-const SMALL_MODEL: u64 = 10_000_000;
+pub const SMALL_MODEL: u64 = 10_000_000;
 
 /// What everything is kept in, on one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Precision {
     #[must_use]
     pub fn of(asked: impl Into<PrecisionRequest>, device: &Device, weights: u64) -> Self {
         let asked = asked.into();
-        let is_faster = || weights >= SMALL_MODEL && bf16_instruction().is_some();
+        let is_faster = || weights >= SMALL_MODEL && bf16_is_faster();
         match asked.compute {
             _ if !device.is_cpu() => Self::of_accelerator(asked),
             Compute::Bf16 => Self { asked, activations: DType::BF16, plain: None },
@@ -259,7 +259,7 @@ mod tests {
         let activations = |compute, weights| precision(compute, weights).dtype(Purpose::Activation);
         assert_eq!(activations(Compute::F32, u64::MAX), DType::F32);
         assert_eq!(precision(Compute::Auto, SMALL_MODEL - 1), Precision::CPU_DEFAULT);
-        let natively = if bf16_instruction().is_some() { DType::BF16 } else { DType::F32 };
+        let natively = if bf16_is_faster() { DType::BF16 } else { DType::F32 };
         assert_eq!(activations(Compute::Auto, SMALL_MODEL), natively);
         let half = precision(Compute::Bf16, 0);
         assert_eq!((half.dtype(Purpose::Activation), half.storage(Purpose::Linear)), (DType::BF16, Storage::AsStored));

@@ -4,7 +4,8 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use tunebox_compute::device::{self, DeviceInfo};
-use tunebox_compute::fused::bf16_instruction;
+use tunebox_compute::fused::{bf16_instruction, bf16_is_faster};
+use tunebox_compute::precision::SMALL_MODEL;
 use tunebox_foundation::explain::{Exit, Explain as _};
 use tunebox_package::build::python::find_on_path;
 use tunebox_package::{builtin, toolchain};
@@ -35,11 +36,7 @@ impl Doctor {
         let memory = available().map_or_else(|| "unknown".into(), bytes);
         terminal.status("Machine", format!("{threads} cores, {memory} of memory free"));
         let bf16 = bf16_instruction();
-        let compute = bf16.map_or_else(
-            || "computes in f32; it has no instruction for products of bf16".into(),
-            |name| format!("computes models of ten million weights and more in bf16, by {name}"),
-        );
-        terminal.status("Machine", format!("CPU {compute} (`train.compute` and `--compute` change it)"));
+        terminal.status("Machine", format!("CPU {} (`train.compute` and `--compute` change it)", number_format(bf16)));
         let devices = ["cpu", "cuda", "metal"].map(probe_device);
         for DeviceState { name, state, .. } in &devices {
             terminal.status("Device", format!("{name}: {state}"));
@@ -60,7 +57,7 @@ impl Doctor {
         let python = find_on_path()
             .map_or_else(|error| format!("{error}; needed only to build methods in Python"), |tools| tools.release);
         terminal.status("Guests", python);
-        terminal.event(json!({ "event": "doctor", "cores": threads, "bf16_products": bf16, "devices": devices, "confined": CONFINED, "rings": rings, "methods": methods, "guest_toolchain": found }));
+        terminal.event(json!({ "event": "doctor", "cores": threads, "bf16_products": bf16, "bf16_is_faster": bf16_is_faster(), "devices": devices, "confined": CONFINED, "rings": rings, "methods": methods, "guest_toolchain": found }));
         if found {
             terminal.suggest("tunebox train --sample");
             return Ok(ExitStatus::Success);
@@ -91,4 +88,16 @@ fn probe_device(name: &'static str) -> DeviceState {
         Err(error) => error.why().map_or_else(|| error.to_string(), |why| format!("not available: {why}")),
     };
     DeviceState { name, available, state }
+}
+
+/// What the CPU computes in by default, and by which instructions it multiplies bf16.
+fn number_format(bf16: Option<&str>) -> String {
+    let millions = SMALL_MODEL / 1_000_000;
+    match bf16 {
+        Some(name) if bf16_is_faster() => {
+            format!("computes models of {millions} million weights and more in bf16, by {name}")
+        }
+        Some(name) => format!("computes in f32; it multiplies bf16 by {name}, but slower"),
+        None => "computes in f32; it has no instruction for products of bf16".into(),
+    }
 }

@@ -57,7 +57,7 @@ pub use linear::{bias_gradient, linear, linear_input_gradient, linear_weight_gra
 pub use low_rank::{AdaptedGradient, LowRank, adapted_linear, adapted_linear_backward};
 pub use norm::{rms_norm, rms_norm_backward, rms_norm_weight_gradient};
 pub use patch::{add_vector, remove_component, set_component};
-pub use product::bf16_instruction;
+pub use product::{bf16_instruction, bf16_is_faster};
 pub use residual::add;
 pub use rope::{RopeTable, rope};
 pub use row_norms::{adapted_row_norms, divide};

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::scratch;
 
-pub use bf16::bf16_instruction;
+pub use bf16::{bf16_instruction, bf16_is_faster};
 pub(super) use bf16::{round, widen};
 
 /// Numbers of one type.

@@ -26,11 +26,11 @@ impl Base {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compute {
-    /// `bf16`, but `f32` on a CPU that has no instruction for products of such numbers (AVX-512 BF16 or AMX), and on any
-    /// CPU for models of fewer than ten million weights.
+    /// `bf16`, but `f32` on a CPU that does not multiply bf16 faster than f32, and on any CPU for models of fewer than ten
+    /// million weights.
     #[default]
     Auto,
-    /// 16 bits, 8 of them exponent, with sums in f32. Slower than `f32` on a CPU without such an instruction.
+    /// 16 bits, 8 of them exponent, with sums in f32.
     Bf16,
     /// 32 bits.
     F32,

@@ -117,8 +117,8 @@ pub(in crate::fused) fn round(number: f32) -> u16 {
     ((if number.is_nan() { bits | 0x40_0000 } else { rounded }) >> 16) as u16
 }
 
-/// The instruction set by which this CPU multiplies bf16; `None` if it has none. Without it such products are slower than
-/// those of f32, with another one they may have other bits.
+/// The instruction set by which this CPU multiplies bf16; `None` if it has none. With another one, products may have other
+/// bits.
 #[must_use]
 pub fn bf16_instruction() -> Option<&'static str> {
     match Kernel::of_this_processor() {
@@ -126,6 +126,12 @@ pub fn bf16_instruction() -> Option<&'static str> {
         Kernel::Vectors => Some("AVX-512 BF16"),
         Kernel::Portable => None,
     }
+}
+
+/// Whether this CPU multiplies bf16 faster than f32.
+#[must_use]
+pub fn bf16_is_faster() -> bool {
+    Kernel::of_this_processor().is_faster_than_f32()
 }
 
 #[cfg(test)]

@@ -54,6 +54,16 @@ impl Kernel {
         *KERNEL
     }
 
+    /// Whether this processor multiplies bf16 by this kernel faster than f32. Intel's start `vdpbf16ps` in every other
+    /// cycle and two f32 products in each: on a core of family 6 model 207, 86 GFLOP/s of bf16 and 173 of f32.
+    pub(super) fn is_faster_than_f32(self) -> bool {
+        match self {
+            Self::Tiles => true,
+            Self::Vectors => is_amd(),
+            Self::Portable => false,
+        }
+    }
+
     /// The rows of a block.
     pub(super) fn rows(self) -> usize {
         if self == Self::Tiles { MOST_ROWS } else { VECTOR_ROWS }
@@ -89,6 +99,14 @@ pub(super) fn has_vectors() -> bool {
     return is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512bf16");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
+/// Whether AMD made the CPU.
+fn is_amd() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::x86_64::__cpuid(0).ebx == u32::from_le_bytes(*b"Auth");
     #[cfg(not(target_arch = "x86_64"))]
     return false;
 }
