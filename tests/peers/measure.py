@@ -1,8 +1,9 @@
 """tunebox and PyTorch on this machine, side by side: one question at a time, in turns, each side a process of its own.
 
-Usage: measure.py QUESTION --program TUNEBOX --model NAME=FOLDER… [--gguf FILE] [--pairs 5] [--out tests/peers/results.json]
+Usage: measure.py QUESTION --program TUNEBOX --model NAME=FOLDER… [--gguf FILE] [--pairs 5] [--out tests/peers/results]
 `measure.py --help` lists the questions and how long each takes. A pair is one process of every side, one after the other,
-so that all meet the same disturbances; medians over the pairs count. Peers are pinned in requirements.txt.
+so that all meet the same disturbances; medians over the pairs count. Peers that are much slower than the fastest one in the first
+pair are left out of the others. Peers are pinned in requirements.txt.
 """
 import argparse, os, shutil, sys, typing
 
@@ -22,7 +23,7 @@ class Question(typing.NamedTuple):
 
 
 QUESTIONS = {
-    "dense": Question(training.dense, "LoRA steps over full rows, every token a label, in f32 and in bf16, beside a PEFT loop", 88),
+    "dense": Question(training.dense, "LoRA steps over full rows, every token a label, beside a PEFT loop", 60),
     "records": Question(training.records, "256 chat records of natural lengths, beside a PEFT loop and TRL", 40),
     "preference": Question(training.preference, "DPO on 256 pairs, beside a PEFT loop and TRL", 110),
     "grpo": Question(training.grpo, "GRPO steps of 2 × 8 completions, beside a loop with transformers' generation and TRL", 15, steps=1),
@@ -62,7 +63,7 @@ def arguments():
     p.add_argument("--model", action="append", type=model, required=True, dest="models", metavar="NAME=FOLDER",
                    help="a model's folder and what the table calls it; `dense` takes several, the others the first")
     p.add_argument("--gguf", help="for `decode`: the GGUF file that the model's folder was made from")
-    p.add_argument("--out", help="a data file that the answer is put into, or FILE.unfinished where a program failed; other questions stay as they are")
+    p.add_argument("--out", help="a folder with a data file for each kind of machine; the answer is put into this machine's, or into FILE.unfinished where a program failed, and other questions stay as they are")
     p.add_argument("--pairs", type=int, help="processes of each side; over how many parts the records are spread")
     p.add_argument("--steps", type=int, help="counted steps of a process, after one that warms up")
     p.add_argument("--shapes", type=lambda text: [shape(part) for part in text.split(",")], default=[(4, 256), (1, 1024), (8, 128)],
@@ -71,7 +72,8 @@ def arguments():
     p.add_argument("--parts", type=int, help="for `records` and `preference`: only so many parts")
     p.add_argument("--batch", type=int, default=4, help="for `records` and `preference` (default 4)")
     p.add_argument("--peers", action="append", choices=training.PEERS,
-                   help=f"for `records`, `preference`, `grpo`: only this one; may be given several times (default {'; '.join(training.USUAL)})")
+                   help=f"for `dense`, `records`, `preference`, `grpo`: only this one; may be given several times "
+                        f"(default {'; '.join(training.USUAL)}; for `dense` {'; '.join(training.DENSE)})")
     p.add_argument("--longest", type=int, default=4096, help="for `growth`: no longer rows (default 4096)")
     p.add_argument("--prompt", type=int, default=32, help="for `decode`: tokens of a prompt (default 32)")
     p.add_argument("--tokens", type=int, default=128, help="for `decode`: new tokens (default 128)")
@@ -95,10 +97,10 @@ def main():
         QUESTIONS[a.question].answer(a, report)
     except (processes.Failed, KeyboardInterrupt) as ended:
         if a.out:
-            report.merge(a.out + ".unfinished")
+            report.merge(os.path.join(a.out, machine.kind() + ".json.unfinished"))
         machine.leave(1, str(ended) or "stopped")
     if a.out:
-        report.merge(a.out)
+        report.merge(os.path.join(a.out, machine.kind() + ".json"))
     for row in report.rows:
         print(row.line())
 

@@ -1,4 +1,5 @@
-//! The measurements of `tests/peers/results.json`: medians of each side, and the peer that each row is compared with.
+//! The measurements of `tests/peers/results/`, a file for each kind of machine: medians of each side, and the peers that each
+//! row is compared with.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +8,8 @@ use serde_json::Value;
 /// What tunebox is called among the sides of a row.
 pub(crate) const OURS: &str = "tunebox";
 
-/// What it is called where it computes in bf16.
-const OURS_BF16: &str = "tunebox bf16";
-
-/// Peers that compute with fewer bits than f32 because they were told to; each is compared beside the fastest other, with
-/// tunebox in bf16 where that was measured.
-const FEWER_BITS: &[&str] = &["PEFT loop bf16", "llama.cpp"];
-
-/// Questions whose rows are compared, in the order of the table, and what the table calls their work.
-const COMPARED: &[(&str, &str)] = &[
+/// Questions whose rows are compared, in the order of the tables, and what the tables call their work.
+pub(crate) const COMPARED: &[(&str, &str)] = &[
     ("dense", "LoRA, every token a label"),
     ("records", "LoRA, chat records"),
     ("preference", "DPO, pairs of answers"),
@@ -23,19 +17,21 @@ const COMPARED: &[(&str, &str)] = &[
     ("decode", "Writing from a GGUF file"),
 ];
 
-/// The data file.
+/// The data file of a machine.
 pub(crate) struct Results(Value);
 
 /// One setting of a question, with every measurement of each side.
 pub(crate) struct Row<'a>(&'a Value);
 
-/// What one side reached: medians over the pairs.
+/// What one side reached: medians over its processes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Reached {
     /// In the row's unit, more is better.
     pub(crate) rate: f64,
     /// The most memory that the process held.
     pub(crate) peak_bytes: f64,
+    /// The number of processes.
+    pub(crate) processes: usize,
 }
 
 /// tunebox beside a peer.
@@ -46,8 +42,6 @@ pub(crate) struct Comparison {
     pub(crate) model: String,
     pub(crate) unit: String,
     pub(crate) peer: String,
-    /// `tunebox`, or `tunebox bf16`.
-    pub(crate) side: &'static str,
     pub(crate) ours: Reached,
     pub(crate) theirs: Reached,
 }
@@ -76,12 +70,17 @@ impl Results {
         rows.into_iter().flatten().map(Row).collect()
     }
 
-    /// Every row beside its fastest peer, and once more beside each that computes with fewer bits.
-    pub(crate) fn comparisons(&self) -> Vec<Comparison> {
-        let of = |(question, work): &(&str, &'static str)| -> Vec<Comparison> {
-            self.rows(question).iter().flat_map(|row| row.comparisons(work)).collect()
+    /// Every row of the compared questions with its peers, the fastest one first.
+    pub(crate) fn comparisons(&self) -> Vec<Vec<Comparison>> {
+        let of = |(question, work): &(&str, &'static str)| -> Vec<Vec<Comparison>> {
+            self.rows(question).iter().map(|row| row.comparisons(work)).collect()
         };
-        COMPARED.iter().flat_map(of).collect()
+        COMPARED.iter().flat_map(of).filter(|row| !row.is_empty()).collect()
+    }
+
+    /// Every row beside its fastest peer.
+    pub(crate) fn fastest(&self) -> Vec<Comparison> {
+        self.comparisons().into_iter().filter_map(|row| row.into_iter().next()).collect()
     }
 
     /// A part of every question's notes, each different one once.
@@ -112,6 +111,11 @@ impl Row<'_> {
         self.0[key].as_str().unwrap().to_owned()
     }
 
+    /// A word of the first measurement of tunebox, such as its number format.
+    pub(crate) fn our_word(&self, key: &str) -> Option<&str> {
+        self.0["sides"][OURS][0][key].as_str()
+    }
+
     /// The sides that were measured, tunebox first and the others by name.
     pub(crate) fn sides(&self) -> Vec<&str> {
         let mut sides: Vec<&str> = self.0["sides"].as_object().unwrap().keys().map(String::as_str).collect();
@@ -119,7 +123,7 @@ impl Row<'_> {
         sides
     }
 
-    /// The median of a figure; `None` where a pair does not have it.
+    /// The median of a figure; `None` where a process does not have it.
     pub(crate) fn middle(&self, side: &str, key: &str) -> Option<f64> {
         let measured = self.0["sides"][side].as_array()?;
         let mut found = measured.iter().map(|one| one[key].as_f64()).collect::<Option<Vec<f64>>>()?;
@@ -134,21 +138,20 @@ impl Row<'_> {
 
     /// What a side reached.
     pub(crate) fn reached(&self, side: &str) -> Option<Reached> {
-        Some(Reached { rate: self.middle(side, "rate")?, peak_bytes: self.middle(side, "peak_bytes")? })
+        let processes = self.0["sides"][side].as_array()?.len();
+        Some(Reached { rate: self.middle(side, "rate")?, peak_bytes: self.middle(side, "peak_bytes")?, processes })
     }
 
+    /// tunebox beside each peer, the fastest one first.
     fn comparisons(&self, work: &'static str) -> Vec<Comparison> {
         let beside = |peer: &str| {
             let [setting, model, unit] = ["setting", "model", "unit"].map(|key| self.word(key));
-            let in_bf16 = FEWER_BITS.contains(&peer) && self.reached(OURS_BF16).is_some();
-            let side = if in_bf16 { OURS_BF16 } else { OURS };
-            let (ours, theirs) = (self.reached(side)?, self.reached(peer)?);
-            Some(Comparison { work, setting, model, unit, peer: peer.to_owned(), side, ours, theirs })
+            let (ours, theirs) = (self.reached(OURS)?, self.reached(peer)?);
+            Some(Comparison { work, setting, model, unit, peer: peer.to_owned(), ours, theirs })
         };
-        let peers = self.sides().into_iter().filter(|side| ![OURS, OURS_BF16].contains(side));
-        let (fewer_bits, plain): (Vec<_>, Vec<_>) = peers.partition(|side| FEWER_BITS.contains(side));
-        let rated = plain.into_iter().filter_map(|side| Some((side, self.reached(side)?.rate)));
-        let fastest = rated.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(side, _)| side);
-        fastest.into_iter().chain(fewer_bits).filter_map(beside).collect()
+        let mut all: Vec<Comparison> =
+            self.sides().into_iter().filter(|side| *side != OURS).filter_map(beside).collect();
+        all.sort_by(|a, b| a.speed().total_cmp(&b.speed()));
+        all
     }
 }

@@ -1,10 +1,12 @@
-//! The README's part on speed: the table, what stands under it, and where the figures come from.
+//! What is said about speed: the page `tests/peers/README.md` with a section for each machine, and the README's parts.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::results::{Comparison, OURS, Results, Row};
+use super::Machine;
+use super::results::{COMPARED, Comparison, OURS, Reached, Results, Row};
 
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
@@ -22,20 +24,35 @@ pub(crate) fn gibibytes(bytes: f64) -> String {
     format!("{:.1}", bytes / GIB)
 }
 
-/// The whole part.
-pub(crate) fn part(results: &Results) -> String {
+/// The page of all machines.
+pub(crate) fn page(machines: &[Machine]) -> String {
+    let mut text = String::from(
+        "# Speed and memory beside other trainers\n\nGenerated from `results/`, which `measure.py` fills; `BLESS=1 cargo test` \
+         rewrites it. Every side is a process of its own, in turns with the others; figures are medians of as many processes \
+         as stand there. A peer that was much slower than the fastest one in the first process was not measured again. The \
+         last column says how many times as fast tunebox is, and what share of the peer's memory it holds.\n",
+    );
+    for machine in machines {
+        let _ = write!(text, "\n## {}\n\n{}", machine.name(), section(machine));
+    }
+    text
+}
+
+/// What a machine measured.
+pub(crate) fn section(machine: &Machine) -> String {
+    let Machine { kind, results } = machine;
     let compared = results.comparisons();
     let mut text = String::new();
-    if compared.is_empty() {
-        text += "No figures yet: `tests/peers/results.json` holds no answer.\n";
-    } else {
-        text += "![Speed and memory of tunebox beside its fastest peers](tests/peers/speed.svg)\n\n";
+    if !compared.is_empty() {
+        let _ = write!(text, "![Speed and memory of tunebox beside its fastest peers](results/{kind}.svg)\n\n");
         text += &table(&compared);
     }
     let growth = growth(&results.rows("growth"));
     if !growth.is_empty() {
-        let _ =
-            write!(text, "\n![Time and memory of a step over the length of a row](tests/peers/growth.svg)\n\n{growth}");
+        let _ = write!(
+            text,
+            "\n![Time and memory of a step over the length of a row](results/{kind}-growth.svg)\n\n{growth}"
+        );
     }
     for sentence in
         [vocabulary(results), utilisation(results), overhead(results), origin(results)].into_iter().flatten()
@@ -45,24 +62,77 @@ pub(crate) fn part(results: &Results) -> String {
     text
 }
 
-fn table(compared: &[Comparison]) -> String {
+fn table(compared: &[Vec<Comparison>]) -> String {
     let mut text =
-        String::from("| work | model | tunebox | beside | speed | memory |\n|---|---|---:|---:|---:|---:|\n");
-    for one in compared {
-        let Comparison { work, setting, model, unit, peer, side, ours, theirs } = one;
-        let format = side.trim_start_matches(OURS);
-        let _ = writeln!(
-            text,
-            "| {work}, {setting} | {model} | {} {unit}{format}, {} GiB | {peer}: {}, {} GiB | {:.2} × | {:.2} × |",
-            figure(ours.rate),
-            gibibytes(ours.peak_bytes),
-            figure(theirs.rate),
-            gibibytes(theirs.peak_bytes),
-            one.speed(),
-            one.memory()
-        );
+        String::from("| work | side | speed | memory | processes | tunebox |\n|---|---|---:|---:|---:|---:|\n");
+    for row in compared {
+        let Comparison { work, setting, model, unit, ours, .. } = &row[0];
+        let reached = |reached: &Reached| {
+            let Reached { rate, peak_bytes, processes } = reached;
+            format!("{} {unit} | {} GiB | {processes}", figure(*rate), gibibytes(*peak_bytes))
+        };
+        let _ = writeln!(text, "| {work}, {setting}, {model} | {OURS} | {} | |", reached(ours));
+        for one in row {
+            let ratios = format!("{:.2} ×, {:.2} ×", one.speed(), one.memory());
+            let _ = writeln!(text, "| | {} | {} | {ratios} |", one.peer, reached(&one.theirs));
+        }
     }
     text
+}
+
+/// The README's part: for each machine, how each work compares with the fastest peer.
+pub(crate) fn summary(machines: &[Machine]) -> String {
+    let mut text = String::new();
+    if let Some(machine) = least_ahead(machines) {
+        let _ = write!(
+            text,
+            "![Speed and memory of tunebox beside its fastest peers](tests/peers/results/{}.svg)\n\n",
+            machine.kind
+        );
+    }
+    let columns: Vec<Vec<Comparison>> = machines.iter().map(|machine| machine.results.fastest()).collect();
+    let key = |one: &Comparison| (one.work, one.setting.clone(), one.model.clone());
+    let mut rows: Vec<_> = columns.iter().flatten().map(key).collect();
+    rows.sort_by_key(|(work, ..)| COMPARED.iter().position(|(_, known)| known == work));
+    let mut seen = BTreeSet::new();
+    rows.retain(|row| seen.insert(row.clone()));
+    text += "| work | model |";
+    machines.iter().for_each(|machine| text += &format!(" {} |", machine.name()));
+    let _ = write!(text, "\n|---|---|{}\n", "---:|".repeat(machines.len()));
+    for row in rows {
+        let (work, setting, model) = &row;
+        let _ = write!(text, "| {work}, {setting} | {model} |");
+        for column in &columns {
+            let said = column
+                .iter()
+                .find(|one| key(one) == row)
+                .map_or("–".into(), |one| format!("{:.2} × {}, memory {:.2} ×", one.speed(), one.peer, one.memory()));
+            let _ = write!(text, " {said} |");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The sentence of the README's head.
+pub(crate) fn head(machines: &[Machine]) -> String {
+    let Some(machine) = least_ahead(machines) else { return String::new() };
+    let steps = machine.dense();
+    let of = |fold: fn(f64, f64) -> f64, figure: fn(&Comparison) -> f64| steps.iter().map(figure).reduce(fold).unwrap();
+    format!(
+        "On the measured CPU on which it is least ahead, LoRA steps are {:.1} to {:.1} times as fast as with the fastest of \
+         PyTorch and PEFT in any number\nformat, in at most {:.2} of its memory ([figures](#speed)).\n",
+        of(f64::min, Comparison::speed),
+        of(f64::max, Comparison::speed),
+        of(f64::max, Comparison::memory)
+    )
+}
+
+/// The machine on which a LoRA step is ahead of its fastest peer by the least.
+fn least_ahead(machines: &[Machine]) -> Option<&Machine> {
+    let least = |machine: &Machine| machine.dense().iter().map(Comparison::speed).reduce(f64::min);
+    let known = machines.iter().filter_map(|machine| Some((machine, least(machine)?)));
+    known.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(machine, _)| machine)
 }
 
 /// Seconds and memory of a step over the length of a row, of each side; `–` where it did not fit into the machine.
@@ -117,11 +187,12 @@ fn utilisation(results: &Results) -> Option<String> {
     let share = row.middle(OURS, "utilisation")?;
     let products = row.middle(OURS, "product_gflops")?;
     Some(format!(
-        "The {} step of {} makes use of {:.0} % of the {products:.0} GFLOP/s that plain f32 products reach on this machine, \
+        "The {} step of {} makes use of {:.0} % of the {products:.0} GFLOP/s that plain products of {} reach on this machine, \
          counting no arithmetic twice.",
         row.word("setting"),
         row.word("model"),
-        100.0 * share
+        100.0 * share,
+        row.our_word("product_type")?
     ))
 }
 

@@ -21,7 +21,8 @@ def padded(rows, filler):
     return ids, mask, fill([labels for _, labels in rows], IGNORED)
 
 
-def batches(records, size):
-    """All of them once, in an order drawn from a seed."""
-    shuffled = random.Random(0).sample(records, len(records))
-    return [shuffled[at:at + size] for at in range(0, len(shuffled), size)]
+def batches(records, size, length):
+    """All of them once, in batches of alike lengths, whose order is drawn from a seed."""
+    by_length = sorted(records, key=length)
+    made = [by_length[at:at + size] for at in range(0, len(by_length), size)]
+    return random.Random(0).sample(made, len(made))

@@ -14,7 +14,7 @@ p.add_argument("--cache", choices=["dynamic", "static"], default="dynamic"); p.a
 p.add_argument("--tokens", type=int, default=128); p.add_argument("--passes", type=int, default=3)
 a = p.parse_args()
 
-model = peer.base(a.model, {"f32": torch.float32, "bf16": torch.bfloat16}[a.dtype]).eval()
+model = peer.base(a.model, a.dtype).eval()
 ids = torch.randint(0, min(10_000, model.config.vocab_size), (a.batch, a.prompt), generator=torch.Generator().manual_seed(2))
 ends = []
 

@@ -1,9 +1,9 @@
 """GRPO steps by a plain loop: transformers writes the completions, PyTorch takes the loss, on the CPU.
 
-Usage: grpo_loop.py MODEL PROMPTS.jsonl [--batch 2] [--completions 8] [--tokens 64] [--precision f32|bf16]
+Usage: grpo_loop.py MODEL PROMPTS.jsonl [--batch 2] [--completions 8] [--tokens 64] [--precision f32|bf16|autocast]
 As people write it: `generate` with sampling at temperature 1 and its dynamic cache, advantages within the group, one
 forward and backward pass with the log-probabilities of the completions only, no clipping (on fresh completions the ratio
-is 1), no reference. `bf16` is autocast. Prints the seconds of every step but the first.
+is 1), no reference. Prints the seconds of every step but the first.
 """
 import argparse, json
 import torch
@@ -12,10 +12,10 @@ import peer, rewards
 p = argparse.ArgumentParser()
 p.add_argument("model"); p.add_argument("records"); p.add_argument("--batch", type=int, default=2)
 p.add_argument("--completions", type=int, default=8); p.add_argument("--tokens", type=int, default=64)
-p.add_argument("--precision", choices=["f32", "bf16"], default="f32")
+p.add_argument("--precision", choices=peer.PRECISIONS, default="f32")
 a = p.parse_args()
 
-model = peer.adapted(a.model)
+model = peer.adapted(a.model, a.precision)
 tokenizer = peer.tokenizer(a.model)
 tokenizer.padding_side = "left"
 learner = peer.Learner(model)

@@ -1,5 +1,5 @@
 """A note of the machine, and whether the peers are there in the versions that are pinned."""
-import datetime, importlib.metadata, os, platform, sys
+import datetime, importlib.metadata, os, platform, re, sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REQUIRED = os.path.join(HERE, "..", "requirements.txt")
@@ -19,11 +19,16 @@ def processor():
     except (OSError, ValueError):
         return platform.processor()
     found = {key.strip(): value.strip() for key, value in lines.items()}
-    name = found.get("model name", platform.processor())
+    name = re.sub(r"\(\w+\)| Processor", "", found.get("model name", platform.processor()))
     flags = found.get("flags", "").split()
     wide = next((name for flag, name in INSTRUCTION_SETS if flag in flags), None)
     family = f"family {found['cpu family']} model {found['model']}" if "cpu family" in found else None
     return ", ".join(part for part in (name, family, wide) if part)
+
+
+def kind():
+    """A word for all machines of this kind: the name of their data file."""
+    return re.sub("[^a-z0-9]+", "-", processor().lower()).strip("-") + f"-{os.cpu_count()}-cores"
 
 
 def memory_bytes():

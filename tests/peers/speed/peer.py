@@ -12,21 +12,25 @@ transformers.utils.logging.disable_progress_bar()
 PLACES = [f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")]
 RANK = 16
 RATE = 1e-4
+# Weights and arithmetic in f32; weights in bf16 and arithmetic under autocast; weights in f32 and arithmetic under autocast.
+# Adapters are f32 in each.
+PRECISIONS = ("f32", "bf16", "autocast")
 
 
 def lora(rank=RANK):
     return peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=PLACES, task_type="CAUSAL_LM")
 
 
-def base(folder, dtype=torch.float32):
+def base(folder, precision="f32"):
     """The model with SDPA attention, as transformers chooses by itself where it can."""
     torch.manual_seed(0)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
 
 
-def adapted(folder, rank=RANK, dtype=torch.float32, device="cpu", checkpointing=False):
-    """The model with adapters on all seven products of a block, ready to train. Adapters are f32 whatever the base is."""
-    model = base(folder, dtype).to(device)
+def adapted(folder, precision="f32", rank=RANK, device="cpu", checkpointing=False):
+    """The model with adapters on all seven products of a block, ready to train."""
+    model = base(folder, precision).to(device)
     if checkpointing:
         model.config.use_cache = False
         model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -59,7 +63,7 @@ class Learner:
 
 def arithmetic(precision, device="cpu"):
     """What a forward pass runs in: f32 as it is, or bf16 where PyTorch's autocast finds it right."""
-    return torch.autocast(device, dtype=torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+    return contextlib.nullcontext() if precision == "f32" else torch.autocast(device, dtype=torch.bfloat16)
 
 
 def timed(steps):
@@ -72,6 +76,11 @@ def timed(steps):
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begun)
     return seconds
+
+
+def timed_but_first(steps):
+    """The seconds of each call; the first is made once before, to warm up."""
+    return timed(steps[:1] + steps)[1:]
 
 
 def gpu_memory():

@@ -1,9 +1,10 @@
 """DPO steps over pairs by a plain loop of PyTorch + PEFT, on the CPU.
 
-Usage: preference_loop.py MODEL PAIRS.jsonl [--batch 4] [--rows 1] [--precision f32|bf16]
+Usage: preference_loop.py MODEL PAIRS.jsonl [--batch 4] [--rows 1] [--precision f32|bf16|autocast]
 As people write it: chosen and rejected rows padded together in one pass, the reference by the same pass with the adapter
 disabled. A batch goes through in passes of `--rows` pairs: four long ones take more than 40 GiB with half a billion weights,
-and one is less padding. All pairs once, shuffled. `bf16` is autocast. Prints the seconds of every step but the first.
+and one is less padding. All pairs once, in batches of alike lengths in shuffled order, after a step that warms up. Prints the
+seconds of every step.
 """
 import argparse, json
 import torch
@@ -12,14 +13,14 @@ from conversations import IGNORED, batches, padded, row
 
 p = argparse.ArgumentParser()
 p.add_argument("model"); p.add_argument("records"); p.add_argument("--batch", type=int, default=4)
-p.add_argument("--rows", type=int, default=1); p.add_argument("--precision", choices=["f32", "bf16"], default="f32")
+p.add_argument("--rows", type=int, default=1); p.add_argument("--precision", choices=peer.PRECISIONS, default="f32")
 a = p.parse_args()
 BETA = 0.1
 
 tokenizer = peer.tokenizer(a.model)
 records = [json.loads(line) for line in open(a.records)]
 pairs = [tuple(row(tokenizer, record["prompt"], record[side]) for side in ("chosen", "rejected")) for record in records]
-model = peer.adapted(a.model)
+model = peer.adapted(a.model, a.precision)
 learner = peer.Learner(model)
 
 
@@ -44,5 +45,6 @@ def losses(batch):
         yield -torch.nn.functional.logsigmoid(BETA * (chosen - rejected)).sum() / len(batch)
 
 
-seconds = peer.timed(lambda batch=batch: learner.learn(losses(batch)) for batch in batches(pairs, a.batch))
-peer.say(seconds=seconds[1:], batch=a.batch)
+length = lambda pair: sum(len(ids) for ids, _ in pair)
+steps = [lambda batch=batch: learner.learn(losses(batch)) for batch in batches(pairs, a.batch, length)]
+peer.say(seconds=peer.timed_but_first(steps), batch=a.batch)

@@ -1,9 +1,9 @@
 """Supervised steps over chat records by a plain loop of PyTorch + PEFT, on the CPU.
 
-Usage: records_loop.py MODEL RECORDS.jsonl [--batch 4] [--rows 2] [--precision f32|bf16]
-As people write it: shuffled, padded to the longest of a forward pass, labels on answers only. A batch goes through in passes
-of `--rows` records: four long ones take more than 20 GiB with half a billion weights, and two are less padding. All records
-once. `bf16` is autocast. Prints the seconds of every step but the first.
+Usage: records_loop.py MODEL RECORDS.jsonl [--batch 4] [--rows 2] [--precision f32|bf16|autocast]
+As people write it: batches of alike lengths in shuffled order, padded to the longest of a forward pass, labels on answers
+only. A batch goes through in passes of `--rows` records: four long ones take more than 20 GiB with half a billion weights,
+and two are less padding. All records once, after a step that warms up. Prints the seconds of every step.
 """
 import argparse, json
 import peer
@@ -11,13 +11,13 @@ from conversations import IGNORED, batches, padded, row
 
 p = argparse.ArgumentParser()
 p.add_argument("model"); p.add_argument("records"); p.add_argument("--batch", type=int, default=4)
-p.add_argument("--rows", type=int, default=2); p.add_argument("--precision", choices=["f32", "bf16"], default="f32")
+p.add_argument("--rows", type=int, default=2); p.add_argument("--precision", choices=peer.PRECISIONS, default="f32")
 a = p.parse_args()
 
 tokenizer = peer.tokenizer(a.model)
 records = [json.loads(line) for line in open(a.records)]
 rows = [row(tokenizer, record["prompt"], record["completion"]) for record in records]
-model = peer.adapted(a.model)
+model = peer.adapted(a.model, a.precision)
 learner = peer.Learner(model)
 
 
@@ -31,5 +31,5 @@ def losses(batch):
         yield loss  # goes backward outside of autocast
 
 
-seconds = peer.timed(lambda batch=batch: learner.learn(losses(batch)) for batch in batches(rows, a.batch))
-peer.say(seconds=seconds[1:], batch=a.batch)
+steps = [lambda batch=batch: learner.learn(losses(batch)) for batch in batches(rows, a.batch, lambda row: len(row[0]))]
+peer.say(seconds=peer.timed_but_first(steps), batch=a.batch)

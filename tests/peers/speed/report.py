@@ -1,9 +1,12 @@
-"""The data file: every question with its rows, every row with the measurements of each side, pair by pair."""
+"""A machine's data file: every question with its rows, every row with the measurements of each side, pair by pair."""
 import json, os, statistics
 
 import machine
 
 SCHEMA = 1
+
+# A peer this much slower than the fastest one in the first pair is not measured again.
+CONTENDS = 0.8
 
 
 class Row:
@@ -21,6 +24,11 @@ class Row:
         """The median of a side, where all its measurements have the figure."""
         found = [one.get(key) for one in self.data["sides"][side]]
         return None if None in found else statistics.median(found)
+
+    def contenders(self, names):
+        """The peers to measure next: all of them once, then those that may be the fastest."""
+        reached = {name: self.data["sides"][name][0]["rate"] for name in names if name in self.data["sides"]}
+        return [name for name in names if name not in reached or reached[name] >= CONTENDS * max(reached.values())]
 
     def line(self):
         """What a person reads: each side's median, and how it stands to tunebox."""

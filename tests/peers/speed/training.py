@@ -6,39 +6,38 @@ import rewards, sides
 PROMPTS, COMPLETIONS, WRITTEN = 2, 8, 64
 
 
-# Number formats of a dense step: the suffix of a side's name, with the arguments of tunebox and those of the PEFT loop.
-FORMATS = {"": (["--set", "train.compute=f32"], []), " bf16": (["--set", "train.compute=bf16"], ["--precision", "bf16"])}
-
-
-def dense(a, report):
-    """Supervised steps over full rows, every token a label, beside PEFT, in f32 and in bf16."""
-    for model in a.models:
-        for shape in a.shapes:
-            batch, sequence = shape
-            sizes = ["--model", model.folder, "--batch", batch, "--sequence", sequence, "--steps", a.steps]
-            row = report.row(model.name, f"{batch} × {sequence}", "tokens/s")
-            for _ in range(a.pairs):
-                for name, (our_format, their_format) in FORMATS.items():
-                    ours = sides.bench(a.program, "training", "--rank", sides.RANK, *sizes, *our_format)
-                    figures = ("step_seconds", "utilisation", "product_gflops")
-                    row.add("tunebox" + name, sides.measured(ours, rate=ours.last["tokens_per_second"], **{key: ours.last[key] for key in figures}))
-                    theirs = sides.peer("dense_loop.py", model.folder, *sizes[2:], *their_format)
-                    row.add("PEFT loop" + name, sides.measured(theirs, rate=theirs.last["tokens_per_second"], step_seconds=theirs.last["step_seconds"]))
-
-
-# How the peers of a run are started, by the names of tables. TRL's default is bf16 by autocast.
+# How the peers of a run are started, by the names of tables; TRL's default is bf16 by autocast.
 PEERS = {
     "PEFT loop": lambda loop, trainer: [loop],
     "PEFT loop bf16": lambda loop, trainer: [loop, "--precision", "bf16"],
+    "PEFT loop autocast": lambda loop, trainer: [loop, "--precision", "autocast"],
+    "PEFT loop compiled": lambda loop, trainer: [loop, "--compile"],
     "TRL": lambda loop, trainer: ["trl_trainers.py", trainer],
     "TRL f32": lambda loop, trainer: ["trl_trainers.py", trainer, "--precision", "f32"],
 }
-USUAL = ["PEFT loop", "PEFT loop bf16", "TRL"]
+FORMATS = ["PEFT loop", "PEFT loop bf16", "PEFT loop autocast"]
+DENSE, USUAL = [*FORMATS, "PEFT loop compiled"], [*FORMATS, "TRL"]
+
+
+def dense(a, report):
+    """Supervised steps over full rows, every token a label, beside PEFT."""
+    for model in a.models:
+        for shape in a.shapes:
+            batch, sequence = shape
+            sizes = ["--batch", batch, "--sequence", sequence, "--steps", a.steps]
+            row = report.row(model.name, f"{batch} × {sequence}", "tokens/s")
+            for _ in range(a.pairs):
+                ours = sides.bench(a.program, "training", "--rank", sides.RANK, "--model", model.folder, *sizes)
+                figures = ("step_seconds", "utilisation", "product_gflops", "product_type")
+                row.add("tunebox", sides.measured(ours, rate=ours.last["tokens_per_second"], **{key: ours.last[key] for key in figures}))
+                for name in row.contenders(a.peers or DENSE):
+                    theirs = sides.peer(*PEERS[name]("dense_loop.py", None), model.folder, *sizes)
+                    row.add(name, sides.measured(theirs, rate=theirs.last["tokens_per_second"], step_seconds=theirs.last["step_seconds"]))
 
 
 def beside(a, row, scripts, model, part, things, *sizes):
-    """Every peer that is asked for over one part of the records."""
-    for name in a.peers or USUAL:
+    """The peers that are asked for over one part of the records."""
+    for name in row.contenders(a.peers or USUAL):
         ran = sides.peer(*PEERS[name](*scripts), model.folder, part, *sizes)
         lengths = {key: ran.last[key] for key in ("mean_length",) if key in ran.last}
         row.add(name, sides.measured(ran, **sides.rate(ran.last["seconds"], things), **lengths))
