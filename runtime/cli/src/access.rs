@@ -21,7 +21,7 @@ pub(crate) struct Access {
     pub(crate) write: Vec<PathBuf>,
     /// Whether the command edits lines of a terminal.
     pub(crate) edits_lines: bool,
-    /// The code of the components that the command uses; only in the parent.
+    /// The compiled code of the components that the command uses; only in the parent.
     pub(crate) code: Option<CompiledCode>,
     /// The folder of the child's temporary files; only in the parent.
     pub(crate) scratch: Option<TempDir>,
@@ -34,7 +34,7 @@ impl Access {
     }
 
     /// Access to what the run of these settings reads. The parent also fetches the model and compiles the components.
-    /// `None` if they compute on an accelerator.
+    /// `None` if the run computes on an accelerator.
     pub(crate) fn of_run(terminal: Terminal, settings: &RunSettings, global: &Global) -> Result<Option<Self>, Failure> {
         let mut access = Self::default();
         if global.supervised {

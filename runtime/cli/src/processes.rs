@@ -1,4 +1,4 @@
-//! Child processes of this program, where compiled methods come from, and Ctrl-C.
+//! The child processes of this program, the configuration by which methods are compiled, and the handling of Ctrl-C.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +16,8 @@ pub(crate) fn worker_program(in_process: bool) -> Result<Option<Program>, Failur
     if in_process { Ok(None) } else { this_program("worker").map(Some) }
 }
 
-/// Returns the configuration under which a child process compiles methods that are not built in, and compiled code is
-/// cached in the user's cache folder.
+/// Returns the configuration for compiling methods: a child process compiles those that are not built in, and the compiled
+/// code is cached in the user's cache folder.
 pub(crate) fn compiling() -> Result<Compiling, Failure> {
     let (cache, program) = (code_cache::folder("compiled"), this_program("compile-component")?);
     Ok(Compiling { cache, program: Some(program), ..Compiling::default() })
@@ -31,7 +31,7 @@ fn this_program(command: &str) -> Result<Program, Failure> {
     Ok(program.with(command))
 }
 
-/// The time within which two signals are one Ctrl-C: of the terminal, and of the parent that passes it on.
+/// Two interrupt signals within this time count as one Ctrl-C: the terminal sends one, and the parent passes on another.
 const ONE_INTERRUPT: Duration = Duration::from_millis(200);
 
 /// Installs the handler of Ctrl-C and returns the flag that the first Ctrl-C sets to true. The second Ctrl-C ends the

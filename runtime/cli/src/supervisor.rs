@@ -1,8 +1,8 @@
 //! Commands that read untrusted files run in a child process of this program, so that a file that crashes it or takes all
 //! memory ends the child only, and the parent reports it.
 //!
-//! The parent asks the user, downloads models and compiles components: see `Command::prepare`. It reads what names the model
-//! and its files, and nothing else of a model. The child has the streams and the terminal of its parent, and on Linux no
+//! The parent asks the user, downloads models and compiles components: see `Command::prepare`. Of a model, it reads only the
+//! files that name the model and list its files. The child has the streams and the terminal of its parent, and on Linux no
 //! network and no other files than those of its [`Access`].
 
 use std::io;
@@ -51,9 +51,9 @@ pub(crate) fn block_signals() -> io::Result<()> {
 }
 
 /// Runs the command line of this process in a child, and returns the child's exit code; 3, with the reason shown, if the
-/// child did not end by itself. Signals that end a process go on to the child. A child with `access` has no other
-/// environment than it needs and gets `--offline`, as its parent has fetched the model; without, it is this process once
-/// more.
+/// child did not end by itself. Passes on signals that end a process. A child with `access` has only the environment
+/// variables that it needs, and gets `--offline`, as its parent has fetched the model. Without `access`, the child inherits
+/// the environment.
 pub(crate) fn supervise(terminal: Terminal, access: Option<&Access>, is_offline: bool) -> ExitCode {
     let program = Program::this().map(|program| match access {
         Some(access) => confined(&program, access, is_offline),
@@ -86,8 +86,8 @@ pub(crate) fn supervise(terminal: Terminal, access: Option<&Access>, is_offline:
     ExitCode::from(failure.exit as u8)
 }
 
-/// The command of a child with no other variables than it needs. It loads compiled components from where the parent put
-/// them.
+/// Prepares the command of a child with only the environment variables that it needs. The child loads compiled components
+/// from the folder where the parent put them.
 fn confined(program: &Program, access: &Access, is_offline: bool) -> Command {
     let mut command = program.alone();
     command.envs(environment::to_send());
@@ -147,8 +147,8 @@ fn explain_death(status: ProcessStatus) -> Failure {
     Failure::new(Explanation::new("process", what).with_why(why).with_hint(hint), Exit::Sandbox)
 }
 
-/// Prepares this process to be such a child: no core dumps, no new privileges, an end with its parent, and no more memory
-/// than the machine has free. Fails if the system refuses.
+/// Prepares this process to be the child of a command: no core dumps, no new privileges, it ends when its parent ends, and
+/// it may use no more memory than the machine has free. Fails if the system refuses.
 pub(crate) fn prepare_child() -> Result<(), Failure> {
     let prepare = || -> io::Result<()> {
         // Its parent blocked those that it waits for.

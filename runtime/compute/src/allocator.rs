@@ -1,7 +1,7 @@
-//! Tells the system's allocator to keep the pages of what was freed.
+//! A setting of the C allocator: keep freed memory for later allocations.
 //!
-//! A step frees and allocates the same gibibytes again and again; an allocator that hands them back to the system
-//! each time has it clear every page anew. On the tiny model that is a fifth of a step.
+//! Every training step frees and allocates the same gibibytes again. If the allocator returned them to the system each time,
+//! the system would have to zero every page anew: on the tiny model that takes a fifth of a step.
 
 #![cfg_attr(
     all(target_os = "linux", target_env = "gnu"),
@@ -14,11 +14,11 @@
 pub fn keep_freed_pages() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        /// Blocks beyond this come from the system directly and go back to it; the most that glibc allows.
+        /// Blocks of this many bytes or more are mapped one by one and unmapped when freed. The most that glibc allows.
         const DIRECT: i32 = 32 << 20;
-        /// Bytes free at the end of the heap before it shrinks.
+        /// Free bytes at the end of the heap above which glibc returns them to the system.
         const SHRINK: i32 = 1 << 30;
-        /// Bytes by which the heap grows more than it must.
+        /// Bytes that glibc adds to the heap beyond the requested ones whenever it grows.
         const GROW: i32 = 64 << 20;
         for (setting, value) in
             [(libc::M_MMAP_THRESHOLD, DIRECT), (libc::M_TRIM_THRESHOLD, SHRINK), (libc::M_TOP_PAD, GROW)]

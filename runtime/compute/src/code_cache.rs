@@ -1,8 +1,8 @@
-//! What is compiled, kept between runs: a private folder, each entry under a digest that this program wrote itself.
+//! A cache of compiled code between runs: a private folder of entries, each with a digest that this program wrote.
 //!
-//! Whoever can write an entry can run code as this user, on the processor or a device, so the folder must be ours alone,
-//! and everything goes through its handle: no path is looked up twice. An entry that does not hold what it should is
-//! removed; what is kept is only ever a shortcut, so every fault of it means compiling anew.
+//! Whoever can write an entry can run code as this user, on the processor or a device. So only this user may access the
+//! folder, and every file is opened relative to its handle: no path is looked up twice. An entry whose digest does not match
+//! is removed. Any failure only means that the code is compiled again.
 
 use std::ffi::CString;
 use std::fs::{DirBuilder, File};
@@ -17,19 +17,19 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, fsync, opena
 use sha2::{Digest as _, Sha256};
 use tunebox_foundation::environment;
 
-/// The variable that names the folder of what is compiled; empty, nothing is kept.
+/// The environment variable with the folder of all caches; if it is set but empty, nothing is cached.
 const FOLDER: &str = "TUNEBOX_CACHE";
 
-/// Bytes of a digest, which an entry begins with.
+/// Bytes of the digest at the start of an entry.
 const DIGEST: usize = 32;
-/// Entries begun and never finished are removed after so many seconds.
+/// Age in seconds from which an unfinished entry is removed.
 const DRAFT_SECONDS: i64 = 3600;
 
-/// A folder of what is compiled.
+/// A folder of compiled code.
 #[derive(Debug)]
 pub struct CodeCache {
     folder: OwnedFd,
-    /// What the entries are: bytes of one kind are never taken for another.
+    /// What the entries contain. Part of each digest, so that an entry is not valid in a cache of another kind.
     kind: &'static str,
     /// The most bytes of one entry.
     max_entry: u64,
@@ -43,7 +43,7 @@ impl CodeCache {
     ///
     /// # Errors
     /// A text that says why the folder cannot be used or trusted: it is a link, belongs to another user, or is open to
-    /// others.
+    /// other users.
     pub fn open(path: &Path, kind: &'static str, max_entry: u64, max_total: u64) -> Result<Self, String> {
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => "it is a link or no folder".to_owned(),
@@ -65,7 +65,7 @@ impl CodeCache {
     }
 
     /// Returns the bytes stored under `name`, and marks the entry as recently used. `None` if there is no valid entry;
-    /// whatever else lies under that name is removed.
+    /// an invalid one is removed.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Vec<u8>> {
         let bytes = self.entry(name).and_then(|file| self.read(name, file));

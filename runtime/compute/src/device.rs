@@ -1,4 +1,4 @@
-//! Which device a run computes on: from words to a device and back.
+//! Opens compute devices by name, such as `cuda:0`, and returns the name, memory and software of opened ones.
 
 use candle_core::{Device, DeviceLocation};
 
@@ -8,10 +8,10 @@ use crate::error::{Error, Result};
 use tunebox_foundation::explain::Explain as _;
 
 /// Opens a device by name: `cpu`, `cuda`, `cuda:1`, `metal`, `metal:0`, or `auto` for the first that works of CUDA,
-/// Metal and CPU. A number left out is 0. Each device is opened once a process.
+/// Metal and CPU. Without a number, device 0 is opened. Each device is opened once per process.
 ///
 /// # Errors
-/// [`Error::Argument`] for any other word, [`Error::Unavailable`] if this build or machine does not have it.
+/// [`Error::Argument`] for any other text, [`Error::Unavailable`] if this build or machine does not have it.
 pub fn parse(text: &str) -> Result<Device> {
     let (kind, ordinal) = match text.split_once(':') {
         None => (text, 0),
@@ -43,15 +43,15 @@ pub fn auto_fallback_reason(text: &str) -> Option<String> {
     reasons.into_iter().next()
 }
 
-/// The message that `auto` passed over a device of `kind`, with the reason in `refused`. `None` unless the device was
-/// to be expected.
+/// Returns the message that `auto` chose the CPU because the device of `kind` failed to open with the error `refused`.
+/// `None` unless such a device was to be expected on this machine.
 fn reason(kind: &str, refused: &Error, is_expected: bool) -> Option<String> {
     let why = refused.why().unwrap_or_else(|| refused.to_string());
     is_expected.then(|| format!("`auto` is the CPU here, since `{kind}` cannot be used: {why}"))
 }
 
 /// Resets the peak of an accelerator's allocated memory to what is allocated now. Does nothing for the CPU, whose peak
-/// the system keeps.
+/// the operating system counts.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if [`parse`] did not open the device, [`Error::Stopped`] if it does not answer.
@@ -72,7 +72,7 @@ fn best() -> Device {
     accelerator::open("cuda", 0).or_else(|_| accelerator::open("metal", 0)).unwrap_or(Device::Cpu)
 }
 
-/// Replaces the device name in [`Error::Unavailable`] by the user's text. Returns other errors as they are.
+/// Replaces the device name in [`Error::Unavailable`] by `text`, which the user wrote. Returns other errors as they are.
 fn named(text: &str, error: Error) -> Error {
     match error {
         Error::Unavailable { why, .. } => Error::Unavailable { device: text.into(), why },

@@ -1,7 +1,6 @@
-//! What can go wrong in tensor work, and what a person can do about it.
+//! The errors of tensor operations and devices, each with its message and hint.
 //!
-//! The sandbox maps the cases to the error codes of `wit/types.wit`; no case stands for a bug of a guest
-//! alone, so this file does not know about guests.
+//! The sandbox maps the variants to the error codes of `wit/types.wit`. This crate does not know about guests.
 
 use tunebox_foundation::explain::Explain;
 pub(crate) use tunebox_foundation::explain::ensure;
@@ -10,7 +9,7 @@ use tunebox_foundation::format::bytes as size;
 /// The result of tensor work.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong in tensor work.
+/// An error of a tensor operation or a device.
 #[derive(Debug, thiserror::Error, Explain)]
 #[explain(category = "tensor")]
 pub enum Error {
@@ -23,7 +22,7 @@ pub enum Error {
     /// An element type that the operation does not take.
     #[error("{0}")]
     Dtype(String),
-    /// The byte budget of the run does not hold the result.
+    /// The result does not fit into the byte budget of the run.
     #[error("{} more than the limit of {} would be held", size(wanted.saturating_add(*held).saturating_sub(*limit)), size(*limit))]
     #[explain(
         category = "memory",
@@ -35,26 +34,26 @@ pub enum Error {
         wanted: u64,
         /// Bytes that were held already.
         held: u64,
-        /// The most that may be held.
+        /// The most bytes that may be held.
         limit: u64,
     },
-    /// The work that was asked for is more than what is left.
+    /// The operation would do more work than the limit leaves.
     #[error("{work} numbers would be touched, which is more than is left of {limit}")]
     OutOfWork {
-        /// Numbers that the operation would touch.
+        /// Units of work of the operation: numbers read and written, multiply-adds.
         work: u64,
-        /// The most that may be touched in all.
+        /// The limit of the work, in the same units.
         limit: u64,
     },
-    /// The operation may last longer than what is left of a limit of time.
+    /// The operation may last longer than the time limit leaves.
     #[error("up to {seconds:.1} s would be needed, which is more than is left of {limit} s")]
     OutOfTime {
         /// Seconds that the operation takes on a slow machine.
         seconds: f64,
-        /// The most seconds in all.
+        /// The time limit, in seconds.
         limit: f64,
     },
-    /// The time at which the work had to end has passed.
+    /// The deadline of the work has passed.
     #[error("the time for it is up")]
     PastDeadline,
     /// A device that this build or machine does not have.
@@ -65,12 +64,12 @@ pub enum Error {
         hint = String::from(if why.starts_with("this machine has") { "name one that it has" } else { "`cpu` works everywhere" })
     )]
     Unavailable {
-        /// The device as it was written.
+        /// The device, as the user wrote it.
         device: String,
         /// Why it cannot be used.
         why: String,
     },
-    /// A device has no memory for what is asked of it.
+    /// A device has too little free memory.
     #[error("`{device}` has no memory for {} more", size(*wanted))]
     #[explain(
         category = "memory",
@@ -82,18 +81,18 @@ pub enum Error {
         device: String,
         /// Bytes that were asked for.
         wanted: u64,
-        /// Bytes that are free, in pieces that may be too small.
+        /// Bytes that are free, in pieces that may each be too small.
         free: u64,
-        /// Bytes that it has.
+        /// Bytes of memory of the device.
         total: u64,
     },
-    /// A device refused what it was given, or broke off.
+    /// The device or its driver reported an error, or does not answer.
     #[error("`{device}` stopped: {why}")]
     #[explain(category = "device")]
     Stopped {
         /// The device, as `cuda:0`.
         device: String,
-        /// What it says.
+        /// What the device or its driver reported.
         why: String,
     },
     /// A number that had to be finite is not.

@@ -5,9 +5,10 @@ use std::path::Path;
 /// Bytes of memory of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessMemory {
-    /// What it holds: pages in memory that are not those of a file.
+    /// Anonymous resident memory: pages in memory that no file backs (`RssAnon`).
     pub held: u64,
-    /// What it may still take: of the free memory of the machine, of its control group and of its own limits, the least.
+    /// What the process may still allocate: the least of the free memory of the machine, of the control groups and of the
+    /// resource limits of the process.
     pub free: u64,
 }
 
@@ -21,15 +22,16 @@ impl ProcessMemory {
     }
 }
 
-/// What this process may still allocate: of its own limits, and of the free memory and swap space of the machine, the least.
-/// `None` where the system does not report it.
+/// Bytes that this process may still allocate: the lesser of what its resource limits leave and of the free memory and swap
+/// space of the machine. `None` where the system does not report them.
 #[must_use]
 pub fn allocatable() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     [available_with_swap(), free_of_limits(&status)].into_iter().flatten().min()
 }
 
-/// What the limits of this process leave of memory, from the text of `/proc/self/status`; `None` without a limit.
+/// Bytes that the resource limits on data and address space leave to this process, whose `/proc/self/status` has the text
+/// `status`; `None` without a limit.
 fn free_of_limits(status: &str) -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let left = |limit, used| Some(limit_of(&limits, limit)?.saturating_sub(kibibytes(status, used)?));
@@ -42,7 +44,7 @@ pub fn available() -> Option<u64> {
     kibibytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
-/// Memory of this machine that can still be taken, and its free swap space, in bytes; `None` where the system does not say.
+/// Available memory and free swap space of this machine, in bytes; `None` where the system does not report them.
 #[must_use]
 pub fn available_with_swap() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -68,20 +70,22 @@ pub fn data() -> Option<u64> {
     kibibytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmData:")
 }
 
-/// Free bytes of the control groups that limit this process, their cached files included; `None` without such a limit.
+/// The fewest free bytes of the control groups that limit this process, where cached files count as free; `None` without
+/// such a limit.
 fn free_of_groups() -> Option<u64> {
     free_below(Path::new("/sys/fs/cgroup"), &std::fs::read_to_string("/proc/self/cgroup").ok()?)
 }
 
-/// The files of a control group's limit and use, in bytes, and the line of `memory.stat` with its cached files.
+/// The names of a control group's files with its memory limit and with the memory in use, both in bytes, and the prefix of
+/// the line of `memory.stat` with the bytes of its cached files.
 type GroupFiles = [&'static str; 3];
 
 const SECOND_VERSION: GroupFiles = ["memory.max", "memory.current", "file "];
 const FIRST_VERSION: GroupFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache "];
 
-/// The least that the groups in `groups` and those that they lie in have free. `groups` is the text of
-/// `/proc/self/cgroup`, `root` where control groups are mounted: those of version 2, and in `memory` those of version 1.
-/// A group that is not mounted there, as in a container, is left out.
+/// Returns the fewest free bytes of the control groups that `groups`, the text of `/proc/self/cgroup`, lists and of their
+/// ancestors; `None` if none has a limit. Groups of version 2 are mounted in `root`, those of version 1 in `root/memory`.
+/// Leaves out a group that is not mounted there, as in a container.
 fn free_below(root: &Path, groups: &str) -> Option<u64> {
     let least = |line: &str| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -96,7 +100,7 @@ fn free_below(root: &Path, groups: &str) -> Option<u64> {
     groups.lines().filter_map(least).min()
 }
 
-/// Free bytes of one control group; `None` if it has no limit.
+/// Free bytes of the control group in the folder `group`, where cached files count as free; `None` if it has no limit.
 fn free_of(group: &Path, [limit, used, cached]: GroupFiles) -> Option<u64> {
     let read = |file: &str| std::fs::read_to_string(group.join(file)).ok();
     let number = |file: &str| read(file)?.trim().parse::<u64>().ok();
@@ -109,7 +113,8 @@ fn limit_of(limits: &str, name: &str) -> Option<u64> {
     limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
-/// The number of the line that begins with `name`, such as `VmHWM:  123 kB`, in bytes; `None` without such a line.
+/// Returns the number in the line of `text` that begins with `name`, such as `VmHWM:  123 kB`, in bytes; `None` without such
+/// a line.
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)

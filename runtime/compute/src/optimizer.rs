@@ -1,7 +1,7 @@
 //! AdamW (Loshchilov & Hutter 2019) with torch's semantics on the flat parameters, and the clip of the gradient norm.
 //!
-//! The learning rate of a step comes from outside; see `schedule.rs`. On an accelerator a step is one launch: of the same
-//! gradients it has the bits of the CPU's; of clipped ones where the factor has them, see [`Norm`].
+//! The learning rate of a step comes from outside; see `schedule.rs`. On an accelerator the update is one kernel launch.
+//! Given the same gradients, its results have the bits of the CPU's; with clipping only if the factor has, see [`Norm`].
 
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
@@ -11,16 +11,16 @@ use crate::error::{Error, Result};
 use crate::fused::Floats;
 use crate::parameters::{Norm, Parameters, TASK_NUMBERS, update_numbers, update_pairs, zeros};
 
-/// The constants of AdamW. The defaults are torch's, but without decay, as trainers of language models have it.
+/// The hyperparameters of AdamW. The defaults are torch's, except for a weight decay of 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWSettings {
-    /// How much of the first moment a step keeps.
+    /// The share of the first moment that a step keeps, in [0, 1).
     pub beta1: f64,
-    /// How much of the second moment a step keeps.
+    /// The share of the second moment that a step keeps, in [0, 1).
     pub beta2: f64,
-    /// Added to the root of the second moment.
+    /// Added to the root of the second moment; above 0.
     pub epsilon: f64,
-    /// The share of a value that decays, times the rate; not part of the gradient.
+    /// Decoupled weight decay: a step first multiplies each value by 1 − learning rate · this. Not part of the gradient.
     pub weight_decay: f64,
     /// Whether moments are divided by 1 − βᵗ. `mlx` leaves it out.
     pub bias_correction: bool,
@@ -63,8 +63,8 @@ impl AdamW {
         &self.settings
     }
 
-    /// Clips the gradients that `parameters` holds to the norm `limit` (0 clips nothing), updates the values with the
-    /// learning rate `rate`, and returns the norm before clipping. Afterwards the gradients are unspecified: the CPU
+    /// Clips the gradients that `parameters` holds to the Euclidean norm `limit` (0 clips nothing), updates the values with
+    /// the learning rate `rate`, and returns the norm before clipping. Afterwards the gradients are unspecified: the CPU
     /// clips them in place, an accelerator does not.
     ///
     /// If the norm is not finite, values and moments stay as they are and no step is counted: the caller decides what
@@ -123,7 +123,8 @@ impl AdamW {
     }
 
     /// Returns what a checkpoint needs: (first moments, second moments, number of steps so far). The moments are f32
-    /// tensors `[len]` on the CPU. On the CPU they share the optimizer's memory, so later steps change them.
+    /// tensors `[len]` on the CPU. If `parameters` are on the CPU, they share the optimizer's memory, so later steps change
+    /// them.
     ///
     /// # Errors
     /// When the device fails.
@@ -171,7 +172,7 @@ impl AdamW {
 }
 
 /// Multiplies the gradients on the CPU by min(1, limit / (norm + 10⁻⁶)), or by 1 for the limit 0, and returns their
-/// Euclidean norm before.
+/// Euclidean norm before the multiplication.
 ///
 /// If the norm is not finite, the gradients stay as they are: the caller decides what to do.
 fn clip_gradients(parameters: &Parameters, limit: f64) -> Result<f64> {

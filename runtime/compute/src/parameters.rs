@@ -1,7 +1,7 @@
-//! Everything that trains, in one flat f32 buffer, and its gradient in another of the same layout.
+//! All trained parameters in one flat f32 buffer, and their gradients in another of the same layout.
 //!
-//! So the optimizer, the clip, a snapshot and a checkpoint are one pass each. A value that is returned is a view that sees
-//! later updates.
+//! So the optimizer, gradient clipping, a snapshot and a checkpoint are one pass each. A value that is returned is a view
+//! that sees later updates.
 
 mod device;
 mod flat;
@@ -19,7 +19,7 @@ pub(crate) use flat::{TASK_NUMBERS, update_numbers, update_pairs};
 use layout::Layout;
 pub use layout::Slot;
 
-/// The flat buffers.
+/// The trained parameters and their gradients, each in a flat buffer in which every tensor has a slot.
 ///
 /// On an accelerator each slot begins at a multiple of eight numbers, as vector loads want it; what lies between slots
 /// stays 0. Offsets, lengths and copies do not count the gaps.
@@ -144,8 +144,8 @@ impl Parameters {
         self.view(&self.gradients, index)
     }
 
-    /// Overwrites a slot's value, and its operand copy, with a tensor of the slot's shape, of any float type, on the
-    /// CPU or the same device.
+    /// Overwrites the value of the slot number `index`, and its operand copy, with a tensor of the slot's shape, of any
+    /// float type, on the CPU or the same device.
     pub fn set(&self, index: usize, value: &Tensor) -> Result<()> {
         let shadow = self.shadow.as_ref().map(|shadow| self.view(shadow, index)).transpose()?;
         self.overwrite(&self.value(index)?, shadow.as_ref(), &self.fitted(index, value)?)
@@ -161,8 +161,8 @@ impl Parameters {
         shadow.map_or(Ok(()), |shadow| device::narrow(accelerator, shadow, values))
     }
 
-    /// Adds a tensor to a slot's gradient. The tensor has the slot's shape and any float type, and is on the CPU or the
-    /// same device.
+    /// Adds a tensor to the gradient of the slot number `index`. The tensor has the slot's shape and any float type, and is
+    /// on the CPU or the same device.
     pub fn accumulate(&self, index: usize, gradient: &Tensor) -> Result<()> {
         let place = self.gradient(index)?;
         let gradient = self.fitted(index, gradient)?;
@@ -224,7 +224,7 @@ impl Parameters {
         self.shadow.as_ref()
     }
 
-    /// The positions of the slots in the buffers.
+    /// Where each slot lies in the buffers.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }

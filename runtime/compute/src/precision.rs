@@ -1,7 +1,8 @@
 //! In which type a run stores each kind of number on each device.
 //!
-//! Matrices of a model are kept by it, the optimizer's moments and what is trained are made by it, activations begin by it
-//! at the embedding, and forecasts of memory count by it. A fused operation gives what it takes, and sums in f32.
+//! This decides how the model's matrices are kept, in which type trained weights and the optimizer's moments are created,
+//! in which type the embedding returns activations, and how many bytes memory estimates count. A fused operation returns
+//! the type of its input, and sums in f32.
 
 mod request;
 
@@ -12,37 +13,38 @@ use crate::error::{Error, Result};
 use crate::fused::bf16_is_faster;
 use crate::weight::{Format, Weight};
 
-/// What a number is there for.
+/// What numbers are used for, which decides how they are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// The matrix of a linear layer of a block, frozen.
     Linear,
-    /// The embedding of tokens and the head, frozen; one matrix where a model ties them.
+    /// The token embedding and the output head, frozen; one matrix where a model ties them.
     Vocabulary,
     /// Weights of norms, and biases.
     Vector,
-    /// What goes through the blocks, and what is kept of it.
+    /// Activations between the operations of the model, and those that are saved for the backward pass.
     Activation,
-    /// What an operation holds while it works, and the keys and values that generation keeps.
+    /// Temporary buffers of operations, and the key-value cache of generation.
     Scratch,
-    /// What is trained, an adapter or all weights, and its gradient.
+    /// Trained weights, of an adapter or all of the model, and their gradients.
     Trained,
-    /// Sums of products and of losses, on their way.
+    /// Sums, as of matrix products and losses, while they are computed.
     Sum,
     /// The moments of the optimizer.
     Moment,
 }
 
-/// What numbers are kept in.
+/// How numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
-    /// The format of the model's files; one that no product reads is widened to f32.
+    /// The format of the model's files; a format that no product reads is converted to f32.
     AsStored,
-    /// Plain numbers in this type, so that both sides of a product are alike; blocks as in the model's files.
+    /// Unquantized numbers in this type, so that both operands of a product have one type; quantized blocks as in the
+    /// model's files.
     Plain(DType),
     /// A format of [`Weight`].
     Format(Format),
-    /// A type of the tensor library.
+    /// This element type.
     Dtype(DType),
 }
 
@@ -57,18 +59,18 @@ impl std::fmt::Display for Storage {
     }
 }
 
-/// The number of weights from which on `auto` may be bf16 on a CPU. Training steps of the bundled model, with half a
-/// million weights, are no faster in bf16.
+/// The number of weights from which on [`Compute::Auto`] selects bf16 on a CPU that multiplies bf16 faster than f32.
+/// Training steps of the bundled model, with half a million weights, are no faster in bf16.
 pub const SMALL_MODEL: u64 = 10_000_000;
 
-/// What everything is kept in, on one device.
+/// How each kind of number is stored on one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Precision {
     asked: PrecisionRequest,
     /// The type of activations.
     activations: DType,
-    /// The type of plain matrices on an accelerator, that of activations. None on the CPU, which leaves matrices as
-    /// they are stored.
+    /// The type of unquantized matrices on an accelerator, the same as that of activations. `None` on the CPU, which leaves
+    /// matrices as they are stored.
     plain: Option<DType>,
 }
 
@@ -86,8 +88,8 @@ impl Precision {
         plain: None,
     };
 
-    /// The precision of an accelerator for a request. Activations and plain matrices share one type, since products
-    /// take both operands in one: bf16 unless f32 is asked for.
+    /// The precision that follows from a request on an accelerator. Activations and plain matrices share one type, since
+    /// products take both operands in one: bf16 unless f32 is asked for.
     const fn of_accelerator(asked: PrecisionRequest) -> Self {
         let activations = match asked.compute {
             Compute::Auto | Compute::Bf16 => DType::BF16,
@@ -96,7 +98,7 @@ impl Precision {
         Self { asked, activations, plain: Some(activations) }
     }
 
-    /// The precision of a device for a request and a model of `weights` numbers.
+    /// The precision that follows from a request on a device, for a model of `weights` numbers.
     #[must_use]
     pub fn of(asked: impl Into<PrecisionRequest>, device: &Device, weights: u64) -> Self {
         let asked = asked.into();

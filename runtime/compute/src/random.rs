@@ -85,8 +85,8 @@ impl Stream {
     /// Draws a whole number in 0 … `count` − 1, all equally likely; returns 0 and draws nothing for a count of 0. Takes
     /// two words, rarely more.
     ///
-    /// Takes the high half of a 64-bit word times the count, and draws again where the low half would favor some
-    /// numbers (Lemire 2019).
+    /// Returns the high half of a random 64-bit word times the count, and draws another word where the low half would favor
+    /// some numbers (Lemire 2019).
     pub fn below(&mut self, count: u64) -> u64 {
         if count == 0 {
             return 0;

@@ -8,14 +8,14 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-/// Warm-up steps that the inverse square root is measured in when there is no warm-up.
+/// The time scale, in steps, of the inverse square root schedule without a warm-up.
 const TIMESCALE: f64 = 10_000.0;
 
 /// The learning rate over a run as a share of its peak. All schedules but `constant` first rise over the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Schedule {
     shape: Shape,
-    /// The number after the colon; 0 for a shape without one.
+    /// The parameter of the shape, written after a colon as in `polynomial:2`; 0 for a shape without one.
     number: f64,
 }
 
@@ -25,9 +25,9 @@ enum Shape {
     Linear,
     /// Down to 0 along half a cosine.
     Cosine,
-    /// As many half cosines as the number says, each from 1 to 0.
+    /// As many half cosines as the parameter says, each from 1 to 0.
     CosineWithRestarts,
-    /// (1 − progress) to the power of the number.
+    /// (1 − progress) to the power of the parameter, where progress goes from 0 after the warm-up to 1 at the end.
     Polynomial,
     /// 1 from the first step on.
     Constant,
@@ -35,19 +35,19 @@ enum Shape {
     ConstantWithWarmup,
     /// √(w / step), where w is the warm-up, or 10,000 without one.
     InverseSqrt,
-    /// Half a cosine down to the number.
+    /// Half a cosine from 1 down to the parameter.
     CosineWithMinRate,
-    /// Half a cosine down to the number, evaluated one step ahead, so that no step has factor 0.
+    /// Half a cosine from 1 down to the parameter, evaluated one step ahead, so that no step has factor 0.
     CosineWarmupWithMinRate,
-    /// 1 until the last part of the run, which goes down along half a cosine. The number is the length of that part as a
+    /// 1 until the last part of the run, which goes down along half a cosine. The parameter is the length of that part as a
     /// fraction of all steps.
     WarmupStableDecay,
 }
 
-/// The number after a colon: its default, the least and the most.
+/// The parameter of a shape: its default, its least and its largest value.
 type Range = (f64, f64, f64);
 
-/// Every shape with its name, and the number after the colon if there may be one.
+/// Every shape with its name, and the range of its parameter if it has one.
 const SHAPES: [(Shape, &str, Option<Range>); 10] = [
     (Shape::Linear, "linear", None),
     (Shape::Cosine, "cosine", None),
@@ -70,8 +70,8 @@ impl Schedule {
         SHAPES.iter().map(|(_, name, _)| *name)
     }
 
-    /// The factor by which the peak learning rate is multiplied at `step`, counted from 0, of a run of `total` steps of
-    /// which the first `warmup` rise from 0. With a warm-up, step 0 has factor 0, except for `constant` and
+    /// The factor by which the peak learning rate is multiplied at `step`, counted from 0, of a run of `total` steps, in
+    /// the first `warmup` of which the factor rises from 0. With a warm-up, step 0 has factor 0, except for `constant` and
     /// `cosine-warmup-with-min-rate`.
     #[must_use]
     pub fn factor(&self, step: u64, warmup: u64, total: u64) -> f64 {

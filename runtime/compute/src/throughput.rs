@@ -9,23 +9,23 @@ use crate::error::Result;
 use crate::fused;
 use crate::random::Stream;
 
-/// The side of the matrices: large enough that memory does not matter, small enough for a tenth of a second, and no power of
-/// two, whose rows would compete for the same lines of the cache.
+/// Rows and columns of the matrices on the CPU: enough that memory bandwidth does not matter, few enough for a tenth of a
+/// second, and not a power of two, because such rows would compete for the same cache lines.
 const SIDE: usize = 1984;
-/// The side of the matrices on an accelerator, in units of [`SIDE`].
+/// Rows and columns of the matrices on an accelerator, in units of [`SIDE`].
 const TIMES: usize = 4;
-/// Products that are timed; the fastest counts.
+/// How many products, or batches of products, are timed; the fastest counts.
 const PRODUCTS: usize = 8;
-/// Products of an accelerator that are timed together: waiting for one takes longer than some do.
+/// Products in one timed batch on an accelerator, because waiting for a result can take longer than one product.
 const TOGETHER: usize = 10;
-/// Seconds above which a product of [`SIDE`] is answer enough.
+/// Seconds: an accelerator that takes longer for one product of side [`SIDE`] is measured by that product alone.
 const SLOW: f64 = 0.01;
 
 /// Measures the matrix-product throughput of a device: floating-point operations per second of the fastest product of
 /// square matrices in `dtype`, on the CPU on all cores that this program uses.
 ///
 /// # Errors
-/// When the device has no room, or no products of that type.
+/// When the device has too little memory, or cannot multiply matrices of `dtype`.
 pub fn matmul_flops(device: &Device, dtype: DType) -> Result<f64> {
     match Accelerator::of(device)? {
         None => on_cpu(dtype),
@@ -42,7 +42,7 @@ fn on_cpu(dtype: DType) -> Result<f64> {
 }
 
 /// Measures an accelerator: operations per second of the fastest of some batches of products in `dtype`. Returns after
-/// one small product if that takes more than [`SLOW`] seconds.
+/// one product of side [`SIDE`] if that takes more than [`SLOW`] seconds.
 fn on_accelerator(accelerator: &Accelerator, dtype: DType) -> Result<f64> {
     // The first products of a process load their library.
     let small = on_device(accelerator, dtype, [1, 1, 2])?;

@@ -1,4 +1,4 @@
-//! A matrix of a model as it is kept: a tensor, or bytes in the format of the file that they came from.
+//! A matrix of a model as it is stored: a tensor, or bytes in the format of the file that they came from.
 //!
 //! Bytes are never widened as a whole: products widen a block when they need it, so a model takes the memory of its
 //! file. Who owns the bytes (a mapped file, a buffer) and where a matrix lies in them is the caller's business. On an
@@ -22,7 +22,7 @@ pub(crate) use device::DeviceBlocks;
 pub use format::Format;
 pub(crate) use nf4::{Scales, unpack as unpack_nf4};
 
-/// A matrix in bytes, row by row.
+/// A matrix stored as bytes of a [`Format`], row by row, on the CPU or on an accelerator.
 #[derive(Debug)]
 pub struct Packed {
     numbers: Numbers,
@@ -34,9 +34,9 @@ pub struct Packed {
 /// Where the bytes of a matrix are.
 #[derive(Debug)]
 enum Numbers {
-    /// With the CPU; `scales` are what the blocks of `NF4` share.
+    /// In the memory of the CPU; `scales` are those that the blocks of `NF4` share.
     Host { bytes: Bytes, scales: Option<Scales> },
-    /// On an accelerator: blocks alone.
+    /// On an accelerator, which has only quantized formats as bytes.
     Device(DeviceBlocks),
 }
 

@@ -1,5 +1,5 @@
-//! Bounded reads of untrusted files: ordinary files only, and never more bytes than a limit. And bounded waits for work on
-//! them.
+//! Reads of untrusted files that accept ordinary files only and never read more bytes than a limit, and calls with a time
+//! limit.
 
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Read, Result};
@@ -40,8 +40,8 @@ pub fn read_text(path: &Path, limit: u64) -> Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|error| Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Runs work that cannot be stopped on a thread of its own and returns its result. Fails with `TimedOut` if that takes longer
-/// than `limit`; the thread then goes on until the process ends. Fails as well if the work panics, or if there is no thread.
+/// Runs `work` on a new thread and returns its result. Fails with `TimedOut` if that takes longer than `limit`; the thread
+/// cannot be stopped and runs on until `work` or the process ends. Also fails if `work` panics or no thread can be started.
 pub fn within<R: Send + 'static>(limit: Duration, work: impl FnOnce() -> R + Send + 'static) -> Result<R> {
     let (send, result) = channel();
     thread::Builder::new().spawn(move || send.send(work()))?;

@@ -1,24 +1,27 @@
-//! The version of the contract that this program keeps, and the error for a component that needs another one.
+//! The version of the contract (the WIT interfaces between this program and its components), and the error for a component
+//! that needs another version.
 
 use semver::Version;
 
 use crate::explain::Explanation;
 
-/// The package whose interfaces a method may import.
+/// The WIT package of the contract, whose interfaces a method may import.
 pub const PACKAGE: &str = "tunebox:method";
 
-/// The version of the contract that this program keeps, and with it every earlier one of the same track.
+/// The version of the contract that this program implements. Components built for an earlier version with the same major
+/// and minor number run as well.
 pub const CONTRACT: Version = Version::new(0, 1, 0);
 
-/// Whether `version` has the major and minor number of [`CONTRACT`]. A method built for one version runs on every later
-/// one of its track.
+/// Whether `version` has the major and minor number of [`CONTRACT`]. A component built for one such version runs on every
+/// later one.
 #[must_use]
 pub fn is_of_track(version: &Version) -> bool {
     (version.major, version.minor) == (CONTRACT.major, CONTRACT.minor)
 }
 
-/// Builds the error for `component`, which needs version `wants` of the contract, as `location` shows. `missing` is what
-/// this program lacks of a later version of the same track; a version of another track needs no such reason.
+/// Builds the error for a component that needs version `wants` of the contract, which this program does not implement.
+/// `location` says where that version is named. `missing` says what this program lacks; it is shown only if `wants` has
+/// the major and minor number of [`CONTRACT`].
 #[must_use]
 pub fn other_version(component: &str, wants: &Version, location: &str, missing: String) -> Explanation {
     let why = if is_of_track(wants) {

@@ -1,12 +1,12 @@
-//! Environment variables that this program reads itself. A child process has none of them: its parent sends it those that it
-//! needs.
+//! Environment variables that this program reads itself. A worker process starts without them: its parent sends it those
+//! that it needs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// The variables that a parent sends to a child: folders, no address, account or token.
+/// Names of the variables that a parent process sends to its child: paths only, no address, account or token.
 const SENT: [&str; 13] = [
     "HOME",
     "XDG_CACHE_HOME",
@@ -23,11 +23,11 @@ const SENT: [&str; 13] = [
     "LD_LIBRARY_PATH",
 ];
 
-/// The variables of this process, if a parent sent them.
+/// The variables that the parent process sent, by name; unset if [`receive`] was not called.
 static RECEIVED: OnceLock<BTreeMap<String, String>> = OnceLock::new();
 
-/// Returns a variable: as the parent sent it, in a child that received some, else of the process. `None` if it is not
-/// set.
+/// Returns the value of an environment variable: the one that the parent process sent if [`receive`] was called, else that
+/// of this process. `None` if it is not set.
 #[must_use]
 pub fn variable(name: &str) -> Option<OsString> {
     match RECEIVED.get() {
@@ -36,13 +36,14 @@ pub fn variable(name: &str) -> Option<OsString> {
     }
 }
 
-/// Returns the user's home folder, in a child as the parent sent it; `None` if it is not known.
+/// Returns the home folder of the user: the one that the parent process sent if [`receive`] was called, else that of this
+/// process. `None` if it is not known.
 #[must_use]
 pub fn home_folder() -> Option<PathBuf> {
     if RECEIVED.get().is_some() { variable("HOME").map(PathBuf::from) } else { std::env::home_dir() }
 }
 
-/// Returns the variables to send to a child, by name. Leaves out those that are not set or not UTF-8.
+/// Returns the values of the variables to send to a child process, by name. Leaves out those that are not set or not UTF-8.
 #[must_use]
 pub fn to_send() -> BTreeMap<String, String> {
     let home = home_folder().and_then(|home| home.into_os_string().into_string().ok());
@@ -50,7 +51,8 @@ pub fn to_send() -> BTreeMap<String, String> {
     SENT.iter().filter_map(|name| Some(((*name).to_owned(), value(name)?))).collect()
 }
 
-/// Makes `received` the variables of this process. Does nothing the second time.
+/// Makes [`variable`] and [`home_folder`] return `received` (values by name) instead of this process's own environment.
+/// Later calls do nothing.
 pub fn receive(received: BTreeMap<String, String>) {
     // The first ones count: nothing may change them while others read.
     let _ = RECEIVED.set(received);

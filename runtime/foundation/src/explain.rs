@@ -1,7 +1,7 @@
 //! The parts of an error message: what happened, where, why, what was kept, what to do.
 //!
-//! Every error of a library implements [`Explain`], mostly by its derive. Only the command line turns an [`Explanation`]
-//! into text.
+//! Every error of a library implements [`Explain`], usually by its derive macro. Only the command line turns an
+//! [`Explanation`] into text.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub use tunebox_explain_derive::Explain;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{what}")]
 pub struct Explanation {
-    /// The subject, as in `error[model]`.
+    /// The area of the error, as `model` in `error[model]`.
     pub category: Cow<'static, str>,
     /// What happened, in one lower-case clause without a full stop.
     pub what: String,
@@ -26,7 +26,7 @@ pub struct Explanation {
     pub output: Option<String>,
     /// The cause, in one sentence.
     pub why: Option<String>,
-    /// What was saved before the error, as the last checkpoint.
+    /// What was saved before the error, such as the last checkpoint.
     pub kept: Option<String>,
     /// What to do, as a command where possible.
     pub hint: Option<String>,
@@ -38,9 +38,9 @@ pub struct Explanation {
 /// The call stack inside a method at the time of the error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
-    /// One line a function, innermost first, with file and line where the component holds debug information.
+    /// One line per function, innermost first, with file and line if the component has debug information.
     pub frames: Vec<String>,
-    /// Whether the component holds debug information, so that the stack is shown without `--verbose`.
+    /// Whether the component has debug information; if so, the stack is shown even without `--verbose`.
     pub located: bool,
 }
 
@@ -93,17 +93,17 @@ pub struct Snippet {
     pub line: usize,
     /// The line itself.
     pub text: String,
-    /// The first wrong character, from 1; 0 if the whole line is wrong.
+    /// The column of the first wrong character, in characters from 1; 0 if the whole line is wrong.
     pub column: usize,
     /// How many characters are wrong.
     pub width: usize,
-    /// A short text beside the carets.
+    /// A short text beside the carets that mark the wrong characters.
     pub note: Option<String>,
 }
 
 impl Snippet {
-    /// The line of `text` in which a byte range begins, with the part of the range in that line as what is wrong: at
-    /// least one character. A range past the end of the text begins at the end.
+    /// Creates a snippet of the line of `text` in which the byte range begins. Marks the part of the range in that line as
+    /// wrong, at least one character. A range past the end of the text begins at its end.
     #[must_use]
     pub fn of(text: &str, range: &Range<usize>) -> Self {
         let (before, after) = text.split_at(text.floor_char_boundary(range.start));
@@ -135,11 +135,11 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-/// An error that explains itself, mostly by its derive.
+/// An error that provides the parts of its message, usually by the derive macro of this name.
 ///
 /// `Display` gives what happened: lower case, no full stop, values in backticks.
 pub trait Explain: std::error::Error {
-    /// All parts of the message; those that the error does not know are empty.
+    /// All parts of the message; parts that the error does not provide are empty.
     fn explanation(&self) -> Explanation;
 
     /// The exit code of the program if it ends with this error.
@@ -147,22 +147,22 @@ pub trait Explain: std::error::Error {
         Exit::Usage
     }
 
-    /// The subject, as in `error[model]`.
+    /// The area of the error, as `model` in `error[model]`.
     fn category(&self) -> Cow<'static, str> {
         self.explanation().category
     }
 
-    /// The location of the error, if it knows one.
+    /// The location of the error, if the error provides one.
     fn location(&self) -> Option<String> {
         self.explanation().location
     }
 
-    /// The cause, in one sentence, if the error knows it.
+    /// The cause in one sentence, if the error provides it.
     fn why(&self) -> Option<String> {
         self.explanation().why
     }
 
-    /// What the user should do about it, if the error knows.
+    /// What the user should do, if the error provides a hint.
     fn hint(&self) -> Option<String> {
         self.explanation().hint
     }
@@ -187,7 +187,7 @@ impl<E: Explain> Explain for Box<E> {
 /// Returns `Ok` if `condition` holds, else the error that `error` builds.
 ///
 /// # Errors
-/// What `error` returns, if the condition does not hold.
+/// The result of `error`, if the condition does not hold.
 pub fn ensure<E>(condition: bool, error: impl FnOnce() -> E) -> Result<(), E> {
     if condition { Ok(()) } else { Err(error()) }
 }

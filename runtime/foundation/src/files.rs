@@ -77,7 +77,7 @@ impl FileError {
 /// Reads a whole ordinary file of at most `limit` bytes.
 ///
 /// # Errors
-/// When it cannot be read, is no ordinary file, or is larger.
+/// When the file cannot be read, is not an ordinary file, or is larger than `limit`.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
     bounded::read(path, limit).map_err(FileError::at("read", path))
 }
@@ -85,7 +85,7 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
 /// Reads a whole ordinary UTF-8 file of at most 64 MiB.
 ///
 /// # Errors
-/// When it cannot be read, is no ordinary file, is too large, or is not UTF-8.
+/// When the file cannot be read, is not an ordinary file, is too large, or is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String, FileError> {
     bounded::read_text(path, LONGEST_TEXT).map_err(FileError::at("read", path))
 }
@@ -93,7 +93,7 @@ pub fn read_text(path: &Path) -> Result<String, FileError> {
 /// Opens an ordinary file for streaming reads.
 ///
 /// # Errors
-/// When it is a folder, a pipe or a device, or cannot be opened.
+/// When the path is a folder, a pipe or a device, or cannot be opened.
 pub fn open(path: &Path) -> Result<File, FileError> {
     bounded::open(path).map_err(FileError::at("read", path))
 }
@@ -101,16 +101,16 @@ pub fn open(path: &Path) -> Result<File, FileError> {
 /// Creates a folder and its missing parents; does nothing if it exists.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the system reports an error.
 pub fn create_folder(path: &Path) -> Result<(), FileError> {
     fs::create_dir_all(path).map_err(FileError::at("created", path))
 }
 
-/// Creates a folder and its missing parents. `None` if something of that name exists already. Dropping the returned
-/// value removes the folder with its content, unless it was kept.
+/// Creates a folder and its missing parents. `None` if the path exists already. Dropping the returned value removes the
+/// folder with its content, unless [`TempDir::keep`] was called.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the system reports an error.
 pub fn create_new_folder(path: &Path) -> Result<Option<TempDir>, FileError> {
     create_folder(parent(path))?;
     let (mut builder, name) = (tempfile::Builder::new(), path.file_name().unwrap_or_default());
@@ -122,11 +122,11 @@ pub fn create_new_folder(path: &Path) -> Result<Option<TempDir>, FileError> {
     }
 }
 
-/// Creates a folder with a new, unique name in `above`, beginning with `prefix`. Dropping the returned value removes
-/// the folder with its content.
+/// Creates a folder with a unique name that begins with `prefix` in the folder `above`. Dropping the returned value
+/// removes the new folder with its content.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the system reports an error.
 pub fn temporary_folder(above: &Path, prefix: &str) -> Result<TempDir, FileError> {
     tempfile::Builder::new().prefix(prefix).tempdir_in(above).map_err(FileError::at("created", above))
 }
@@ -134,7 +134,7 @@ pub fn temporary_folder(above: &Path, prefix: &str) -> Result<TempDir, FileError
 /// Removes a folder with its content; does nothing if it does not exist.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the system reports an error.
 pub fn remove_folder(path: &Path) -> Result<(), FileError> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(FileError::at("removed", path)(error)),
@@ -146,7 +146,7 @@ pub fn remove_folder(path: &Path) -> Result<(), FileError> {
 /// replaced.
 ///
 /// # Errors
-/// When it cannot be listed.
+/// When the folder cannot be listed.
 pub fn names(folder: &Path) -> Result<Vec<String>, FileError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -165,15 +165,18 @@ pub fn names(folder: &Path) -> Result<Vec<String>, FileError> {
 /// it.
 ///
 /// # Errors
-/// When the system refuses, as on a full disk; the old content then still stands.
+/// When the system reports an error, as on a full disk. The file then has its old content, or the new content if only the
+/// sync of its folder failed.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     write_with(path, |file| file.write_all(bytes).map_err(FileError::at("written", path)))
 }
 
-/// Replaces a file atomically, as [`write`] does, with the bytes that `fill` writes to a buffered writer.
+/// Replaces a file atomically with the bytes that `fill` writes: gives `fill` a buffered writer to a temporary file beside
+/// the target, makes that file readable for all users, syncs and renames it.
 ///
 /// # Errors
-/// Those of `fill`, and when the system refuses; the old content then still stands.
+/// The error of `fill`, or a [`FileError`] when the system reports one. The file then has its old content, or the new
+/// content if only the sync of its folder failed.
 pub fn write_with<E: From<FileError>>(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&mut File>) -> Result<(), E>,

@@ -1,7 +1,7 @@
 //! Numbers, sizes and durations as short text for people.
 
-/// Rounds a number to seven significant digits; NaN and infinities stay. Numbers that leave a run are rounded: a method
-/// has a part in nearly all of them, and could hide data in digits that are not read.
+/// Rounds a number to seven significant digits; leaves NaN and infinities as they are. Applied to the numbers that a run
+/// reports: a method influences nearly all of them, and could hide data in digits that nobody reads.
 #[must_use]
 pub fn seven_digits(value: f64) -> f64 {
     format!("{value:.6e}").parse().unwrap_or(f64::NAN)
@@ -20,20 +20,20 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Formats a number with `decimals` decimals, or in scientific notation, as `1.00e4`, if that would take more than
-/// `room` bytes.
+/// Formats a number with `decimals` digits after the point; if that text is longer than `room` bytes, in scientific
+/// notation instead, as `1.00e4`.
 pub fn number(value: f64, decimals: usize, room: usize) -> String {
     let plain = format!("{value:.decimals$}");
     if plain.len() <= room { plain } else { format!("{value:.2e}") }
 }
 
-/// Formats a count with its noun, with a plural `s` unless the count is 1: `1 step`, `1,234 steps`.
+/// Formats a count with the noun `what`, with a plural `s` unless the count is 1: `1 step`, `1,234 steps`.
 pub fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// Formats a number of bytes in the largest fitting unit of B, KiB, MiB and GiB, with one decimal below 10 and for GiB:
-/// `5.8 GiB`, `91 KiB`, `12 B`.
+/// Formats a number of bytes in the largest fitting unit of B, KiB, MiB and GiB, with one decimal for GiB and for KiB and
+/// MiB below 10: `5.8 GiB`, `9.1 MiB`, `91 KiB`, `12 B`.
 pub fn bytes(count: u64) -> String {
     let mut size = count as f64;
     for unit in ["B", "KiB", "MiB"] {
@@ -45,8 +45,8 @@ pub fn bytes(count: u64) -> String {
     format!("{size:.1} GiB")
 }
 
-/// Formats seconds in at most two units, parts of the smaller one cut off from a minute on: `1.2 s`, `42 s`, `6 min 12
-/// s`, `1 h 2 min`.
+/// Formats seconds in at most two units: `1.2 s`, `42 s`, `6 min 12 s`, `1 h 2 min`. From one minute on, fractions of the
+/// smaller unit are cut off.
 pub fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 10.0 => format!("{s:.1} s"),

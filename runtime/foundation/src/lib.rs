@@ -1,5 +1,5 @@
-//! What every other crate builds on and what needs no tensor: errors that explain themselves, files and paths, text that
-//! is safe to show.
+//! Code without tensors that all other crates share: structured error messages, file operations, paths, and escapes for
+//! untrusted text.
 
 // The derive names this crate by its own name.
 extern crate self as tunebox_foundation;

@@ -1,4 +1,4 @@
-//! Suggestions for misspelt names.
+//! Suggestions for misspelled names.
 
 use strsim::osa_distance;
 

@@ -1,4 +1,4 @@
-//! Simplified and resolved paths, suggestions for misspelt ones, and messages for errors of the file system.
+//! Simplified and resolved paths, suggestions for misspelled ones, and messages for errors of the file system.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Component, Path, PathBuf};
@@ -60,7 +60,8 @@ pub fn did_you_mean(path: &Path) -> Option<String> {
     similar_entry(path).map(|meant| format!("did you mean `{}`?", meant.display()))
 }
 
-/// Describes an error of the file system in plain words, without the path; other kinds keep the system's text.
+/// Describes a common error of the file system in plain words, without the path. Returns the text of the system for any
+/// other error.
 #[must_use]
 pub fn describe_io_error(error: &Error) -> String {
     match error.kind() {

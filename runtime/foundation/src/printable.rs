@@ -1,16 +1,17 @@
 //! Makes untrusted text safe to show in terminals and logs.
 //!
 //! Text of a method reaches logs, error messages and terminals. Control characters, escape sequences and characters that
-//! change the direction of writing are replaced by visible escapes.
+//! change the writing direction are replaced by visible escapes.
 
-/// Escapes every character of `text` for which [`is_unprintable`] holds, as `\u{1b}`. Text over `limit` bytes is cut after
-/// the character that passes the limit, and ends in `…`.
+/// Escapes every character of `text` for which [`is_unprintable`] holds, as `\u{1b}`. Once the result has `limit` bytes or
+/// more, the rest of `text` is replaced by `…`.
 #[must_use]
 pub fn printable(text: &str, limit: usize) -> String {
     printable_except(text, limit, &[])
 }
 
-/// Escapes and cuts a text as [`printable`] does, but leaves the characters `kept` as they are.
+/// Escapes every unprintable character of `text` that is not in `kept`, as `\u{1b}`. Once the result has `limit` bytes or
+/// more, the rest of `text` is replaced by `…`.
 #[must_use]
 pub fn printable_except(text: &str, limit: usize, kept: &[char]) -> String {
     let mut shown = String::with_capacity(text.len().min(limit));

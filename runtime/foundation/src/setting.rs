@@ -12,7 +12,7 @@ pub enum Value {
     Boolean(bool),
     /// A whole number.
     Integer(i64),
-    /// A number.
+    /// A floating-point number.
     Number(f64),
     /// A text.
     Text(String),

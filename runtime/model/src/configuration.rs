@@ -1,6 +1,6 @@
-//! What a model is: its sizes, its layers, its norms and rotations, as plain values. Numbers that make no model are refused
+//! The configuration of a model as plain values: its sizes, layers, norms and rotations. Invalid values are rejected
 //! before any size is computed from them.
-//! Where they are written, and what each family means by them, `families` knows.
+//! `families` reads and writes the files, and knows what each family means by their keys.
 
 pub mod rope;
 
@@ -18,9 +18,9 @@ pub struct Configuration {
     /// The family by its Hugging Face name: `llama`, `mistral`, `smollm3`, `qwen2`, `qwen3`,
     /// `gemma2`, `gemma3_text`, `phi3`.
     pub family: String,
-    /// Width of the residual stream.
+    /// Width of the residual stream (hidden dimension).
     pub hidden: usize,
-    /// Width inside the feed-forward part.
+    /// Width inside the feed-forward part of a block.
     pub intermediate: usize,
     /// Number of blocks.
     pub layers: usize,
@@ -30,26 +30,27 @@ pub struct Configuration {
     pub kv_heads: usize,
     /// Width of a head; even.
     pub head_dim: usize,
-    /// Features of a head that turn, the first ones; even, at most `head_dim`.
+    /// How many features of a head are rotated by position (RoPE), the first ones; even, at most `head_dim`.
     pub rotated: usize,
     /// Rows of the embedding, padding rows included.
     pub vocabulary: usize,
-    /// What the norms add to the mean square.
+    /// The epsilon that norms add to the mean square.
     pub norm_epsilon: f64,
     /// The feed-forward part's activation.
     pub activation: Activation,
-    /// Whether the head is the embedding.
+    /// Whether the output head is the embedding matrix.
     pub tied: bool,
     /// Whether each head of queries and keys has a norm before it is rotated.
     pub query_key_norm: bool,
     /// Whether norms multiply by 1 + weight.
     pub unit_offset_norm: bool,
-    /// Whether attention and feed-forward have a second norm on the way back into the stream.
+    /// Whether attention and feed-forward have a second norm, on their output before it is added to the residual
+    /// stream.
     pub sandwich_norms: bool,
-    /// What embeddings are multiplied by. Gemma's √hidden is not rounded to bf16 here: transformers rounds it to the
-    /// type that it computes in, and this program computes in `f32`.
+    /// The factor on embeddings, in `f32`. Gemma's √hidden is not rounded here; transformers rounds it to the type that
+    /// it computes in.
     pub embedding_scale: f32,
-    /// What scores are multiplied by before the softmax.
+    /// The factor on attention scores before the softmax.
     pub attention_scale: f32,
     /// Whether queries, keys and values have biases.
     pub attention_bias: bool,
@@ -59,37 +60,37 @@ pub struct Configuration {
     pub feed_forward_bias: bool,
     /// Whether query, key and value are one matrix, and gate and up another.
     pub fused_projections: bool,
-    /// Bound of the attention scores: c·tanh(score/c).
+    /// The soft cap c of attention scores, c·tanh(score/c); `None` for no cap.
     pub attention_soft_cap: Option<f32>,
-    /// Bound of the logits: c·tanh(logit/c).
+    /// The soft cap c of logits, c·tanh(logit/c); `None` for no cap.
     pub logit_soft_cap: Option<f32>,
-    /// What logits are multiplied by.
+    /// The factor on logits, before the soft cap.
     pub logit_scale: f32,
-    /// The longest context that the model was made for.
+    /// The longest context that the model was made for, in tokens.
     pub max_positions: usize,
-    /// What differs from block to block; as many as `layers`.
+    /// The attention window and the rotation of each block, `layers` of them.
     pub layers_kind: Vec<LayerKind>,
-    /// The rotations that layers choose from.
+    /// The rotations (RoPE), to which layers refer by index.
     pub ropes: Vec<RopeSetting>,
     /// Tokens that end an answer.
     pub eos: Vec<u32>,
     /// The token that starts a text.
     pub bos: Option<u32>,
-    /// The token that fills rows.
+    /// The padding token.
     pub pad: Option<u32>,
 }
 
-/// What differs from block to block.
+/// The attention window and the rotation of one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerKind {
-    /// How many tokens back the attention sees, itself included; none: all.
+    /// The number of tokens that a token attends to, itself included; `None` for all before it and itself.
     pub window: Option<usize>,
-    /// The index of its rotation in `ropes`; none: no positions.
+    /// The index of the block's rotation in [`Configuration::ropes`]; `None` for a block without position encoding.
     pub rope: Option<usize>,
 }
 
 impl LayerKind {
-    /// A layer that sees everything, with the first rotation.
+    /// Full attention, with the first rotation.
     pub const FULL: Self = Self { window: None, rope: Some(0) };
 }
 
@@ -120,7 +121,7 @@ impl Configuration {
         self.layers_kind.iter_mut().for_each(|kind| kind.window = window);
     }
 
-    /// Checks that the model has a layer of this index. Errors: it has not.
+    /// Returns an error unless the model has a layer of this index.
     pub(crate) fn check_layer(&self, layer: usize) -> Result<()> {
         if layer < self.layers {
             return Ok(());
@@ -144,7 +145,8 @@ impl Configuration {
     }
 }
 
-/// No real model comes near; products of two such sizes fit in 64 bits.
+/// The largest accepted size, such as a width or the vocabulary. No real model comes near; products of two such sizes
+/// fit in 64 bits.
 const LARGEST_SIDE: usize = 1 << 24;
 const MOST_LAYERS: usize = 1 << 12;
 
@@ -194,8 +196,8 @@ impl Configuration {
         expect(fits, "num_hidden_layers", self.layers, file, "from 1 to 4,096 layers")
     }
 
-    /// Checks every rotation: positive base, attention factor and frequencies, and one listed factor for each rotated
-    /// pair.
+    /// Checks every rotation: positive base, attention factor and frequencies, and, where a rotation lists factors, one
+    /// factor for each rotated pair of features.
     fn check_ropes(&self, file: &Path) -> Result<()> {
         self.check_contexts(file)?;
         let is_positive = |number: &f64| number.is_finite() && *number > 0.0;
@@ -215,8 +217,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// Checks that all LongRoPE rotations have the same first context, from 2 tokens on: their tables switch to the
-    /// long factors at one length.
+    /// Checks that all LongRoPE rotations have the same original context, of at least 2 tokens: their tables switch to
+    /// the long factors at one length.
     fn check_contexts(&self, file: &Path) -> Result<()> {
         const KEY: &str = "original_max_position_embeddings";
         let mut contexts = self.ropes.iter().filter_map(RopeSetting::short_context);

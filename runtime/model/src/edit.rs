@@ -1,8 +1,7 @@
-//! Edits of single weight matrices outside training: their arithmetic, and the record of them.
+//! Edits of single weight matrices outside training: how they are computed and recorded.
 //!
-//! Sums are in `f32` whatever a weight is stored in; the result is stored like the weight. The base stays as it
-//! was opened, so a view of the base never sees an edit. Edits are made on the CPU, whatever device computes. Which policy
-//! an edit belongs to is `policy`'s business.
+//! Edits are computed on the CPU in `f32`, whatever the device and the dtype of the model. The weights of the base
+//! never change, so a view of the base never sees an edit. `policy` knows which edits belong to which policy.
 
 use std::collections::BTreeMap;
 
@@ -12,34 +11,34 @@ use crate::configuration::Configuration;
 use crate::decoder::site::Site;
 use crate::error::{Error, Result};
 
-/// Rows of a matrix that are widened to `f32` at a time.
+/// How many rows of a matrix are converted to `f32` at a time.
 const BLOCK: usize = 4_096;
 
-/// Edits of one matrix that an adapter holds beside it.
+/// The most edits of one matrix that are recorded as outer products, for an adapter.
 const MOST_FACTORS: usize = 256;
 
 /// What a matrix does in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Tokens to the stream, `[vocabulary, hidden]`.
+    /// The embedding, `[vocabulary, hidden]`.
     Embedding,
-    /// A linear map of a block. The parts of a joined matrix are edited by their own sites.
+    /// A linear map of a block. The parts of a fused matrix are edited by their own sites.
     Linear(Site),
-    /// The stream to logits; the embedding's matrix again where the two are one.
+    /// The output head, `[vocabulary, hidden]`; the embedding matrix if the two are tied.
     Head,
 }
 
-/// How an edit is kept.
+/// How edits are stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Form {
-    /// The weight itself is another.
+    /// As edited weights, which replace the original ones.
     #[default]
     Weights,
-    /// The weight stays, an adapter beside it holds the difference: one rank an edit.
+    /// As outer products, which are saved as an adapter beside the original weights, with one rank for each edit.
     Adapter,
 }
 
-/// Where a matrix lies: rows of a stored weight, all of them unless the checkpoint joins several matrices.
+/// A matrix of the model as rows of a stored weight: all of its rows, unless the checkpoint fuses several matrices.
 #[derive(Debug, Clone)]
 pub struct Matrix {
     pub(crate) name: String,
@@ -47,9 +46,9 @@ pub struct Matrix {
     pub(crate) place: Option<(usize, Site)>,
     /// The first row in the stored weight.
     pub(crate) first: usize,
-    /// Width of what comes out.
+    /// The number of rows: the output dimension of a linear map.
     pub rows: usize,
-    /// Width of what goes in.
+    /// The number of columns: the input dimension of a linear map.
     pub columns: usize,
 }
 
@@ -94,19 +93,20 @@ impl Matrix {
     }
 }
 
-/// Left and right of one outer product beside a weight, `[out]` and `[in]`, on the CPU.
+/// The vectors of one outer product left·rightᵀ that an edit adds to a weight: left `[out]` and right `[in]`, on the
+/// CPU.
 pub(crate) type Factor = (Tensor, Tensor);
 
-/// Factors by layer and site.
+/// Outer products by layer and linear map, in the order of the edits.
 pub(crate) type Factors = BTreeMap<(usize, Site), Vec<Factor>>;
 
 /// All edits of one policy. A copy shares the tensors.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Edits {
     pub(crate) form: Form,
-    /// Every edited weight by its name: on the CPU, and on the device that computes.
+    /// Every edited weight by its name: on the CPU, and on the model's device.
     pub(crate) changed: BTreeMap<String, (Tensor, Weight)>,
-    /// What an adapter has to hold, by layer and site; empty when weights themselves were changed.
+    /// The outer products of the edits, by layer and linear map; empty for [`Form::Weights`].
     pub(crate) factors: Factors,
 }
 
@@ -116,7 +116,7 @@ impl Edits {
         self.changed.get(name).map(|(weight, _)| weight.clone())
     }
 
-    /// The edited weight of this name, on the device that computes; `None` if it was not edited.
+    /// The edited weight of this name, on the model's device; `None` if it was not edited.
     pub(crate) fn on_device(&self, name: &str) -> Option<Weight> {
         self.changed.get(name).map(|(_, placed)| placed.clone())
     }
@@ -152,7 +152,7 @@ pub(crate) fn add_outer(
     })
 }
 
-/// rᵀ·W over the rows of `matrix`: `[1, in]`, `f32`, for `direction` r, `[1, rows]`.
+/// Computes rᵀ·W over the rows of `matrix`: `[1, in]`, `f32`, for `direction` r, `[1, rows]`.
 pub(crate) fn component_along(weight: &Tensor, matrix: &Matrix, direction: &Tensor) -> Result<Tensor> {
     let mut total = Tensor::zeros((1, matrix.columns), DType::F32, weight.device())?;
     for at in (0..matrix.rows).step_by(BLOCK) {
@@ -163,9 +163,10 @@ pub(crate) fn component_along(weight: &Tensor, matrix: &Matrix, direction: &Tens
     Ok(total)
 }
 
-/// Returns a copy of `weight` in which the component along `direction` r, `[1, width]` of length 1, is reduced in the
-/// columns of `matrix`, W − strength · r·rᵀ·W, or, with `of_rows`, in its rows, W − strength · (W·r)·rᵀ. `keep_norms`
-/// then rescales each row to its old length.
+/// Returns a copy of `weight` in which the component along `direction` is reduced by the share `strength`. `direction`
+/// r is a vector of length 1. It is removed from the columns of `matrix`, W − strength · r·rᵀ·W, with r `[1, rows]`;
+/// or, with `of_rows`, from its rows, W − strength · (W·r)·rᵀ, with r `[1, columns]`. `keep_norms` then rescales each
+/// row to its old norm.
 pub(crate) fn project_out(
     weight: &Tensor,
     matrix: &Matrix,
@@ -184,7 +185,7 @@ pub(crate) fn project_out(
     })
 }
 
-/// Scales each row of `changed` to the length of the same row of `before`; rows of length 0 stay 0.
+/// Scales each row of `changed` to the norm of the same row of `before`; rows of zeros stay zero.
 fn restore_row_norms(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
     let squares = |rows: &Tensor| rows.sqr()?.sum_keepdim(1);
     let (now, then) = (squares(changed)?, squares(before)?);

@@ -1,5 +1,5 @@
-//! What can go wrong with a model, its files and its work, and what a person can do about it.
-//! Leaves tensor work to `tunebox_compute::error` and everything on a screen to the command line.
+//! The errors of models and their files, with hints on what to do about them.
+//! Leaves errors of tensors to `tunebox_compute::error`, and how errors are shown to the command line.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -8,10 +8,10 @@ use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files::FileError;
 use tunebox_foundation::nearest::nearest;
 
-/// The result of work on a model.
+/// A result with an [`Error`] of a model.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What a model can be, for hints.
+/// The forms in which a model can be given, for hints.
 pub(crate) const MODEL_FORMS: &str =
     "a model is a folder with `config.json` and safetensors weights, a GGUF file, or a hub name";
 
@@ -25,14 +25,14 @@ pub enum Error {
     /// An argument is outside what the model allows.
     #[error("{0}")]
     Argument(String),
-    /// The work was not finished by the deadline of the policy.
+    /// The policy's deadline passed before the work was finished.
     #[error("the time for this call is over")]
     OutOfTime,
     /// A file cannot be read or written.
     #[error(transparent)]
     #[explain(source)]
     File(#[from] FileError),
-    /// An error that callers only show.
+    /// An error that callers show and do not handle otherwise.
     #[error("{0}")]
     #[explain(source)]
     Explained(Box<Explanation>),
@@ -49,7 +49,7 @@ pub enum Error {
         /// What is wrong with the value, or what was expected.
         why: String,
     },
-    /// A file that is not what its name says, or ends too early.
+    /// A file has another format than its name says, or ends too early.
     #[error("{what}")]
     #[explain(location = place.clone(), hint = "the download may have stopped early; fetch the file again")]
     Broken {
@@ -58,27 +58,27 @@ pub enum Error {
         /// The file.
         place: String,
     },
-    /// A new adapter is to sit on a linear map that the model has not.
+    /// The settings of a new adapter name a linear map that the model does not have.
     #[error("the adapter targets `{name}`, no linear map of this model is called that")]
     #[explain(hint = suggest_module(name, known))]
     NoModule {
-        /// As written.
+        /// The name, as written in the settings.
         name: String,
-        /// The maps of a block.
+        /// The names of the linear maps of a block.
         known: Vec<&'static str>,
     },
-    /// A new adapter is to sit on a layer that the model has not.
+    /// The settings of a new adapter name a layer that the model does not have.
     #[error("the adapter names layer `{layer}`, the model has layers 0 to {}", layers.saturating_sub(1))]
     NoLayer {
-        /// As written.
+        /// The index of the layer, as written in the settings.
         layer: usize,
-        /// Layers of the model.
+        /// The number of layers of the model.
         layers: usize,
     },
-    /// Something that this program does not do, on purpose.
+    /// A request that this program does not support, on purpose.
     #[error("{0}")]
     Unsupported(String),
-    /// Tensor work failed.
+    /// A tensor operation failed.
     #[error(transparent)]
     #[explain(source)]
     Compute(#[from] tunebox_compute::Error),

@@ -1,6 +1,6 @@
-//! The model families: which there are, and how a configuration is chosen and read for each.
-//! A family is a constant that holds only what differs, in a file with related families; what is shared lies in
-//! `hugging_face`, `rope`, `gguf` and `names`.
+//! The model families, and how the configuration of each is read and written.
+//! A family is a constant that holds only what differs from other families, in a file with related families. What is
+//! shared lies in `hugging_face`, `rope`, `gguf` and `names`.
 
 mod family;
 mod gemma;

@@ -27,7 +27,8 @@ impl<'a> Fields<'a> {
         Option::<T>::deserialize(value).map_err(|error| self.key_error(key, error.to_string()))
     }
 
-    /// The value of a key, or `default` if it is missing or null. Errors: no default either, or another type.
+    /// The value of a key, or `default` if it is missing or null. Errors: the key is missing and `default` is `None`,
+    /// or the value has another type.
     pub(crate) fn get_or<T: Deserialize<'a>>(&self, key: &str, default: Option<T>) -> Result<T> {
         self.get(key)?.or(default).ok_or_else(|| Error::missing(format!("`{key}`"), self.file))
     }

@@ -1,5 +1,5 @@
-//! Files that appear whole or not at all, and tensors written one after another without
-//! holding a second copy of a model. Leaves names and meaning to the callers.
+//! Reads the files of models up to a size limit, and writes files that appear whole or not at all. Writes safetensors
+//! files one tensor after another, without a second copy of the model in memory.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -26,9 +26,9 @@ impl TensorSpec {
     }
 }
 
-/// The most bytes of a file that is copied. Vocabularies are the longest.
+/// The size limit of [`read`], in bytes. The largest files that it reads are vocabularies.
 const LONGEST_FILE: u64 = 256 << 20;
-/// The most bytes of a text that is parsed; its values may take ten times as many.
+/// The size limit of [`read_text`], in bytes. The parsed values of a text may take ten times as much memory.
 const LONGEST_TEXT: u64 = 32 << 20;
 
 /// Reads a whole file of at most [`LONGEST_FILE`] bytes. Errors: also if it is longer, or not a regular file, since a
@@ -51,14 +51,14 @@ pub(crate) fn read_json(path: &Path) -> Result<Value> {
     serde_json::from_str(&text).map_err(|error| Error::broken(path, format!("this is not JSON: {error}")))
 }
 
-/// Writes a file, which appears whole or not at all and replaces an existing one.
+/// Writes a file that appears whole or not at all, and replaces an existing one.
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
     Ok(foundation::write(path, bytes.as_ref())?)
 }
 
-/// Writes a safetensors file with `facts` as its metadata, or without them `format: pt`; it appears whole or not at all.
-/// Calls `tensor` with the index in `list` of each tensor when its bytes are due, in the order of names. Errors: also a
-/// tensor of another shape than listed.
+/// Writes a safetensors file that appears whole or not at all, with `facts` as its metadata, or `format: pt` if that
+/// is `None`. Calls `tensor` with an index into `list` whenever the bytes of that tensor are due, in the order of
+/// names. Errors: also a tensor of another shape than listed.
 pub(crate) fn write_tensors(
     path: &Path,
     list: &[TensorSpec],

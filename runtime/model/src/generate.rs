@@ -1,7 +1,8 @@
-//! Letting the model write: static batches over a cache of keys and values.
+//! Generates completions in static batches, with a cache of keys and values.
 //!
-//! Every completion draws from its own stream, named by seed, prompt and number, so that results do
-//! not depend on how the work is batched. Leaves chat templates and text to `chat` and `tokenizer`.
+//! Every completion draws from its own random stream, named by the seed, the index of its prompt and its number among
+//! the prompt's completions, so results do not depend on batching. Chat templates and text are left to `chat` and
+//! `tokenizer`.
 
 mod cache;
 mod sample;
@@ -19,27 +20,27 @@ pub use crate::policy::BATCH;
 use crate::policy::{Policy, View};
 use tunebox_compute::fused::{KvCache, SampledToken, TapSet};
 
-/// How to write.
+/// How completions are sampled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
     /// Logits are divided by this; 0 takes the likeliest token.
     pub temperature: f32,
-    /// Only the k likeliest tokens; 0 turns it off.
+    /// Samples from the k likeliest tokens only; 0 turns this off.
     pub top_k: usize,
-    /// Only the likeliest tokens that hold this share of the probability, in (0, 1].
+    /// Samples only from the fewest likeliest tokens that together hold this share of the probability, in (0, 1].
     pub top_p: f32,
-    /// Only tokens with at least this share of the likeliest one's probability, in [0, 1].
+    /// Samples only from tokens with at least this share of the likeliest token's probability, in [0, 1].
     pub min_p: f32,
-    /// New tokens at most, the end token included; fewer where the model's positions end before.
+    /// The most new tokens of a completion, including the end token; fewer if the model's context ends before.
     pub max_tokens: usize,
-    /// Texts that end a completion where they appear; they stay in its ids.
+    /// Texts that end a completion as soon as it contains one; their tokens stay in [`Completion::ids`].
     pub stop: Vec<String>,
-    /// Where the streams start.
+    /// The seed of the random streams.
     pub seed: u64,
-    /// Completions for each prompt.
+    /// The number of completions of each prompt.
     pub completions: usize,
-    /// The number that the first prompt has in its streams: a list that is split over several
-    /// calls gives the same as in one.
+    /// The number of the first prompt in the names of the random streams. If a list of prompts is split over several
+    /// calls that each set this to the position of their first prompt, the results are those of one call.
     pub first_prompt: u64,
 }
 
@@ -77,20 +78,21 @@ impl Sampling {
     }
 }
 
-/// What was written after one prompt.
+/// A generated completion of one prompt.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Completion {
     /// The new tokens, an end token included.
     pub ids: Vec<u32>,
-    /// The log-probability of each under the distribution that it was drawn from; with
-    /// temperature 0 under the model's own at temperature 1.
+    /// The log-probability of each new token under the distribution that it was drawn from; at temperature 0, under
+    /// the model's own distribution at temperature 1.
     pub logprobs: Vec<f32>,
-    /// Whether it ended by itself: by an end token or a stop text.
+    /// Whether the completion ended by an end token or a stop text, not by its length or by `on_token`.
     pub finished: bool,
 }
 
-/// Generates completions of prompts, given as token ids; those of one prompt are adjacent in the result. Calls
-/// `on_token` with the index of the completion and each new token; returning false ends that completion.
+/// Generates `sampling.completions` completions of each prompt (token ids); those of one prompt are adjacent in the
+/// result. Calls `on_token` with the index of the completion in the result and each new token; returning false ends
+/// that completion.
 ///
 /// # Errors
 /// When a setting is outside its range, a prompt is empty, too long or holds unknown tokens, stop texts are given but
@@ -154,7 +156,7 @@ fn generate_batch(
     }
 }
 
-/// Checks that every prompt has a token, leaves room for one more, and holds only tokens of the vocabulary.
+/// Checks that every prompt has a token, is shorter than the model's context, and holds only tokens of the vocabulary.
 fn check_prompts(policy: &Policy, prompts: &[Vec<u32>]) -> Result<()> {
     let configuration = &policy.model().configuration;
     let room = configuration.max_positions;

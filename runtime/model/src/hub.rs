@@ -1,6 +1,6 @@
-//! Models by name: fetched once from a hub into the cache that other programs share, then used from there.
-//! `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE` are honored. Nothing else in this crate
-//! uses the network.
+//! Downloads models by name from a hub such as Hugging Face, once, into the cache that other programs share, and finds
+//! them there later. `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE` are honored. Nothing
+//! else in this crate uses the network.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 use crate::source::COMPANIONS;
 use crate::weights::safetensors::{self, INDEX, SINGLE, is_plain};
 
-/// Where models come from when nothing else is said.
+/// The address of the hub if `HF_ENDPOINT` is not set.
 const ENDPOINT: &str = "https://huggingface.co";
 const RETRIES: usize = 3;
-/// How the folder of a model in the cache is called: `models--owner--name`.
+/// The prefix of the folder of a model in the cache, `models--owner--name`.
 const PREFIX: &str = "models--";
 
 /// A model's name on a hub: `owner/model`, `owner/model@revision`, `owner/model/file.gguf`.
@@ -52,7 +52,7 @@ impl Name {
     }
 }
 
-/// A hub and the cache of what came from it.
+/// A hub's address, and the cache folder for files downloaded from it.
 #[derive(Debug, Clone)]
 pub struct Hub {
     endpoint: String,
@@ -62,8 +62,8 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// A hub configured by `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE`; either that or
-    /// `offline` makes it offline.
+    /// A hub configured by `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE`. It uses only its
+    /// cache if `HF_HUB_OFFLINE` or `offline` is set.
     #[must_use]
     pub fn from_environment(offline: bool) -> Self {
         let look_up = |name: &str| environment::variable(name)?.into_string().ok();
@@ -129,8 +129,8 @@ impl Hub {
         Ok(result)
     }
 
-    /// The folder or GGUF file of a model in the cache, without network. Errors: a file, or one of the weight files, is
-    /// missing.
+    /// Finds the folder or GGUF file of a model in the cache, without network. `named` is the model's part of the
+    /// cache at its revision. Errors: the GGUF file, `config.json` or one of the weight files is missing.
     fn cached(&self, name: &Name, named: &CacheRepo) -> Result<PathBuf> {
         let wanted = name.file.as_deref().unwrap_or("config.json");
         let found = named.get(wanted).and_then(|path| match name.file {
@@ -170,8 +170,8 @@ impl Hub {
             .build()
     }
 
-    /// The error for a repository without `config.json` and safetensors weights; names one of its GGUF files, if it has
-    /// any.
+    /// The error for a repository, with the files `there`, that lacks `config.json` or safetensors weights. Names one
+    /// of its GGUF files, if it has any.
     fn no_weights(&self, name: &Name, there: &[&str]) -> Error {
         let gguf: Vec<&str> = there.iter().copied().filter(|file| file.ends_with(".gguf")).take(3).collect();
         let hint = match gguf.first() {

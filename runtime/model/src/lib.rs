@@ -1,6 +1,7 @@
-//! Weights in, numbers and tokens out: one decoder by configuration, adapters, tokenizer, chat template, generation.
+//! Language models: reads checkpoints, tokenizers and chat templates, runs forward and backward passes of one decoder
+//! that is configured for each family, and generates. Adapters are trained on frozen weights, or all weights are.
 //!
-//! Knows nothing of sandboxes and training runs.
+//! Does not depend on the sandbox or on training runs.
 
 pub mod adapter;
 pub mod chat;

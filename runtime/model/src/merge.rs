@@ -1,5 +1,5 @@
-//! An adapter, and edits by hand, worked into the weights of their model, as a model folder of its own.
-//! One weight is in memory at a time beside the model.
+//! Merges an adapter or trained weights, and edits, into a model's weights and writes them as a model folder. Holds
+//! one merged weight in memory at a time, beside the model.
 
 use std::path::Path;
 
@@ -35,8 +35,8 @@ pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     add_companions(model, out)
 }
 
-/// Computes one weight of the merged model, in `f32`, on the CPU: the trained one, else the base or edited weight with
-/// the adapter's part.
+/// Computes one weight of the merged model, in `f32`, on the CPU: under full fine-tuning the trained weight, else the
+/// edited or base weight plus the product of the adapter, if it has a module there.
 pub(crate) fn merged(model: &Model, adapter: &Adapter, edits: &Edits, name: &str) -> Result<Tensor> {
     let parameters = adapter.parameters();
     if adapter.is_full()
@@ -61,8 +61,8 @@ pub(crate) fn merged(model: &Model, adapter: &Adapter, edits: &Edits, name: &str
     effective(&weight, &low, module.magnitude_slot.map(lengths).transpose()?.as_ref())
 }
 
-/// W + s·B·A in `f32`. `lengths` are DoRA's magnitude m and ‖W‖² of every row; with them, each row is scaled to m/‖W +
-/// s·B·A‖ times itself.
+/// Computes W + s·B·A, `[out, in]`, `f32`. `lengths` is given for DoRA: the magnitude m and ‖W‖² of each row of
+/// W, both `[out]`. Each row of the sum is then multiplied by m / ‖row‖, with the norm of that row of the sum.
 pub(crate) fn effective(weight: &Tensor, low: &LowRank, lengths: Option<&(Tensor, Tensor)>) -> Result<Tensor> {
     let added = (low.b.matmul(&low.a)? * f64::from(low.scale))?;
     let sum = (weight.to_dtype(DType::F32)? + added)?;

@@ -1,6 +1,5 @@
-//! A model: its configuration, weights, tokenizer and chat template, opened from wherever they lie; or before any training,
-//! with weights from a seed.
-//! Leaves running it to `decoder`, and what is learned on it to `adapter`.
+//! A base model: its configuration, weights, tokenizer and chat template, read from a folder or a GGUF file, or with
+//! random weights from a seed. `decoder` runs it, and `adapter` holds what is trained on it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,10 +21,10 @@ use crate::watchdog::Work;
 use crate::weights::Weights;
 use crate::weights::gguf::{Header, Metadata};
 
-/// Everything that a base model is. Nothing of it changes after it is opened.
+/// A base model. It does not change after it is opened.
 #[derive(Debug)]
 pub struct Model {
-    /// Its sizes and kinds.
+    /// The sizes and options of its decoder.
     pub configuration: Configuration,
     /// Its weights, by their Hugging Face names.
     pub weights: Weights,
@@ -33,7 +32,7 @@ pub struct Model {
     pub tokenizer: Option<Tokenizer>,
     /// Its chat template, if its files have one.
     pub template: Option<ChatTemplate>,
-    /// The model as the person named it.
+    /// The path or hub name by which the user gave the model.
     pub name: String,
     source: Option<Source>,
 }
@@ -47,11 +46,11 @@ impl Model {
         Self::open_in(source, device, PrecisionRequest::default())
     }
 
-    /// Opens a model with another precision: block matrices quantized one by one while they are read, or activations of
-    /// another type.
+    /// Opens a model in the precision `asked`: quantizes block matrices one by one while they are read, if it asks for
+    /// that, and computes in its type of activations.
     ///
     /// # Errors
-    /// When [`Model::open`] fails, the weights cannot be stored so, or the device does not compute so.
+    /// When [`Model::open`] fails, or a weight cannot be quantized or placed on the device in this precision.
     pub fn open_in(source: &Source, device: &Device, asked: impl Into<PrecisionRequest>) -> Result<Self> {
         let (mut model, metadata) = Self::shape(source, device)?;
         model.weights = model.weights.kept_in(asked)?;
@@ -138,7 +137,7 @@ impl Model {
     }
 
     /// Opens a model's configuration and weight files. Returns the model, whose weights are not read yet, and the
-    /// metadata of a GGUF file.
+    /// metadata if it is a GGUF file.
     fn shape(source: &Source, device: &Device) -> Result<(Self, Option<Metadata>)> {
         let path = source.path();
         let work = Work::on_file("reading the headers of the model's files", path);
@@ -163,8 +162,8 @@ impl Model {
 /// A tokenizer and a chat template, where there are any.
 type Text = (Option<Tokenizer>, Option<ChatTemplate>);
 
-/// Reads tokenizer and chat template from the metadata of a GGUF file, or from a folder if there is none; both are `None`
-/// if the model has no tokenizer.
+/// Reads tokenizer and chat template from the metadata of a GGUF file, or from `folder` if `metadata` is `None`; both
+/// are `None` if the model has no tokenizer.
 fn read_text(folder: &Path, metadata: Option<&Metadata>) -> Result<Text> {
     let (tokenizer, template) = match metadata {
         Some(metadata) if metadata.value("tokenizer.ggml.model").is_some() => {
@@ -182,12 +181,13 @@ fn read_text(folder: &Path, metadata: Option<&Metadata>) -> Result<Text> {
     Ok((Some(tokenizer), template))
 }
 
-/// The factors of the rotation frequencies in a GGUF file, for short texts and for long ones.
+/// The GGUF tensor of LongRoPE's factors for short sequences.
 const SHORT_FACTORS: &str = "rope_factors_short.weight";
+/// The GGUF tensor of LongRoPE's factors for long sequences.
 const LONG_FACTORS: &str = "rope_factors_long.weight";
 
-/// Collects what a GGUF file tells only by its tensors: vocabulary size, tied head, biases, and rotation factors.
-/// Errors: the rotation has factors for short sequences alone, or for long ones alone.
+/// Collects what a GGUF file states only through its tensors: vocabulary size, tied head, biases, and rotation
+/// factors. Errors: the file has the rotation factors for short sequences without those for long ones, or the reverse.
 fn facts(header: &Header) -> Result<TensorFacts> {
     let rows = header.tensors.get("token_embd.weight").and_then(|location| location.shape.first());
     let read = |name: &str| -> Result<Option<Vec<f64>>> {
@@ -213,7 +213,7 @@ fn facts(header: &Header) -> Result<TensorFacts> {
     })
 }
 
-/// The standard deviation where `config.json` does not say.
+/// The standard deviation of random matrices if `config.json` has no `initializer_range`.
 const RANGE: f64 = 0.02;
 
 impl Model {

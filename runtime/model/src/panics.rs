@@ -1,6 +1,6 @@
 //! Catches panics of libraries that read untrusted files, and keeps their text off the terminal.
 //!
-//! Some checks of the libraries that read tokenizers and templates panic.
+//! The libraries that read tokenizers and chat templates panic on some broken files instead of returning an error.
 
 use std::any::Any;
 use std::cell::Cell;

@@ -1,7 +1,8 @@
-//! A model under training: the base, its adapter, frozen views of both, and the flat gradient.
+//! A model under training: the base model, its adapter, edits and patches, snapshots, and the flat gradient.
 //!
-//! `score` gives per-token taps; `backward` takes the seeds of a loss on those taps back to the
-//! adapter. Losses, optimizers and the order of steps belong to the callers.
+//! `score` computes taps, such as log-probabilities, of every target token; `backward` takes the gradients of a loss
+//! with respect to these taps (seeds) back to the adapter. Losses, optimizers and the order of steps belong to the
+//! callers.
 
 mod capture;
 mod edit_files;
@@ -36,29 +37,30 @@ use crate::edit::Edits;
 use crate::error::{Error, Result};
 use crate::stream::Patches;
 
-/// A set of weights to look through.
+/// The state of the weights that a pass runs with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum View {
-    /// The model with the adapter, as it is now.
+    /// The model with the adapter, edits and patches as they are now.
     Policy,
-    /// The model before training.
+    /// The state before training: the base model, with the initial adapter if training continues one.
     Reference,
-    /// A frozen copy under a name.
+    /// The snapshot of this name: a frozen copy of adapter and edits.
     Snapshot(String),
 }
 
-/// How a policy works; nothing here changes its results beyond rounding.
+/// Settings that trade memory of passes for time; results change only by rounding.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PolicySettings {
-    /// What a pass keeps for its backward pass.
+    /// Which activations a forward pass saves for its backward pass.
     pub recompute: Recompute,
-    /// How much of a batch one pass holds.
+    /// How large the slices are into which a batch is cut, one for each pass.
     pub slice: Slice,
-    /// Bytes of activations that a pass may keep whatever `slice` says: cutting finer spares little memory, and a
-    /// beginning that rows share goes through the model once for every slice.
+    /// The bytes of activations to which a slice may always grow, whatever `slice` says. Smaller slices would save
+    /// little memory, and a prefix that rows share would run once for every slice.
     pub free: u64,
-    /// Bytes of activations that all scores may keep together before a batch of more than one slice keeps nothing of a
-    /// further slice: its backward pass then runs the forward pass of that slice again, to the same bits.
+    /// The limit in bytes of all activations that are saved for backward passes. When it is reached, further slices of
+    /// a batch save none, and their backward pass runs the forward pass again, with bit-identical results. A batch
+    /// that `slice` allows in one pass is saved regardless of this limit.
     pub keep: u64,
 }
 
@@ -66,20 +68,21 @@ pub struct PolicySettings {
 pub struct Policy {
     model: Arc<Model>,
     adapter: Adapter,
-    /// The frozen copy of a continued adapter; none where the base is the reference.
+    /// The initial state of an adapter that training continues; `None` if the reference is the base model.
     reference: Option<Adapter>,
-    /// Frozen copies of what the policy was, edits included.
+    /// Frozen copies of the adapter and the edits, by name.
     snapshots: BTreeMap<String, Arc<(Adapter, Edits)>>,
     edits: Edits,
     patches: Patches,
-    /// The patches of every other view: none.
+    /// An empty list of patches, for all views but the policy.
     untouched: Patches,
     settings: PolicySettings,
     tables: RopeTables,
     generation: u64,
-    /// Learning passes since the last update; names their dropout masks.
+    /// The number of slices scored for learning since the last update; with the update count, it names their dropout
+    /// masks.
     passes: AtomicU64,
-    /// The bytes that all scores keep for their backward passes.
+    /// Counts the bytes that scored rows save for their backward passes.
     saved: Budget,
     deadline: Option<Instant>,
 }
@@ -180,7 +183,7 @@ impl Policy {
     /// Stores a frozen copy of the adapter and the edits under a name, replacing an earlier one of that name.
     ///
     /// # Errors
-    /// With full fine-tuning, where a copy would be another model.
+    /// Under full fine-tuning, where a snapshot would copy the whole model.
     pub fn snapshot(&mut self, name: &str) -> Result<()> {
         if self.adapter.is_full() {
             return Err(Error::Unsupported(format!(

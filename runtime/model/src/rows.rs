@@ -1,12 +1,12 @@
-//! Token rows: ragged lists of ids with a mark on the tokens that count as targets.
-//! Leaves padding to the tensors made here for a guest, and the marking itself to `chat`.
+//! Token rows: ragged lists of token ids, with a mark on each token that is a target. Only the tensors that are made
+//! of them for a guest are padded. `chat` decides which tokens are targets.
 
 use candle_core::WithDType;
 use tunebox_compute::{Device, Tensor};
 
 use crate::error::{Error, Result};
 
-/// Ragged token rows. Position `t` of every mask and score speaks of token `t` itself.
+/// Ragged token rows. Position `t` of a mask or a score is about token `t` itself, not about the one that it predicts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {
     /// The tokens of each row, without padding.

@@ -1,5 +1,5 @@
-//! What a person means by a model: a folder, a GGUF file, or a name on a hub.
-//! Finds the files and reads no weights; leaves fetching to `hub`.
+//! Finds the files of a model that the user gives by a folder, a GGUF file, or a name on a hub. Reads no weights;
+//! `hub` downloads.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use crate::error::{Error, MODEL_FORMS, Result};
 use crate::hub::{Hub, Name};
 use crate::weights::safetensors;
 
-/// Files beside the configuration and the weights that belong to a model: what fetches or copies one takes those of them
-/// that are there, and nothing else, least of all code.
+/// The files of a model beside its configuration and weights. Downloading or copying a model takes those of them that
+/// exist, and never code.
 pub(crate) const COMPANIONS: [&str; 10] = [
     "added_tokens.json",
     "chat_template.jinja",
@@ -79,8 +79,8 @@ impl Source {
         Ok(Self { name: name.into(), path, weights, digest: Arc::default() })
     }
 
-    /// A source for a folder with a model's `config.json` and tokenizer but no weights; `config.json` stands in for the
-    /// weight files.
+    /// A source for a folder with a model's `config.json` and tokenizer but no weights. `config.json` takes the place
+    /// of the weight files, also in the digest.
     ///
     /// # Errors
     /// When it has no `config.json`.
@@ -91,7 +91,7 @@ impl Source {
         Ok(Self { name, path, weights: vec![shape], digest: Arc::default() })
     }
 
-    /// The model as the person named it.
+    /// The path or hub name by which the user gave the model.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

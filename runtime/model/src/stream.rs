@@ -1,7 +1,7 @@
-//! The residual stream by its places: where activations can be read, and how a patch changes them.
+//! Sites of the residual stream, where activations can be read and patches change them.
 //!
-//! A patch is a description; `decoder::hook` does the arithmetic inside a block, and the policy says which patches
-//! are active. Places of weights are `decoder::Site`, not these.
+//! A patch only describes a change; `decoder::hook` applies it inside a block, and the policy decides which patches
+//! are active. The linear maps of a block are `decoder::Site`, not [`Site`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use tunebox_compute::{Device, Tensor};
 
 use crate::error::{Error, Result};
 
-/// A named place in a block.
+/// A place in a block where activations can be read or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Site {
     /// The block's input.
     ResidualBefore,
-    /// What the attention gives, before Gemma's second norm and before it is added to the stream.
+    /// The attention's output, before Gemma's second norm and before it is added to the stream.
     AttentionOutput,
-    /// What the feed-forward part gives, before Gemma's second norm and before it is added to the stream.
+    /// The feed-forward part's output, before Gemma's second norm and before it is added to the stream.
     MlpOutput,
-    /// The block's output, before the norm that the next reader applies.
+    /// The block's output, before the norm of the next block or of the output head.
     ResidualAfter,
 }
 
@@ -72,16 +72,17 @@ impl Token {
     }
 }
 
-/// A change of activations, declared once.
+/// A change of the activations at one site of some layers.
 #[derive(Debug, Clone)]
 pub struct Patch {
     pub(crate) layers: Vec<usize>,
     pub(crate) site: Site,
-    /// `[1, width]`, `f32`.
+    /// `[1, hidden]`, `f32`.
     pub(crate) vector: Tensor,
     /// None: the vector v is added, x + v. Otherwise the vector r has length 1, and the component of x along r is set to
     /// this value c: x + (c − x·r) r.
     pub(crate) component: Option<f64>,
+    /// Whether the patch changes only tokens of answers.
     pub(crate) answers_only: bool,
 }
 
@@ -146,7 +147,7 @@ pub fn unit(direction: &[f32]) -> Result<Vec<f32>> {
     Ok(direction.iter().map(|value| (f64::from(*value) / length) as f32).collect())
 }
 
-/// The patches that are active, in the order in which they were made. A copy shares them.
+/// The active patches, in the order in which they were added. A clone shares their memory until one of the two changes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Patches {
     list: Arc<Vec<(u64, Patch)>>,

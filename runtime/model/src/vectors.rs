@@ -1,7 +1,7 @@
-//! Directions of the stream as files: safetensors with a word about where they come from, and GGUF control vectors.
+//! Steering vectors in files: safetensors with metadata about their origin, and GGUF control vectors.
 //!
-//! Both name a layer's vector `direction.<layer>`, counted from 0; it belongs to the block's output. GGUF readers know
-//! no layer 0, so a control vector leaves it out. Vectors are added while a model runs by patches of the policy.
+//! Both name the vector of a layer, counted from 0, `direction.<layer>`. A patch of the policy adds it to the output
+//! of that block. Readers of GGUF control vectors have no layer 0, so these leave it out.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -20,21 +20,21 @@ use crate::stream::{Patch, Site};
 use crate::weights::gguf::Header;
 use crate::weights::safetensors;
 
-/// How the name of a layer's vector begins.
+/// The prefix of the tensor name of a layer's vector.
 const PREFIX: &str = "direction.";
 
-/// The largest file that is read.
+/// The largest file that is read, in bytes.
 const LARGEST: u64 = 1 << 30;
 
-/// Where directions come from, as text for people and other programs.
+/// Facts about where vectors come from, as text by key.
 pub type Facts = BTreeMap<String, String>;
 
-/// A direction for some layers.
+/// One direction of the hidden dimension for each of some layers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Vectors {
-    /// One vector a layer, all of one width.
+    /// The vectors by layer, all of the same length.
     pub layers: BTreeMap<usize, Vec<f32>>,
-    /// `method`, `model`, `site`, `token`, `scale` and what else is known.
+    /// `method`, `model`, `site`, `token`, `scale` and other facts.
     pub facts: Facts,
 }
 
@@ -55,7 +55,8 @@ impl Vectors {
         })
     }
 
-    /// Writes a GGUF control vector for llama.cpp and repeng, without layer 0. `family` is the model's type.
+    /// Writes a GGUF control vector for llama.cpp and repeng, without layer 0. `family` is the model's type, such as
+    /// `llama`.
     ///
     /// # Errors
     /// When there is no other layer than 0, or the file cannot be written.

@@ -15,7 +15,7 @@ use tunebox_compute::memory;
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::format;
 
-/// The time that all work of one kind may take before its bytes count.
+/// The time that one kind of work on one file may take in total, beside that for its bytes.
 const ALLOWANCE: Duration = Duration::from_secs(10);
 /// The time for each byte of a text that is rendered, encoded or decoded: a hundredth of the slowest published speed.
 const PER_TEXT_BYTE: Duration = Duration::from_micros(100);
@@ -23,20 +23,21 @@ const PER_TEXT_BYTE: Duration = Duration::from_micros(100);
 const PER_FILE_BYTE: Duration = Duration::from_micros(1);
 /// The most bytes of a file that count: no part of a model that is read whole is longer.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// The bytes that each piece of work on a text counts for beside it.
+/// The bytes that each piece of work on a text counts as, beside those of the text.
 pub(crate) const OVERHEAD: u64 = 16;
-/// The memory by which the process may grow while such work is under way, before its bytes count.
+/// The bytes by which the memory of the process may grow while watched work is under way, beside those for its bytes.
 const MEMORY: u64 = 2 << 30;
-/// The memory for each byte.
+/// The bytes of memory that each byte of a text or file allows.
 const MEMORY_PER_BYTE: u64 = 64;
-/// How often the thread looks.
+/// How often the watchdog's thread checks all work.
 const TICK: Duration = Duration::from_millis(100);
 
 /// All work of this process that can be marked.
 static ACCOUNTS: Mutex<Vec<Weak<Account>>> = Mutex::new(Vec::new());
 
-/// Starts the thread that calls `end` once marked work has taken more time or memory than it may; `end` is expected to show the
-/// explanation and end the process with [`Exit::Usage`](tunebox_foundation::explain::Exit::Usage). Call it once.
+/// Starts the thread that calls `end` once marked work has taken more time or memory than it may. `end` is expected to
+/// show the explanation and end the process with [`Exit::Usage`](tunebox_foundation::explain::Exit::Usage). Call it
+/// once.
 ///
 /// # Errors
 /// The system gives no thread.
@@ -68,7 +69,8 @@ fn charge_all(elapsed: Duration, resident: u64) -> Option<Explanation> {
 #[derive(Debug, Clone)]
 pub(crate) struct Work(Arc<Account>);
 
-/// The time that one kind of work has taken, the memory of the process before it, and the bytes that explain both.
+/// The time that one kind of work has taken, the memory of the process before it, and the bytes of texts or files that
+/// limit both.
 #[derive(Debug)]
 struct Account {
     what: &'static str,
@@ -91,7 +93,8 @@ impl Work {
         Self::new(what, file, PER_TEXT_BYTE)
     }
 
-    /// Reading `what` from `file`, whose size counts.
+    /// Work on a file, described by `what`, such as "reading the tokenizer". Its bytes are the size of the file, at
+    /// most [`MAX_FILE_BYTES`].
     pub(crate) fn on_file(what: &'static str, file: &Path) -> Self {
         let work = Self::new(what, file, PER_FILE_BYTE);
         work.add_bytes(std::fs::metadata(file).map_or(0, |metadata| metadata.len().min(MAX_FILE_BYTES)));
@@ -112,7 +115,7 @@ impl Work {
         Mark(&self.0)
     }
 
-    /// Counts bytes that explain the time of this work.
+    /// Adds bytes of texts or files, which raise the limits of time and memory of this work.
     pub(crate) fn add_bytes(&self, bytes: u64) {
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
     }

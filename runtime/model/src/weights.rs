@@ -24,14 +24,16 @@ use entry::{Entry, Stored};
 pub(crate) use location::Location;
 use reading::Repair;
 
-/// The weights of a model. On the CPU a matrix stays where it lies, in the mapped file and in the file's format
-/// (`bf16`, `f16`, `f32`, or quantized); vectors, and what a file holds in a format without products, are read. On an
-/// accelerator each is a copy: quantized blocks as they are, plain matrices in the type of activations, vectors in `f32`.
+/// The weights of a model. On the CPU a matrix stays in the mapped file, in the file's format (`bf16`, `f16`, `f32`,
+/// or quantized); vectors, and matrices in formats that matrix products cannot read directly, are copied to memory. On
+/// an accelerator each weight is a copy: quantized blocks as they are, plain matrices in the type of activations,
+/// vectors in `f32`.
 #[derive(Debug)]
 pub struct Weights {
     entries: BTreeMap<String, Entry>,
     files: mapped::Files,
     device: Device,
+    /// The file or folder that errors name.
     place: PathBuf,
     precision: Precision,
 }
@@ -171,8 +173,8 @@ impl Weights {
         Ok(entry.loaded.get_or_init(|| weight).clone())
     }
 
-    /// A weight on the CPU, whatever the model's device. For a model on the CPU it is the weight that computes; for
-    /// another device it is read again and not cached: as stored or given, or quantized to NF4 if the precision asks
+    /// A weight on the CPU, whatever the device of the model. If that is the CPU, it is the weight with which passes
+    /// run. Otherwise it is read again and not cached: as stored or given, or quantized to NF4 if the precision asks
     /// for it.
     ///
     /// # Errors

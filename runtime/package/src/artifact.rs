@@ -1,8 +1,8 @@
 //! A package as an OCI artifact, in the form that all WebAssembly tools share: a manifest, a configuration and exactly
 //! one layer, which is the component.
 //!
-//! The same package gives the same documents, byte for byte, and what others wrote is believed only as far as media
-//! types, sizes and digests agree. Where artifacts are kept and fetched is left to the store and the registry.
+//! The same package gives the same documents, byte for byte. Documents of other tools are accepted only if their media
+//! types, sizes and digests agree. The store and the registry decide where artifacts are kept and fetched.
 
 pub mod document;
 pub(crate) mod error;
@@ -26,44 +26,44 @@ pub const CONFIGURATION: &str = "application/vnd.wasm.config.v0+json";
 /// The media type of the layer.
 pub const LAYER: &str = "application/wasm";
 
-/// The largest manifest and the largest configuration that are read.
+/// The largest manifest and the largest configuration that are read, in bytes.
 pub const LARGEST_DOCUMENT: u64 = 1 << 20;
 
-/// Where the signature travels: beside the layer, so that there is one layer and other tools do not mind. Its text is
-/// written in base64, since some tools write the line ends of an annotation into JSON as they are.
+/// The annotation of the manifest with the text of the signature: not a second layer, since other tools expect one layer.
+/// The text is in base64, since some tools write the line ends of an annotation into JSON without escaping them.
 const SIGNATURE: &str = "dev.tunebox.signature";
-/// The file name that other tools give a layer.
+/// The annotation with the file name that other tools give the layer.
 const TITLE: &str = "org.opencontainers.image.title";
-/// The package's version.
+/// The annotation with the package's version.
 const VERSION: &str = "org.opencontainers.image.version";
-/// One sentence about it.
+/// The annotation with the package's description, one sentence.
 const DESCRIPTION: &str = "org.opencontainers.image.description";
-/// Its licence.
+/// The annotation with the package's licence.
 const LICENCE: &str = "org.opencontainers.image.licenses";
 
-/// The moment that every configuration names as its making. The field must be there and be a time; a clock in it
-/// would give one package another digest at every push. The epoch is what reproducible images say.
+/// The creation time in every configuration, which must have one. The real time would give one package another digest at
+/// every push; reproducible images use the epoch.
 const CREATED: &str = "1970-01-01T00:00:00Z";
-/// The only system that the form knows for components, whether they import WASI or not.
+/// The only `os` that the format has for components, whether they import WASI or not.
 const SYSTEM: &str = "wasip2";
 
-/// A package as it is kept and carried.
+/// A package as the store and registries hold it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {
-    /// The component.
+    /// The bytes of the component.
     pub wasm: Vec<u8>,
-    /// The text of the `.minisig` file.
+    /// The text of the `.minisig` file; `None` for an unsigned package.
     pub signature: Option<String>,
 }
 
-/// The two documents that describe a package.
+/// The two OCI documents of a package, as JSON, and the digests that go with them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Documents {
     /// The manifest.
     pub manifest: Vec<u8>,
     /// The configuration.
     pub configuration: Vec<u8>,
-    /// The digest of the manifest, as in `sha256:…`: what a registry knows the artifact by.
+    /// The digest of the manifest, as in `sha256:…`, by which a registry identifies the artifact.
     pub digest: String,
     /// The digest of the component, in the same form.
     pub layer: String,
@@ -117,14 +117,14 @@ impl Artifact {
     }
 }
 
-/// What a manifest names: known and checked before the rest is fetched.
+/// The parts of a package that an OCI manifest names, checked before they are fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts {
-    /// The configuration.
+    /// Media type, size and digest of the configuration.
     pub configuration: Descriptor,
-    /// The component.
+    /// Media type, size and digest of the component.
     pub layer: Descriptor,
-    /// The text of the `.minisig` file.
+    /// The text of the `.minisig` file; `None` for an unsigned package.
     pub signature: Option<String>,
 }
 
@@ -152,9 +152,9 @@ impl Parts {
         Ok(Self { configuration: manifest.config, layer, signature: signature.map(plain) })
     }
 
-    /// Checks a configuration and a component against the sizes and digests of this manifest, and returns the package
-    /// with its signature. Errors: other bytes than the manifest names, or a configuration for another platform or with
-    /// other layers.
+    /// Checks the bytes of the configuration and of the component against the sizes and digests in the manifest, and returns
+    /// the package with its signature. Errors: a size or digest that differs, or a configuration that cannot be parsed, is
+    /// for another `os` or `architecture`, or lists other layers than the component.
     pub fn assemble(self, configuration: &[u8], wasm: Vec<u8>) -> Result<Artifact, Error> {
         self.configuration.check("configuration", configuration)?;
         self.layer.check("package", &wasm)?;

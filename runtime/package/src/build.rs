@@ -1,6 +1,7 @@
-//! From a method folder to a component: compile, wrap, lift the manifest, check, write.
+//! Builds a component from a method folder: compiles the source, wraps the core module as a component, puts the manifest
+//! at the component's top level, checks the result and writes it.
 //!
-//! The same source and toolchain give the same bytes, wherever the folder lies; for Rust, that is.
+//! For a method in Rust, the same source and toolchain give the same bytes, wherever the folder lies.
 
 pub mod approval;
 mod cargo;
@@ -30,62 +31,63 @@ pub(crate) use folder::methods_in;
 pub use messages::cargo_in;
 pub use record::{Record, is_same};
 
-/// How to build.
+/// The options of a build.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The toolchain; the one that [`toolchain::find`] finds when none is given.
     pub toolchain: Option<Toolchain>,
     /// The file to write; `<folder>/<name>.wasm` when none is given.
     pub output: Option<PathBuf>,
-    /// Whether a method in Rust keeps names and lines, so that faults and profiles show them.
+    /// Whether a component in Rust keeps function names and line numbers, so that errors and profiles show them.
     pub debug: bool,
-    /// Whether crates that are not here yet stay where they are.
+    /// Whether cargo uses no network: a dependency that is not on this machine is then an error.
     pub offline: bool,
-    /// Whether nothing counts that was compiled before: another program that writes into the target folder may have left it there.
+    /// Whether to compile everything anew in an empty target folder, since another program may have put other code into the
+    /// usual one.
     pub afresh: bool,
 }
 
 /// A method that was built and written.
 #[derive(Debug, Clone)]
 pub struct Built {
-    /// The file.
+    /// The component file.
     pub path: PathBuf,
-    /// What the method says about itself.
+    /// The manifest of the method.
     pub manifest: Manifest,
-    /// The full names of the interfaces that it asks for.
+    /// The full names of the interfaces that the component imports.
     pub imports: Vec<String>,
-    /// The component.
+    /// The bytes of the component.
     pub bytes: Vec<u8>,
-    /// What the compiler warned of in its source.
+    /// The compiler's warnings about the method's own source.
     pub warnings: Vec<Warning>,
 }
 
 /// A component, not yet written.
 #[derive(Debug, Clone)]
 pub struct Compiled {
-    /// What the method says about itself.
+    /// The manifest of the method.
     pub manifest: Manifest,
-    /// The full names of the interfaces that it asks for.
+    /// The full names of the interfaces that the component imports.
     pub imports: Vec<String>,
-    /// The component.
+    /// The bytes of the component.
     pub bytes: Vec<u8>,
-    /// What the compiler warned of in its source.
+    /// The compiler's warnings about the method's own source.
     pub warnings: Vec<Warning>,
 }
 
-/// What a build tells while it goes on.
+/// A progress event of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// Another build holds the lock of this file, and is waited for.
+    /// The build waits for another one, which holds the lock of this file.
     Waiting(&'a Path),
-    /// A crate beside the method had to be compiled, and is.
+    /// A dependency of the method with this name was compiled; not sent for crates that were up to date.
     Compiled(&'a str),
 }
 
-/// Who hears of it.
+/// The function that gets the events of a build.
 pub type Watch<'a> = dyn FnMut(Event<'_>) + 'a;
 
-/// How long another build may take: the longest compile the standard library as well, on machines with much to do.
+/// How long to wait for another build. The longest ones also compile the standard library, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// Takes the exclusive lock of the open file `file` at `path`; dropping the returned file releases it. If another build
@@ -98,9 +100,9 @@ fn wait_for_build(file: File, path: &Path, watch: &mut Watch<'_>) -> Result<File
 /// Builds a method folder (or wraps a core module file) and writes the component atomically to [`Options::output`], by
 /// default to `<folder>/<name>.wasm`. A file that has these bytes already is not touched.
 ///
-/// Costs a compilation: a second when the SDK is compiled already, some seconds the first time, two minutes where the
-/// standard library has to be built. Errors: no toolchain, source that does not compile, a method that asks for more
-/// than the contract, a disk that is full. `watch` gets the events of the build.
+/// Takes a second if the SDK is compiled already, some seconds the first time, two minutes where the standard library has
+/// to be built. Errors: no toolchain, source that does not compile, a method that imports something outside of the
+/// contract, a disk that is full. `watch` gets the events of the build.
 pub fn build(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Built, Error> {
     let Compiled { manifest, imports, bytes, warnings } = compile(folder, options, watch)?;
     let path = output_path(folder, options.output.as_deref(), &manifest.name)?;
@@ -125,10 +127,10 @@ fn output_path(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathB
     }
 }
 
-/// Builds a component in memory without writing it: wraps `folder` if it is a core module file that another compiler
-/// made, which must hold the contract's types and a manifest, else compiles the method in it, in Python or Rust. Cargo's
-/// own files, the SDK and the files for editors are written. `watch` gets the events of the build. Errors: no method, no
-/// toolchain, source that does not compile, a manifest or an import that breaks a rule.
+/// Builds a component in memory without writing the component file. A folder holds a method in Python or Rust, which is
+/// compiled; a file is a core module of another compiler, which is wrapped and must hold the contract's types and a
+/// manifest. Still writes cargo's own files, the SDK and the files for editors. `watch` gets the events of the build.
+/// Errors: no method, no toolchain, source that does not compile, a manifest or an import that breaks a rule.
 pub fn compile(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
     if folder.is_file() {
         let module = files::read(folder)?;

@@ -1,12 +1,12 @@
-//! The methods and verifiers inside the program: every folder of `methods/` and `methods/verifiers/`, by the
-//! component that is committed there.
+//! The methods and verifiers that are embedded in this program: the component that is committed in each folder of
+//! `methods/` and `methods/verifiers/`.
 
-/// A method that travels in the program.
+/// A method or verifier that is embedded in this program.
 #[derive(Debug)]
 pub struct Builtin {
-    /// The folder's name.
+    /// Its name, which is that of its folder.
     pub name: &'static str,
-    /// The component.
+    /// The bytes of the component.
     pub bytes: &'static [u8],
 }
 

@@ -5,12 +5,12 @@ use wasmparser::{Parser, Payload};
 
 use crate::Error;
 
-/// The names of a component's imports and exports, in its own order.
+/// The names of a component's imports and exports, in the component's order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interfaces {
-    /// What it offers.
+    /// The names of the exports.
     pub exports: Vec<String>,
-    /// What it asks for.
+    /// The names of the imports.
     pub imports: Vec<String>,
 }
 

@@ -25,16 +25,17 @@ pub(crate) fn is_sha256(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The folder in which Python keeps what it compiled: no source.
+/// The folder in which Python caches its bytecode, which is no source.
 pub(crate) const COMPILED_PYTHON: &str = "__pycache__";
 
 /// Returns the SHA-256, in hexadecimal, of what a method folder is built from: `Cargo.toml` or `pyproject.toml`,
 /// `build.rs` if there is one, and everything under `src`.
 ///
-/// Paths in the folder and contents count; times and the folder's own path do not. Carriage returns are left out, so
-/// that a checkout on another system has the same digest. A file that an editor keeps for itself while a source is open
-/// counts only if a counted file contains its name, as in `#[path = ".before.swp"]`: it may be compiled then. A name
-/// that a source puts together is not seen. A backup that an editor leaves, as `lib.rs~`, always counts.
+/// For each file, in the order of paths, hashes its path in the folder and its contents, each after its length in bytes as
+/// a little-endian `u64`. Carriage returns in contents are left out, so that a checkout on another system has the same
+/// digest. Times and the folder's own path do not count. A file that an editor keeps for itself while a source is open
+/// counts only if a counted file contains its name, as in `#[path = ".before.swp"]`: it may be compiled then. A name that a
+/// source assembles from parts is not detected. A backup that an editor leaves, as `lib.rs~`, always counts.
 pub fn source(folder: &Path) -> Result<String, Error> {
     // Cargo compiles what lies in a folder of that name where a source says so; Python never does.
     let (manifest, left_out) = if is_python(folder) { (PYPROJECT, COMPILED_PYTHON) } else { ("Cargo.toml", "") };
@@ -76,7 +77,7 @@ pub(crate) fn files_below(folder: &Path, inside: &Path, left_out: &str) -> Resul
     Ok(files)
 }
 
-/// Moves to `files` every file of `left` whose name occurs in the contents of one of `files`, moved ones included.
+/// Moves from `left` to `files` every file whose name occurs in the contents of a file in `files`, moved ones included.
 fn add_named(folder: &Path, files: &mut Vec<PathBuf>, mut left: Vec<PathBuf>) -> Result<(), Error> {
     let mut next = 0;
     while next < files.len() && !left.is_empty() {

@@ -134,8 +134,8 @@ impl From<Explanation> for Error {
 }
 
 impl Error {
-    /// Returns a function for `map_err` that turns an error of the file system into an [`Error::File`] with the
-    /// operation, as a participle, and the path.
+    /// Returns a function for `map_err` that turns an error of the file system into an [`Error::File`]. `action` is the
+    /// operation as a participle, such as `written`; `path` is the file or folder.
     pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| FileError { action, path, source }.into()
@@ -152,7 +152,7 @@ impl Error {
         Explanation::new("package", what).with_hint(BUILD_FOLDER).into()
     }
 
-    /// Makes the error for a list of what a package was built from that cannot be made or read.
+    /// Makes the error for a provenance document (the list of what a package was built from) that cannot be made or read.
     pub(crate) fn provenance(problem: &str) -> Self {
         let what = format!("the list of what the package was built from is not usable: {}", printable(problem, 400));
         Explanation::new("package", what).with_hint("its author can build and pack it again").into()

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// How long others may write: a write takes a moment, so a longer hold has another reason.
+/// How long to wait for others that write: a write takes a moment, so a longer hold has another reason.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The file that is locked in a folder where the system locks no folders.
 const GUARD: &str = ".tunebox-guard";
 
-/// How often it is tried again.
+/// The time between two attempts to take a lock.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Tries to take a lock: `File::try_lock` alone, `File::try_lock_shared` among others who read.
+/// A function that tries to take a lock: `File::try_lock` for an exclusive one, `File::try_lock_shared` for a shared one.
 type Try = fn(&File) -> Result<(), TryLockError>;
 
 /// Takes the lock of a file by calling `attempt` every 5 ms until the time `end`, and at least once. Returns false if
@@ -48,9 +48,9 @@ pub(crate) fn lock_exclusive(file: File, path: &Path, end: Instant, on_wait: imp
     Ok(file)
 }
 
-/// Locks two folders against other commands that write there, and waits for these for `patience` in all. Two paths of
-/// one folder are locked once. Dropping the returned files releases the locks. Errors: a folder that cannot be locked
-/// in any way, or that another process keeps locked.
+/// Takes the exclusive locks of two folders, so that no other command writes there, and waits for them for `patience` in
+/// all. Two paths of one folder are locked once. Dropping the returned files releases the locks. Errors: a folder that
+/// cannot be locked in any way, or that another process keeps locked.
 pub(crate) fn lock_folders(folders: [&Path; 2], patience: Duration) -> Result<Vec<File>, Error> {
     let places = folders.into_iter().map(|folder| folder.canonicalize().map_err(Error::file("found", folder)));
     // All commands take the locks in the same order and each lock once, so that they cannot deadlock.

@@ -21,7 +21,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     bounded::read(path, LARGEST).map_err(Error::file("read", path))
 }
 
-/// Whether a file has exactly these bytes; false if it cannot be read. Reads no more than their number.
+/// Whether a file has exactly these bytes; false if it cannot be read. Does not read a longer file to its end.
 pub(crate) fn has_content(path: &Path, bytes: &[u8]) -> bool {
     bounded::read(path, bytes.len() as u64).is_ok_and(|found| found == bytes)
 }

@@ -11,15 +11,15 @@ use tunebox_foundation::explain::Explanation;
 use crate::constants::STORE_FOLDER;
 use crate::{Error, files};
 
-/// The variable that names the folder.
+/// The environment variable that names the folder.
 pub const VARIABLE: &str = "TUNEBOX_HOME";
 
-/// Why others must not own or write it.
+/// Why no other user may own the folder or write to it, for errors.
 const OWNED: &str = "it says which signers are trusted, so it must be this user's alone to change";
 
 /// Returns the absolute path of this user's folder: `TUNEBOX_HOME`, else `tunebox` in the user's data folder. Creates
-/// it if it is missing, for this user alone. Errors: neither is known, its path is a file, or other users
-/// may change the folder or the store in it.
+/// it if it is missing, for this user alone. Errors: neither that variable nor a home folder is known, the path is one of a
+/// file, or other users own the folder or the store in it, or may write there.
 pub fn home() -> Result<PathBuf, Error> {
     let path = known()?.ok_or_else(|| {
         Explanation::new("trust", "there is no place to keep packages in")
@@ -32,13 +32,13 @@ pub fn home() -> Result<PathBuf, Error> {
 }
 
 /// Returns the absolute path of this user's folder if it exists, else `None`. Unlike [`home`], creates nothing and does
-/// not check who may change the folder. Errors: the present folder is not known.
+/// not check who may change the folder. Errors: the current folder, to which the path is relative, is unknown.
 pub fn existing() -> Result<Option<PathBuf>, Error> {
     Ok(known()?.filter(|path| path.is_dir()))
 }
 
 /// Returns the absolute path of this user's folder, whether it exists or not. `None` if no variable and no home folder
-/// says where it is. Errors: the present folder is not known.
+/// says where it is. Errors: the current folder, to which the path is relative, is unknown.
 fn known() -> Result<Option<PathBuf>, Error> {
     let path = place(&environment::variable, environment::home_folder());
     path.map(|path| std::path::absolute(&path).map_err(Error::file("found", &path))).transpose()

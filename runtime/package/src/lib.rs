@@ -1,7 +1,7 @@
-//! A method as a file: what it says about itself, how it is found, how it is built.
+//! Packages of methods: finds, reads, builds, signs, stores and transfers them, and decides which signers are accepted.
 //!
-//! A package is one component with its manifest in a custom section; it is read here without
-//! running anything. What a method may do, and running it, is the sandbox's.
+//! A package is one WebAssembly component with its manifest in a custom section. This crate reads packages without running
+//! their code; `tunebox_sandbox` decides what a method may do, and runs it.
 
 pub mod artifact;
 pub mod build;

@@ -1,7 +1,7 @@
-//! What a method says about itself, in the custom section `tunebox:manifest`.
+//! The manifest of a method: what it states about itself, in the custom section `tunebox:manifest`.
 //!
-//! The section is foreign text: sizes and counts are capped, unknown fields refused, and nothing
-//! in it may carry control characters to a terminal.
+//! The section is untrusted text: sizes and counts are limited, unknown fields are errors, and texts may hold no control
+//! characters, which could act on a terminal.
 
 mod rules;
 
@@ -21,7 +21,7 @@ pub const SECTION: &str = "tunebox:manifest";
 
 const MOST_BYTES: usize = 64 << 10;
 
-/// What a method says about itself.
+/// The manifest of a method or verifier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -31,7 +31,7 @@ pub struct Manifest {
     pub version: String,
     /// What it does, in one sentence.
     pub description: String,
-    /// Where its mathematics comes from.
+    /// The paper that describes its mathematics, such as `arXiv:2305.18290`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<String>,
     /// The licence, as an SPDX expression.
@@ -45,9 +45,9 @@ pub struct Manifest {
     /// How many records a call of `step` gets.
     #[serde(default, skip_serializing_if = "Cadence::is_micro")]
     pub batch: Cadence,
-    /// What people may set.
+    /// The settings that a run file can give.
     pub settings: Vec<Setting>,
-    /// The names of the numbers that it reports.
+    /// The names of the metrics that it reports.
     pub metrics: Vec<String>,
     /// The version of `tunebox:method` that it was built for.
     pub interface: String,
@@ -85,10 +85,10 @@ impl World {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cadence {
-    /// Those of one micro-batch.
+    /// The records of one micro-batch.
     #[default]
     Micro,
-    /// Those of the whole accumulation window, in one call: for losses that couple records.
+    /// The records of the whole accumulation window, in one call: for losses in which several records occur.
     Window,
 }
 
@@ -100,7 +100,7 @@ impl Cadence {
     }
 }
 
-/// One setting.
+/// A setting of a method.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setting {
@@ -110,22 +110,22 @@ pub struct Setting {
     pub doc: String,
     /// The kind of its values.
     pub kind: Kind,
-    /// The value of a run that does not say; a setting without one must be given.
+    /// The value if the run file does not give one. Without a default, the run file must give a value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
-    /// The least value.
+    /// The lower bound of a number, which is itself allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// The largest value.
+    /// The upper bound of a number, which is itself allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
-    /// What the value must exceed.
+    /// The exclusive lower bound of a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<f64>,
-    /// What the value must stay below.
+    /// The exclusive upper bound of a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below: Option<f64>,
-    /// The only texts that it takes; empty for any.
+    /// The texts that are allowed; empty if any text is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
 }
@@ -173,7 +173,7 @@ pub fn parse(text: &[u8]) -> Result<Manifest, Error> {
     Ok(manifest)
 }
 
-/// What every manifest says, whatever else is in it.
+/// The two fields that a manifest of any version of the contract has.
 #[derive(Deserialize)]
 struct Stamp {
     name: String,
@@ -191,8 +191,8 @@ impl Stamp {
     }
 }
 
-/// Builds the error for a method whose manifest shows that it needs version `wants` of the contract. `problem` is what
-/// this program does not understand in the manifest of a later, compatible version; empty if it is incompatible.
+/// Makes the error for a method whose manifest shows that it needs version `wants` of the contract. `problem` is what
+/// this program cannot parse in the manifest of a later, compatible version; empty if the version is incompatible.
 fn needs_version(name: &str, wants: &Version, problem: &str) -> Error {
     let missing = format!("its manifest says more: {problem}");
     Reason::Sandbox.error(other_version(name, wants, "`interface` of its manifest", missing))

@@ -1,6 +1,6 @@
-//! From a component to a package: the same component with its page and what registries show of it inside.
+//! Turns a component into a package: adds a README, and the custom sections that registries show.
 //!
-//! The manifest says it all already; these sections repeat it where tools that know nothing of tunebox look.
+//! Those sections repeat what the manifest says, for tools that know nothing of tunebox.
 
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::printable::{printable, printable_except};
@@ -8,21 +8,21 @@ use tunebox_foundation::printable::{printable, printable_except};
 use crate::statement::Statement;
 use crate::{Error, provenance, read_manifest, section};
 
-/// The custom section that holds the page.
+/// The custom section that holds the README.
 pub const README: &str = "tunebox:readme";
 
-/// Bytes of the longest page.
+/// The largest README, in bytes.
 const LONGEST_README: usize = 64 << 10;
 
-/// The custom sections that tools for components read, of the names that they gave them.
+/// The names of the custom sections that other tools for components read.
 const STANDARD: [&str; 3] = ["description", "licenses", "version"];
 
 /// Returns a component with its README and the standard sections for description, licences and version appended. What
 /// [`provenance::attach`] added stays.
 ///
 /// The same component and README give the same bytes, and packing a package again changes nothing. If `readme` is
-/// `None`, a README that is inside already stays. Errors: a component without a usable manifest, a README that is too
-/// long, a licence that is no SPDX expression, or a package that cannot be signed.
+/// `None`, a README that the component holds already stays. Errors: a component without a usable manifest, a README that is
+/// too long, a licence that is no SPDX expression, or a package that cannot be signed.
 pub fn pack(component: &[u8], readme: Option<&str>) -> Result<Vec<u8>, Error> {
     let manifest = read_manifest(component)?;
     let page = match readme {
@@ -45,7 +45,7 @@ pub fn pack(component: &[u8], readme: Option<&str>) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Whether two packages hold the same component, whatever sections packing added. False if one of them is no component.
+/// Whether two packages are equal apart from the sections that packing adds. False if one of them is no component.
 pub(crate) fn same_component(left: &[u8], right: &[u8]) -> bool {
     let rest = |package: &[u8]| section::without(&unpacked(package)?, provenance::SECTION);
     matches!((rest(left), rest(right)), (Ok(left), Ok(right)) if left == right)

@@ -18,13 +18,13 @@ use crate::{Error, digest, read_manifest, section};
 /// The custom section that holds the document.
 pub const SECTION: &str = "tunebox:sbom";
 
-/// Bytes of the longest document.
+/// The largest document, in bytes.
 const LONGEST: usize = 256 << 10;
 
-/// Bytes of the longest text that is shown.
+/// The longest text of the document that is shown, in bytes.
 const LONGEST_TEXT: usize = 400;
 
-/// Why a method in Python cannot be compared by its bytes.
+/// What the document of a method in Python states in place of a command that reproduces its bytes.
 const NOT_REPRODUCIBLE: &str = "no: it holds the memory of a started interpreter, which differs from build to build";
 
 /// What a package states about how it was built.
@@ -44,9 +44,9 @@ pub struct Provenance {
     pub dependencies: usize,
 }
 
-/// Appends the document of a component that was built in `folder`, in place of one that it has. The same component, the
-/// same `Cargo.lock` (or packages of `.venv`) give the same bytes. Errors: a component without a record of its build, no
-/// `Cargo.lock` that lists it, or a document of more than 256 KiB.
+/// Appends the CycloneDX document of a component that was built in `folder`, in place of an existing one. The same
+/// component and the same `Cargo.lock` (or packages of `.venv`) give the same bytes. Errors: a component without a record
+/// of its build, no `Cargo.lock` that lists it, or a document of more than 256 KiB.
 pub fn attach(component: &[u8], folder: &Path) -> Result<Vec<u8>, Error> {
     let manifest = read_manifest(component)?;
     let record =
@@ -79,8 +79,9 @@ pub fn attach(component: &[u8], folder: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Reads what a package states about how it was built, escaped and cut. `None` if it has no such section. Errors: bytes that are no
-/// component, two such sections, one of more than 256 KiB, or one that is no such document.
+/// Reads what a package states about how it was built, with control characters escaped and each text cut to 400 bytes.
+/// `None` if it has no such section. Errors: bytes that are no component, two such sections, one of more than 256 KiB, or
+/// one that is no such document.
 pub fn read(package: &[u8]) -> Result<Option<Provenance>, Error> {
     let Some(text) = find(package)? else { return Ok(None) };
     let document: Value = serde_json::from_slice(text).map_err(|error| Error::provenance(&error.to_string()))?;
@@ -103,15 +104,16 @@ pub fn read(package: &[u8]) -> Result<Option<Provenance>, Error> {
     }))
 }
 
-/// Returns the text of a package's document, with control characters escaped. `None` if it has none. Errors: those of
-/// [`read`].
+/// Returns the text of a package's document, with control characters escaped except line feeds. `None` if it has none.
+/// Errors: bytes that are no component, or a document that [`read`] does not accept.
 pub fn sbom(package: &[u8]) -> Result<Option<String>, Error> {
     let Some(_) = read(package)? else { return Ok(None) };
     let text = find(package)?.unwrap_or_default();
     Ok(Some(printable_except(&String::from_utf8_lossy(text), usize::MAX, &['\n'])))
 }
 
-/// Returns the contents of the section, if there is one. Errors: more than 256 KiB.
+/// Returns the contents of the section [`SECTION`], or `None` if there is none. Errors: bytes that are no component, two
+/// such sections, or one of more than 256 KiB.
 fn find(package: &[u8]) -> Result<Option<&[u8]>, Error> {
     let text = section::find(package, SECTION)?;
     text.map_or(Ok(()), |text| check_length(text.len()))?;

@@ -1,7 +1,7 @@
-//! How a person names a method: built-in, a folder, a `.wasm` file, or a package in this user's store.
+//! Resolves what a person names as a method: a built-in one, a folder, a `.wasm` file, or a package in this user's store.
 //!
-//! Nothing here reaches a network: a name in a registry means what was pulled from there. Whether a package from the
-//! store may be used is not asked here either, see `trust`.
+//! Nothing here uses a network: a name in a registry means the package in the store that was pulled from there. Whether a
+//! package from the store may be used is decided in `trust`.
 
 mod stored;
 mod suggestion;
@@ -21,17 +21,17 @@ use crate::trust::refusal::locate;
 use crate::{Error, Manifest, World, build, component, digest, files, manifest, read_manifest};
 use suggestion::{ambiguous, suggest};
 
-/// What code begins with that the engine made of a component: it is an object file.
+/// The first bytes of machine code that the engine compiled from a component: those of an ELF object file.
 const PRECOMPILED: &[u8] = b"\x7fELF";
 
 /// Where a method is.
 #[derive(Debug, Clone)]
 pub enum Reference {
-    /// In the program.
+    /// A method or verifier that is embedded in this program.
     Builtin(&'static Builtin),
     /// A folder with the method's source and the component built from it.
     Folder(PathBuf),
-    /// A component.
+    /// A component file.
     File(PathBuf),
     /// A package in the store.
     Stored(Stored),
@@ -67,16 +67,16 @@ impl Reference {
         }
     }
 
-    /// Resolves the name of a verifier by the rules of [`parse`](Self::parse), but built-in verifiers come before
-    /// built-in methods. A method may be returned: the caller checks its world. Errors: those of
-    /// [`parse`](Self::parse).
+    /// Resolves the name of a verifier by the rules of [`parse`](Self::parse), but built-in verifiers come before built-in
+    /// methods. A method may be returned: the caller checks its world. Errors: the name means nothing, or two things, as
+    /// listed at [`parse`](Self::parse).
     pub fn verifier(text: &str, base: &Path) -> Result<Self, Error> {
         Self::among("verifier", [builtin::verifiers(), builtin::list()], text, base)
     }
 
-    /// Resolves a name by the rules of [`parse`](Self::parse). `kind` is what is wanted, for errors. `lists` are two
-    /// lists of built-ins: those of that kind, which come first and are suggested, and those of the other kind, which
-    /// the caller refuses by name.
+    /// Resolves a name by the rules of [`parse`](Self::parse). `kind` is `method` or `verifier`, for errors. `lists` are two
+    /// lists of built-ins: those of that kind, which come first and are suggested for unknown names, and those of the other
+    /// kind.
     fn among(kind: &'static str, lists: [&'static [Builtin]; 2], text: &str, base: &Path) -> Result<Self, Error> {
         if let Some(found) = lists.iter().copied().flatten().find(|builtin| builtin.name == text) {
             return Ok(Self::Builtin(found));
@@ -117,8 +117,8 @@ impl Reference {
     }
 
     /// Reads the component, its manifest and its signature, and verifies the signature, without running anything.
-    /// Errors: a folder that was not built since it changed, code that was compiled beforehand, a signature that does
-    /// not fit the bytes, and everything wrong with the bytes.
+    /// Errors: a folder that was not built since it changed, machine code in place of a component, a signature that does not
+    /// fit the bytes, and bytes that are no component with a usable manifest.
     pub fn open(&self) -> Result<Package, Error> {
         let (bytes, origin, signature, source) = match self {
             Self::Builtin(method) => (Cow::Borrowed(method.bytes), "built in".to_owned(), None, None),
@@ -147,24 +147,24 @@ impl Reference {
     }
 }
 
-/// A method that was read, and has not run.
+/// A method or verifier that was read and checked, but not run.
 #[derive(Debug, Clone)]
 pub struct Package {
-    /// What it says about itself.
+    /// The manifest.
     pub manifest: Manifest,
-    /// The full names of the interfaces that it asks for.
+    /// The full names of the interfaces that the component imports.
     pub imports: Vec<String>,
-    /// SHA-256 of the bytes.
+    /// The SHA-256 of the bytes, in hexadecimal.
     pub digest: String,
-    /// The component.
+    /// The bytes of the component.
     pub bytes: Cow<'static, [u8]>,
     /// Where it came from, for people.
     pub origin: String,
-    /// The text of its signature, which fits the bytes.
+    /// The text of the `.minisig` file, which was verified; `None` for an unsigned package.
     pub signature: Option<String>,
-    /// Whose signature that is. Whether that one may sign a package of this name is not decided here.
+    /// Who signed the package. Whether this signer may sign a package of this name is decided in `trust`.
     pub signer: Option<Signer>,
-    /// Where the store has it from; none for what is built in or lies in a file.
+    /// Where a package of the store was pulled from; `None` for one that is built in or was read from a path.
     pub source: Option<String>,
 }
 

@@ -1,7 +1,7 @@
-//! Packages to and from other machines: any OCI registry, or a folder in the same form.
+//! Uploads and downloads packages: to and from any OCI registry, or a folder in OCI layout.
 //!
-//! What comes is checked against its digests before it is handed on, and nothing is kept here. Logging in goes through
-//! the file that `docker login` writes. Whether a package may be used is left to the trust in its signer.
+//! A downloaded package is checked against its digests before it is returned; nothing is stored here. Logins come from the
+//! file that `docker login` writes. Whether a package may be used is decided by the trust in its signer.
 
 mod address;
 mod agent;
@@ -34,7 +34,7 @@ pub trait Progress {
     fn advance(&mut self, bytes: u64);
 }
 
-/// Ignores the progress.
+/// A [`Progress`] that ignores what it receives.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
@@ -46,8 +46,7 @@ impl Progress for Silent {
 
 /// Uploads a package to a registry or folder, and returns the digest of its OCI manifest. A version that exists with
 /// the same bytes is not an error. Errors: bytes that are no package, a location of another name or version, a version
-/// that exists with other bytes or with a signature that this package lacks, and everything that a network and a
-/// registry can do.
+/// that exists with other bytes or with a signature that this package lacks, and any failure of the network or the registry.
 pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) -> Result<String, Error> {
     let about = read_manifest(&artifact.wasm)?;
     if Version::parse(&about.version).is_err() {
@@ -68,8 +67,8 @@ pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) 
     }
 }
 
-/// Fetches a package from a registry or folder, and returns it with the digest of its OCI manifest. Errors: it is not
-/// there or not what its manifest names, and everything that a network and a registry can do.
+/// Fetches a package from a registry or folder, and returns it with the digest of its OCI manifest. Errors: it does not
+/// exist, its parts differ from what its manifest states, and any failure of the network or the registry.
 pub fn pull(place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
     match &place.kind {
         Kind::Folder(folder) => take(folder, place, progress),
@@ -124,8 +123,8 @@ fn take(folder: &Path, place: &Location, progress: &mut dyn Progress) -> Result<
     Ok((artifact, stored.manifest_digest))
 }
 
-/// Explains why a path is no folder of packages, where more is known: it is a file, or the name of a package behind one
-/// slash in place of two. `None` in all other cases.
+/// Makes a more specific error for a path that is no folder of packages: if it is a file, or the name of a package behind
+/// one slash where two are needed. `None` in all other cases.
 fn meant(path: &Path) -> Option<Error> {
     let shown = path.display();
     if path.is_file() {

@@ -1,7 +1,7 @@
-//! Custom sections of a module or component, at its top level only: found, left out, appended.
+//! Finds, removes and appends custom sections of a module or component, at its top level only.
 //!
-//! A section is `id size bytes`; a custom one has id 0 and begins with its name. The walk never
-//! enters nested modules, so hostile bytes cost at most one pass.
+//! A section is `id size bytes`; a custom one has id 0, and its bytes begin with its name. Nested modules are never
+//! parsed, so hostile bytes cost at most one pass.
 
 use std::ops::Range;
 
@@ -10,15 +10,15 @@ use wasmparser::{BinaryReader, BinaryReaderError, CustomSectionReader};
 
 use crate::Error;
 
-/// Magic and version.
+/// The size of magic number and version at the beginning of the file, in bytes.
 const HEADER: usize = 8;
 
-/// The largest number of sections that a walk accepts.
+/// The most sections that a file may have at its top level.
 const MOST: usize = 100_000;
 
 /// One section at the top level.
 struct Section<'bytes> {
-    /// From its id to its end.
+    /// The byte range of the section in the file, from its id to its end.
     whole: Range<usize>,
     /// Its name and contents, if it is a custom section with a name in UTF-8.
     custom: Option<CustomSectionReader<'bytes>>,

@@ -19,7 +19,7 @@ pub struct SettingError {
     source: Box<Explanation>,
 }
 
-/// Makes the error for a key that the method does not know. The hint has the nearest setting, if there is one, and all
+/// Makes the error for a key that is no setting of the method. The hint has the nearest setting, if there is one, and all
 /// of them.
 fn unknown(manifest: &Manifest, name: &str) -> SettingError {
     let (method, known) = (&manifest.name, manifest.settings.iter().map(|setting| setting.name.as_str()));

@@ -1,8 +1,8 @@
 //! Signatures of packages, in the form of minisign: one text beside the package.
 //!
 //! What is signed is the package's [statement](crate::statement), never the bytes alone. The trusted comment names the
-//! package and carries the signer's public key, since a signature of minisign holds no more than the key's number.
-//! That a signature is right says who signed; whether that signer may, [`Trust`](crate::trust::Trust) says.
+//! package and carries the signer's public key, since a signature of minisign holds only the key's number. A valid
+//! signature tells who signed; [`Trust`](crate::trust::Trust) decides whether that signer is accepted.
 
 mod key;
 
@@ -16,10 +16,10 @@ use crate::trust::refusal::{GET_AGAIN, locate, refuse, refuse_unreadable, shorte
 
 pub use key::{SecretKey, Signer};
 
-/// The line that anybody may change.
+/// The text of the untrusted comment, which the signature does not cover.
 const COMMENT: &str = "signature of a tunebox package";
 
-/// Bytes of the longest signature that is read: a real one has a few hundred.
+/// The largest signature file that is read, in bytes: a real one has a few hundred.
 const LONGEST: usize = 2 << 10;
 
 /// What begins each line of comment in the form of minisign.
@@ -28,7 +28,7 @@ const TRUSTED: &str = "trusted comment: ";
 
 const ASK_FOR_SIGNATURE: &str = "`tunebox pack --sign KEY` makes the signature of a package; ask the publisher for it";
 
-/// A signature that was read, and not yet compared with anything.
+/// A signature that was parsed, and not verified yet.
 pub struct Signed {
     /// The package that it names, as `NAME@VERSION`.
     title: String,

@@ -1,4 +1,4 @@
-//! What the bytes of a component are spent on, by section.
+//! The size of a component by kind of section.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,13 +11,13 @@ use crate::Error;
 /// One part of a component.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Part {
-    /// What it is: `code`, `data`, a custom section by its name, or `types and wiring`.
+    /// The kind: `code`, `data`, the name of a custom section, or `types and wiring` for everything else.
     pub name: String,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
-/// What is left when code, data and custom sections are taken out.
+/// The name of the part that is neither code nor data nor a custom section.
 const REST: &str = "types and wiring";
 
 /// Returns the parts of a component with their bytes, nested modules included; the largest first, ties by name.

@@ -1,10 +1,9 @@
-//! The SDK inside the program, and the methods' own source.
+//! The SDK that is embedded in this program, and the source of the built-in methods.
 //!
-//! A method's `Cargo.toml` names the SDK by its place, `.tunebox/sdk/rust`, and the program that builds the method puts its
-//! own there. No registry takes part: a crate of that name from anywhere else never stands in for it. The place lies
-//! *below the root of the method's workspace* and is the same in every folder of every user: cargo mixes the place of a
-//! crate into the names of its functions, and cuts the root off first. An SDK that all folders share would have a path
-//! of this machine there, and the same source would give other bytes elsewhere.
+//! A method's `Cargo.toml` takes the SDK from the path `.tunebox/sdk/rust`, and the program that builds the method writes
+//! its own SDK there. A crate of that name in a registry is never used. The path lies *below the root of the method's
+//! workspace*, because cargo mixes a crate's path, without that root, into the names of its functions. With an SDK that
+//! all folders share, a path of this machine would remain, and the same source would give other bytes on another machine.
 
 mod standalone;
 mod warnings;
@@ -22,27 +21,28 @@ pub use warnings::{prints, undeclared};
 /// The crate that methods depend on.
 pub const CRATE: &str = "tunebox";
 
-/// The folder that the SDK is put into, below the root of a method's workspace.
+/// The folder into which builds write the SDK, below the root of a method's workspace.
 pub const FOLDER: &str = ".tunebox";
 
-/// The crate that methods depend on, in that folder.
+/// The path of the SDK's crate in [`FOLDER`].
 pub(crate) const SDK_PATH: &str = "sdk/rust";
 
-/// Files by their paths.
+/// The contents of files by their paths.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// Every file of the SDK by its path in the repository, as it is there. Written by the build script.
+/// Every file of the SDK, unaltered, and the repository's `Cargo.toml`, as (path in the repository, contents). Written by
+/// the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
 /// The source of every built-in method and verifier. Written by the build script.
 static SOURCES: &[Source] = include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
-/// What a built-in method or verifier is made of.
+/// The source of a built-in method or verifier.
 #[derive(Debug)]
 pub struct Source {
     /// Its name.
     pub name: &'static str,
-    /// Its files by their paths in its folder.
+    /// Its files, as (path in its folder, contents).
     pub files: &'static [(&'static str, &'static [u8])],
 }
 
@@ -51,7 +51,7 @@ pub fn of_builtins() -> &'static [Source] {
     SOURCES
 }
 
-/// Returns the files of the SDK by their paths in [`FOLDER`]. Their manifests do not need the repository's workspace.
+/// Returns the files of the SDK by their paths in [`FOLDER`]. Their `Cargo.toml` files are rewritten to need no workspace.
 pub fn files() -> &'static Files {
     static STANDALONE: LazyLock<Files> = LazyLock::new(|| {
         let standalone = |(name, bytes): &(&str, &[u8])| {
@@ -71,8 +71,8 @@ fn workspace_table() -> Table {
     manifest.get("workspace").and_then(Value::as_table).cloned().unwrap_or_default()
 }
 
-/// Returns a dependency as the repository's workspace declares it, for the manifest of a folder outside. `None` if the
-/// workspace does not declare it.
+/// Returns the entry of a dependency in the repository's workspace, rewritten for the `Cargo.toml` of a folder outside.
+/// `None` if the workspace does not declare it.
 pub(crate) fn dependency(name: &str) -> Option<Value> {
     let mut entry = Value::Table(Table::from_iter([("workspace".to_owned(), Value::Boolean(true))]));
     standalone::resolve_dependency(name, &mut entry, &workspace_table(), "..");

@@ -1,7 +1,7 @@
-//! What a signer vouches for: a package's name, version, world, imports and bytes, as one text.
+//! The text that a signer signs: a package's name, version, world, imports and the digest of its bytes.
 //!
-//! The text is made of the bytes alone, so it is never stored, and cannot disagree with them. Its `kind` keeps a
-//! signature from meaning anything else, and anything else from meaning a package.
+//! The text is computed from the bytes alone, so it is never stored, and cannot disagree with them. Its `kind` makes sure
+//! that the signature of a package is valid for nothing else, and no other signature for a package.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use tunebox_foundation::printable::printable;
 use crate::constants::LARGEST;
 use crate::{Error, component, digest, read_manifest};
 
-/// Bytes of the longest version.
+/// The longest version, in bytes.
 const LONGEST_VERSION: usize = 64;
 
-/// What a package is. Its tag says what the signed text is, and by which rules it is written.
+/// The content of the signed text. Its tag `kind` states what the text is, and the version of its format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename = "tunebox.package.v1")]
 pub struct Statement {
@@ -28,19 +28,19 @@ pub struct Statement {
     pub world: String,
     /// The version of `tunebox:method` that it was built for.
     pub interface: String,
-    /// The digest of its bytes.
+    /// The SHA-256 of its bytes, in hexadecimal.
     pub sha256: String,
     /// How many bytes it has.
     pub length: u64,
-    /// The full names of the interfaces that it asks for, sorted.
+    /// The full names of the interfaces that it imports, sorted.
     pub imports: Vec<String>,
     /// The limits that its manifest declares: none, in this version of the manifest.
     limits: BTreeMap<String, u64>,
 }
 
 impl Statement {
-    /// Computes the statement of a package's bytes, without running anything. Errors: everything wrong with the bytes
-    /// and the manifest, and a version that no package may have.
+    /// Computes the statement of a package's bytes, without running anything. Errors: more than 64 MiB, bytes that are no
+    /// component with a usable manifest, an import whose name is not printable ASCII, or a version that no package may have.
     pub fn of(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() as u64 > LARGEST {
             let problem = format!("it has {} bytes, a package may have {LARGEST}", bytes.len());

@@ -1,9 +1,9 @@
-//! The packages on this machine: an OCI image layout in which everything is found by its digest and hashed on every
-//! open. The same type is a registry without a server, in any folder or on a USB stick, and reads the layouts that
-//! other tools write.
+//! The packages on this machine: an OCI image layout in which files are found by their digests, and hashed whenever a
+//! package is opened. The same type serves as a registry without a server, in any folder or on a USB stick, and reads the
+//! layouts that other tools write.
 //!
-//! The index only helps to find things: what a package is called is read from the package itself. Whether a package
-//! may be used is left to the trust in its signer.
+//! The index only helps to find packages: the name of a package is read from the package itself. Whether a package
+//! may be used is decided by the trust in its signer.
 
 mod choice;
 mod error;
@@ -24,40 +24,40 @@ use crate::error::Reason;
 use crate::signature::signer_of;
 use crate::{Artifact, Error, digest, read_manifest};
 
-/// How many bytes of a folder are read to learn what the packages are that other tools have put there.
+/// The most bytes that are read to list the packages of other tools in a folder, which have no labels in the index.
 const MOST_UNLABELED: u64 = 1 << 30;
 
 /// A package in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Stored {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Where it came from; empty in a folder that is the source itself.
+    /// Where it was pulled from, without the version; empty in a folder that is not this user's store.
     pub source: String,
     /// SHA-256 of the component in hexadecimal.
     pub digest: String,
-    /// The digest of its manifest, as in `sha256:…`.
+    /// The digest of its OCI manifest, as in `sha256:…`.
     pub manifest_digest: String,
-    /// Bytes of the component.
+    /// The size of the component in bytes.
     pub size: u64,
-    /// The public key of a signature that fits the package.
+    /// The public key of its signer; `None` without a signature that fits the package.
     pub signer: Option<String>,
 }
 
-/// Which package is wanted; what is left open may be anything.
+/// A search for a package; a field that is `None` matches every package.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted<'a> {
-    /// What it is called.
+    /// Its name.
     pub name: Option<&'a str>,
-    /// Its version; the highest one otherwise.
+    /// Its version. With `None`, the highest one is chosen.
     pub version: Option<&'a str>,
-    /// Where it came from.
+    /// Where it was pulled from.
     pub source: Option<&'a str>,
 }
 
-/// Packages in a folder.
+/// A folder of packages in OCI layout: this user's store, or any other folder.
 #[derive(Debug, Clone)]
 pub struct Store {
     layout: Layout,
@@ -81,8 +81,8 @@ impl Store {
         Ok(Self { layout: Layout::create(folder, Access::Shared)? })
     }
 
-    /// Stores a package in the place of the one with the same name, version and source, and deletes files that nothing
-    /// needs any more. Errors: bytes that are no package, or a folder that cannot be locked or written.
+    /// Stores a package, replaces the one with the same name, version and source, and deletes files that are no longer
+    /// needed. Errors: bytes that are no package, or a folder that cannot be locked or written.
     pub fn put(&self, artifact: &Artifact, source: &str) -> Result<Stored, Error> {
         let documents = artifact.manifest()?;
         let stored = stored(artifact, source, documents.digest.clone())?;
@@ -103,9 +103,9 @@ impl Store {
         Ok(stored)
     }
 
-    /// Finds and reads the package that fits, and hashes all its bytes; its highest version if none is named. Errors:
-    /// none fits, several of different names or sources fit, its bytes have changed, or the index calls it by another
-    /// name.
+    /// Finds and reads the package that matches `wanted`, and hashes all its bytes; the highest version if none is wanted.
+    /// Errors: none matches, several of different names or sources match, its bytes have changed, or the index calls it by
+    /// another name.
     pub fn find(&self, wanted: Wanted<'_>) -> Result<(Stored, Artifact), Error> {
         let _lock = self.layout.share();
         let chosen = choice::choose(&self.known()?, wanted, self.layout.of_others())?;

@@ -19,10 +19,10 @@ pub use name::Language;
 /// Every file of the templates, by language and path. Written by the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/template.rs"));
 
-/// What a template is called in its own files.
+/// The name of the method in a template's files, which the new method's name replaces.
 const PLACEHOLDER: &str = "blank";
 
-/// A folder that is not written yet.
+/// The files of a new method's folder, not written yet.
 #[derive(Debug, Clone)]
 pub struct Template {
     name: String,
@@ -54,7 +54,7 @@ impl Template {
     /// appears whole or not at all. `more` is called with the path of the unfinished folder, and may add files to it.
     ///
     /// # Errors
-    /// Something of that name is there; a folder that cannot be written; those of `more`.
+    /// A file or folder of that name exists; a folder that cannot be written; an error of `more`.
     pub fn write<E: From<Error>>(
         &self,
         parent: &Path,
@@ -75,7 +75,7 @@ impl Template {
     /// before the files appear in it.
     ///
     /// # Errors
-    /// One of the files is there; a folder that cannot be written; those of `more`. None of the files is added then.
+    /// One of the files exists; a folder that cannot be written; an error of `more`. None of the files is added then.
     pub fn write_here<E: From<Error>>(
         &self,
         folder: &Path,
@@ -111,7 +111,7 @@ impl Template {
         Ok(draft)
     }
 
-    /// Returns the names of the files and folders at the top, each once.
+    /// Returns the names of the files and folders directly in the new folder, each once.
     fn entries(&self) -> Vec<&str> {
         let mut entries: Vec<&str> = self.files.keys().filter_map(|path| path.split('/').next()).collect();
         entries.dedup();

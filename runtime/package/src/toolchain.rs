@@ -1,8 +1,8 @@
-//! Which Rust compiles methods here: one with the target's standard library installed, or one
+//! Finds a Rust toolchain that can compile methods: one with the target's standard library installed, or one
 //! that builds that library from its own source.
 //!
-//! Both kinds of machine are common: rustup has the target to give, a distribution's Rust often
-//! has the source only.
+//! Both kinds of machine are common: rustup can install the target, while a distribution's Rust often has only the source
+//! of its library.
 
 mod install;
 
@@ -20,7 +20,7 @@ use crate::constants::TARGET;
 /// Where the standard library of the target comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
-    /// It is installed.
+    /// It is installed with the compiler.
     Installed,
     /// Cargo builds it from the compiler's own source.
     FromSource,
@@ -31,15 +31,15 @@ pub enum Library {
 pub struct Toolchain {
     /// The cargo to call.
     pub cargo: PathBuf,
-    /// The compiler beside it.
+    /// The rustc in the same folder.
     pub rustc: PathBuf,
     /// The version that the compiler states, such as `1.95.0 (59807616e 2026-04-14)`.
     pub release: String,
     /// Where the standard library comes from.
     pub library: Library,
-    /// The compiler's own folder.
+    /// The folder that `rustc --print sysroot` prints.
     pub sysroot: PathBuf,
-    /// A linker from elsewhere, for a compiler that has none of its own.
+    /// A linker from outside of the toolchain, if the toolchain needs one and has none of its own.
     pub linker: Option<PathBuf>,
 }
 
@@ -96,8 +96,8 @@ pub fn report() -> Vec<String> {
     }
 }
 
-/// Makes a toolchain of a cargo and a rustc that gets the standard library in the way `library`. `None` if the library,
-/// or its source, is not there, or if no linker is found. Runs rustc.
+/// Describes the toolchain of a cargo and a rustc that gets the standard library in the way `library`. `None` if the
+/// library, or its source, is not installed, or if no linker is found. Runs rustc.
 fn describe(cargo: &Path, rustc: &Path, library: Library) -> Option<Toolchain> {
     let (release, sysroot) = (release(rustc)?, PathBuf::from(answer(rustc, &["--print", "sysroot"])?));
     let linker = match library {

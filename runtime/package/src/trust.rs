@@ -1,8 +1,10 @@
-//! Whether a package may come in: are these the bytes that were pinned, who signed them, may that signer, is it older.
+//! Decides whether a package is accepted: whether its bytes are those that the lock pins, who signed it, whether that
+//! signer is accepted for it, and whether it is older than a version that was used before.
 //!
-//! [`Trust::admit`] asks in this order and stops at the first no, before anything is installed or compiled: the digest
-//! against the lock, the statement, the signature, the key that is known for the name, the version, the name itself,
-//! and last a person. [`Trust::commit`] then writes down what was found.
+//! [`Trust::admit`] checks in this order and stops at the first failure, before anything is installed or compiled: the
+//! digest against the lock, the statement, the signature, the key that is known for the name, the version, and the name
+//! itself. Last, it asks a person. [`Trust::commit`] then writes the package and its signer to `tunebox.lock` and
+//! `publishers.toml`.
 
 mod decision;
 mod document;
@@ -33,44 +35,44 @@ pub(crate) use source::Source;
 
 use refusal::{locate, refuse_unreadable};
 
-/// The variable that names an organization's list of publishers.
+/// The environment variable that names an organization's list of publishers.
 pub const KEYRING: &str = "TUNEBOX_PUBLISHERS";
 
-/// What this machine and this project know of packages and signers.
+/// The signers that this machine accepts, and the packages that a project pins.
 #[derive(Debug)]
 pub struct Trust {
     home: PathBuf,
     project: PathBuf,
-    /// What an organization says.
+    /// The organization's list of publishers; empty without one.
     keyring: Publishers,
-    /// What a person of this machine accepted.
+    /// The content of this machine's `publishers.toml`: signers that a person accepted, and those that a list vouched for.
     publishers: Publishers,
     lock: Lock,
     pending: Vec<Pending>,
 }
 
-/// How what is not known yet is decided.
+/// How to decide about a signer that is not accepted yet.
 pub enum Mode<'a> {
-    /// By asking: the answer says whether a signer is accepted.
+    /// Calls the function, which asks a person; true accepts the signer.
     Ask(&'a mut dyn FnMut(&Question) -> bool),
-    /// Not at all: only what the lock holds is taken, from signers who are known without it.
+    /// Asks nobody: accepts only packages that the lock pins, from signers that are accepted without regard to the lock.
     Locked,
 }
 
-/// A package that may come in.
+/// A package that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
-    /// What it is.
+    /// Its name, version, world, imports and digest.
     pub statement: Statement,
-    /// Who signed it; `None` of some packages from paths.
+    /// Its signer; `None` for an unsigned package, which only a path may give.
     pub signer: Option<Signer>,
-    /// The day since when the signer is known, where it is known by day.
+    /// The day on which the signer was accepted, as in `2026-11-22`, if it is recorded.
     pub first_seen: Option<String>,
-    /// The version that was pinned before, where it was another one.
+    /// The version that the lock pinned before, if it was another one.
     pub previous: Option<String>,
 }
 
-/// What is to be written down.
+/// An accepted package and its signer, which [`Trust::commit`] will write.
 #[derive(Debug)]
 struct Pending {
     locked: Locked,
@@ -78,15 +80,16 @@ struct Pending {
 }
 
 impl Trust {
-    /// Reads what is known: `publishers.toml` in the home folder, the list that `TUNEBOX_PUBLISHERS` names, and
-    /// `tunebox.lock` in the project's folder. Errors: a file that is not understood, with the place in it; a home
-    /// folder or list of signers that others may change.
+    /// Reads the publishers in `publishers.toml` of the folder `home`, the list of publishers that `TUNEBOX_PUBLISHERS`
+    /// names, and the lock `tunebox.lock` of the folder `project`. Files that do not exist count as empty, except a list
+    /// that is named. Errors: a file that cannot be parsed, with line and column; a named list that does not exist; a `home`
+    /// folder or `publishers.toml` that other users own or may write.
     pub fn open(home: &Path, project: &Path) -> Result<Self, Error> {
         Self::with_keyring(home, project, keyring().as_deref())
     }
 
-    /// Reads what is known, as [`open`](Self::open) does, with the organization's list in the file `keyring` in place
-    /// of the one that `TUNEBOX_PUBLISHERS` names. `None`: there is no such list.
+    /// Reads publishers and lock as [`open`](Self::open) does, but takes the organization's list from the file `keyring`
+    /// in place of the one that `TUNEBOX_PUBLISHERS` names. `None`: there is no such list.
     pub fn with_keyring(home: &Path, project: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
         let keyring = Publishers::of_organization(keyring)?;
         let project = simplify(project);
@@ -116,9 +119,9 @@ impl Trust {
         own.chain(self.keyring.entries()).filter(|(_, one)| !one.listed)
     }
 
-    /// Iterates over the publishers whose package names `signer` must not take: everybody who is written down, even if
-    /// only a list vouched for them, or the organization has replaced them. Leaves out `signer` itself, and publishers
-    /// whose prefix the organization has given to `signer`.
+    /// Iterates over the publishers whose package names `signer` must not take: every recorded one, even if only a list
+    /// vouched for it, or the organization has replaced it. Leaves out `signer` itself, and publishers whose prefix the
+    /// organization has given to `signer`.
     fn others(&self, signer: Option<&str>) -> impl Iterator<Item = &Publisher> {
         let is_signer = move |one: &Publisher| Some(one.key.as_str()) == signer;
         let follows = move |one: &Publisher| self.keyring.named(&one.prefix).iter().any(|(_, known)| is_signer(known));
@@ -133,9 +136,9 @@ impl Trust {
         !named.is_empty() && named.iter().all(|(_, known)| known.key != one.key)
     }
 
-    /// Decides whether a package may come in. `source` is what was asked for, as `registry/namespace/name:version`, or
-    /// a path. `mode` says what to do about what is not known yet. Nothing is written before [`commit`](Self::commit).
-    /// Errors: the first reason against the package.
+    /// Decides whether a package is accepted. `source` is what was asked for, as `registry/namespace/name:version`, or
+    /// a path. `mode` says how to decide about a signer that is not accepted yet. Nothing is written before
+    /// [`commit`](Self::commit). Errors: the first check that fails.
     pub fn admit(&mut self, artifact: &Artifact, source: &str, mode: Mode<'_>) -> Result<Admitted, Error> {
         let place = Source::parse(source);
         self.check_pinned(&place, &digest::sha256(&artifact.wasm))?;
@@ -145,17 +148,17 @@ impl Trust {
         self.decide(statement, artifact, place, mode).map_err(|error| locate(error, &title, source))
     }
 
-    /// Writes the packages and signers that were admitted to `tunebox.lock` and `publishers.toml`, beside what other
-    /// commands have written since. Errors: a disk that is full, a file that was broken since, a package that another
-    /// command pinned otherwise.
+    /// Writes the packages and signers that were admitted to `tunebox.lock` and `publishers.toml`, and keeps what other
+    /// commands have written since. Errors: a disk that is full, a file that was broken since, a package for which another
+    /// command has pinned other bytes, another signer or a later version.
     pub fn commit(self) -> Result<(), Error> {
         self.commit_with(|| Ok(()))
     }
 
-    /// Runs `install`, then writes the packages and signers that were admitted, as [`commit`](Self::commit) does. Both
-    /// happen under the locks of the two folders, so that no other command can pin the packages otherwise. Only runs
-    /// `install` if nothing was admitted. Errors: those of [`commit`](Self::commit), and those of `install`, after
-    /// which nothing is written.
+    /// Runs `install`, then writes the packages and signers that were admitted, as [`commit`](Self::commit) does. Holds the
+    /// locks of the two folders meanwhile, so that no other command can change the pins. If nothing was admitted, runs
+    /// `install` and does nothing else. Errors: those of [`commit`](Self::commit), and those of `install`, after which
+    /// nothing is written.
     pub fn commit_with<T>(self, install: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         if self.pending.is_empty() {
             return install();

@@ -11,10 +11,10 @@ use wit_component::WitPrinter;
 
 use crate::Error;
 
-/// The longest line, and the longest complaint, in bytes.
+/// The longest line of WIT text, and the longest error message, that are shown, in bytes.
 const TEXT_BYTES: usize = 10_000;
 
-/// How long reading a component may take: small ones can take hours.
+/// The time limit for decoding a component: even small ones can be made to take hours.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Returns a component's imports and exports as WIT text, safe to show. Errors: bytes that are no component, or one

@@ -1,7 +1,7 @@
 //! What a component is allowed to be, checked on its bytes before anything compiles them.
 //!
-//! The bytes are walked once (`survey`), then the names of imports, their functions and exports are compared with the
-//! grants and with the version of the contract that this host keeps. Types are compared later, by the linker.
+//! The bytes are parsed once (`survey`), then the names of imports, their functions and exports are compared with the
+//! grants and with the version of the contract that this host implements. Types are compared later, by the linker.
 
 mod survey;
 
@@ -26,7 +26,7 @@ const NAME_BYTES: usize = 200;
 /// neither validates nor compiles them.
 ///
 /// # Errors
-/// A refusal of bytes that are no component of this contract.
+/// When the bytes are no component, or contain something that the contract excludes.
 pub fn imports(bytes: &[u8]) -> Result<Vec<String>, Error> {
     Ok(survey(bytes, "this file")?.imports)
 }
@@ -35,15 +35,15 @@ pub fn imports(bytes: &[u8]) -> Result<Vec<String>, Error> {
 /// compiling it. `method` names the component in errors. Returns the full names of its imports.
 ///
 /// # Errors
-/// Every refusal that needs no compiler.
+/// When one of these checks fails.
 pub fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Vec<String>, Error> {
     let survey = admit_form(bytes, method, grants, limits)?;
     check_types(bytes, &survey.imports, method)?;
     Ok(survey.imports)
 }
 
-/// Does what [`admit`] does but for the types, which are checked once, before a component is compiled. Returns all that was
-/// found.
+/// Makes the checks of [`admit`] except that of the types, which is made once, before a component is compiled. Returns the
+/// imports, exports and counts that it collected.
 pub(crate) fn admit_form(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Survey, Error> {
     let survey = examine(bytes, method, limits.component_bytes)?;
     survey.imports.iter().try_for_each(|import| check_import(grants, import, method))?;
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// What a run with the default grants says to an import.
+    /// Checks an import against the default grants.
     fn answer(import: &str) -> Result<(), Error> {
         check_import(&Grants::default(), import, "calm")
     }

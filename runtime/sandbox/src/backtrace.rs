@@ -1,8 +1,8 @@
-//! The functions of a method that were running: names as their authors wrote them, files and lines where the component
-//! keeps them.
+//! Call stacks of a method: function names as the author wrote them, with files and lines if the component has debug
+//! information.
 //!
-//! Only the method's own: the host's never stand in a trace of the engine, and what the component's maker put between
-//! the method and its imports is left out here. A function that was compiled into another counts as one of its own.
+//! wasmtime's backtraces contain no functions of the host. The modules that `wit-component` adds between the method and its
+//! imports are left out here. A function that was inlined into another has a frame of its own.
 
 use tunebox_foundation::explain::Trace;
 use wasmtime::{FrameInfo, FrameSymbol, WasmBacktrace};
@@ -12,7 +12,7 @@ use crate::printable::printable;
 /// The most functions in the call stack of an error message.
 const SHOWN: usize = 20;
 
-/// The longest name or file in bytes.
+/// The longest name of a function or file that is shown, in bytes.
 const TEXT_BYTES: usize = 200;
 
 /// Prefixes of source paths that are not the author's: the standard library, the SDK, other crates. `tunebox build`
@@ -22,7 +22,7 @@ const FOREIGN: [&str; 3] = ["rust/", "tunebox/", "dependencies/"];
 /// Prefix of source paths in a precompiled standard library; the hash of its version follows.
 const COMPILED: &str = "/rustc/";
 
-/// A place in the source of a method, made safe to show.
+/// A place in the source of a method, with an escaped file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) file: String,
@@ -33,9 +33,9 @@ pub(crate) struct Place {
 /// A function that was running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// Its name, safe to show.
+    /// Its name, escaped.
     pub(crate) name: String,
-    /// Where in the source, if the component keeps that.
+    /// The place in the source, if the component has debug information.
     pub(crate) place: Option<Place>,
 }
 

@@ -1,4 +1,4 @@
-//! What one call of `step` works on, made by the run and shown to the method as handles.
+//! What one call of `step` works on: created by the run, and given to the method as handles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ pub struct Batch {
     pub size: u32,
     /// Numeric columns by name: one number a record, NaN where absent.
     pub columns: BTreeMap<String, Vec<f32>>,
-    /// Target tokens of the whole accumulation window, by side.
+    /// Number of target tokens in all micro-batches of the update (the accumulation window), by side.
     pub window_targets: BTreeMap<String, u32>,
-    /// Tokens with a predecessor of the whole accumulation window, by side.
+    /// Number of tokens that are not the first of their row, in all micro-batches of the update, by side.
     pub window_tokens: BTreeMap<String, u32>,
-    /// Records of the whole accumulation window.
+    /// Number of records in all micro-batches of the update.
     pub window_size: u32,
-    /// What verifiers may know of each record; the method never sees it. Empty for data without prompts to answer.
+    /// Each record as text, for verifiers; the method never sees it. Empty if the data has no prompts to sample from.
     pub questions: Vec<Question>,
 }
 
 /// A record as text, for the run's verifiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// What was asked: the prompt, or the last message of a conversation.
+    /// The prompt, or the last message of a conversation.
     pub prompt: String,
     /// Further fields of the record as text, such as `answer`.
     pub fields: BTreeMap<String, String>,

@@ -1,6 +1,6 @@
-//! One call into a method: clock and limits set, a thread of its own, every end caught.
+//! Runs one call into a method on a thread of its own, with its clock and limits, and catches every way in which it ends.
 //!
-//! A panic of the host ends with the thread. What the calls mean is in `session`.
+//! A panic of the host ends only that thread. What the calls mean is in `session`.
 
 use std::time::Instant;
 
@@ -95,7 +95,7 @@ impl<H: RunHooks> Session<H> {
     }
 
     /// Returns the seconds that the method itself may compute in this call: `step_seconds` for `step` and `finish`,
-    /// `init_seconds` for every other; any number where its instructions are limited instead.
+    /// `init_seconds` for every other; unlimited where its instructions are limited instead.
     fn seconds(&self, function: Function) -> f64 {
         match function {
             _ if self.limits.step_instructions > 0 => f64::MAX,

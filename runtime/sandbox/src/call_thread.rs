@@ -1,7 +1,7 @@
 //! A thread for each call of a method, whose stack does not depend on who makes the call.
 //!
-//! A panic of the host under a method is reported once, as the end of the method, and not printed to stderr. Threads that
-//! work for a method have a name that begins with [`PREFIX`], or none (the pool of the tensor library).
+//! A panic of the host under a method is reported once, as the end of the method, and not printed to stderr. A thread that
+//! works for a method has a name that begins with [`PREFIX`], or none (in the thread pool of the tensor library).
 
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,14 +40,14 @@ fn message(payload: &(dyn Any + Send)) -> String {
     }
 }
 
-/// How the names of threads begin that work for a method.
+/// The prefix of the names of threads that work for a method.
 const PREFIX: &str = "tunebox-";
 
 static HOOK: Once = Once::new();
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 static LOCATION: Mutex<Option<String>> = Mutex::new(None);
 
-/// Counts a running call of a method for as long as it lives.
+/// Counts a running call of a method until it is dropped.
 struct MethodCall(());
 
 impl MethodCall {

@@ -1,6 +1,6 @@
-//! What ends a method: a limit, a trap, a broken rule, or a fault of the host's own, with the words for it.
+//! What ends a method: a limit, a trap, a broken rule, or a fault of the host, with its message.
 //!
-//! Which call it was and where in the method's source, `fault` adds.
+//! `fault` adds which call it was and where in the method's source.
 
 use std::borrow::Cow;
 
@@ -150,7 +150,8 @@ fn past(limit: u64, unit: &str) -> String {
     format!("past {} {unit}", grouped(limit))
 }
 
-/// Explains why a method used up its time, given its number of calls to the host.
+/// Returns the reason that the error [`Cause::Time`] shows: the method itself was computing. `calls` is its number of calls
+/// to the host, whose time does not count.
 fn computed_too_long(calls: u64) -> String {
     if calls == 0 {
         return "no call to the host came back in that time: the method itself was computing".into();
@@ -164,7 +165,7 @@ impl Cause {
         Self::Device { area: error.category(), what: error.to_string(), why: error.why(), hint: error.hint() }
     }
 
-    /// The cause that ends a method whose thread the system did not start.
+    /// Builds the cause for a method that ends because the system did not start a thread for its call.
     pub(crate) fn no_thread(error: &std::io::Error) -> Self {
         Self::Device {
             area: "memory".into(),

@@ -1,8 +1,8 @@
-//! Child processes of this program: no environment, no core dumps, and an end with the parent.
+//! Child processes of this program: few environment variables, no core dumps, and an end with the parent.
 //!
-//! The parent makes a [`Program`] and starts it; the child calls [`settle`] before anything else. A child that needs folders of
-//! the user gets them by [`send_environment`] and [`receive_environment`].
-//! What a child does is not known here: see `compile` here, and the worker of a run above.
+//! The parent makes a [`Program`] and starts it; the child calls [`settle`] before anything else. A child that needs the
+//! user's folders gets them by [`send_environment`] and [`receive_environment`]. What a child computes is defined elsewhere:
+//! in `compile`, and in the worker of a run in `tunebox-training`.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
@@ -24,10 +24,10 @@ use crate::printable::printable;
 const ENVIRONMENT: [&str; 4] =
     ["RAYON_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY"];
 
-/// The longest line of variables, in bytes.
+/// The longest line that [`receive_environment`] reads, in bytes.
 const ENVIRONMENT_BYTES: u64 = 1 << 20;
 
-/// Bytes of what a child wrote to its standard error that are kept: the last ones.
+/// How many bytes of a child's standard error are kept: the last ones.
 const TAIL: usize = 8 << 10;
 
 /// The longest line of a child's standard error in a message, in bytes.
@@ -93,8 +93,8 @@ impl Program {
     }
 }
 
-/// Makes the program of a command start without the open files of this process but its three standard streams. Does nothing
-/// on a system that cannot do it in one call.
+/// Makes the command close every file of this process but the three standard streams when it starts the program. Does
+/// nothing on systems other than Linux.
 #[cfg_attr(
     target_os = "linux",
     expect(unsafe_code, reason = "the standard library cannot close the files that this process inherited")
@@ -116,7 +116,7 @@ fn close_files(command: &mut Command) {
 /// kernel kill it when its parent ends.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the system rejects one of these settings.
 pub fn settle() -> io::Result<()> {
     limit(Resource::Core, 0, 0)?;
     #[cfg(target_os = "linux")]

@@ -1,8 +1,8 @@
-//! From a component's bytes to code: out of the cache, or compiled here, or compiled in a child process under limits.
+//! Turns the bytes of a component into code: from the cache, compiled here, or compiled in a child process under limits.
 //!
-//! A component can be small and take very long to compile; the engine's makers count that as no fault of theirs. So
-//! bytes that are not this program's own go to a short-lived child with a bound on its time and memory, and
-//! what comes back is code. Built-in components are compiled here.
+//! A component can be small and take very long to compile, which wasmtime does not count as a fault of its own. So
+//! components that are not built into this program are compiled by a short-lived child process with limits on its time and
+//! memory, which returns the code. Built-in components are compiled here.
 
 mod process;
 
@@ -28,11 +28,11 @@ const VERSION: u32 = 1;
 /// The largest entry of the cache, and all entries together, in bytes.
 const MOST: u64 = 256 << 20;
 
-/// What the code of a component does beside what the component says.
+/// Options of compiled code that the component itself does not set.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct CodeOptions {
-    /// Whether an error and a profile tell files and lines, from the debug sections of the component. Parsing those takes
-    /// time and memory that no limit bounds, so only for a component whose author asks for it. Without it they are not
+    /// Whether errors and profiles show files and lines, from the debug sections of the component. Parsing those takes
+    /// time and memory that no limit bounds, so only for a component whose author asks for it. If false, they are not
     /// read at all.
     pub source_lines: bool,
     /// Whether the code counts the instructions that it executes, for [`Limits::step_instructions`] and
@@ -43,13 +43,13 @@ pub struct CodeOptions {
 /// How components become code. The default caches nothing and compiles in this process.
 #[derive(Clone, Debug, Default)]
 pub struct Compiling {
-    /// The folder of code that was compiled before.
+    /// The folder of the code cache, if there is one.
     pub cache: Option<PathBuf>,
-    /// The program that compiles components that are not built in: its [`compile_for_parent`].
+    /// The program that compiles components that are not built in, by calling [`compile_for_parent`].
     pub program: Option<Program>,
-    /// The limits of which `compile-seconds` and `compile-memory` bound that program.
+    /// Limits, of which `compile-seconds` and `compile-memory` bound that program.
     pub limits: Limits,
-    /// What the code does beside what the component says.
+    /// Options of the compiled code.
     pub code: CodeOptions,
 }
 
@@ -57,7 +57,7 @@ pub struct Compiling {
 #[derive(Debug, Default)]
 pub(crate) struct Compiler {
     settings: Compiling,
-    /// The cache if the settings name a folder for it, or why that cannot be used.
+    /// The code cache, or why its folder cannot be used; `None` if the settings name no folder.
     pub(crate) cache: Option<Result<CodeCache, String>>,
 }
 

@@ -1,4 +1,4 @@
-//! Completions that the model wrote for a method: token rows, and what is known of each.
+//! Completions that the model sampled for a method: token rows, log-probabilities, and how each ended.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use tunebox_model::error::Error;
 use tunebox_model::generate::Completion;
 use tunebox_model::rows::Rows;
 
-/// The most bytes of texts of completions that are kept decoded, in one call of `judge`, for the next verifier.
+/// The most bytes of decoded completions that one call of `judge` keeps for the next verifier.
 pub const DECODED_BYTES: usize = 1 << 20;
 
 /// Prompts with their completions.
 #[derive(Debug)]
 pub struct Completions {
-    /// What was continued.
+    /// The prompts that were continued.
     pub prompts: Arc<Rows>,
-    /// Prompt and completion; the completion's tokens are the targets.
+    /// Rows of prompt and completion; the completion's tokens are the targets.
     pub rows: Arc<Rows>,
-    /// The number of the prompt that a row continues.
+    /// For each row, the index of the prompt that it continues.
     pub group: Vec<u32>,
-    /// Whether a completion ended by itself.
+    /// For each row, whether the completion ended by itself.
     pub finished: Vec<bool>,
     logprobs: Vec<Vec<f32>>,
     _bytes: Option<Reservation>,
@@ -32,7 +32,7 @@ impl Completions {
     /// prompt contiguous.
     ///
     /// # Errors
-    /// When there is no whole number of completions a prompt.
+    /// When the number of completions is not a multiple of the number of prompts.
     pub fn new(prompts: Arc<Rows>, completions: Vec<Completion>) -> Result<Self, Error> {
         let each = completions.len().checked_div(prompts.count()).unwrap_or(0);
         let (count, over) = (completions.len(), prompts.count());

@@ -1,8 +1,8 @@
-//! What the operating system denies to a process that runs an untrusted method: the rings behind the sandbox, on Linux.
+//! Restricts what a process that runs an untrusted method can do, by means of the operating system, in addition to the
+//! sandbox. Each such restriction is called a ring; only Linux has them.
 //!
-//! [`confine_files`] comes before any other thread starts, [`deny_calls`] and [`limit_memory`] before the first
-//! instruction of the method. A ring that the system does not have is left out; [`Ring::list`] says which there are. Other
-//! systems have none.
+//! Call [`confine_files`] before any other thread starts, [`deny_calls`] and [`limit_memory`] before the first instruction
+//! of the method. A ring that the system lacks is left out; [`Ring::list`] returns which ones it has.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,21 +13,21 @@ use tunebox_compute::memory;
 
 use crate::child;
 
-/// The processes that the rings surround.
+/// Descriptions of the processes that the rings restrict.
 pub const CONFINED: [&str; 2] = ["the worker of a run on the CPU", "the child of a command that reads a model"];
 
 /// A ring, and whether this system has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Ring {
-    /// What it is called: `files and network`, `system calls` or `memory`.
+    /// The name of the ring: `files and network`, `system calls` or `memory`.
     pub name: &'static str,
     /// Whether this system has it.
     pub is_active: bool,
 }
 
 impl Ring {
-    /// Returns every ring. Tries the one for files in a thread that ends at once.
+    /// Returns every ring. Finds out about the ring for files by confining a short-lived thread.
     #[must_use]
     pub fn list() -> [Self; 3] {
         let files = std::thread::spawn(|| confine_files(&[], &[])).join().is_ok_and(|tried| tried.is_ok_and(|on| on));
@@ -41,13 +41,14 @@ impl Ring {
     }
 }
 
-/// Denies this thread, and those that it starts, all files but those below `read` and `write`, the system's libraries, and
-/// what the system says of itself; TCP; signals to other processes; and what only the root user may do, but for the files of
-/// other users. Below `write`, only ordinary files and folders can be created. Returns whether the system does so for files.
-/// Paths that do not exist are left out.
+/// Confines this thread, and those that it starts, for good. Files below `read` may be read; below `write`, regular files
+/// and folders may also be written, created and removed. Of all other files, only the system's libraries, `/dev/null`, the
+/// random devices, and the files in which the system describes itself remain. Denies TCP, signals to other processes, and
+/// the capabilities of the root user except for files of other users. Returns whether the system enforces the rules for
+/// files. Skips paths that do not exist.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the system rejects the rules or the change of capabilities.
 #[cfg(target_os = "linux")]
 pub fn confine_files(read: &[PathBuf], write: &[PathBuf]) -> io::Result<bool> {
     linux::confine_files(read, write).map_err(io::Error::other)
@@ -62,76 +63,79 @@ pub fn confine_files(_: &[PathBuf], _: &[PathBuf]) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Ends this process from now on if one of its threads opens a socket, starts a program or another process, acts on another
-/// process, changes the permissions of a file by its path, takes memory that [`limit_memory`] does not count, or lets this
-/// process outlive its parent. Does nothing where the system has no such ring.
+/// Makes the system end this process if one of its threads opens a socket, starts a program or another process, acts on
+/// another process, changes the permissions of a file by its path, allocates memory that [`limit_memory`] does not count,
+/// or cancels the signal that ends this process with its parent. Does nothing where the system has no such ring.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the system rejects the filters.
 pub fn deny_calls() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     linux::deny_calls(false).map_err(io::Error::other)?;
     Ok(())
 }
 
-/// Denies what [`deny_calls`] denies to a process that edits lines of a terminal. It may make pairs of connected sockets, and
-/// signal its own process group, for Ctrl-Z.
+/// Restricts a process that edits lines of a terminal as [`deny_calls`] does, but lets it create pairs of connected sockets
+/// and signal its own process group, for Ctrl-Z.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the system rejects the filters.
 pub fn deny_calls_to_line_editor() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     linux::deny_calls(true).map_err(io::Error::other)?;
     Ok(())
 }
 
-/// Limits the memory that this process may write to, with the stacks of its threads, to `bytes` more than it has now. Shared
-/// memory is not counted: [`deny_calls`] denies it. Does nothing where the system does not tell how much that is.
+/// Limits the private writable memory of this process (`RLIMIT_DATA`), stacks of threads included, to `bytes` more than it
+/// has now. Does not count shared memory: [`deny_calls`] denies it. Does nothing where the system does not report how much
+/// the process has.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the system rejects the limit.
 pub fn limit_memory(bytes: u64) -> io::Result<()> {
     let Some(most) = memory::data().map(|held| held.saturating_add(bytes)) else { return Ok(()) };
     child::limit(Resource::Data, most, most)
 }
 
-/// Memory beside what is estimated: stacks of threads, caches of the allocator.
+/// Bytes allowed in addition to estimated memory, for stacks of threads and caches of the allocator.
 pub const MARGIN: u64 = 768 << 20;
 
-/// Memory for reading a model beside what its files explain.
+/// Bytes allowed for reading a model in addition to a multiple of the size of its files.
 const READING: u64 = 2 << 30;
 
-/// Limits the memory of this process to what the machine has free, and a margin. Does nothing on a machine with NVIDIA's
-/// driver, which counts as memory of the process what it has on the device.
+/// Limits the memory of this process to [`MARGIN`] more than what it has and the machine has free, swap included. Does
+/// nothing where the system does not report that, or on a machine with NVIDIA's driver: there the memory of the process
+/// includes what it has on the device.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the system rejects the limit.
 pub fn limit_to_free_memory() -> io::Result<()> {
     let free = memory::available_with_swap().filter(|_| !has_nvidia_driver());
     free.map_or(Ok(()), |free| limit_memory(free.saturating_add(MARGIN)))
 }
 
-/// Whether this machine has NVIDIA's driver, which decides itself what it opens.
+/// Whether this machine has NVIDIA's driver, which opens files of its own choice.
 #[must_use]
 pub fn has_nvidia_driver() -> bool {
     ["/dev/nvidiactl", "/dev/dxg"].iter().any(|device| std::path::Path::new(device).exists())
 }
 
-/// The memory for reading a model and data of so many bytes: 2 GiB, and several times their size, as what is read is held
-/// in other forms for a time.
+/// Returns the bytes of memory to allow for reading a model of `model` bytes and data of `data` bytes: 2 GiB, four times the
+/// model and eight times the data, as what is read is held in several forms for a time.
 #[must_use]
 pub fn reading_memory(model: u64, data: u64) -> u64 {
     READING.saturating_add(model.saturating_mul(4)).saturating_add(data.saturating_mul(8))
 }
 
-/// A limit of the memory of this process that ends when it is dropped.
+/// A temporary limit of the memory of this process; dropping it restores the limit before.
 pub struct MemoryLimit(Rlimit);
 
 impl MemoryLimit {
-    /// Limits the memory of this process to `bytes` more than it has now, or to the limit that it has already.
+    /// Limits the memory of this process to `bytes` more than it has now, or keeps its present limit if that is lower. Does
+    /// nothing where the system does not report how much it has.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When the system rejects the limit.
     pub fn set(bytes: u64) -> io::Result<Self> {
         let before = getrlimit(Resource::Data);
         if let Some(most) = memory::data().map(|held| held.saturating_add(bytes)) {

@@ -1,7 +1,7 @@
 //! What every function of the contract costs, by its row of `runtime/contract/functions.txt`. The formulas of the tensor
-//! operations are in `compute`, by kinds; both have one version, [`COSTS`].
+//! operations are in `compute`, by kind; rows and formulas share one version, [`COSTS`].
 //!
-//! Costs are counted in units of work, near enough to one number read or written, and known before the work is done.
+//! Costs are counted in units of work: about one number read or written. They are known before the work is done.
 //! They depend on sizes alone, never on a clock or a machine. Passes through the model are charged as passes and as
 //! multiply-adds besides.
 

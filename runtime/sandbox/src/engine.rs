@@ -1,7 +1,7 @@
 //! wasmtime, set up for code that is not trusted, and methods compiled by it.
 //!
-//! Every feature that is not needed is off. A ticker interrupts running methods so that limits
-//! of time are looked at; it ends with the engine. Sessions set the limits of each store.
+//! Every feature that is not needed is off. A ticker thread interrupts running methods so that their
+//! time limits are checked; it ends with the engine. Sessions set the limits of each store.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,15 +27,15 @@ use crate::train_state::Shared;
 /// The stack of a method, in bytes.
 const GUEST_STACK: usize = 512 << 10;
 
-/// Compiles and admits methods. One a process: clones share it.
+/// Compiles and admits methods. A process has one engine, which clones share.
 #[derive(Clone)]
 pub struct Engine {
     engine: wasmtime::Engine,
     linker: Arc<Linker<State>>,
     compiler: Arc<Compiler>,
-    /// Whether the components that are admitted next are not built in: they are compiled in a child process.
+    /// Whether the components that are admitted next are not built in, and so compiled in a child process.
     untrusted: bool,
-    /// Components that got as far as being compiled.
+    /// How many components passed the checks and were then compiled or loaded from the cache.
     compiled: Arc<AtomicUsize>,
 }
 
@@ -47,12 +47,13 @@ pub struct Method {
     imports: Vec<String>,
 }
 
-/// What a session calls.
+/// The code of a method that a session calls.
 #[derive(Clone)]
 enum Code {
-    /// A component that is ready to be instantiated, and the bytes of its instances beside memories and tables.
+    /// A component that is ready to be instantiated, and the bytes that the host keeps for its instances, memories and
+    /// tables excluded.
     Component { ready: MethodPre<State>, instance_bytes: u64 },
-    /// A process compiled from the source of the method, until a session takes it over.
+    /// A process compiled from the source of the method; `None` once a session has taken it over.
     Process(Arc<Mutex<Option<Twin>>>),
 }
 
@@ -167,8 +168,9 @@ impl Engine {
         self.compiled.load(Ordering::Relaxed)
     }
 
-    /// Loads the code of a component of an admitted form with these imports from the cache, or checks its types and compiles
-    /// it: code in the cache is of a component that passed that check. Increments the count of [`Engine::compiled`].
+    /// Loads the code of a component from the cache, or checks its types and compiles it. The component has passed all other
+    /// checks, and `imports` are the full names of its imports. Does not check the types of a cached component again.
+    /// Increments the count of [`Engine::compiled`].
     pub(crate) fn compile(&self, bytes: &[u8], name: &str, imports: &[String]) -> Result<Component, Error> {
         let cached = self.compiler.load(&self.engine, bytes);
         if cached.is_none() {

@@ -1,6 +1,6 @@
-//! What the handles of a method stand for: one Rust type a kind of handle, so that none passes for another.
+//! What the handles of a method stand for: one Rust type for each kind of handle, so that none is taken for another.
 //!
-//! Nothing here acts; `state` makes, charges and frees the entries.
+//! Nothing here acts; `state` creates, charges and frees the entries.
 #![expect(unreachable_pub, reason = "the generated bindings re-export the types of their resources")]
 
 use std::collections::BTreeMap;
@@ -15,7 +15,8 @@ use crate::batch::Batch;
 use crate::completions::Completions;
 use tunebox_compute::ops::Node;
 
-/// What a `tensor` handle stands for; empty after its scope freed it.
+/// What a `tensor` handle stands for. `held` is `None` after a scope freed the tensor; later tensors have larger serial
+/// numbers.
 #[derive(Debug)]
 pub struct TensorEntry {
     pub(crate) held: Option<Arc<Node>>,
@@ -27,11 +28,11 @@ pub struct TensorEntry {
 #[derive(Debug)]
 pub struct ScopeEntry {
     pub(crate) opened: u64,
-    /// With what each of these takes.
+    /// The reservation for each tensor that outlives the scope, by the tensor's serial number.
     pub(crate) kept: BTreeMap<u64, Reservation>,
 }
 
-/// What a `rows` handle stands for, and the bytes that it keeps: those of a batch live as long as the handle.
+/// What a `rows` handle stands for: the rows, and the reservation of their bytes, which lasts as long as the handle.
 #[derive(Debug)]
 pub struct RowsEntry(
     pub(crate) Arc<Rows>,
@@ -46,11 +47,11 @@ pub struct BatchEntry(pub(crate) Arc<Batch>);
 #[derive(Debug)]
 pub struct ViewEntry(pub(crate) View);
 
-/// What a `scores` handle stands for: the number of a record of `scores`.
+/// What a `scores` handle stands for: the number of a record in `State::scores`.
 #[derive(Debug)]
 pub struct ScoresEntry(pub(crate) u64);
 
-/// What a `patch` handle stands for: the policy's number of the patch, and the bytes of its vector.
+/// What a `patch` handle stands for: the policy's number of the patch, and the reservation of its vector's bytes.
 #[derive(Debug)]
 pub struct PatchEntry {
     pub(crate) number: u64,

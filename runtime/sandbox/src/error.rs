@@ -1,7 +1,7 @@
-//! What can go wrong between a component and its last step, each with what to tell a person.
+//! What can go wrong between a component and its last step, each with its message for people.
 //!
-//! Refusals happen before anything of the method ran; stops while it ran, with its store gone
-//! and the train state whole.
+//! Most errors come before anything of the method ran. [`Error::Stopped`] comes while it ran: its store is gone then,
+//! and the train state is intact.
 
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::printable::printable;
@@ -12,7 +12,7 @@ use crate::grants::interface_of;
 use crate::limits::Limits;
 use crate::refusal::{advice, ended_with};
 
-/// Where everything that admission refuses was found.
+/// The location that errors of admission show.
 pub(crate) const BEFORE: &str = "found before anything ran";
 
 /// The longest text of an engine or compiler in an error, in bytes.
@@ -105,7 +105,7 @@ pub enum Error {
         moment: String,
         /// Its message, safe to show.
         message: String,
-        /// The call that got it this error, if it ended with one of the host's.
+        /// The call to the host that returned this error, if the message is the host's.
         denied: Option<Box<DeniedCall>>,
     },
     /// The method ended: a limit, a trap, or the host's own fault.
@@ -143,12 +143,12 @@ impl Error {
     }
 }
 
-/// A call to the host that got an error with which the method ended.
+/// A call to the host that returned the error with which the method ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeniedCall {
     /// The function, as in `learn.minimise`.
     pub function: &'static str,
-    /// Where in the method's source, and in which of its functions, safe to show.
+    /// Where in the method's source, and in which of its functions; escaped.
     pub place: String,
 }
 

@@ -1,6 +1,6 @@
-//! The end of a method as one thing to tell a person: what, in which call, at which step, where in its source.
+//! How a method ended, as one message for people: what, in which call, at which step, where in its source.
 //!
-//! Imports end a method with a [`Cause`]; [`Stop`] adds the rest. Who prints it is elsewhere.
+//! Imports end a method with a [`Cause`]; [`Stop`] adds the rest. Nothing is printed here.
 
 use std::borrow::Cow;
 
@@ -32,7 +32,7 @@ pub enum Function {
     LoadState,
     /// Making the instance.
     Start,
-    /// Between two calls, where a method in a process of its own may ask as well.
+    /// Between two calls, where a native process may send requests as well.
     Wait,
 }
 

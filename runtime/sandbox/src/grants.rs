@@ -1,4 +1,4 @@
-//! What a run lets a method import, of the interfaces of the contract.
+//! The interfaces of the contract that a run lets a method import.
 //!
 //! The lists are the only place that knows interface names; `admission` compares them with the
 //! imports of a component before anything runs.
@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use semver::Version;
 use tunebox_foundation::contract::{PACKAGE, is_of_track};
 
-/// What a method must export.
+/// The interface that a method must export.
 pub(crate) const TRAINING: &str = "training";
 
 /// Every interface of the contract, from harmless to powerful.
 pub(crate) const KNOWN: [&str; 12] =
     ["types", "run", "tensor", "data", "model", "learn", "sample", "reward", "hidden", "patch", "weights", "text"];
 
-/// Granted only by name: they show or change the model itself, or turn tokens into text.
+/// Interfaces that a run grants only by name: they show or change the model itself, or turn tokens into text.
 const BY_NAME: [&str; 2] = ["weights", "text"];
 
 /// The interfaces that a run grants.
@@ -51,7 +51,7 @@ pub(crate) fn named(name: &str) -> Option<(&str, Version)> {
 }
 
 /// Returns the interface of a full name, `tensor` for `tunebox:method/tensor@0.1.0`. `None` for a name outside the
-/// contract or of another track than this host's.
+/// contract or of another track (major and minor version) than this host's.
 #[must_use]
 pub fn interface_of(name: &str) -> Option<&str> {
     named(name).filter(|(_, version)| is_of_track(version)).map(|(interface, _)| interface)

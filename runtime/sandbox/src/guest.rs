@@ -1,14 +1,14 @@
 //! What a session calls: the exports of the contract.
 //!
-//! A component offers them inside the sandbox (`instance`); the same source as a process of its own over a
-//! connection (`native`). Both work on the same state, through the same functions of `imports`.
+//! A component offers them inside the sandbox (`instance`); a native process, compiled from the same source, offers
+//! them over a connection (`native`). Both work on the same state, through the same functions of `imports`.
 
 use crate::batch::Batch;
 use crate::bindings::types;
 use crate::cause::Cause;
 use crate::state::State;
 
-/// What an export of the method returned: a value, or the message with which it refuses.
+/// What an export of the method returned: a value, or the method's own error message.
 pub(crate) type ExportResult<R> = Result<R, String>;
 
 /// The name and value of a setting, in the contract's types.
@@ -48,10 +48,11 @@ pub(crate) trait Guest: Send {
     /// message.
     fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<ExportResult<()>>;
 
-    /// Answers a native process's requests between two calls until it names what it wants next; `None` once it is gone.
+    /// Answers a native process's requests between two calls until it sends text that says what to do next, and returns that
+    /// text; `None` once the process is gone.
     ///
     /// # Errors
-    /// A component asks nothing outside of a call.
+    /// Always for a component, which makes no requests outside of a call.
     fn wait(&mut self) -> wasmtime::Result<Option<String>> {
         Err(Cause::Protocol("it was waited for outside of a call".into()).into())
     }

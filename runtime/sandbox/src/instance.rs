@@ -12,7 +12,7 @@ use crate::guest::{ExportResult, Guest, Setting};
 use crate::instructions;
 use crate::state::{BatchEntry, State};
 
-/// Handles that the engine counts twice while they are borrowed.
+/// Handles in addition to the limit, since wasmtime counts a handle twice while it is borrowed.
 const BORROWED_HANDLES: usize = 4_096;
 
 /// A wasmtime store, and the method in it once it is instantiated.
@@ -20,14 +20,14 @@ pub(crate) struct Instance {
     store: Store<State>,
     ready: MethodPre<State>,
     instance: Option<Method>,
-    /// The bytes of its instances beside memories and tables.
+    /// The bytes that the host keeps for the method's instances, memories and tables excluded.
     instance_bytes: u64,
 }
 
 impl Instance {
     /// Creates a store with the limits of `state`, without instantiating the method. At every tick a call checks its
-    /// time and takes a sample for the profile. `instance_bytes` are those of the method's instances beside memories
-    /// and tables.
+    /// time and takes a sample for the profile. `instance_bytes`: what the host keeps for the method's instances, memories
+    /// and tables excluded.
     pub(crate) fn new(ready: &MethodPre<State>, instance_bytes: u64, state: State) -> Self {
         let (handles, transfer) = (state.limits.handles as usize, state.limits.transfer_bytes);
         let mut store = Store::new(ready.engine(), state);

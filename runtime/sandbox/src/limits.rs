@@ -10,7 +10,7 @@ use serde_json::Number;
 
 use crate::figures;
 
-/// How often a running method is interrupted to look at its time.
+/// How often a running method is interrupted to check its time.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// How [`Unit::show`] shows that instructions are not limited.
@@ -47,7 +47,7 @@ impl Unit {
     }
 }
 
-/// What is known of a limit beside its value.
+/// The description of a limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     /// Its key in `[limits]`.

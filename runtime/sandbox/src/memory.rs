@@ -1,4 +1,4 @@
-//! The memory of a method or verifier itself: memories, tables and instances of all its parts together.
+//! The WebAssembly memory of a method or verifier: memories, tables and instances of all its parts together.
 //!
 //! wasmtime asks before anything grows. Growing past a limit ends the method: code whose
 //! allocation fails tends to end with a less helpful error. Tensors are not counted here.
@@ -25,8 +25,8 @@ impl Memory {
         Self { bytes: 0, entries: 0, limits: limits.clone() }
     }
 
-    /// Adds `bytes` of the host's own for the method's instances to those of its memories; past `linear_memory` ends the
-    /// method. Called before the instances are made.
+    /// Adds `bytes` to the memory of the method: of memories and tables before they grow, or what the host keeps for
+    /// instances before they are made. Past `linear_memory` ends the method.
     pub(crate) fn reserve(&mut self, bytes: u64) -> wasmtime::Result<()> {
         let wanted = self.bytes.saturating_add(bytes);
         if wanted > self.limits.linear_memory {
@@ -49,8 +49,8 @@ impl ResourceLimiter for Memory {
         Ok(true)
     }
 
-    /// Adds the growth to the entries of all tables together, past `table_entries` ends the method, and their bytes to
-    /// those of the memories.
+    /// Adds the growth to the entries of all tables together, and 8 bytes an entry to the memory of the method. Past
+    /// `table_entries` or `linear_memory` ends the method.
     fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let wanted = self.entries.saturating_add(desired.saturating_sub(current) as u64);
         if wanted > self.limits.table_entries {

@@ -1,4 +1,4 @@
-//! What a method has used of its limits in one call: its own time, the host's, calls, work, bytes read back.
+//! What a method has used of its limits in one call: its own time, the host's time, calls, work, bytes read back.
 //!
 //! The method's clock runs only while the method itself computes: it stops when an import begins and goes
 //! on when the import returns, so a slow device is never the method's fault. The host's clock runs in between.
@@ -68,8 +68,8 @@ impl Meters {
         self.resumed = Some(now);
     }
 
-    /// Excludes `spent`, which neither the method nor the host used, from the method's time. Does nothing while its
-    /// clock is stopped.
+    /// Excludes `spent`, the time that taking a sample for the profile took, from the method's time. Does nothing while the
+    /// method's clock is stopped.
     pub(crate) fn leave_out(&mut self, spent: Duration) {
         self.resumed = self.resumed.map(|resumed| resumed + spent);
     }
@@ -88,7 +88,7 @@ impl Meters {
         self.counts.host_calls
     }
 
-    /// Counts a call to the host function `function` and remembers it as the last one. Charges the work of every call,
+    /// Counts a call to the host function `function` and remembers it as the last one. Charges the fixed work of a call,
     /// and checks the limits of calls, work and time. Drops of handles do not use this.
     pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
         self.last = Some(function);
@@ -155,8 +155,8 @@ impl Meters {
         Ok(())
     }
 
-    /// Ends the method if it computed longer than its seconds, or if the call lasts longer than `step_wall_seconds`. A
-    /// method without a limit of its own seconds has only the host's time counted against the latter.
+    /// Returns the cause that ends the method if it computed longer in this call than it may, or if the call lasts longer
+    /// than `step_wall_seconds`. For a method whose own time has no limit, only the host's time counts against the latter.
     pub(crate) fn check_time(&self) -> Result<(), Cause> {
         let used = self.guest_seconds();
         if used > self.seconds {
@@ -176,7 +176,7 @@ impl Meters {
         Err(Cause::LongOperation { seconds, limit })
     }
 
-    /// Returns the time at which this call has lasted `step_wall_seconds`; `None` if it is too far away to be told.
+    /// Returns the time at which this call has lasted `step_wall_seconds`; `None` if an [`Instant`] cannot hold it.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let left = Duration::try_from_secs_f64(self.limits.step_wall_seconds - self.wall_seconds());
         Instant::now().checked_add(left.unwrap_or_default())
@@ -214,12 +214,12 @@ impl Meters {
 }
 
 /// The budget of one tensor operation: the bytes of the session, and the work of the call. Operations of `compute` state
-/// their cost before they do anything; it is charged here, or refused.
+/// their cost before they do anything; it is charged here, or the operation fails.
 #[derive(Debug)]
 pub(crate) struct OperationBudget<'a> {
-    /// Bytes.
+    /// The budget of bytes.
     pub(crate) ledger: &'a Budget,
-    /// Work.
+    /// The counters of work and time.
     pub(crate) meters: &'a mut Meters,
 }
 
@@ -234,8 +234,8 @@ impl Meter for OperationBudget<'_> {
         self.ledger.reserve(cost.bytes.saturating_add(cost.scratch))
     }
 
-    /// Ends a gradient before an operation that may outlast the step, or when the step's time is up. Errors:
-    /// `OutOfTime`.
+    /// Checks, before an operation of a backward pass, that the step's time is not up and that the operation cannot outlast
+    /// it. Errors: `OutOfTime`.
     fn continue_gradient(&mut self, cost: &Cost) -> Result<(), ComputeError> {
         let (seconds, limit) = (cost.seconds(), self.meters.limits.step_wall_seconds);
         let ended = self.meters.check_time().and_then(|()| self.meters.check_time_for(seconds));

@@ -1,8 +1,8 @@
-//! Where a method's time goes: its functions now and then, and every call to the host, for the Firefox Profiler.
+//! Records where a method's time goes, for the Firefox Profiler: sampled call stacks, and every call to the host.
 //!
-//! A sample is a trace of the engine, taken when the ticker interrupts the method; it has the lines that the engine's own
-//! profiler leaves out. A method is interrupted in its own code alone: the time that the host takes for it counts for the
-//! function that asked, and stands by its name among the markers.
+//! A sample is a backtrace of wasmtime, taken when the ticker interrupts the method; unlike those of wasmtime's own
+//! profiler, it has source lines. A method is interrupted in its own code alone: the time of a call to the host counts for
+//! the function that made the call, and appears under the name of the host function among the markers.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ const PAUSE: u32 = 4;
 #[derive(Clone, Debug)]
 pub struct Profiler(Arc<Mutex<Recording>>);
 
-/// What a profile holds.
+/// How many samples and calls a profile holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
     /// Samples of the method's functions.
@@ -52,7 +52,7 @@ impl Profiler {
     /// Writes the profile recorded so far as JSON for <https://profiler.firefox.com>, and returns how much it holds.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// When `output` fails.
     pub fn write(&self, output: impl Write) -> io::Result<Recorded> {
         let recording = self.recording();
         serde_json::to_writer(output, &recording.profile)?;
@@ -72,8 +72,8 @@ impl Profiler {
         (recording.last, recording.guest) = (Instant::now(), 0.0);
     }
 
-    /// Records the call stack that `trace` captures. Does nothing if the last sample was so slow that its pause is not
-    /// over. `guest`: the seconds that the method itself has computed in this call.
+    /// Records the call stack that `trace` captures. Does nothing during the pause after the last sample, which is longer
+    /// the slower that sample was. `guest`: the seconds that the method itself has computed in this call.
     pub(crate) fn sample(&self, guest: f64, trace: impl FnOnce() -> WasmBacktrace) {
         let (mut recording, begun) = (self.recording(), Instant::now());
         if begun < recording.next {
@@ -100,16 +100,16 @@ struct Recording {
     profile: Profile,
     process: ProcessHandle,
     thread: ThreadHandle,
-    /// What others wrote: the standard library, the SDK, and all that has no file.
+    /// The category of functions that are not the author's: of the standard library, of the SDK, or without a known file.
     foreign: CategoryHandle,
-    /// What the author wrote.
+    /// The category of functions that the method's author wrote.
     own: CategoryHandle,
     start: Instant,
     /// When the last sample was taken, or the call began.
     last: Instant,
     /// When the next sample may be taken.
     next: Instant,
-    /// Seconds of the method itself at the last sample.
+    /// Seconds that the method itself had computed in this call at the last sample.
     guest: f64,
     recorded: Recorded,
 }
@@ -172,7 +172,7 @@ impl Recording {
     }
 }
 
-/// A call to the host, by the name of the operation.
+/// The marker of a call to the host, with the name of the host function.
 #[derive(Debug)]
 struct HostCall(StringHandle);
 

@@ -1,8 +1,8 @@
-//! What a host function answers when it cannot do what a method asked.
+//! What a host function returns when it cannot do what a method asked.
 //!
 //! Two kinds: an error that the method may act on (`result<_, error>` in WIT), and the end of
-//! the method (a trap). `?` turns the errors of the rooms below into the right kind; what the
-//! end looks like to a person is written in `fault`.
+//! the method (a trap). `?` converts the errors of the crates below into the right kind; `fault`
+//! formats the end of a method for people.
 
 use tunebox_compute::error::Error as ComputeError;
 pub(crate) use tunebox_foundation::explain::ensure;
@@ -16,12 +16,12 @@ use crate::printable::printable;
 /// The longest message that a method gets with an error, in bytes.
 const MESSAGE_BYTES: usize = 500;
 
-/// An error that a method got, and the call that it got it from.
+/// An error that the host returned to a method, and the host function that returned it.
 #[derive(Clone, Debug)]
 pub(crate) struct Denied {
     /// The function, as in `learn.minimise`.
     pub(crate) function: &'static str,
-    /// The host's words.
+    /// The host's message.
     pub(crate) message: String,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Refusal {
     Trap(wasmtime::Error),
 }
 
-/// The result of what a method asks for.
+/// The result of a host function.
 pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;
 
 impl Refusal {

@@ -1,7 +1,7 @@
-//! What a method tells people in one call: metrics under declared names, and log lines.
+//! What a method reports in one call: metrics under declared names, and log lines.
 //!
-//! Metrics given as tensors stay on the device until the call ends. Lines are made safe to show
-//! here; where they are shown, the run decides.
+//! Metrics given as tensors are read when the call ends. Lines are escaped here; the run decides where
+//! they are shown.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use crate::limits::Limits;
 use crate::printable::printable;
 use crate::refusal::{Refusal, Result, ensure};
 
-/// How the values of the micro-batches of one update are put together.
+/// How the values of a metric from the micro-batches of one update are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combine {
     /// Averaged.
     Mean,
-    /// Added up: terms that carry the window's denominator already.
+    /// Added up, for values that are already divided by a count of the whole accumulation window.
     Sum,
 }
 
-/// A number, or the tensor that holds it.
+/// The value of a metric: a number, or the tensor that holds it.
 #[derive(Debug)]
 pub(crate) enum Measure {
-    /// Known already.
+    /// A number.
     Number(f32),
-    /// One element on the device, and the bytes that it keeps.
+    /// A tensor of one element, and the reservation of its bytes.
     Tensor { value: candle_core::Tensor, _bytes: Arc<Reservation> },
 }
 
-/// Metrics and lines of the current call.
+/// Metrics and log lines of the current call, with the limits on them.
 #[derive(Debug)]
 pub(crate) struct Reports {
     names: Vec<String>,
@@ -53,7 +53,7 @@ impl Reports {
 
     /// Records a value of a declared metric.
     ///
-    /// Errors: `invalid-argument` for an undeclared name, `out-of-budget` past the number of values in one call.
+    /// Errors: `invalid-argument` for an undeclared name, `out-of-budget` past the limit `metrics`, the values of one call.
     pub(crate) fn metric(&mut self, name: &str, value: Measure, combine: Combine) -> Result<()> {
         let Some(place) = self.names.iter().position(|known| known == name) else {
             let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
@@ -79,8 +79,8 @@ impl Reports {
         Ok(Measure::Tensor { value, _bytes: Arc::clone(&held.bytes) })
     }
 
-    /// Records an escaped log line; counts it as dropped if it is too long or past the lines of the call or bytes of
-    /// the run.
+    /// Escapes and records a log line. Drops and counts it instead if it is longer than `log_line_bytes`, or past
+    /// `log_lines` in this call or `run_log_bytes` in the session.
     pub(crate) fn line(&mut self, line: &str) {
         let after = self.log_bytes.saturating_add(line.len() as u64 + 1);
         let limits = &self.limits;
@@ -93,7 +93,7 @@ impl Reports {
         }
     }
 
-    /// Returns the bytes of all log lines kept since the session started, one more for the end of each line.
+    /// Returns the bytes of all log lines kept since the session started, plus one for the end of each line.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.log_bytes
     }

@@ -1,4 +1,4 @@
-//! What a session asks of the run around it: updates of the weights, verdicts, limits and the position.
+//! What a session asks of the run around it: the learning rate, scores and gradients, updates, completions and verdicts.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,13 +15,13 @@ use crate::completions::Completions;
 /// How rows are scored. Rows of equal requests may go through the model in one pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoreRequest {
-    /// The weights that are used.
+    /// The weights to score with.
     pub view: View,
     /// The outputs computed beside the log-probabilities.
     pub taps: TapSet,
     /// Logits are divided by this number.
     pub temperature: f32,
-    /// Keeps what a backward pass needs.
+    /// Whether to save the activations that a backward pass needs.
     pub learning: bool,
 }
 
@@ -65,7 +65,8 @@ pub trait RunHooks: Send + 'static {
         policy.score(&request.view, rows, request.taps, request.temperature, request.learning)
     }
 
-    /// Adds the gradient of Σ seed · tap to the policy's flat gradient. Consumes the activations that `scored` saved.
+    /// Adds the gradient of Σ seed · tap to the policy's flat gradient; seeds and taps are `[rows, width]`. Consumes the
+    /// activations that `scored` saved.
     ///
     /// # Errors
     /// When memory runs out or a gradient is not finite.
@@ -113,7 +114,7 @@ pub trait RunHooks: Send + 'static {
     }
 }
 
-/// Returns [`Error::Unsupported`] with this message.
+/// Returns [`Error::Unsupported`] with this message; the default of hooks that a run leaves out.
 fn unsupported<T>(message: &str) -> Result<T, Error> {
     Err(Error::Unsupported(message.into()))
 }

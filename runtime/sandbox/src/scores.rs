@@ -1,10 +1,10 @@
-//! Scores that a method holds, and the way of a gradient from its loss back to them.
+//! Runs the scoring passes that a method requests, and back-propagates its losses through them.
 //!
 //! Taps scored for learning are leaves of the loss's graph. The gradient that arrives at a leaf
-//! is the seed of the model's own backward pass, which the train state walks.
+//! is the seed of the model's own backward pass, which the train state runs.
 //!
-//! Where a pass can share the common beginning of rows, scores that were requested one after another run in one pass: it
-//! runs when a tap is read or the model changes.
+//! Where a pass can share common prefixes of rows, scoring is deferred, and scores that were requested one after another
+//! run in one pass: it runs when a tap is read or the model changes.
 
 mod pass;
 mod record;
@@ -27,10 +27,10 @@ pub(crate) use pass::Pass;
 use pass::{Part, join, together};
 pub(crate) use record::{ScoreRecord, gone};
 
-/// Bytes of activations that are not compared with the free memory.
+/// Activations of at most this many bytes are not compared with the free memory.
 const FEW_BYTES: u64 = 64 << 20;
 
-/// The work of visiting a node of a graph, or one of its operands.
+/// The work charged for visiting a node of a graph, or one of its operands.
 const NODE_WORK: u64 = 16;
 
 impl State {
@@ -49,7 +49,7 @@ impl State {
     }
 
     /// Runs one pass for these scores. If the model refuses it, runs and charges one pass for each score alone, and
-    /// stores the error in those that fail again. Errors: the method ends.
+    /// stores the error in those that fail again. Errors: only those that end the method.
     fn score_parts(&mut self, asked: &ScoreRequest, parts: Vec<Part>) -> Result<()> {
         match self.score_together(asked, parts.clone()) {
             Err(Refusal::Error(error)) => {
@@ -133,8 +133,8 @@ impl State {
         Ok(leaves)
     }
 
-    /// Runs the backward passes of these scores, given the seeds (gradients of the taps) of each by its number. Scores
-    /// of one pass go together. Consumes what the passes saved.
+    /// Runs the backward passes of these scores, given the seeds (gradients `[rows, width]` of the taps) of each by its
+    /// number. Scores that came from one forward pass share a backward pass. Consumes the saved activations.
     pub(crate) fn backward(&mut self, seeds: BTreeMap<u64, Seeds>) -> Result<()> {
         let mut passes: BTreeMap<u64, BTreeMap<u64, Seeds>> = BTreeMap::new();
         for (number, seeds) in seeds {
@@ -144,9 +144,9 @@ impl State {
         passes.into_iter().try_for_each(|(pass, seeds)| self.backward_of(pass, &seeds))
     }
 
-    /// Runs the backward pass of pass `number` with the seeds of its scores, and charges it. If some of its scores have
-    /// no seeds, only the rows with seeds go through the model again, forward and backward, at the price of three
-    /// forward passes, not two.
+    /// Runs the backward pass of the forward pass `number` with the seeds of its scores, and charges it as two forward
+    /// passes. If some of its scores have no seeds, only the rows with seeds go through the model again, forward and
+    /// backward, which is charged as three forward passes.
     fn backward_of(&mut self, number: u64, seeds: &BTreeMap<u64, Seeds>) -> Result<()> {
         let rows = seeds.keys().filter_map(|score| self.scores.get(score)).map(|record| record.rows.tokens());
         let multiply_adds = self.multiply_adds(rows.sum::<usize>() as u64);
@@ -170,16 +170,17 @@ impl State {
         saved.saturating_add(self.train_state().policy.copied_bytes())
     }
 
-    /// Ends the method before the model keeps `more` bytes for it, if that is more than `activation_bytes` allows or than
-    /// is left; see [`check_memory`](Self::check_memory).
+    /// Checks that the model may keep `more` further bytes for the method. Otherwise returns the cause that ends it:
+    /// [`Cause::Activations`] past `activation_bytes`, or that of [`check_memory`](Self::check_memory).
     pub(crate) fn check_kept(&self, more: u64) -> Result<(), Cause> {
         let held = self.kept_bytes().saturating_add(more);
         self.check_activations(held)?;
         self.check_memory(held)
     }
 
-    /// Ends the method before a pass over these rows that would save more activations than `activation_bytes` allows, or
-    /// needs more memory than is left; see [`check_memory`](Self::check_memory).
+    /// Checks the memory of a pass over these rows before it runs; `learning` says whether a backward pass follows. Returns
+    /// [`Cause::Activations`], which ends the method, if the saved activations would exceed `activation_bytes`, or the
+    /// error of [`check_memory`](Self::check_memory) if the pass needs more memory than is left.
     pub(crate) fn check_room(&self, rows: &Rows, learning: bool) -> Result<(), Cause> {
         let needed = self.train_state().policy.score_memory(rows, learning);
         let held = self.kept_bytes().saturating_add(needed.kept);
@@ -187,9 +188,10 @@ impl State {
         self.check_memory(held.saturating_add(needed.scratch).saturating_add(needed.head))
     }
 
-    /// Ends the method if `activations` bytes, with its tensors, are more than the machine and the limits of this process
-    /// leave for it: an allocation that fails would end the process without a word. Does nothing for few bytes, or where
-    /// the model is not on the CPU: there the device answers.
+    /// Checks that `activations` bytes and the method's tensors fit into the memory that the machine and the limits of this
+    /// process leave for the method; otherwise returns [`Cause::Room`], which ends the method. Without this check, an
+    /// allocation that fails would end the process without a message. Does nothing for at most [`FEW_BYTES`], or where the
+    /// model is not on the CPU: there the device reports that its memory is full.
     fn check_memory(&self, activations: u64) -> Result<(), Cause> {
         let Some(before) = self.held_before.filter(|_| activations > FEW_BYTES) else { return Ok(()) };
         let Some(now) = ProcessMemory::read() else { return Ok(()) };
@@ -200,7 +202,7 @@ impl State {
         ensure(wanted <= room, || Cause::Room { wanted, room })
     }
 
-    /// Checks `held` bytes that the model keeps against the limit.
+    /// Returns [`Cause::Activations`] if `held`, the bytes that the model keeps for the method, exceed `activation_bytes`.
     fn check_activations(&self, held: u64) -> Result<(), Cause> {
         let limit = self.limits.activation_bytes;
         ensure(held <= limit, || Cause::Activations { held, limit })
@@ -241,8 +243,8 @@ impl State {
     }
 }
 
-/// Checks that a gradient ends at one tap for learning at least, and only at those in `known`: others are of scores that
-/// were dropped.
+/// Checks the leaves (`ends`) that the gradient of a loss ends at: there is at least one, and all are in `known`, the taps
+/// for learning of scores that still exist. Errors: `invalid-argument`.
 fn check_leaves(ends: &HashSet<TensorId>, known: &[&Tensor]) -> Result<()> {
     let none = "the loss depends on no scores for learning, so no gradient leads from it to the model";
     ensure(!ends.is_empty(), || Refusal::argument(none))?;

@@ -1,8 +1,8 @@
-//! One method at work: `init`, `step` by `step`, `finish`, and its state for checkpoints.
+//! Runs one method over a train state: `init`, `step` by `step`, `finish`, and its state for checkpoints.
 //!
-//! After any stop the store is gone for good, and the train state is whole: what has been learnt can
-//! still be saved. How a call runs is in `call`; limits are counted in `meters`; the words for
-//! people are in `fault` and `error`.
+//! After a method was stopped its store is gone, and the train state is intact: what has been learned can
+//! still be saved. How a call runs is in `call`; limits are counted in `meters`; error messages
+//! are in `fault` and `error`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -39,11 +39,11 @@ impl From<&Value> for types::Value {
 /// What the method reported and used in one call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepReport {
-    /// Names of the manifest, values, and how to put the micro-batches of an update together.
+    /// Each reported metric: its name, its value, and how the values from the micro-batches of an update are combined.
     pub metrics: Vec<(String, f64, Combine)>,
-    /// Lines for the log, safe to show.
+    /// Lines for the log, escaped.
     pub log: Vec<String>,
-    /// Lines that were too many or too long.
+    /// Number of log lines that were dropped as too many or too long.
     pub dropped_lines: u32,
     /// Calls to the host.
     pub host_calls: u64,
@@ -51,14 +51,14 @@ pub struct StepReport {
     pub guest_seconds: f64,
     /// A host operation that lasted longer than the run's `operation-seconds`.
     pub slow: Option<Slowest>,
-    /// The first call for a gradient that was refused, as in `learn.minimise`, and the host's words: the method went on
-    /// after it.
+    /// The first host function that refused to compute a gradient in this call, such as `learn.minimise`, and its message.
+    /// The method went on after it.
     pub unlearned: Option<(&'static str, String)>,
-    /// What all calls since the start used, this one included.
+    /// What all calls since the session started used, this one included.
     pub usage: Usage,
 }
 
-/// A method at work on a train state: it is started, called and ended here.
+/// A running method over a train state: starts it, calls it and ends it.
 pub struct Session<H: RunHooks> {
     pub(crate) method: String,
     pub(crate) limits: Limits,
@@ -97,7 +97,8 @@ impl<H: RunHooks> Session<H> {
     /// [`Session::load_state`] with what the method before saved.
     ///
     /// # Errors
-    /// Those of [`Session::start`]. The session has ended then; the train state is intact, and another method can be
+    /// [`Error::Stopped`] when the instance cannot be made within the limits; [`Error::Over`] for a process that an
+    /// earlier session took over. The session has ended then; the train state is intact, and another method can be
     /// started.
     pub fn replace(&mut self, method: &Method, settings: SessionSettings) -> Result<(), Error> {
         self.end();
@@ -218,7 +219,7 @@ impl<H: RunHooks> Session<H> {
 }
 
 impl<H: RunHooks> Drop for Session<H> {
-    /// Ends the method, as [`Session::end`] does.
+    /// Ends the method if it has not ended: drops its instance and handles, and removes its patches from the policy.
     fn drop(&mut self) {
         self.end();
     }

@@ -1,4 +1,4 @@
-//! What a session is started with beside the method and the train state.
+//! What a session is started with, apart from the method and the train state.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use crate::profile::Profiler;
 /// Limits, seed and metric names of a session.
 #[derive(Clone, Debug, Default)]
 pub struct SessionSettings {
-    /// What the method may use up.
+    /// The limits of the method.
     pub limits: Limits,
     /// The run's seed, from which the method's random sequences come.
     pub seed: u64,
     /// The metric names of the manifest.
     pub metric_names: Vec<String>,
-    /// Records where the method's time goes.
+    /// The profile that records where the method's time goes, if there is one.
     pub profiler: Option<Profiler>,
-    /// Hears of every call of the method.
+    /// Called when a call of the method begins and ends.
     pub watch: Option<CallWatch>,
 }
 

@@ -1,7 +1,7 @@
-//! What a session holds while a method runs: the tables behind its handles, and the accounts.
+//! What a session holds while a method runs: the objects behind its handles, and the counters of what it uses.
 //!
-//! Every import goes through [`HostContext`], which stops the method's clock while the host works. What tensors are to a
-//! method is in `handles`, the functions of the interfaces in `imports`, counters in `meters`.
+//! Every import goes through [`HostContext`], which stops the method's clock while the host works. `handles` gives out and
+//! frees tensors, `imports` has the functions of the interfaces, and `meters` the counters of a call.
 
 mod handles;
 
@@ -37,41 +37,42 @@ pub(crate) use handles::{KEPT_BYTES, OPERAND_BYTES};
 /// Everything that a session holds for its method: handles, limits, counters and the shared train state. It is the data
 /// of the wasmtime store.
 pub(crate) struct State {
-    /// The model under training, and its run.
+    /// The model under training, and the hooks of its run.
     pub(crate) train_state: Shared,
-    /// The shape of the model, which arguments are checked against.
+    /// The configuration of the model, which arguments are checked against.
     pub(crate) configuration: Configuration,
-    /// Weights that a token is multiplied with.
+    /// Number of weights that a token is multiplied with in a forward pass.
     pub(crate) weights: u64,
-    /// What the method may use up.
+    /// The limits of the method.
     pub(crate) limits: Limits,
-    /// Device bytes of everything that the method holds.
+    /// The budget of bytes for everything that the method holds on the host: tensors, rows, completions, patches.
     pub(crate) ledger: Budget,
     /// Time, calls, work and bytes of the current call.
     pub(crate) meters: Meters,
-    /// What this process held before the method began, where the model is on the CPU and the system reports it.
+    /// Bytes that this process held before the method began; `None` if the model is not on the CPU or the system does not
+    /// report them.
     pub(crate) held_before: Option<u64>,
-    /// The method's own memory.
+    /// The WebAssembly memory and tables of the method.
     pub(crate) memory: Memory,
     /// Metrics and log lines of the current call.
     pub(crate) reports: Reports,
     /// The entries behind all handles.
     pub(crate) table: ResourceTable,
-    /// Scores that may still receive a gradient, by number.
+    /// Scores that the method holds or may still build a gradient on, by number.
     pub(crate) scores: BTreeMap<u64, ScoreRecord>,
-    /// The passes that they came from, by number.
+    /// The passes through the model that made these scores, by number.
     pub(crate) passes: BTreeMap<u64, Pass>,
-    /// What the method said about its coming trap.
+    /// The message and place that the method reported before a trap.
     pub(crate) fault: Option<GuestFault>,
-    /// The last error that it got in the present call.
+    /// The last error that a host function returned to the method in the present call.
     pub(crate) denied: Option<Denied>,
-    /// The first one of those that it got for a gradient.
+    /// The first error in the present call of a host function that computes gradients.
     pub(crate) unlearned: Option<Denied>,
-    /// Active patches.
+    /// Number of active patches.
     pub(crate) patches: usize,
-    /// The bytes that edits of weights took.
+    /// Reservations for edits of weights, held until the session ends.
     pub(crate) edits: Vec<Reservation>,
-    /// What all calls used.
+    /// What all calls of the method used.
     pub(crate) usage: Usage,
     /// Records where the method's time goes, if the run asks for a profile.
     pub(crate) profiler: Option<Profiler>,
@@ -84,7 +85,7 @@ pub(crate) struct State {
 /// The state during one import: made when the method calls, dropped when the host returns.
 pub(crate) struct HostContext<'a> {
     state: &'a mut State,
-    /// Calls that were counted before this one.
+    /// Number of calls that were counted before this one.
     calls: u64,
 }
 
@@ -208,7 +209,8 @@ impl State {
         Ok(self.ledger.reserve(bytes)?)
     }
 
-    /// Adds what the current call used to the usage of the session. Returns the call's slowest host operation if it
+    /// Adds what the current call used to the usage of the session. `metrics`, `lines` and `dropped_lines` are the numbers
+    /// of metric values, kept log lines and dropped log lines in this call. Returns the call's slowest host operation if it
     /// lasted longer than `operation_seconds`, else `None`.
     pub(crate) fn account(&mut self, metrics: usize, lines: usize, dropped_lines: u32) -> Option<Slowest> {
         self.usage.add(&self.meters.counts());

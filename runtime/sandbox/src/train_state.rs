@@ -1,7 +1,7 @@
-//! The model under training, with all that a method changes of it, and the hooks of its run.
+//! The model under training, everything that a method changes in it, and the hooks of its run.
 //!
-//! A [`crate::Session`] and the method's instance share one through a mutex. It outlives the instance: after a trap, or a
-//! panic under a call, the session and the next method go on with it.
+//! A [`crate::Session`] and the method's instance share a train state through a mutex. It outlives the instance: after a
+//! trap, or a panic under a call, the session and the next method go on with it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,22 +26,22 @@ pub struct Direction {
     pub site: Site,
     /// The token at which it was read.
     pub token: Token,
-    /// Its numbers, as many as the model's hidden size.
+    /// The direction, `[hidden]`.
     pub vector: Vec<f32>,
-    /// The factor with which it is added.
+    /// The advised factor for adding the direction.
     pub coefficient: f32,
 }
 
-/// The policy, what methods made beside its weights, and the hooks of the run.
+/// The policy, the snapshots and directions that methods made, and the hooks of the run.
 pub struct TrainState<H: ?Sized = dyn RunHooks> {
     /// The model under training.
     pub policy: Policy,
-    /// The trained numbers of each snapshot by its name, flat, on the CPU.
+    /// The trained values of each snapshot by its name: flat, on the CPU, in the order of the parameters' slots.
     pub snapshots: BTreeMap<String, Tensor>,
-    /// Directions for the artifact, by layer.
+    /// Directions for the run's artifact, by layer.
     pub published: BTreeMap<usize, Direction>,
     has_gradient: bool,
-    /// The run.
+    /// The hooks of the run.
     pub hooks: H,
 }
 
@@ -61,7 +61,9 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         self.hooks.score(&self.policy, rows, request)
     }
 
-    /// Adds a gradient through the run's [`RunHooks::backward`]. Counts as a gradient even if the hook fails.
+    /// Runs the backward pass of `scored` through the run's [`RunHooks::backward`] and adds to the policy's gradient.
+    /// `seeds` are the gradients of the taps. [`has_gradient`](Self::has_gradient) is true afterwards, even if the hook
+    /// fails.
     ///
     /// # Errors
     /// Those of the hook: exhausted memory, or a gradient that is not finite.
@@ -105,8 +107,8 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         Ok(())
     }
 
-    /// Restores a snapshot from its flat numbers and the file of its edits, which need not exist. Also overwrites the
-    /// policy's trained numbers with those of the snapshot: the caller restores them afterwards.
+    /// Restores a snapshot from its trained values, flat, and the file of its edits, which need not exist. Also overwrites
+    /// the policy's trained values with those of the snapshot: the caller restores them afterwards.
     ///
     /// # Errors
     /// When the numbers or edits do not fit the model.
@@ -120,7 +122,7 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
     /// Overwrites all trained weights with those of a flat tensor on the CPU, in the order of the parameters' slots.
     ///
     /// # Errors
-    /// When there are fewer numbers than trained ones, or the device fails.
+    /// When there are fewer values than trained weights, or the device fails.
     pub fn set_trained(&self, values: &Tensor) -> Result<(), Error> {
         let parameters = self.policy.parameters();
         for (index, slot) in parameters.slots().iter().enumerate() {
@@ -130,7 +132,7 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         Ok(())
     }
 
-    /// Adds a direction to the run's artifact; replaces one of the same layer.
+    /// Adds a direction to the run's artifact; replaces an earlier one of the same layer.
     ///
     /// # Errors
     /// When directions of other layers have another site, token or coefficient.
@@ -159,7 +161,7 @@ pub(crate) mod tests {
     use tunebox_model::policy::PolicySettings;
     use tunebox_model::{Model, adapter::AdapterSettings};
 
-    /// A run that offers nothing.
+    /// A run that keeps the default of every hook.
     pub(crate) struct NoRun;
 
     impl RunHooks for NoRun {}
@@ -178,7 +180,7 @@ pub(crate) mod tests {
         TrainState::new(policy, hooks)
     }
 
-    /// A tiny model in a run that offers nothing.
+    /// A shared train state of a tiny model, in a run that keeps the default of every hook.
     pub(crate) fn shared() -> Shared {
         Arc::new(Mutex::new(tiny(NoRun)))
     }

@@ -1,30 +1,30 @@
-//! What a method used of its limits over a whole sitting of a run: in all, at most in one call, and at most at once.
+//! What a method used of its limits since the run was started or resumed: in all, at most in one call, and at most at once.
 
 use serde::{Deserialize, Serialize};
 
-/// What is counted anew in every call of the method.
+/// Counters that start from 0 in every call of the method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Counts {
     /// Calls to the host.
     pub host_calls: u64,
-    /// Work by the table of costs.
+    /// Work of host functions, in the units of the table of costs.
     pub work: u64,
     /// Passes through the model.
     pub passes: u64,
-    /// Multiply-adds of those passes and of what the model wrote, estimated.
+    /// Multiply-adds of those passes and of sampling, estimated.
     pub model_work: u64,
-    /// Tokens that the model wrote.
+    /// Tokens that the model sampled.
     pub sampled_tokens: u64,
-    /// Verdicts.
+    /// Verdicts of verifiers.
     pub verdicts: u64,
-    /// Bytes read back.
+    /// Bytes of tensors and text that the method read back.
     pub readback_bytes: u64,
     /// Instructions that the method itself executed; 0 without `step-instructions`.
     pub instructions: u64,
     /// Seconds that the method itself computed.
     pub guest_seconds: f64,
-    /// Seconds that the host worked for it.
+    /// Seconds that the host worked in calls of the method.
     pub host_seconds: f64,
 }
 
@@ -56,24 +56,24 @@ impl Counts {
     }
 }
 
-/// The host operation that took longest.
+/// A host operation and its duration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slowest {
-    /// Its name.
+    /// The name of the host function.
     pub operation: String,
     /// How long it took.
     pub seconds: f64,
 }
 
-/// What a method used.
+/// What a method used in all its calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Usage {
-    /// Calls of the method that ended well.
+    /// Calls of the method that returned, with an error or without.
     pub calls: u64,
-    /// In all of them together.
+    /// The sum of each counter over these calls.
     pub total: Counts,
-    /// The most of each in one call.
+    /// The maximum of each counter in one call.
     pub most: Counts,
     /// The most tensors held at once.
     pub peak_tensors: u64,
@@ -81,15 +81,15 @@ pub struct Usage {
     pub peak_device_bytes: u64,
     /// The most bytes of the method's own memory.
     pub linear_memory: u64,
-    /// The most entries of its tables.
+    /// The most entries of its WebAssembly tables.
     pub table_entries: u64,
     /// Log lines kept.
     pub log_lines: u64,
-    /// Bytes of those lines, as the method wrote them.
+    /// Bytes of those lines as the method wrote them, plus one for the end of each.
     pub log_bytes: u64,
     /// Log lines dropped.
     pub dropped_lines: u64,
-    /// Metric values.
+    /// Number of metric values that it reported.
     pub metrics: u64,
     /// The host operation that took longest.
     pub slowest: Slowest,
@@ -103,8 +103,8 @@ impl Usage {
         self.most = self.most.max(counts);
     }
 
-    /// Combines this usage with that of an earlier version of the method in the same sitting: totals add up, peaks and
-    /// the slowest operation are the larger ones.
+    /// Combines this usage with `before`, that of an earlier version of the method since the run was started or resumed:
+    /// totals add up, peaks and the slowest operation are the larger ones.
     #[must_use]
     pub fn after(&self, before: &Self) -> Self {
         let slower = if self.slowest.seconds > before.slowest.seconds { self } else { before };

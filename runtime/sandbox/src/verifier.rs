@@ -1,4 +1,4 @@
-//! A verifier: the second world, a component that imports nothing and judges one completion a call.
+//! A verifier: a component of the world `verifier`, which imports nothing and judges one completion in each call.
 //!
 //! Each verdict has its own limits, the start of an instance included. A verifier that traps or takes too long could not
 //! judge; its instance is thrown away and the next call gets a new one, so nothing it did is left.
@@ -38,7 +38,7 @@ pub struct Verifier {
     name: String,
     ready: VerifierPre<Bounds>,
     limits: Limits,
-    /// The bytes that its instances take beside memories and tables.
+    /// The bytes that the host keeps for its instances, memories and tables excluded.
     instance_bytes: u64,
 }
 
@@ -47,9 +47,9 @@ pub struct Verifier {
 pub enum Verdict {
     /// A finite number.
     Value(f32),
-    /// It says that this cannot be judged.
+    /// No value: the verifier cannot judge this completion.
     Abstained,
-    /// It trapped, took too long or gave no finite number: why, safe to show.
+    /// Why there is no finite number, escaped: the verifier trapped, took too long, or returned infinity or NaN.
     Failed(String),
 }
 
@@ -70,7 +70,7 @@ impl Engine {
 }
 
 /// Checks a verifier before it is compiled: size and form as for a method, no imports, and the export `verify`. Returns
-/// the bytes that its instances take beside memories and tables.
+/// the bytes that the host keeps for its instances, memories and tables excluded.
 fn admit(bytes: &[u8], name: &str, limits: &Limits) -> Result<u64, Error> {
     let survey = admission::examine(bytes, name, limits.verifier_component_bytes)?;
     if let Some(import) = survey.imports.first() {
@@ -86,7 +86,7 @@ fn admit(bytes: &[u8], name: &str, limits: &Limits) -> Result<u64, Error> {
     Ok(survey.instance_bytes())
 }
 
-/// The data of a verifier's store: all its memory, and when the present call must end.
+/// The data of a verifier's store: its memory with the limits, and when the present call must end.
 struct Bounds {
     memory: Memory,
     end: Option<Instant>,
@@ -141,8 +141,8 @@ impl Judge {
         }
     }
 
-    /// Takes the instance with a new limit of instructions, or makes one within the limits and until `end`. Returns the
-    /// store and the instance in it.
+    /// Takes the existing instance and resets its limit of instructions, or makes one within the limits and until `end`.
+    /// Returns the store and the instance in it.
     fn take_instance(&mut self, end: Option<Instant>) -> Result<(Store<Bounds>, Bound), Error> {
         let Some((mut store, bound)) = self.alive.take() else { return self.start(end) };
         let limited = instructions::set_limit(&mut store, self.verifier.limits.verifier_instructions);
@@ -194,7 +194,8 @@ impl Judge {
         Explanation::new("sandbox", what).into()
     }
 
-    /// Describes why a call ended: too slow, out of stack, another trap, or the engine's message with the memory limit.
+    /// Describes why a call ended: too many instructions, too slow, out of stack, another trap, or the engine's message
+    /// with the memory limit.
     fn reason(&self, error: &wasmtime::Error) -> String {
         let limits = &self.verifier.limits;
         match error.downcast_ref::<Trap>() {

@@ -21,7 +21,7 @@ pub(crate) enum ArtifactKind {
     Adapter,
     /// A whole model: all weights were trained, or some were edited.
     Model,
-    /// Edits as an adapter.
+    /// Edits of weights, written as an adapter.
     Edits,
     /// Directions only.
     Directions,

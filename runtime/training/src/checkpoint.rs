@@ -20,7 +20,7 @@ use crate::learner::{TrainState, directions};
 use tunebox_foundation::files::{self, Draft};
 use tunebox_foundation::hexadecimal::from_hexadecimal;
 
-/// How many levels below its own a run's folder holds files: `steps/000010/state.json`.
+/// How many levels below a run's folder its files can be: three, as in `steps/000010/state.json`.
 const LEVELS: usize = 3;
 /// The layout of `state.json`.
 pub(crate) const SCHEMA: u32 = 1;
@@ -34,9 +34,9 @@ fn edits_of(snapshot: usize) -> String {
     format!("snapshot-{snapshot:04}-edits.safetensors")
 }
 
-/// The most bytes of `state.json`: twice those of the largest state that a method may save (it is in hexadecimal), doubled.
+/// The most bytes of `state.json`: a method may save 256 MiB, which take 512 MiB in hexadecimal; twice that.
 const LARGEST_STATE: u64 = 1 << 30;
-/// The most bytes of `state.json` that a process reads which only looks for checkpoints: more than by the default limits.
+/// The most bytes of `state.json` that are read only to look for checkpoints: more than states have by the default limits.
 const SMALL_STATE: u64 = 4 << 20;
 /// The largest count of a state: the largest integer that a JSON number holds exactly everywhere.
 const LARGEST_COUNT: u64 = 1 << 53;
@@ -166,8 +166,8 @@ pub(crate) fn steps(run: &Path) -> Result<Vec<u64>, Error> {
     Ok(steps)
 }
 
-/// The step and folder of the last checkpoint in the run's folder `run` whose `state.json` can be read, or is too large to be
-/// read here; `None` if there is none.
+/// The step and folder of the last checkpoint in the run's folder `run` whose `state.json` can be read, or is larger than
+/// [`SMALL_STATE`] and so not read here; `None` if there is none.
 pub(crate) fn last_whole(run: &Path) -> Option<(u64, PathBuf)> {
     let whole = |step: &u64| State::read_small(&folder(run, *step)).is_ok();
     let step = steps(run).ok()?.into_iter().rev().find(whole)?;

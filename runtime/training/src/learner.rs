@@ -27,7 +27,7 @@ use crate::verifiers::{Answer, Verifiers};
 /// The model under training in a run.
 pub type TrainState = tunebox_sandbox::TrainState<Trainer>;
 
-/// A session of a run.
+/// A session of the sandbox whose hooks are a run's [`Trainer`].
 pub(crate) type Session = tunebox_sandbox::Session<Trainer>;
 
 /// The learning rate over a run, and how gradients are clipped.
@@ -41,7 +41,7 @@ pub(crate) struct LearningRate {
     pub warmup: u64,
     /// Steps of the run.
     pub steps: u64,
-    /// The largest gradient norm; 0 for none.
+    /// The largest gradient norm, to which larger gradients are scaled down; 0 disables clipping.
     pub clip: f64,
     /// Skip an update whose gradient is not finite.
     pub skip_non_finite: bool,
@@ -96,7 +96,7 @@ impl RewardState {
     }
 }
 
-/// The state of a run beside the policy: it implements the hooks of the run's sessions.
+/// The state of a run beside the policy. Implements the hooks ([`RunHooks`]) through which a session uses it.
 pub struct Trainer {
     pub(crate) optimizer: AdamW,
     /// Verifiers and sampling.
@@ -165,8 +165,8 @@ impl RunHooks for Trainer {
         self.rewards.verifiers.names_and_weights()
     }
 
-    /// Scores rows, from the cache of the reference's scores if there is one and the request is a plain one of the
-    /// reference. Records log-probabilities that are not finite as the cause of a later failure.
+    /// Scores rows. Takes the scores from the cache, if there is one, for requests of the reference at temperature 1 with
+    /// the default taps. If the log-probabilities are not finite, records that as the cause of a later failure.
     fn score(&mut self, policy: &Policy, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
         let ScoreRequest { view, taps, temperature, learning } = request;
         let cacheable = *view == View::Reference && *taps == TapSet::default() && *temperature == 1.0;
@@ -221,8 +221,9 @@ impl RunHooks for Trainer {
         Ok(completions)
     }
 
-    /// Decodes completions and scores them by every verifier; no text reaches the method. Records a failure of the
-    /// verifiers as the cause of the failed step.
+    /// Decodes completions and scores them by every verifier; no text reaches the method. Returns the verdicts
+    /// `[completions, verifiers]`, flat in row-major order, NaN for no verdict. Records a failure of the verifiers as the
+    /// cause of the failed step.
     fn judge(
         &mut self,
         policy: &Policy,

@@ -1,4 +1,4 @@
-//! Reads `run.lock`, the record of what a run was made of. `write` makes it.
+//! Reads `run.lock`, the file in a run's folder that records its inputs, settings and artifact. `write` writes it.
 
 pub(crate) mod write;
 
@@ -15,19 +15,19 @@ use crate::error::Error;
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "run.lock";
 
-/// The most bytes of a lock: it lists inputs, settings and revisions, not records.
+/// The most bytes of a `run.lock` that are read. The file is small: it lists inputs and settings, not data records.
 const LARGEST: u64 = 1 << 20;
 
-/// The value of `left` in the lock of a finished run without an artifact.
+/// The value of the key `left` in the `run.lock` of a finished run that left no artifact.
 const NOTHING: &str = "nothing";
 
-/// Whether a folder is a run's, which means that it holds a `run.lock` that is no link.
+/// Whether `folder` is the folder of a run: it holds a `run.lock` that is a regular file, not a symbolic link.
 #[must_use]
 pub fn is_run(folder: &Path) -> bool {
     folder.join(FILE).symlink_metadata().is_ok_and(|about| about.is_file())
 }
 
-/// Whether the run of a lock is finished: the lock lists files of an artifact, or says that the run left nothing.
+/// Whether the run of a parsed `run.lock` is finished: the lock lists files of an artifact, or says that the run left none.
 pub(crate) fn is_finished(lock: &Table) -> bool {
     let files = lock.get("artifact").and_then(Value::as_array);
     files.is_some_and(|files| !files.is_empty()) || lock.get("left").and_then(Value::as_str) == Some(NOTHING)
@@ -38,22 +38,22 @@ pub(crate) fn has_finished(folder: &Path) -> bool {
     read(folder).as_ref().is_some_and(is_finished)
 }
 
-/// Reads the lock in `folder`; `None` if it is missing or cannot be parsed.
+/// Reads and parses the `run.lock` in `folder`; `None` if it is missing or cannot be parsed.
 pub(crate) fn read(folder: &Path) -> Option<Table> {
     read_text(&folder.join(FILE)).ok()?.parse().ok()
 }
 
-/// Reads the text of the lock at `path`. Fails for one of more than 1 MiB.
+/// Reads the text of the `run.lock` at `path`. Fails if the file is larger than 1 MiB.
 pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
     Ok(bounded::read_text(path, LARGEST).map_err(FileError::at("read", path))?)
 }
 
-/// Parses the text of a lock as TOML. `path` is only used in the error.
+/// Parses the text of a `run.lock` as TOML. `path` is only used in the error.
 pub(crate) fn parse(path: &Path, text: &str) -> Result<Table, Error> {
     text.parse().map_err(|error: toml::de::Error| damaged(path, error.message()))
 }
 
-/// The error about a lock at `path` with invalid content; `what` says what is wrong with it.
+/// The error about a `run.lock` at `path` with invalid content; `what` says what is wrong with it.
 pub(crate) fn damaged(path: &Path, what: &str) -> Error {
     Explanation::new("training", format!("`{}` is damaged: {what}", path.display()))
         .with_hint("put back the `run.lock` that the run wrote; what it recorded is known from nowhere else")

@@ -23,6 +23,7 @@ const MAX_BYTES: u64 = 4 << 30;
 /// Combines the metrics of the micro-batches of a window to one number for each name.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
+    /// For each metric: name, sum of its values, number of values, and how they are combined.
     sums: Vec<(String, f64, u32, Combine)>,
 }
 
@@ -42,7 +43,7 @@ impl Tally {
     }
 
     /// The combined metrics, a sum or a mean for each name, in the order of `names`. Metrics that are not in `names`
-    /// come first. Rounded to seven digits once more: a sum of rounded numbers has more.
+    /// come first. Rounds to seven significant digits again, since a sum of rounded numbers has more.
     pub(crate) fn numbers(&self, names: &[String]) -> Vec<(String, f64)> {
         let position = |name: &String| names.iter().position(|known| known == name);
         let combined = self.sums.iter().map(|(name, sum, count, combine)| {
@@ -177,7 +178,8 @@ fn is_up_to(line: &str, step: u64) -> bool {
     row.and_then(|row| row["step"].as_u64()).is_some_and(|number| number <= step)
 }
 
-/// Rounds every number in a value to seven digits, whole ones included: a method decides how often it calls the host.
+/// Rounds every number in a value to seven significant digits, integers included: a method could hide data in the number
+/// of its calls to the host.
 fn round_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {

@@ -103,9 +103,9 @@ pub struct StepEvent {
     pub gradient_norm: f64,
     /// The learning rate.
     pub rate: f64,
-    /// Tokens of the step.
+    /// Tokens of the step: of its records, and of completions generated for the method.
     pub tokens: u64,
-    /// Target tokens of the step.
+    /// Target tokens of the step. Every token of a generated completion counts as a target.
     pub targets: u64,
     /// Tokens per second of this step.
     pub tokens_per_second: f64,
@@ -154,7 +154,7 @@ pub struct Summary {
     pub total: u64,
     /// Seconds of training, including those before the run was resumed.
     pub seconds: f64,
-    /// Trained tokens.
+    /// Tokens of all finished steps, generated ones included.
     pub tokens: u64,
     /// The first step that this process executed.
     pub first: Option<StepEvent>,
@@ -170,7 +170,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Returns the summary as it leaves the run: its seconds, which a method has a part in, have seven digits.
+    /// Returns a copy with the seconds rounded to seven significant digits, since a method has a part in them.
     pub(crate) fn rounded(&self) -> Self {
         Self { seconds: seven_digits(self.seconds), ..self.clone() }
     }

@@ -10,7 +10,7 @@ use tunebox_package::digest::sha256;
 use crate::configuration::RunSettings;
 use crate::error::{Error, path_error};
 
-/// Every file of the folder by its path in it.
+/// Every file of the crate's folder `sample`: its path in that folder, and its bytes.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sample.rs"));
 
 /// The folder that the sample is unpacked to; no run can have this name.

@@ -47,9 +47,9 @@ pub struct PassRate {
     pub reward: f64,
 }
 
-/// Generates `validate-completions` completions of every prompt at temperature 1, as long as the longest prompt leaves
-/// room, and scores them. A completion passes if the first verifier gives it 0.5 or more. The same seed samples with the
-/// same random numbers, so that two results differ by the weights alone.
+/// Generates `validate-completions` completions of every prompt at temperature 1, each at most as long as the longest prompt
+/// leaves room for, and scores them. A completion passes if the first verifier gives it 0.5 or more. The same seed samples
+/// with the same random numbers, so that two results differ by the weights alone.
 ///
 /// # Errors
 /// A failed generation, and a verifier that fails on most completions.
@@ -70,8 +70,8 @@ pub(crate) fn complete(policy: &Policy, data: &Dataset, sampling: &Sampling) -> 
     Ok(generate(policy, &View::Policy, &prompts, sampling, &mut |_, _| true)?)
 }
 
-/// Scores completions, the same number of adjacent ones for each prompt of `data`, by the verifiers, and computes the pass
-/// rate.
+/// Scores completions by the verifiers and computes the pass rate. `completions` has the same number for each prompt of
+/// `data`, those of one prompt adjacent.
 pub(crate) fn judge(
     policy: &Policy,
     completions: &[Completion],
@@ -87,9 +87,9 @@ pub(crate) fn judge(
     Ok(rate(&verdicts, &weights, k))
 }
 
-/// Computes the pass rate from verdicts: a row for each completion with one verdict for each verifier, the `k`
-/// completions of a prompt adjacent. Its numbers have seven digits. A completion passes if its first verdict is at least
-/// [`PASS`]. `weights` are the verifiers' factors in the reward; NaN means no verdict.
+/// Computes the pass rate, rounded to seven significant digits. `verdicts` is `[completions][verifiers]`, the `k`
+/// completions of a prompt adjacent; NaN means no verdict. A completion passes if its first verdict is at least [`PASS`].
+/// `weights` are the verifiers' factors in the reward.
 fn rate(verdicts: &[Vec<f32>], weights: &[f32], k: usize) -> PassRate {
     let passes: Vec<bool> = verdicts.iter().map(|row| row.first().is_some_and(|verdict| *verdict >= PASS)).collect();
     let share = |count: usize, of: usize| seven_digits(count as f64 / of.max(1) as f64);

@@ -35,14 +35,14 @@ const SETTINGS: &str = "run.toml";
 /// The keys of a lock that must be equal for a replay to end in the same bits.
 const INPUTS: [&str; 7] = ["model", "data", "validation", "method", "verifier", "seed", "steps"];
 
-/// The keys of a lock that may explain different bits.
+/// The keys of a lock about program and machine. If one differs, a replay may end in other bits.
 const SURROUNDINGS: [&str; 5] = ["tunebox", "system", "processor", "device", "accelerator"];
 
 /// A finished run compared with its lock, ready to be replayed.
 pub struct Verification {
     /// The run's name.
     pub name: String,
-    /// The files of the artifact.
+    /// The files of the artifact, compared by their SHA-256.
     pub artifact: Vec<Comparison>,
     /// The inputs: model, data, method, verifiers, seed, steps.
     pub inputs: Vec<Comparison>,
@@ -51,7 +51,7 @@ pub struct Verification {
     pub surroundings: Vec<Comparison>,
     /// Why the method or a verifier cannot be read. The rest was compared without it.
     pub unread: Option<Error>,
-    /// Components that only the run's own file names, by a path. They were compared by digest and not compiled.
+    /// Components that only the run's own `run.toml` names, by a path. They were compared by digest and not compiled.
     pub unnamed: Option<Unnamed>,
     folder: PathBuf,
     /// The steps after which the method was changed.
@@ -62,13 +62,13 @@ pub struct Verification {
 /// The result of a replay.
 #[derive(Debug, Clone)]
 pub struct Replay {
-    /// The files of the artifact, by their digests.
+    /// The files of the artifact, compared by their SHA-256.
     pub artifact: Vec<Comparison>,
     /// The first metric that differs, except times.
     pub first_difference: Option<Comparison>,
     /// Executed steps.
     pub steps: u64,
-    /// Seconds of the steps.
+    /// Seconds that the replay spent in steps and in the method's `finish`.
     pub seconds: f64,
 }
 
@@ -80,14 +80,14 @@ impl Replay {
     }
 }
 
-/// Compares a finished run with its lock, and prepares its replay. `set` overrides keys of its run file, as `--set`
-/// does. Reads the model and the data; compiles the method, unless only the run's own file names it by a path; executes
-/// no step, writes no file, and needs only the CPU.
+/// Compares a finished run with its lock, and prepares its replay. `set` overrides keys of its run file, as `--set` does.
+/// Reads the model and the data. Compiles the method and the verifiers, unless one of them cannot be read or is named by a
+/// path only in the run's own `run.toml`. Executes no step, writes no file, and needs only the CPU.
 ///
 /// # Errors
-/// A folder without a finished run or with a link in it, a lock that cannot be read, data that only the run's own file
-/// names and that is no ordinary file, and a run that cannot be planned for another reason than an unreadable method or
-/// verifier.
+/// A folder without a finished run or with a link in it, a lock that cannot be read, data that only the run's own
+/// `run.toml` names and that is no regular file, and a run that cannot be planned for another reason than an unreadable
+/// method or verifier.
 pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling) -> Result<Verification, Error> {
     checkpoint::reject_links(folder)?;
     let recorded = read_lock(folder)?;
@@ -138,12 +138,13 @@ impl Verification {
         !self.revised.is_empty()
     }
 
-    /// Replays the run from the first step to the last, in a folder below `above` that is removed at the end; in a `worker`
-    /// process if one is given. `None` if `stop` was set meanwhile.
+    /// Replays the run from the first step to the last, in a temporary folder inside `above` that is removed at the end.
+    /// Runs in a process started from `worker` if given, else in this process. `None` if `stop` was set before the last
+    /// step.
     ///
     /// # Errors
-    /// A run whose method was changed or cannot be read, a component that only the run's own file names by a path, a device
-    /// that is not available, and the error that ends the replay.
+    /// A run whose method was changed or cannot be read, a component that only the run's own `run.toml` names by a path, a
+    /// device that is not available, and the error that ends the replay.
     pub fn replay(
         mut self,
         above: &Path,
@@ -185,8 +186,8 @@ impl Verification {
     }
 }
 
-/// The `--set` arguments of a replay: a folder for runs that does not exist, the name `replay`, no checkpoint before the last
-/// step, and the recorded device and number format of activations.
+/// The `--set` arguments of a replay: a folder for runs that does not exist, the name `replay`, no checkpoint before the
+/// last step, and the device and number format of activations from the run's lock `recorded`.
 fn overrides(recorded: &Table) -> Vec<String> {
     let key = |key: &str| recorded.get(key).map(|value| format!("train.{key}={value}"));
     let own = ["run.folder=/dev/null/replay".into(), "run.name=replay".into(), "train.save-every=10000000".into()];

@@ -35,7 +35,7 @@ struct Texts<'a> {
 }
 
 impl Texts<'_> {
-    /// The text of the completion of this number and these tokens.
+    /// The text of completion number `number` (from 0) of this call, whose token ids are `ids`.
     fn decode(&mut self, number: usize, ids: &[u32]) -> Result<Cow<'_, str>, Error> {
         if number < self.kept.len() {
             return Ok(Cow::Borrowed(&self.kept[number]));
@@ -99,13 +99,14 @@ impl Verifiers {
     }
 
     /// Judges every completion by every verifier, one verifier after the other, so that the memory of one verifier and the
-    /// text of one completion are in use at a time. Returns one row for each completion with the verdict of each verifier;
-    /// NaN if the verifier abstained or failed. Adds the verdicts to the counts of the step. `end` is that of the step;
-    /// `None` outside of one.
+    /// text of one completion are in use at a time. Returns `[completions][verifiers]`, NaN if a verifier abstained or
+    /// failed. Adds the verdicts to the counts of the step. `end` is when the time of the present step is over; `None`
+    /// outside of a step.
     ///
     /// # Errors
-    /// Tokens that cannot be decoded. A verifier that failed on all completions, or as soon as it failed on more than half of
-    /// them and more than eight. At `end`, or outside of a step after the seconds of [`Verifiers::open`].
+    /// Tokens that cannot be decoded. A verifier that failed on all completions, or as soon as it failed on more than half
+    /// of them and more than eight. Verdicts that are not complete at `end`, or outside of a step after the seconds given
+    /// to [`Verifiers::open`].
     pub fn verdicts(
         &mut self,
         tokenizer: &Tokenizer,
@@ -163,7 +164,8 @@ impl Verifiers {
 }
 
 impl Entry {
-    /// Judges every completion by this verifier until `end`. Returns the verdicts and fails as [`Verifiers::verdicts`] does.
+    /// Judges every completion by this verifier; returns one verdict for each, NaN if it abstained or failed. Fails if the
+    /// verifier failed on all completions, or on more than half of them and more than eight, and when `end` is reached.
     fn judge_all(
         &mut self,
         texts: &mut Texts<'_>,

@@ -37,8 +37,8 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Asks about the run file, fetches the model and compiles the components. Returns the files that the command reads;
-    /// `None` for a method, which it compiles in a child, and reads no model.
+    /// Asks whether to accept what the run file requests, fetches the model and compiles the components. Returns the files
+    /// that the command reads. `None` for a method: the check compiles it in a child process, and reads no model.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         if !self.is_of_run() {
             return Ok(None);

@@ -23,8 +23,8 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    /// Shows cores, memory, devices, what the system denies to a worker and to the child of a command, methods and build tools;
-    /// with `--fix` installs the WebAssembly target first. Exit code 1 if methods cannot be built.
+    /// Shows cores, memory, devices, what the system denies to a worker and to the child of a command, methods and build
+    /// tools; with `--fix` installs the WebAssembly target first. Exit code 1 if methods cannot be built.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         if self.fix {
             let installed = toolchain::install()?;
@@ -90,7 +90,8 @@ fn probe_device(name: &'static str) -> DeviceState {
     DeviceState { name, available, state }
 }
 
-/// What the CPU computes in by default, and by which instructions it multiplies bf16.
+/// Describes the number format in which the CPU computes by default. `bf16` is the name of the instruction by which it
+/// multiplies bf16, or `None` if it has none.
 fn number_format(bf16: Option<&str>) -> String {
     let millions = SMALL_MODEL / 1_000_000;
     match bf16 {

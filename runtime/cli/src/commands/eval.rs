@@ -68,8 +68,8 @@ fn parse_threshold(text: &str) -> Result<(String, f64), String> {
 }
 
 impl Eval {
-    /// Asks about the run file of `--rewards`, fetches the model and compiles the verifiers. Returns the files that the
-    /// command reads.
+    /// Asks whether to accept what the run file of `--rewards` requests, fetches the model and compiles the verifiers.
+    /// Returns the files that the command reads.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         files::open(&self.data)?;
         let quiet = Terminal { json: false, quiet: true, verbose: false };

@@ -46,7 +46,7 @@ pub(super) fn compile_component() -> CommandResult {
     Ok(ExitStatus::Success)
 }
 
-/// Answers the requests of the unit test at the other end of the standard input until it ends. Sends the text
+/// Serves the host functions to the unit test that is connected to standard input, until the test ends. Sends the text
 /// of an error to the test as well as returning it.
 pub(super) fn serve_test() -> CommandResult {
     let test = UnitTest::find().map_err(internal)?;

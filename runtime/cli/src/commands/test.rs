@@ -1,4 +1,5 @@
-//! `tunebox test`: runs a method's own tests, then compares its component with its native twin.
+//! `tunebox test`: runs a method's own tests, then compares its component with its native twin: the same method, compiled
+//! for this machine.
 
 mod native_build;
 

@@ -53,8 +53,9 @@ impl Train {
         self.in_process || self.guest_profile.is_some()
     }
 
-    /// Asks about the run file and signers. Before a dry run and a run in this process, also fetches the model and compiles
-    /// the components, and returns the files that these reach; else `None`: a worker is started, or a profile written.
+    /// Asks whether to accept what the run file requests and who signed the packages. Before a dry run and a run in this
+    /// process, also fetches the model and compiles the components, and returns the files that the run reaches. `None` for a
+    /// run in a worker, on an accelerator or with a profile.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         let settings = self.settings(global.offline)?;
         if !global.supervised {
@@ -71,8 +72,8 @@ impl Train {
         }))
     }
 
-    /// Checks the signers, unless [`prepare`](Self::prepare) did, then plans (`--dry-run`) or carries out the run, in a worker unless `--in-process` or
-    /// `--guest-profile` is given. Writes the profile of a failed run too.
+    /// Checks the signers, unless [`prepare`](Self::prepare) did, then plans (`--dry-run`) or carries out the run, in a
+    /// worker unless `--in-process` or `--guest-profile` is given. Writes the profile of a failed run too.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut settings = self.settings(global.offline)?;
         if !self.is_in_process() {
@@ -138,7 +139,7 @@ fn no_run_file(folder: &Path) -> Failure {
     Failure::usage(format!("`{}` is a folder; expected a run file", path.display()), hint)
 }
 
-/// The viewer of the file. It reads the file in the browser and uploads nothing.
+/// The viewer of profiles. It reads the file in the browser and uploads nothing.
 const VIEWER: &str = "https://profiler.firefox.com";
 
 /// The profile of `--guest-profile FILE`: the time spent in the method, for the Firefox Profiler.

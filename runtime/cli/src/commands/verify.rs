@@ -60,7 +60,9 @@ impl Verify {
         Ok(Some(Access::reading(package_files(&package).into_iter().chain(own).collect())))
     }
 
-    /// Asks about the run file, fetches the model, and compiles the components unless only the run file names one by a path.
+    /// Prepares the comparison of a run: asks whether to accept what its run file requests, fetches the model, and compiles
+    /// the components, unless the run file names one by a path that `--set` does not name. Returns the files that the
+    /// command reaches; `None` for a replay in a worker, on an accelerator, and for a folder that holds no run.
     fn prepare_run(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         // A run file that cannot be read is reported by the comparison. What it names by a path does not run.
         let Ok(mut settings) = RunSettings::load(&self.subject.join("run.toml"), &self.set) else { return Ok(None) };

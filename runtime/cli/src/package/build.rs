@@ -14,7 +14,7 @@ use crate::terminal::progress::crate_counter;
 use crate::terminal::{Failure, Terminal, escape};
 use tunebox_foundation::format::counted;
 
-/// The last paragraph of the long help of each of these commands.
+/// The last paragraph of the long help of the commands that build.
 pub(crate) const BUILD_WARNING: &str = "Building runs code of the folder on this machine, outside of the sandbox: \
     build scripts, procedural macros and tests in Rust; the modules, and the tools in `.venv`, in Python. Build only \
     source that you would run. A package needs no build: its component runs only in the sandbox.";
@@ -62,8 +62,8 @@ pub(crate) fn show_compiler_warnings(terminal: Terminal, warnings: &[Warning]) {
     }
 }
 
-/// Warns about code that compiles and cannot work: printing, reporting a metric that the manifest does not list, and
-/// imports with which a method has no effect. Shows only the first place that prints.
+/// Warns about a method that compiles but does not work: code that prints (only the first place is shown), metrics that
+/// the manifest does not list, and imports without any interface that can change the model or write results.
 pub(crate) fn show_source_warnings(terminal: Terminal, folder: &Path, built: &Built) {
     if let Some(place) = sources::prints(folder).first() {
         let place = printable(place, 200);

@@ -51,7 +51,7 @@ impl TrustOptions {
     }
 
     /// Asks about what the run file permits beyond the defaults, and saves the answer yes; with `--yes` only shows it.
-    /// `components` says whether what the file gives by a path would run.
+    /// `components` is whether methods and verifiers that the file names by a path would run.
     pub(crate) fn check_run_file(
         self,
         terminal: Terminal,

@@ -22,7 +22,8 @@ pub(crate) struct RunDisplay {
     is_training: bool,
     /// Whether the run has sent an event.
     has_begun: bool,
-    /// The rings of the system around its worker; `None` for a run without one.
+    /// The names of the active confinement rings around the run's process, such as `system calls`; `None` for a run of
+    /// built-in components.
     rings: Option<Vec<&'static str>>,
     /// Tokens and seconds since the last row.
     tokens: f64,
@@ -45,7 +46,7 @@ impl RunDisplay {
         }
     }
 
-    /// Shows `rings` of the system with the plan.
+    /// Sets the names of the active confinement rings, which are shown with the plan.
     pub(crate) fn with_rings(self, rings: Option<Vec<&'static str>>) -> Self {
         Self { rings, ..self }
     }

@@ -11,13 +11,14 @@ use crate::package::describe::import_names;
 use crate::terminal::Terminal;
 use tunebox_foundation::format::{bytes, counted, grouped};
 
-/// Returns the names of the rings of the system around the worker of a run, or its process: none if that writes a
-/// profile. `None` for a run whose method and verifiers are built in.
+/// Returns the names of the active confinement rings (the system's limits on files, system calls and memory) around the
+/// process of a run. Empty for a run that writes a profile, which is not confined. `None` for a run whose method and
+/// verifiers are built in.
 pub(crate) fn find_rings(settings: &RunSettings, has_profile: bool) -> Option<Vec<&'static str>> {
     (!settings.is_all_built_in()).then(|| if has_profile { Vec::new() } else { active_rings(settings) })
 }
 
-/// Shows which rings of the system surround the worker of a run. Shows nothing for `None`.
+/// Shows the names of the active confinement rings around the worker of a run. Shows nothing for `None`.
 pub(super) fn show_rings(terminal: Terminal, rings: Option<&[&str]>) {
     match rings {
         None => {}
@@ -26,8 +27,8 @@ pub(super) fn show_rings(terminal: Terminal, rings: Option<&[&str]>) {
     }
 }
 
-/// Shows a plan: its summary, warnings, estimated memory by part, the limits that differ from the defaults, and the rings
-/// around its worker. Emits a `plan` event with `--json`.
+/// Shows a plan: its summary, warnings, estimated memory by part, the limits that differ from the defaults, and the
+/// confinement rings around its worker. Emits a `plan` event with `--json`.
 pub(crate) fn show_plan(terminal: Terminal, plan: &Plan) {
     let (run, summary) = (&plan.run, &plan.run.summary);
     let rings = find_rings(&run.settings, false);

@@ -1,18 +1,19 @@
-//! What a launch is made of: what its text is compiled for, its grid, and what the kernel is given; and the matrices of a
-//! product: plain, transposed, or with gaps between rows.
+//! What a kernel launch takes (compile-time constants, a grid, arguments), and the operands of a matrix product: plain,
+//! transposed, or with gaps between rows.
 
 use candle_core::{DType, Tensor};
 
 use crate::error::{Error, Result};
 
-/// What a text is compiled for: each is a module of its own.
+/// The constants that a module of kernels is compiled with. Each combination is compiled and loaded separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Build {
-    /// The type of activations.
+    /// The element type of activations: f32, bf16 or f16.
     pub(crate) act: DType,
-    /// Features of a head that registers hold, for attention; 0 where no kernel asks.
+    /// The head size in features, for attention kernels: rounded up to a multiple of 16, above 128 of 32. 0 for other
+    /// kernels.
     pub(crate) head: u32,
-    /// Query heads of a key-value head, for generation; 0 where no kernel asks.
+    /// The number of query heads for each key-value head, for kernels of the key-value cache. 0 for other kernels.
     pub(crate) group: u32,
 }
 
@@ -22,7 +23,8 @@ impl From<DType> for Build {
     }
 }
 
-/// How many blocks of how many threads, and the shared memory of each block in bytes.
+/// The grid of a launch: the number of blocks on the axes x, y and z, the threads of each block, and (on CUDA alone) the
+/// bytes of dynamic shared memory of each block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grid {
     pub(crate) blocks: (u32, u32, u32),
@@ -52,18 +54,18 @@ impl Grid {
     }
 }
 
-/// What a kernel is given.
+/// An argument of a kernel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Argument<'a> {
-    /// The first number of a contiguous tensor of the device, to read or to write.
+    /// A pointer to the first element of a contiguous tensor on the device, which the kernel reads or writes.
     Tensor(&'a Tensor),
     /// A null pointer, where a kernel takes an optional tensor.
     Nothing,
-    /// The word in which a kernel notes that an index was out of range.
+    /// A pointer to the device's fault word: 64 bits in which a kernel records an index that is out of range.
     FaultWord,
     /// A `u32`.
     Count(u32),
-    /// A length that the launch refuses if it does not fit into a `u32`.
+    /// A length, passed as a `u32`. The launch fails if it does not fit.
     Size(usize),
     /// A `u64`.
     Long(u64),
@@ -89,7 +91,8 @@ impl<'a> From<Option<&'a Tensor>> for Argument<'a> {
     }
 }
 
-/// An array of [`Argument`]s in the order of a kernel's parameters: tensors, `Option`s of tensors and numbers as they are.
+/// Creates an array of [`Argument`]s in the order of a kernel's parameters. Each value is a `&Tensor`, an `Option<&Tensor>`
+/// (`None` is a null pointer), a `u32`, a `usize` (passed as a `u32`), a `u64` or an `f32`.
 macro_rules! arguments {
     ($($value:expr),* $(,)?) => {
         [$($crate::accelerator::Argument::from($value)),*]
@@ -107,7 +110,7 @@ pub(crate) fn extent(number: usize) -> Result<u32> {
         .map_err(|_| Error::shape(format!("{number} is too many for a device, which counts to {most}")))
 }
 
-/// An operand of a product, or its result.
+/// An operand or the result of a matrix product: a tensor of two axes, taken as it is stored or transposed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MatrixView<'a> {
     pub(crate) matrix: &'a Tensor,
@@ -130,7 +133,7 @@ impl<'a> MatrixView<'a> {
         self.matrix.dtype()
     }
 
-    /// (rows, columns) after the transpose.
+    /// Returns (rows, columns), exchanged if the view is transposed.
     ///
     /// # Errors
     /// [`Error::Shape`] if the tensor does not have two axes.
@@ -141,11 +144,11 @@ impl<'a> MatrixView<'a> {
         }
     }
 
-    /// The distance between the beginnings of two rows of the stored (not transposed) matrix, in elements, at least 1.
-    /// For a single row, its length.
+    /// The distance between the beginnings of consecutive rows of the stored (not transposed) matrix, in elements, at
+    /// least 1. For a single row, the length of the row.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the numbers of a row have gaps, rows overlap, or the tensor does not have two axes.
+    /// [`Error::Shape`] when the elements of a row have gaps, rows overlap, or the tensor does not have two axes.
     pub(super) fn row_stride(&self) -> Result<usize> {
         let (&[rows, columns], &[pitch, step]) = (self.matrix.dims(), self.matrix.stride()) else {
             return Err(Error::shape("a product takes matrices"));
@@ -158,12 +161,12 @@ impl<'a> MatrixView<'a> {
         Ok(if rows > 1 { pitch } else { columns }.max(1))
     }
 
-    /// Checks the operands of `into ← left · right` and returns `[rows, columns, depth]`: the shape of the result and
-    /// the terms of each sum.
+    /// Checks the operands of `into ← left · right` and returns `[rows, columns, depth]`: the shape of the result, and the
+    /// number of terms that each of its elements sums.
     ///
     /// # Errors
     /// [`Error::Shape`] when the shapes do not fit or `into` is transposed; [`Error::Dtype`] when the operands differ
-    /// in type, or the result has neither that type nor f32.
+    /// in element type, or the type of the result is neither that of the operands nor f32.
     pub(super) fn product_dims(into: &Self, left: &Self, right: &Self) -> Result<[usize; 3]> {
         let ((rows, depth), (same, columns)) = (left.dims()?, right.dims()?);
         if depth != same || into.dims()? != (rows, columns) || into.transposed {

@@ -1,7 +1,7 @@
-//! A CUDA device: one stream, one pool, one word for faults.
+//! A CUDA device: one stream, one memory pool, one fault word.
 //!
-//! All work of a device goes into one stream that is its own, whatever thread asks for it: what orders writes and reads
-//! is that stream. Memory goes back to the pool in its order and stays there.
+//! All work of a device goes into one stream, whichever thread queues it, so the stream orders writes and reads. Freed
+//! memory returns to the pool in stream order and stays there.
 
 mod compile;
 mod context;
@@ -27,24 +27,24 @@ use context::{Context, Memory};
 use library::CallError;
 use loader::Loader;
 
-/// The bytes of the fault word while nothing is wrong.
+/// The bytes of the fault word while no kernel has met an index out of range.
 const FAULT_FREE: [u8; 8] = [u8::MAX; 8];
 
 static OPEN: Registry<Cuda> = Registry::new("cuda");
 
-/// A device that is open.
+/// An open CUDA device.
 struct Cuda {
-    /// The device as the tensor library knows it: it allocates and copies, and computes nothing.
+    /// candle's device. It allocates and copies tensors, but never computes.
     device: CudaDevice,
     context: Arc<Context>,
     loader: Loader,
     processors: u32,
     /// The handle of cuBLAS.
     blas: Mutex<sys::Handle>,
-    /// The word of `kernels/cuda/prelude.cuh`.
+    /// The fault word (8 bytes), in which a kernel records an index out of range; see `kernels/cuda/prelude.cuh`.
     fault: Mutex<Memory>,
     fault_address: u64,
-    /// The versions of driver, compiler and products, as a person reads them.
+    /// The versions of the driver, NVRTC and cuBLAS, as text for users.
     software: String,
 }
 
@@ -54,10 +54,10 @@ impl std::fmt::Debug for Cuda {
     }
 }
 
-/// Opens a CUDA device by its number. Opens it once a process: later calls return the same device.
+/// Opens a CUDA device by its number. Each device is opened once per process: later calls return the same device.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with what is missing and what brings it.
+/// [`Error::Unavailable`] with the reason why the device cannot be used and what to do about it.
 pub(super) fn open(ordinal: usize) -> Result<Device> {
     Ok(Device::Cuda(OPEN.open(ordinal, opening::open)?.device.clone()))
 }
@@ -67,10 +67,10 @@ pub(super) fn is_expected() -> bool {
     sys::DRIVER.open(&library::folders()).is_ok()
 }
 
-/// Returns the driver of a CUDA device of candle's that [`open`] has opened.
+/// Returns the [`Driver`] of a candle CUDA device that [`open`] has opened.
 ///
 /// # Errors
-/// [`Error::Unavailable`] if [`open`] did not open it: then nothing of it is set up.
+/// [`Error::Unavailable`] if [`open`] did not open the device, so that it is not set up.
 pub(super) fn of(device: &CudaDevice) -> Result<Arc<dyn Driver>> {
     let found: Arc<Cuda> = OPEN.find(|cuda| cuda.device.id() == device.id())?;
     Ok(found)
@@ -105,7 +105,8 @@ impl Cuda {
     /// Creates a contiguous tensor, outside any autograd graph, whose memory `fill` writes.
     ///
     /// # Errors
-    /// [`Error::Dtype`] for an element type that CUDA tensors do not have, else those of [`Self::allocate`].
+    /// [`Error::Dtype`] for an element type that CUDA tensors do not have, [`Error::Full`] when the device has no memory
+    /// left, [`Error::Stopped`] for every other error of the driver.
     fn tensor(
         &self,
         shape: &[usize],
@@ -128,8 +129,8 @@ impl Cuda {
         Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
     }
 
-    /// Checks the fault word that a read returned. If a kernel met an index out of range, fails with that index, and
-    /// first resets the word in the memory `fault` so that later reads do not fail for it again.
+    /// Checks `word`, the fault word as a read returned it. If a kernel met an index out of range, fails with that index,
+    /// and first resets the word in the device memory `fault` so that later reads do not fail for it again.
     fn expect_no_fault(&self, fault: &Memory, word: [u8; 8]) -> Result<()> {
         if word == FAULT_FREE {
             return Ok(());
@@ -140,7 +141,7 @@ impl Cuda {
     }
 }
 
-/// Wraps memory that holds `count` numbers of type `T` as storage of candle's.
+/// Wraps device memory that holds `count` elements of type `T` as candle's storage of a tensor.
 fn wrap<T: CudaDType + DeviceRepr>(device: &CudaDevice, memory: Memory, count: usize) -> CudaStorage {
     let slice = CudaSlice::<T>::new(Arc::new(memory), count, device.cuda_stream());
     CudaStorage::wrap_cuda_slice(slice, device.clone())
@@ -167,8 +168,8 @@ impl Driver for Cuda {
         launch::multiply(self, views, dims, factor, add)
     }
 
-    /// Waits for all queued work and copies the numbers of a contiguous view into `into` (host), which has exactly as
-    /// many bytes. Reads the fault word with them: if a kernel met an index out of range, resets the word and fails.
+    /// Waits for all queued work and copies the elements of a contiguous tensor into the host buffer `into`, which has
+    /// exactly as many bytes. Also reads the fault word: if a kernel met an index out of range, resets it and fails.
     fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()> {
         let (memory, start) = launch::memory(self, tensor, "a read")?;
         // Held through the clearing, so that no fault but the reported one is erased. The word does not say which thread's
@@ -185,7 +186,7 @@ impl Driver for Cuda {
     }
 
     /// Returns name, architecture (such as `sm_90`), software versions and memory of the device. Unused memory of the
-    /// pool counts as free; the peak is that of the pool.
+    /// pool counts as free; the peak is the most bytes of the pool that were in use at one time.
     fn info(&self) -> Result<DeviceInfo> {
         let stopped = |error: CallError| self.stopped(error);
         let pool = |which| self.context.pool_attribute(which).map_err(stopped);

@@ -1,4 +1,4 @@
-//! What CUDA and Metal implement, and the list of devices that are open.
+//! The [`Driver`] trait, which CUDA and Metal implement, and the registry of open devices.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,30 +11,32 @@ use crate::error::{Error, Result};
 /// The name, the software and the memory of an accelerator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// What its maker calls it.
+    /// The name that its maker gives it, such as `NVIDIA H100`.
     pub name: String,
-    /// What kernels are compiled for, as `sm_90`.
+    /// The architecture that kernels are compiled for, such as `sm_90`.
     pub architecture: String,
-    /// The driver and the libraries, with their versions.
+    /// The versions of driver and libraries (CUDA), or just `Metal`.
     pub software: String,
-    /// Bytes that it has.
+    /// The memory of the device in bytes (CUDA), or the most bytes that Metal recommends to allocate.
     pub total: u64,
-    /// Bytes that can be had.
+    /// Bytes that can still be allocated, including unused memory of the pool.
     pub free: u64,
-    /// The most bytes that tensors of this process have taken at one time.
+    /// The most bytes that this process had allocated for tensors at one time, since the device was opened or the peak was
+    /// last reset. On Metal, unused buffers of the pool count too.
     pub peak: u64,
 }
 
-/// What an accelerator can do. [`Accelerator`](super::Accelerator) has checked shapes, types and gaps before it calls this.
+/// The operations of an accelerator, which CUDA and Metal implement. [`Accelerator`](super::Accelerator) checks shapes and
+/// element types before it calls them, and contiguity for launches and reads.
 pub(crate) trait Driver: std::fmt::Debug + Send + Sync {
     /// Allocates a contiguous tensor with unspecified content.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 
-    /// Creates a contiguous tensor of zeros. The shape has at least one number.
+    /// Creates a contiguous tensor of zeros. `shape` has no dimension 0.
     fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 
-    /// Copies the bytes `numbers` (host) into a new contiguous tensor. They are exactly the bytes that the shape and
-    /// type need, at least one number.
+    /// Copies host bytes into a new contiguous tensor. `numbers` holds the elements in row-major order, at least one, and
+    /// has exactly as many bytes as `shape` and `dtype` need.
     fn upload(&self, numbers: &[u8], dtype: DType, shape: &[usize]) -> Result<Tensor>;
 
     /// Queues a kernel with contiguous tensors; returns before it runs.
@@ -44,17 +46,18 @@ pub(crate) trait Driver: std::fmt::Debug + Send + Sync {
     fn launch(&self, kernel: &Kernel, build: Build, grid: Grid, arguments: &[Argument<'_>]) -> Result<()>;
 
     /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. `views` are `into`,
-    /// `left` and `right`; `dims` are rows and columns of the result, and the terms of each sum.
+    /// `left` and `right`. `dims` are `[rows, columns, depth]`: the shape of `into`, and the number of terms that each of
+    /// its elements sums.
     fn multiply(&self, views: [MatrixView<'_>; 3], dims: [usize; 3], factor: f32, add: bool) -> Result<()>;
 
-    /// Waits for all queued work, then copies the numbers of a contiguous view into `into` (host), which has exactly as
-    /// many bytes.
+    /// Waits for all queued work, then copies the elements of a contiguous tensor into the host buffer `into`, which has
+    /// exactly as many bytes.
     ///
     /// # Errors
     /// When the tensor is on another device, or a kernel met an index out of range since the last read.
     fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()>;
 
-    /// The number of multiprocessors (CUDA) or GPU cores (Metal).
+    /// The number of multiprocessors (CUDA), or an upper bound of the number of GPU cores (Metal).
     fn processors(&self) -> u32;
 
     /// Returns the name, the software and the memory of the device.
@@ -64,15 +67,16 @@ pub(crate) trait Driver: std::fmt::Debug + Send + Sync {
     fn reset_peak(&self) -> Result<()>;
 }
 
-/// Creates the error of a tensor that is not on `device`, where `caller` (a kernel or a kind of work) runs.
+/// Creates the error for a tensor that is not on `device`. `caller` names what was to use it there: a kernel, or a kind of
+/// work such as `a read`.
 pub(super) fn elsewhere(caller: &str, device: &str) -> Error {
     Error::argument(format!("`{caller}` on `{device}` was given a tensor of another device"))
 }
 
-/// The open devices of one kind, by their number. The tensor library tells devices apart by when they were opened, so
-/// each is opened once a process.
+/// The open devices of one kind, by their number. Each is opened once per process, since candle takes two openings of one
+/// device for two different devices.
 pub(super) struct Registry<D> {
-    /// `cuda` or `metal`, as people name it.
+    /// The kind as users write it: `cuda` or `metal`.
     kind: &'static str,
     open: Mutex<Vec<(usize, Arc<D>)>>,
 }
@@ -83,8 +87,8 @@ impl<D> Registry<D> {
         Self { kind, open: Mutex::new(Vec::new()) }
     }
 
-    /// Returns the device number `ordinal`. If it is not open yet, calls `open` and keeps the result for later calls; a
-    /// failure is not kept.
+    /// Returns the device number `ordinal`. If it is not open yet, calls `open` with the number and keeps the result for
+    /// later calls. A failure is not kept, so the next call tries again.
     ///
     /// # Errors
     /// [`Error::Unavailable`] with the reason that `open` gives.
@@ -106,7 +110,7 @@ impl<D> Registry<D> {
     /// Returns the first open device for which `matches` returns true.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if there is none: the device was made without [`open`](Self::open), so it is not set up.
+    /// [`Error::Unavailable`] if there is none: the device was created without [`open`](Self::open), so it is not set up.
     pub(super) fn find(&self, matches: impl Fn(&D) -> bool) -> Result<Arc<D>> {
         let devices = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let found = devices.iter().find(|(_, device)| matches(device)).map(|(_, device)| Arc::clone(device));

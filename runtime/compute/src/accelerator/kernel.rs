@@ -1,45 +1,46 @@
-//! What may be launched: the name of each kernel, the text it is in, and the kinds of its arguments.
+//! The list of kernels that can be launched: the name of each, its module, and the kinds of its arguments.
 //!
-//! A launch is checked against this list, and a test checks the list against the text, so that no pointer can land in
-//! the place of a number, nor numbers of one type where a kernel reads another. The texts are in `kernels/`.
+//! Every launch is checked against this list, and a test checks the list against the kernels' sources in `kernels/`. So a
+//! kernel never reads a scalar as a pointer, nor elements of one type as another.
 
 use candle_core::DType;
 
 use super::argument::{Argument, Build};
 use crate::error::{Error, Result};
 
-/// Kernels that are compiled together, with what all of them share in front.
+/// A group of kernels that are compiled together as one source, after the prelude of the language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Module {
-    /// Attention over packed sequences; a module for each size of heads.
+    /// Attention over packed sequences. Compiled once for each head size.
     Attention,
-    /// Attention to what is kept; a module for each size of heads and of their groups.
+    /// Writing to the key-value cache, and attention to it. Compiled once for each head size and number of query heads
+    /// for each key-value head.
     Cached,
-    /// Random numbers, and the choice of a token.
+    /// Random numbers: dropout, and sampling of the next token.
     Chance,
-    /// Matrix products of Metal, which are not launched by name.
+    /// Matrix products of Metal. They are not in the list of kernels below: the `multiply` of Metal launches them.
     #[cfg(any(test, target_os = "macos"))]
     Product,
-    /// All others of a step.
+    /// All other kernels: element-wise operations, norms, RoPE, embedding, output head, optimizer and others.
     Step,
-    /// Numbers out of quantized blocks.
+    /// Dequantization of weights to the activation type.
     Unpack,
 }
 
 impl Module {
-    /// Those that have kernels in the list.
+    /// The modules that have kernels in the list: all but `Product`.
     #[cfg(test)]
     pub(super) const ALL: [Self; 5] = [Self::Attention, Self::Cached, Self::Chance, Self::Step, Self::Unpack];
 }
 
-/// A kernel.
+/// A kernel that `Accelerator::launch` can launch.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) name: &'static str,
     pub(crate) module: Module,
-    /// A letter an argument. Pointers: `a` to activations, `f` to f32, `d` to f64 (a pair of f32 on a
-    /// machine without f64), `b` to bf16, `h` to f16, `u` to 32-bit words, `y` to bytes, `w` to 64-bit words. Numbers: `n`
-    /// 32 bits, `l` 64 bits, `x` f32.
+    /// The kinds of the arguments in order, one letter for each. Pointers: `a` to elements of the activation type, `f` to
+    /// f32, `d` to f64 (on a device without f64, to pairs of f32), `b` to bf16, `h` to f16, `u` to 32-bit words, `y` to
+    /// bytes, `w` to 64-bit words (the fault word). Scalars: `n` u32, `l` u64, `x` f32.
     pub(super) signature: &'static str,
 }
 
@@ -47,7 +48,7 @@ macro_rules! kernels {
     ($($constant:ident = $text:ident . $name:literal ( $takes:literal );)*) => {
         $(pub(crate) const $constant: Kernel = Kernel { name: $name, module: Module::$text, signature: $takes };)*
 
-        /// All of them.
+        /// All kernels of the list.
         #[cfg(test)]
         pub(super) const ALL: &[&Kernel] = &[$(&$constant),*];
     };
@@ -123,10 +124,11 @@ kernels! {
 }
 
 impl Kernel {
-    /// The element type of the kernel's result, which is the tensor that its first argument points to.
+    /// The element type of the kernel's result, the tensor that its first argument points to. Activations have the type
+    /// `build.act`.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the first argument is no tensor.
+    /// [`Error::Argument`] if the first argument is not a tensor.
     pub(super) fn result_dtype(&self, build: Build) -> Result<DType> {
         let dtype = self.signature.chars().next().and_then(|letter| pointee(letter, build.act));
         dtype.ok_or_else(|| {
@@ -134,7 +136,8 @@ impl Kernel {
         })
     }
 
-    /// Checks number, kinds and tensor types of arguments against the kernel's signature.
+    /// Checks number, kinds and tensor types of `arguments` against the kernel's signature, with activations of the type
+    /// `build.act`.
     ///
     /// # Errors
     /// [`Error::Argument`] with what the kernel takes and what it was given.
@@ -150,8 +153,8 @@ impl Kernel {
     }
 }
 
-/// Whether an argument is of the kind that a letter of [`Kernel::signature`] stands for. `Nothing` fits every pointer;
-/// a `d` also takes f32 pairs, `[…, 2]`.
+/// Whether an argument is of the kind that `letter` stands for in [`Kernel::signature`], with activations of type `act`.
+/// [`Argument::Nothing`] fits every pointer. A `d` also fits an f32 tensor `[…, 2]`, whose pairs stand for f64.
 fn fits(letter: char, argument: &Argument<'_>, act: DType) -> bool {
     match argument {
         Argument::Tensor(tensor) => {
@@ -166,7 +169,8 @@ fn fits(letter: char, argument: &Argument<'_>, act: DType) -> bool {
     }
 }
 
-/// The element type that a pointer of this letter leads to. `None` for the letters of numbers.
+/// The element type behind a pointer with this letter of [`Kernel::signature`], with activations of type `act`. `None` if
+/// the letter stands for a scalar or for nothing.
 fn pointee(letter: char, act: DType) -> Option<DType> {
     Some(match letter {
         'a' => act,

@@ -1,9 +1,8 @@
-//! A Metal device: one queue that is the tensor library's, a pool of memory that processor and GPU share, one word for
-//! faults.
+//! A Metal device: candle's command queue, a pool of memory that CPU and GPU share, and one fault word.
 //!
-//! Launches go into the tensor library's own encoder, which runs kernels side by side and puts a barrier where one writes
-//! what another reads; so each launch says of every buffer whether it is written. All memory is shared: processor and GPU of
-//! these machines have one, so nothing is copied to be read but into the bytes of the host that are asked for.
+//! Launches go into candle's own encoder. It runs kernels concurrently and puts a barrier between two of them where one
+//! writes what the other reads, so each launch says of every buffer whether the kernel writes it. CPU and GPU of these
+//! machines share all memory, so a read copies once, straight into the caller's host buffer.
 #![expect(unsafe_code, reason = "a buffer's numbers are read and the fault word is written through their addresses")]
 
 mod launch;
@@ -24,19 +23,19 @@ use crate::error::{Error, Result};
 use loader::Loader;
 use pool::{Pool, SHARED};
 
-/// The fault word while nothing is wrong.
+/// The value of the fault word while no kernel has met an index out of range.
 const FAULT_FREE: u64 = u64::MAX;
 
 static OPEN: Registry<Metal> = Registry::new("metal");
 
-/// A device that is open.
+/// An open Metal device.
 struct Metal {
     device: MetalDevice,
     loader: Loader,
     pool: Pool,
     ordinal: usize,
     processors: u32,
-    /// The word of `kernels/metal/prelude.metal`, 8 bytes.
+    /// The fault word (8 bytes), in which a kernel records an index out of range; see `kernels/metal/prelude.metal`.
     fault: Buffer,
     /// A buffer that is bound in place of a null pointer; no kernel reads it.
     nothing: Buffer,
@@ -48,18 +47,18 @@ impl std::fmt::Debug for Metal {
     }
 }
 
-/// Opens a Metal device by its number. Opens it once a process: later calls return the same device.
+/// Opens a Metal device by its number. Each device is opened once per process: later calls return the same device.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with what is missing.
+/// [`Error::Unavailable`] with the reason why the device cannot be used.
 pub(super) fn open(ordinal: usize) -> Result<Device> {
     Ok(Device::Metal(OPEN.open(ordinal, open_first)?.device.clone()))
 }
 
-/// Returns the driver of a Metal device of candle's that [`open`] has opened.
+/// Returns the [`Driver`] of a candle Metal device that [`open`] has opened.
 ///
 /// # Errors
-/// [`Error::Unavailable`] if [`open`] did not open it: then nothing of it is set up.
+/// [`Error::Unavailable`] if [`open`] did not open the device, so that it is not set up.
 pub(super) fn of(device: &MetalDevice) -> Result<Arc<dyn Driver>> {
     let found: Arc<Metal> = OPEN.find(|metal| metal.device.id() == device.id())?;
     Ok(found)
@@ -76,14 +75,14 @@ impl Metal {
         Error::Stopped { device: self.name(), why: why.to_string() }
     }
 
-    /// Creates [`Error::Full`] for a request of `bytes`, with the memory that is free and the total.
+    /// Creates [`Error::Full`] for a request of `bytes` bytes, with the bytes that are free and in total.
     fn full(&self, bytes: usize) -> Error {
         let (free, total) = self.free_and_total();
         Error::Full { device: self.name(), wanted: bytes as u64, free, total }
     }
 
-    /// Checks that the device has `bytes` bytes left. If it has not, first returns the unused buffers of the pool to
-    /// the system. Fails with [`Error::Full`].
+    /// Checks that the device can allocate `bytes` more bytes. If it cannot, first waits for all work and returns the
+    /// unused buffers of the pool to the system. Fails with [`Error::Full`].
     fn expect_room(&self, bytes: usize) -> Result<()> {
         if self.pool.has_room(&self.device, bytes)? { Ok(()) } else { Err(self.full(bytes)) }
     }
@@ -123,8 +122,8 @@ fn clear_fault(word: &Buffer) {
     unsafe { word.contents().cast::<u64>().write(FAULT_FREE) }
 }
 
-/// Checks that the host can write and read an element type on Metal: f32, bf16, f16, i64, u32 or u8. Tensors of f64
-/// hold pairs of f32 there, which only kernels use.
+/// Checks that an element type can be copied between host and device: f32, bf16, f16, i64, u32 or u8. A tensor of f64
+/// cannot: on Metal it holds pairs of f32, which only kernels read and write.
 fn expect_type(dtype: DType) -> Result<()> {
     use DType::{BF16, F16, F32, I64, U8, U32};
     if matches!(dtype, F32 | BF16 | F16 | I64 | U32 | U8) {
@@ -134,8 +133,8 @@ fn expect_type(dtype: DType) -> Result<()> {
 }
 
 impl Driver for Metal {
-    /// Takes a buffer with unspecified content from the pool and wraps it as a contiguous tensor. Also takes f64, in
-    /// which kernels keep pairs of f32.
+    /// Takes a buffer with unspecified content from the pool and wraps it as a contiguous tensor. Also accepts f64, each
+    /// element of which holds a pair of f32 for kernels.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         if dtype != DType::F64 {
             expect_type(dtype)?;
@@ -167,8 +166,8 @@ impl Driver for Metal {
         launch::multiply(self, views, dims, factor, add)
     }
 
-    /// Waits for all queued work and copies the numbers of a contiguous view into `into` (host), which has exactly as
-    /// many bytes. If a kernel met an index out of range, resets the fault word and fails.
+    /// Waits for all queued work and copies the elements of a contiguous tensor into the host buffer `into`, which has
+    /// exactly as many bytes. If a kernel met an index out of range, resets the fault word and fails.
     fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()> {
         expect_type(tensor.dtype())?;
         let (buffer, start) = launch::buffer(self, tensor, "a read")?;

@@ -1,7 +1,8 @@
-//! Accelerators: tensors are allocated, filled and read there, kernels launched, matrices multiplied.
+//! Accelerators (GPUs through CUDA or Metal): allocating, filling and reading tensors, launching kernels, multiplying
+//! matrices.
 //!
 //! [`Accelerator`] checks arguments; `cuda` and `metal` implement [`Driver`]. CUDA is in every build for Linux, Metal in
-//! every build for macOS; neither is loaded before a run asks for it.
+//! every build for macOS. The libraries of CUDA are opened only when a device is asked for.
 
 #![cfg_attr(
     not(any(target_os = "linux", target_os = "macos")),
@@ -30,19 +31,19 @@ pub use driver::DeviceInfo;
 use driver::Driver;
 use kernel::Kernel;
 
-/// Numbers that a thread of a flat pass takes at a time, times the threads of a block.
+/// Elements that a block of an element-wise kernel handles at a time: 8 for each of its 256 threads.
 const FLAT_BLOCK: u64 = 8 * 256;
-/// Blocks of a flat pass, or of one over rows, for each multiprocessor.
+/// The most blocks for each multiprocessor in the grid of an element-wise kernel, or of one whose blocks loop over rows.
 const BLOCKS: u64 = 16;
 
-/// An accelerator that is open. A clone is the same one.
+/// An open accelerator. Clones share the device.
 #[derive(Debug, Clone)]
 pub(crate) struct Accelerator {
     pub(crate) driver: Arc<dyn Driver>,
 }
 
-/// Opens the device `kind:ordinal`, where `kind` is `cuda` or `metal`. Opens it once a process: later calls return the
-/// same device.
+/// Opens the device `kind:ordinal`, where `kind` is `cuda` or `metal` and `ordinal` counts from 0. Each device is opened
+/// once per process: later calls return the same device.
 ///
 /// # Errors
 /// [`Error::Unavailable`] with the reason, also for a kind that this build does not have.
@@ -79,7 +80,8 @@ impl Accelerator {
     /// Returns the accelerator behind an open device. `None` for the CPU.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if the device was not opened by [`crate::device::parse`].
+    /// [`Error::Unavailable`] if the device was not opened by [`crate::device::parse`], or this build has none of its
+    /// kind.
     pub(crate) fn of(device: &Device) -> Result<Option<Self>> {
         match device {
             Device::Cpu => Ok(None),
@@ -108,11 +110,11 @@ impl Accelerator {
         self.driver.zeros(shape, dtype)
     }
 
-    /// Copies numbers of the host into a new contiguous tensor.
+    /// Copies `numbers` from the host, in row-major order, into a new contiguous tensor of `shape`.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the shape does not hold as many numbers, [`Error::Dtype`] for a type that the device does
-    /// not keep, [`Error::Full`] when the device has no memory for them.
+    /// [`Error::Shape`] if a tensor of `shape` does not have as many elements as there are `numbers`, [`Error::Dtype`] for
+    /// a type that the device does not support, [`Error::Full`] when the device does not have enough memory.
     pub(crate) fn upload<T: WithDType + Pod>(&self, numbers: &[T], shape: &[usize]) -> Result<Tensor> {
         if shape.iter().product::<usize>() != numbers.len() {
             return Err(Error::shape(format!("{} numbers are no tensor of shape {shape:?}", numbers.len())));
@@ -123,11 +125,12 @@ impl Accelerator {
         self.driver.upload(bytemuck::cast_slice(numbers), T::DTYPE, shape)
     }
 
-    /// Waits for all queued work, then copies the numbers of a contiguous view (and no others of its storage) to the
-    /// host, in row-major order.
+    /// Waits for all queued work, then copies the elements of a contiguous tensor to the host, in row-major order. Of a
+    /// view, only its own elements are copied. Returns an empty list for an empty tensor, without waiting.
     ///
     /// # Errors
-    /// When the view has gaps or numbers of another type, or a kernel met an index that was out of range.
+    /// [`Error::Shape`] if the tensor is not contiguous, [`Error::Dtype`] if its elements are not of type `T`,
+    /// [`Error::Argument`] if it is on another device or a kernel met an index out of range since the last read.
     pub(crate) fn download<T: WithDType + Pod>(&self, tensor: &Tensor) -> Result<Vec<T>> {
         if tensor.dtype() != T::DTYPE {
             let [found, wanted] = [tensor.dtype(), T::DTYPE].map(|dtype| dtype.as_str());
@@ -141,18 +144,18 @@ impl Accelerator {
         Ok(numbers)
     }
 
-    /// Queues setting every number of a contiguous f32 tensor to `number`.
+    /// Queues setting every element of a contiguous f32 tensor to `number`.
     pub(crate) fn fill(&self, x: &Tensor, number: f32) -> Result<()> {
         let count = x.elem_count();
         self.launch(&kernel::FILL, DType::F32, self.flat(count), &arguments![x, number, count as u64])
     }
 
-    /// Queues a kernel, compiled for `build`. Checks the arguments against the kernel's signature first; then does
-    /// nothing if the grid has no blocks.
+    /// Queues a kernel. `build` holds the constants that it is compiled with; a `DType` alone is the activation type.
+    /// Checks the arguments against the kernel's signature, then does nothing if the grid has no blocks.
     ///
     /// # Errors
-    /// When the arguments do not match the signature, a tensor is on another device or has gaps, the kernel does not
-    /// compile, or the device refuses the launch.
+    /// When the arguments do not match the signature, a tensor is on another device or not contiguous, the kernel does
+    /// not compile, or the device refuses the launch.
     pub(crate) fn launch(
         &self,
         kernel: &Kernel,
@@ -173,11 +176,13 @@ impl Accelerator {
         self.driver.launch(kernel, build, grid, arguments)
     }
 
-    /// Allocates a new tensor of `shape`, queues a kernel that writes it, and returns it. The tensor is the kernel's
-    /// first argument, whose type the signature gives; `arguments` are the others.
+    /// Allocates a tensor of `shape`, queues a kernel that writes it, and returns it. The tensor is the kernel's first
+    /// argument, and the kernel's signature gives its element type; `arguments` are the others. `build` holds the
+    /// constants that the kernel is compiled with.
     ///
     /// # Errors
-    /// Those of [`Self::launch`], and [`Error::Full`] when the device has no memory for the result.
+    /// When the arguments do not match the signature, a tensor is on another device or not contiguous, the kernel does
+    /// not compile, or the device refuses the launch; [`Error::Full`] when it has no memory for the result.
     pub(crate) fn compute(
         &self,
         kernel: &Kernel,
@@ -192,9 +197,14 @@ impl Accelerator {
         Ok(result)
     }
 
-    /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. Sums are in f32. Both
-    /// operands have one type, and `into` has that type or f32. Rows may have gaps between them, the numbers of a row
-    /// may not. Does nothing if the result has no numbers.
+    /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. `into` is
+    /// `[rows, columns]`, `left` is `[rows, depth]` and `right` is `[depth, columns]`; the last two may be transposed
+    /// views. Both operands have one element type, and `into` has that type or f32. Sums are in f32. The rows of a matrix
+    /// may have gaps between them, the elements of a row may not. Does nothing if the result is empty.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] or [`Error::Dtype`] when the matrices do not fit together, or when one is on another device, or
+    /// the device refuses.
     pub(crate) fn multiply<'a>(
         &self,
         into: impl Into<MatrixView<'a>>,
@@ -211,19 +221,19 @@ impl Accelerator {
         self.driver.multiply([into, left, right], sides, factor, add)
     }
 
-    /// The grid of an element-wise kernel over `count` numbers: blocks of 256 threads, as many as the count needs but
+    /// The grid of an element-wise kernel over `count` elements: blocks of 256 threads, one for every 2048 elements, but
     /// at most [`BLOCKS`] for each multiprocessor.
     pub(crate) fn flat(&self, count: usize) -> Grid {
         self.at_most((count as u64).div_ceil(FLAT_BLOCK), 256)
     }
 
-    /// The grid of a kernel whose blocks loop over rows: a block for each row, but at most [`BLOCKS`] for each
-    /// multiprocessor.
+    /// The grid of a kernel whose blocks loop over rows: blocks of `threads` threads, one for each row, but at most
+    /// [`BLOCKS`] for each multiprocessor.
     pub(crate) fn over_rows(&self, rows: usize, threads: u32) -> Grid {
         self.at_most(rows as u64, threads)
     }
 
-    /// A grid of `blocks` blocks, but at most [`BLOCKS`] for each multiprocessor.
+    /// A grid of `blocks` blocks of `threads` threads, but at most [`BLOCKS`] blocks for each multiprocessor.
     fn at_most(&self, blocks: u64, threads: u32) -> Grid {
         let most = BLOCKS * u64::from(self.driver.processors());
         Grid::of(u32::try_from(blocks.min(most)).unwrap_or(u32::MAX), threads)
@@ -239,8 +249,8 @@ impl Accelerator {
         Ok(y)
     }
 
-    /// Converts the numbers of `x` to the type of `y`, another of f32, bf16 and f16, and writes them into `y`, which
-    /// has as many.
+    /// Converts the elements of `x` to the type of `y` and writes them into `y`, which has as many elements. Both tensors
+    /// are contiguous, and their types are two different ones of f32, bf16 and f16.
     pub(crate) fn cast_into(&self, y: &Tensor, x: &Tensor) -> Result<()> {
         let kernel = match (x.dtype(), y.dtype()) {
             (DType::F32, DType::BF16) => &kernel::F32_TO_BF16,

@@ -1,8 +1,8 @@
-//! The texts of kernels: which files make a module, and what a kernel only reads.
+//! The sources of kernels: which files make up a module, and which of its pointers a kernel only reads.
 //!
-//! Kernels are written once; `kernels/dialect.h` says how. A language has a prelude, and files of its own where its
-//! instructions for matrices differ. Both are compiled on every system for the tests: whether the list of kernels and the
-//! texts say the same is seen without a GPU.
+//! Most kernels are written once for both languages; `kernels/dialect.h` says how. Each language has a prelude, and its own
+//! files where its matrix instructions differ. Tests include the sources of both languages on every system, so they compare
+//! the list of kernels with the sources without a GPU.
 
 use candle_core::DType;
 
@@ -21,13 +21,13 @@ pub(super) enum Language {
     Metal,
 }
 
-/// What the modules of attention begin with.
+/// The source that both attention modules (`Attention` and `Cached`) begin with, after the prelude.
 const ATTENTION: &str = include_str!("kernels/attention.h");
-/// Attention of packed sequences, behind the tiles of a language.
+/// The kernels `attention_plain…` of packed sequences. They come after the file `attention_tiles` of the language.
 const ATTENTION_PLAIN: &str = include_str!("kernels/attention_plain.h");
 
 impl Language {
-    /// The texts that come before the files of every module.
+    /// The sources that come before the files of every module.
     const fn prelude(self) -> &'static [&'static str] {
         match self {
             #[cfg(any(test, target_os = "linux"))]
@@ -41,7 +41,7 @@ impl Language {
         }
     }
 
-    /// The texts of a module behind the prelude, in the order in which they are compiled.
+    /// The sources of a module that follow the prelude, in the order in which they are compiled.
     const fn files(self, module: Module) -> &'static [&'static str] {
         match module {
             Module::Attention => match self {
@@ -96,8 +96,8 @@ impl Language {
         Ok(text)
     }
 
-    /// Returns a bit mask of a kernel's parameters, bit 0 for the first, in which those pointers are set that the
-    /// kernel only reads (`GLOBAL const`). `None` if the module has no such kernel.
+    /// Returns a bit mask of a kernel's parameters, bit 0 for the first: a bit is set if the parameter is a pointer that
+    /// the kernel only reads (`GLOBAL const`). `None` if the module has no such kernel.
     #[cfg(any(test, target_os = "macos"))]
     pub(super) fn reads(self, module: Module, kernel: &str) -> Option<u32> {
         let parameters = self.files(module).iter().find_map(|text| parameters_of(text, kernel))?;
@@ -106,14 +106,14 @@ impl Language {
     }
 }
 
-/// A parameter's declaration without the white space and line continuations around it.
+/// Trims white space and line continuations around a parameter's declaration.
 #[cfg(any(test, target_os = "macos"))]
 fn bare(parameter: &str) -> &str {
     parameter.trim_matches(|letter: char| letter.is_whitespace() || letter == '\\')
 }
 
-/// Finds the parameter list of a kernel in a text, between its parentheses. The kernel is declared directly, or by a
-/// macro whose first argument is its name. `None` if the text does not declare it.
+/// Finds the parameter list of a kernel, without its parentheses, in the source `text`. The kernel is declared directly, or
+/// by a macro whose first argument is its name. `None` if the source does not declare it.
 #[cfg(any(test, target_os = "macos"))]
 fn parameters_of<'a>(text: &'a str, kernel: &str) -> Option<&'a str> {
     let by_macro = text.lines().find_map(|line| {

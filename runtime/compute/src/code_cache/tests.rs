@@ -1,4 +1,4 @@
-//! What is kept comes back, whole, from a folder that is ours alone.
+//! The cache returns entries whole, and only from a folder that no other user can access.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};

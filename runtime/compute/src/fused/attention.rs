@@ -1,10 +1,10 @@
 //! Causal attention over packed sequences: exact, in tiles, without a score matrix of sequence × sequence.
 //!
-//! Forward with a running softmax (Milakov & Gimelshein 2018; Dao et al. 2022), per tile of queries and per key-value
-//! head. Tiles and blocks of keys begin at fixed positions and every product is a steady one, so a token's result has
-//! the same bits whether what it goes on from is shared with others or not, whatever stands beside it. The gradients
-//! are in `attention/backward.rs`, the step of generation in `attention/cached.rs`, the launches of a device in
-//! `attention/device.rs`.
+//! The forward pass uses an online softmax (Milakov & Gimelshein 2018; Dao et al. 2022), per tile of queries and per
+//! key-value head. Tiles of queries and blocks of keys begin at fixed positions, and products are batch-invariant, so a
+//! token's result has the same bits whatever else is in the batch, and whether or not other sequences share its prefix.
+//! The gradients are in `attention/backward.rs`, attention of one new token per sequence in `attention/cached.rs`, kernel
+//! launches in `attention/device.rs`.
 
 mod backward;
 mod cached;
@@ -31,18 +31,18 @@ const ROWS: usize = 128;
 /// Keys of a score tile.
 const KEYS: usize = 256;
 
-/// The heads of an attention layer, and what happens to its scores.
+/// Configuration of an attention layer: its heads, and how scores are scaled, masked and capped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionShape {
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// Key-value heads; each serves `heads / kv_heads` query heads in a row.
+    /// Number of key-value heads; each serves `heads / kv_heads` consecutive query heads.
     pub kv_heads: usize,
-    /// Features of a head.
+    /// Features per head.
     pub head_dim: usize,
-    /// The factor in front of q·k.
+    /// The factor by which q·k is multiplied.
     pub scale: f32,
-    /// Key j is visible to query i if i − j is less than this; everything before i if absent.
+    /// Sliding window in tokens: query i sees key j ≤ i only if i − j is less than this. `None`: all keys j ≤ i.
     pub window: Option<usize>,
     /// Scores become `cap · tanh(score / cap)` (Gemma 2).
     pub soft_cap: Option<f32>,
@@ -54,13 +54,13 @@ impl AttentionShape {
         self.heads / self.kv_heads
     }
 
-    /// The features of all query heads that share a key-value head, `group · head_dim`. They are adjacent in a token's
-    /// row.
+    /// The number of features of all query heads that share a key-value head, `group · head_dim`. They are adjacent in a
+    /// token's row of q.
     fn group_features(&self) -> usize {
         self.group() * self.head_dim
     }
 
-    /// The query tokens of a score tile: [`ROWS`] divided by the query heads of a group, but at least 16.
+    /// The number of query tokens in a score tile: [`ROWS`] divided by [`group`](Self::group), but at least 16.
     fn tile_tokens(&self) -> usize {
         (ROWS / self.group()).max(16)
     }
@@ -71,8 +71,8 @@ impl AttentionShape {
         self.soft_cap.map_or(self.scale, |cap| self.scale / cap)
     }
 
-    /// The keys that the query at position `query` sees, out of the positions `keys`, counted from `keys.start`. The
-    /// range is empty if it sees none of them.
+    /// Returns which of the key positions `keys` the query at position `query` sees (causal mask and window), as a range
+    /// relative to `keys.start`. The range is empty if it sees none of them.
     fn visible(&self, query: usize, keys: &Range<usize>) -> Range<usize> {
         let end = (query + 1).clamp(keys.start, keys.end);
         let start = self.first_key(query).clamp(keys.start, end);
@@ -99,8 +99,8 @@ impl AttentionShape {
         Ok(())
     }
 
-    /// Returns an error if the shape is invalid, or if q, k or v has not one row for each token of `segments` and one
-    /// column for each feature of its heads.
+    /// Returns an error unless the configuration is valid, `q` is `[tokens, heads · head_dim]`, and `k` and `v` are
+    /// `[tokens, kv_heads · head_dim]`, with as many tokens as `segments`.
     fn check_inputs(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Segments) -> Result<()> {
         self.check()?;
         let tokens = segments.tokens();
@@ -110,7 +110,7 @@ impl AttentionShape {
     }
 }
 
-/// One layer's numbers as the tasks share them.
+/// The operands of one call of [`attention`] or [`attention_backward`], shared by all tasks.
 #[derive(Clone, Copy)]
 struct Layer<'a> {
     shape: &'a AttentionShape,
@@ -127,9 +127,10 @@ impl<'a> Layer<'a> {
         Matrix::new(source.from(start), rows.len(), self.shape.head_dim, stride)
     }
 
-    /// Returns the keys or values (`source`) of one key-value head at some positions of a path,
-    /// `[positions, head_dim]`. If one span of the path covers all positions, the result is a view of `source`.
-    /// Otherwise the rows are copied into `spare`, with zeros for positions past the end of the path.
+    /// Returns the keys or values (`source`) of one key-value head at `positions` of a sequence, `[positions, head_dim]`.
+    /// `path` lists the spans of tokens that the sequence consists of, with those of the sequences that it continues. If
+    /// one span covers all positions, the result is a view of `source`. Otherwise the rows are copied into `spare`, with
+    /// zeros for positions past the end of the path.
     fn seen(
         &self,
         source: Data<'a>,
@@ -156,15 +157,16 @@ impl<'a> Layer<'a> {
     }
 
     /// Copies from some rows of `source`, `[tokens, heads · head_dim]`, the features of the query heads that share
-    /// `kv_head` to `into`: token by token, `head_dim` numbers for each head of the group.
+    /// `kv_head` into `into`, and returns the copy, `[rows, group · head_dim]`, in the type of `source`.
     fn gather<'b>(&self, source: Data<'_>, rows: Range<usize>, kv_head: usize, into: &'b mut [f32]) -> Data<'b> {
         let (width, stride) = (self.shape.group_features(), self.shape.heads * self.shape.head_dim);
         copy_rows(source, rows.map(|row| row * stride + kv_head * width), width, into)
     }
 }
 
-/// Copies rows of `width` numbers of `source`, which begin at `starts`, one after another to the front of `into`, in the
-/// type of `source`. Fills the rest with zeros: `into` has room for as many numbers as it is long, whatever their type.
+/// Copies rows of `width` numbers of `source`, which begin at the indices `starts`, one after another into `into`, and
+/// returns the copy in the type of `source`. It has as many elements as `into`, also in bf16, where these take only half
+/// of its bytes; elements after the last row are 0.
 fn copy_rows<'b>(source: Data<'_>, starts: impl Iterator<Item = usize>, width: usize, into: &'b mut [f32]) -> Data<'b> {
     fn copy<T: Copy + Default>(from: &[T], starts: impl Iterator<Item = usize>, width: usize, into: &mut [T]) {
         let mut rows = into.chunks_exact_mut(width);
@@ -185,7 +187,8 @@ fn copy_rows<'b>(source: Data<'_>, starts: impl Iterator<Item = usize>, width: u
     }
 }
 
-/// One tile of queries: its rows, its positions, and all that its sequence sees.
+/// One tile of query tokens: their rows in the batch, their positions in the sequence, and the spans of all tokens that
+/// the sequence sees.
 struct QueryTile<'a> {
     rows: Range<usize>,
     positions: Range<usize>,
@@ -193,11 +196,11 @@ struct QueryTile<'a> {
 }
 
 /// Computes causal attention: a token attends to itself, to the tokens before it in its sequence, and to the sequences
-/// that its sequence continues, all within the window of `shape`.
+/// that its sequence continues (see [`Segments`]), all within the window of `shape`.
 ///
 /// `q` is `[tokens, heads · head_dim]`, `k` and `v` are `[tokens, kv_heads · head_dim]`, f32 or bf16.
 /// Returns the output, shaped like `q` and of its type, and the log Σ exp of the scores, `[tokens, heads]` f32, which
-/// the gradients need.
+/// [`attention_backward`] needs.
 pub fn attention(
     q: &Tensor,
     k: &Tensor,
@@ -230,7 +233,7 @@ pub fn attention(
     Ok((host::tensor_in(q.dtype(), out, &[tokens, features])?, host::tensor(sums, &[tokens, shape.heads])?))
 }
 
-/// The running softmax of one row of scores.
+/// The state of the online softmax of one row: the largest score so far, and Σ exp(score − largest).
 #[derive(Clone, Copy)]
 struct Running {
     largest: f32,
@@ -240,8 +243,8 @@ struct Running {
 /// Computes attention for one tile of query tokens and the query heads of one key-value head. Writes the output to
 /// `out`, `[tokens, group · head_dim]`, and the log Σ exp of the scores to `log`, `[tokens, group]`.
 ///
-/// Every block of keys ends where a whole tile would end, even past the end of the sequence: the rows past it are
-/// masked, and the products have the same shape wherever the tile was cut.
+/// The last block of keys ends where a whole tile of queries would end, even past the end of the sequence. The keys past
+/// it are masked; so the products have the same shape however short the tile is.
 fn forward(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
     let shape = layer.shape;
     let (group, dim) = (shape.group(), shape.head_dim);

@@ -16,7 +16,7 @@ use super::host::{self, Floats};
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 
-/// The keys and values of some sequences, which grow side by side.
+/// The key-value cache of a fixed number of slots. Each slot holds the keys and values of one sequence, for all layers.
 #[derive(Debug)]
 pub struct KvCache {
     kept: Kept,
@@ -24,7 +24,7 @@ pub struct KvCache {
 
 #[derive(Debug)]
 enum Kept {
-    /// A sequence a slot.
+    /// One sequence for each slot.
     Cpu(Vec<Sequence>),
     Device(device::Paged),
 }
@@ -36,14 +36,14 @@ struct Sequence {
     length: usize,
 }
 
-/// `[length, kv_heads · head_dim]` each.
+/// The keys and values of one layer, `[length, kv_heads · head_dim]` each.
 #[derive(Debug, Clone, Default)]
 struct Layer {
     keys: Vec<f32>,
     values: Vec<f32>,
 }
 
-/// What one pass adds to a [`KvCache`].
+/// The tokens that one forward pass adds to the slots of a [`KvCache`].
 #[derive(Debug)]
 pub struct KvCachePass {
     /// Which slots grow by which rows of the pass.
@@ -126,8 +126,8 @@ impl KvCache {
         Ok(KvCachePass { parts, placed })
     }
 
-    /// Appends the keys and values of one layer for all rows of a pass: both are `[rows, kv_heads · head_dim]`, f32, or
-    /// bf16 on a device.
+    /// Appends the keys and values of one layer for all rows of a pass: both are `[rows, kv_heads · head_dim]`, f32 or
+    /// bf16. The CPU keeps them in f32.
     ///
     /// # Errors
     /// If they have another shape or are on another device, or the layer does not exist.

@@ -1,4 +1,4 @@
-//! Operations number by number on the CPU, chunk after chunk: activations of bf16 are widened, computed and rounded while
+//! Elementwise operations on the CPU, chunk by chunk: bf16 activations are converted to f32, computed and rounded while
 //! they are in the processor's cache.
 
 use std::array::from_fn;
@@ -47,7 +47,7 @@ pub(super) fn map_chunks<const I: usize, const O: usize>(
     }))
 }
 
-/// Returns numbers as f32, those of bf16 widened into `buffer`.
+/// Returns numbers as f32. Those of bf16 are converted into `buffer`, which must be there and as long.
 fn floats<'a>(data: Data<'a>, buffer: Option<&'a mut [f32]>) -> &'a [f32] {
     match data {
         Data::F32(numbers) => numbers,

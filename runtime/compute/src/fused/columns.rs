@@ -1,4 +1,4 @@
-//! Columns of activations: cut apart and joined where several maps share one matrix, scaled and summed one by one.
+//! Column operations on activations: split and join (where several projections share one matrix), scale, and sum.
 
 use candle_core::{DType, Tensor};
 
@@ -25,7 +25,7 @@ pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     widths.iter().map(part).collect()
 }
 
-/// Joins matrices with the same number of rows and the same type side by side, in order: the gradient of
+/// Joins matrices with the same number of rows and the same type side by side, in order. This is the backward pass of
 /// [`split_columns`]. Returns an error for an empty list.
 pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
     let Some(first) = parts.first() else { return Err(Error::shape("there are no columns to join")) };
@@ -63,7 +63,8 @@ pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Res
     })
 }
 
-/// Sums `a ⊙ b` over the rows, in their order: `a` and `b` are `[rows, columns]`, the result is `[columns]` f32.
+/// Sums `a ⊙ b` over the rows, in their order: `a` and `b` are `[rows, columns]`, the result is `[columns]` f32. This is
+/// the gradient of [`scale_columns`] with respect to its factors.
 pub fn product_sums(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (_, columns) = host::matrix(a, "a")?;
     host::expect(b, "b", a.dims())?;

@@ -1,4 +1,5 @@
-//! What the device arms of several operations share: types, counts, sums over rows, weights as products take them.
+//! Helpers that the device branches of several operations share: checks of types, grids, sums over rows, and weights
+//! converted for products.
 
 use std::borrow::Cow;
 
@@ -11,9 +12,9 @@ use crate::fused::unpack::{Rows, unpacked};
 use crate::weight::WeightRef;
 
 const THREADS: u32 = 256;
-/// Threads for a row that is only copied.
+/// Threads of a block that copies rows.
 const ROW_THREADS: u32 = 128;
-/// Rows that one thread sums, in order, where a grid has blocks enough for all.
+/// Rows that one thread sums, in order; more if there would otherwise be more than [`MOST_PARTS`] parts.
 const ROWS_OF_PART: usize = 64;
 /// Blocks of a grid along its second axis, at most.
 const MOST_PARTS: usize = 65_535;
@@ -31,9 +32,9 @@ pub(super) fn over_rows(device: &Accelerator, rows: usize) -> Grid {
     device.over_rows(rows, THREADS)
 }
 
-/// Sums something over rows in two steps, in fixed order: `[columns]` f32. `fill` launches the kernel that sums each
-/// part of the rows; it gets the tensor to write, `[parts, columns]` f32, the number of rows of a part, and a grid with
-/// one block per part along its second axis. A second kernel adds the parts in order.
+/// Computes sums over rows in two steps, in a fixed order, and returns them as `[columns]` f32. `fill` launches the kernel
+/// that sums each part of the rows; it gets the tensor to write, `[parts, columns]` f32, the number of rows of a part, and
+/// a grid with one block per part along its second axis. A second kernel adds the parts in order.
 pub(super) fn parts(
     device: &Accelerator,
     rows: usize,

@@ -2,16 +2,17 @@
 
 use pulp::{Simd, WithSimd};
 
-/// Rows of weights, and tokens, whose sums stay in registers together.
+/// The most rows of weights, and the most tokens, whose sums are in registers at once.
 pub(super) const ROWS: usize = 6;
 pub(super) const TOKENS: usize = 4;
 
-/// The dot products of a few rows of weights with a few tokens, `found[token][row]`.
+/// Computes the dot products of a few rows of weights, `rows`, with a few tokens, `tokens`: both have `depth` f32 numbers
+/// a row. Writes them to `found[token][row]`.
 pub(super) struct DotTile<'a> {
     pub(super) rows: &'a [f32],
     pub(super) tokens: &'a [f32],
     pub(super) depth: usize,
-    /// How many rows and tokens.
+    /// The number of rows, at most [`ROWS`], and of tokens, at most [`TOKENS`].
     pub(super) count: (usize, usize),
     pub(super) found: &'a mut [[f32; ROWS]; TOKENS],
 }

@@ -15,20 +15,20 @@ const TASK: usize = 1 << 12;
 /// Threads of a device's block. Each makes 16 numbers, those of a block of the stream.
 const THREADS: u32 = 256;
 
-/// Dropout at one place of one pass.
+/// Dropout at one place of the model during one pass.
 #[derive(Debug, Clone)]
 pub struct Dropout {
     /// The share of values that become 0, in `[0, 1)`.
     pub rate: f32,
     /// The seed of the run.
     pub seed: u64,
-    /// Names the pass and the place.
+    /// Identifies the pass and the place in the model.
     pub name: String,
 }
 
 impl Dropout {
     /// Replaces a random share `rate` of the values by 0 and multiplies the others by 1/(1 − rate). The mask depends
-    /// only on the seed and the name, so applying it to the gradient by the result gives the gradient by the values.
+    /// only on the seed and the name, so the backward pass is this same call on the gradient of the result.
     pub fn apply(&self, values: &Tensor) -> Result<Tensor> {
         let widened = 1.0 / (1.0 - self.rate);
         if let Some(device) = accelerator_of([(values, "values")])? {

@@ -17,11 +17,11 @@ use crate::error::Result;
 use crate::weight::WeightRef;
 
 const THREADS: u32 = 128;
-/// Blocks side by side that walk over the numbers.
+/// The most blocks along the first axis of a grid; each loops over the distinct indices.
 const BLOCKS: u32 = 65_535;
 /// Tokens of one task.
 const TOKENS: usize = 64;
-/// What token ids count, for the error.
+/// The words for token ids in the message of [`check_below`].
 pub(super) const TOKEN: [&str; 2] = ["token", "of the vocabulary"];
 
 /// Looks up embeddings: row i of the result is `scale · weight[ids[i]]`. `weight` is `[vocabulary, hidden]` in any
@@ -50,8 +50,8 @@ pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dt
     host::tensor_in(dtype, result, &[ids.len(), weight.columns])
 }
 
-/// Computes the gradient of the embedding table, `[rows, hidden]` f32: row `id` is `scale · Σ dy` over the tokens with
-/// that id, in order.
+/// Computes the gradient of the embedding table, `[rows, hidden]` f32, from that of the embeddings, `dy` `[tokens,
+/// hidden]`: row `id` is `scale · Σ dy` over the tokens with that id, in order.
 pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Result<Tensor> {
     let (_, hidden) = host::matrix(dy, "dy")?;
     host::expect(dy, "dy", &[ids.len(), hidden])?;
@@ -74,8 +74,8 @@ pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Re
     host::tensor(result, &[rows, hidden])
 }
 
-/// Sums rows by index: row n of the result, `[rows, width]` in type `dtype`, is `scale` times the sum of the rows i of
-/// `dy` with `numbers[i] == n`, in order, and 0 if there are none. `kernel` is the one that sums into that type.
+/// Sums rows by index on a device: row n of the result, `[rows, width]` in type `dtype`, is `scale` times the sum of the
+/// rows i of `dy` with `numbers[i] == n`, in order, and 0 if there are none. `kernel` must write sums of that type.
 pub(super) fn sums_by_number(
     device: &Accelerator,
     kernel: &'static Kernel,
@@ -101,18 +101,18 @@ pub(super) fn sums_by_number(
     Ok(sum)
 }
 
-/// Places by the number that is there.
+/// The positions in a list of numbers, grouped by the number at them.
 struct Runs {
-    /// All places; those of one number stand together, in their order.
+    /// All positions; those of one number are adjacent, in ascending order.
     order: Vec<u32>,
-    /// Where in `order` each number's begin, and the end.
+    /// Where the positions of each number begin in `order`, and the length of `order`.
     starts: Vec<u32>,
     /// The numbers that occur, each once.
     numbers: Vec<u32>,
 }
 
 impl Runs {
-    /// Groups the indices of `numbers` by the number there, numbers ascending. The indices of one number keep their
+    /// Groups the positions in `numbers` by the number at them, numbers ascending. The positions of one number keep their
     /// order.
     fn of(numbers: &[u32]) -> Result<Self> {
         let end = extent(numbers.len())?;

@@ -29,7 +29,8 @@ const FEATURES: usize = 16 * ROWS;
 /// A product of fewer multiplications is one task: starting another thread would cost more.
 const SMALL: usize = 1 << 17;
 
-/// A few tokens, `[tokens, in]`, that one layer reads or several. They are rounded to integers at most once.
+/// The input of one or several linear layers: a few tokens, `[tokens, in]`. For quantized weights they are rounded to
+/// integers at the first layer that needs it, and these are reused by the others.
 pub struct LinearInput<'x> {
     x: &'x Tensor,
     whole: IntegerTokens,
@@ -68,9 +69,9 @@ pub fn linear_few_tokens<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias:
     LinearInput::of(x).linear(weight, bias, None)
 }
 
-/// Computes a linear layer on the CPU with its bias and adapter, if any: `[tokens, out]` in type `dtype`. Calls `more` with each
-/// finished tile of the result (all tokens of some features), which it may change, while the tile is in the processor's
-/// cache.
+/// Computes a linear layer on the CPU with its bias and adapter, if any: `[tokens, out]` in type `dtype`. Calls `more` with
+/// each finished tile of the result (all tokens of some features), which it may change, while the tile is in the
+/// processor's cache.
 pub(super) fn few_tokens_tiles(
     input: &LinearInput<'_>,
     weight: WeightRef<'_>,

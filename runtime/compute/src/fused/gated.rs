@@ -17,7 +17,7 @@ const SLOPE: f32 = 0.797_884_6;
 /// The cubic coefficient of the tanh form of GELU.
 const CUBIC: f32 = 0.044_715;
 
-/// What a gate does to its input. Kernels know an activation by its number.
+/// The activation function of a gate. Kernels get the discriminant of this enum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
     /// x · sigmoid(x).
@@ -27,7 +27,7 @@ pub enum Activation {
     GeluTanh,
 }
 
-/// Computes `activation(gate) · up` number by number, for tensors of one shape and type.
+/// Computes `activation(gate) · up` elementwise, for tensors of one shape and type, f32 or bf16.
 pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     host::expect(up, "up", gate.dims())?;
     if let Some(device) = accelerator_of([(gate, "gate"), (up, "up")])? {
@@ -42,8 +42,8 @@ pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tenso
     y
 }
 
-/// Returns the gradients of [`gated`] by `gate` and by `up`: `dgate = dy·up·activation'(gate)`,
-/// `dup = dy·activation(gate)`.
+/// Returns the gradients (dgate, dup) of [`gated`] with respect to `gate` and `up`, shaped like them, from `dy`, that of
+/// the result: `dgate = dy·up·activation'(gate)`, `dup = dy·activation(gate)`.
 pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<(Tensor, Tensor)> {
     host::expect(up, "up", gate.dims())?;
     host::expect(dy, "dy", gate.dims())?;

@@ -1,8 +1,8 @@
-//! The language-model head without its logits: log-probabilities and their relatives per token.
+//! The output head without the matrix of its logits: log-probabilities and other values per token (taps).
 //!
-//! The vocabulary is cut into a fixed number of groups, a group into tiles; a tile of logits lives only until its
-//! sums are taken (running log-sum-exp), and the gradients, in `head/backward.rs`, compute it again. A device does the
-//! same in larger tiles, `head/device.rs`.
+//! A *word* here is an entry of the vocabulary. The vocabulary is cut into a fixed number of groups, a group into tiles; a
+//! tile of logits lives only until it is added to the running sums of its rows (online log-sum-exp). The backward pass,
+//! in `head/backward.rs`, computes the logits again. A device does the same in larger tiles, `head/device.rs`.
 
 mod backward;
 mod device;
@@ -33,9 +33,9 @@ pub use backward::{TapGradients, head_taps_backward};
 pub use device::TILE;
 pub use slopes::{head_taps_with_gradient, scale_head_gradient};
 
-/// Groups of the vocabulary, each a task.
+/// The most groups that the vocabulary is cut into. Each group is a task.
 pub const GROUPS: usize = 16;
-/// Words of one tile.
+/// Vocabulary entries of one tile.
 const WORDS: usize = 256;
 /// Rows of hidden states of one tile.
 pub const ROWS: usize = 256;
@@ -47,11 +47,12 @@ pub struct HeadOptions {
     pub inverse_temperature: f32,
     /// The final soft cap (Gemma 2).
     pub soft_cap: Option<f32>,
-    /// A factor of the model; 1 changes nothing.
+    /// The model's factor for logits; 1 changes nothing.
     pub logit_scale: f32,
     /// Which taps to take.
     pub taps: TapSet,
-    /// When the CPU stops, between two blocks of rows, with [`Error::PastDeadline`]; none lets it work to the end.
+    /// The time after which the CPU stops, before its next block of rows, with [`Error::PastDeadline`]. `None`: it works
+    /// to the end. A device ignores it.
     pub deadline: Option<Instant>,
 }
 
@@ -79,8 +80,8 @@ impl HeadOptions {
         self.soft_cap.map_or(0.0, |cap| cap * self.inverse_temperature)
     }
 
-    /// The derivative of a logit by the product hidden·Wᵀ, `logit_scale / temperature`; the derivative of a soft cap
-    /// comes on top.
+    /// The derivative of a logit with respect to the product hidden·Wᵀ, without that of a soft cap:
+    /// `logit_scale / temperature`.
     fn logit_slope(&self) -> f32 {
         self.logit_scale * self.inverse_temperature
     }
@@ -95,7 +96,7 @@ impl HeadOptions {
     }
 }
 
-/// Taps of every row, in the order of the rows.
+/// The taps (values per row) of all rows; each list has one number for each row, in order.
 #[derive(Clone, Debug, Default)]
 pub struct HeadTaps {
     /// ln Σ exp of the logits.
@@ -104,7 +105,8 @@ pub struct HeadTaps {
     pub values: Taps<Vec<f32>>,
 }
 
-/// What all operations of the head take.
+/// The operands that all operations of the head have: `hidden` `[rows, hidden]`, `weight` `[vocabulary, hidden]`, and a
+/// target token id for each row.
 #[derive(Clone, Copy)]
 struct Inputs<'a> {
     hidden: &'a Tensor,
@@ -129,9 +131,9 @@ impl Inputs<'_> {
     }
 }
 
-/// Computes the taps of each row without keeping its logits. `hidden` is `[rows, hidden]`, f32, or bf16 on a device,
-/// and holds only rows that count; `weight` is the head, `[vocabulary, hidden]` in any stored format; `targets` has one
-/// word a row. Waits for a device once.
+/// Computes the taps of each row without keeping its logits. `hidden` is `[rows, hidden]`, f32 or bf16, with only the rows
+/// that have a target; `weight` is the head, `[vocabulary, hidden]` in any stored format; `targets` has a token id for
+/// each row. Waits for a device once. Returns an error for a target outside the vocabulary.
 pub fn head_taps<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -145,8 +147,9 @@ pub fn head_taps<'w>(
     }
 }
 
-/// Computes whole logits with all of `options` but the taps: `hidden` is `[rows, hidden]`, the result
-/// `[rows, vocabulary]` f32. For generation, on the last tokens only.
+/// Computes all logits of some rows, after scale, soft cap and temperature: `hidden` is `[rows, hidden]`, `weight` is
+/// `[vocabulary, hidden]`, the result `[rows, vocabulary]` f32. Ignores the taps and the deadline of `options`. For
+/// generation, on the last tokens only.
 pub fn logits<'w>(hidden: &Tensor, weight: impl Into<WeightRef<'w>>, options: &HeadOptions) -> Result<Tensor> {
     let weight = weight.into();
     if let Some(device) = accelerator_with([(hidden, "hidden")], weight)? {
@@ -164,7 +167,7 @@ pub fn logits<'w>(hidden: &Tensor, weight: impl Into<WeightRef<'w>>, options: &H
     })
 }
 
-/// The head as its tasks share it.
+/// The weight and the options of the head, shared by all tasks.
 #[derive(Clone, Copy)]
 struct Head<'a> {
     weight: View<'a>,
@@ -180,7 +183,7 @@ impl<'a> Head<'a> {
         Self { weight, options, width: weight.columns }
     }
 
-    /// Splits the vocabulary into at most [`GROUPS`] ranges of words. All but the last have the same size, a multiple
+    /// Splits the vocabulary into at most [`GROUPS`] ranges of token ids. All but the last have the same size, a multiple
     /// of [`WORDS`].
     fn groups(&self) -> Vec<Range<usize>> {
         let tiles = self.weight.rows.div_ceil(WORDS);
@@ -188,8 +191,9 @@ impl<'a> Head<'a> {
         steps(0..self.weight.rows, size).collect()
     }
 
-    /// Multiplies rows of hidden states with the weight of some words. Calls `work` with the products, `[rows, words]`,
-    /// times [`HeadOptions::factor`] and before the soft cap, and with the words' rows of the weight.
+    /// Multiplies rows of hidden states, `[rows, hidden]`, with the weight's rows for the vocabulary entries `words`. Calls
+    /// `work` with the products, `[rows, words]`, times [`HeadOptions::factor`] and before the soft cap, and with these
+    /// rows of the weight, `[words, hidden]`.
     fn with_products(&self, hidden: Matrix<'_>, words: &Range<usize>, work: impl FnOnce(&mut [f32], Matrix<'_>)) {
         let rows = hidden.rows();
         scratch::with(rows * words.len(), |tile| {

@@ -21,7 +21,7 @@ pub(crate) struct Locked<'a> {
 }
 
 impl<'a> Locked<'a> {
-    /// Locks the storage of a tensor for reading; `name` stands in the error.
+    /// Locks the storage of a tensor for reading; `name` is what error messages call it.
     ///
     /// # Errors
     /// If the tensor is on another device than the CPU or is not contiguous.
@@ -44,7 +44,7 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// The numbers of the tensor in order, for products; `name` stands in the error.
+    /// The numbers of the tensor in order, for products; `name` is what error messages call the tensor.
     ///
     /// # Errors
     /// [`Error::Dtype`] unless they are f32 or bf16.
@@ -70,7 +70,7 @@ pub(crate) enum Floats<'a> {
 }
 
 impl<'a> Floats<'a> {
-    /// Locks an f32 tensor; `name` stands in the error.
+    /// Locks an f32 tensor; `name` is what error messages call it.
     ///
     /// # Errors
     /// If the tensor is not f32, not on the CPU, or not contiguous.
@@ -81,7 +81,7 @@ impl<'a> Floats<'a> {
         Ok(Self::Locked(Locked::of(tensor, name)?))
     }
 
-    /// Locks an f32 tensor, or copies a bf16 one; `name` stands in the error.
+    /// Locks an f32 tensor, or converts a copy of a bf16 one; `name` is what error messages call it.
     ///
     /// # Errors
     /// If the tensor is neither f32 nor bf16, not on the CPU, or not contiguous.
@@ -107,10 +107,10 @@ impl Deref for Floats<'_> {
     }
 }
 
-/// Returns the rows and columns of a matrix.
+/// Returns the numbers of rows and columns of a matrix; `name` is what error messages call it.
 ///
 /// # Errors
-/// [`Error::Shape`] for a tensor that has not two axes; `name` stands in it.
+/// [`Error::Shape`] for a tensor that does not have two dimensions.
 pub(super) fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
     match tensor.dims() {
         &[rows, columns] => Ok((rows, columns)),
@@ -148,7 +148,7 @@ pub(super) fn tensor_in(dtype: DType, numbers: Vec<f32>, shape: &[usize]) -> Res
     }
 }
 
-/// Applies operations of the tensor library to `x` in f32, and returns the result in the type of `x`.
+/// Converts `x` to f32, applies `work` to it, and returns the result in the type of `x`.
 pub(super) fn in_f32(x: &Tensor, work: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>) -> Result<Tensor> {
     Ok(work(&x.to_dtype(DType::F32)?)?.to_dtype(x.dtype())?)
 }
@@ -158,7 +158,7 @@ pub(super) fn no_activations(dtype: DType) -> Error {
     Error::dtype(format!("activations are f32 or bf16, {} was asked for", dtype.as_str()))
 }
 
-/// Converts numbers by `convert_all`, which gets equal parts of both slices, on all threads.
+/// Converts numbers on all threads: calls `convert_all` with equal parts of `numbers` and of the result.
 fn convert<A: Sync, B: Copy + Default + Send + Sync>(numbers: &[A], convert_all: fn(&[A], &mut [B])) -> Vec<B> {
     let mut converted = zeros(numbers.len());
     let parts = converted.par_chunks_mut(TASK_NUMBERS).zip(numbers.par_chunks(TASK_NUMBERS));

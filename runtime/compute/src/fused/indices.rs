@@ -1,4 +1,4 @@
-//! Numbers of rows, tokens or positions: checked where the host has them, and copied to a device once.
+//! Indices of rows, tokens or positions: checked on the host, and copied to a device once.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use candle_core::{Device, Tensor};
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 
-/// Indices of rows, tokens or positions. A pass makes them once and gives them to all of its operations.
+/// Indices of rows, tokens or positions. A pass creates them once and shares them among all of its operations.
 #[derive(Debug, Clone, Default)]
 pub struct Indices {
     numbers: Vec<u32>,
@@ -29,7 +29,7 @@ impl Indices {
     }
 }
 
-/// Returns [`Error::Argument`] if a number is `count` or more. The two texts stand in the message:
+/// Returns [`Error::Argument`] if a number is `count` or more. `what` and `known` are words of the message:
 /// `["row", "that are there"]` gives "row 7 is past the 5 that are there".
 pub(super) fn check_below(numbers: &[u32], count: usize, [what, known]: [&str; 2]) -> Result<()> {
     match numbers.iter().find(|number| **number as usize >= count) {

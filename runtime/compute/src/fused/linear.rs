@@ -44,8 +44,8 @@ pub fn linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Te
     Ok(y)
 }
 
-/// Computes the gradient of [`linear`] by its input, `dx = dy·W`: `dy` is `[tokens, out]`, the result `[tokens, in]` in
-/// the type of `dy`.
+/// Computes the gradient of [`linear`] with respect to its input, `dx = dy·W`: `dy` is `[tokens, out]`, `weight` is
+/// `[out, in]`, the result `[tokens, in]` in the type of `dy`.
 pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) -> Result<Tensor> {
     let weight = weight.into();
     let Some(device) = accelerator_with([(dy, "dy")], weight)? else {
@@ -58,8 +58,8 @@ pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) 
     product(&device, MatrixView::plain(dy), MatrixView::plain(&weight), act, 1.0)
 }
 
-/// Computes the gradient of [`linear`] by its weight, `dW = dyᵀ·x`: `dy` is `[tokens, out]`, `x` is `[tokens, in]`, the
-/// result `[out, in]` f32.
+/// Computes the gradient of [`linear`] with respect to its weight, `dW = dyᵀ·x`: `dy` is `[tokens, out]`, `x` is
+/// `[tokens, in]`, the result `[out, in]` f32.
 pub fn linear_weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
     let ((tokens, _), (_, inputs)) = (host::matrix(dy, "dy")?, host::matrix(x, "x")?);
     host::expect(x, "x", &[tokens, inputs])?;
@@ -72,8 +72,8 @@ pub fn linear_weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Computes the gradient of [`linear`] by its bias: sums `dy`, `[tokens, out]`, over the tokens, in their order. The
-/// result is `[out]` f32.
+/// Computes the gradient of [`linear`] with respect to its bias: sums `dy`, `[tokens, out]`, over the tokens, in their
+/// order. The result is `[out]` f32.
 pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
     let (tokens, outputs) = host::matrix(dy, "dy")?;
     if let Some(device) = accelerator_of([(dy, "dy")])? {
@@ -199,8 +199,8 @@ pub(super) fn tensor_of_tiles(
 }
 
 /// Computes `factor · leftᵀ·right` on the CPU, `[outputs, inputs]` f32: `left` is `[tokens, outputs]`, `right` is
-/// `[tokens, inputs]`, each with its name for errors. Every weight gradient has this form. The result is zeros if there
-/// are no tokens.
+/// `[tokens, inputs]`, each with what error messages call it. Every weight gradient has this form. The result is zeros if
+/// there are no tokens.
 pub(super) fn transposed_product(factor: f32, left: (&Tensor, &str), right: (&Tensor, &str)) -> Result<Tensor> {
     let ((tokens, outputs), (_, inputs)) = (host::matrix(left.0, left.1)?, host::matrix(right.0, right.1)?);
     // Rows of bf16 that lie apart in memory are slower to read than columns: as few rows as possible.
@@ -247,8 +247,8 @@ pub(super) fn par_tiles<T: Send>(
     result.grid(rows, columns).into_par_iter().with_max_len(1)
 }
 
-/// Returns [`Error::Shape`] unless `given`, the numbers of a token, equals `wanted`, the side of the weight that they
-/// are multiplied with. `weight` is the weight's shape, for the message.
+/// Returns [`Error::Shape`] unless `given`, the size of the input's last dimension, equals `wanted`, the size of the
+/// weight's dimension that is summed over. `weight` is the weight's shape, for the message.
 pub(super) fn expect_inner_dim(given: usize, wanted: usize, weight: [usize; 2]) -> Result<()> {
     if given == wanted {
         return Ok(());

@@ -26,22 +26,22 @@ const TOKENS: usize = 128;
 /// The two thin matrices of an adapter and the factor in front of them.
 #[derive(Clone, Debug)]
 pub struct LowRank {
-    /// `[rank, in]` f32, or the type of activations.
+    /// The matrix A, `[rank, in]`, f32 or the type of activations.
     pub a: Tensor,
-    /// `[out, rank]` f32, or the type of activations.
+    /// The matrix B, `[out, rank]`, f32 or the type of activations.
     pub b: Tensor,
     /// The factor s: α/r, or α/√r for rsLoRA.
     pub scale: f32,
 }
 
-/// Gradients of an adapted layer.
+/// Gradients of an adapted layer with respect to its input and the matrices of its adapter.
 #[derive(Debug)]
 pub struct AdaptedGradient {
-    /// `[tokens, in]`, if it was asked for.
+    /// `[tokens, in]` in the type of `dy`; `None` if it was not asked for.
     pub input: Option<Tensor>,
-    /// `[rank, in]`.
+    /// `[rank, in]` f32.
     pub a: Tensor,
-    /// `[out, rank]`.
+    /// `[out, rank]` f32.
     pub b: Tensor,
 }
 
@@ -89,7 +89,7 @@ pub fn adapted_linear<'w>(
 }
 
 /// Computes the gradients of [`adapted_linear`]: `dA = s·(dy·B)ᵀ·x`, `dB = s·dyᵀ·(x·Aᵀ)`, and, if `want_input`,
-/// `dx = dy·W + s·(dy·B)·A`. `xa` is the `x·Aᵀ` that the forward pass returned, and `dropout` that of the forward pass.
+/// `dx = dy·W + s·(dy·B)·A`. `xa` is the `x·Aᵀ` that the forward pass returned; `dropout` must be that of the forward pass.
 /// Gradients of A and B are f32, the input's has the type of `dy`.
 pub fn adapted_linear_backward<'w>(
     dy: &Tensor,
@@ -211,7 +211,7 @@ fn backward_on_device(
     })
 }
 
-/// Computes `s·dy·B`, `[tokens, rank]` in the type of `dy`.
+/// Computes `s·dy·B` on a device, `[tokens, rank]` in the type of `dy`.
 fn unproject(device: &Accelerator, dy: &Tensor, low: &LowRank) -> Result<Tensor> {
     let act = expect_type(dy, "dy")?;
     expect_type(&low.b, "b")?;

@@ -1,9 +1,9 @@
 //! The parts of a decoder as fused operations, each with its gradient written by hand.
 //!
 //! Activations are contiguous `[tokens, features]`, f32 or bf16, sequences packed one after another ([`Segments`]);
-//! weights are `[out, in]` in any stored format, converted block by block inside a product or met as they are. An
-//! operation is one function with its checks and an arm for each kind of device. Work is cut into fixed tasks, so that
-//! results do not depend on the number of threads.
+//! weights are `[out, in]` in any stored format, converted block by block inside a product or read without conversion.
+//! An operation is one function that checks its operands and has a branch for the CPU and one for accelerators. Work is
+//! cut into fixed tasks, so that results do not depend on the number of threads.
 
 mod attention;
 mod backend;

@@ -1,6 +1,6 @@
 //! Root-mean-square normalization (Zhang & Sennrich 2019) over the last axis, and its gradients.
 //!
-//! `y = x·r·w` with `r = 1/√(mean(x²) + ε)`; Gemma stores the weight less one, so there `y = x·r·(1 + w)`.
+//! `y = x·r·w` with `r = 1/√(mean(x²) + ε)`; Gemma stores w − 1, so there `y = x·r·(1 + w)` with the stored w.
 
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
@@ -49,8 +49,8 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) ->
     Ok((host::tensor_in(x.dtype(), y, x.dims())?, host::tensor(rates, &[rows])?))
 }
 
-/// Computes the gradient of [`rms_norm`] by `x`, shaped like it: `dx = r·(dy·w) − x·r³·mean(dy·w·x)`. `rstd` is the r
-/// that the forward pass returned, and w includes the one that `unit_offset` adds.
+/// Computes the gradient of [`rms_norm`] with respect to `x`, shaped like it: `dx = r·(dy·w) − x·r³·mean(dy·w·x)`. `rstd`
+/// is the r that the forward pass returned, `[rows]` f32; w is `weight`, plus 1 with `unit_offset`.
 pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, unit_offset: bool) -> Result<Tensor> {
     let (width, offset) = (width(x, weight)?, offset(unit_offset));
     host::expect(dy, "dy", x.dims())?;
@@ -80,8 +80,8 @@ pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor
     host::tensor_in(x.dtype(), result, x.dims())
 }
 
-/// Computes the gradient of [`rms_norm`] by its weight, `dw = Σ dy·x·r` over the rows, `[width]` f32. Sums fixed groups
-/// of rows and adds these in order. `rstd` is the r that the forward pass returned.
+/// Computes the gradient of [`rms_norm`] with respect to its weight, `dw = Σ dy·x·r` over the rows, `[width]` f32. Sums
+/// fixed groups of rows and adds these in order. `rstd` is the r that the forward pass returned, `[rows]` f32.
 pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Result<Tensor> {
     let width = x.dims().last().copied().unwrap_or(0).max(1);
     host::expect(dy, "dy", x.dims())?;
@@ -105,7 +105,8 @@ pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Resul
     host::tensor(result, &[width])
 }
 
-/// Computes `Σ dy·x·r` over the rows on a device, `[width]` f32; r is 1 without `rates`, as the row norms of DoRA need.
+/// Computes `Σ dy·x·r` over the rows on a device, `[width]` f32. `rates` are the r of the rows, `[rows]` f32; r is 1 if they
+/// are `None`.
 pub(super) fn device_weight_gradient(
     device: &Accelerator,
     dy: &Tensor,

@@ -1,7 +1,9 @@
-//! Changes of activations at one place: a vector added to rows, a direction removed from them or set.
+//! Changes of activations at one place of the model: adding a vector to rows, and removing or setting their component
+//! along a direction.
 //!
-//! With r of length 1, removing is x − (x·r) r and setting x + (c − x·r) r; the gradient of both is what removing makes
-//! of it, and that of adding is itself. Rows are `[tokens, width]`, vectors `[1, width]` f32.
+//! With a direction r of length 1, removing gives x − (x·r) r and setting to c gives x + (c − x·r) r. The gradient with
+//! respect to x of both is the upstream gradient with its component along r removed; that of adding is the upstream
+//! gradient itself. Rows are `[tokens, width]`, vectors `[1, width]` f32.
 
 use candle_core::Tensor;
 
@@ -14,8 +16,8 @@ use crate::error::Result;
 /// Threads of a device's block, which has a row.
 const THREADS: u32 = 128;
 
-/// Adds `vector`, `[1, width]` f32, to every row, or with `marks`, `[tokens, 1]` f32, to the rows whose mark is 1 and
-/// not 0.
+/// Adds `vector`, `[1, width]` f32, to every row of `rows`, `[tokens, width]`. With `marks`, `[tokens, 1]` f32 of zeros and
+/// ones, adds it only to the rows marked 1.
 pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Result<Tensor> {
     let (tokens, width) = host::matrix(rows, "rows")?;
     host::expect(vector, "vector", &[1, width])?;
@@ -34,8 +36,8 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
     }
 }
 
-/// Removes the component along `direction`, r of length 1, from every row: `x − (x·r) r`. The caller ensures the
-/// length.
+/// Removes the component along `direction`, r of length 1, `[1, width]` f32, from every row of `rows`, `[tokens, width]`:
+/// `x − (x·r) r`. The caller ensures the length.
 pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
     match accelerator(rows, direction)? {
         None => host::in_f32(rows, |rows| rows - along(rows, direction)?.matmul(direction)?),
@@ -43,8 +45,8 @@ pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Sets the component of every row along `direction`, r of length 1, to `value`: `x + (value − x·r) r`. The caller
-/// ensures the length.
+/// Sets the component of every row of `rows`, `[tokens, width]`, along `direction`, r of length 1, `[1, width]` f32, to
+/// `value`: `x + (value − x·r) r`. The caller ensures the length.
 pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Tensor> {
     match accelerator(rows, direction)? {
         None => host::in_f32(rows, |rows| rows + along(rows, direction)?.affine(-1.0, value)?.matmul(direction)?),

@@ -16,7 +16,7 @@ pub use bf16::{bf16_instruction, bf16_is_faster};
 pub(super) use bf16::{round, widen};
 pub(super) use tile::Tile;
 
-/// Numbers of one type.
+/// Borrowed numbers of one element type.
 #[derive(Clone, Copy)]
 pub(super) enum Data<'a> {
     F32(&'a [f32]),
@@ -139,12 +139,12 @@ impl Tile<'_> {
     }
 }
 
-/// From so many rows on `gemm` computes a row the same way whatever rows stand beside it; below, its ways for small
-/// products add in another order. The narrow ones end later.
+/// From this number of rows on, the `gemm` crate computes a row with the same bits whatever other rows there are; with
+/// fewer rows it adds in another order. Products of at most [`NARROW`] columns need [`STEADY_IF_NARROW`] rows.
 const STEADY: usize = 24;
 const STEADY_IF_NARROW: usize = 72;
 const NARROW: usize = 64;
-/// A product of fewer multiplications is small whatever its shape.
+/// A product of fewer multiplications is added in the order of few rows, whatever its shape.
 const SMALL: usize = 8_192;
 
 impl Tile<'_> {

@@ -1,7 +1,7 @@
-//! Rotary positions (Su et al. 2021) in the half-rotation form of Hugging Face models, and the way back.
+//! Rotary position embedding (Su et al. 2021) in the half-rotation form of Hugging Face models, and its gradient.
 //!
-//! In each head, feature i and feature i + half turn together by position · frequency(i). The transposed turn,
-//! by the negative angle, is the gradient. The model computes the frequencies.
+//! In each head, the features i and i + half are rotated together by the angle position · frequency(i). The gradient is
+//! the rotation by the negative angle. The model computes the frequencies.
 
 use std::sync::OnceLock;
 
@@ -16,29 +16,30 @@ use super::simd::vectorize;
 use crate::accelerator::{Accelerator, Argument, Grid, arguments, extent, is_aligned, kernel};
 use crate::error::{Error, Result};
 
-/// Rows of one task hold about so many numbers.
+/// The rows of one task hold about this many numbers.
 const TASK_NUMBERS: usize = 1 << 15;
 /// Threads of a device's block.
 const THREADS: u32 = 256;
-/// Pairs that a thread of a device turns where everything begins on a boundary of vectors.
+/// Feature pairs that one thread of a device rotates, where operands are aligned for vector loads.
 const EIGHT: usize = 8;
 
-/// Cosines and sines for every position: `positions × half` numbers each.
+/// The cosines and sines of all angles, `[positions, half]` each.
 #[derive(Clone, Debug)]
 pub struct RopeTable {
     /// Cosines, times the attention factor.
     cos: Vec<f32>,
     /// Sines, times the attention factor.
     sin: Vec<f32>,
-    /// Half of the features of a head that turn.
+    /// The number of frequencies: half of the number of features of a head that are rotated.
     half: usize,
-    /// Cosines and sines on the first device that asked.
+    /// Copies of cosines and sines on the first device that asked.
     copies: OnceLock<[Tensor; 2]>,
 }
 
 impl RopeTable {
-    /// Computes the table for positions 0 … `positions` − 1 from the inverse frequencies, in f64. `attention_factor`
-    /// multiplies cosines and sines; it is 1 except for scalings that sharpen attention (YaRN and its relatives).
+    /// Computes cosines and sines, `[positions, inv_freq.len()]` each, for positions 0 … `positions` − 1: of position ·
+    /// inverse frequency, times `attention_factor`. Computes in f64 and rounds to f32. `attention_factor` is 1 except for
+    /// scalings that sharpen attention (YaRN and its relatives).
     #[must_use]
     pub fn from_frequencies(inv_freq: &[f64], positions: usize, attention_factor: f64) -> Self {
         let angles =
@@ -80,8 +81,9 @@ impl RopeTable {
     }
 }
 
-/// Rotates each head of `x`, `[tokens, heads · head_dim]`, by the position of its token; `inverse` rotates back, which
-/// is the gradient. Features of a head past the table's `2 · half` stay as they are. The result has the type of `x`.
+/// Rotates each head of `x`, `[tokens, heads · head_dim]`, by the position of its token; `inverse` rotates by the negative
+/// angle, as the backward pass needs. Features of a head past the table's `2 · half` stay as they are. The result has the
+/// type of `x`.
 pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, inverse: bool) -> Result<Tensor> {
     let (tokens, features) = host::matrix(x, "x")?;
     check(tokens, features, heads, positions, table)?;

@@ -1,4 +1,4 @@
-//! The lengths of the rows of an adapted weight, which DoRA (Liu et al. 2024) learns apart from their directions.
+//! The norms of the rows of an adapted weight, which DoRA (Liu et al. 2024) learns apart from their directions.
 
 use candle_core::{DType, Tensor};
 
@@ -15,11 +15,11 @@ use crate::weight::WeightRef;
 /// Threads of a device that sum a row.
 const THREADS: u32 = 128;
 
-/// Computes the norm of each row of `W + s·B·A`, `[out]` f32, without the sum of matrices: the root of ‖W‖² + 2s·Σ B ⊙
+/// Computes the norm of each row of `W + s·B·A`, `[out]` f32, without computing that matrix: the root of ‖W‖² + 2s·Σ B ⊙
 /// (W·Aᵀ) + s²·Σ B ⊙ (B·(A·Aᵀ)).
 ///
-/// `base_squares` is ‖W‖² by row, `[out]` f32. W is multiplied with A in the type of activations, `dtype`; on the CPU
-/// that is f32.
+/// `base_squares` is ‖W‖² of each row, `[out]` f32. On a device, W is multiplied with A in the type `dtype`, that of
+/// activations; the CPU ignores `dtype` and uses f32.
 pub fn adapted_row_norms<'w>(
     base_squares: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -51,7 +51,7 @@ pub fn adapted_row_norms<'w>(
     Ok(((base_squares + crossed)? + own)?.maximum(0.0)?.sqrt()?)
 }
 
-/// Computes `a / b` number by number, for f32 tensors of one shape.
+/// Computes `a / b` elementwise, for f32 tensors of one shape.
 pub fn divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::expect(b, "b", a.dims())?;
     match accelerator_of([(a, "a"), (b, "b")])? {
@@ -61,7 +61,7 @@ pub fn divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 /// Updates the number of each row in `sums`, `[rows]` f32, to `keep · sums + scale · Σ a ⊙ b`; `a` and `b` are
-/// `[rows, width]`. With a `keep` of 0, `sums` may be unwritten before.
+/// `[rows, width]`. With a `keep` of 0, `sums` may be uninitialized.
 fn row_dots(device: &Accelerator, sums: &Tensor, a: &Tensor, b: &Tensor, [keep, scale]: [f32; 2]) -> Result<()> {
     let (rows, width) = host::matrix(a, "a")?;
     let arguments = arguments![sums, a, b, rows, width, keep, scale];

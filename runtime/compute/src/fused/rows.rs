@@ -1,4 +1,4 @@
-//! Rows of activations by number: picked out, put back at their places, set one under another, read by the host.
+//! Row operations on activations: gather, scatter, concatenate, and copy to the host.
 
 use candle_core::{DType, Tensor};
 
@@ -11,7 +11,7 @@ use super::indices::{Indices, check_below};
 use crate::accelerator::{Accelerator, kernel};
 use crate::error::{Error, Result};
 
-/// What indices of rows count, for the error.
+/// The words for row indices in the message of [`check_below`].
 const ROW: [&str; 2] = ["row", "that are there"];
 
 /// Gathers rows of `from`, `[count, width]`: row i of the result is row `rows[i]`. The result has the type of `from`.

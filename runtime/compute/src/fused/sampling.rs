@@ -1,4 +1,4 @@
-//! What choosing a next token needs of its logits, without a copy of them; on a device, the choice itself.
+//! Sampling of next tokens: on a device by a kernel that does not copy the logits; for the CPU, the weights of all tokens.
 
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
@@ -10,45 +10,45 @@ use crate::accelerator::{Grid, arguments, extent, kernel};
 use crate::error::{Error, Result};
 use crate::random::Stream;
 
-/// Words that the kernel has room for: TILES · TILE_WORDS of `kernels/chance.h`.
+/// The largest vocabulary that the kernel has room for: TILES · TILE_WORDS of `kernels/chance.h`.
 const WORDS: usize = 512 * 1024;
-/// Words of a stream: its key, and its position.
+/// 32-bit words of a random stream as the kernel reads it: eight of its key, two of its position.
 const STREAM: usize = 10;
 const THREADS: u32 = 1024;
 
-/// Which words a choice is among.
+/// The tokens of the vocabulary that may be sampled. The filters apply in the order of the fields.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SamplingOptions {
-    /// The k likeliest; 0 turns it off.
+    /// Keeps the k most likely tokens; 0 keeps all.
     pub top_k: usize,
-    /// Of these, the likeliest that hold this share of their probability, in (0, 1].
+    /// Of these, keeps the most likely tokens that together hold this share of their probability, in (0, 1].
     pub top_p: f32,
-    /// Of these, those with at least this share of the likeliest one's probability, in [0, 1].
+    /// Of these, keeps the tokens with at least this share of the most likely one's probability, in [0, 1].
     pub min_p: f32,
-    /// The likeliest alone, with its probability among all, whatever else is set.
+    /// Takes the most likely token and ignores the filters. Its log-probability is then that among all tokens.
     pub greedy: bool,
 }
 
-/// A word that was chosen.
+/// A sampled token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SampledToken {
-    /// Its number.
+    /// The token id.
     pub id: u32,
-    /// The log of its probability among those that the choice was among.
+    /// The natural logarithm of its probability among the tokens that could be sampled.
     pub logprob: f32,
 }
 
-/// Chooses one word for each row of logits on their device. `logits` are `[rows, words]` f32, already divided by the
-/// temperature, and are overwritten. `streams` gives each row its random stream and the position of its draw; the
-/// caller still has to advance each stream by one draw (two words). Only streams and choices are copied: forty bytes to
+/// Samples one token for each row of logits on their device. `logits` are `[rows, vocabulary]` f32, already divided by
+/// the temperature, and are overwritten. `streams` gives each row its random stream at the position of its draw; the
+/// caller still has to advance each stream by one draw (two words). Only streams and results are copied: forty bytes to
 /// the device and eight back for each row.
 ///
-/// Returns `None`, without a side effect, where the caller has to sample from the rows that [`map_rows`] brings: on the
-/// CPU, and for more than 524,288 words, for which the kernel has no room. A device chooses what the processor would
-/// for the same logits, unless a draw lies within some 10⁻¹³ of the border between two words.
+/// Returns `None`, without a side effect, where the caller has to sample by [`map_rows`] and [`token_weights`]: on the
+/// CPU, and for a vocabulary of more than 524,288 tokens, for which the kernel has no room. A device samples the token that
+/// the CPU would for the same logits, unless a draw lies within some 10⁻¹³ of the border between two tokens.
 ///
 /// # Errors
-/// If a logit is not finite, there are no words, or streams and rows are not equally many.
+/// If a logit is not finite, the vocabulary is empty, or there is not one stream for each row.
 pub fn sample_tokens<'a>(
     logits: &Tensor,
     streams: impl Iterator<Item = &'a Stream>,
@@ -92,18 +92,18 @@ fn stream_words(stream: &Stream) -> [u32; STREAM] {
     })
 }
 
-/// How likely each word is, relative to the likeliest one.
+/// The unnormalized probabilities of all tokens of a vocabulary.
 #[derive(Debug, Clone, Default)]
 pub struct TokenWeights {
-    /// The word with the largest logit, the first of equals.
+    /// The id of the token with the largest logit, the lowest of equals.
     pub best: u32,
-    /// e^(logit − the largest logit) of every word, so that of the best one is 1.
+    /// e^(logit − the largest logit) of every token, so that of the best one is 1.
     pub weights: Vec<f32>,
-    /// Their sum.
+    /// The sum of `weights`.
     pub total: f64,
 }
 
-/// Computes how likely each word of one row of logits is, relative to the likeliest one.
+/// Computes e^(logit − the largest logit) of every token, given one row of logits, `[vocabulary]`.
 ///
 /// # Errors
 /// [`Error::NonFinite`] if a logit is not finite, [`Error::Shape`] if there are none.
@@ -148,8 +148,8 @@ fn sum(numbers: &[f32]) -> f64 {
     lanes.iter().sum::<f64>() + rest.iter().copied().map(f64::from).sum::<f64>()
 }
 
-/// Calls `work` with the number and the numbers of each row of an f32 matrix, in parallel, and returns the results in
-/// the order of the rows. A matrix of a device is first copied to the host as a whole.
+/// Calls `work(index, row)` for each row of an f32 matrix, in parallel, and returns the results in the order of the rows.
+/// A matrix of a device is first copied to the host as a whole.
 ///
 /// # Errors
 /// If the tensor is no matrix of f32. If `work` fails for several rows, the error of the first of them.

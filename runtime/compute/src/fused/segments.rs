@@ -1,4 +1,4 @@
-//! Sequences of unequal length, packed one after another without padding; some may go on from others.
+//! Sequences of unequal length, packed one after another without padding; a sequence may continue another one.
 
 pub(super) mod device;
 
@@ -6,32 +6,33 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// Where each sequence of a packed batch begins and ends, and which one it goes on from.
+/// The sequences of a packed batch: where each begins and ends, and which other sequence it continues, if any.
 ///
-/// A token sees its own sequence up to itself and all of those that this goes on from: tokens that several rows
-/// begin with are there once, and each row's own tokens go on from them.
+/// A token attends to its own sequence up to itself, and to all tokens of the sequence that this one continues, of the
+/// sequence that that one continues, and so on. So a prefix that several rows share is in the batch once, as a sequence
+/// that the rest of each row continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
     sequences: Vec<Sequence>,
-    /// What follows from all this for the kernels of a device.
+    /// Tables of tiles for the attention kernels of a device, created on demand.
     plans: device::Plans,
 }
 
 /// One sequence of a packed batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sequence {
-    /// Its tokens, without those that it goes on from.
+    /// Its tokens, without those of the sequence that it continues.
     own: Span,
-    /// The sequence that it goes on from.
+    /// The index of the sequence that it continues.
     parent: Option<usize>,
-    /// The end of its rows and of those of all that go on from it.
+    /// The end of the rows of this sequence and of all that continue it, directly or not.
     reach: usize,
 }
 
-/// A span of tokens that lie side by side, by position and by row.
+/// Tokens with consecutive positions in their sequence and consecutive rows in the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// The position of the first.
+    /// The position of the first token, counted from the start of the sequences that its own continues.
     pub(super) first: usize,
     pub(super) rows: Range<usize>,
 }
@@ -66,7 +67,7 @@ impl Segments {
         segments
     }
 
-    /// Packs sequences of these lengths, in order, each with the number of the sequence that it continues, if any.
+    /// Packs sequences, in order, each given as its length and the index of the sequence that it continues, if any.
     ///
     /// # Errors
     /// [`Error::Argument`] if a sequence continues neither the one just before it nor one that this one continues,
@@ -129,21 +130,21 @@ impl Segments {
         Ok(positions)
     }
 
-    /// The tokens of a sequence, without those of the sequences that it continues.
+    /// The tokens of the sequence with index `number`, without those of the sequences that it continues.
     pub(super) fn own(&self, number: usize) -> Span {
         self.sequences[number].own.clone()
     }
 
-    /// Returns all tokens that the last token of a sequence sees without a window: the spans of the sequences that it
-    /// continues, first ancestor first, then its own.
+    /// Returns all tokens that the last token of the sequence with index `number` attends to if attention has no window:
+    /// the spans of the sequences that it continues, directly or not, the outermost first, then its own span.
     pub(super) fn path(&self, number: usize) -> Vec<Span> {
         let mut path: Vec<Span> = self.line(Some(number)).map(|one| self.own(one)).collect();
         path.reverse();
         path
     }
 
-    /// Yields the tokens of a sequence, then those of each sequence that continues it, directly or not. Their rows are
-    /// adjacent.
+    /// Yields the tokens of the sequence with index `number`, then those of each sequence that continues it, directly or
+    /// not. Their rows are adjacent.
     pub(super) fn family(&self, number: usize) -> impl Iterator<Item = Span> {
         let reach = self.sequences[number].reach;
         let rest = self.sequences[number..].iter().map(|sequence| sequence.own.clone());

@@ -31,8 +31,8 @@ enum Source<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// Borrows a weight for reading on the CPU; `name` stands in the error. Returns an error unless it is a contiguous
-    /// matrix of the CPU, in f32, bf16, f16 or a packed format.
+    /// Borrows a weight for reading on the CPU; `name` is what error messages call it. Returns an error unless it is a
+    /// contiguous matrix of the CPU, in f32, bf16, f16 or a packed format.
     pub(super) fn of(weight: impl Into<WeightRef<'a>>, name: &str) -> Result<Self> {
         let weight = weight.into();
         let &[rows, columns] = weight.sides().as_slice() else {

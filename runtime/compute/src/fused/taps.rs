@@ -1,4 +1,4 @@
-//! The per-token outputs of `score` by name, with a set of them and a map from them.
+//! The names of the per-token outputs (taps) of the output head, with a set of them and a map from them.
 
 /// A per-token output of the language-model head.
 ///
@@ -90,7 +90,7 @@ impl FromIterator<Tap> for TapSet {
     }
 }
 
-/// A value for each of some taps.
+/// A map from taps to values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Taps<T>([Option<T>; Tap::ALL.len()]);
 

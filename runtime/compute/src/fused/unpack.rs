@@ -1,5 +1,5 @@
-//! Numbers out of the blocks of GGML's quantized formats, bit for bit as the tensor library reads them, and in
-//! loops that the compiler turns into vector instructions: into memory, or straight into dot products.
+//! Decodes the blocks of GGML's quantized formats, bit for bit as the tensor library does, in loops that the compiler
+//! turns into vector instructions: into memory, or straight into dot products.
 //!
 //! Block layouts are those of the GGUF specification. A block of 32 has one scale; a block of 256 has one scale and
 //! smaller scales of 6 or 8 bits for each 32 or 16 numbers.
@@ -136,7 +136,7 @@ where
 pub(super) enum Rows<'a> {
     /// All of them, in order.
     All,
-    /// Some that follow one another.
+    /// The rows of a range.
     Between(Range<usize>),
     /// The rows of these indices, `[count]` u32 on the device. The host has checked that they are in range.
     Numbered(&'a Tensor),

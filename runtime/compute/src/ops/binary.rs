@@ -1,5 +1,5 @@
-//! Functions of two numbers, broadcast as in NumPy: arithmetic, extremes, choice; comparisons and logic, whose truth
-//! values are `u8`, 0 or 1, and have no gradient.
+//! Element-wise operations on two tensors, broadcast as in NumPy: arithmetic, minimum and maximum, `choose`; comparisons and
+//! logic, which return `u8` tensors of 0 and 1 and have no gradient.
 
 use candle_core::{DType, Tensor};
 
@@ -9,7 +9,7 @@ use super::{Estimate, Kind, Meter, Output, check, number};
 use crate::error::Result;
 
 /// Checks that both operands are floating-point of one type, charges `budget`, computes `value` on the broadcast
-/// operands (in at least 32 bits), and records `pulls`, the gradients of a and of b, in the autograd graph.
+/// operands (in at least 32 bits), and records `pulls`, which compute the gradients of a and of b, in the autograd graph.
 fn apply(
     budget: &mut dyn Meter,
     a: &Tensor,
@@ -35,7 +35,7 @@ fn spread(operand: &Tensor, pair: &Pair) -> Raw<Tensor> {
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
-/// floating-point of one type, and what `budget` refuses.
+/// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn add(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     apply(budget, a, b, Tensor::add, (|pair| Ok(pair.grad.clone()), |pair| Ok(pair.grad.clone())))
 }
@@ -44,7 +44,7 @@ pub fn add(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
-/// floating-point of one type, and what `budget` refuses.
+/// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn subtract(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     apply(budget, a, b, Tensor::sub, (|pair| Ok(pair.grad.clone()), |pair| pair.grad.neg()))
 }
@@ -53,7 +53,7 @@ pub fn subtract(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
-/// floating-point of one type, and what `budget` refuses.
+/// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn multiply(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     let pulls: (Pull, Pull) =
         (|pair| times(pair.grad, &spread(pair.b, pair)?), |pair| times(pair.grad, &spread(pair.a, pair)?));
@@ -64,7 +64,7 @@ pub fn multiply(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
-/// floating-point of one type, and what `budget` refuses.
+/// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn divide(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     // −y/b rather than −a/b²: the square of a small b would be 0.
     let pulls: (Pull, Pull) = (
@@ -79,7 +79,7 @@ pub fn divide(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> 
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
-/// floating-point of one type, and what `budget` refuses.
+/// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn minimum(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     let pulls: (Pull, Pull) = (|pair| share(pair, below, pair.a), |pair| share(pair, below, pair.b));
     apply(budget, a, b, |a, b| extreme(a, b, below), pulls)
@@ -90,7 +90,7 @@ pub fn minimum(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output>
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
-/// floating-point of one type, and what `budget` refuses.
+/// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn maximum(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     let pulls: (Pull, Pull) = (|pair| share(pair, above, pair.a), |pair| share(pair, above, pair.b));
     apply(budget, a, b, |a, b| extreme(a, b, above), pulls)
@@ -125,8 +125,8 @@ fn share(pair: &Pair, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>, operand: &Tenso
 /// taken has gradient 0 even if it is NaN.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] if the three shapes cannot be broadcast, [`crate::Error::Dtype`] if the condition is
-/// not `u8` or a and b differ in type, and what `budget` refuses.
+/// [`crate::Error::Shape`] if the three shapes cannot be broadcast, [`crate::Error::Dtype`] if the condition is not
+/// `u8` or a and b differ in type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn choose(budget: &mut dyn Meter, condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Output> {
     check::exactly(condition, DType::U8, "the condition")?;
     check::same_type(a, b)?;
@@ -160,8 +160,8 @@ fn compare(
 /// Returns 1 where a = b and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and what
-/// `budget` refuses.
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and the
+/// error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn equal(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     compare(budget, a, b, |a, b| a.eq(b))
 }
@@ -169,8 +169,8 @@ pub fn equal(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
 /// Returns 1 where a ≠ b and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
-/// what `budget` refuses.
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and the
+/// error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn not_equal(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     compare(budget, a, b, |a, b| a.ne(b))
 }
@@ -178,8 +178,8 @@ pub fn not_equal(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Outpu
 /// Returns 1 where a < b and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
-/// what `budget` refuses.
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and the
+/// error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn less(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     compare(budget, a, b, |a, b| a.lt(b))
 }
@@ -187,8 +187,8 @@ pub fn less(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
 /// Returns 1 where a ≤ b and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
-/// what `budget` refuses.
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and the
+/// error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn less_equal(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     compare(budget, a, b, |a, b| a.le(b))
 }
@@ -196,8 +196,8 @@ pub fn less_equal(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Outp
 /// Returns 1 where a > b and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
-/// what `budget` refuses.
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and the
+/// error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn greater(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     compare(budget, a, b, |a, b| a.gt(b))
 }
@@ -205,8 +205,8 @@ pub fn greater(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output>
 /// Returns 1 where a ≥ b and 0 elsewhere, as `u8`, broadcast.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and
-/// what `budget` refuses.
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the types differ, and the
+/// error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn greater_equal(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     compare(budget, a, b, |a, b| a.ge(b))
 }
@@ -214,7 +214,7 @@ pub fn greater_equal(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<O
 /// Returns 1 where x is neither NaN nor infinite and 0 elsewhere, as `u8`. Takes any element type.
 ///
 /// # Errors
-/// What `budget` refuses.
+/// The error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn is_finite(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     let x = x.detach();
     Estimate::new(Kind::Finite, x.dims(), DType::U8, &[&x])?.pay(budget, || Ok(number::is_finite(&x)?))
@@ -223,7 +223,8 @@ pub fn is_finite(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns 1 where x (`u8`) is 0 and 0 elsewhere, as `u8`.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not `u8`, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not `u8`, and the error of `budget` if the operation exceeds a memory, work or time
+/// limit.
 pub fn logical_not(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     check::exactly(x, DType::U8, "the operand")?;
     Estimate::new(Kind::Compare, x.dims(), DType::U8, &[x])?.pay(budget, || Ok(x.eq(&x.zeros_like()?)?))
@@ -233,7 +234,7 @@ pub fn logical_not(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if an operand is not `u8`, [`crate::Error::Shape`] if the shapes cannot be broadcast, and
-/// what `budget` refuses.
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn logical_and(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     check::exactly(a, DType::U8, "the first operand")?;
     check::exactly(b, DType::U8, "the second operand")?;
@@ -244,7 +245,7 @@ pub fn logical_and(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Out
 ///
 /// # Errors
 /// [`crate::Error::Dtype`] if an operand is not `u8`, [`crate::Error::Shape`] if the shapes cannot be broadcast, and
-/// what `budget` refuses.
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn logical_or(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     check::exactly(a, DType::U8, "the first operand")?;
     check::exactly(b, DType::U8, "the second operand")?;

@@ -1,4 +1,4 @@
-//! What must hold of arguments before candle sees them: shapes, axes, ranges, element types, scalars.
+//! Checks of arguments before candle sees them: shapes, axes, ranges, element types, scalars.
 //!
 //! candle multiplies dimensions without looking (4 elements "fit" [4, 2147418113, 2147549185]) and
 //! its device kernels do not check indices, so no untrusted argument bypasses this file.
@@ -11,10 +11,10 @@ use crate::error::{Error, Result, ensure};
 pub const MAX_RANK: usize = 8;
 /// The most elements of a tensor.
 pub const MAX_ELEMENTS: u64 = i32::MAX as u64;
-/// The most tensors that are put together, or parts that one is cut into, at once.
+/// The most tensors that one operation joins, or parts into which it cuts a tensor.
 pub const MAX_PARTS: usize = 1024;
 
-/// Checks that a shape may have this number of axes.
+/// Checks that `axes`, a number of axes, is at most [`MAX_RANK`].
 pub(super) fn rank(axes: usize) -> Result<()> {
     ensure(axes <= MAX_RANK, || Error::shape(format!("a shape of {axes} axes, {MAX_RANK} are allowed")))
 }
@@ -34,7 +34,8 @@ pub(super) fn elements(dims: &[usize]) -> Result<u64> {
         .ok_or_else(|| Error::shape(format!("{dims:?} has more than {MAX_ELEMENTS} elements")))
 }
 
-/// Converts a method's shape to `usize` and checks it, as [`elements`] does.
+/// Converts a shape to `usize`. [`Error::Shape`] for more than [`MAX_RANK`] axes, an axis of length 0, or more than
+/// [`MAX_ELEMENTS`] elements.
 pub(super) fn shape(dims: &[u32]) -> Result<Vec<usize>> {
     rank(dims.len())?;
     let dims: Vec<usize> = dims.iter().map(|length| *length as usize).collect();
@@ -124,7 +125,7 @@ pub(super) fn finite(value: f64, role: &str) -> Result<()> {
 }
 
 /// Returns a contiguous copy of an index tensor outside the graph, after checking that it is `u32` and every index is
-/// below `bound`. The copy must be charged before. Waits for the device.
+/// below `bound`. The caller must have charged the copy. Waits for the device.
 pub(super) fn indices(index: &Tensor, bound: usize) -> Result<Tensor> {
     exactly(index, DType::U32, "the index")?;
     let index = index.detach().contiguous()?;

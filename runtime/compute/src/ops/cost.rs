@@ -1,7 +1,7 @@
-//! What operations cost: the table of formulas, and the estimate that each operation makes before it does anything.
+//! The cost of operations: the table of formulas, and the estimate that each operation makes before it computes.
 //!
-//! The table is a measure of our own, so that a budget means the same on every machine and in every version of the
-//! tensor library. Whoever changes a number in it raises [`VERSION`].
+//! Costs count units of work, not time, so that a limit means the same on every machine and in every version of the tensor
+//! library. A change of a number in the table raises [`VERSION`].
 
 use candle_core::{DType, Tensor};
 
@@ -10,81 +10,80 @@ use super::{Meter, Output, check};
 use crate::budget::Reservation;
 use crate::error::Result;
 
-/// The version of the table: runs that were bounded by another one may have ended elsewhere.
+/// The version of the cost table. With another version, the same limits may stop a run at another operation.
 pub const VERSION: u32 = 2;
 
 /// A kind of operation: all of one kind are charged by one formula.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// The same numbers seen in another way.
+    /// Views, which share the memory of their operand.
     #[default]
     View,
-    /// New numbers from none.
+    /// New tensors without operands: constants, lists, random numbers.
     Create,
-    /// A function of each number, with its slope.
+    /// Functions of each number, such as `exp`.
     Elementwise,
-    /// A function of each number and an argument.
+    /// Functions of each number and a scalar argument, such as `scale`.
     Scalar,
-    /// Another element type.
+    /// Conversion to another element type.
     Cast,
-    /// Which numbers are finite.
+    /// Tests whether numbers are finite.
     Finite,
-    /// A function of two numbers, broadcast.
+    /// Arithmetic on two tensors, broadcast.
     Pairwise,
-    /// One of two numbers, by a third.
+    /// Selection between two tensors by a condition.
     Choose,
     /// Comparisons and logic.
     Compare,
     /// Products of matrices and vectors.
     Product,
-    /// Sums, means and norms along an axis.
+    /// Sums, means, norms and variances along an axis.
     Reduce,
-    /// The largest or smallest along an axis, and its place.
+    /// The largest or smallest number along an axis, or its index.
     Extreme,
-    /// Truth values along an axis.
+    /// Reductions of truth values along an axis: `any`, `all`, `count`.
     Truth,
-    /// Sums under a mask.
+    /// Sums and means under a mask.
     Masked,
     /// Running sums and softmax.
     Scan,
-    /// Numbers in order.
+    /// Sorted numbers.
     Sort,
-    /// Places in order, and shares of an order.
+    /// Sorted indices, and quantiles.
     Order,
-    /// Reading at places.
+    /// Reads at the indices in another tensor.
     Gather,
-    /// Adding at places.
+    /// Additions at the indices in another tensor.
     Scatter,
-    /// Several tensors in one.
+    /// Several tensors joined into one.
     Join,
-    /// Numbers copied to other places.
+    /// Numbers copied to other positions: `roll`, `flip`, `reshape` with a copy.
     Move,
-    /// The walk back through a graph.
+    /// The backward pass through a graph.
     Gradient,
 }
 
-/// How a kind is charged. Every number that comes in or goes out is one unit of work. A gradient that passes through the
-/// result charges twice that, each time it is computed.
+/// How operations of one kind are charged. Every number read from an operand or written to the result is one unit of work.
+/// Each backward pass through the operation is charged twice its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Formula {
-    /// Temporaries as large as operands and result together, at most this many alive at once.
+    /// Temporaries as large as the operands and the result together; at most this many are alive at once.
     pub copies: u64,
-    /// Units of work for each unit of the measure.
+    /// Further units of work for each unit of `measure`.
     pub work: u64,
-    /// Numbers in temporaries for each unit of the measure.
+    /// Further numbers in temporaries for each unit of `measure`.
     pub scratch: u64,
-    /// What is measured beside the numbers that come in and go out.
+    /// The quantity that `work` and `scratch` are multiplied by, such as multiply-adds; empty if there is none.
     pub measure: &'static str,
 }
 
-/// A formula that charges by the numbers that come in and go out alone. At most `copies` temporaries of that size are
-/// alive at once.
+/// A formula that charges only the numbers read and written. At most `copies` temporaries of that size are alive at once.
 const fn plain(copies: u64) -> Formula {
     Formula { copies, work: 0, scratch: 0, measure: "" }
 }
 
-/// The formula of sorting and running sums: beside the numbers that come in and go out, charges one unit of work for
-/// each number and each doubling that makes up the length of a lane.
+/// The formula of sorting and running sums: besides the numbers read and written, charges each number once for each doubling
+/// from 1 to the length of its lane, about log₂ of that length. At most `copies` temporaries are alive at once.
 const fn sorted(copies: u64) -> Formula {
     Formula { copies, work: 1, scratch: 0, measure: "numbers times the doublings of a lane" }
 }
@@ -114,27 +113,27 @@ impl Kind {
 /// What an operation will need, computed before anything is allocated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// By which row of the table it was estimated.
+    /// The kind of operation whose formula gave this cost.
     pub kind: Kind,
     /// Bytes that stay reserved as long as the result, or a graph through it, lives.
     pub bytes: u64,
     /// Bytes of temporaries, free again when the operation returns.
     pub scratch: u64,
-    /// Numbers read or written, multiply-adds for a product.
+    /// Units of work: the numbers read and written, and what the formula adds, such as multiply-adds.
     pub work: u64,
     /// How much of the work is not multiply-adds.
     pub numbers: u64,
 }
 
 impl Cost {
-    /// The cost of passing a gradient back through an operation that cost this: twice the work, the same temporaries.
+    /// The cost of a backward pass through an operation that cost `self`: twice the work, the same temporaries.
     fn backward(self) -> Self {
         let (work, numbers) = (self.work.saturating_mul(2), self.numbers.saturating_mul(2));
         Self { kind: self.kind, work, numbers, scratch: self.scratch, bytes: 0 }
     }
 
-    /// Returns how long the work takes on a slow machine, in seconds: the most that an operation is allowed to last is
-    /// compared with this before it begins, because nothing stops it on its way.
+    /// Returns the seconds that the work takes on a slow machine. Time limits are checked against this before an operation
+    /// begins, because a running operation cannot be stopped.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         let number = match self.kind {
@@ -149,18 +148,18 @@ impl Cost {
 // The three rates are above what was measured of tensors of four million numbers on two cores of a server that other
 // processes used at the same time: by a factor of 1.2 above the slowest operation, and of 50 above the fastest.
 
-/// Seconds of a multiply-add of a matrix product; 0.06 to 0.11 ns were measured in `f32` and `bf16`, up to 0.18 ns in `f64`.
+/// Seconds per multiply-add of a matrix product; 0.06 to 0.11 ns were measured in `f32` and `bf16`, up to 0.18 ns in `f64`.
 const MULTIPLY_ADD_SECONDS: f64 = 0.5e-9;
 
-/// Seconds of a number of an operation that reads and writes in order; 1 to 43 ns were measured in `f32` and `bf16`, up to 12 ns
-/// of processor time in `f64`.
+/// Seconds per number of an operation that reads and writes memory in order; 1 to 43 ns were measured in `f32` and `bf16`,
+/// up to 12 ns of processor time in `f64`.
 const NUMBER_SECONDS: f64 = 50e-9;
 
-/// Seconds of a number that is drawn, sorted, looked up at a place or reduced; 10 to 79 ns were measured in `f32` and `bf16`,
+/// Seconds per number that is drawn, sorted, read at an index or reduced; 10 to 79 ns were measured in `f32` and `bf16`,
 /// 151 ns for normal numbers, up to 64 ns of processor time in `f64`.
 const SLOW_NUMBER_SECONDS: f64 = 200e-9;
 
-/// An estimate under way: how many numbers come in, how many go out, how many temporaries it takes.
+/// The parts of a cost estimate: numbers read and written, temporaries, and bytes that the autograd graph keeps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Estimate {
     kind: Kind,
@@ -186,27 +185,27 @@ impl Estimate {
         Ok(Self { kind, elements, dtype, inputs, measure: 0, scratch: 0, tracked, saved: 0 })
     }
 
-    /// Sets how many units there are of what the kind's formula measures, such as multiply-adds.
+    /// Sets the number of units of the `measure` of the kind's [`Formula`], such as multiply-adds.
     pub(super) fn measured(mut self, measure: u64) -> Self {
         self.measure = measure;
         self
     }
 
-    /// Sets a number of elements in temporaries that the formula does not know, as when operands are repeated to a
+    /// Sets the number of elements in temporaries that the formula does not include, as when operands are repeated to a
     /// common shape.
     pub(super) fn scratch(mut self, elements: u64) -> Self {
         self.scratch = elements;
         self
     }
 
-    /// Sets the bytes that the graph keeps for the gradient beside the operands and the result. They count only if the
-    /// operation has a gradient.
+    /// Sets the bytes that the autograd graph keeps for the backward pass besides the operands and the result. They count
+    /// only if an operand is in the graph.
     pub(super) fn saved(mut self, bytes: u64) -> Self {
         self.saved = bytes;
         self
     }
 
-    /// Computes the cost by the formula of the kind. With an operand in the graph, adds the saved bytes.
+    /// Computes the cost by the formula of the kind. Adds the saved bytes if an operand is in the autograd graph.
     fn cost(&self) -> Cost {
         let formula = self.kind.formula();
         let saved = if self.tracked { self.saved } else { 0 };
@@ -227,8 +226,8 @@ impl Estimate {
         }
     }
 
-    /// Reserves the estimated cost in `budget`, runs `make`, and releases the bytes of temporaries. If `budget`
-    /// refuses, nothing is computed.
+    /// Charges the estimated cost to `budget`, runs `make`, and then releases the bytes of temporaries. If `budget` rejects
+    /// the cost, returns its error without running `make`.
     pub(super) fn pay<V: Into<Value>>(
         self,
         budget: &mut dyn Meter,
@@ -242,7 +241,7 @@ impl Estimate {
     }
 }
 
-/// The cost of passing a gradient back through a view: its elements are read and written. 0 without a graph.
+/// The cost of a backward pass through a view, which reads and writes its elements; zero if the view is in no graph.
 pub(super) fn backward_of_view(view: &Tensor) -> Cost {
     if !view.track_op() {
         return Cost::default();
@@ -251,12 +250,12 @@ pub(super) fn backward_of_view(view: &Tensor) -> Cost {
     Cost { work, numbers: work, ..Cost::default() }.backward()
 }
 
-/// Bytes of a tensor without its numbers: shape, type and place in a graph.
+/// Estimated bytes of a tensor besides its elements: shape, type and links in the graph.
 const TENSOR_BYTES: u64 = 512;
 
-/// The cost of computing gradients over a graph of `nodes` tensors that take `bytes` bytes: temporaries only. `largest` are
-/// the bytes of those of one operation, which are many where a result is smaller than what it is computed from. The work
-/// is that of the operations that made the tensors, which their [`Output`] names.
+/// The cost of a backward pass over a graph of `nodes` tensors whose elements take `bytes` bytes: its temporaries only.
+/// `largest` is the most bytes of temporaries of the backward pass through one operation, which can exceed `bytes` where a
+/// result is smaller than the operands. The work is charged separately, from [`Output::backward`] of each operation.
 pub(super) fn gradient(bytes: u64, nodes: u64, largest: u64) -> Cost {
     let numbers = bytes.saturating_mul(Kind::Gradient.formula().copies).saturating_add(largest);
     let scratch = numbers.saturating_add(nodes.saturating_mul(TENSOR_BYTES));

@@ -1,5 +1,5 @@
-//! New tensors: constant, counted, from a list, of random numbers from a seeded sequence that advances only when the numbers
-//! are made. Shapes and counts are checked and paid for before a number is made.
+//! Creates tensors: constants, arithmetic sequences, lists, and random numbers from a seeded stream. Every function checks
+//! the shape and charges the budget before it computes a number; the stream advances only if the numbers are computed.
 
 use candle_core::{DType, Device, Tensor};
 
@@ -10,7 +10,8 @@ use crate::random::Stream;
 /// Creates a tensor of zeros.
 ///
 /// # Errors
-/// [`Error::Shape`] for a shape that is not allowed, and what `budget` refuses.
+/// [`Error::Shape`] for a shape that is not allowed, and the error of `budget` if the operation exceeds a memory, work
+/// or time limit.
 pub fn zeros(budget: &mut dyn Meter, device: &Device, shape: &[u32], dtype: DType) -> Result<Output> {
     make(budget, shape, dtype, |dims| Ok(Tensor::zeros(dims, dtype, device)?))
 }
@@ -18,7 +19,8 @@ pub fn zeros(budget: &mut dyn Meter, device: &Device, shape: &[u32], dtype: DTyp
 /// Creates a tensor of ones.
 ///
 /// # Errors
-/// [`Error::Shape`] for a shape that is not allowed, and what `budget` refuses.
+/// [`Error::Shape`] for a shape that is not allowed, and the error of `budget` if the operation exceeds a memory, work
+/// or time limit.
 pub fn ones(budget: &mut dyn Meter, device: &Device, shape: &[u32], dtype: DType) -> Result<Output> {
     make(budget, shape, dtype, |dims| Ok(Tensor::ones(dims, dtype, device)?))
 }
@@ -26,19 +28,19 @@ pub fn ones(budget: &mut dyn Meter, device: &Device, shape: &[u32], dtype: DType
 /// Creates an `f32` tensor of which every element is `value`.
 ///
 /// # Errors
-/// [`Error::Shape`] for a shape that is not allowed, [`Error::Argument`] if `value` is not finite, and what `budget`
-/// refuses.
+/// [`Error::Shape`] for a shape that is not allowed, [`Error::Argument`] if `value` is not finite, and the error of
+/// `budget` if the operation exceeds a memory, work or time limit.
 pub fn full(budget: &mut dyn Meter, device: &Device, shape: &[u32], value: f32) -> Result<Output> {
     check::finite(f64::from(value), "value")?;
     make(budget, shape, DType::F32, |dims| Ok(Tensor::full(value, dims, device)?.contiguous()?))
 }
 
 /// Creates the `f32` tensor `[count]` of `start`, `start + step`, `start + 2·step`, … Each number is computed from its
-/// index, in f64, so that errors do not add up.
+/// index in f64, so that rounding errors do not add up.
 ///
 /// # Errors
 /// [`Error::Shape`] if `count` is 0 or too large, [`Error::Argument`] if an argument or the last number is not finite,
-/// and what `budget` refuses.
+/// and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn sequence(budget: &mut dyn Meter, device: &Device, start: f32, step: f32, count: u32) -> Result<Output> {
     check::finite(f64::from(start), "start")?;
     check::finite(f64::from(step), "step")?;
@@ -53,7 +55,8 @@ pub fn sequence(budget: &mut dyn Meter, device: &Device, start: f32, step: f32, 
 /// Creates an `f32` tensor from numbers in row-major order. They may be NaN or infinite.
 ///
 /// # Errors
-/// [`Error::Shape`] for a shape that is not allowed or holds another number of elements, and what `budget` refuses.
+/// [`Error::Shape`] if the shape is not allowed or does not have `values.len()` elements, and the error of `budget` if
+/// the operation exceeds a memory, work or time limit.
 pub fn from_list(budget: &mut dyn Meter, device: &Device, values: Vec<f32>, shape: &[u32]) -> Result<Output> {
     fits(values.len(), shape)?;
     make(budget, shape, DType::F32, |dims| Ok(Tensor::from_vec(values, dims, device)?))
@@ -62,16 +65,18 @@ pub fn from_list(budget: &mut dyn Meter, device: &Device, values: Vec<f32>, shap
 /// Creates a `u32` tensor from indices in row-major order.
 ///
 /// # Errors
-/// [`Error::Shape`] for a shape that is not allowed or holds another number of elements, and what `budget` refuses.
+/// [`Error::Shape`] if the shape is not allowed or does not have `values.len()` elements, and the error of `budget` if
+/// the operation exceeds a memory, work or time limit.
 pub fn from_indices(budget: &mut dyn Meter, device: &Device, values: Vec<u32>, shape: &[u32]) -> Result<Output> {
     fits(values.len(), shape)?;
     make(budget, shape, DType::U32, |dims| Ok(Tensor::from_vec(values, dims, device)?))
 }
 
-/// Creates an `f32` tensor of independent standard normal numbers, and advances the random stream by them.
+/// Creates an `f32` tensor of independent standard normal numbers from the random stream `sequence`, two words each.
 ///
 /// # Errors
-/// [`Error::Shape`] for a shape that is not allowed, and what `budget` refuses; the stream then does not advance.
+/// [`Error::Shape`] for a shape that is not allowed, and the error of `budget` if the operation exceeds a memory, work
+/// or time limit; the stream then does not advance.
 pub fn random_normal(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Output> {
     make(budget, shape, DType::F32, |dims| {
         let count = dims.iter().product();
@@ -79,10 +84,11 @@ pub fn random_normal(budget: &mut dyn Meter, device: &Device, sequence: &mut Str
     })
 }
 
-/// Creates an `f32` tensor of independent uniform numbers in [0, 1), and advances the random stream by them.
+/// Creates an `f32` tensor of independent uniform numbers in [0, 1) from the random stream `sequence`, one word each.
 ///
 /// # Errors
-/// [`Error::Shape`] for a shape that is not allowed, and what `budget` refuses; the stream then does not advance.
+/// [`Error::Shape`] for a shape that is not allowed, and the error of `budget` if the operation exceeds a memory, work
+/// or time limit; the stream then does not advance.
 pub fn random_uniform(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Output> {
     make(budget, shape, DType::F32, |dims| {
         let count = dims.iter().product();
@@ -90,10 +96,11 @@ pub fn random_uniform(budget: &mut dyn Meter, device: &Device, sequence: &mut St
     })
 }
 
-/// Creates a `u32` tensor of 0 … `count` − 1 in random order, and advances the random stream.
+/// Creates a `u32` tensor of 0 … `count` − 1 in random order, drawn from the random stream `sequence`.
 ///
 /// # Errors
-/// [`Error::Shape`] if `count` is 0 or too large, and what `budget` refuses; the stream then does not advance.
+/// [`Error::Shape`] if `count` is 0 or too large, and the error of `budget` if the operation exceeds a memory, work or
+/// time limit; the stream then does not advance.
 pub fn random_permutation(
     budget: &mut dyn Meter,
     device: &Device,

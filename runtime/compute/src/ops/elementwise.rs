@@ -1,6 +1,6 @@
-//! Functions of one number: the value, and the slope that the gradient is multiplied with.
+//! Element-wise operations on one tensor, each with the slope that the gradient is multiplied by.
 //!
-//! Behind them, those that take an argument beside the tensor: a scalar, a range, an element type.
+//! After them, those with an argument besides the tensor: a scalar, a range, an element type.
 
 use candle_core::{DType, Tensor};
 
@@ -9,8 +9,8 @@ use super::number::{self, filled, is_finite, times, where_or_zero};
 use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result};
 
-/// Computes `value` and records the gradient `slope(x, y)` times the result's gradient, where y is the result, as
-/// [`apply_with`] does.
+/// Computes `value` in at least 32 bits and charges `budget` by [`Kind::Elementwise`]. Records `slope(x, y)` times the
+/// gradient of the result y as the gradient of x. [`Error::Dtype`] if x is not floating-point.
 fn apply(
     budget: &mut dyn Meter,
     x: &Tensor,
@@ -42,7 +42,8 @@ where
 /// Returns −x.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn negate(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::neg, |x, _| x.ones_like()?.neg())
 }
@@ -50,7 +51,8 @@ pub fn negate(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns |x|. The slope at 0 is 0.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn abs(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::abs, |x, _| x.sign())
 }
@@ -58,7 +60,8 @@ pub fn abs(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns x².
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn square(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::sqr, |x, _| x.affine(2., 0.))
 }
@@ -66,7 +69,8 @@ pub fn square(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns √x; NaN below 0.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn sqrt(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::sqrt, |_, y| y.recip()?.affine(0.5, 0.))
 }
@@ -74,7 +78,8 @@ pub fn sqrt(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns eˣ.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn exp(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::exp, |_, y| Ok(y.clone()))
 }
@@ -82,7 +87,8 @@ pub fn exp(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns the natural logarithm of x; NaN below 0.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn log(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::log, |x, _| x.recip())
 }
@@ -90,7 +96,8 @@ pub fn log(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns log(1 + x), accurate near 0 (`log1p`).
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn log_one_plus(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, number::log_one_plus, |x, _| x.affine(1., 1.)?.recip())
 }
@@ -98,7 +105,8 @@ pub fn log_one_plus(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns eˣ − 1, accurate near 0 (`expm1`).
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn exp_minus_one(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, number::exp_minus_one, |x, _| x.exp())
 }
@@ -106,7 +114,8 @@ pub fn exp_minus_one(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns 1 / x.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn reciprocal(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::recip, |_, y| y.sqr()?.neg())
 }
@@ -114,7 +123,8 @@ pub fn reciprocal(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns the logistic function 1 / (1 + e⁻ˣ).
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn sigmoid(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     // σ(−x) rather than 1 − y, which would be rounded to 0 early.
     apply(budget, x, number::sigmoid, |x, y| y.mul(&number::sigmoid(&x.neg()?)?))
@@ -123,7 +133,8 @@ pub fn sigmoid(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns the logarithm of the logistic function, −log(1 + e⁻ˣ), without overflow.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn log_sigmoid(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, |x| number::softplus(&x.neg()?)?.neg(), |x, _| number::sigmoid(&x.neg()?))
 }
@@ -131,7 +142,8 @@ pub fn log_sigmoid(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns log(1 + eˣ), without overflow for a large x and accurate for a very negative one.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn softplus(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, number::softplus, |x, _| number::sigmoid(x))
 }
@@ -139,7 +151,8 @@ pub fn softplus(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns max(x, 0). The slope at 0 is 0.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn relu(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, number::positive_part, |x, _| where_or_zero(&x.gt(&x.zeros_like()?)?, &x.ones_like()?))
 }
@@ -147,7 +160,8 @@ pub fn relu(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns the hyperbolic tangent of x.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn tanh(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::tanh, |_, y| y.sqr()?.affine(-1., 1.))
 }
@@ -155,7 +169,8 @@ pub fn tanh(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns the sine of x, in radians.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn sin(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::sin, |x, _| x.cos())
 }
@@ -163,7 +178,8 @@ pub fn sin(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns the cosine of x, in radians.
 ///
 /// # Errors
-/// [`crate::Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn cos(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::cos, |x, _| x.sin()?.neg())
 }
@@ -171,8 +187,8 @@ pub fn cos(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// Returns x + `value`.
 ///
 /// # Errors
-/// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and what `budget`
-/// refuses.
+/// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and the error of `budget`
+/// if the operation exceeds a memory, work or time limit.
 pub fn add_scalar(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Output> {
     check::finite(value, "value")?;
     apply_with(budget, Kind::Scalar, x, |x| x.affine(1., value), |_, _, grad| Ok(grad.clone()))
@@ -181,8 +197,8 @@ pub fn add_scalar(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Outp
 /// Returns x · `value`.
 ///
 /// # Errors
-/// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and what `budget`
-/// refuses.
+/// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and the error of `budget`
+/// if the operation exceeds a memory, work or time limit.
 pub fn scale(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Output> {
     check::finite(value, "value")?;
     apply_with(budget, Kind::Scalar, x, |x| x.affine(value, 0.), move |_, _, grad| grad.affine(value, 0.))
@@ -191,8 +207,8 @@ pub fn scale(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Output> {
 /// Returns x to the power `exponent`; NaN for a negative base with a fractional exponent.
 ///
 /// # Errors
-/// [`Error::Argument`] if `exponent` is not finite, [`Error::Dtype`] if x is not floating-point, and what `budget`
-/// refuses.
+/// [`Error::Argument`] if `exponent` is not finite, [`Error::Dtype`] if x is not floating-point, and the error of
+/// `budget` if the operation exceeds a memory, work or time limit.
 pub fn power(budget: &mut dyn Meter, x: &Tensor, exponent: f64) -> Result<Output> {
     check::finite(exponent, "exponent")?;
     let slope = move |x: &Tensor| {
@@ -206,7 +222,7 @@ pub fn power(budget: &mut dyn Meter, x: &Tensor, exponent: f64) -> Result<Output
 ///
 /// # Errors
 /// [`Error::Argument`] if a limit is not finite or `low` is above `high`, [`Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses.
+/// and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn clamp(budget: &mut dyn Meter, x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Output> {
     low.map_or(Ok(()), |low| check::finite(low, "low"))?;
     high.map_or(Ok(()), |high| check::finite(high, "high"))?;
@@ -235,8 +251,8 @@ pub fn clamp(budget: &mut dyn Meter, x: &Tensor, low: Option<f64>, high: Option<
 /// Replaces NaN and both infinities by `value`; the gradient there is 0.
 ///
 /// # Errors
-/// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and what `budget`
-/// refuses.
+/// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and the error of `budget`
+/// if the operation exceeds a memory, work or time limit.
 pub fn replace_non_finite(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Output> {
     check::finite(value, "value")?;
     let dtype = x.dtype();
@@ -252,7 +268,7 @@ pub fn replace_non_finite(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Res
 /// Returns a view of `x` that is not part of the autograd graph: no gradient flows back through it.
 ///
 /// # Errors
-/// None: the result has the type of the other views.
+/// Never: it returns a [`Result`] like the other operations.
 pub fn detach(x: &Tensor) -> Result<Output> {
     Ok(Output::view(x.detach(), || pull_view(x, |_, grad| Ok(grad.clone()))))
 }
@@ -261,7 +277,7 @@ pub fn detach(x: &Tensor) -> Result<Output> {
 /// integer type. Has a gradient between floating-point types only. Returns a view if the type is the same.
 ///
 /// # Errors
-/// What `budget` refuses.
+/// The error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn cast(budget: &mut dyn Meter, x: &Tensor, dtype: DType) -> Result<Output> {
     if x.dtype() == dtype {
         return Ok(Output::view(x.clone(), || pull_view(x, |_, grad| Ok(grad.clone()))));

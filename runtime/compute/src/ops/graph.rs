@@ -1,7 +1,7 @@
-//! The way of a gradient back through operations: one [`GradFn`] each, written beside the operation, walked by [`Node`].
+//! Backward functions of operations: one [`GradFn`] each, written beside the operation and called by [`super::gradients`].
 //!
-//! [`derive`] marks a value that was computed off the graph as part of it, with the gradient written beside the
-//! operation. One operation is one node, whatever it computed inside; no temporaries stay alive.
+//! [`derive`] puts a value that was computed outside the graph into the graph, with its backward function. One operation is
+//! one node, whatever it computed inside; no temporaries stay alive.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,7 +11,7 @@ use candle_core::{DType, Tensor, TensorId, Var};
 
 use crate::error::Result;
 
-/// candle's own result, as its traits want it.
+/// A result with candle's error type.
 pub(super) type Raw<T> = candle_core::Result<T>;
 
 /// Returns a contiguous tensor of the same numbers outside the autograd graph; f16 and bf16 are widened to f32.
@@ -23,7 +23,7 @@ pub(super) fn wide(tensor: &Tensor) -> Raw<Tensor> {
     }
 }
 
-/// What an operation returns: its value, and the way back through it if an operand is in a graph.
+/// The result of an operation, and its backward function if an operand is in the autograd graph.
 pub(super) struct Value {
     pub(super) tensor: Tensor,
     pub(super) grad_fn: Option<GradFn>,
@@ -36,17 +36,19 @@ impl From<Tensor> for Value {
     }
 }
 
-/// Adds the gradients of the operands to their sums, from the operands, the result and its gradient.
+/// A backward function: from the operands, the result and the gradient of the result, adds the gradients of the operands to
+/// the sums.
 type Way = dyn Fn(&[Tensor], &Tensor, &Tensor, &mut Gradients) -> Raw<()> + Send + Sync;
 
-/// The way of a gradient back through one operation.
+/// The operands of one operation and its backward function.
 pub struct GradFn {
     operands: Vec<Tensor>,
     way: Box<Way>,
 }
 
 impl GradFn {
-    /// Wraps the way back to these operands.
+    /// Creates the backward function of an operation on `operands`. `way` gets the operands, the result and the gradient of
+    /// the result, and adds the gradients of the operands to the sums.
     pub(super) fn new(
         operands: &[&Tensor],
         way: impl Fn(&[Tensor], &Tensor, &Tensor, &mut Gradients) -> Raw<()> + Send + Sync + 'static,
@@ -54,7 +56,7 @@ impl GradFn {
         Self { operands: operands.iter().map(|operand| (*operand).clone()).collect(), way: Box::new(way) }
     }
 
-    /// The tensors that the operation was given, in its own order.
+    /// The operands of the operation, in the order of its arguments.
     pub fn operands(&self) -> &[Tensor] {
         &self.operands
     }
@@ -71,7 +73,7 @@ impl fmt::Debug for GradFn {
     }
 }
 
-/// Gradients on their way back, summed for each tensor. Every sum has numbers of its own, which nothing else shares.
+/// The gradients that a backward pass has computed so far, summed for each tensor. No sum shares memory with another tensor.
 #[derive(Default)]
 pub(super) struct Gradients(HashMap<TensorId, Tensor>);
 
@@ -90,7 +92,7 @@ impl Gradients {
         Ok(())
     }
 
-    /// Adds `gradient` in place to the entries of the sum of `tensor` from `start` on along an axis.
+    /// Adds `gradient` in place to the slice of the sum of `tensor` that begins at `start` on `axis`.
     fn add_to_slice(&mut self, tensor: &Tensor, axis: usize, start: usize, gradient: &Tensor) -> Raw<()> {
         let sum = match self.0.entry(tensor.id()) {
             Entry::Vacant(entry) => entry.insert(tensor.zeros_like()?),
@@ -106,21 +108,21 @@ impl Gradients {
     }
 }
 
-/// The way back through a view of `x`, from the gradient of the view to that of `x`.
+/// Creates the backward function of a view of `x`. `pull(x, grad)` returns the gradient of `x` from that of the view.
 pub(super) fn pull_view(x: &Tensor, pull: impl Fn(&Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static) -> GradFn {
     GradFn::new(&[x], move |operands, _, grad, sums| operands.iter().try_for_each(|x| sums.add(x, &pull(x, grad)?)))
 }
 
-/// The way back through the entries of `x` from `start` on along an axis: only these are touched, so that many slices of
-/// a large tensor cost what they are long.
+/// Creates the backward function of the slice of `x` that begins at `start` on `axis`. It adds to that slice of the gradient
+/// of `x` only, so that many slices of a large tensor cost no more than their lengths.
 pub(super) fn pull_slice(x: &Tensor, axis: usize, start: usize) -> GradFn {
     GradFn::new(&[x], move |operands, _, grad, sums| {
         operands.iter().try_for_each(|x| sums.add_to_slice(x, axis, start, grad))
     })
 }
 
-/// Copies a value into a tensor that candle takes for a variable, which marks it as part of a graph. candle keeps no graph
-/// of its own behind it.
+/// Copies a value, as `dtype`, into a new candle variable. candle then reports it as tracked (`track_op`), which marks it as
+/// part of the graph, but records no operation behind it.
 fn mark(value: &Tensor, dtype: DType) -> Raw<Tensor> {
     Ok(Var::from_tensor(&value.to_dtype(dtype)?)?.into_inner())
 }
@@ -145,7 +147,7 @@ where
     Ok(Value { tensor: mark(value, dtype)?, grad_fn: Some(grad_fn) })
 }
 
-/// What the gradient of an operation with two operands is computed from; all wide, without a graph.
+/// The arguments of a backward function of an operation with two operands: in at least 32 bits, outside the graph.
 pub(super) struct Pair<'a> {
     /// The first operand.
     pub(super) a: &'a Tensor,
@@ -157,7 +159,7 @@ pub(super) struct Pair<'a> {
     pub(super) grad: &'a Tensor,
 }
 
-/// The gradient of one of two operands, before it is summed back to the operand's shape.
+/// Computes the gradient of one of two operands in the shape of the result; the caller sums it to the operand's shape.
 pub(super) type Pull = fn(&Pair) -> Raw<Tensor>;
 
 /// Puts `value`, which was computed from `a` and `b` outside the autograd graph, into the graph as one node, rounded to

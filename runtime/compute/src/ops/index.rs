@@ -1,5 +1,5 @@
-//! Reading and adding at places that other tensors name. Every index is checked before candle sees it:
-//! its device kernels do not.
+//! Reads and adds at the indices in another tensor. Every index is checked before candle sees it, because its device kernels
+//! do not check.
 
 use candle_core::{DType, Tensor};
 
@@ -12,8 +12,9 @@ use crate::error::{Error, Result, ensure};
 /// axes. `index` (`u32`) has the shape of x apart from that axis.
 ///
 /// # Errors
-/// [`Error::Argument`] for an axis that is not there or an index out of range, [`Error::Shape`] if the other axes
-/// differ, [`Error::Dtype`] if `index` is not `u32`, and what `budget` refuses.
+/// [`Error::Argument`] for an axis that does not exist or an index out of range, [`Error::Shape`] if the other axes
+/// differ, [`Error::Dtype`] if `index` is not `u32`, and the error of `budget` if the operation exceeds a memory, work
+/// or time limit.
 pub fn gather(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor) -> Result<Output> {
     check::exactly(index, DType::U32, "the index")?;
     let axis = check::axis(x, axis)?;
@@ -30,8 +31,9 @@ pub fn gather(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor) -> 
 /// Returns the entries of an axis whose indices `index` lists (`u32`, one axis), in that order. Indices may repeat.
 ///
 /// # Errors
-/// [`Error::Argument`] for an axis that is not there or an index out of range, [`Error::Shape`] if `index` has not one
-/// axis, [`Error::Dtype`] if it is not `u32`, and what `budget` refuses.
+/// [`Error::Argument`] for an axis that does not exist or an index out of range, [`Error::Shape`] if `index` has not
+/// one axis, [`Error::Dtype`] if it is not `u32`, and the error of `budget` if the operation exceeds a memory, work or
+/// time limit.
 pub fn index_select(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor) -> Result<Output> {
     let axis = check::axis(x, axis)?;
     one_axis(index, "the index")?;
@@ -49,9 +51,10 @@ pub fn index_select(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tenso
 /// repeat.
 ///
 /// # Errors
-/// [`Error::Argument`] for an axis that is not there or an index out of range, [`Error::Shape`] if `index` has not one
-/// axis or `source` is not as long as `index` on the axis and as x on the others, [`Error::Dtype`] if x and `source`
-/// are not floating-point of one type or `index` is not `u32`, and what `budget` refuses.
+/// [`Error::Argument`] for an axis that does not exist or an index out of range, [`Error::Shape`] if `index` has not
+/// one axis or `source` is not as long as `index` on the axis and as x on the others, [`Error::Dtype`] if x and
+/// `source` are not floating-point of one type or `index` is not `u32`, and the error of `budget` if the operation
+/// exceeds a memory, work or time limit.
 pub fn index_add(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor, source: &Tensor) -> Result<Output> {
     check::float(x)?;
     check::same_type(x, source)?;
@@ -79,8 +82,8 @@ pub fn index_add(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor, 
 ///
 /// # Errors
 /// [`Error::Shape`] if x has no axis or `segments` is not as long as its axis 0, [`Error::Dtype`] if x is not
-/// floating-point or `segments` not `u32`, [`Error::Argument`] for a segment of `count` or above, and what `budget`
-/// refuses.
+/// floating-point or `segments` not `u32`, [`Error::Argument`] if `count` is 0 or not above a segment, and the error of
+/// `budget` if the operation exceeds a memory, work or time limit.
 pub fn segment_sum(budget: &mut dyn Meter, x: &Tensor, segments: &Tensor, count: u32) -> Result<Output> {
     check::float(x)?;
     one_axis(segments, "`segments`")?;

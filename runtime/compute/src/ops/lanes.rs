@@ -1,7 +1,7 @@
-//! A tensor seen along one axis: `[outer, length, inner]`, whatever its rank.
+//! A view of a tensor along one axis: `[outer, length, inner]`, whatever its rank. A lane is the `length` entries along the
+//! axis at one index of `outer` and one of `inner`; without an axis, the whole tensor is one lane.
 //!
 //! Reductions and scans work on this view only, so each of them is written for one shape.
-//! Without an axis the whole tensor is one lane.
 
 use candle_core::{DType, Tensor};
 
@@ -9,7 +9,8 @@ use super::check;
 use super::graph::Raw;
 use crate::error::Result;
 
-/// How a tensor is cut into lanes.
+/// How a tensor is cut into lanes along an axis. `length` is that of the axis; `outer` and `inner` are the products of the
+/// lengths of the axes before and after it.
 #[derive(Debug, Clone)]
 pub(super) struct Lanes {
     dims: Vec<usize>,

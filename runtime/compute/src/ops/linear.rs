@@ -9,8 +9,8 @@ use crate::error::{Error, Result, ensure};
 /// Multiplies matrices over the last two axes, `[…, n, k] · […, k, m]`; the axes before them are broadcast.
 ///
 /// # Errors
-/// [`Error::Shape`] for less than two axes or lengths that do not meet, [`Error::Dtype`] if the operands are not
-/// floating-point of one type, and what `budget` refuses.
+/// [`Error::Shape`] for fewer than two axes or shapes that do not fit, [`Error::Dtype`] if the operands are not
+/// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn matmul(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     check::float(a)?;
     check::same_type(a, b)?;
@@ -59,11 +59,11 @@ fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
     value.reshape(dims)
 }
 
-/// Returns the outer product of two vectors, `[n, m]`.
+/// Returns the outer product `[n, m]` of the vectors a `[n]` and b `[m]`.
 ///
 /// # Errors
-/// [`Error::Shape`] unless both have one axis, [`Error::Dtype`] if they are not floating-point of one type, and what
-/// `budget` refuses.
+/// [`Error::Shape`] unless both have one axis, [`Error::Dtype`] if they are not floating-point of one type, and the
+/// error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn outer(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     let (n, m) = vectors(a, b)?;
     Estimate::new(Kind::Product, &[n, m], a.dtype(), &[a, b])?.pay(budget, || {
@@ -76,11 +76,11 @@ pub fn outer(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     })
 }
 
-/// Returns the inner product of two vectors of one length, as a scalar.
+/// Returns the inner product of the vectors a `[n]` and b `[n]`, as a scalar.
 ///
 /// # Errors
 /// [`Error::Shape`] unless both have one axis and one length, [`Error::Dtype`] if they are not floating-point of one
-/// type, and what `budget` refuses.
+/// type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn dot(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     let (n, m) = vectors(a, b)?;
     ensure(n == m, || Error::shape(format!("vectors of {n} and {m} entries")))?;

@@ -1,4 +1,4 @@
-//! Sums and means under a mask: what is masked counts exactly 0, even if it is NaN.
+//! Sums and means under a mask: an entry with mask 0 counts exactly 0, even if it is NaN.
 
 use candle_core::{DType, Tensor};
 
@@ -12,18 +12,21 @@ use crate::error::Result;
 /// is `u8` (not 0 counts as 1) or of the type of x; both are broadcast. An entry with m = 0 counts 0 even if it is NaN.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if x is not floating-point or
-/// the mask has another type, [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if x is not floating-point or the
+/// mask has another type, [`crate::Error::Argument`] for an axis that does not exist, and the error of `budget` if the
+/// operation exceeds a memory, work or time limit.
 pub fn masked_sum(budget: &mut dyn Meter, x: &Tensor, mask: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     masked(budget, x, mask, axis, keep, Divisor::One)
 }
 
 /// Returns Σ x·m divided by max(Σ m, 1), over one axis, or over all if `axis` is `None`; `keep` leaves reduced axes
-/// with length 1. The mask m is `u8` (not 0 counts as 1) or of the type of x; both are broadcast.
+/// with length 1. The mask m is `u8` (not 0 counts as 1) or of the type of x; both are broadcast. An entry with m = 0
+/// counts 0 even if it is NaN.
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if x is not floating-point or the
-/// mask has another type, [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
+/// mask has another type, [`crate::Error::Argument`] for an axis that does not exist, and the error of `budget` if the
+/// operation exceeds a memory, work or time limit.
 pub fn masked_mean(budget: &mut dyn Meter, x: &Tensor, mask: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     masked(budget, x, mask, axis, keep, Divisor::Mask)
 }

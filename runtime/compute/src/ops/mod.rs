@@ -1,11 +1,10 @@
-//! The checked operations behind `wit/tensor.wit`: one function each, over candle tensors and candle's autograd.
+//! The checked operations behind `wit/tensor.wit`: one function each, over candle tensors, with backward functions of their
+//! own (`graph`) instead of candle's autograd.
 //!
-//! Every function checks its arguments first, then says what it will cost ([`Meter`]), and only then
-//! computes. None of them can panic, loop without bound or read out of bounds, whatever the
-//! arguments. Gradients are those of the text in `wit/tensor.wit`: where candle has none, or a
-//! wrong one, the operation brings its own (`graph`). Floating-point numbers of 16 bits are computed
-//! in `f32` and rounded once. A gradient of exactly 0 stays 0 on its way back, even through a
-//! slope that is NaN or infinite, so that masked entries cannot poison the others.
+//! Every function checks its arguments first, then charges its cost to a [`Meter`], and only then computes. None of them can
+//! panic, loop without bound or read out of bounds, whatever the arguments. Gradients are those that `wit/tensor.wit`
+//! documents. Floating-point numbers of 16 bits are computed in `f32` and rounded once. A gradient of exactly 0 stays 0 in
+//! the backward pass, even where a slope is NaN or infinite, so that masked entries cannot poison the others.
 //!
 //! Handles, scopes and traps belong to the sandbox.
 #![cfg_attr(
@@ -70,7 +69,7 @@ use cost::Estimate;
 use crate::budget::{Budget, Reservation};
 use crate::error::Result;
 
-/// Charges operations before they run, or refuses them.
+/// Limits operations: charges the cost of each before it runs, or rejects it.
 pub trait Meter {
     /// Charges an operation before it runs: reserves its bytes, temporaries included, and counts its work.
     ///
@@ -79,16 +78,17 @@ pub trait Meter {
     /// does nothing.
     fn charge(&mut self, cost: Cost) -> Result<Reservation>;
 
-    /// Called before a gradient passes back through each operation, whose work is charged already.
+    /// Called before the backward pass through each operation with the cost of that pass, whose work is charged already.
+    /// Does nothing by default.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfTime`]; the gradient ends there.
+    /// [`crate::Error::OutOfTime`]; the backward pass then stops.
     fn continue_gradient(&mut self, _cost: &Cost) -> Result<()> {
         Ok(())
     }
 }
 
-/// A budget alone counts bytes and lets any amount of work pass.
+/// A budget alone limits bytes, not work or time.
 impl Meter for Budget {
     /// Reserves the bytes of the operation, temporaries included. Does not limit its work.
     fn charge(&mut self, cost: Cost) -> Result<Reservation> {
@@ -99,19 +99,19 @@ impl Meter for Budget {
 /// The result of an operation.
 #[derive(Debug)]
 pub struct Output {
-    /// The numbers.
+    /// The result itself.
     pub tensor: Tensor,
-    /// The bytes of the result; none for a view, which shares those of its operand.
+    /// The reserved bytes of the result; `None` for a view, which shares those of its operand.
     pub reservation: Option<Reservation>,
-    /// What it costs to pass a gradient back through this operation once; no work if the result is in no graph.
+    /// The cost of one backward pass through this operation; zero if the result is not in the autograd graph.
     pub backward: Cost,
-    /// The way of a gradient to the operands; none if the result is in no graph.
+    /// The backward function, which passes a gradient to the operands; `None` if the result is not in the autograd graph.
     pub grad_fn: Option<GradFn>,
 }
 
 impl Output {
     /// Wraps a result that shares the bytes of its operand, so that nothing is reserved. `grad_fn` is built only if the
-    /// result is in a graph.
+    /// result is in the autograd graph.
     fn view(tensor: Tensor, grad_fn: impl FnOnce() -> GradFn) -> Self {
         let (backward, grad_fn) = (cost::backward_of_view(&tensor), tensor.track_op().then(grad_fn));
         Self { tensor, reservation: None, backward, grad_fn }

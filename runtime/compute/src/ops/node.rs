@@ -1,7 +1,7 @@
-//! Tensors as the nodes of their graph: what each one takes, and the walk of a gradient back through them.
+//! The nodes of the autograd graph: tensors with their reserved memory, and the backward pass through them.
 //!
-//! Walking and freeing are loops over the nodes, however long the graph is. Between two nodes, the caller
-//! can stop the walk.
+//! The backward pass and the release of nodes are loops, not recursion, so that a long graph cannot overflow the stack. The
+//! caller can stop the backward pass between two nodes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,44 +16,44 @@ use crate::error::{Error, Result, ensure};
 /// A tensor, and, if it is in a graph, the nodes that it was computed from.
 #[derive(Debug)]
 pub struct Node {
-    /// The numbers. Freed before the operands are, which a view refers to.
+    /// The tensor itself. Dropped before `operands`, whose memory it shares if it is a view.
     pub tensor: Tensor,
-    /// The reserved bytes of the numbers, shared by all views of them.
+    /// The reservation for the elements, shared by all views of them.
     pub bytes: Arc<Reservation>,
-    /// What the tensor takes beside its numbers.
+    /// The reservation for all memory of the tensor besides its elements.
     _own: Reservation,
-    /// The longest chain of operations below this tensor that a gradient would walk.
+    /// The number of operations on the longest path from this tensor back to a node without operands.
     pub depth: u32,
-    /// What passing a gradient back through the operation that made this tensor costs.
+    /// The cost of one backward pass through the operation that made this tensor.
     pub backward: Cost,
     grad_fn: Option<GradFn>,
     operands: Operands,
 }
 
 impl Node {
-    /// Joins a tensor with the reserved bytes of its numbers (`bytes`) and of all else that it takes (`own`). No operation
-    /// made it: it is in no graph, or the leaf of one.
+    /// Creates a node that no operation made: a tensor outside the graph, or a leaf of it. `bytes` is the reservation for
+    /// its elements, `own` the one for all its other memory.
     #[must_use]
     pub fn new(tensor: Tensor, bytes: Arc<Reservation>, own: Reservation) -> Self {
         let operands = Operands(Vec::new());
         Self { tensor, bytes, _own: own, depth: 0, backward: Cost::default(), grad_fn: None, operands }
     }
 
-    /// Puts the tensor into the graph of its operands, which live as long as it does. `grad_fn` passes a gradient to them,
-    /// at the cost `backward`.
+    /// Connects the node to the operands from which its tensor was computed, and keeps them alive as long as it lives.
+    /// `grad_fn` passes a gradient to them, at the cost `backward`.
     #[must_use]
     pub fn with_operands(self, operands: Vec<Arc<Self>>, grad_fn: Option<GradFn>, backward: Cost) -> Self {
         let depth = 1 + depth_of(&operands);
         Self { depth, backward, grad_fn, operands: Operands(operands), ..self }
     }
 
-    /// Whether a gradient ends at this tensor.
+    /// Whether this tensor is a leaf of the graph: it gets a gradient and passes it to no other tensor.
     #[must_use]
     pub fn is_leaf(&self) -> bool {
         self.tensor.track_op() && self.grad_fn.is_none()
     }
 
-    /// The number of nodes that this one was computed from.
+    /// The number of direct operands.
     #[must_use]
     pub fn operand_count(&self) -> usize {
         self.operands.0.len()
@@ -64,8 +64,8 @@ impl Node {
         self.operands.0.iter().map(Arc::as_ref).filter(|operand| operand.tensor.track_op())
     }
 
-    /// Lists this node and every one that its gradient reaches, each before its operands. The order is that of a search
-    /// in depth, backwards: sums of several gradients have the same bits each time.
+    /// Lists this node and every node that a backward pass from it reaches, each before its operands. The order is always
+    /// the same (a depth-first search, reversed), so that sums of several gradients have the same bits each time.
     #[must_use]
     pub fn order(&self) -> Vec<&Self> {
         let (mut order, mut seen) = (Vec::new(), HashSet::from([std::ptr::from_ref(self)]));
@@ -93,13 +93,13 @@ pub fn depth_of(nodes: &[Arc<Node>]) -> u32 {
 /// Computes the gradients of a loss (one element) with respect to leaves, in the order of `leaves`; `None` for a leaf that
 /// the loss does not depend on. `order` is what [`Node::order`] of the loss returned.
 ///
-/// Gradients are outside the graph, in shape and type of their leaf. While it works, reserves six times the bytes of the
-/// graph in `budget`, and the temporaries of its largest operation. Charges no work: the caller sums [`Node::backward`]
-/// over the graph before. Before each operation, [`Meter::continue_gradient`] may end the walk.
+/// Gradients are outside the graph, in shape and type of their leaf. Reserves six times the bytes of the graph in `budget`
+/// during the pass, and the temporaries of its largest operation. Charges no work: the caller must have charged the sum of
+/// [`Node::backward`] over the graph. [`Meter::continue_gradient`] can stop the pass before each operation.
 ///
 /// # Errors
-/// [`Error::Shape`] if the loss has more than one element, [`Error::Dtype`] if it is not floating-point,
-/// what `budget` refuses, and failures of the device.
+/// [`Error::Shape`] if the loss has more than one element, [`Error::Dtype`] if it is not floating-point, the error of
+/// `budget` if the pass exceeds a memory or time limit, and failures of the device.
 pub fn gradients(budget: &mut dyn Meter, order: &[&Node], leaves: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
     let Some(Node { tensor, .. }) = order.first() else { return Ok(vec![None; leaves.len()]) };
     check::float(tensor)?;
@@ -125,12 +125,12 @@ pub fn gradients(budget: &mut dyn Meter, order: &[&Node], leaves: &[&Tensor]) ->
     Ok(leaves.iter().map(|leaf| sums.take(leaf)).collect())
 }
 
-/// The nodes that a tensor was computed from.
+/// The nodes from which a tensor was computed.
 #[derive(Debug)]
 struct Operands(Vec<Arc<Node>>);
 
 impl Drop for Operands {
-    /// Frees the nodes that nothing else holds, and those behind them, one after another instead of by recursion.
+    /// Frees the nodes that nothing else holds, and the operands of those, in a loop instead of by recursion.
     fn drop(&mut self) {
         let mut waiting = std::mem::take(&mut self.0);
         while let Some(node) = waiting.pop() {

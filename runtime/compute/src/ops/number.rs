@@ -1,4 +1,4 @@
-//! Small pieces of arithmetic that several operations are made of. All of it is off the graph.
+//! Arithmetic that several operations share. All of it is outside the autograd graph.
 
 use candle_core::{DType, Tensor};
 
@@ -33,7 +33,7 @@ pub(super) fn nan_as_zero(x: &Tensor) -> Raw<Tensor> {
     where_or_zero(&x.eq(x)?, x)
 }
 
-/// Returns a tensor of one number in the shape and type of `like`; the number is first rounded to `dtype`.
+/// Returns a tensor in the shape and type of `like` of which every element is `value`, first rounded to `dtype`.
 pub(super) fn filled(like: &Tensor, value: f64, dtype: DType) -> Raw<Tensor> {
     let value = Tensor::new(value, &candle_core::Device::Cpu)?.to_dtype(dtype)?.to_dtype(like.dtype())?;
     value.to_device(like.device())?.broadcast_as(like.shape())

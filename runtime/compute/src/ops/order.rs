@@ -1,7 +1,7 @@
-//! Order: sorting, the largest entries, quantiles.
+//! Sorting, the largest entries, and quantiles.
 //!
-//! The order itself is found on the host, on every device: it is stable, puts NaN last, and has
-//! no size that a kernel could not take. Values and gradients then move on the device.
+//! The order is computed on the host, whatever the device: the sort is stable, puts NaN last, and has no size limit of a
+//! kernel. Values and gradients are then moved on the device.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,8 @@ use crate::error::{Error, Result, ensure};
 /// Sorts the entries along an axis. The sort is stable, and NaN comes last in either direction. Takes any element type.
 ///
 /// # Errors
-/// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
+/// [`Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn sort(budget: &mut dyn Meter, x: &Tensor, axis: i32, descending: bool) -> Result<Output> {
     let lanes = Lanes::along(x, axis)?;
     let count = lanes.length;
@@ -26,8 +27,8 @@ pub fn sort(budget: &mut dyn Meter, x: &Tensor, axis: i32, descending: bool) -> 
 /// element type.
 ///
 /// # Errors
-/// [`Error::Argument`] for an axis that is not there, or a `count` of 0 or above the axis length, and what `budget`
-/// refuses.
+/// [`Error::Argument`] for an axis that does not exist, or a `count` of 0 or above the axis length, and the error of
+/// `budget` if the operation exceeds a memory, work or time limit.
 pub fn top(budget: &mut dyn Meter, x: &Tensor, axis: i32, count: u32) -> Result<Output> {
     let lanes = Lanes::along(x, axis)?;
     let count = count as usize;
@@ -58,10 +59,12 @@ fn ordered(budget: &mut dyn Meter, x: &Tensor, lanes: Lanes, descending: bool, c
     })
 }
 
-/// Returns the indices by which [`sort`] orders the entries of an axis, as `u32`. No gradient.
+/// Returns the indices that sort the entries along an axis, as `u32`. The sort is stable, and NaN comes last in either
+/// direction. No gradient.
 ///
 /// # Errors
-/// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
+/// [`Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn argsort(budget: &mut dyn Meter, x: &Tensor, axis: i32, descending: bool) -> Result<Output> {
     let x = x.detach();
     let lanes = Lanes::along(&x, axis)?;
@@ -122,7 +125,8 @@ fn ranks_of(lanes: &Lanes, places: &Tensor) -> Raw<Tensor> {
 /// is NaN. No gradient.
 ///
 /// # Errors
-/// [`Error::Argument`] if `q` is not in 0 … 1, [`Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+/// [`Error::Argument`] if `q` is not in 0 … 1, [`Error::Dtype`] if x is not floating-point, and the error of `budget`
+/// if the operation exceeds a memory, work or time limit.
 pub fn quantile(budget: &mut dyn Meter, x: &Tensor, q: f64) -> Result<Output> {
     check::float(x)?;
     ensure((0. ..=1.).contains(&q), || Error::argument(format!("`q` is {q}, not between 0 and 1")))?;

@@ -1,4 +1,4 @@
-//! Numbers back from the device, as `f32`. Whoever calls counts [`read_bytes`] against a budget first.
+//! Copies elements from the device to the host, as `f32`. The caller must charge [`read_bytes`] to a budget first.
 
 use candle_core::{DType, Tensor};
 

@@ -37,8 +37,8 @@ pub(super) fn reduce(
 /// Returns the sum over one axis, or over all if `axis` is `None`; `keep` leaves reduced axes with length 1.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point, and
-/// what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn sum(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     reduce(budget, x, axis, keep, |lanes, x| lanes.sum(x), |lanes, _, _, grad| lanes.spread(grad)?.contiguous())
 }
@@ -46,33 +46,35 @@ pub fn sum(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) ->
 /// Returns the mean over one axis, or over all if `axis` is `None`; `keep` leaves reduced axes with length 1.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn mean(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     let divided = |lanes: &Lanes, sum: &Tensor| sum.affine(1. / lanes.length as f64, 0.);
     let value = |lanes: &Lanes, x: &Tensor| divided(lanes, &lanes.sum(x)?);
     reduce(budget, x, axis, keep, value, move |lanes, _, _, grad| lanes.spread(&divided(lanes, grad)?)?.contiguous())
 }
 
-/// Returns the largest entry over one axis, or over all if `axis` is `None`; NaN if an entry is NaN. The first of equal
-/// entries gets the gradient. Takes any element type.
+/// Returns the largest entry over one axis, or over all if `axis` is `None`; NaN if an entry is NaN. `keep` leaves reduced
+/// axes with length 1. The first of equal entries gets the gradient. Takes any element type.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a
+/// memory, work or time limit.
 pub fn max(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     extreme(budget, x, axis, keep, Tensor::max_keepdim)
 }
 
-/// Returns the smallest entry over one axis, or over all if `axis` is `None`; NaN if an entry is NaN. The first of
-/// equal entries gets the gradient. Takes any element type.
+/// Returns the smallest entry over one axis, or over all if `axis` is `None`; NaN if an entry is NaN. `keep` leaves reduced
+/// axes with length 1. The first of equal entries gets the gradient. Takes any element type.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a
+/// memory, work or time limit.
 pub fn min(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     extreme(budget, x, axis, keep, Tensor::min_keepdim)
 }
 
-/// Finds the largest or the smallest of each lane, which stays as long as 1.
+/// A candle function that returns the largest or the smallest entry along an axis, which stays with length 1.
 type Extreme = fn(&Tensor, usize) -> Raw<Tensor>;
 
 /// Returns the entry of each lane that [`first_extreme`] finds with `pick`; that entry gets the gradient.
@@ -112,10 +114,11 @@ fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> Raw<Tensor> {
 }
 
 /// Returns the index of the largest entry over one axis, or in row-major order over all if `axis` is `None`, as `u32`:
-/// of the first NaN if there is one, else of the first of equals. No gradient.
+/// of the first NaN if there is one, else of the first of equals. `keep` leaves reduced axes with length 1. No gradient.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, and what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a
+/// memory, work or time limit.
 pub fn argmax(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     let x = x.detach();
     let lanes = Lanes::over(&x, axis)?;
@@ -124,11 +127,12 @@ pub fn argmax(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool)
         .pay(budget, || Ok(first_extreme(&lanes, &lanes.view(&x)?, Tensor::max_keepdim)?.reshape(dims.as_slice())?))
 }
 
-/// Returns log Σ eˣ over one axis, or over all if `axis` is `None`, without overflow.
+/// Returns log Σ eˣ over one axis, or over all if `axis` is `None`, without overflow. `keep` leaves reduced axes with
+/// length 1.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn log_sum_exp(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     reduce(budget, x, axis, keep, lane_log_sum_exp, |lanes, x, y, grad| {
         // An empty sum (y = −∞) depends on nothing.
@@ -151,12 +155,12 @@ pub(super) fn lane_peak(x: &Tensor) -> Raw<Tensor> {
     super::number::is_finite(&peak)?.where_cond(&peak, &peak.zeros_like()?)
 }
 
-/// Returns the Euclidean norm √Σ x² over one axis, or over all if `axis` is `None`, without overflow. The gradient at 0
-/// is 0.
+/// Returns the Euclidean norm √Σ x² over one axis, or over all if `axis` is `None`, without overflow; `keep` leaves reduced
+/// axes with length 1. The gradient at 0 is 0.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn norm(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     let value = |lanes: &Lanes, x: &Tensor| {
         let peak = lane_peak(&x.abs()?)?;
@@ -169,31 +173,32 @@ pub fn norm(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -
     })
 }
 
-/// Counts the entries of a `u8` tensor that are not 0 over one axis, or over all if `axis` is `None`, as `f32`. No
-/// gradient.
+/// Counts the entries of a `u8` tensor that are not 0 over one axis, or over all if `axis` is `None`, as `f32`; `keep`
+/// leaves reduced axes with length 1. No gradient.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not `u8`, and what
-/// `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not `u8`, and the error
+/// of `budget` if the operation exceeds a memory, work or time limit.
 pub fn count(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     truth(budget, x, axis, keep, DType::F32, |lanes, x| lanes.marked(x)?.to_dtype(DType::F32))
 }
 
-/// Returns 1 if any entry of a `u8` tensor is not 0, over one axis, or over all if `axis` is `None`, as `u8`. No
-/// gradient.
+/// Returns 1 if any entry of a `u8` tensor is not 0, else 0, over one axis, or over all if `axis` is `None`, as `u8`;
+/// `keep` leaves reduced axes with length 1. No gradient.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not `u8`, and what
-/// `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not `u8`, and the error
+/// of `budget` if the operation exceeds a memory, work or time limit.
 pub fn any(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.marked(x)?.ne(0_u32))
 }
 
-/// Returns 1 if no entry of a `u8` tensor is 0, over one axis, or over all if `axis` is `None`, as `u8`. No gradient.
+/// Returns 1 if no entry of a `u8` tensor is 0, else 0, over one axis, or over all if `axis` is `None`, as `u8`; `keep`
+/// leaves reduced axes with length 1. No gradient.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not `u8`, and what
-/// `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not `u8`, and the error
+/// of `budget` if the operation exceeds a memory, work or time limit.
 pub fn all(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.marked(&x.eq(&x.zeros_like()?)?)?.eq(0_u32))
 }
@@ -239,8 +244,8 @@ fn apply(
 /// on the device.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point, and
-/// what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn cumulative_sum(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
     // The gradient of an entry is the sum of all gradients from it on: the same sums, from the end.
     apply(budget, x, axis, |lanes, x| running(lanes, x, false), |lanes, _, grad| running(lanes, grad, true))
@@ -267,8 +272,8 @@ fn running(lanes: &Lanes, x: &Tensor, backwards: bool) -> Raw<Tensor> {
 /// Returns the softmax along an axis, without overflow.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn softmax(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
     let value = |lanes: &Lanes, x: &Tensor| {
         let powers = x.sub(&lanes.spread(&lane_peak(x)?)?)?.exp()?;
@@ -283,8 +288,8 @@ pub fn softmax(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> 
 /// Returns the logarithm of the softmax along an axis, without overflow.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn log_softmax(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
     let value = |lanes: &Lanes, x: &Tensor| x.sub(&lanes.spread(&lane_log_sum_exp(lanes, x)?)?);
     apply(budget, x, axis, value, |lanes, y, grad| grad.sub(&y.exp()?.mul(&lanes.spread(&lanes.sum(grad)?)?)?))

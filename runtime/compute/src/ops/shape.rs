@@ -10,7 +10,7 @@ use crate::error::{Error, Result, ensure};
 /// Returns the entries `start` … `start + length − 1` of an axis; a view.
 ///
 /// # Errors
-/// [`Error::Argument`] for an axis that is not there, a length of 0, or a range that leaves the axis.
+/// [`Error::Argument`] for an axis that does not exist, a length of 0, or a range that leaves the axis.
 pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Output> {
     let axis = check::axis(x, axis)?;
     let (start, length, held) = (start as usize, length as usize, check::length(x.dims(), axis));
@@ -23,8 +23,8 @@ pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Output> {
 /// Cuts an axis into `count` parts of equal length, at most [`MAX_PARTS`]; each is a view.
 ///
 /// # Errors
-/// [`Error::Argument`] for an axis that is not there or a `count` of 0 or too large, [`Error::Shape`] if `count`
-/// does not divide the axis.
+/// [`Error::Argument`] for an axis that does not exist or a `count` of 0 or too large, [`Error::Shape`] if `count` does
+/// not divide the axis.
 pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Output>> {
     let axis = check::axis(x, axis)?;
     let (count, held) = (count as usize, check::length(x.dims(), axis));
@@ -40,7 +40,8 @@ pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Output>> {
 /// Returns the elements, in row-major order, in another shape: a view if x is contiguous, else a copy.
 ///
 /// # Errors
-/// [`Error::Shape`] if the shape is not allowed or holds another number of elements, and what `budget` refuses.
+/// [`Error::Shape`] if the shape is not allowed or has another number of elements than x, and the error of `budget` if the
+/// operation exceeds a memory, work or time limit.
 pub fn reshape(budget: &mut dyn Meter, x: &Tensor, shape: &[u32]) -> Result<Output> {
     let dims = check::shape(shape)?;
     let differ = || Error::shape(format!("{:?} cannot become {dims:?}: another number of elements", x.dims()));
@@ -58,7 +59,7 @@ pub fn reshape(budget: &mut dyn Meter, x: &Tensor, shape: &[u32]) -> Result<Outp
 /// Exchanges two axes; a view.
 ///
 /// # Errors
-/// [`Error::Argument`] for an axis that is not there.
+/// [`Error::Argument`] for an axis that does not exist.
 pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Output> {
     let (first, second) = (check::axis(x, first)?, check::axis(x, second)?);
     let pull = || pull_view(x, move |_, grad| grad.transpose(first, second));
@@ -68,7 +69,7 @@ pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Output> {
 /// Inserts an axis of length 1, which is `axis` of the result; a view.
 ///
 /// # Errors
-/// [`Error::Argument`] for a place that is not there, [`Error::Shape`] past [`MAX_RANK`] axes.
+/// [`Error::Argument`] for an axis that the result does not have, [`Error::Shape`] past [`MAX_RANK`] axes.
 pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Output> {
     check::rank(x.rank() + 1)?;
     let pull = || pull_view(x, |x, grad| grad.reshape(x.dims()));
@@ -78,7 +79,7 @@ pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Output> {
 /// Removes an axis of length 1; a view.
 ///
 /// # Errors
-/// [`Error::Argument`] for an axis that is not there, [`Error::Shape`] if it is longer than 1.
+/// [`Error::Argument`] for an axis that does not exist, [`Error::Shape`] if it is longer than 1.
 pub fn squeeze(x: &Tensor, axis: i32) -> Result<Output> {
     let axis = check::axis(x, axis)?;
     let long = || Error::shape(format!("axis {axis} of {:?} is not 1 long", x.dims()));
@@ -89,7 +90,7 @@ pub fn squeeze(x: &Tensor, axis: i32) -> Result<Output> {
 /// Broadcasts x to a larger shape; a view that costs nothing until it is used.
 ///
 /// # Errors
-/// [`Error::Shape`] if the shape is not allowed or x cannot be repeated to it.
+/// [`Error::Shape`] if the shape is not allowed or x cannot be broadcast to it.
 pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Output> {
     let dims = check::shape(shape)?;
     let differ = || Error::shape(format!("{:?} cannot be repeated to {dims:?}", x.dims()));
@@ -101,7 +102,8 @@ pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Output> {
 /// in at the other.
 ///
 /// # Errors
-/// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
+/// [`Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn roll(budget: &mut dyn Meter, x: &Tensor, axis: i32, shift: i32) -> Result<Output> {
     let axis = check::axis(x, axis)?;
     // An axis is below 2³¹, so both numbers fit.
@@ -116,7 +118,8 @@ pub fn roll(budget: &mut dyn Meter, x: &Tensor, axis: i32, shift: i32) -> Result
 /// Reverses the entries of an axis.
 ///
 /// # Errors
-/// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
+/// [`Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn flip(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
     let axis = check::axis(x, axis)?;
     Estimate::new(Kind::Move, x.dims(), x.dtype(), &[x])?.pay(budget, || {
@@ -128,8 +131,9 @@ pub fn flip(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
 /// Joins tensors of one type end to end along an existing axis; at most [`MAX_PARTS`].
 ///
 /// # Errors
-/// [`Error::Argument`] for no tensors, too many, or an axis that is not there, [`Error::Shape`] if they differ on
-/// another axis, [`Error::Dtype`] if their types differ, and what `budget` refuses.
+/// [`Error::Argument`] for no tensors, too many, or an axis that does not exist, [`Error::Shape`] if they differ on
+/// another axis, [`Error::Dtype`] if their types differ, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
 pub fn concat(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<Output> {
     let (first, others) = first_of(tensors)?;
     let axis = check::axis(first, axis)?;
@@ -149,8 +153,9 @@ pub fn concat(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<
 /// Joins tensors of one shape and type along a new axis, which is `axis` of the result; at most [`MAX_PARTS`].
 ///
 /// # Errors
-/// [`Error::Argument`] for no tensors, too many, or an axis that is not there, [`Error::Shape`] if their shapes differ
-/// or the result has more than [`MAX_RANK`] axes, [`Error::Dtype`] if their types differ, and what `budget` refuses.
+/// [`Error::Argument`] for no tensors, too many, or an axis that does not exist, [`Error::Shape`] if their shapes
+/// differ or the result has more than [`MAX_RANK`] axes, [`Error::Dtype`] if their types differ, and the error of
+/// `budget` if the operation exceeds a memory, work or time limit.
 pub fn stack(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<Output> {
     let (first, others) = first_of(tensors)?;
     check::rank(first.rank() + 1)?;
@@ -169,7 +174,7 @@ pub fn stack(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<O
     })
 }
 
-/// Adds the way of a gradient back from the joined tensor to its parts, which lie along `axis` one after another.
+/// Attaches the backward function of a join: cuts the gradient of `tensor` along `axis` into the gradients of `parts`.
 fn joined(parts: &[&Tensor], tensor: Tensor, axis: usize) -> Value {
     let way = move |parts: &[Tensor], y: &Tensor, grad: &Tensor, sums: &mut Gradients| {
         let mut start = 0;

@@ -13,8 +13,8 @@ use crate::error::Result;
 /// divisor is not positive. `keep` leaves reduced axes with length 1.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn variance(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, correction: u32) -> Result<Output> {
     let value = move |lanes: &Lanes, x: &Tensor| lane_variance(lanes, x, correction);
     reduce(budget, x, axis, keep, value, move |lanes, x, _, grad| {
@@ -23,12 +23,12 @@ pub fn variance(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: boo
     })
 }
 
-/// Returns the square root of the variance with divisor n − `correction` over one axis, or over all if `axis` is
-/// `None`; NaN if the divisor is not positive. The gradient where the deviation is 0 is 0.
+/// Returns the square root of the variance with divisor n − `correction` over one axis, or over all if `axis` is `None`; NaN
+/// if the divisor is not positive. `keep` leaves reduced axes with length 1. The gradient where the deviation is 0 is 0.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn standard_deviation(
     budget: &mut dyn Meter,
     x: &Tensor,
@@ -62,11 +62,11 @@ fn lane_variance(lanes: &Lanes, x: &Tensor, correction: u32) -> Raw<Tensor> {
 }
 
 /// Returns the sum of the entries that are not NaN over one axis, or over all if `axis` is `None`; 0 if there are none.
-/// Infinite entries count.
+/// Infinite entries count. `keep` leaves reduced axes with length 1.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn sum_of_finite(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&nan_as_zero(x)?);
     reduce(budget, x, axis, keep, value, |lanes, x, _, grad| {
@@ -75,11 +75,11 @@ pub fn sum_of_finite(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep
 }
 
 /// Returns the mean of the entries that are not NaN over one axis, or over all if `axis` is `None`; NaN if there are
-/// none. Infinite entries count.
+/// none. Infinite entries count. `keep` leaves reduced axes with length 1.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn mean_of_finite(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&nan_as_zero(x)?)?.div(&present(lanes, x)?);
     reduce(budget, x, axis, keep, value, |lanes, x, _, grad| {
@@ -88,12 +88,13 @@ pub fn mean_of_finite(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, kee
     })
 }
 
-/// Returns the standard deviation, with divisor n − `correction`, of the n entries that are not NaN; NaN if the divisor
-/// is not positive. Infinite entries count. No gradient.
+/// Returns the standard deviation, with divisor n − `correction`, of the n entries that are not NaN over one axis, or over
+/// all if `axis` is `None`; NaN if the divisor is not positive. Infinite entries count. `keep` leaves reduced axes with
+/// length 1. No gradient.
 ///
 /// # Errors
-/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
-/// and what `budget` refuses.
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn standard_deviation_of_finite(
     budget: &mut dyn Meter,
     x: &Tensor,

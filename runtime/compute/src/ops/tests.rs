@@ -26,7 +26,7 @@ fn numbers(tensor: &Tensor) -> Vec<f32> {
     ops::list(tensor).unwrap()
 }
 
-/// What operations made, by tensor, so that a gradient finds its way.
+/// The nodes of all results so far, by tensor.
 #[derive(Default)]
 struct Graph(HashMap<TensorId, Arc<Node>>);
 
@@ -73,7 +73,7 @@ fn a_long_graph_is_walked_and_freed() {
     assert_eq!(thread.join().unwrap(), [Some(vec![1.])]);
 }
 
-/// Joins hold lists of operands, and views refer to the tensors that they are of.
+/// A join holds a list of operands, and a view refers to the tensor that it shows.
 #[test]
 fn a_long_graph_of_joins_and_views_is_walked_and_freed() {
     let work = || {
@@ -110,7 +110,7 @@ fn a_gradient_through_many_slices_costs_what_they_are_long() {
     assert!(sum == 4e6 && begun.elapsed().as_secs_f64() < 2.0, "{sum}, {:?}", begun.elapsed());
 }
 
-/// A budget that ends gradients after so many operations.
+/// A budget that stops a backward pass after a number of operations.
 struct Ending(u32);
 
 impl Meter for Ending {
@@ -218,7 +218,7 @@ fn an_expanded_view_is_paid_for_when_it_is_used() {
     assert_eq!(budget.held(), 0);
 }
 
-/// Counts work and lets everything pass.
+/// Counts work without a limit.
 struct Counter(Cost);
 
 impl Meter for Counter {

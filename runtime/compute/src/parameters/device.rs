@@ -1,12 +1,12 @@
-//! The passes over flat buffers as launches of an accelerator. In f32 they have the bits of the CPU's, but for the factor
-//! of a clip, see [`Norm`].
+//! The passes over flat buffers as kernel launches of an accelerator. In f32 they have the bits of the CPU's passes,
+//! except for the factor of gradient clipping, see [`Norm`].
 
 use candle_core::{DType, Device, Tensor};
 
 use crate::accelerator::{Accelerator, Argument, Grid, arguments, kernel};
 use crate::error::{Error, Result};
 
-/// Slots begin at multiples of so many numbers: 16 bytes in any type.
+/// Slots begin at multiples of this many numbers, which are 16 bytes or more in any type.
 pub(super) const EVEN: usize = 8;
 /// Numbers of one part of a norm, as `kernels/optimizer.h` has it.
 const NORM_PART: usize = 1 << 16;
@@ -52,15 +52,15 @@ fn onto(accelerator: &Accelerator, kernel: &kernel::Kernel, act: DType, to: &Ten
     accelerator.launch(kernel, act, accelerator.flat(count), &arguments)
 }
 
-/// The norm of all gradients and what it asks of them, on an accelerator that may not have come so far yet.
+/// The norm of all gradients and the clip factor, on an accelerator that may not have computed them yet.
 ///
-/// The limit is rounded to f32 on its way there, so one that f32 does not hold, such as 0.1, may give a factor that is a
-/// step of f32 off the CPU's; and a norm past the largest f32 is not finite here, while the CPU clips it.
+/// The limit is rounded to f32. So one that f32 cannot represent, such as 0.1, may give a factor that differs from the
+/// CPU's in the last bit; and a norm past the largest f32 is not finite here, while the CPU clips it.
 #[derive(Debug)]
 pub(crate) struct Norm {
     /// `[2]` f32: the norm is their sum.
     halves: Tensor,
-    /// `[1]` f32: min(1, limit / (norm + 10⁻⁶)); not a number if the norm is not finite.
+    /// `[1]` f32: min(1, limit / (norm + 10⁻⁶)), or 1 for the limit 0; NaN if the norm is not finite.
     pub(crate) factor: Tensor,
 }
 

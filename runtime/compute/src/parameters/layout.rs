@@ -15,7 +15,7 @@ pub struct Slot {
     pub name: String,
     /// The shape.
     pub shape: Vec<usize>,
-    /// The index of its first number among all, gaps not counted.
+    /// The index of its first number among the numbers of all slots, gaps not counted.
     pub offset: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a run may ask for.
+//! The precision settings of a run.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,12 +36,12 @@ pub enum Compute {
     F32,
 }
 
-/// What a run asks for; the device decides the rest.
+/// The precision that a run asks for. Together with the device it determines a [`Precision`](super::Precision).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PrecisionRequest {
-    /// What the frozen matrices of blocks are kept in.
+    /// The number format of the frozen matrices of the model's blocks.
     pub base: Base,
-    /// What activations are computed in.
+    /// The number format of activations.
     pub compute: Compute,
 }
 

@@ -8,7 +8,7 @@ use super::{Format, Numbers, Packed, Scales, Weight, nf4};
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 
-/// Numbers that go to the device at once where they get another type there.
+/// Numbers that are uploaded at once where the device then converts them to another type.
 const PIECE: usize = 1 << 24;
 
 /// The blocks of a matrix on an accelerator, and what they share.

@@ -39,7 +39,7 @@ pub(crate) const LEVELS: [f32; 16] = [
     1.0,
 ];
 
-/// Between which level and the next a number becomes the next: half-way.
+/// The midpoints of adjacent levels: a number above the midpoint of two levels is nearer to the upper one.
 const BETWEEN: [f32; 15] = {
     let mut between = [0.0; 15];
     let mut at = 0;
@@ -78,12 +78,12 @@ const fn boundary(at: usize, count: usize) -> f32 {
     if at < count.div_ceil(2) { 0.1 + step * at as f32 } else { 1.0 - step * (count - at) as f32 }
 }
 
-/// What the blocks of a matrix share.
+/// The scales that the blocks of an NF4 matrix share.
 #[derive(Debug)]
 pub(crate) struct Scales {
-    /// The largest magnitude of each group, the mean taken off.
+    /// For each group of [`GROUP`] blocks, the largest absolute difference of a block's magnitude from the mean.
     pub(super) groups: Vec<f32>,
-    /// The mean of all magnitudes.
+    /// The mean of the magnitudes of all blocks.
     pub(super) mean: f32,
 }
 
@@ -99,7 +99,7 @@ impl Scales {
         4 * (self.groups.len() + 1)
     }
 
-    /// Bytes that the scales of a matrix with so many blocks take.
+    /// Bytes that the scales of a matrix with `blocks` blocks take.
     pub(super) fn bytes_of(blocks: usize) -> usize {
         4 * (blocks.div_ceil(GROUP) + 1)
     }
@@ -119,7 +119,7 @@ impl Scales {
     }
 }
 
-/// Decodes whole NF4 blocks into f32 numbers. `first` is the number within the matrix of the first block, by which its
+/// Decodes whole NF4 blocks into f32 numbers. `first` is the index of the first of these blocks in its matrix, by which its
 /// scale is found.
 #[inline(always)]
 pub(crate) fn unpack(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f32]) {

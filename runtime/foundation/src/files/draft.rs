@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use super::{FileError, create_folder, names, remove_folder, sync_folder};
 use crate::paths::parent;
 
-/// A folder that is filled under a temporary name and renamed when it is complete; dropping it before removes it.
+/// A folder that is filled under a temporary name and renamed when it is complete. Dropping it before [`Draft::commit`]
+/// removes the temporary folder.
 #[derive(Debug)]
 pub struct Draft {
     partial: PathBuf,
@@ -37,7 +38,7 @@ impl Draft {
     /// Writes one file into the draft, without syncing it.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When the system reports an error.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
         let path = self.partial.join(name);
         fs::write(&path, bytes).map_err(FileError::at("written", &path))
@@ -46,7 +47,7 @@ impl Draft {
     /// Syncs every file, renames the draft to its target, and removes an older folder of that name.
     ///
     /// # Errors
-    /// When the system refuses. If that happens between the two renames, the older folder is kept as `.<name>.old`.
+    /// When the system reports an error. If that happens between the two renames, the older folder is kept as `.<name>.old`.
     pub fn commit(mut self) -> Result<(), FileError> {
         sync_below(&self.partial)?;
         let name = self.target.file_name().unwrap_or_default().to_string_lossy();

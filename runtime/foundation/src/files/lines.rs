@@ -17,7 +17,7 @@ impl Lines {
     /// Opens a file for appending; creates it if it does not exist.
     ///
     /// # Errors
-    /// When it is a symbolic link, or the system refuses.
+    /// When the path is a symbolic link, or the system reports an error.
     pub fn append_to(path: &Path) -> Result<Self, FileError> {
         if path.is_symlink() {
             return Err(FileError::at("written", path)(io::Error::other("it is a link, and may lead anywhere")));
@@ -29,7 +29,7 @@ impl Lines {
     /// Appends one line and its line break in a single write. Does not sync.
     ///
     /// # Errors
-    /// When the system refuses, as on a full disk.
+    /// When the system reports an error, as on a full disk.
     pub fn push(&mut self, line: &str) -> Result<(), FileError> {
         self.file.write_all(format!("{line}\n").as_bytes()).map_err(FileError::at("written", &self.path))
     }
@@ -37,7 +37,7 @@ impl Lines {
     /// Syncs the appended lines to the disk.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When the system reports an error.
     pub fn sync(&mut self) -> Result<(), FileError> {
         self.file.sync_data().map_err(FileError::at("written", &self.path))
     }

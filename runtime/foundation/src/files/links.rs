@@ -1,4 +1,4 @@
-//! Checks folders of others for links, which would lead reads, writes and removals elsewhere.
+//! Checks untrusted folders for symbolic links, which would redirect reads, writes and removals.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use super::FileError;
 /// nothing if `folder` does not exist.
 ///
 /// # Errors
-/// The first such entry, and a folder that cannot be listed.
+/// Names the first such entry, or a folder that cannot be listed.
 pub fn reject_links(folder: &Path, depth: usize) -> Result<(), FileError> {
     let about = match fs::symlink_metadata(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

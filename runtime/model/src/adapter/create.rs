@@ -1,5 +1,5 @@
-//! A fresh adapter: its slots and first values.
-//! A is uniform in ±1/√in and B is 0, so that the first step starts from the base (Hu et al. 2021).
+//! Creates adapters: allocates their parameters and sets the initial values.
+//! A is uniform in ±1/√in and B is 0, so that training starts from the outputs of the base model (Hu et al. 2021).
 
 use tunebox_compute::memory;
 use tunebox_compute::parameters::Parameters;
@@ -18,7 +18,7 @@ use crate::edit::Factors;
 use crate::error::Result;
 use crate::families;
 
-/// One place with its own rank and alpha.
+/// A linear map to adapt, with the rank and alpha of its adapter.
 pub(crate) struct ModulePlan {
     pub(crate) place: ModuleKey,
     pub(crate) rank: usize,
@@ -93,7 +93,8 @@ impl Adapter {
     }
 }
 
-/// The name and shape of every A, B and DoRA magnitude of the planned modules, in the order of the plans.
+/// Returns the slot name and shape of every A `[rank, in]`, B `[out, rank]` and, for DoRA, magnitude `[out]` of the
+/// planned modules, in the order of the plans.
 pub(super) fn slots(model: &Model, kind: AdapterKind, plans: &[ModulePlan]) -> Vec<(String, Vec<usize>)> {
     let of_plan = |plan: &ModulePlan| {
         let (layer, site) = plan.place;
@@ -134,8 +135,8 @@ fn base_squares(model: &Model, layer: usize, site: Site) -> Result<Tensor> {
     Ok(Weight::from(squared_norms(&weight)?).to_device(model.weights.device(), DType::F32)?.vector()?)
 }
 
-/// Allocates an adapter with one `f32` slot, filled with 0, for each name and shape in `slots`. Errors: on the CPU, more
-/// memory than this process may take.
+/// Allocates an adapter with one `f32` slot, filled with 0, for each name and shape in `slots`. Errors: on the CPU, the
+/// values and their gradients, 8 bytes for each value, need more memory than this process can allocate.
 fn allocate(
     model: &Model,
     settings: &AdapterSettings,

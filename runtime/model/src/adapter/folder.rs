@@ -1,6 +1,6 @@
-//! An adapter in a folder: `adapter_model.safetensors` beside `adapter_config.json`, names as PEFT's;
-//! all weights as one `model.safetensors` in `f32`. Unknown and missing keys are errors: PEFT itself
-//! loads a wrong prefix as an adapter of zeros. Files appear whole or not at all.
+//! Saves and loads adapters in PEFT's layout: `adapter_model.safetensors` beside `adapter_config.json`. Kind full has
+//! all weights in one `model.safetensors`, in `f32`, instead. Unknown and missing keys are errors: PEFT itself loads
+//! keys with a wrong prefix as an adapter of zeros. Each file is written whole or not at all.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,15 @@ use crate::files::{self, TensorSpec};
 use crate::weights::location::Location;
 use crate::weights::safetensors;
 
-/// The file with an adapter's numbers.
+/// The name of the file with an adapter's weights.
 const WEIGHTS: &str = "adapter_model.safetensors";
-/// The file with an adapter's settings.
+/// The name of the file with an adapter's settings.
 const SETTINGS: &str = "adapter_config.json";
-/// The file with all weights.
+/// The name of the file with all weights, for kind full.
 const MODEL: &str = "model.safetensors";
-/// The most bytes that a file has for each number.
+/// The most bytes per value that a weights file may have.
 const LARGEST_NUMBER: u64 = 8;
-/// The most bytes of what stands before the numbers.
+/// The most bytes of a safetensors header.
 const LARGEST_HEAD: u64 = 100 << 20;
 /// What PEFT puts before every module path.
 const PREFIX: &str = "base_model.model.";

@@ -1,6 +1,6 @@
-//! What is trained on a model: the thin matrices of LoRA, rsLoRA or DoRA, or all weights.
-//! An adapter is a list of places and one flat buffer; the products are `decoder`'s, files are
-//! `folder`'s, and working an adapter into the weights is `merge`'s.
+//! The trained parameters of a model: low-rank matrices of LoRA, rsLoRA or DoRA, or all weights. An adapter is a list
+//! of adapted linear maps and one flat buffer of their values. `decoder` computes with it, `folder` saves and loads it,
+//! and `merge` adds it to the weights.
 
 mod create;
 pub(crate) mod folder;
@@ -19,7 +19,7 @@ pub use settings::{AdapterKind, AdapterSettings, Targets};
 use crate::decoder::site::Site;
 use crate::error::Result;
 
-/// What is trained on one model.
+/// The trained parameters of one model: low-rank matrices on some of its linear maps, or all weights.
 pub struct Adapter {
     settings: AdapterSettings,
     modules: Vec<Module>,
@@ -30,21 +30,21 @@ pub struct Adapter {
 /// A linear map with an adapter on it.
 #[derive(Debug, Clone)]
 pub struct Module {
-    /// The block.
+    /// The index of the block.
     pub layer: usize,
-    /// The place in the block.
+    /// Which linear map of the block.
     pub site: Site,
     /// Rows of A and columns of B.
     pub rank: usize,
-    /// The numerator of the scale.
+    /// The numerator of `scale`.
     pub alpha: f64,
     /// The factor of B·A: alpha/rank, or alpha/√rank for rsLoRA.
     pub scale: f64,
-    /// The slots of A, of B and of DoRA's magnitudes in the parameters.
+    /// The indices of the slots of A, of B and of DoRA's magnitudes in the adapter's parameters.
     pub(crate) a_slot: usize,
     pub(crate) b_slot: usize,
     pub(crate) magnitude_slot: Option<usize>,
-    /// DoRA: ‖W‖² of every row of the frozen weight, `[out]`, where the model computes.
+    /// DoRA: ‖W‖² of every row of the frozen weight, `[out]`, on the model's device.
     pub(crate) base_squares: Option<Tensor>,
 }
 
@@ -70,7 +70,7 @@ impl Adapter {
         &self.settings
     }
 
-    /// The linear maps that have an adapter, in the order of the plan; empty for kind full.
+    /// The adapted linear maps, in the order of their parameters; empty for kind full.
     #[must_use]
     pub fn modules(&self) -> &[Module] {
         &self.modules

@@ -1,5 +1,6 @@
-//! `adapter_config.json` as PEFT writes and reads it.
-//! What this host cannot do exactly is refused here rather than loaded wrongly; tensors are `folder`'s.
+//! Reads and writes PEFT's `adapter_config.json`.
+//! Rejects settings that this program cannot run exactly, rather than load the adapter wrongly. `folder` reads and
+//! writes the tensors.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -17,7 +18,8 @@ use crate::error::Result;
 use crate::fields::Fields;
 use crate::files;
 
-/// Keys that change the arithmetic; anything but nothing in them is refused.
+/// Settings of PEFT that change the computation and are not supported. A file is rejected if one of them is other than
+/// null, false or empty.
 const UNSUPPORTED: [&str; 14] = [
     "alora_invocation_tokens",
     "arrow_config",
@@ -153,8 +155,8 @@ fn pattern<T: DeserializeOwned>(fields: &Fields<'_>, key: &str) -> Result<Vec<(S
     object.keys().map(read).collect()
 }
 
-/// Checks that a name of a key holds no characters of regular expressions: read as a plain name, an expression would
-/// leave modules out silently.
+/// Checks that `name`, from the setting `key`, has no characters of regular expressions. An expression that is read as
+/// a plain name would silently leave modules out.
 fn check_literal(fields: &Fields<'_>, key: &str, name: &str) -> Result<()> {
     if name.contains(['*', '+', '(', ')', '[', ']', '|', '\\', '?', '^', '$']) {
         return Err(fields.value_error(key, &format!("names, not an expression such as `{name}`")));
@@ -172,7 +174,8 @@ fn target_names(adapter: &Adapter) -> Vec<String> {
     sites.iter().map(|site| site.short_name().to_owned()).collect()
 }
 
-/// The ranks and the alphas, in this order, of the modules whose own differ from the settings', by module path.
+/// Returns PEFT's `rank_pattern` and `alpha_pattern`, in this order: maps from module path to rank, and to alpha. Each
+/// has only the modules whose value differs from that of the adapter's settings.
 fn patterns(adapter: &Adapter) -> (Map<String, Value>, Map<String, Value>) {
     let settings = adapter.settings();
     let (mut ranks, mut alphas) = (Map::new(), Map::new());

@@ -1,5 +1,5 @@
-//! How a person describes an adapter: its kind, size and places; and the linear maps of a model that these select. The rules
-//! for names are PEFT's: a name is a whole path or ends one at a dot.
+//! The settings of an adapter, and the linear maps of a model that they select. Module names match as in PEFT: a name
+//! is a whole module path or an end of it that starts after a dot.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -53,22 +53,22 @@ pub enum Targets {
     Modules(Vec<String>),
 }
 
-/// What an adapter is made from.
+/// The settings of an adapter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdapterSettings {
     /// The kind.
     pub kind: AdapterKind,
     /// Rows of A and columns of B; at least 1. Ignored when all weights are trained.
     pub rank: usize,
-    /// The numerator of the scale.
+    /// The numerator of the scale of B·A.
     pub alpha: f64,
-    /// The share of inputs that the adapter does not see while learning, in `[0, 1)`.
+    /// The probability with which dropout zeroes an input of the adapter while training, in `[0, 1)`.
     pub dropout: f64,
-    /// The modules that get one.
+    /// The modules that get an adapter.
     pub targets: Targets,
-    /// The blocks that get one, counted from 0; all unless given.
+    /// The blocks that get an adapter, counted from 0; `None` for all.
     pub layers: Option<Vec<usize>>,
-    /// Where the first values of A and the dropout masks come from.
+    /// The random seed of the initial values of A and of the dropout masks.
     pub seed: u64,
 }
 
@@ -122,7 +122,7 @@ impl AdapterSettings {
     }
 }
 
-/// A linear map of a model.
+/// A linear map of a model: the index of its block, and the map within the block.
 pub(crate) type ModuleKey = (usize, Site);
 
 /// The linear maps that the settings select, sorted by layer, then in the order of a forward pass.

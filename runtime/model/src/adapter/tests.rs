@@ -1,4 +1,4 @@
-//! Adapters made, written, read and refused.
+//! Creating, saving and loading adapters, and the files that loading rejects.
 
 mod merged;
 
@@ -29,7 +29,7 @@ fn policy(configuration: Configuration, settings: &AdapterSettings) -> Policy {
     policy
 }
 
-/// Values as after some training.
+/// Adds noise to every trained value, as if the adapter had been trained.
 fn stir(adapter: &Adapter) {
     for (number, slot) in adapter.parameters().slots().iter().enumerate() {
         let draws = Stream::new(3, &slot.name).normals(slot.shape.iter().product());
@@ -63,7 +63,7 @@ fn store(folder: &Path, tensors: &HashMap<String, Tensor>) {
     candle_core::safetensors::save(tensors, folder.join("adapter_model.safetensors")).unwrap();
 }
 
-/// The message of the refusal to load a saved adapter that was changed on disk.
+/// Saves an adapter, changes its files with `change`, and returns the error message of loading them.
 fn refusal(change: impl FnOnce(&Path)) -> String {
     let folder = tempfile::tempdir().unwrap();
     let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));

@@ -6,7 +6,7 @@ use tunebox_foundation::explain::{Explanation, Snippet};
 use super::functions::Refusal;
 use crate::error::Error;
 
-/// An explanation of this part of the program.
+/// Creates the explanation of an error in the category `chat`; `what` is its message.
 pub(super) fn explain(what: impl Into<String>) -> Explanation {
     Explanation::new("chat", what)
 }
@@ -23,8 +23,9 @@ pub(super) fn unclear(number: usize, edge: &str, why: impl Into<String>) -> Erro
     explain(format!("it cannot be told where answer {number} {edge}")).with_why(why).with_hint(hint).into()
 }
 
-/// Converts an error of the template engine: to the template's own words if it called `raise_exception`, else with line
-/// and column where known. `source` is the template before it was rewritten.
+/// Converts an error of the template engine. The result shows the template's message if the template called
+/// `raise_exception`, else the line and column where known. `source` is the template before its generation tags were
+/// rewritten.
 pub(super) fn from_engine(error: &minijinja::Error, source: &str) -> Error {
     if let Some(refusal) = find_refusal(error) {
         let refused = explain(format!("the chat template refuses this conversation: {}", refusal.0));

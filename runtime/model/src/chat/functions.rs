@@ -1,4 +1,4 @@
-//! What chat templates call: the functions, filters and methods that transformers and Python give them.
+//! The functions, filters and methods that chat templates can call, as transformers and Python define them.
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;
@@ -10,16 +10,17 @@ use minijinja_contrib::pycompat;
 use super::markers::{self, CLOSE, OPEN};
 use super::{json, python_repr};
 
-/// What a template said when it called `raise_exception`.
+/// The message that a template passed to `raise_exception`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Refusal(pub(super) String);
 
-/// The name of the form of a template whose answers come out between marks.
+/// The name under which the engine holds the marked form of a template, which renders answers between [`OPEN`] and
+/// [`CLOSE`].
 pub(super) const MARKED: &str = "marked";
 
-/// Sets up an engine for chat templates: no escaping, Python's printing and text methods, the functions, filters and
-/// tests that transformers provides, and `strftime_now` at the current time.
+/// Sets up an engine for chat templates: no HTML escaping, values printed as Python prints them, Python's string
+/// methods, the functions, filters and tests that transformers provides, and `strftime_now` at the current time.
 pub(super) fn register(environment: &mut Environment<'static>) {
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_unknown_method_callback(method);

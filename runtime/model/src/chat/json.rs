@@ -1,4 +1,4 @@
-//! JSON out of templates: `tojson` as transformers defines it.
+//! The filter `tojson` of chat templates, as transformers defines it.
 
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
@@ -38,8 +38,8 @@ pub(super) fn tojson(
     Ok(writer.out)
 }
 
-/// The text that indents one level: `None` for none or undefined, a text as it is, a number as that many spaces (0 to
-/// 64). Errors: any other value.
+/// Converts the argument `indent` to the string that indents one level: `None` for none or undefined, a string
+/// unchanged, a number as that many spaces (0 to 64). Errors: any other value.
 fn indentation(value: &Value) -> Result<Option<String>, Error> {
     if value.is_none() || value.is_undefined() {
         return Ok(None);
@@ -51,7 +51,7 @@ fn indentation(value: &Value) -> Result<Option<String>, Error> {
     Ok(Some(" ".repeat(usize::try_from(wide.min(64)).unwrap_or(0))))
 }
 
-/// The text at an index of `separators`. Errors: no text there.
+/// The string at an index of the argument `separators`. Errors: there is no string at this index.
 fn part(separators: &Value, index: usize) -> Result<String, Error> {
     let item = separators.get_item_by_index(index)?;
     let text = item.as_str().map(str::to_owned);

@@ -1,19 +1,20 @@
-//! `{% generation %}` blocks, which mark what the model itself says.
+//! `{% generation %}` blocks of chat templates, which mark what the assistant says.
 //!
-//! The template engine does not know the tag, so its source is rewritten into a filter block with a scope of its own,
-//! which does the same. Comments, strings and raw blocks are left alone, and lines stay lines.
+//! The template engine does not know this tag. So a template's source is rewritten: each block becomes a filter block
+//! with its own variable scope. Comments, strings and raw blocks stay unchanged, and no line breaks are added or
+//! removed.
 
 use std::ops::Range;
 
-/// The filter that a rewritten block goes through.
+/// The name of the filter into which a `{% generation %}` block is rewritten.
 pub(super) const FILTER: &str = "__tunebox_answer";
-/// Marks where an answer begins in a rendered text; a noncharacter, which no text holds.
+/// Marks where an answer begins in a rendered text. A Unicode noncharacter, which proper text does not contain.
 pub(super) const OPEN: char = '\u{FDD0}';
 /// Marks where an answer ends.
 pub(super) const CLOSE: char = '\u{FDD1}';
 
-/// Rewrites `{% generation %}` blocks of a template source into blocks of the filter [`FILTER`]; `None` if it has none.
-/// What is no template is left to the engine, which says why.
+/// Rewrites the `{% generation %}` blocks of a template source into blocks of the filter [`FILTER`]; `None` if it has
+/// none. Does not check the syntax: the engine reports its errors.
 pub(super) fn rewrite_generation_tags(source: &str) -> Option<String> {
     let (mut rewritten, mut copied) = (String::new(), 0);
     for word in block_words(source) {
@@ -29,8 +30,8 @@ pub(super) fn rewrite_generation_tags(source: &str) -> Option<String> {
     (copied > 0).then(|| rewritten + &source[copied..])
 }
 
-/// The places of what stands between `{%` and `%}`, without white space and its control, outside of comments, expressions
-/// and raw blocks.
+/// The byte ranges of the contents of all `{% … %}` tags, without white space and white space control (`-`, `+`). Skips
+/// comments, expressions and raw blocks.
 fn block_words(source: &str) -> Vec<Range<usize>> {
     let (mut words, mut at) = (Vec::new(), 0);
     while let Some(start) = find(source, "{", at) {
@@ -52,13 +53,13 @@ fn block_words(source: &str) -> Vec<Range<usize>> {
     words
 }
 
-/// Where `text` begins at or after a place.
+/// The byte index of the first `text` in `source` at or after byte `from`; `None` if there is none.
 fn find(source: &str, text: &str, from: usize) -> Option<usize> {
     source.get(from..)?.find(text).map(|place| from + place)
 }
 
-/// Where the tag closes whose inside begins at `from`: at the first `close` outside of strings and brackets, else at the
-/// end of the source.
+/// The byte index at which a tag closes: of the first `close` outside of strings and brackets, else the end of the
+/// source. `from` is the byte index of the tag's contents.
 fn tag_end(source: &str, from: usize, close: &str) -> usize {
     let (mut depth, mut quote, mut escaped) = (0_u32, None, false);
     for (place, byte) in source.bytes().enumerate().skip(from) {
@@ -77,7 +78,8 @@ fn tag_end(source: &str, from: usize, close: &str) -> usize {
     source.len()
 }
 
-/// Where the tag `{% endraw %}` begins that ends the raw block whose text begins at `from`, else the end of the source.
+/// The byte index of the tag `{% endraw %}` that ends a raw block, else the end of the source. `from` is the byte index
+/// of the block's contents.
 fn raw_end(source: &str, from: usize) -> usize {
     let mut at = from;
     while let Some(start) = find(source, "{%", at) {
@@ -92,7 +94,7 @@ fn raw_end(source: &str, from: usize) -> usize {
 }
 
 /// Removes the marks [`OPEN`] and [`CLOSE`] from a rendered text. Returns the text and the byte ranges, in that text,
-/// that stood between marks; `None` if the marks do not pair up or nest.
+/// that stood between marks; `None` if marks are nested or unpaired.
 pub(super) fn extract_answers(rendered: &str) -> Option<(String, Vec<Range<usize>>)> {
     let mut text = String::with_capacity(rendered.len());
     let mut spans = Vec::new();

@@ -1,18 +1,18 @@
-//! One turn of a conversation, and a conversation with what a template may need beside it.
+//! Messages, and conversations with the tools and variables that a template may use.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// Names that reasoning is stored under; templates read the first, some the second.
+/// The fields of a message that may hold its reasoning. Templates read the first, some the second.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
-/// One turn: who speaks, and what.
+/// One message of a conversation: its role and its text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// `system`, `user`, `assistant`, `tool`, or what else the template knows.
+    /// `system`, `user`, `assistant`, `tool`, or another role that the template knows.
     pub role: String,
-    /// The text; parts of a list are joined.
+    /// The text. A list of text parts is joined to one text; null or a missing content is an empty text.
     pub content: String,
     /// Everything else that was in the record (`tool_calls`, `name`, …), kept for the template.
     pub fields: Map<String, Value>,
@@ -25,7 +25,7 @@ impl Message {
         Self { role: role.into(), content: content.into(), fields: Map::new(), absent: false }
     }
 
-    /// Whether the model says this message: its role is `assistant` or `model`.
+    /// Whether the message is an answer of the model: its role is `assistant` or `model`.
     pub fn is_answer(&self) -> bool {
         matches!(self.role.as_str(), "assistant" | "model")
     }
@@ -50,8 +50,8 @@ impl Message {
 }
 
 impl<'de> Deserialize<'de> for Message {
-    /// Reads a message from an object. Errors: no text `role`, no `content` and no other field either, or content that
-    /// is not text.
+    /// Reads a message from an object. Errors: `role` is missing or not a string, `content` is missing or null and
+    /// there are no other fields, or `content` is not text.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut fields = Map::deserialize(deserializer)?;
         let role = match fields.remove("role") {
@@ -96,10 +96,10 @@ fn text_of_part(part: Value) -> Result<String, String> {
     }
 }
 
-/// A conversation as a record holds it.
+/// A conversation of a record: its messages, with the tools and variables for the template.
 #[derive(Debug, Clone, Copy)]
 pub struct Conversation<'a> {
-    /// The turns, in order.
+    /// The messages, in order.
     pub messages: &'a [Message],
     /// The tools that the model may call, as a JSON list.
     pub tools: Option<&'a Value>,

@@ -1,6 +1,7 @@
-//! Conversations to text, and text to training examples: which tokens a model is given and which it has to say.
+//! Renders conversations with the model's chat template, and encodes texts and conversations as training examples:
+//! token ids, and for each whether it is a target.
 //!
-//! The template is the model's own. Reading records from files is left to the training room.
+//! The crate `training` reads the records from files.
 
 mod error;
 mod functions;

@@ -3,9 +3,9 @@
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
-/// How deep lists and maps are printed: a map of a template may hold itself.
+/// How deep nested lists and maps are printed: a map of a template may contain itself.
 pub(super) const MAX_DEPTH: usize = 100;
-/// Bytes of the longest text of a value, and of a whole rendering: longer than any model reads.
+/// The most bytes of a printed value, and of a whole rendering: more than any model reads.
 pub(super) const MAX_TEXT: usize = 32 << 20;
 
 /// Formats a value as Python's `str` does; undefined gives an empty text.
@@ -21,8 +21,9 @@ pub(super) fn text(value: &Value) -> String {
     }
 }
 
-/// Appends a value as Python's `repr` prints it: texts in quotes, `None`, `True`, `False`, lists, tuples and dicts; `...`
-/// for one inside more than [`MAX_DEPTH`] others, which `depth` counts. Leaves out items beyond [`MAX_TEXT`].
+/// Appends a value as Python's `repr` prints it: strings in quotes, `None`, `True`, `False`, lists, tuples and dicts.
+/// `depth` counts the lists and maps around the value, which becomes `...` if they are more than [`MAX_DEPTH`]. Leaves
+/// out further items once `out` has more than [`MAX_TEXT`] bytes.
 fn repr(out: &mut String, value: &Value, depth: usize) {
     match value.kind() {
         _ if depth > MAX_DEPTH => out.push_str("..."),

@@ -1,7 +1,7 @@
-//! Training examples: token ids, and for each whether the model has to say it.
+//! Training examples: token ids, and for each whether it is a target.
 //!
-//! The rules are those of TRL, so that a run can be compared: which texts get an end-of-text
-//! token, where a prompt ends, what is cut. Padding and batching are left to [`crate::rows`].
+//! Follows TRL, so that runs can be compared, in which texts get an end-of-text token and where a prompt ends. Padding
+//! and batching are left to [`crate::rows`].
 
 use super::error;
 use super::message::{Conversation, Message};
@@ -28,12 +28,13 @@ pub struct Encoded {
     pub ids: Vec<u32>,
     /// Whether each token is a target; as long as `ids`.
     pub targets: Vec<bool>,
-    /// The prompt's last tokens changed when the completion followed, so the model sees another context in use.
+    /// Whether the last tokens of the prompt differ when it is tokenized together with the completion. In use, the
+    /// prompt is tokenized alone, so the model then sees other tokens than in training.
     pub merged: bool,
 }
 
 impl Encoded {
-    /// Builds an example, with its first token never a target. Errors: no target is left.
+    /// Builds an example. Clears the target mark of the first token. Errors: no target is left.
     fn new(ids: Vec<u32>, mut targets: Vec<bool>) -> Result<Self> {
         if let Some(first) = targets.first_mut() {
             *first = false;
@@ -51,30 +52,31 @@ impl Encoded {
     }
 }
 
-/// What one side of a record may be: a text, or a list of messages with a template to render them.
+/// A prompt and its completion: as plain texts, or as messages with the template that renders them.
 #[derive(Debug, Clone, Copy)]
 pub enum Example<'a> {
     /// Plain texts; an end-of-text token is appended to the completion.
     Text {
-        /// What is given.
+        /// The prompt.
         prompt: &'a str,
-        /// What has to be said.
+        /// The completion, whose tokens are targets.
         completion: &'a str,
     },
-    /// Messages; the template brings its own end of turn.
+    /// Messages; the template itself writes the end of a turn.
     Messages {
         /// The model's template.
         template: &'a ChatTemplate,
-        /// What is given.
+        /// The conversation up to the completion.
         prompt: Conversation<'a>,
-        /// What has to be said.
+        /// The messages whose tokens are targets.
         completion: &'a [Message],
     },
 }
 
-/// Encodes a conversation with tools and template variables; every token that overlaps a wanted answer is a target.
+/// Encodes a conversation with tools and template variables. Every token that overlaps an answer is a target; `which`
+/// selects all answers or only the last one.
 ///
-/// The end-of-turn token of an answer is a target, and so is what the template writes behind it before the next turn.
+/// The end-of-turn token of an answer is a target, and so is what the template writes after it before the next turn.
 ///
 /// # Errors
 /// When it cannot be told which tokens are answers, and the errors of rendering and encoding.
@@ -97,8 +99,8 @@ pub fn encode_conversation(
     Encoded::new(ids, targets)
 }
 
-/// Encodes a prompt followed by its completion. Targets are the tokens after the prefix shared with the prompt alone;
-/// `merged` is set if that prefix is shorter than the prompt.
+/// Encodes a prompt followed by its completion. Targets are the tokens after the common prefix of this encoding and
+/// that of the prompt alone; `merged` is set if that prefix is shorter than the prompt.
 ///
 /// # Errors
 /// When the completion is empty, or a text needs an end-of-text token that the tokenizer does not have, and the errors
@@ -110,7 +112,7 @@ pub fn encode_prompt_completion(tokenizer: &Tokenizer, example: &Example<'_>) ->
 }
 
 /// Encodes a prompt with its chosen and its rejected completion; returns the chosen example first. The targets of both
-/// begin at the same index, at the end of the shortest prefix that all encodings share.
+/// begin at the same index: the end of the longest prefix that the two encodings and that of the prompt alone share.
 ///
 /// # Errors
 /// When [`encode_prompt_completion`] fails.
@@ -126,7 +128,8 @@ pub fn encode_preference(
     Ok((split(better, shared, merged)?, split(worse, shared, merged)?))
 }
 
-/// Encodes a text, with an end-of-text token appended if it ends with none; all tokens but the first are targets.
+/// Encodes a text, with the end-of-text token appended unless the text ends with it; all tokens but the first are
+/// targets.
 ///
 /// # Errors
 /// When the tokenizer names no end-of-text token, or the text is one token, and the errors of encoding.
@@ -136,10 +139,10 @@ pub fn encode_text(tokenizer: &Tokenizer, text: &str) -> Result<Encoded> {
     Encoded::new(ids, targets)
 }
 
-/// Encodes a conversation up to where the model answers, including the template's opening of an answer.
+/// Renders and encodes a conversation as a prompt, with the template's opening of an answer at its end.
 ///
 /// # Errors
-/// Those of rendering and encoding.
+/// When rendering or encoding fails.
 pub fn encode_prompt(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
@@ -149,7 +152,7 @@ pub fn encode_prompt(
 }
 
 impl Example<'_> {
-    /// The ids of the prompt alone, and of prompt and completion together, in this order.
+    /// The token ids of the prompt alone, and of prompt and completion together, in this order.
     fn ids(&self, tokenizer: &Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
         match self {
             Self::Text { prompt, completion } => {
@@ -166,8 +169,8 @@ impl Example<'_> {
     }
 }
 
-/// The text, with the tokenizer's end-of-text token appended unless it already ends with it. Errors:
-/// the tokenizer names none.
+/// The text, with the tokenizer's end-of-text token appended unless it already ends with it. Errors: the tokenizer has
+/// no end-of-text token.
 fn ended(tokenizer: &Tokenizer, text: &str) -> Result<String> {
     let end = tokenizer.eos_text().ok_or_else(|| {
         error::explain("the tokenizer names no end-of-text token")

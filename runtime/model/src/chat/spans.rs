@@ -1,8 +1,9 @@
-//! Where the answers stand in a rendered conversation.
+//! Finds the byte ranges of the answers in a rendered conversation.
 //!
-//! A template's own marks are believed first. Without them, growing prefixes of the conversation are
-//! rendered: an answer begins where the text that asks for it ends, and ends where the text up to it ends. Where
-//! the prefixes do not agree with the whole, nothing is guessed.
+//! Uses the template's `{% generation %}` marks where it has them. Else it renders growing prefixes of the
+//! conversation: an answer begins where the rendering of the messages before it, with the opening of an answer, ends,
+//! and it ends where the rendering up to and including it ends. If these prefixes do not match the whole text, other
+//! signs are tried, such as the end-of-turn token; without one, the result is an error, not a guess.
 
 use std::ops::Range;
 
@@ -13,8 +14,8 @@ use super::template::ChatTemplate;
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 
-/// Renders a conversation; returns the text and the byte ranges of the wanted answers in it. Uses the template's own
-/// `{% generation %}` marks where it has them, else compares renderings of growing prefixes.
+/// Renders a conversation; returns the text and the byte ranges in it of the answers that `which` selects. Uses the
+/// template's own `{% generation %}` marks where it has them, else compares renderings of growing prefixes.
 ///
 /// # Errors
 /// When the conversation has no answer, or a range cannot be determined.
@@ -71,7 +72,7 @@ fn marked_from(
     Err(error::unclear(answers, "begins", why))
 }
 
-/// One conversation whose answers are looked for.
+/// The search for answers in `text`, the rendering of one conversation.
 struct Search<'a> {
     tokenizer: &'a Tokenizer,
     template: &'a ChatTemplate,
@@ -115,9 +116,11 @@ impl Search<'_> {
         place.ok_or_else(|| unclear("the template changes its words"))
     }
 
-    /// The byte at which an answer begins if the template opens a coming answer otherwise than an existing one (some
-    /// add an empty thought): the end of the common prefix of `asked` and the text, but not after the first of `words`.
-    /// `plain` is the rendering without an opening. `None` if the two share nothing after `plain`.
+    /// The byte at which an answer begins if the template's opening of a coming answer differs from that of an existing
+    /// one (some add an empty thought): the end of the common prefix of `asked` and the text, but not after the first
+    /// of `words`. `asked` is the rendering of the messages before the answer with the opening of an answer, `plain`
+    /// the one without, and `words` the answer's content. `None` if `plain` is missing or not a prefix of both, or if
+    /// they share nothing after it.
     fn start_apart(&self, asked: &str, plain: Option<&str>, words: &str) -> Option<usize> {
         let plain = plain.filter(|plain| self.text.starts_with(plain) && asked.starts_with(plain))?;
         let agree = |(left, right): &(char, char)| left == right;
@@ -130,9 +133,9 @@ impl Search<'_> {
         Some(place.filter(|_| !words.is_empty()).map_or(shared, |place| shared.min(place)))
     }
 
-    /// The byte at which an answer ends: where the rendering up to this message ends, or, if the template renders a
-    /// last message otherwise, after the end-of-turn token that follows its words. Errors: there is no
-    /// such token.
+    /// The byte at which an answer ends: the end of the text for the last message, else where the rendering up to this
+    /// message ends. If the template renders a last message differently, the answer ends after the end-of-turn token
+    /// that follows its words. Errors: there is no such token.
     fn end(&self, turn: usize, number: usize, start: usize) -> Result<usize> {
         if turn + 1 == self.conversation.messages.len() {
             return Ok(self.text.len());
@@ -153,8 +156,8 @@ impl Search<'_> {
         closing.map(|end| start + said + end).ok_or_else(|| error::unclear(number, "ends", why))
     }
 
-    /// The byte at which the first end-of-turn token of a text ends; `None` if there is none. With `behind_words`, any
-    /// special token counts that only whitespace precedes.
+    /// The byte at which the first end-of-turn token of a text ends; `None` if there is none. With `behind_words`, a
+    /// special token that only white space precedes also counts as one.
     fn closing_token(&self, rest: &str, behind_words: bool) -> Result<Option<usize>> {
         let spans = self.tokenizer.encode_spans(rest)?;
         let blank = |range: &Range<usize>| rest[..range.start].trim().is_empty();

@@ -1,8 +1,8 @@
 //! A model's chat template: from a folder, a GGUF file or a source text, rendered as transformers renders it.
 //!
-//! A template is an untrusted program: it runs with limits of steps, depth and text, under the watchdog, and sees only the
-//! conversation. The memory of its values is limited by the process alone. [`super::spans`] finds which parts of the text
-//! are answers.
+//! A template is an untrusted program: it runs with limits on steps, recursion depth and length of the text, under the
+//! watchdog, and sees only the conversation. Only the process limits the memory of its values. [`super::spans`] finds
+//! which parts of the text are answers.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,14 +31,15 @@ use crate::weights::gguf::Metadata;
 const ALLOWANCE: u64 = 10_000_000;
 /// How deep blocks and macros may nest.
 const DEPTH: usize = 200;
-/// Bytes of the longest source; the longest that is known has 32 KiB.
+/// The most bytes of a template's source; the longest known source has 32 KiB.
 const LONGEST: usize = 64 << 10;
-/// Stack for compiling each byte of a source, whatever it is made of. It counts against the memory of a worker process.
+/// Bytes of stack per byte of a source that is compiled, enough for any source. They count against the memory of a
+/// worker process.
 const STACK: usize = 4 << 10;
-/// The name of the form of a template that renders what the model reads.
+/// The name under which the engine holds the plain form of a template, which renders the text that the model reads.
 const PLAIN: &str = "plain";
 
-/// Turns conversations into text, the way the model was taught.
+/// A compiled chat template: renders conversations to text in the format that the model was trained on.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
     default: Compiled,
@@ -53,7 +54,7 @@ impl ChatTemplate {
     /// Compiles a template; the tokenizer provides the values of variables such as `bos_token`.
     ///
     /// # Errors
-    /// When the source is not a template, with line and column.
+    /// When the source is not a valid template; the error names line and column.
     pub fn parse(source: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let sources = HashMap::from([("default".to_owned(), source.to_owned())]);
         let template = Self::choose(&sources, tokenizer, Path::new("chat template"))?;
@@ -64,7 +65,7 @@ impl ChatTemplate {
     /// the one named `tool_use`, if any, for conversations with tools. `None` if the folder has no default template.
     ///
     /// # Errors
-    /// When a file cannot be read, else those of [`ChatTemplate::parse`].
+    /// When a file cannot be read, or [`ChatTemplate::parse`] fails.
     pub fn from_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<Option<Self>> {
         let mut sources = listed(object(&folder.join("tokenizer_config.json"))?.get("chat_template"));
         if let Some(source) = read_optional(&folder.join("chat_template.jinja"))? {
@@ -109,7 +110,7 @@ impl ChatTemplate {
         self
     }
 
-    /// The template's source as its author wrote it, before any rewriting.
+    /// The source of the default template, before `{% generation %}` tags are rewritten.
     pub fn source(&self) -> &str {
         &self.default.source
     }
@@ -174,13 +175,13 @@ impl ChatTemplate {
     }
 }
 
-/// One source, ready to run in both forms.
+/// One template source, compiled in its plain and its marked form.
 #[derive(Debug, Clone)]
 struct Compiled {
     environment: Arc<Environment<'static>>,
     source: String,
     marked: bool,
-    /// Compiling and all renderings, whose time the copies of a template share.
+    /// What the watchdog measures: the time for compiling and all renderings, shared by the copies of a template.
     work: Work,
 }
 

@@ -1,4 +1,4 @@
-//! Templates, masks and examples against transformers and TRL, on the golden files of `tests/golden/text`.
+//! Compares templates, target marks and examples with transformers and TRL, on the golden files of `tests/golden/text`.
 
 mod examples;
 

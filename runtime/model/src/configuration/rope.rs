@@ -1,70 +1,73 @@
-//! How positions turn queries and keys: the base of the frequencies and the ways to stretch them.
-//! Everything is computed in `f64`; leaves tables and rotation to `tunebox_compute::fused`.
+//! Rotary position embeddings (RoPE): the frequencies by which positions rotate queries and keys, and how they are
+//! scaled for long contexts.
+//! Frequencies are computed in `f64`. Tables of cosines and sines, and the rotation, are left to
+//! `tunebox_compute::fused`.
 
 use std::f64::consts::TAU;
 
 /// One set of rotation frequencies; a model has one or, with local and global layers, two.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RopeSetting {
-    /// The base θ of the frequencies θ^(−2i/d).
+    /// The base θ of the frequencies θ^(−2i/d), with d rotated features.
     pub theta: f64,
-    /// How the frequencies are stretched for long contexts.
+    /// How the frequencies are scaled for long contexts.
     pub scaling: RopeScaling,
 }
 
-/// How rotation frequencies are stretched for contexts longer than those first trained on. Serializes as the
-/// `rope_scaling` of a `config.json`.
+/// How rotation frequencies are scaled for contexts longer than the original context, the one that was first trained
+/// on. Serializes as the `rope_scaling` of a `config.json`.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(tag = "rope_type", rename_all = "lowercase")]
 pub enum RopeScaling {
-    /// Not at all.
+    /// No scaling.
     #[serde(rename = "default")]
     None,
-    /// All by the same factor.
+    /// Divides all frequencies by the same factor.
     Linear {
-        /// How many times longer.
+        /// The divisor.
         factor: f64,
     },
-    /// Llama 3.1: only the slow ones, with a smooth passage.
+    /// Llama 3.1: divides low frequencies by a factor, keeps high ones, and blends linearly in between.
     Llama3 {
-        /// How many times longer the slow ones become.
+        /// The divisor of low frequencies.
         factor: f64,
-        /// Waves longer than `original / low_freq_factor` are stretched fully.
+        /// Frequencies with a wavelength above `original / low_freq_factor` tokens are divided by the whole factor.
         low_freq_factor: f64,
-        /// Waves shorter than `original / high_freq_factor` stay.
+        /// Frequencies with a wavelength below `original / high_freq_factor` tokens are kept.
         high_freq_factor: f64,
         /// The context that was first trained on, in tokens.
         #[serde(rename = "original_max_position_embeddings")]
         original: usize,
     },
-    /// YaRN (Peng et al. 2023): a ramp between stretched and plain, and a factor on cosines and sines.
+    /// YaRN (Peng et al. 2023): a linear ramp from kept high frequencies to divided low ones, and a factor on cosines
+    /// and sines.
     Yarn {
-        /// How many times longer.
+        /// The divisor of low frequencies.
         factor: f64,
         /// The context that was first trained on, in tokens.
         #[serde(rename = "original_max_position_embeddings")]
         original: usize,
-        /// Turns within the first context above which a frequency stays.
+        /// Frequencies with more rotations than this within the original context are kept.
         beta_fast: f64,
-        /// Turns below which a frequency is stretched fully.
+        /// Frequencies with fewer rotations than this within the original context are divided by the whole factor.
         beta_slow: f64,
-        /// What cosines and sines are multiplied by.
+        /// The factor on cosines and sines.
         attention_factor: f64,
-        /// Whether the ends of the ramp are rounded outwards.
+        /// Whether the ends of the ramp, indices of frequencies, are rounded outwards to integers.
         truncate: bool,
     },
-    /// LongRoPE (Ding et al. 2024): each frequency is divided by its own factor, of one set for sequences as long as the
-    /// first context and of another for longer ones, and a factor on cosines and sines for both.
+    /// LongRoPE (Ding et al. 2024): each frequency has its own divisor, from one list for sequences up to the original
+    /// context and from another for longer ones. One factor on cosines and sines applies to both.
     #[serde(rename = "longrope")]
     Long {
-        /// Factors for sequences up to the first context.
+        /// One divisor for each frequency, for sequences up to the original context.
         short_factor: Vec<f64>,
-        /// Factors for longer ones.
+        /// One divisor for each frequency, for sequences longer than the original context.
         long_factor: Vec<f64>,
         /// The context that was first trained on, in tokens.
         #[serde(rename = "original_max_position_embeddings")]
         original: usize,
-        /// What cosines and sines are multiplied by.
+        /// The factor on cosines and sines.
         attention_factor: f64,
     },
     /// Each frequency is divided by its own number, as GGUF stores Llama 3.1's scaling.
@@ -82,7 +85,7 @@ impl RopeSetting {
     }
 
     /// The `width / 2` rotation frequencies of `width` rotated features, in radians per position; for LongRoPE those of
-    /// short sequences.
+    /// sequences up to the original context.
     #[must_use]
     pub fn frequencies(&self, width: usize) -> Vec<f64> {
         let plain = self.plain_frequencies(width);
@@ -103,8 +106,8 @@ impl RopeSetting {
         }
     }
 
-    /// The frequencies, in radians per position, of sequences longer than the first context; `None` for all kinds but
-    /// LongRoPE.
+    /// The frequencies, in radians per position, of sequences longer than LongRoPE's original context; `None` for all
+    /// other kinds.
     #[must_use]
     pub fn long_frequencies(&self, width: usize) -> Option<Vec<f64>> {
         match &self.scaling {
@@ -127,8 +130,8 @@ impl RopeSetting {
         (0..width / 2).map(move |at| theta.powf(-((2 * at) as f64) / width as f64))
     }
 
-    /// The lengths of the factor lists: one for per-frequency divisors, two for LongRoPE (short, then long), none for
-    /// others.
+    /// The lengths of the factor lists: one for [`RopeScaling::Divided`], two for LongRoPE (short, then long), none for
+    /// other kinds.
     pub(super) fn listed(&self) -> Vec<usize> {
         match &self.scaling {
             RopeScaling::Divided { divisors } => vec![divisors.len()],
@@ -146,9 +149,10 @@ impl RopeSetting {
         }
     }
 
-    /// YaRN's ramp: for each frequency, how far it is stretched. 0 for fast ones, which stay, 1 for slow ones, which are
-    /// divided by the factor, and linear over the index between them. `ends` are the turns within the first context,
-    /// `original` tokens, at both ends of the ramp; `truncate` rounds its ends outwards.
+    /// Returns YaRN's ramp: a function from the index of a frequency to the share in which it is divided by the factor:
+    /// 0 for high frequencies, 1 for low ones, linear over the index between them. `ends` are the numbers of rotations
+    /// within the original context, `original` tokens, at which the ramp begins and ends. `truncate` rounds the indices
+    /// of both ends outwards.
     fn yarn_ramp(&self, width: usize, original: usize, ends: [f64; 2], truncate: bool) -> impl Fn(usize) -> f64 {
         let index_of = |turns: f64| width as f64 * (original as f64 / (turns * TAU)).ln() / (2.0 * self.theta.ln());
         let [mut first, mut last] = ends.map(index_of);
@@ -162,14 +166,14 @@ impl RopeSetting {
     }
 }
 
-/// YaRN's default factor on cosines and sines: 0.1·weight·ln(factor) + 1; 1 for factors up to 1.
+/// YaRN's default factor on cosines and sines: 0.1·`weight`·ln(`factor`) + 1; 1 for factors up to 1.
 #[must_use]
 pub fn yarn_attention_factor(factor: f64, weight: f64) -> f64 {
     if factor <= 1.0 { 1.0 } else { 0.1 * weight * factor.ln() + 1.0 }
 }
 
-/// LongRoPE's default factor on cosines and sines: √(1 + ln(factor) / ln(original)), with the first context `original`
-/// in tokens; 1 for factors up to 1.
+/// LongRoPE's default factor on cosines and sines: √(1 + ln(`factor`) / ln(`original`)), with the original context in
+/// tokens; 1 for factors up to 1.
 #[must_use]
 pub fn longrope_attention_factor(factor: f64, original: f64) -> f64 {
     if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / original.ln()).sqrt() }
@@ -180,8 +184,8 @@ fn divide(plain: impl Iterator<Item = f64>, divisors: &[f64]) -> Vec<f64> {
     plain.zip(divisors).map(|(frequency, divisor)| frequency / divisor).collect()
 }
 
-/// Llama 3.1's scaling of one frequency: kept if its wavelength is below `original / high`, divided by `factor` above
-/// `original / low`, blended linearly between.
+/// Llama 3.1's scaling of one frequency: kept if its wavelength in tokens is below `original / high`, divided by
+/// `factor` above `original / low`, blended linearly between.
 fn llama3(frequency: f64, factor: f64, low: f64, high: f64, original: f64) -> f64 {
     let wave = TAU / frequency;
     if wave < original / high {

@@ -1,6 +1,7 @@
 //! The attention half of a block, forward and backward:
 //! x + post(output(attention(rope(norm(q)), rope(norm(k)), v))) with q, k, v = projections(norm(x)).
-//! Leaves the arithmetic to `fused`; caches meet it at `project` and `output`, patches after `output`.
+//! Leaves the arithmetic to `fused`. Decoding with a key-value cache calls `project` and `output` apart; patches change
+//! what the output projection gives.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::norm::{Norm, saved_bytes};
 use super::projection::{Projection, ResidualOutput, SavedOutput};
 use crate::error::Result;
 
-/// The attention of one block as one view of the model sees it.
+/// The attention half of one block, with the weights and the adapter of one view of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Attention {
     pub(crate) input_norm: Norm,
@@ -23,7 +24,7 @@ pub(crate) struct Attention {
     pub(crate) query_norm: Option<Norm>,
     pub(crate) key_norm: Option<Norm>,
     pub(crate) output: ResidualOutput,
-    /// None in a layer without positions.
+    /// `None` in a layer without position encoding.
     pub(crate) rope: Option<Arc<RopeTable>>,
     pub(crate) shape: AttentionShape,
 }
@@ -42,13 +43,13 @@ pub(crate) struct Projected {
 /// Queries or keys before their norm and after their rotation.
 #[derive(Debug, Clone)]
 pub(crate) struct Rotated {
-    /// The rows before the norm of each head, and 1/rms.
+    /// The rows before the norm of each head, and 1/rms of each head; `None` without such a norm.
     before: Option<(Tensor, Tensor)>,
     /// The rows normed and rotated, `[tokens, heads · head_dim]`.
     pub(crate) after: Tensor,
 }
 
-/// What the backward pass needs beside the input.
+/// What the backward pass of the attention half needs beside its input.
 #[derive(Debug)]
 pub(crate) struct SavedAttention {
     projected: Projected,
@@ -82,8 +83,8 @@ impl Attention {
             || [&self.query_norm, &self.key_norm].into_iter().flatten().any(Norm::is_trained)
     }
 
-    /// Runs the attention half over packed rows. Returns the residual stream `[tokens, hidden]` after it, and what the
-    /// backward pass needs.
+    /// Runs the attention half over packed rows `[tokens, hidden]`. Returns the residual stream `[tokens, hidden]`
+    /// after it, and what the backward pass needs.
     pub(crate) fn forward(
         &self,
         input: &Tensor,
@@ -97,8 +98,8 @@ impl Attention {
         Ok((stream, SavedAttention { projected, attended, log_sums, output }))
     }
 
-    /// Computes the queries, keys and values of some rows, normalized and rotated by their positions, before any
-    /// attention.
+    /// Computes the queries, keys and values of `input` `[tokens, hidden]`, normalized and rotated by their positions,
+    /// before any attention.
     pub(crate) fn project(&self, input: &Tensor, positions: &Indices) -> Result<Projected> {
         let (normed, input_inverse) = self.input_norm.forward(input)?;
         let ([query, key, value], linears) = self.projection.forward(&normed)?;
@@ -108,7 +109,8 @@ impl Attention {
         Ok(Projected { input_inverse, linears, query, key, value })
     }
 
-    /// Normalizes each head of `rows` if there is a norm, and rotates it by its position if the layer has a rotation.
+    /// Normalizes each head of `rows` `[tokens, heads · head_dim]` if there is a norm, and rotates it by its position
+    /// if the layer has a rotation.
     fn norm_and_rotate(&self, rows: Tensor, norm: Option<&Norm>, heads: usize, positions: &Indices) -> Result<Rotated> {
         let (rows, before) = match norm {
             Some(norm) => {
@@ -124,8 +126,9 @@ impl Attention {
         Ok(Rotated { before, after })
     }
 
-    /// Adds the gradients of trained weights to `context.gradients`. Returns the gradient of the half's input, residual
-    /// included; `None` if neither `context.want_input` nor trained weights before attention need it.
+    /// Runs the backward pass of the attention half: `upstream` `[tokens, hidden]` is the gradient of its output. Adds
+    /// the gradients of trained weights to `context.gradients`. Returns the gradient of the half's input, the residual
+    /// connection included; `None` unless `context.want_input` is set or the input norm is trained.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
@@ -162,8 +165,8 @@ impl Attention {
         Ok(Some(fused::add(upstream, &inner)?))
     }
 
-    /// The gradient of projected queries or keys from that after norm and rotation; adds a trained head norm's gradient
-    /// to `context.gradients`.
+    /// Returns the gradient of the projected queries or keys, from `upstream`, the gradient after norm and rotation.
+    /// Adds a trained head norm's gradient to `context.gradients`.
     fn norm_and_rotate_backward(
         &self,
         upstream: Tensor,
@@ -183,12 +186,12 @@ impl Attention {
     }
 }
 
-/// What every step of a block's backward pass shares.
+/// The arguments that all parts of a block's backward pass share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) positions: &'a Indices,
     pub(crate) segments: &'a Segments,
     pub(crate) gradients: &'a Parameters,
-    /// Whether anything below this block is trained.
+    /// Whether something before this part is trained, so that the gradient of its input is needed.
     pub(crate) want_input: bool,
 }

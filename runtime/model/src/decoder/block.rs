@@ -1,5 +1,5 @@
-//! One block of the decoder: attention, then feed-forward, and what it keeps for its backward pass.
-//! Leaves the two halves to their files and the walk over blocks to `stack`.
+//! One block of the decoder: attention, then feed-forward, and what it saves for its backward pass.
+//! The two halves are in `attention` and `feed_forward`; `stack` runs the blocks in order.
 
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{Indices, Segments};
@@ -10,27 +10,27 @@ use super::feed_forward::{FeedForward, SavedFeedForward};
 use super::hook::Hook;
 use crate::error::Result;
 
-/// One block as one view of the model sees it.
+/// One block, with the weights, the adapter and the patches of one view of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
-    /// The block's input.
+    /// The patches and the reader of the block's input.
     pub(crate) input_hook: Hook,
     pub(crate) attention: Attention,
     pub(crate) feed_forward: FeedForward,
-    /// The block's output.
+    /// The patches and the reader of the block's output.
     pub(crate) output_hook: Hook,
 }
 
-/// What a block keeps of its forward pass.
+/// What a block's forward pass saves for its backward pass.
 #[derive(Debug)]
 pub(crate) enum SavedBlock {
-    /// Everything that the backward pass reads.
+    /// All activations that the backward pass reads.
     Activations(Box<BlockActivations>),
     /// The block's input; the backward pass runs the block again.
     Input(Tensor),
 }
 
-/// Everything that the backward pass reads.
+/// All activations of a block that its backward pass reads.
 #[derive(Debug)]
 pub(crate) struct BlockActivations {
     input: Tensor,
@@ -64,8 +64,8 @@ impl Block {
     }
 
     /// Adds the gradients of the block's trained weights to `context.gradients`. Returns the gradient of the block's
-    /// input; `None` if not needed. Runs the forward pass again if only the input was saved, and frees saved tensors
-    /// half by half.
+    /// input; may be `None` if `context.want_input` is not set. Runs the forward pass again if only the input was
+    /// saved. Frees the saved tensors of the feed-forward half before the attention half.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,

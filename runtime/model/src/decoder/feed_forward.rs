@@ -12,7 +12,7 @@ use super::norm::Norm;
 use super::projection::{Projection, ResidualOutput, SavedOutput};
 use crate::error::Result;
 
-/// The feed-forward part of one block as one view of the model sees it.
+/// The feed-forward half of one block, with the weights and the adapter of one view of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct FeedForward {
     pub(crate) input_norm: Norm,
@@ -21,7 +21,7 @@ pub(crate) struct FeedForward {
     pub(crate) activation: Activation,
 }
 
-/// What the backward pass needs.
+/// What the backward pass of the feed-forward half needs.
 #[derive(Debug)]
 pub(crate) struct SavedFeedForward {
     input: Tensor,
@@ -47,8 +47,8 @@ impl FeedForward {
         self.projection.is_trained() || self.input_norm.is_trained() || self.output.is_trained()
     }
 
-    /// Runs the feed-forward half. Returns the residual stream `[tokens, hidden]` after it, and what the backward pass
-    /// needs.
+    /// Runs the feed-forward half over `input` `[tokens, hidden]`. Returns the residual stream `[tokens, hidden]` after
+    /// it, and what the backward pass needs.
     pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, SavedFeedForward)> {
         let (normed, input_inverse) = self.input_norm.forward(input)?;
         let ([gate, up], linears) = self.projection.forward(&normed)?;
@@ -58,8 +58,9 @@ impl FeedForward {
         Ok((stream, saved))
     }
 
-    /// Adds the gradients of trained weights to `context.gradients`. Returns the gradient of the half's input, residual
-    /// included; `None` if neither `context.want_input` nor trained weights before the output need it.
+    /// Runs the backward pass of the feed-forward half: `upstream` `[tokens, hidden]` is the gradient of its output.
+    /// Adds the gradients of trained weights to `context.gradients`. Returns the gradient of the half's input, the
+    /// residual connection included; `None` unless `context.want_input` is set or the input norm is trained.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,

@@ -1,5 +1,5 @@
-//! The end of a pass: final norm and head over the rows that predict a target.
-//! Leaves the tiles over the vocabulary to `fused`; logits are never stored whole.
+//! The final norm and the output head, over the tokens that predict a target.
+//! `fused` computes the logits in tiles over the vocabulary, so that a pass with taps never stores all of them.
 
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, HeadOptions, HeadTaps, Indices, Tap, TapGradients, TapSet};
@@ -10,22 +10,23 @@ use super::network::{Matrix, Network};
 use super::norm::Norm;
 use crate::error::Result;
 
-/// The end of the model as one view sees it.
+/// The final norm and the output head, with the weights of one view of the model.
 pub(crate) struct OutputHead {
     norm: Norm,
     matrix: Matrix,
     options: HeadOptions,
 }
 
-/// What the backward pass of the head needs.
+/// What the backward pass of the final norm and the output head needs.
 #[derive(Debug)]
 pub(crate) struct SavedHead {
-    /// The rows that predict a target, before the norm.
+    /// The hidden states that predict a target, before the final norm: `[targets, hidden]`.
     selected: Tensor,
     inverse: Tensor,
     /// The taps (log-probability and others) of each target, in the order of the targets.
     pub(crate) taps: HeadTaps,
-    /// The gradient of each log-probability by its row, where the forward pass made it.
+    /// The gradient of each target's log-probability with respect to the normalized hidden state that predicts it:
+    /// `[targets, hidden]`, `f32`; `None` if the forward pass did not compute it.
     slopes: Option<Tensor>,
 }
 
@@ -38,8 +39,8 @@ impl SavedHead {
 }
 
 impl OutputHead {
-    /// The final norm and output head of a network, with logits divided by `temperature`. `taps` says which values per
-    /// target are computed.
+    /// Builds the final norm and the output head of a network, with logits divided by `temperature`. `taps` says which
+    /// values are computed for each target.
     pub(crate) fn new(network: &Network<'_>, temperature: f32, taps: TapSet) -> Result<Self> {
         let configuration = &network.model.configuration;
         let options = HeadOptions {
@@ -52,9 +53,9 @@ impl OutputHead {
         Ok(Self { norm: network.norm("model.norm.weight")?, matrix: network.head()?, options })
     }
 
-    /// Computes the taps of each target from the row of activations before it, `[targets, hidden]`. With `save`, and if
-    /// the head is frozen and the mean log-probability is not tapped, also computes the gradients of the
-    /// log-probabilities, so that the backward pass needs no logits unless a loss uses other taps.
+    /// Computes the taps of each target from `selected` `[targets, hidden]`, the hidden states that predict the
+    /// targets. With `save`, and if the head is frozen and the mean log-probability is not tapped, also computes the
+    /// gradients of the log-probabilities, so that the backward pass needs no logits unless a loss uses other taps.
     pub(crate) fn forward(&self, selected: Tensor, targets: &Indices, save: bool) -> Result<SavedHead> {
         let (normed, inverse) = self.norm.forward(&selected)?;
         let (weight, options) = (&self.matrix.weight, &self.options);
@@ -67,8 +68,9 @@ impl OutputHead {
         Ok(SavedHead { selected, inverse, taps, slopes })
     }
 
-    /// The gradient of the selected rows from the gradients of the taps (`seeds`). Adds those of a trained head and
-    /// norm to `gradients`.
+    /// Returns the gradient `[targets, hidden]` of a loss with respect to the selected hidden states, given its
+    /// gradients with respect to the taps (`seeds`). Adds the gradients of the head and the final norm to `gradients`
+    /// if they are trained.
     pub(crate) fn backward(
         &self,
         saved: &SavedHead,
@@ -94,7 +96,8 @@ impl OutputHead {
         self.norm.backward(&upstream, &saved.selected, &saved.inverse, gradients)
     }
 
-    /// The logits `[rows, vocabulary]` of a few rows after scale, soft cap and division by the temperature.
+    /// The logits `[rows, vocabulary]` of a few hidden states `[rows, hidden]`, after scale, soft cap and division by
+    /// the temperature.
     pub(crate) fn logits(&self, rows: &Tensor) -> Result<Tensor> {
         let (normed, _) = self.norm.forward(rows)?;
         Ok(fused::logits(&normed, &self.matrix.weight, &self.options)?)

@@ -1,7 +1,7 @@
 //! One named site of a block: the patches that act there, and the reader of its activations.
 //!
-//! Adding v is x + v, whose gradient passes unchanged; setting the component along r, of length 1, to c is
-//! x + (c − x·r) r, whose gradient loses its own component along r. Descriptions of patches are in `stream`.
+//! A patch either adds a vector v, x + v, and the gradient passes it unchanged; or it sets the component along a vector
+//! r of length 1 to c, x + (c − x·r) r, and the gradient loses its component along r. `stream` defines the patches.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::stream::Patch;
 /// Which tokens of a pass belong to answers. Patches with `answers_only` change these alone.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum AnswerMask {
-    /// No token, or no patch asks.
+    /// No token, or no patch needs the mask.
     #[default]
     None,
     /// Every token.
@@ -24,7 +24,7 @@ pub(crate) enum AnswerMask {
 }
 
 impl AnswerMask {
-    /// The mask of tokens with these marks, on a device.
+    /// Builds the mask of the tokens whose mark is true, on a device.
     pub(crate) fn of(marks: impl Iterator<Item = bool>, device: &Device) -> Result<Self> {
         let marks: Vec<f32> = marks.map(|mark| f32::from(u8::from(mark))).collect();
         let shape = (marks.len(), 1);
@@ -32,7 +32,7 @@ impl AnswerMask {
     }
 }
 
-/// One place of one block.
+/// One site of one block, with its patches and its reader.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hook {
     pub(crate) patches: Vec<Patch>,
@@ -53,7 +53,8 @@ impl Hook {
         Ok(rows)
     }
 
-    /// The gradient of the activations before the patches from that after them.
+    /// Converts the gradient with respect to the activations after the patches to that with respect to the activations
+    /// before them, `[tokens, hidden]`.
     pub(crate) fn backward(&self, mut upstream: Tensor) -> Result<Tensor> {
         for patch in self.patches.iter().rev() {
             upstream = patch.backward(upstream)?;
@@ -76,8 +77,8 @@ impl Patch {
         })
     }
 
-    /// The gradient before the patch: unchanged for an addition, without its component along the vector for a set
-    /// component.
+    /// Converts the gradient after the patch to the gradient before it: unchanged if the patch adds a vector, without
+    /// the component along the vector if it sets that component.
     fn backward(&self, upstream: Tensor) -> Result<Tensor> {
         match self.component {
             Some(_) => Ok(fused::remove_component(&upstream, &self.vector)?),
@@ -86,12 +87,12 @@ impl Patch {
     }
 }
 
-/// The packed tokens that are read of each row of a batch, at least one.
+/// The packed tokens whose activations are read: at least one for each row of a batch.
 #[derive(Debug)]
 pub(crate) struct TokenSelection {
-    /// The packed tokens of all rows, row by row.
+    /// The indices of the packed tokens of all rows, row after row.
     tokens: Indices,
-    /// How many are each row's.
+    /// How many of `tokens` belong to each row.
     counts: Vec<usize>,
 }
 
@@ -101,8 +102,8 @@ impl TokenSelection {
         Self { tokens: of_rows.concat().into(), counts: of_rows.iter().map(Vec::len).collect() }
     }
 
-    /// The mean of each row's tokens, `width` values for each row, row after row, summed in `f64`. `selected` holds the
-    /// activations `[tokens, width]` of the selected tokens.
+    /// Averages the activations of each row's tokens: `width` values for each row, row after row, summed in `f64`.
+    /// `selected` holds the activations `[tokens, width]` of the selected tokens.
     fn means(&self, selected: &Tensor) -> Result<Vec<f32>> {
         let (_, width) = selected.dims2()?;
         let selected = fused::to_host_f32(selected)?;
@@ -123,8 +124,8 @@ impl TokenSelection {
 #[derive(Debug)]
 pub(crate) struct ActivationReader {
     selection: Arc<TokenSelection>,
-    /// On the CPU the means, which are small. On another device the activations of the tokens: the host asks for their
-    /// numbers when the pass is over, not at every block.
+    /// What was read last: on the CPU the means; on another device the activations of the selected tokens, so that the
+    /// host waits for them once after the pass, not at every block.
     found: Mutex<Option<Tensor>>,
 }
 

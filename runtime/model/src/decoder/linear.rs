@@ -1,8 +1,8 @@
-//! The one linear map of the decoder: a weight, perhaps a bias, and what an adapter adds to it.
-//! Leaves the products to `fused` and the choice of what is adapted to `network`.
+//! The linear map of the decoder: a weight, an optional bias, and an optional adapter.
+//! `fused` computes the products; `network` chooses which maps have an adapter.
 //!
-//! DoRA learns the length of every row of an adapted weight apart from its direction: y = (m / n) ⊙ (x·(W + s·B·A)ᵀ) + b
-//! with n = ‖W + s·B·A‖ by row, taken as a constant in the backward pass (Liu et al. 2024, section 4.3).
+//! DoRA trains the length m of every row of an adapted weight apart from its direction: y = (m / n) ⊙ (x·(W + s·B·A)ᵀ)
+//! + b with n = ‖W + s·B·A‖ of each row, a constant in the backward pass (Liu et al. 2024, section 4.3).
 
 use tunebox_compute::fused::{self, Dropout, LinearInput, LowRank};
 use tunebox_compute::parameters::Parameters;
@@ -11,7 +11,7 @@ use tunebox_compute::{DType, Tensor, Weight};
 
 use crate::error::{Error, Result};
 
-/// A linear map `[tokens, in] → [tokens, out]` as one view of the model sees it.
+/// A linear map `[tokens, in] → [tokens, out]`, with the weights and the adapter of one view of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Linear {
     /// `[out, in]`, as stored.
@@ -19,30 +19,30 @@ pub(crate) struct Linear {
     /// `[out]`, `f32`.
     pub(crate) bias: Option<Tensor>,
     pub(crate) learned: Learned,
-    /// Whether this is for decoding, a few tokens at a time, and nothing will be differentiated.
+    /// Whether the map is used for decoding, a few tokens at a time and without a backward pass.
     pub(crate) decoding: bool,
 }
 
-/// What is learned on a linear map.
+/// What is trained on a linear map.
 #[derive(Debug, Clone)]
 pub(crate) enum Learned {
     /// Nothing: the weight is frozen.
     Nothing,
-    /// Two thin matrices beside the frozen weight.
+    /// Two low-rank matrices beside the frozen weight.
     LowRank(LowRankPart),
-    /// The weight itself, and the bias; the numbers are slots of the parameters.
+    /// The weight itself, and the bias, if any, each by the index of its slot in the parameters.
     Whole { weight: usize, bias: Option<usize> },
 }
 
-/// The thin matrices of LoRA, rsLoRA or DoRA at one place.
+/// The low-rank matrices of LoRA, rsLoRA or DoRA on one linear map.
 #[derive(Debug, Clone)]
 pub(crate) struct LowRankPart {
     pub(crate) low: LowRank,
-    /// Slots of A and B.
+    /// The slots of A and of B in the parameters.
     pub(crate) slots: (usize, usize),
-    /// The lengths of DoRA.
+    /// The trained row lengths of DoRA; `None` for other kinds.
     pub(crate) magnitude: Option<Magnitude>,
-    /// Dropout on the way into A.
+    /// Dropout of the inputs of A.
     pub(crate) dropout: Option<Dropout>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct LowRankPart {
 pub(crate) struct SavedLinear {
     /// x·Aᵀ, `[tokens, rank]`.
     reduced: Option<Tensor>,
-    /// DoRA: the product before its rows were scaled, and the scaling.
+    /// DoRA: the product before it is scaled, and the row norms.
     scaled: Option<SavedMagnitude>,
 }
 
@@ -69,8 +69,8 @@ impl Linear {
         !matches!(self.learned, Learned::Nothing)
     }
 
-    /// y = x·Wᵀ + b and the adapter's part, for `[tokens, in]`, with dropout if set. While decoding, runs without
-    /// dropout and saves nothing.
+    /// Computes y = x·Wᵀ + b with the adapter, `[tokens, in]` to `[tokens, out]`, and with dropout if it is set. While
+    /// decoding, runs without dropout and saves nothing.
     pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, SavedLinear)> {
         if self.decoding {
             return Ok((self.forward_few(&LinearInput::of(input))?, SavedLinear::default()));
@@ -89,7 +89,7 @@ impl Linear {
         Ok((output, SavedLinear { reduced: Some(reduced), scaled: Some(scaled) }))
     }
 
-    /// y = x·Wᵀ + b with the adapter, for a few tokens while decoding: no dropout, nothing saved.
+    /// Computes y = x·Wᵀ + b with the adapter, for a few tokens while decoding: no dropout, nothing saved.
     pub(super) fn forward_few(&self, input: &LinearInput<'_>) -> Result<Tensor> {
         let bias = self.bias.as_ref();
         match &self.learned {
@@ -102,8 +102,9 @@ impl Linear {
         }
     }
 
-    /// Adds the gradients of the trained weight or adapter to `gradients`. Returns the gradient of the input if
-    /// `want_input`, else `None`.
+    /// Runs the backward pass: `upstream` `[tokens, out]` is the gradient of the output. Adds the gradients of the
+    /// trained weight or adapter to `gradients`. Returns the gradient `[tokens, in]` of the input if `want_input`, else
+    /// `None`.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
@@ -136,8 +137,8 @@ impl Linear {
         Ok(want_input.then(|| fused::linear_input_gradient(upstream, &self.weight)).transpose()?)
     }
 
-    /// Adds the gradients of A and B to `gradients`; returns the input's through weight and adapter if `want_input`.
-    /// Errors: the forward pass was one for decoding, which saves nothing.
+    /// Adds the gradients of A and B to `gradients`. Returns the gradient of the input, through weight and adapter, if
+    /// `want_input`. Errors: the forward pass was one for decoding, which saves nothing.
     fn low_rank_backward(
         &self,
         part: &LowRankPart,
@@ -158,19 +159,19 @@ impl Linear {
     }
 }
 
-/// The learned lengths of one adapted weight.
+/// DoRA's trained row lengths of one adapted weight.
 #[derive(Debug, Clone)]
 pub(crate) struct Magnitude {
     /// m, `[out]`, `f32`.
     pub(crate) value: Tensor,
     pub(crate) slot: usize,
-    /// ‖W‖² of every row, `[out]`, `f32`; the base is frozen, so it is made once.
+    /// ‖W‖² of every row, `[out]`, `f32`; computed once, because the base is frozen.
     pub(crate) base_squares: Tensor,
-    /// ‖W + s·B·A‖ of every row where nothing will be learned before the last use: made once for all tokens written.
+    /// ‖W + s·B·A‖ of every row, `[out]`, computed once while decoding, where nothing is trained; else `None`.
     pub(crate) norm: Option<Tensor>,
 }
 
-/// What the backward pass needs.
+/// What the backward pass of [`Magnitude`] needs.
 #[derive(Debug, Clone)]
 pub(crate) struct SavedMagnitude {
     /// x·(W + s·B·A)ᵀ, `[tokens, out]`.
@@ -204,7 +205,8 @@ impl Magnitude {
         Ok((output, SavedMagnitude { product, norm }))
     }
 
-    /// The gradient of the unscaled product; adds the gradient of m to `gradients`.
+    /// Returns the gradient `[tokens, out]` of the product before scaling, from `upstream`, that of the output. Adds
+    /// the gradient of m to `gradients`.
     pub(crate) fn backward(&self, upstream: &Tensor, saved: &SavedMagnitude, gradients: &Parameters) -> Result<Tensor> {
         let along = fused::product_sums(upstream, &saved.product)?;
         gradients.accumulate(self.slot, &fused::divide(&along, &saved.norm)?)?;

@@ -1,9 +1,9 @@
 //! The transformer: forward and hand-written backward, block by block, on detached tensors.
 //!
-//! Activations are `[tokens, features]` in the type that the embedding gives them, rows packed one after another without
-//! padding. Gradients of what is trained go straight into one flat buffer; frozen weights never get one. Autograd is not
-//! used here: a loss is built on the taps (`policy`), and its seeds come back to this walk. Every operation is one of
-//! `fused`, so that all of it runs where the weights are.
+//! Activations are `[tokens, features]` in the dtype of the embedded tokens, rows packed one after another without
+//! padding. Gradients of trained weights are added to one flat buffer; frozen weights have no gradient. Autograd is not
+//! used here: `policy` computes the gradients of a loss with respect to the taps (*seeds*), from which the backward
+//! pass starts. Every operation is one of `fused`, so that all of them run on the device of the weights.
 
 mod attention;
 mod block;

@@ -29,20 +29,21 @@ use crate::stream::{self, Patches};
 #[derive(Clone, Copy)]
 pub(crate) struct Network<'a> {
     pub(crate) model: &'a Model,
-    /// None is the base, bit for bit.
+    /// The trained parameters; `None` computes as the base model, bit for bit.
     pub(crate) adapter: Option<&'a Adapter>,
     pub(crate) tables: &'a RopeTables,
-    /// The pass that dropout masks belong to; none switches dropout off.
+    /// The two numbers that identify the dropout masks of a pass; equal numbers give equal masks. `None` switches
+    /// dropout off.
     pub(crate) dropout: Option<(u64, u64)>,
-    /// Weights that were changed by hand; none is the base as it was opened.
+    /// Edited weights, which replace those of the base; `None` for no edits.
     pub(crate) edits: Option<&'a Edits>,
-    /// Changes of activations.
+    /// The active patches of activations.
     pub(crate) patches: &'a Patches,
     /// Readers of activations at one site, by layer.
     pub(crate) readers: Option<&'a ActivationReaders>,
     /// Whether the pass decodes: one new token for each sequence, nothing to be differentiated.
     pub(crate) decoding: bool,
-    /// When passes stop; none lets them run to their end.
+    /// When passes fail with [`Error::OutOfTime`]; `None` for no deadline.
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -52,7 +53,7 @@ pub(crate) struct ActivationReaders {
     pub(crate) layers: BTreeMap<usize, Arc<ActivationReader>>,
 }
 
-/// A matrix and its slot when it is trained.
+/// A matrix, and the index of its slot in the parameters if it is trained.
 pub(crate) struct Matrix {
     /// `[rows, columns]`, as stored.
     pub(crate) weight: Weight,
@@ -66,7 +67,8 @@ impl Network<'_> {
     }
 
     /// Builds block `layer` with the weights, adapter, patches and readers of this network. Its rotation table has at
-    /// least `rows` rows; `answer_mask` marks the tokens that answer-only patches change.
+    /// least `rows` rows; `answer_mask` marks the tokens that answer-only patches change. Errors: the deadline has
+    /// passed, or a weight is missing.
     pub(crate) fn block(&self, layer: usize, rows: usize, answer_mask: &AnswerMask) -> Result<Block> {
         self.check_deadline()?;
         let hook = |site| self.hook(layer, site, answer_mask);
@@ -169,8 +171,8 @@ impl Network<'_> {
         Ok(Projection { linears, widths })
     }
 
-    /// Builds a linear map with its bias. It learns the whole weight in full training, the adapter's factors if the
-    /// site has a module, else nothing.
+    /// Builds a linear map with its bias. What it trains is the weight and bias themselves in full training, the
+    /// adapter's factors if the map has a module, else nothing.
     fn linear(&self, layer: usize, site: Site) -> Result<Linear> {
         let path = site.path(layer);
         let weight = self.matrix(&format!("{path}.weight"))?;
@@ -187,8 +189,9 @@ impl Network<'_> {
         Ok(Linear { weight: weight.weight, bias: bias.map(|(bias, _)| bias), learned, decoding: self.decoding })
     }
 
-    /// Builds the adapter part of a linear map from its module in the adapter: A and B in `f32` for DoRA, else in the type that
-    /// products use; DoRA's magnitude, with cached row norms while decoding; and dropout if this network has it.
+    /// Builds the adapter part of a linear map from its module in the adapter: A and B in `f32` for DoRA, else in the
+    /// dtype that products use; DoRA's magnitudes, with cached row norms while decoding; and dropout if this network
+    /// has it. `path` names the module in the dropout masks, `weight` is the frozen weight.
     fn low_rank(&self, adapter: &Adapter, module: &Module, path: &str, weight: &Weight) -> Result<LowRankPart> {
         let parameters = adapter.parameters();
         // DoRA takes lengths of the f32 numbers; products alone take them as they multiply.
@@ -212,7 +215,7 @@ impl Network<'_> {
         Ok(LowRankPart { low, slots: (module.a_slot, module.b_slot), magnitude, dropout })
     }
 
-    /// The norm of this weight name; `None` unless `present`.
+    /// The RMS norm with the weight of this name; `None` unless `present`.
     fn norm_if(&self, present: bool, name: &str) -> Result<Option<Norm>> {
         present.then(|| self.norm(name)).transpose()
     }
@@ -224,7 +227,7 @@ impl Network<'_> {
         Ok(Norm { weight, slot, epsilon: configuration.norm_epsilon, unit_offset: configuration.unit_offset_norm })
     }
 
-    /// A vector in `f32`, trained or frozen, and its parameter slot if it is trained.
+    /// The vector of this name in `f32`, trained or frozen, and its parameter slot if it is trained.
     fn vector(&self, name: &str) -> Result<(Tensor, Option<usize>)> {
         if let Some((parameters, slot)) = self.trained(name) {
             return Ok((parameters.value(slot)?, Some(slot)));
@@ -232,7 +235,7 @@ impl Network<'_> {
         Ok((self.frozen(name)?.vector()?, None))
     }
 
-    /// A matrix, trained or frozen, and its parameter slot if it is trained.
+    /// The matrix of this name, trained or frozen, and its parameter slot if it is trained.
     fn matrix(&self, name: &str) -> Result<Matrix> {
         if let Some((parameters, slot)) = self.trained(name) {
             return Ok(Matrix { weight: parameters.operand(slot)?.into(), slot: Some(slot) });
@@ -240,7 +243,7 @@ impl Network<'_> {
         Ok(Matrix { weight: self.frozen(name)?, slot: None })
     }
 
-    /// The parameters and slot of a weight; `None` unless the network trains all weights and has this one.
+    /// The parameters and the slot of a weight; `None` unless all weights are trained and this is one of them.
     fn trained(&self, name: &str) -> Option<(&Parameters, usize)> {
         let parameters = self.adapter.filter(|adapter| adapter.is_full())?.parameters();
         Some((parameters, parameters.index(name)?))

@@ -1,5 +1,5 @@
-//! Root-mean-square normalization with the weight of one place, over rows or over heads.
-//! Leaves the arithmetic to `fused`; knows only where a weight's gradient goes.
+//! Root-mean-square normalization with a weight, over rows or over heads.
+//! `fused` computes it; this file adds the gradient of a trained weight to the parameters.
 
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::bytes;
@@ -7,12 +7,12 @@ use tunebox_compute::{Tensor, fused};
 
 use crate::error::Result;
 
-/// One normalization of the model.
+/// One RMS norm of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Norm {
     /// `[width]`, `f32`.
     pub(crate) weight: Tensor,
-    /// Where the weight's gradient goes when it is trained.
+    /// The weight's slot in the parameters; `None` if it is frozen.
     pub(crate) slot: Option<usize>,
     pub(crate) epsilon: f64,
     /// Whether the factor is 1 + weight (Gemma).
@@ -30,7 +30,8 @@ impl Norm {
         Ok(fused::rms_norm(input, &self.weight, self.epsilon, self.unit_offset)?)
     }
 
-    /// The gradient of the input; adds the weight's gradient to `gradients` if it is trained.
+    /// Returns the gradient of the input `[rows, width]`, from `upstream`, that of the output; `inverse` is 1/rms of
+    /// each row. Adds the weight's gradient to `gradients` if it is trained.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
@@ -51,8 +52,8 @@ impl Norm {
         Ok((output.reshape(input.shape())?, inverse))
     }
 
-    /// The gradient of the input of [`Norm::forward_heads`], in its shape; adds a trained weight's gradient to
-    /// `gradients`.
+    /// Returns the gradient of the input of [`Norm::forward_heads`], `[tokens, heads · width]`, from `upstream`, that
+    /// of its output. Adds the weight's gradient to `gradients` if it is trained.
     pub(crate) fn backward_heads(
         &self,
         upstream: &Tensor,

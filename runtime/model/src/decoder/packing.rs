@@ -1,6 +1,7 @@
-//! Rows packed one after another for a pass, and where their targets are.
-//! Rows without a target, and tokens that predict none, never enter the pass; what rows begin with in common enters it
-//! once. Whoever looks for a token of a row among the packed ones asks here.
+//! Packs the tokens of rows one after another for a pass, without padding, and finds the rows' tokens and targets among
+//! the packed ones.
+//! A pass that scores leaves out rows without a target, and of each row the last target and all tokens after it, which
+//! predict no target. Prefixes that several rows share are packed once.
 
 mod prefixes;
 
@@ -21,22 +22,22 @@ use prefixes::{Line, Piece, Pieces};
 #[derive(Debug)]
 pub(crate) struct Packing {
     pub(crate) ids: Indices,
-    /// The row of the rotation tables that each packed token has.
+    /// For each packed token: its row in the rotation tables.
     pub(crate) positions: Indices,
     pub(crate) segments: Segments,
-    /// Rows that the rotation tables need.
+    /// How many rows the rotation tables need.
     pub(crate) table_rows: usize,
-    /// For each target: the packed token that predicts it. Rows that share a beginning share the token before their own.
+    /// For each target: the index of the packed token that predicts it. Rows that share a prefix may share a predictor.
     pub(crate) predictors: Indices,
     /// For each target: its id.
     pub(crate) targets: Indices,
-    /// For each target: its place in the `[rows, width]` of the whole batch.
+    /// For each target: its index in the `[rows, width]` of the whole batch, in row-major order.
     target_indices: Vec<usize>,
     /// For each packed token: whether it is a target itself.
     answers: Vec<bool>,
 }
 
-/// For each row of a slice: the packed token of each of its tokens.
+/// For each row of a slice, and each of its tokens: the index of that token among the packed ones.
 pub(crate) type TokenPositions = Vec<Vec<u32>>;
 
 /// For each row, the index among all packed tokens of each of its tokens, found by walking from the piece that the row
@@ -176,8 +177,8 @@ impl Packing {
         self.target_indices.iter().map(|place| all[*place]).collect()
     }
 
-    /// The rows of packed activations that predict each target, `[targets, hidden]`; the input itself if these are all
-    /// tokens in order.
+    /// Selects the hidden states that predict each target, `[targets, hidden]`, from those of all packed tokens,
+    /// `[tokens, hidden]`; returns `hidden` itself if they are all of it, in order.
     pub(crate) fn select_predictors(&self, hidden: &Tensor) -> Result<Tensor> {
         if self.selects_every_token() {
             return Ok(hidden.clone());
@@ -185,8 +186,8 @@ impl Packing {
         Ok(fused::gather_rows(hidden, &self.predictors)?)
     }
 
-    /// The gradients of all packed tokens from those of the predictors; tokens that predict nothing get 0, tokens that
-    /// predict several targets the sum.
+    /// The gradients of all packed tokens, `[tokens, hidden]`, from those of the predictors, `[targets, hidden]`.
+    /// Tokens that predict nothing get 0, tokens that predict several targets the sum.
     pub(crate) fn scatter_gradients(&self, selected: &Tensor) -> Result<Tensor> {
         if self.selects_every_token() {
             return Ok(selected.clone());
@@ -209,7 +210,7 @@ fn check_row(rows: &Rows, row: usize, configuration: &Configuration) -> Result<(
     configuration.check_tokens(&format!("row `{row}`"), &rows.ids[row])
 }
 
-/// The first `length` tokens of a row. Their rotation is that of the whole row.
+/// The first `length` tokens of a row. The length of the whole row determines their rotation.
 fn line_of<'a>(rows: &'a Rows, row: usize, length: usize, configuration: &Configuration) -> Line<'a> {
     let (ids, marks) = (&rows.ids[row], &rows.targets[row]);
     Line { ids: &ids[..length], marks: &marks[..length], first_row: first_table_row(configuration, ids.len()) }

@@ -1,6 +1,6 @@
-//! Both ends of a half of a block: several linear maps that read the same rows (query, key and value, or gate and up), and
-//! the way back into the stream, input + norm(hook(linear(rows))).
-//! A checkpoint may store them apart or as one matrix; the block sees parts either way.
+//! The linear maps of a half of a block: those that read the same rows (query, key and value, or gate and up), and the
+//! output projection, input + norm(hook(linear(rows))).
+//! A checkpoint may fuse the maps that read the same rows into one matrix; the block gets separate outputs either way.
 
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, LinearInput};
@@ -11,12 +11,12 @@ use super::linear::{Linear, SavedLinear};
 use super::norm::{Norm, saved_bytes};
 use crate::error::{Error, Result};
 
-/// Linear maps over one input.
+/// Linear maps that read the same input.
 #[derive(Debug, Clone)]
 pub(crate) struct Projection {
-    /// One map for each part, or one for all parts.
+    /// One map for each output, or one fused map for all of them.
     pub(crate) linears: Vec<Linear>,
-    /// The widths of the parts into which the output of one map for all is cut; empty if each part has its own map.
+    /// The widths of the outputs into which that of a fused map is split; empty if each output has its own map.
     pub(crate) widths: Vec<usize>,
 }
 
@@ -26,8 +26,8 @@ impl Projection {
         self.linears.iter().any(Linear::is_trained)
     }
 
-    /// Applies the maps to `[tokens, in]`. Returns the parts, each `[tokens, width]`, and what the backward pass of
-    /// each map needs. Errors: another number of parts than `PARTS`.
+    /// Applies the maps to `[tokens, in]`. Returns the `PARTS` outputs, each `[tokens, width]`, and what the backward
+    /// pass of each map needs. Errors: the maps give another number of outputs.
     pub(crate) fn forward<const PARTS: usize>(&self, input: &Tensor) -> Result<([Tensor; PARTS], Vec<SavedLinear>)> {
         let (mut parts, mut saved) = (Vec::with_capacity(PARTS), Vec::with_capacity(PARTS));
         let few = LinearInput::of(input);
@@ -49,8 +49,8 @@ impl Projection {
         Ok((parts, saved))
     }
 
-    /// Adds the gradients of trained weights to `gradients`. Returns the gradient of the input, summed over the parts,
-    /// if `want_input`, else `None`.
+    /// Runs the backward pass; `upstream` has the gradient of each output. Adds the gradients of trained weights to
+    /// `gradients`. Returns the gradient of the input, summed over the outputs, if `want_input`, else `None`.
     pub(crate) fn backward(
         &self,
         upstream: &[Tensor],
@@ -73,13 +73,13 @@ impl Projection {
     }
 }
 
-/// The output projection of attention or feed-forward, and the way back into the residual stream.
+/// The output projection of attention or feed-forward, whose result is added to the residual stream.
 #[derive(Debug, Clone)]
 pub(crate) struct ResidualOutput {
     pub(crate) linear: Linear,
-    /// What the projection gives.
+    /// The patches and the reader of the projection's output.
     pub(crate) hook: Hook,
-    /// Gemma's second norm.
+    /// Gemma's second norm, of the output before it is added to the stream.
     pub(crate) norm: Option<Norm>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct ResidualOutput {
 #[derive(Debug)]
 pub(crate) struct SavedOutput {
     linear: SavedLinear,
-    /// The rows before the norm, and 1/rms.
+    /// The rows before the norm, and 1/rms of each; `None` without a norm.
     before_norm: Option<(Tensor, Tensor)>,
 }
 
@@ -116,8 +116,9 @@ impl ResidualOutput {
         Ok((fused::add(input, &normed)?, SavedOutput { linear, before_norm: Some((output, inverse)) }))
     }
 
-    /// Adds the gradients of the norm and the projection, if they are trained, to `gradients`, from the gradient of the
-    /// stream. Returns the gradient of `rows` if `want_rows`, else `None`.
+    /// Runs the backward pass; `upstream` `[tokens, hidden]` is the gradient of the stream, `rows` the input of the
+    /// projection. Adds the gradients of the norm and the projection, if they are trained, to `gradients`. Returns the
+    /// gradient of `rows` if `want_rows`, else `None`.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,

@@ -1,5 +1,5 @@
-//! The linear maps of a block: where they sit, what their modules are called, how large they are.
-//! Leaves the weights themselves to `weights` and what is learned on them to `adapter`.
+//! The linear maps of a block: the names of their modules, and their shapes.
+//! Leaves the weights themselves to `weights` and what is trained on them to `adapter`.
 
 use crate::configuration::Configuration;
 
@@ -14,20 +14,20 @@ pub enum Site {
     Value,
     /// Queries, keys and values in one matrix, as Phi-3 stores them.
     QueryKeyValue,
-    /// The attention's way back into the residual stream.
+    /// The output projection of the attention.
     AttentionOutput,
-    /// The gate of the feed-forward part.
+    /// The gate projection of the feed-forward part.
     Gate,
-    /// The gated half of the feed-forward part.
+    /// The up projection of the feed-forward part, whose output the gate multiplies.
     Up,
     /// Gate and up in one matrix, as Phi-3 stores them.
     GateUp,
-    /// The feed-forward part's way back into the residual stream.
+    /// The output projection of the feed-forward part.
     Down,
 }
 
 impl Site {
-    /// The sites of each block, in the order of a forward pass; four if projections are fused, else seven.
+    /// The linear maps of each block, in the order of a forward pass: four if projections are fused, else seven.
     #[must_use]
     pub fn all(configuration: &Configuration) -> &'static [Self] {
         if configuration.fused_projections {

@@ -1,5 +1,5 @@
-//! The walk through all blocks, up and down again.
-//! Keeps what the recompute setting says, and frees it block by block on the way down.
+//! The forward and the backward pass through all blocks.
+//! The forward pass saves what the recompute setting says; the backward pass frees it block by block.
 
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, Indices};
@@ -12,30 +12,30 @@ use super::network::Network;
 use super::packing::Packing;
 use crate::error::Result;
 
-/// What a pass keeps for its backward pass.
+/// What a forward pass saves for its backward pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Recompute {
     /// Everything: the fastest, and the most memory.
     #[default]
     None,
-    /// Only the input of each block; the backward pass runs each block again. The gradients
-    /// have the same bits; a step takes about a third longer.
+    /// Only the input of each block; the backward pass runs each block again. The gradients are equal bit for bit; a
+    /// step takes about a third longer.
     Blocks,
 }
 
-/// Runs every block and saves nothing. Returns the hidden rows after the last block, `[tokens, hidden]`.
+/// Runs every block and saves nothing. Returns the hidden states after the last block, `[tokens, hidden]`.
 pub(crate) fn forward(network: &Network<'_>, packing: &Packing) -> Result<Tensor> {
     forward_to(network, packing, network.model.configuration.layers - 1)
 }
 
-/// Runs the blocks up to number `last` and saves nothing; readers get the activations that they asked for. Returns the
-/// hidden rows after that block, `[tokens, hidden]`.
+/// Runs the blocks up to index `last` and saves nothing for a backward pass; activation readers store what they read.
+/// Returns the hidden states after that block, `[tokens, hidden]`.
 pub(crate) fn forward_to(network: &Network<'_>, packing: &Packing, last: usize) -> Result<Tensor> {
     run_blocks(network, packing, last, |_, _, _| {})
 }
 
-/// Runs every block. Returns the hidden rows after the last block, and what the backward pass needs of each block from
-/// the lowest trained one on, in order; nothing if no block is trained.
+/// Runs every block. Returns the hidden states after the last block, `[tokens, hidden]`, and what the backward pass
+/// needs of each block from the lowest trained one on, in order; nothing if no block is trained.
 pub(crate) fn forward_saving(
     network: &Network<'_>,
     packing: &Packing,
@@ -56,7 +56,7 @@ pub(crate) fn forward_saving(
 }
 
 /// Runs the embedding and the blocks up to index `last`. Calls `keep` after each block with its index, its input and
-/// its activations. Returns the hidden rows after the last one.
+/// its activations. Returns the hidden states after the last of these blocks, `[tokens, hidden]`.
 fn run_blocks(
     network: &Network<'_>,
     packing: &Packing,
@@ -73,8 +73,9 @@ fn run_blocks(
     Ok(hidden)
 }
 
-/// Walks the gradient of the last hidden rows down to the lowest saved block, adding the gradients of trained weights,
-/// including a trained embedding, to `gradients`. Frees saved tensors on the way.
+/// Runs the backward pass from the last block down to the lowest saved one; `upstream` `[tokens, hidden]` is the
+/// gradient of the hidden states after the last block. Adds the gradients of trained weights, including a trained
+/// embedding, to `gradients`. Frees saved tensors on the way.
 pub(crate) fn backward(
     network: &Network<'_>,
     packing: &Packing,
@@ -109,7 +110,7 @@ pub(crate) fn backward(
     Ok(())
 }
 
-/// The scaled embedding of each token, `[tokens, hidden]`, in the type of activations.
+/// The scaled embedding of each token, `[tokens, hidden]`, in the dtype of activations.
 pub(crate) fn embed(network: &Network<'_>, ids: &Indices) -> Result<Tensor> {
     let scale = network.model.configuration.embedding_scale;
     let dtype = network.model.weights.precision().dtype(Purpose::Activation);

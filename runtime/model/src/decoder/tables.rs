@@ -1,9 +1,9 @@
-//! Rotation tables of a model, cached as far as sequences have reached and shared from then on.
+//! The rotation tables (RoPE) of a model, built for the longest sequence so far, cached and shared.
 //! Leaves the frequencies to `configuration` and the rotation to `fused`.
 //!
-//! Where long sequences turn otherwise than short ones, a table has a row for each position of a short sequence and
-//! behind them one for each position of a long sequence. Which of the two a sequence is, its own length says, so that
-//! nothing depends on what stands beside it.
+//! With LongRoPE, long sequences have other frequencies than short ones. A table then has a row for each position of a
+//! short sequence, and after them one for each position of a long sequence. The length of a sequence alone selects
+//! between them, so that its results do not depend on other sequences in the batch.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,21 +13,21 @@ use tunebox_compute::fused::RopeTable;
 use crate::configuration::{Configuration, RopeSetting};
 use crate::error::{Error, Result};
 
-/// The tables of one model, one for each kind of rotation.
+/// The rotation tables of one model, one for each of its rotations.
 #[derive(Debug, Default)]
 pub struct RopeTables {
     cached: Mutex<BTreeMap<usize, Arc<RopeTable>>>,
 }
 
 /// The row of the rotation tables for the first position of a sequence of `length` tokens: 0, or, if the sequence is
-/// longer than the short context, the first of the rows for long sequences.
+/// longer than LongRoPE's original context, the first of the rows for long sequences.
 pub(crate) fn first_table_row(configuration: &Configuration, length: usize) -> usize {
     configuration.short_context().filter(|most| length > *most).unwrap_or(0)
 }
 
 impl RopeTables {
-    /// Rotation table `number` with at least `rows` rows: the cached one, or a larger one that is built and replaces
-    /// it. Errors: the model has no such rotation.
+    /// Returns the table of rotation `number`, an index into [`Configuration::ropes`], with at least `rows` rows: the
+    /// cached one, or a larger one that is built and replaces it. Errors: the model has no such rotation.
     pub(crate) fn get_or_build(
         &self,
         configuration: &Configuration,
@@ -48,8 +48,8 @@ impl RopeTables {
     }
 }
 
-/// Builds a rotation table with `rows` rows: those up to the short context with the short frequencies, the rest,
-/// counted from position 0 again, with the long ones.
+/// Builds a rotation table with `rows` rows: those up to LongRoPE's original context with the frequencies for short
+/// sequences, the rest, counted from position 0 again, with those for long ones.
 fn table(setting: &RopeSetting, configuration: &Configuration, rows: usize) -> Result<RopeTable> {
     let short = configuration.short_context().unwrap_or(rows).min(rows);
     let (width, factor) = (configuration.rotated, setting.attention_factor());

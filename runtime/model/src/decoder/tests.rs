@@ -1,5 +1,5 @@
-//! The decoder against a slow twin in `f64` made of plain tensor operations under autograd,
-//! for every family feature and every kind of adapter.
+//! Compares the decoder with a slow reference (`twin`) in `f64`, made of plain tensor operations under autograd, for
+//! every family feature and every kind of adapter.
 
 mod devices;
 mod edits;

@@ -7,7 +7,7 @@ use crate::configuration::Configuration;
 use crate::error::Result;
 use crate::fields::Fields;
 
-/// What a family differs in.
+/// A model family: what differs from other families.
 pub(super) struct Family {
     /// Its name in configurations: the `model_type` of its text models.
     pub(super) name: &'static str,
@@ -15,36 +15,37 @@ pub(super) struct Family {
     pub(super) model_types: &'static [&'static str],
     /// Its class in transformers, which `architectures` of a written `config.json` names.
     pub(super) class: &'static str,
-    /// Its `general.architecture` in GGUF files; none: its GGUF files carry another family's name.
+    /// Its `general.architecture` in GGUF files; `None` if its GGUF files carry another family's name.
     pub(super) architecture: Option<&'static str>,
-    /// Whether its only rotation for long contexts is LongRoPE (`longrope`, `su` or `yarn` in its files), and heads may
-    /// turn in part.
+    /// Whether LongRoPE (`longrope`, `su` or `yarn` in its files) is the only way in which it scales rotations, and
+    /// whether it may rotate only some features of a head.
     pub(super) long_rope: bool,
     /// Whether `attention_bias` of `config.json` gives the attention biases.
     pub(super) attention_bias: bool,
     /// Whether `mlp_bias` of `config.json` gives the feed-forward part biases.
     pub(super) mlp_bias: bool,
-    /// Query heads, where `config.json` does not say. Without a default they have to be named.
+    /// The default number of query heads; `None` if `config.json` has to name it.
     pub(super) heads: Option<usize>,
-    /// Key heads, where `config.json` does not say; none: as many as query heads.
+    /// The default number of key and value heads; `None` for as many as query heads.
     pub(super) kv_heads: Option<usize>,
-    /// Width of a head, where `config.json` does not say; none: the hidden width divided by the heads.
+    /// The default width of a head; `None` for the hidden dimension divided by the number of query heads.
     pub(super) head_dim: Option<usize>,
-    /// Rows of the embedding, where `config.json` does not say. Without a default they have to be named.
+    /// The default number of rows of the embedding; `None` if `config.json` has to name it.
     pub(super) vocabulary: Option<usize>,
-    /// The longest context, where `config.json` does not say.
+    /// The default of the longest context, in tokens.
     pub(super) max_positions: usize,
-    /// Whether the head is the embedding, where `config.json` does not say.
+    /// Whether the output head is the embedding matrix by default.
     pub(super) tied: bool,
-    /// What the norms add to the mean square, where `config.json` does not say.
+    /// The default epsilon that norms add to the mean square.
     pub(super) norm_epsilon: f64,
-    /// The base of rotation frequencies, where `config.json` does not say.
+    /// The default base of the rotation frequencies.
     pub(super) theta: f64,
-    /// The base of the second rotation, that of local layers, for families that have one.
+    /// The default base of the second rotation, that of local layers; `None` for families with one rotation.
     pub(super) local_theta: Option<f64>,
-    /// The context first trained on, where `config.json` does not say beside the rotation.
+    /// The original context of scaled rotations, in tokens, if `config.json` does not name it outside the rotation's
+    /// object.
     pub(super) original: Option<f64>,
-    /// Sets what all models of the family have, whatever file they come from, on a plain decoder with its sizes set.
+    /// Sets what all models of the family share, whatever file they come from. Gets a plain decoder with its sizes set.
     pub(super) shape: fn(&mut Configuration),
     /// Sets what only this family's `config.json` says, after the shared keys are read.
     pub(super) from_hugging_face: fn(&Fields<'_>, &mut Configuration) -> Result<()>,
@@ -57,7 +58,7 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// A family of plain decoders without a name and keys of its own: sizes have to be named.
+    /// A family of plain decoders without a name and keys of its own, whose sizes have to be named.
     pub(super) const PLAIN: Self = Self {
         name: "",
         model_types: &[],
@@ -87,11 +88,11 @@ impl Family {
 /// How GGUF files store the weights of a family. By default as Hugging Face does, with two norms a block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GgufLayout {
-    /// Whether rows of queries and keys lie in rotation pairs, one beside the other.
+    /// Whether the two rows of a rotated pair of features are adjacent in query and key weights, not half a head apart.
     pub(crate) pairs_adjacent: bool,
     /// Whether norms are stored as 1 + weight.
     pub(crate) norms_plus_one: bool,
-    /// Whether blocks have four norms.
+    /// Whether a block has four norms instead of two.
     pub(crate) sandwich_norms: bool,
 }
 

@@ -56,7 +56,7 @@ pub(super) const GEMMA3: Family = Family {
 /// Soft caps of Gemma 2 where a key is missing, in transformers and llama.cpp alike.
 const SCORE_CAP: f64 = 50.0;
 const LOGIT_CAP: f64 = 30.0;
-/// Rotations of Gemma 3: the global one first, as in files that name only one.
+/// Indices of Gemma 3's rotations. The global one is first, because files may name only that one.
 const GLOBAL: usize = 0;
 const LOCAL: usize = 1;
 const LOCAL_THETA: f64 = 10_000.0;
@@ -73,7 +73,8 @@ fn shape(configuration: &mut Configuration) {
 }
 
 /// Sets what Gemma 2 and Gemma 3 share in `config.json`: the attention scale, and windows on the layers that
-/// `layer_types` names, or on those that slide. Errors: bidirectional attention.
+/// `layer_types` names; if it is missing, on those for which `slides` is true. Errors: bidirectional attention, or
+/// wrong `layer_types`.
 fn read_shared(fields: &Fields<'_>, configuration: &mut Configuration, slides: impl Fn(usize) -> bool) -> Result<()> {
     fields.only("use_bidirectional_attention", &json!(false))?;
     let scalar: f64 = fields.get_or("query_pre_attn_scalar", Some(256.0))?;
@@ -82,7 +83,7 @@ fn read_shared(fields: &Fields<'_>, configuration: &mut Configuration, slides: i
     hugging_face::set_windows(fields, configuration, window, slides)
 }
 
-/// Sets Gemma 2's soft caps, none for `null`, and windows on every other layer.
+/// Sets Gemma 2's attention scale, soft caps (`null` for none), and windows, by default on every other layer.
 fn gemma2_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     let cap = |key: &str, default| match fields.contains_key(key) {
         true => fields.get(key),
@@ -93,7 +94,7 @@ fn gemma2_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configurati
     read_shared(fields, configuration, |layer| layer.is_multiple_of(2))
 }
 
-/// Sets Gemma 3's soft cap, and windows and rotations of local and global layers.
+/// Sets Gemma 3's attention scale, soft cap of logits, and the windows and rotations of local and global layers.
 fn gemma3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     // transformers reads the key and does nothing with it.
     fields.only("attn_logit_softcapping", &Value::Null)?;
@@ -125,7 +126,8 @@ fn gemma2_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Resul
     Ok(())
 }
 
-/// Sets Gemma 3's attention scale, soft cap, and windows and rotations of local and global layers from GGUF metadata.
+/// Sets Gemma 3's attention scale, soft cap of logits, and the windows and rotations of local and global layers from
+/// GGUF metadata.
 fn gemma3_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     set_gguf_scale(keys, configuration, 62);
     configuration.logit_soft_cap = keys.number("final_logit_softcapping").map(|cap| cap as f32);

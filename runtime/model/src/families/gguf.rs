@@ -1,5 +1,5 @@
-//! What all families share in the metadata of a GGUF file.
-//! Leaves what differs to the families' own files, and the reading of the file to `weights`.
+//! Reads the keys of a GGUF file's metadata that all families share.
+//! Leaves the keys of single families to their own files, and the reading of the file to `weights`.
 
 use super::family::Family;
 use crate::configuration::rope::yarn_attention_factor;
@@ -7,12 +7,12 @@ use crate::configuration::{Configuration, RopeScaling, RopeSetting};
 use crate::error::{Error, Result};
 use crate::weights::gguf::{Metadata, Value};
 
-/// What only the tensors of a GGUF file tell.
+/// Facts about a model that a GGUF file shows by its tensors, not by its metadata.
 #[derive(Debug, Clone, Default)]
 pub struct TensorFacts {
     /// Rows of the embedding.
     pub vocabulary: usize,
-    /// Whether the file has no head of its own.
+    /// Whether the file has no output head, so that the embedding matrix is used instead.
     pub tied: bool,
     /// Whether queries, keys and values have biases.
     pub attention_bias: bool,
@@ -20,9 +20,11 @@ pub struct TensorFacts {
     pub output_bias: bool,
     /// Whether gate, up and down have biases.
     pub feed_forward_bias: bool,
-    /// The divisors of the rotation frequencies, `rope_freqs.weight`, where Llama 3's scaling is kept.
+    /// The divisors of the rotation frequencies from `rope_freqs.weight`, which store Llama 3's scaling; `None` without
+    /// this tensor.
     pub rope_divisors: Option<Vec<f64>>,
-    /// The factors of the rotation frequencies for short texts and for long ones, where they differ.
+    /// LongRoPE's divisors of the rotation frequencies, for short and for long sequences, in this order; `None` if the
+    /// file has none.
     pub rope_factors: Option<[Vec<f64>; 2]>,
 }
 
@@ -129,7 +131,7 @@ fn rope(keys: &Keys<'_>, configuration: &Configuration, facts: TensorFacts) -> R
     Ok(RopeSetting { theta, scaling })
 }
 
-/// The keys of one architecture: `llama.block_count` and its like.
+/// The metadata keys of one architecture. Methods take a key such as `block_count`, without the prefix `llama.`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keys<'a> {
     metadata: &'a Metadata,

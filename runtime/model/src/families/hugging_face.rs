@@ -1,5 +1,5 @@
-//! What all families share in `config.json`, read and written.
-//! Leaves what differs to the families' own files, and rotations to `rope`.
+//! Reads and writes the keys of `config.json` that all families share.
+//! Leaves the keys of single families to their own files, and rotations to `rope`.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::configuration::{Activation, Configuration, LayerKind};
 use crate::error::Result;
 use crate::fields::Fields;
 
-/// The window that transformers assumes where one is in use and not named, in every family that has one.
+/// The attention window, in tokens, that transformers assumes if a family uses one and `config.json` does not name it.
 pub(super) const WINDOW: usize = 4096;
 
 /// Reads the configuration of a `config.json` of this family, from its `text_config` if it is a multimodal checkpoint.
@@ -110,9 +110,9 @@ pub(super) fn set_windows(
     Ok(())
 }
 
-/// The window in tokens if `use_sliding_window` is set, `usual` if none is named; else `None`. Errors: `layer_types`
-/// names sliding layers but there is no window; transformers stops there, or applies a window in only some of its
-/// attention implementations.
+/// The window in tokens, if `use_sliding_window` is set: `sliding_window`, or `usual` if that is missing or null; else
+/// `None`. Errors: `layer_types` names sliding layers but there is no window; transformers stops there, or applies a
+/// window in only some of its attention implementations.
 pub(super) fn window_in_use(fields: &Fields<'_>, usual: Option<usize>) -> Result<Option<usize>> {
     let used = fields.get_or("use_sliding_window", Some(false))?;
     let window = if used { fields.get("sliding_window")?.or(usual) } else { None };

@@ -12,7 +12,7 @@ use crate::configuration::Configuration;
 use crate::error::Result;
 use crate::fields::Fields;
 
-/// GGUF files of Mistral carry this name as well.
+/// Llama. GGUF files of Mistral have the architecture `llama` as well.
 pub(super) const LLAMA: Family = Family {
     name: "llama",
     model_types: &["llama"],
@@ -77,10 +77,10 @@ pub(super) const SMOLLM3: Family = Family {
     ..Family::PLAIN
 };
 
-/// Every so many layers one of SmolLM3 has no positions, unless `config.json` says otherwise.
+/// Every fourth layer of SmolLM3 has no position encoding, unless `config.json` says otherwise.
 const INTERVAL: usize = 4;
 
-/// Gives the first rotation to the layers that `has_positions` selects, and none to the others.
+/// Sets the first rotation on the layers for which `has_positions` is true, and none on the others.
 fn set_positions(configuration: &mut Configuration, has_positions: impl Fn(usize) -> bool) {
     for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
         kind.rope = has_positions(layer).then_some(0);
@@ -88,8 +88,9 @@ fn set_positions(configuration: &mut Configuration, has_positions: impl Fn(usize
 }
 
 /// Removes the rotation from the layers with a 0 in `no_rope_layers`, or, without that list, from every
-/// `no_rope_layer_interval`-th layer; these layers are those with a window, if one is in use. Errors: a list shorter
-/// than the layers or with other numbers, or an interval of 0.
+/// `no_rope_layer_interval`-th layer. A window, if one is in use, applies to these layers, or to those that
+/// `layer_types` names. Errors: a list shorter than the number of layers or with numbers other than 0 and 1, or an
+/// interval of 0.
 fn smollm3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     let interval = fields.get_or("no_rope_layer_interval", Some(INTERVAL))?;
     if interval == 0 {

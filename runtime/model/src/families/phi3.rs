@@ -1,5 +1,5 @@
-//! Phi-3, Phi-3.5 and Phi-4-mini: query, key and value in one matrix, gate and up in another, heads that may turn in
-//! part, and factors for short and for long texts.
+//! Phi-3, Phi-3.5 and Phi-4-mini: query, key and value in one matrix, gate and up in another, heads of which only some
+//! features may be rotated, and LongRoPE.
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
 }
 
 /// Sets one window for all layers; 0 means none. Older GGUF files of Phi-3-mini-4k and Phi-3-medium-4k, recognized by
-/// their sizes, do not name theirs, 2,047 tokens (llama.cpp pull request 8931).
+/// their sizes, do not name their window of 2,047 tokens (llama.cpp pull request 8931).
 fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     let is_4k = matches!(configuration.layers, 32 | 40) && configuration.max_positions == 4096;
     let window = keys.optional_size("attention.sliding_window")?.or(is_4k.then_some(2047));
@@ -65,7 +65,8 @@ fn to_hugging_face(configuration: &Configuration, config: &mut Value) {
     }
 }
 
-/// The `partial_rotary_factor` from which readers, who round down, get `rotated` features back.
+/// The `partial_rotary_factor` that gives `rotated` features again when a reader multiplies it by `head_dim` and rounds
+/// down.
 fn share(rotated: usize, head_dim: usize) -> f64 {
     let share = rotated as f64 / head_dim as f64;
     if (head_dim as f64 * share) as usize == rotated { share } else { share.next_up() }

@@ -1,4 +1,4 @@
-//! The rotations of queries and keys in `config.json`, read and written.
+//! Reads and writes the rotary position embeddings (RoPE) of `config.json`.
 
 use serde_json::{Value, json};
 
@@ -8,11 +8,12 @@ use crate::configuration::{Configuration, RopeScaling, RopeSetting};
 use crate::error::Result;
 use crate::fields::Fields;
 
-/// The key of the context that was first trained on.
+/// The key of the context length, in tokens, that the model was first trained on.
 const ORIGINAL: &str = "original_max_position_embeddings";
 
-/// The number of rotated features of a head, from `partial_rotary_factor` in the rotation's object or beside it;
-/// `head_dim` if missing. Errors: a share outside (0, 1], or other than 1 in a family that rotates whole heads.
+/// The number of rotated features of each head: `partial_rotary_factor` · `head_dim`, rounded down; `head_dim` if the
+/// key is missing. The key in the JSON object of the rotation wins over that at the top level of `config.json`. Errors: a
+/// factor outside (0, 1], or other than 1 in a family that rotates whole heads.
 pub(super) fn rotated(fields: &Fields<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     const KEY: &str = "partial_rotary_factor";
     let objects = [rotation(fields)?, Some(*fields)];
@@ -29,16 +30,17 @@ pub(super) fn rotated(fields: &Fields<'_>, family: &Family, head_dim: usize) -> 
     Ok((head_dim as f64 * share) as usize)
 }
 
-/// The rotation's object: `rope_scaling` if it is present and has keys, as in transformers, else `rope_parameters`.
-/// `None` if neither has keys.
+/// The JSON object that describes the rotation: `rope_scaling` if it is present and has keys, as in transformers, else
+/// `rope_parameters`. `None` if neither has keys.
 fn rotation<'a>(fields: &Fields<'a>) -> Result<Option<Fields<'a>>> {
     let (older, newer) = (fields.object("rope_scaling")?, fields.object("rope_parameters")?);
     Ok(older.or(newer))
 }
 
-/// Reads the rotations of a model: one, in the older form (`rope_theta` and `rope_scaling`) or the newer
-/// (`rope_parameters`); or, for a family with a local rotation, the global and the local one. Errors: an object for each
-/// kind of layer where the family has one rotation, or a kind of scaling that is not known.
+/// Reads the rotations of a model. Most families have one, in the older form (`rope_theta` and `rope_scaling`) or the
+/// newer (`rope_parameters`). A family with a base of its own for sliding-window layers has two: that of layers with
+/// full attention, then that of sliding-window layers. `max_positions` is the context length in tokens. Errors: an
+/// object for each kind of layer where the family has one rotation, or an unknown kind of scaling.
 pub(super) fn read(fields: &Fields<'_>, family: &Family, max_positions: usize) -> Result<Vec<RopeSetting>> {
     const KINDS: [&str; 2] = ["full_attention", "sliding_attention"];
     let theta = fields.get_or("rope_theta", Some(family.theta))?;
@@ -68,9 +70,9 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family, max_positions: usize) -
     Ok(ropes)
 }
 
-/// Reads a rotation from its own object. `theta` is the default base; `original`, the context first trained on in
-/// tokens, wins over the key in the object, and `max_positions` is used without either. Errors: an unknown kind of
-/// scaling, or one that the family does not have.
+/// Reads a rotation from its JSON object. `theta` is the default base. `original` is the context, in tokens, that the
+/// model was first trained on: if given, it wins over the key in the object; without either, `max_positions` is used.
+/// Errors: a kind of scaling that is unknown or that the family does not have.
 fn rope_of(
     parameters: &Fields<'_>,
     family: &Family,
@@ -121,8 +123,8 @@ fn yarn(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<
     })
 }
 
-/// Reads LongRoPE's parameters: a list of factors for short and one for long sequences. The attention factor is
-/// inferred from `max_positions / original` if missing. Errors: a list is missing.
+/// Reads LongRoPE's parameters: a list of factors for short and one for long sequences. If missing, `factor` is
+/// `max_positions / original`, and the attention factor is inferred from it. Errors: a list is missing.
 fn longrope(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<RopeScaling> {
     let factors =
         |key| parameters.get(key)?.ok_or_else(|| parameters.value_error(key, "one factor for each frequency"));
@@ -136,7 +138,8 @@ fn longrope(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Res
     })
 }
 
-/// Writes the rotation of a model that has one as `rope_theta` and, if it is stretched, `rope_scaling`.
+/// Writes `rope_theta` and, if the frequencies are scaled, `rope_scaling` into `config`. Does nothing unless the model
+/// has exactly one rotation.
 pub(super) fn write(configuration: &Configuration, config: &mut Value) {
     if let [rope] = configuration.ropes.as_slice() {
         config["rope_theta"] = json!(rope.theta);
@@ -146,10 +149,10 @@ pub(super) fn write(configuration: &Configuration, config: &mut Value) {
     }
 }
 
-/// A rotation's `rope_scaling` object, without its base.
+/// The `rope_scaling` object of a rotation, without its base `rope_theta`.
 ///
-/// A list of GGUF divisors becomes Llama 3's scaling: the factor is the largest divisor; low 1, high 4 and a first
-/// context of 8,192 tokens are those of every Llama 3 checkpoint.
+/// Divisors of frequencies, the form in GGUF files, become Llama 3's scaling. Its factor is the largest divisor; the
+/// low factor 1, the high factor 4 and the original context of 8,192 tokens are those of every Llama 3 checkpoint.
 pub(super) fn write_scaling(rope: &RopeSetting) -> Value {
     match &rope.scaling {
         RopeScaling::Divided { divisors } => json!(RopeScaling::Llama3 {

@@ -1,4 +1,4 @@
-//! Configurations as they are published, and what they have to mean.
+//! Tests that published `config.json` files are read to the right configuration.
 
 mod gguf;
 mod rotations;

@@ -1,5 +1,5 @@
-//! The passes that fill the cache of keys and values, and go on from it.
-//! A prompt that several completions share is run once.
+//! The forward passes of generation, which fill the cache of keys and values and read from it. A prompt that several
+//! completions share is run once.
 
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, Indices, KvCache, KvCachePass, Segments};
@@ -11,7 +11,7 @@ use crate::decoder::tables::first_table_row;
 use crate::decoder::{Block, stack};
 use crate::error::Result;
 
-/// Prompt tokens of one pass; a longer prompt goes alone.
+/// The most prompt tokens of one pass; a longer prompt has a pass of its own.
 const PASS: usize = 4096;
 
 /// Builds all blocks, with rotation tables for sequences of up to `longest` tokens. `answer_mask` says which tokens
@@ -68,8 +68,9 @@ pub(super) fn decode_step(
     rayon::scope(|_| run_blocks(network, blocks, (ids, positions), (cache, &pass), attend))
 }
 
-/// Runs prompts, each in its cache slot, which is empty. Returns the hidden row of each last token, `[prompts,
-/// hidden]`. A prompt's rotation is that of a sequence `ahead` tokens longer.
+/// Runs prompts, given as cache slot and token ids; the slots must be empty. Returns the last block's output for each
+/// prompt's last token, `[prompts, hidden]`. LongRoPE's short or long factors are chosen as for a sequence `ahead`
+/// tokens longer than the prompt.
 pub(super) fn run_prompts(
     network: &Network<'_>,
     blocks: &[Block],
@@ -91,9 +92,9 @@ pub(super) fn run_prompts(
     Ok(fused::gather_rows(&hidden, &Indices::from(lasts))?)
 }
 
-/// Recomputes the cached keys and values of sequences whose cache has just reached the short context, with the factors
-/// for long sequences: each token is drawn as the model would draw it from the sequence so far alone, as transformers does
-/// it for Phi-3. Does nothing for models without LongRoPE.
+/// Recomputes the cached keys and values of each sequence whose cache holds exactly as many tokens as LongRoPE's
+/// original context, now with the factors for long sequences, since the next token makes the sequence longer than that
+/// context. Transformers does so for Phi-3. Does nothing for models without LongRoPE.
 pub(super) fn recompute_outgrown(
     network: &Network<'_>,
     prompts: &[Vec<u32>],
@@ -117,8 +118,9 @@ pub(super) fn recompute_outgrown(
     Ok(())
 }
 
-/// Runs tokens with these ids and rows of the rotation tables through all blocks, and stores their keys and values in
-/// the cache. `attend` computes attention from cache, layer, and queries, keys and values. Returns the hidden rows.
+/// Runs tokens through all blocks and stores their keys and values in the cache. `ids` are the token ids and
+/// `positions` their rows in the rotation tables. `attend` computes attention from the cache, the layer, and queries,
+/// keys and values. Returns the last block's output, `[tokens, hidden]`.
 fn run_blocks(
     network: &Network<'_>,
     blocks: &[Block],
@@ -143,7 +145,7 @@ fn run_blocks(
 }
 
 /// Groups the prompts of sequences, in their order, into passes of at most [`PASS`] tokens; a longer prompt is alone.
-/// Returns slot and tokens of each prompt.
+/// Returns, for each pass, the cache slot and the tokens of each prompt.
 fn prompt_groups<'a>(firsts: &[&Sequence], prompts: &'a [Vec<u32>]) -> Vec<Vec<(usize, &'a [u32])>> {
     let mut groups: Vec<Vec<(usize, &[u32])>> = Vec::new();
     let mut tokens = 0;

@@ -1,6 +1,7 @@
-//! The next token from a row of logits: temperature, then top-k, top-p and min-p, then one draw.
-//! Sums are in `f64` and in a fixed order, so that a draw means the same token everywhere. Logits of a device stay there:
-//! it chooses by the same rules, and says what it chose.
+//! Samples the next token from a row of logits that are already divided by the temperature: top-k, then top-p, then
+//! min-p, then one draw. Sums are in `f64` and in a fixed order, so that a draw chooses the same token on every
+//! machine. Logits on an accelerator stay there: it samples by the same rules, and only the chosen tokens are copied
+//! back.
 
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, SampledToken, SamplingOptions, TokenWeights};
@@ -28,7 +29,8 @@ pub(super) fn sample_tokens(
     }
 }
 
-/// Samples one token from one row of logits; `draw` is in [0, 1). Ignores the draw at temperature 0.
+/// Samples one token from one row of logits, already divided by the temperature. `draw` is uniform in [0, 1).
+/// Temperature 0 ignores it and takes the likeliest token.
 pub(super) fn sample_token(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<SampledToken> {
     let TokenWeights { best, weights, total } = fused::token_weights(logits)?;
     if sampling.temperature == 0.0 {
@@ -63,7 +65,8 @@ fn draw_token(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, 
     SampledToken { id: chosen.0, logprob: (chosen.1 / total).ln() as f32 }
 }
 
-/// The token ids that top-k, top-p and min-p leave, by descending weight. Top-p applies to what top-k leaves.
+/// The token ids that top-k, then top-p, then min-p leave, by descending weight. `weights` are the probabilities by
+/// token id, relative to that of the likeliest token. Top-p applies to what top-k leaves.
 fn candidates(weights: &[f32], sampling: &Sampling) -> Vec<u32> {
     let limit = if sampling.top_k == 0 { weights.len() } else { sampling.top_k.min(weights.len()) };
     let mut kept = ranked(weights, sampling, limit);

@@ -1,4 +1,4 @@
-//! One completion as it grows: its tokens, its stream, its slot in the cache, and when it ends.
+//! A completion that is being generated: its tokens, its random stream, its slot in the cache, and what ends it.
 
 use tunebox_compute::random::Stream;
 
@@ -7,29 +7,29 @@ use crate::Model;
 use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;
 
-/// A completion under way.
+/// A completion that is being generated.
 pub(super) struct Sequence {
-    /// The number in the result.
+    /// The index of the completion in the result of [`super::generate`].
     number: usize,
-    /// The number of the prompt that it continues.
+    /// The index of the prompt that it continues.
     pub(super) prompt: usize,
-    /// Where its keys and values are, among those that are written side by side.
+    /// The slot of its keys and values in the batch's cache.
     pub(super) slot: usize,
     /// The random stream; [`Self::next_uniform`] takes one number of it.
     pub(super) stream: Stream,
-    /// New tokens at most.
+    /// The most new tokens.
     pub(super) max_tokens: usize,
-    /// What was written so far.
+    /// The completion so far.
     pub(super) completion: Completion,
     pub(super) ended: bool,
 }
 
-/// What ends a completion.
+/// The end tokens and stop texts that finish a completion.
 pub(super) struct StopCriteria<'a> {
     ends: Vec<u32>,
     stop: &'a [String],
     tokenizer: Option<&'a Tokenizer>,
-    /// Tokens at the end of a completion that can hold a stop text.
+    /// How many tokens at the end of a completion are decoded to look for a stop text.
     reach: usize,
 }
 
@@ -92,8 +92,8 @@ impl Sequence {
         (self.stream.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Appends a token and calls `on_token`. Marks the sequence as ended if its stop criteria are met, `on_token`
-    /// returned false, or it has its maximum number of tokens.
+    /// Appends a token and calls `on_token` with the completion's index and the token. Marks the sequence as ended if
+    /// its stop criteria are met, `on_token` returned false, or it has its maximum number of tokens.
     pub(super) fn push(
         &mut self,
         id: u32,

@@ -1,4 +1,4 @@
-//! Generation against scoring, and against itself in other batches.
+//! Tests that generation agrees with scoring, and with itself in other batches.
 
 mod devices;
 
@@ -205,7 +205,7 @@ fn stop_texts_without_a_tokenizer_are_an_error() {
     assert!(generate(&policy, &View::Policy, &prompts(), &sampling, &mut |_, _| true).is_err());
 }
 
-/// A model that speaks in words: token 7 is `w7`.
+/// A policy with a tokenizer of words: token 7 is `w7`.
 fn speaking() -> Policy {
     let folder = tempfile::tempdir().unwrap();
     let words: serde_json::Map<String, serde_json::Value> = (0..40).map(|id| (format!("w{id}"), id.into())).collect();

@@ -1,4 +1,4 @@
-//! The hub against a server on the loopback interface.
+//! Tests of the hub client against a server on the loopback interface.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use super::*;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// Serves the files of one model and counts what is asked for.
+/// Serves the files of one model and records the paths that are requested.
 struct Server {
     address: String,
     asked: Arc<Mutex<Vec<String>>>,
@@ -37,7 +37,7 @@ impl Server {
     }
 }
 
-/// Answers one request and closes.
+/// Answers one request, records its path in `seen`, and closes the connection.
 fn answer(mut stream: TcpStream, files: &HashMap<String, Vec<u8>>, seen: &Mutex<Vec<String>>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut first = String::new();

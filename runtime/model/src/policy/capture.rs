@@ -1,5 +1,5 @@
-//! Reads activations at one token of each row, and the distribution of the next token.
-//! Rows go through slice by slice; only what was asked for stays in memory, and what a policy says lies on the CPU.
+//! Reads activations at one token of each row, and the distribution of the next token. Rows run slice by slice; only
+//! the requested activations stay in memory, and results are on the CPU.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,12 +18,12 @@ use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::stream::{Site, Token};
 
-/// Rows whose logits are in memory together.
+/// The most rows whose logits are in memory at a time.
 const LOGIT_ROWS: usize = 32;
 
 impl Policy {
-    /// Reads the activations of one token of each row (or the mean over its targets) at some layers of a view, after
-    /// patches: `[layers, rows, hidden]`, `f32`, on the CPU.
+    /// Reads activations at a site of some layers of a view, at one token of each row or averaged over its targets,
+    /// after patches: `[layers, rows, hidden]`, `f32`, on the CPU.
     ///
     /// # Errors
     /// When a layer is not there or named twice, a row is too short, or a row has no target to average over.

@@ -1,6 +1,6 @@
-//! Edits of a policy as files: an adapter in PEFT's layout, and what a checkpoint keeps of them.
+//! Converts the edits of a policy to a LoRA adapter, and saves and restores them in checkpoints.
 //!
-//! A whole edited model is `merge`'s to write.
+//! `merge` writes the whole edited model.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,8 +38,8 @@ impl Policy {
         Adapter::from_outer_products(&self.model, &settings, factors).map(Some)
     }
 
-    /// Writes the edits to `edits.safetensors` in a folder, and an empty file if there are none and later ones become an
-    /// adapter. Writes no file if there are none and later ones change the weights.
+    /// Writes the edits to `edits.safetensors` in a folder. Without edits, writes a file without tensors if later
+    /// edits are to be held by an adapter ([`Form::Adapter`]), else no file.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -47,7 +47,8 @@ impl Policy {
         write(&self.edits, &folder.join(EDITS))
     }
 
-    /// Writes the edits of a snapshot to a file. Writes no file if it has none.
+    /// Writes the edits of a snapshot to a file. Without edits, writes a file without tensors if the form of edits is
+    /// [`Form::Adapter`], else no file.
     ///
     /// # Errors
     /// When there is no such snapshot, or the file cannot be written.
@@ -56,8 +57,8 @@ impl Policy {
         write(&snapshot.1, path)
     }
 
-    /// Replaces the edits, and how later ones are kept, by those in a checkpoint folder. If the folder has none, present
-    /// edits stay; without any, later ones change the weights.
+    /// Replaces the edits, and the [`Form`] of later ones, by those of a checkpoint folder. If the folder has no file
+    /// of edits, the policy's edits stay; if the policy has none either, the form becomes [`Form::Weights`].
     ///
     /// # Errors
     /// When the file is damaged, or its edits are of another model.
@@ -108,8 +109,9 @@ impl Policy {
         Ok(Some(edits))
     }
 
-    /// Moves the factors of one linear map from the tensors found in a file to the edits, in the order of their numbers.
-    /// Errors: a factor of another shape, or one without its other side; `path` is named in the second.
+    /// Moves the factors of one linear map, left and right vectors, from the tensors `found` in a file to the edits,
+    /// in the order of their numbers. Errors: a factor of another shape, or a left vector without its right one or the
+    /// reverse; `path` is named in the latter.
     fn read_factors(
         &self,
         path: &Path,
@@ -134,7 +136,8 @@ impl Policy {
     }
 }
 
-/// Reads a tensor after a check of its shape, before anything so large is read. Errors: another shape.
+/// Checks the shape of a tensor, then reads it, so that a tensor of the wrong size is never read. Errors: another
+/// shape.
 fn read_shaped(location: &Location, wanted: &[usize]) -> Result<Tensor> {
     let (name, shape) = (&location.name, &location.shape);
     if shape != wanted {
@@ -144,13 +147,14 @@ fn read_shaped(location: &Location, wanted: &[usize]) -> Result<Tensor> {
     location.read()
 }
 
-/// The name in a checkpoint of the left or right factor of an adapter's edit.
+/// The name in `edits.safetensors` of one vector of an edit that an adapter holds. `number` counts the edits of a
+/// linear map from 0; `side` is `left` or `right`.
 fn factor_name(layer: usize, site: Site, number: usize, side: &str) -> String {
     format!("factor.{layer}.{}.{number:04}.{side}", site.short_name())
 }
 
-/// Writes edited weights and adapter factors to a safetensors file. Does nothing if there are no edits and later ones change
-/// the weights.
+/// Writes edited weights and adapter factors to a safetensors file. Without edits, writes a file without tensors if
+/// later edits are to be held by an adapter, else no file.
 fn write(edits: &Edits, path: &Path) -> Result<()> {
     if edits.is_empty() && edits.form == Form::Weights {
         return Ok(());
@@ -187,7 +191,7 @@ mod tests {
         policy.add_outer(Role::Linear(Site::Down), 1, &[1.0; 16], &[1.0; 24], 0.5).unwrap();
     }
 
-    /// A number of the edited matrix as a snapshot has it; none where it has the base's.
+    /// The first value of the edited matrix in a snapshot; `None` if the snapshot has not edited it.
     fn first(policy: &Policy, snapshot: &str) -> Option<f32> {
         let edited = policy.snapshots[snapshot].1.get("model.layers.1.mlp.down_proj.weight")?;
         Some(edited.flatten_all().unwrap().to_vec1::<f32>().unwrap()[0])

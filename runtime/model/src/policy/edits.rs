@@ -1,7 +1,7 @@
-//! Changes of a policy beside training: edits of single weight matrices, and patches of activations.
+//! Changes of a policy outside training: edits of single weight matrices, and patches of activations.
 //!
-//! Both show through [`View::Policy`](super::View::Policy) alone; the reference stays the base, bit for bit. The
-//! arithmetic is in `edit`.
+//! The reference shows neither of them, bit for bit. A snapshot keeps the edits with which it was taken; patches act
+//! on [`View::Policy`](super::View::Policy) alone. The arithmetic is in `edit`.
 
 use tunebox_compute::precision::{Base, Purpose};
 use tunebox_compute::{DType, Tensor, Weight};
@@ -16,7 +16,7 @@ impl Policy {
     /// Activates a patch for all later passes. Returns its number, for [`unpatch`](Self::unpatch).
     ///
     /// # Errors
-    /// When a layer is not there, the vector is not as wide as the stream, or the device has no room for it.
+    /// When a layer is not there, the vector is not as long as the hidden dimension, or the device has no room for it.
     pub fn patch(&mut self, patch: Patch) -> Result<u64> {
         let configuration = &self.model.configuration;
         patch.layers.iter().try_for_each(|layer| configuration.check_layer(*layer))?;
@@ -67,7 +67,7 @@ impl Policy {
         !self.edits.is_empty()
     }
 
-    /// Whether edits are kept as an adapter, including edits still to come.
+    /// Whether edits, those made and those to come, are held by an adapter.
     #[must_use]
     pub fn edits_are_an_adapter(&self) -> bool {
         self.edits.form == Form::Adapter
@@ -103,8 +103,8 @@ impl Policy {
     /// Edits a matrix: W ← W + `scale` · left·rightᵀ, with `left` `[out]` and `right` `[in]`. Counts as an update.
     ///
     /// # Errors
-    /// When the layer is not there, the vectors are not as long as the matrix is tall and wide, or the matrix cannot be
-    /// edited.
+    /// When the layer is not there, a vector does not have the length of its side of the matrix, or the matrix cannot
+    /// be edited.
     pub fn add_outer(&mut self, role: Role, layer: usize, left: &[f32], right: &[f32], scale: f32) -> Result<()> {
         let matrix = self.editable_matrix(role, layer)?;
         let (Matrix { rows, columns, .. }, out, input) = (&matrix, left.len(), right.len());
@@ -116,13 +116,14 @@ impl Policy {
         self.add_product(&matrix, &left, right)
     }
 
-    /// Edits a matrix: W ← W − `strength` · r·rᵀ·W, with r the direction at length 1; a bias of the same output is
-    /// changed alike. For the embedding, each row loses its component along r. `keep_norms` then rescales each row to
-    /// its old length. Counts as an update. Edits kept as an adapter leave the bias as it is.
+    /// Removes a direction from the outputs of a matrix: W ← W − `strength` · r·rᵀ·W, with r `[out]` the
+    /// direction scaled to length 1. For the embedding, whose rows are its outputs: W ← W − `strength` ·
+    /// (W·r)·rᵀ, with r `[hidden]`. `keep_norms` then rescales each row to its old length. The component along r
+    /// is also removed from the linear map's bias, unless edits are held by an adapter. Counts as an update.
     ///
     /// # Errors
-    /// When the layer is not there, the direction has no length or another width than the matrix's output, or the
-    /// matrix cannot be edited.
+    /// When the layer is not there, the direction has length 0 or another number of values than the matrix has
+    /// outputs, the matrix cannot be edited, or `keep_norms` is set while edits are held by an adapter.
     pub fn project_out(
         &mut self,
         role: Role,
@@ -176,8 +177,8 @@ impl Policy {
         self.add_product(matrix, &left, &right)
     }
 
-    /// Adds left·rightᵀ to a matrix: to the weight itself, or, if edits are kept as an adapter, as a factor and to an
-    /// `f32` copy of the weight that passes use.
+    /// Adds left·rightᵀ to a matrix, with `left` `[out]` and `right` `[in]`: to the weight itself, or, if edits are
+    /// held by an adapter, to its factors and to an `f32` copy of the weight, with which passes run.
     fn add_product(&mut self, matrix: &Matrix, left: &[f32], right: &[f32]) -> Result<()> {
         let weight = self.weight(&matrix.name)?;
         let device = weight.device();
@@ -195,9 +196,9 @@ impl Policy {
         self.replace_weight(&matrix.name, changed)
     }
 
-    /// Finds the matrix of a role and checks that it can be edited. Errors: no such layer, an edit that could only be
-    /// written with NF4's rounding in the whole model, an embedding or head while an adapter holds the edits, or a DoRA adapter on the matrix, which holds the lengths of its
-    /// rows.
+    /// Finds the matrix of a role and checks that it can be edited. Errors: no such layer; an NF4 model whose edit
+    /// could only be written as a whole model, with NF4's rounding in every matrix; the embedding or the output head
+    /// while edits are held by an adapter; or a matrix with a DoRA module, which holds the norms of its rows.
     fn editable_matrix(&self, role: Role, layer: usize) -> Result<Matrix> {
         let whole = self.edits.form == Form::Weights || self.adapter.trainable() > 0;
         if whole && self.model.weights.precision().base() == Base::Nf4 {

@@ -1,5 +1,5 @@
-//! What a pass through the model takes of memory, from sizes alone: the one place that counts bytes by the token.
-//! Slices are cut by it, what may wait for a backward pass is bounded by it, and runs estimate their memory from it.
+//! Estimates the memory of passes through the model from sizes alone. Slices are cut by these estimates, the
+//! activations saved for backward passes are limited by them, and runs estimate their memory from them.
 
 use std::collections::HashSet;
 
@@ -15,23 +15,24 @@ use crate::edit::{Form, Matrix, Role};
 use crate::error::Result;
 use crate::rows::Rows;
 
-/// Completions that are generated side by side.
+/// The most completions that are generated at a time.
 pub const BATCH: usize = 32;
 
-/// Bytes of memory that learning from some rows takes beside the weights and what is trained.
+/// The memory, in bytes, of scoring rows and learning from them, without the weights and the trained parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PassMemory {
-    /// What waits for the backward pass.
+    /// Activations saved for the backward pass.
     pub kept: u64,
-    /// What one block makes on its way back.
+    /// Intermediate results of one block's backward pass.
     pub scratch: u64,
-    /// What the head makes of rows and vocabulary.
+    /// Intermediate results of the output head.
     pub head: u64,
 }
 
 impl Policy {
-    /// Estimates the bytes that learning takes where one pass holds `slice` tokens and `together` tokens wait for one
-    /// backward pass, if passes save what `recompute` says.
+    /// Estimates the memory of learning, if one pass runs `slice` tokens, `together` tokens are scored before one
+    /// backward pass, and passes save the activations that `recompute` says. Without trained parameters, nothing is
+    /// saved.
     #[must_use]
     pub fn pass_memory(&self, slice: u64, together: u64, recompute: Recompute) -> PassMemory {
         let (sizes, settings, precision) = (&self.model.configuration, &self.settings, self.precision());
@@ -51,8 +52,7 @@ impl Policy {
         PassMemory { kept, scratch, head }
     }
 
-    /// Estimates the bytes that scoring these rows takes, with what waits for their backward pass if it follows
-    /// (`learning`).
+    /// Estimates the memory of scoring these rows. With `learning`, activations saved for their backward pass count.
     #[must_use]
     pub fn score_memory(&self, rows: &Rows, learning: bool) -> PassMemory {
         let (sizes, settings, precision) = (&self.model.configuration, &self.settings, self.precision());
@@ -73,7 +73,8 @@ impl Policy {
         PassMemory { kept, scratch: scratch(sizes, precision, largest), head: self.head_bytes(largest) }
     }
 
-    /// The most tokens that these rows have in a pass of their own.
+    /// The most tokens that the rows of a slice have in one pass. With `share`, a prefix that a row shares with the
+    /// one before it counts once.
     fn packed(&self, rows: &Rows, slice: std::ops::Range<usize>, share: bool) -> u64 {
         let configuration = &self.model.configuration;
         let added = |row| Packing::added_tokens(rows, row, share && row > slice.start, configuration) as u64;
@@ -100,15 +101,16 @@ impl Policy {
         edited.saturating_add(self.snapshot_bytes().saturating_mul(self.snapshots.len() as u64))
     }
 
-    /// The bytes that a snapshot takes: the adapter's values twice, for passes and for checkpoints, with the gradients
-    /// and products' copy that parameters have. 0 in full training, which takes none.
+    /// The bytes that a snapshot takes: four times the adapter's values, for the values, their gradient buffer and
+    /// their copy in the type of activations, and for a copy in checkpoints. 0 in full training, which takes no
+    /// snapshots.
     #[must_use]
     pub fn snapshot_bytes(&self) -> u64 {
         if self.adapter.is_full() { 0 } else { 4 * bytes(self.parameters().values()) as u64 }
     }
 
-    /// The bytes that an edit of a matrix takes while it is made: the stored weight that the matrix lies in, as it is
-    /// read and as it is changed.
+    /// The bytes that an edit of a matrix takes while it is made: the stored weight that holds the matrix, once as it
+    /// is read and once as it is changed.
     ///
     /// # Errors
     /// When the layer is not there.
@@ -121,8 +123,9 @@ impl Policy {
         Ok(numbers as u64 * (read + changed) as u64)
     }
 
-    /// The bytes that the adapter's modules save for each token: reduced inputs, and with DoRA the outputs as well. 0
-    /// in full training.
+    /// The bytes that the adapter's modules save for the backward pass for each token: their inputs reduced to `rank`
+    /// values, and with DoRA also their outputs. With [`Recompute::Blocks`], those of one block on average. 0 in full
+    /// training.
     fn adapted_bytes(&self, recompute: Recompute) -> u64 {
         if self.adapter.is_full() {
             return 0;
@@ -139,8 +142,9 @@ impl Policy {
         self.precision().bytes(Purpose::Activation, numbers)
     }
 
-    /// The bytes that the head takes while it works on `tokens` rows: on the CPU sums over groups of the vocabulary, on
-    /// another device a tile of logits.
+    /// The bytes that the output head needs at once for `tokens` tokens: on the CPU, a sum `[tokens, hidden]` for each
+    /// of [`HEAD_GROUPS`] groups of the vocabulary, for at most [`HEAD_ROWS`] tokens; on an accelerator, one tile of
+    /// logits, at most [`HEAD_TILE`].
     fn head_bytes(&self, tokens: u64) -> u64 {
         let (hidden, words) = (self.model.configuration.hidden as u64, self.model.configuration.vocabulary as u64);
         let numbers = match self.model.weights.device().is_cpu() {
@@ -151,7 +155,7 @@ impl Policy {
     }
 }
 
-/// The bytes that blocks save of each token for the backward pass, without an adapter's share.
+/// The bytes that blocks save for the backward pass for each token, without those of adapter modules.
 pub(super) fn token_bytes(configuration: &Configuration, precision: Precision, recompute: Recompute) -> u64 {
     let queries = configuration.heads * configuration.head_dim;
     let keys = configuration.kv_heads * configuration.head_dim;
@@ -184,7 +188,7 @@ mod tests {
     use crate::policy::PolicySettings;
     use crate::tiny;
 
-    /// Bytes that a policy keeps of one row of so many tokens, all of them targets.
+    /// The bytes that a policy saves for one row of `tokens` tokens, all of them targets.
     fn kept(policy: &Policy, tokens: usize) -> f64 {
         let ids = (0..tokens).map(|at| 2 + at as u32 % 30).collect();
         let rows = Arc::new(Rows::new(vec![ids], vec![vec![true; tokens]]).unwrap());

@@ -1,5 +1,5 @@
-//! Scoring: per-token taps of rows through a view; and learning from scored rows: the seeds of a loss, walked back into the
-//! flat gradient.
+//! Scoring, which computes the taps of rows through a view, and the backward pass, which takes the gradients of a loss
+//! with respect to those taps (seeds) to the flat gradient of the trained parameters.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,30 +21,32 @@ use crate::stream::Patches;
 
 /// Rows that were scored, and what is kept for learning from them.
 pub struct Scored {
-    /// What they were scored through.
+    /// The view through which the rows were scored.
     pub view: View,
-    /// What was scored.
+    /// The rows that were scored.
     pub rows: Arc<Rows>,
-    /// What came out: `[rows, width]` each, `f32` on the CPU, exactly 0 where the rows' mask is 0.
+    /// The computed taps, each `[rows, width]` with the length of the longest row as `width`, `f32` on the CPU;
+    /// exactly 0 at tokens that are not targets.
     pub taps: Taps<Tensor>,
-    /// The updates that the weights had had.
+    /// The policy's update count when the rows were scored.
     pub generation: u64,
     pub(super) asked: TapSet,
     pub(super) temperature: f32,
-    /// The pass of the first slice, which dropout masks belong to; each further slice has the next.
+    /// The update count and the pass that name the first slice's dropout masks; each further slice has the next pass.
+    /// `None` if the rows were not scored for learning.
     pub(super) dropout: Option<(u64, u64)>,
-    /// What is kept of each slice; empty where nothing is.
+    /// What each slice saved for its backward pass; `None`, or no element, for a slice that saved nothing.
     pub(super) passes: Vec<Option<Pass>>,
-    /// The patches that it was scored under: its gradient passes through these.
+    /// The patches under which the rows were scored; the backward pass goes through them.
     pub(super) patches: Patches,
 }
 
-/// All that a backward pass needs.
+/// What one slice's forward pass saves for its backward pass.
 pub(super) struct Pass {
     pub(super) packing: Packing,
     pub(super) blocks: Vec<SavedBlock>,
     pub(super) head: SavedHead,
-    /// Its bytes in the policy's account.
+    /// The bytes of the saved tensors, reserved in the policy's count of saved bytes.
     pub(super) reservation: Option<Reservation>,
 }
 
@@ -56,7 +58,8 @@ impl Pass {
 }
 
 impl Scored {
-    /// Wraps taps that were not computed by [`Policy::score`]. Without saved activations and dropout, at temperature 1.
+    /// Wraps taps that [`Policy::score`] did not compute, without saved activations, dropout and patches, at
+    /// temperature 1. `generation` is the policy's update count.
     #[must_use]
     pub fn of_taps(view: View, rows: Arc<Rows>, taps: Taps<Tensor>, generation: u64) -> Self {
         Self {
@@ -97,9 +100,11 @@ impl Scored {
 }
 
 impl Policy {
-    /// Computes taps of every target through a view; logits are divided by the temperature. With `keep`, and on the
-    /// policy alone, adapter dropout applies and activations are saved for [`Policy::backward`], which otherwise runs
-    /// the forward pass again: all of them for rows of one slice, else those of as many slices as there is room for.
+    /// Computes the taps of every target through a view; logits are divided by the temperature. With `keep`, on
+    /// [`View::Policy`] alone, adapter dropout applies and activations are saved for [`Policy::backward`]: all of them
+    /// if the slice setting allows the rows in one pass, else those of as many slices as
+    /// [`PolicySettings::keep`](super::PolicySettings::keep) has room for. The backward pass of a slice without saved
+    /// activations runs its forward pass again.
     ///
     /// # Errors
     /// When the temperature is not positive, a token is not in the vocabulary, or a snapshot does not exist.
@@ -178,9 +183,9 @@ pub(super) fn slice_dropout(first: Option<(u64, u64)>, slice: u64) -> Option<(u6
 }
 
 impl Policy {
-    /// Adds Σ seed · d(tap)/d(weights) to the flat gradient, with seeds the gradients of a loss by the taps. Consumes
-    /// the saved activations of `scored`; without them, runs the forward pass again, slice by slice and under the same
-    /// dropout masks, with the same result. Does nothing if nothing is trained.
+    /// Adds Σ seed · d(tap)/d(parameter) to the flat gradient; `seeds` are the gradients of a loss with respect to
+    /// the taps. Consumes the saved activations of `scored`. Slices without them run the forward pass again under the
+    /// same dropout masks, with the same result. Does nothing if nothing is trained.
     ///
     /// # Errors
     /// When the rows were scored through another view or before the last update, or seeds have another shape or belong

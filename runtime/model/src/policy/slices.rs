@@ -1,6 +1,6 @@
-//! How a batch too large for memory goes through the model: slice by slice, in the order of its rows.
-//! The cut depends on the rows, the settings and the type of activations alone, so a backward pass meets the slices of
-//! its forward pass.
+//! Cuts a batch that is too large for memory into slices of consecutive rows, one for each pass. The cut depends only
+//! on the rows, the settings, the model and its type of activations, so the backward pass gets the slices of its
+//! forward pass.
 
 use std::ops::Range;
 
@@ -16,12 +16,12 @@ use crate::rows::Rows;
 /// A larger batch is scored slice by slice. Losses and gradients are the same up to rounding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Slice {
-    /// All of it.
+    /// The whole batch.
     #[default]
     Whole,
-    /// So many rows, at least one.
+    /// At most this many rows; 0 counts as 1.
     Rows(usize),
-    /// So many tokens without padding; a longer row is a slice of its own.
+    /// At most this many tokens, without padding; a longer row is a slice of its own.
     Tokens(usize),
 }
 
@@ -46,8 +46,8 @@ impl Slice {
         }
     }
 
-    /// Cuts rows, in order, into slices as large as the setting allows; a slice of at most `free` tokens may always
-    /// grow.
+    /// Cuts rows, in order, into slices as large as the setting allows; a slice may always grow to `free` tokens.
+    /// `share` says whether a pass runs common prefixes once.
     fn cut(self, rows: &Rows, share: bool, free: usize, configuration: &Configuration) -> Vec<Range<usize>> {
         let (mut slices, mut start, mut tokens) = (Vec::new(), 0, 0_usize);
         for (row, ids) in rows.ids.iter().enumerate() {

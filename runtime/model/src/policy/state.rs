@@ -1,4 +1,4 @@
-//! The state of a policy beside its trained numbers, saved and restored: for a step that is retried.
+//! Saves and restores the state of a policy beside its trained values, for a step that is retried.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use crate::adapter::Adapter;
 use crate::edit::Edits;
 use crate::error::Result;
 
-/// Edits, snapshots and update count of a policy at one moment. Shares their tensors, which nothing writes to.
+/// The edits, snapshots and update count of a policy at one moment. Shares its tensors, which the policy never
+/// overwrites.
 #[derive(Clone)]
 pub struct PolicyState {
     edits: Edits,
@@ -31,8 +32,8 @@ impl Policy {
         self.resume_at(state.generation);
     }
 
-    /// Restores a saved state after a method's `init` has run again: its edits replace those of `init` unless it has none,
-    /// and snapshots that only `init` took stay. The caller restores the trained numbers.
+    /// Restores a saved state after a method's `init` has run again. The saved edits, if any, replace those that
+    /// `init` made; snapshots that only `init` took stay. The caller restores the trained values.
     pub fn restore_state_over_init(&mut self, state: &PolicyState) {
         if !state.edits.is_empty() {
             self.edits.clone_from(&state.edits);
@@ -41,7 +42,7 @@ impl Policy {
         self.resume_at(state.generation);
     }
 
-    /// Returns to the state before the first step: initial trained numbers, no edits, no snapshots, update count 0.
+    /// Returns to the state before the first step: initial trained values, no edits, no snapshots, update count 0.
     ///
     /// # Errors
     /// When a weight cannot be read, or the device fails.

@@ -1,4 +1,4 @@
-//! Taps of a batch, put together from its slices, and their gradients, taken apart for the slices again.
+//! Assembles the taps of a batch from its slices, and splits the gradients of a loss with respect to them by slice.
 
 use tunebox_compute::fused::{HeadTaps, TapGradients, TapSet, Taps};
 use tunebox_compute::{DType, Device, Tensor};
@@ -7,7 +7,8 @@ use crate::decoder::packing::Packing;
 use crate::error::{Error, Result};
 use crate::rows::Rows;
 
-/// The gradients of a loss by differentiable taps, each `[rows, width]` of the CPU; ignored where the rows' mask is 0.
+/// The gradients of a loss with respect to taps, each `[rows, width]` on the CPU, with the length of the longest row
+/// as `width`; values at tokens that are not targets are ignored.
 pub type Seeds = Taps<Tensor>;
 
 /// Selects rows of all taps, by their indices and in that order, and their first `width` columns; each `[rows, width]`.
@@ -28,7 +29,7 @@ pub(super) struct BatchTaps {
 }
 
 impl BatchTaps {
-    /// Taps filled with 0, `[rows, width]` for each of the set.
+    /// Taps filled with 0, `[rows, width]` for each tap in `asked`.
     pub(super) fn new(rows: &Rows, asked: TapSet) -> Self {
         let shape = (rows.count(), rows.width());
         Self { shape, values: asked.iter().map(|tap| (tap, vec![0.0; shape.0 * shape.1])).collect() }
@@ -43,14 +44,14 @@ impl BatchTaps {
         }
     }
 
-    /// Converts the taps to CPU tensors `[rows, width]`, on whatever device the passes ran.
+    /// Converts the taps to tensors `[rows, width]` on the CPU.
     pub(super) fn finish(self) -> Result<Taps<Tensor>> {
         let tensor = |values: Vec<f32>| Tensor::from_vec(values, self.shape, &Device::Cpu);
         self.values.into_iter().map(|(tap, values)| Ok((tap, tensor(values)?))).collect()
     }
 }
 
-/// Seeds in the host's memory, in row-major order or in that of a slice's targets.
+/// Seeds in host memory: of a whole batch, `[rows, width]` in row-major order, or of a slice, one value per target.
 pub(super) struct SeedValues(Taps<Vec<f32>>);
 
 impl SeedValues {

@@ -14,7 +14,7 @@ use crate::families;
 use crate::rows::Rows;
 use crate::{Model, Weights};
 
-/// A plain Llama with a head width that is not hidden / heads, and a head of its own.
+/// A plain Llama whose head dimension is not hidden / heads, and with an output head of its own.
 pub(crate) fn llama() -> Configuration {
     Configuration {
         intermediate: 24,
@@ -85,7 +85,8 @@ pub(crate) fn joined() -> Configuration {
     Configuration { fused_projections: true, ..llama() }
 }
 
-/// One matrix for query, key and value, heads that turn in part, other frequencies for rows longer than `original`.
+/// One matrix for query, key and value, partly rotated heads, and LongRoPE with other frequencies for rows longer than
+/// `original` tokens.
 pub(crate) fn phi3(original: usize) -> Configuration {
     let scaling = RopeScaling::Long {
         short_factor: vec![1.0, 1.3, 2.0],

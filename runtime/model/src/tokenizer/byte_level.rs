@@ -1,7 +1,7 @@
 //! A byte-level BPE (GPT-2, Llama 3, Qwen) from GGUF metadata: `tokenizer.ggml.model = "gpt2"`.
 //!
-//! How text is cut into words before merging goes by the name in `tokenizer.ggml.pre`: the patterns are facts of the
-//! models' training; the file only names them. Special tokens and the ids around a text are added by the caller.
+//! The file only names, in `tokenizer.ggml.pre`, how text is split into words before merging; the regular expressions
+//! with which the models were trained are here. The caller adds special tokens and the ids around a text.
 
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::normalizers::NFC;
@@ -84,14 +84,14 @@ const GPT_4O: &str = concat!(
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 );
 
-/// How words are found.
+/// How text is split into words before merging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Splitting {
-    /// GPT-2's pattern, which the byte-level part brings itself.
+    /// By GPT-2's pattern, which is built into the library's `ByteLevel`.
     Words,
     /// Every digit alone, then GPT-2's pattern.
     DigitsThenWords,
-    /// The model's own pattern.
+    /// By this regular expression.
     Pattern(&'static str),
 }
 
@@ -99,11 +99,11 @@ enum Splitting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Style {
     splitting: Splitting,
-    /// Characters are composed (NFC) first.
+    /// Whether text is normalized to NFC first.
     composed: bool,
-    /// A word that is in the vocabulary is one token; its letters are not merged.
+    /// Whether a word that is in the vocabulary becomes one token without any merging.
     pub(super) whole_words: bool,
-    /// A beginning-of-text token is expected where the file does not say.
+    /// Whether a beginning-of-text token is added if the file does not say.
     pub(super) opens_with_bos: bool,
 }
 
@@ -114,7 +114,7 @@ impl Style {
     }
 }
 
-/// Every name that is known, by its style.
+/// All known names, grouped by style.
 const STYLES: [(&[&str], Style); 9] = [
     (&["default", "gpt-2", "gpt2", "olmo", "phi-2", "mpt", "jais"], Style::new(Splitting::Words)),
     (&["smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"], Style::new(Splitting::DigitsThenWords)),

@@ -6,7 +6,7 @@ use tunebox_foundation::explain::Explanation;
 
 use crate::error::Error;
 
-/// What to do about the tokenizer of a GGUF file that cannot be used.
+/// The hint for the tokenizer of a GGUF file that cannot be used.
 const CONVERT: &str = "use the model's Hugging Face folder, or convert it to GGUF again";
 
 /// The error for parts that do not form a tokenizer; `error` is the library's message.
@@ -48,7 +48,8 @@ pub(super) fn missing(key: &str, wanted: &str) -> Error {
     explain(what, format!("it should hold {wanted}")).with_hint(CONVERT).into()
 }
 
-/// The error for a GGUF tokenizer whose kind, or whose `what` in words, is `found` and not one of those that are known.
+/// The error for an unknown name `found` in the tokenizer of a GGUF file. `what` says what it names, such as
+/// `pre-tokenizer`; `known` are the supported names.
 pub(super) fn unknown(what: &str, found: &str, known: impl Iterator<Item = &'static str>) -> Error {
     let known: Vec<String> = known.map(|name| format!("`{name}`")).collect();
     let what = format!("`{found}` is not a known {what} of a GGUF file");

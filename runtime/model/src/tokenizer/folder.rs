@@ -61,7 +61,7 @@ impl Tokenizer {
     }
 }
 
-/// The parts of a `tokenizer.json` with which the library works while it reads the file.
+/// The parts of a `tokenizer.json` that the library already runs while it reads the file. They are checked before.
 #[derive(Deserialize)]
 struct Early {
     normalizer: Option<NormalizerWrapper>,
@@ -76,14 +76,15 @@ struct Added {
 }
 
 impl Early {
-    /// Checks the growth of the added tokens by the normalizer. Errors: steps without a bound, or too many bytes.
+    /// Checks how long the normalizer may make the added tokens. Errors: a step without a bound, or too many bytes.
     fn check(&self) -> std::result::Result<(), String> {
         let bytes = self.added_tokens.iter().map(|token| token.content.len()).sum();
         Steps::check_normalizer(self.normalizer.as_ref(), bytes)
     }
 }
 
-/// The small files of a folder; an absent one is empty.
+/// The JSON objects of the files beside `tokenizer.json`: `tokenizer_config.json`, `special_tokens_map.json`,
+/// `generation_config.json` and `config.json`. Empty for a missing file.
 struct Settings {
     tokenizer: Map<String, Value>,
     map: Map<String, Value>,

@@ -16,7 +16,7 @@ use crate::weights::gguf::{Metadata, Value};
 /// What a token is, from `tokenizer.ggml.token_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Text, bytes, unused places: nothing to do.
+    /// Text, a byte or an unused entry, which need not be registered.
     Ordinary,
     /// A control token, whose name is not text.
     Control,
@@ -24,8 +24,8 @@ pub(super) enum Kind {
     UserDefined,
 }
 
-/// The added tokens of Phi-3 that leave the white space behind them; all others take it. GGUF has no place for that, so
-/// the architecture tells it (llama.cpp goes by the model's name).
+/// The added tokens of Phi-3 that do not strip the white space after them; all its others do. GGUF has no key for
+/// that, so the architecture decides (in llama.cpp, the model's name).
 const PHI3_KEEPING: [&str; 3] = ["<unk>", "<s>", "<|endoftext|>"];
 
 /// The vocabulary as the file stores it, by id.

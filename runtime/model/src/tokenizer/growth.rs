@@ -1,4 +1,5 @@
-//! How much longer the steps of a tokenizer may make a text.
+//! Computes how much longer the steps of a tokenizer (normalizers, pre-tokenizers, post-processors, decoders) may make
+//! a text.
 //!
 //! A `tokenizer.json` is an untrusted program: forty steps that double a text make a terabyte of it. So the greatest
 //! growth of every step is computed before the first text goes through them, and a step that is not known is refused.
@@ -17,14 +18,14 @@ pub(super) const MAX_BYTES: u64 = 64 << 20;
 const MAX_STEPS: usize = 64;
 /// The most ids that a post-processor may put around a text.
 const MAX_SPECIAL_IDS: usize = 64;
-/// The most bytes that a vocabulary model may put beside every letter to look it up.
+/// The most bytes of the prefix and of the suffix that a BPE model adds to characters before it looks them up.
 const MAX_AFFIX_BYTES: usize = 64;
-/// The most repetitions that the counts of a regular expression may ask for, multiplied.
+/// The limit of the product of all repetition counts, such as `{2,5}`, in a regular expression.
 const MAX_REPETITIONS: u64 = 10_000;
 /// The most bytes of a regular expression.
 const MAX_PATTERN_BYTES: usize = 8 << 10;
 
-/// The greatest length of a text after some steps: `factor` times its length before, plus `extra`.
+/// The greatest length of a text in bytes after some steps: `factor` times its length before, plus `extra`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Growth {
     factor: u64,
@@ -38,7 +39,7 @@ impl Growth {
         Self { factor, extra: 0 }
     }
 
-    /// The growth of `next` after this one.
+    /// The growth of these steps followed by `next`.
     fn then(self, next: Self) -> Self {
         let extra = self.extra.saturating_mul(next.factor).saturating_add(next.extra);
         Self { factor: self.factor.saturating_mul(next.factor), extra }
@@ -49,7 +50,7 @@ impl Growth {
         self.factor.saturating_mul(bytes as u64).saturating_add(self.extra)
     }
 
-    /// Checks the most bytes after the steps, if `bytes` go in. Errors: more than [`MAX_BYTES`].
+    /// Checks that `bytes` bytes stay within [`MAX_BYTES`] after the steps. Errors: they may become more.
     pub(super) fn check(self, bytes: usize) -> Result<(), String> {
         let most = self.most(bytes);
         if most <= MAX_BYTES {
@@ -59,19 +60,19 @@ impl Growth {
     }
 }
 
-/// What is known of the steps of a tokenizer before they run.
+/// The greatest growth by the steps of a tokenizer, computed before they run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Steps {
     /// The growth of a text that is encoded.
     pub(super) encode: Growth,
-    /// The growth of the tokens that are decoded: of their bytes and their number, added.
+    /// The growth of tokens that are decoded; their length is that of their spellings in bytes plus 1 for each token.
     pub(super) decode: Growth,
     count: usize,
 }
 
 impl Steps {
     /// Inspects the parts of a tokenizer. Errors: a step that is not known, too many steps, more growth than
-    /// [`MAX_FACTOR`], or letters that grow in its vocabulary model.
+    /// [`MAX_FACTOR`], or a BPE prefix or suffix longer than [`MAX_AFFIX_BYTES`].
     pub(super) fn of(tokenizer: &tokenizers::Tokenizer) -> Result<Self, String> {
         // The library reads some steps by their keys and not by their name: what it made of them counts.
         let steps = Self::inspect(
@@ -89,7 +90,8 @@ impl Steps {
         Ok(steps)
     }
 
-    /// Inspects a normalizer alone, as [`of`](Self::of) does, and its growth of added tokens of so many bytes together.
+    /// Checks the steps of a normalizer, as [`of`](Self::of) does those of a tokenizer, and that added tokens of
+    /// `bytes` bytes in total stay within [`MAX_BYTES`].
     pub(super) fn check_normalizer(normalizer: Option<&NormalizerWrapper>, bytes: usize) -> Result<(), String> {
         Self::inspect(&json(normalizer)?, &Value::Null, &Value::Null, &Value::Null)?.encode.check(bytes)
     }
@@ -119,7 +121,9 @@ impl Steps {
         Ok(steps)
     }
 
-    /// The growth of a step or, if it is a `Sequence`, of the steps in its list `key`; none for null.
+    /// The growth of a step or, if it is a `Sequence`, of all steps in its list `key`; none for null. `growth`
+    /// computes that of one step from its type and JSON, `None` if the step is unknown or unbounded. Errors: such a
+    /// step, or too many steps.
     fn sequence(
         &mut self,
         step: &Value,
@@ -185,7 +189,8 @@ impl Steps {
         })
     }
 
-    /// No growth for a post-processor that keeps a text once and adds few ids; `None` for others.
+    /// No growth for a post-processor that keeps a text exactly once and adds at most [`MAX_SPECIAL_IDS`] ids; `None`
+    /// for others.
     fn post_processor(name: &str, step: &Value) -> Option<Growth> {
         let is_bounded = match name {
             "ByteLevel" | "BertProcessing" | "RobertaProcessing" => true,
@@ -201,7 +206,8 @@ impl Steps {
         is_bounded.then_some(Growth::NONE)
     }
 
-    /// The growth of a decoder, of the bytes and the number of tokens added: it may put a space before each token.
+    /// The growth of a decoder, which may put a space before each token: lengths are the bytes of all tokens plus 1
+    /// for each.
     fn decoder(name: &str, step: &Value) -> Option<Growth> {
         Some(match name {
             "Metaspace" | "ByteFallback" | "Fuse" | "Strip" => Growth::NONE,
@@ -213,8 +219,8 @@ impl Steps {
         })
     }
 
-    /// The growth of a `Replace`: by a text that is not empty, that of one match; else the content may stand at both ends
-    /// of every byte.
+    /// The growth of a `Replace`. With a literal pattern, each match becomes the content of the step. A regular
+    /// expression or an empty pattern may match anywhere, so the content may stand on both sides of every byte.
     fn replacement(step: &Value) -> Option<Growth> {
         let content = bytes(&step["content"])?;
         match (step["pattern"]["String"].as_str(), step["pattern"]["Regex"].as_str()) {
@@ -229,7 +235,8 @@ impl Steps {
     }
 }
 
-/// `None` if a regular expression is too long or counts too high: the engine writes repetitions out.
+/// Returns `None` if a regular expression is longer than [`MAX_PATTERN_BYTES`] or its repetition counts multiply to
+/// more than [`MAX_REPETITIONS`], since the engine expands repetitions in memory.
 fn check_pattern(pattern: &str) -> Option<()> {
     (pattern.len() <= MAX_PATTERN_BYTES && repetitions(pattern) <= MAX_REPETITIONS).then_some(())
 }
@@ -251,8 +258,8 @@ fn repetitions(pattern: &str) -> u64 {
     counts.filter_map(highest).fold(1, |all, count| all.saturating_mul(count.max(1)))
 }
 
-/// The longest text in a SentencePiece map of characters: the size of a trie, the trie, then texts that end in a zero
-/// byte. `None` if the map is cut short.
+/// The bytes of the longest text in a SentencePiece map of characters. The map is base64 of the size in bytes of a
+/// trie (little-endian `u32`), the trie, then texts that each end in a zero byte. `None` if it is cut short.
 fn longest_replacement(map: &str) -> Option<u64> {
     let map = STANDARD.decode(map).ok()?;
     let (size, rest) = map.split_first_chunk::<4>()?;

@@ -31,14 +31,14 @@ use crate::error::Result;
 use crate::panics::catch_panic;
 use crate::watchdog::{Mark, OVERHEAD, Work};
 
-/// The most bytes of a text that is encoded: while it is, each takes some 300 bytes of memory.
+/// The most bytes of a text that is encoded; encoding takes some 300 bytes of memory for each of them.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// Turns text into token ids and ids into text.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     steps: Steps,
-    /// Encoding and decoding: the time of some steps does not follow the length of the text.
+    /// Encoding and decoding, for the watchdog: some steps may take far more time than the length of the text explains.
     work: Work,
     leading: Vec<u32>,
     trailing: Vec<u32>,
@@ -58,8 +58,8 @@ pub struct Spans {
 }
 
 impl Tokenizer {
-    /// Builds the tokenizer from its parts. `leading` and `trailing` are the ids put before and after a whole text; `file` is
-    /// where they come from. Errors: steps without a bound.
+    /// Builds the tokenizer from its parts. `leading` and `trailing` are the ids put before and after a whole text;
+    /// `file` is where they come from. Errors: steps without a bound.
     fn assemble(
         inner: tokenizers::Tokenizer,
         leading: Vec<u32>,
@@ -151,17 +151,18 @@ impl Tokenizer {
         decoded.map_err(error::decode)?.map_err(error::decode)
     }
 
-    /// The most bytes that [`decode`](Self::decode) makes of so many ids.
+    /// The most bytes of text that [`decode`](Self::decode) makes of `ids` ids.
     pub fn most_decoded(&self, ids: usize) -> u64 {
         self.steps.decode.most(ids.saturating_mul(self.longest + 1)).min(MAX_BYTES)
     }
 
-    /// The bytes of the spellings of ids, and one for each id.
+    /// The total bytes of the spellings of ids, plus 1 for each id.
     fn spelled(&self, ids: &[u32]) -> usize {
         ids.iter().map(|id| 1 + self.inner.id_to_token(*id).map_or(0, |token| token.len())).sum()
     }
 
-    /// Marks work on so many bytes, which the watchdog ends if all of it takes longer than its bytes explain.
+    /// Marks the encoding or decoding of `bytes` bytes as under way until the result is dropped. The watchdog ends the
+    /// process if all such work takes far longer than its bytes explain.
     fn begin_work(&self, bytes: usize) -> Mark<'_> {
         self.work.add_bytes(bytes as u64 + OVERHEAD);
         self.work.begin()

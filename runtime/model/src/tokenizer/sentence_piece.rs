@@ -77,8 +77,8 @@ fn replace_spaces(tokenizer: &mut tokenizers::Tokenizer, prefix: bool) -> Result
     Ok(())
 }
 
-/// A pre-tokenizer that splits after each space. The normalizer has removed all spaces before, so it changes nothing;
-/// the models' own files have it.
+/// A pre-tokenizer that splits after each space. It changes nothing, since the normalizer has replaced all spaces
+/// before; it is here because the models' own `tokenizer.json` has it.
 fn cut_after_spaces() -> Result<Split> {
     Split::new(SplitPattern::String(" ".into()), SplitDelimiterBehavior::MergedWithPrevious, false)
         .map_err(error::broken)

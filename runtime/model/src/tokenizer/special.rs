@@ -1,13 +1,13 @@
-//! The tokens with a job: beginning and end of text, padding, end of a turn.
+//! Tokens with a role: beginning and end of text, padding, end of a turn.
 //!
-//! Where they are written down is left to the folder and GGUF readers.
+//! The readers of folders and of GGUF files find them.
 
 /// Roles that chat templates may ask for by name.
 pub(super) const ROLES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
-/// Spellings that models use for the end of a text or turn. A model's own list of ending ids goes first;
-/// these stand in where a model brings none, and count only where the vocabulary marks them as control tokens.
+/// Spellings of tokens that end a text or a turn in published models. They count only if the vocabulary marks them as
+/// special, and for a folder only if its `generation_config.json` lists no end tokens.
 pub(super) const TURN_ENDS: [&str; 12] = [
     "<|im_end|>",
     "<|eot_id|>",
@@ -35,6 +35,7 @@ pub(super) struct Special {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Specials {
     pub(super) named: Vec<Special>,
+    /// The ids that end an answer.
     pub(super) eos: Vec<u32>,
 }
 

@@ -14,12 +14,14 @@ const UNFINISHED: char = '\u{FFFD}';
 pub struct StreamDecoder {
     skip_special: bool,
     ids: Vec<u32>,
+    /// The index in `ids` at which decoding starts; no later text depends on the ids before it.
     context: usize,
+    /// How many of `ids`, from the first on, have had their text returned.
     given: usize,
 }
 
 impl StreamDecoder {
-    /// A decoder before its first id.
+    /// A decoder before its first id. `skip_special` leaves out the names of special tokens.
     pub fn new(skip_special: bool) -> Self {
         Self { skip_special, ids: Vec::new(), context: 0, given: 0 }
     }

@@ -1,4 +1,5 @@
-//! The tokenizer against transformers, on the golden files of `tests/golden/text` (made by `tests/golden/text.py`).
+//! Compares the tokenizer with transformers, by the golden files of `tests/golden/text` (made by
+//! `tests/golden/text.py`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ pub(crate) fn ids(value: &Value) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
 }
 
-/// Runs a check on every text of every tiny tokenizer, in both its forms.
+/// Runs a check on every text of every tiny tokenizer, read from its folder and from its GGUF file.
 fn each(check: impl Fn(&Tokenizer, &str, &Value)) {
     let texts = read("texts.json");
     for name in TINY {
@@ -111,7 +112,7 @@ fn an_unknown_pre_tokenizer_is_refused_by_name() {
     assert_eq!(error.to_string(), "`brand-new` is not a known pre-tokenizer of a GGUF file");
 }
 
-/// A vocabulary in the manner of Phi-3's GGUF files, for one architecture.
+/// A tokenizer with a vocabulary like that of Phi-3's GGUF files; `architecture` is `general.architecture`.
 fn with_roles(architecture: &str) -> Tokenizer {
     let rows = [
         ("<unk>", 2),
@@ -226,7 +227,7 @@ fn real_models_give_the_ids_that_transformers_gives() {
     }
 }
 
-/// The tokenizer of a folder whose `tokenizer.json` is the one of bytes with these keys changed.
+/// Reads a copy of the golden folder `bytes` with these top-level keys of its `tokenizer.json` replaced.
 fn changed(changes: &Value) -> Result<Tokenizer> {
     let folder = tempfile::tempdir().unwrap();
     for file in fs::read_dir(golden("bytes")).unwrap() {

@@ -39,8 +39,8 @@ impl Tokenizer {
         Value::Object(table)
     }
 
-    /// The post-processor for `tokenizer.json` that puts ids around a text, for readers that ignore `add_bos_token` and
-    /// `add_eos_token`; `None` if there are none.
+    /// The post-processor for `tokenizer.json` that puts ids around a text, for readers that ignore `add_bos_token`
+    /// and `add_eos_token`; `None` if the tokenizer puts no ids around a text.
     fn template_processing(&self) -> Option<Value> {
         if self.leading.is_empty() && self.trailing.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! One weight of a model: its shape, where its numbers lie, and what was read of them.
+//! One weight of a model: its shape, where it is stored, and its loaded copy.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -22,13 +22,13 @@ pub(super) struct Entry {
 /// Where a weight is.
 #[derive(Debug)]
 pub(super) enum Stored {
-    /// In a file, whose writer may have changed it.
+    /// In a file; `repair` undoes what the file's writer changed.
     File { location: Location, repair: Repair },
     /// Already in memory.
     InMemory {
         /// The element type that holds its numbers exactly.
         dtype: DType,
-        /// The weight itself, where another device has a copy of it.
+        /// The weight on the CPU if the model is on another device, to which it is copied.
         original: Option<Weight>,
     },
 }
@@ -127,7 +127,8 @@ impl Entry {
         Ok(quantized.map_or_else(|| self.bytes(precision), |bytes| bytes as u64))
     }
 
-    /// The role of the weight: a matrix of a block is linear, another matrix vocabulary, everything else a vector.
+    /// What the weight is used for: a matrix of a block is [`Purpose::Linear`], another matrix (embedding or output
+    /// head) [`Purpose::Vocabulary`], everything else (norms and biases) [`Purpose::Vector`].
     pub(super) fn purpose(&self, name: &str) -> Purpose {
         match self.shape.len() {
             2 if name.starts_with("model.layers.") => Purpose::Linear,

@@ -10,7 +10,7 @@ pub(crate) use header::Header;
 
 use crate::error::Result;
 
-/// The largest number up to which every whole number is an `f64`.
+/// The largest number up to which `f64` represents every integer.
 const MOST_EXACT: f64 = (1_u64 << 53) as f64;
 
 /// One value of the metadata. Numbers are widened to `f64`.
@@ -22,7 +22,7 @@ pub enum Value {
     Boolean(bool),
     /// A text; bytes that are not UTF-8 are replaced.
     Text(String),
-    /// A list of numbers, or of truths as 0 and 1.
+    /// A list of numbers, or of booleans as 0 and 1.
     Numbers(Vec<f64>),
     /// A list of texts. Lists of lists are read as an empty one: no key that is used has them.
     Texts(Vec<String>),
@@ -42,7 +42,7 @@ impl Value {
     }
 }
 
-/// What a GGUF file says of itself: sizes, tokens, the chat template.
+/// The metadata of a GGUF file, by key: sizes, tokens, the chat template.
 #[derive(Debug, Clone, Default)]
 pub struct Metadata {
     pub(crate) path: PathBuf,

@@ -1,5 +1,5 @@
-//! One tensor in a file: where its bytes lie, in which format, and how they become numbers.
-//! The quantized formats themselves are the tensor library's; sizes are checked here before it sees a byte.
+//! One tensor in a file: the position and format of its bytes, and how they are read as numbers. Candle dequantizes;
+//! sizes are checked here before it gets any bytes.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -18,17 +18,17 @@ use crate::error::{Error, Result};
 /// Values that one task dequantizes: large enough to be worth a task, small enough that the copies of the tensor
 /// library stay in the processor's cache.
 const TASK: usize = 1 << 17;
-/// Bytes of plain numbers read at a time: the file's and the tensor's whole bytes never lie beside each other.
+/// Bytes of unquantized values read at a time, so that memory never holds a whole tensor twice.
 const PIECE: usize = 1 << 20;
 
-/// A number format that is read.
+/// A storage format of tensors that can be read.
 #[derive(Debug)]
 pub(crate) struct StoredFormat {
-    /// Its number in GGUF files.
+    /// Its GGML type number in GGUF files.
     number: u32,
     name: &'static str,
     pub(super) dtype: GgmlDType,
-    /// The format in which products read a matrix where it lies; none if it is widened to `f32` when it is read.
+    /// The format in which matrix products read the stored bytes; `None` if a tensor of it is converted to `f32`.
     pub(super) native: Option<Format>,
 }
 
@@ -71,11 +71,11 @@ impl StoredFormat {
 pub(crate) struct Location {
     pub(crate) path: PathBuf,
     pub(crate) name: String,
-    /// Rows first, whatever the order in the file.
+    /// The outermost dimension first, `[out, in]` for a matrix; GGUF files have the reverse order.
     pub(crate) shape: Vec<usize>,
-    /// The format, or what the file calls one that is not read.
+    /// The format, or the file's name for one that cannot be read.
     pub(super) format: std::result::Result<&'static StoredFormat, String>,
-    /// From the start of the file.
+    /// The position of the data in bytes, from the start of the file.
     pub(super) offset: u64,
     pub(super) bytes: usize,
 }
@@ -126,8 +126,8 @@ impl Location {
         })
     }
 
-    /// The format in which the tensor is kept: that of the file if products can read it there, and for quantized ones
-    /// if it is a matrix; else `None`, and it becomes `f32`.
+    /// The format in which the tensor is kept: that of the file if matrix products can read it and the tensor is
+    /// unquantized or a matrix; else `None`, and the tensor is converted to `f32`.
     pub(super) fn kept_format(&self) -> Option<Format> {
         let format = self.format.as_ref().ok().filter(|format| !format.is_quantized() || self.shape.len() == 2)?;
         format.native
@@ -160,7 +160,7 @@ impl Location {
         })
     }
 
-    /// Reads the values as `f32`, row by row.
+    /// Reads the values as `f32`, in row-major order.
     ///
     /// # Errors
     /// When the format is not read, or the file cannot be read.

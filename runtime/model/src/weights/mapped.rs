@@ -1,5 +1,4 @@
-//! Files as bytes without a copy: the system reads a page when a product first needs it, and shares it between
-//! processes.
+//! Memory-mapped files: the system reads a page when it is first accessed, and shares it between processes.
 
 #![expect(unsafe_code, reason = "a mapping is sound only while the file does not change")]
 

@@ -1,5 +1,4 @@
-//! A weight from its file to where it is kept: mapped or read, with the changes of GGUF writers undone,
-//! quantized, placed on the device.
+//! Loads a weight: maps or reads it, undoes the changes of GGUF writers, quantizes it and places it on the device.
 
 use std::sync::Arc;
 
@@ -98,18 +97,18 @@ impl Weights {
     }
 }
 
-/// What has to be undone on one tensor.
+/// The change by a GGUF writer that is undone when a tensor is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repair {
     /// Nothing.
     Nothing,
-    /// The rows of each of so many heads lie as rotation pairs: 0, d/2, 1, d/2 + 1, …; row `2i + p` of a head becomes
-    /// row `p·d/2 + i`.
+    /// The `d` rows of each head were interleaved as rotation pairs: 0, d/2, 1, d/2 + 1, …. Row `2i + p` of a head
+    /// becomes row `p·d/2 + i` again.
     Pairs {
-        /// Heads in the tensor.
+        /// The number of heads in the tensor.
         heads: usize,
     },
-    /// 1 was added.
+    /// 1 was added to every value.
     PlusOne,
 }
 

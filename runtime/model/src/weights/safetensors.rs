@@ -1,5 +1,5 @@
-//! Folders of safetensors files: one file, or several with an index.
-//! Reads heads first and checks that every byte they announce is there; a tensor's bytes only when it is asked for.
+//! Finds the tensors in folders of safetensors files: one file, or several with an index. Reads only the headers, and
+//! checks that the files are as long as these say.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,11 +14,11 @@ use super::location::{Location, StoredFormat};
 use crate::error::{Error, MODEL_FORMS, Result};
 use crate::files;
 
-/// The name of the one file, when there is one.
+/// The name of the weight file if there is only one.
 pub(crate) const SINGLE: &str = "model.safetensors";
-/// The name of the index over several files.
+/// The name of the index if there are several weight files.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
-/// As large as the format allows.
+/// The largest header in bytes: the limit of the format.
 const LARGEST_HEAD: u64 = 100_000_000;
 
 /// The weight files of a folder, sorted by name: those of the index if there is one, else `model.safetensors`. Does not
@@ -132,7 +132,7 @@ fn location(path: &Path, name: &str, info: &TensorInfo, start: u64) -> Result<Lo
     })
 }
 
-/// Checks that every name in a head stands once: readers differ in which of two they take.
+/// Visits a header and checks that every name in it occurs once: readers differ in which of two they take.
 struct DistinctNames;
 
 impl<'de> Visitor<'de> for DistinctNames {

@@ -1,4 +1,4 @@
-//! What weights take of memory and in which type they are, as they are stored and in NF4.
+//! Tests of the memory and the types of weights, as stored and in NF4.
 
 use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
@@ -7,7 +7,7 @@ use tunebox_compute::precision::Compute;
 use super::*;
 use crate::tiny;
 
-/// Sides that are whole blocks of every format.
+/// A configuration whose dimensions are whole blocks of every format.
 fn wide() -> Configuration {
     Configuration { hidden: 256, intermediate: 512, heads: 4, kv_heads: 2, head_dim: 64, ..tiny::llama() }
 }
@@ -109,7 +109,7 @@ fn bits(tensor: &Tensor) -> Vec<u32> {
     numbers.into_iter().map(f32::to_bits).collect()
 }
 
-/// A file opened on a device and on the CPU: the device has the same numbers, and so has what is read for a file.
+/// Checks that a file opened on a device has the same values as on the CPU, there and when they are read back.
 fn weights_are_those_of_the_cpu(device: &Device) {
     use GgmlDType::{BF16, F16, F32, Q2K, Q4K, Q6K, Q8_0};
     let as_stored = [F32, F16, BF16, Q2K, Q4K, Q6K, Q8_0].map(|format| (format, Base::Stored));

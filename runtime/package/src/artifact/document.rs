@@ -22,20 +22,20 @@ pub const WASM: &str = "wasm";
 /// The algorithm in front of a digest.
 const ALGORITHM: &str = "sha256:";
 
-/// Where some bytes are: their type, digest and size.
+/// An OCI descriptor: the media type, digest and size of some bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What they are.
+    /// The media type of the bytes.
     pub media_type: String,
-    /// Their SHA-256, as in `sha256:…`.
+    /// The SHA-256 of the bytes, as in `sha256:…`.
     pub digest: String,
-    /// How many they are.
+    /// The number of bytes.
     pub size: u64,
-    /// What else is known of them.
+    /// Annotations of the bytes by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// Fields that this program does not use, kept for those that do.
+    /// Fields that this program does not use, kept when the document is written again.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
@@ -74,20 +74,20 @@ impl Descriptor {
     }
 }
 
-/// The manifest of an image.
+/// An OCI image manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageManifest {
     /// The version of the format.
     pub schema_version: u32,
-    /// What it is.
+    /// The media type that the manifest states about itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
     /// The configuration.
     pub config: Descriptor,
-    /// What the image consists of.
+    /// The layers of the image; a package has exactly one, the component.
     pub layers: Vec<Descriptor>,
-    /// What else is known of it.
+    /// Annotations of the image by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
 }
@@ -96,7 +96,7 @@ pub struct ImageManifest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Configuration {
-    /// When it was made.
+    /// The creation time, as in `1970-01-01T00:00:00Z`.
     pub created: String,
     /// `wasm`.
     pub architecture: String,
@@ -104,12 +104,12 @@ pub struct Configuration {
     pub os: String,
     /// The digests of the layers in their order.
     pub layer_digests: Vec<String>,
-    /// What the component asks for and offers.
+    /// The interfaces and the world of the component.
     #[serde(default)]
     pub component: Option<Component>,
 }
 
-/// What a component asks for and offers.
+/// The interfaces of a component, and the world that it was built for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component {
     /// The names of its exports and imports.

@@ -28,18 +28,18 @@ pub(crate) fn too_large(part: &str, size: u64, limit: u64) -> Error {
     unusable(format!("the {part} is too large for a package"), why).into()
 }
 
-/// The error for a document that breaks the form. Control characters in `problem` are escaped.
+/// The error for a document that is not of the required form; `problem` says why. Its control characters are escaped.
 pub(crate) fn malformed(part: &str, problem: &str) -> Error {
     unusable(format!("the {part} of this package cannot be used"), printable(problem, 300)).into()
 }
 
-/// The error for a part of `found` bytes where `wanted` were named.
+/// The error for a part that has `found` bytes where its descriptor states `wanted`.
 pub(crate) fn wrong_size(part: &str, wanted: u64, found: u64) -> Error {
     let why = format!("it has {found} bytes, {wanted} were named");
     refuse(format!("the {part} is not as long as was named"), why, PULL_AGAIN)
 }
 
-/// The error for a part with the digest `found` where `wanted` was named. Control characters in both are escaped.
+/// The error for a part with the digest `found` where `wanted` was expected. Control characters in both are escaped.
 pub(crate) fn wrong_digest(part: &str, wanted: &str, found: &str) -> Error {
     let why = format!("its digest is {}, {} was named", printable(found, 80), printable(wanted, 80));
     refuse(format!("the {part} is not what was named"), why, PULL_AGAIN)
@@ -47,7 +47,7 @@ pub(crate) fn wrong_digest(part: &str, wanted: &str, found: &str) -> Error {
 
 const PULL_AGAIN: &str = "`tunebox pull` it again; if it repeats, tell the publisher";
 
-/// Makes the explanation for an artifact that is no package.
+/// Makes the explanation for an artifact that is no package, with the hint how to name or push one.
 fn unusable(what: String, why: impl Into<String>) -> Explanation {
     let hint = "check the name; `tunebox push` and `wkg` write packages in the form that is read here";
     Explanation::new("package", what).with_why(why).with_kept(KEPT).with_hint(hint)

@@ -1,4 +1,5 @@
-//! What a person has let run on this machine: folders, by building them, and run files, by an answer.
+//! Records what this user has approved: method folders, by building or creating them, and what run files ask for, by an
+//! answer.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -6,11 +7,12 @@ use std::path::Path;
 
 use crate::{Error, digest, home};
 
-/// The folder of the notes about method folders, in that of [`home::home`]: an empty file for each, called by the digest
-/// of its path.
+/// The folder of the records of method folders, in the folder of [`home::home`]. A record is an empty file, named by the
+/// SHA-256 of the method folder's resolved path.
 const BUILT: &str = "built";
 
-/// The folder of the notes about run files: an empty file for what one asks for, called by the digest of that text.
+/// The folder of the records of run files, in the folder of [`home::home`]. A record is an empty file, named by the SHA-256
+/// of a text with what the run file asks for.
 const ACCEPTED: &str = "accepted";
 
 /// Marks a folder as one whose code this user lets run, by building it or creating it here. Returns true if it was not
@@ -33,22 +35,23 @@ pub fn is_recorded(folder: &Path) -> bool {
     found().is_some_and(|(home, folder)| is_noted(&home.join(BUILT), folder.as_os_str().as_encoded_bytes()))
 }
 
-/// Notes that this user accepts what a run file asks for. Errors: a home folder that other users may change.
+/// Records that this user accepts `requests`, a text with what a run file asks for. Errors: a home folder that other users
+/// may change.
 pub fn accept(requests: &str) -> Result<(), Error> {
     note(&home::home()?.join(ACCEPTED), requests.as_bytes()).map(drop)
 }
 
-/// Whether [`accept`] has noted what a run file asks for. Errors: a home folder that other users may change.
+/// Whether [`accept`] has recorded exactly this text. Errors: a home folder that other users may change.
 pub fn is_accepted(requests: &str) -> Result<bool, Error> {
     Ok(is_noted(&home::home()?.join(ACCEPTED), requests.as_bytes()))
 }
 
-/// Whether the folder `notes` has a note for these bytes.
+/// Whether the folder `notes` has the record that [`note`] creates for these bytes.
 fn is_noted(notes: &Path, bytes: &[u8]) -> bool {
     notes.join(digest::sha256(bytes)).is_file()
 }
 
-/// Creates the note for these bytes in the folder `notes`. Returns true if it did not exist.
+/// Creates an empty file in the folder `notes`, named by the SHA-256 of the bytes. Returns true if it did not exist.
 fn note(notes: &Path, bytes: &[u8]) -> Result<bool, Error> {
     home::make(notes)?;
     let path = notes.join(digest::sha256(bytes));

@@ -1,9 +1,10 @@
-//! Calling cargo for a method folder.
+//! Compiles a method folder with cargo.
 //!
-//! The profile is ours, whatever the folder's workspace says; no flag of the environment reaches
-//! the compiler; paths of this machine are left out of the bytes. The target folder is our own, so
-//! that a build inside `cargo test` waits for no lock of the outer cargo. The SDK is the program's own
-//! where the folder has it at the expected path (`sources`); `Cargo.lock` names no source of such a crate.
+//! The cargo profile is always this program's, whatever the folder's workspace says. No compiler flag of the environment
+//! reaches the compiler, and no path of this machine gets into the module. Cargo builds into the subfolder `guest` of the
+//! target folder, so that a build inside `cargo test` does not wait for the lock of the outer cargo. If the method's
+//! `Cargo.toml` takes the SDK from the expected path, this program writes its own SDK there (see `sources`); `Cargo.lock`
+//! names no source of such a crate.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,7 @@ use crate::constants::TARGET;
 use crate::toolchain::{Library, Toolchain};
 use crate::{Error, files, sources};
 
-/// The profile of every method: small, one unit, no unwinding.
+/// The settings of the cargo profile `method`: optimized for size, one codegen unit, no unwinding.
 const PROFILE: [&str; 5] = [
     r#"profile.method.inherits="release""#,
     r#"profile.method.opt-level="s""#,
@@ -33,34 +34,34 @@ const PROFILE: [&str; 5] = [
     r#"profile.method.panic="abort""#,
 ];
 
-/// What is published: no names.
+/// The profile settings of a component to publish: without function names and line numbers.
 const STRIPPED: [&str; 2] = ["profile.method.strip=true", "profile.method.debug=false"];
 
-/// What an author looks into: names and lines beside the same code.
+/// The profile settings with [`Options::debug`]: function names and line numbers beside the same code.
 const NAMED: [&str; 2] = ["profile.method.strip=false", r#"profile.method.debug="line-tables-only""#];
 
-/// A folder to be compiled, and by what.
+/// A method folder, with the toolchain and the options to compile it.
 struct Job<'a> {
     folder: &'a Path,
     toolchain: &'a Toolchain,
     options: &'a Options,
 }
 
-/// What cargo knows about a folder.
+/// The package of a method folder, from `cargo metadata`.
 struct Package {
     /// Its name.
     name: String,
     /// The root of its workspace.
     root: PathBuf,
-    /// Where cargo would put what it builds.
+    /// The target folder that cargo chooses for this package.
     target: PathBuf,
-    /// The folders of its dependencies by path.
+    /// The folders of its path dependencies.
     paths: Vec<PathBuf>,
 }
 
 /// Compiles a method folder in Rust. Returns the bytes of the core module, and the compiler's warnings about the
-/// method's own package. First writes the SDK into the folder, where needed. Holds the lock of
-/// the target folder while it builds. With [`Options::afresh`] it builds in an empty temporary folder. `watch` gets
+/// method's own package. First writes the SDK into the workspace, where needed. Holds the lock of the target folder while
+/// it builds. With [`Options::afresh`] it builds in an empty temporary folder. `watch` gets an event for a wait, and one for
 /// every other crate once it is compiled.
 pub(super) fn build(
     folder: &Path,
@@ -81,8 +82,8 @@ pub(super) fn build(
     Ok((module, warnings))
 }
 
-/// Takes the exclusive build lock of a target folder, the file `guest.lock` in it, and waits for other builds. Creates
-/// the folder. Dropping the returned file releases the lock.
+/// Takes the exclusive build lock of a target folder, the file `guest.lock` in it, and waits for other builds; `watch` gets
+/// an event for the wait. Creates the folder. Dropping the returned file releases the lock.
 fn take_turn(target: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     files::create_folder(target)?;
     let path = target.join("guest.lock");
@@ -155,8 +156,8 @@ impl Job<'_> {
     /// separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects.
     ///
     /// Cargo compiles the standard library and the SDK again wherever these flags differ. So they leave out the method's
-    /// workspace, which [`Job::compile`] adds for the method's own crate. Line tables of other crates name it as well, if
-    /// those lie in it.
+    /// workspace, which [`Job::compile`] adds for the method's own crate only. With [`Options::debug`] they include it if a
+    /// path dependency lies in it, because the line tables of that crate name it.
     fn flags(&self, package: &Package) -> OsString {
         let sdk = package.root.join(sources::FOLDER);
         let elsewhere = package.paths.iter().filter(|path| !path.starts_with(&sdk));
@@ -185,7 +186,8 @@ impl Job<'_> {
     }
 }
 
-/// The compiler's flag that writes `name` wherever a path begins with `path`.
+/// Returns the flag `--remap-path-prefix=PATH=NAME`, by which the compiler writes `name` in place of `path` where a path
+/// begins with it.
 fn remap(path: &Path, name: &str) -> OsString {
     let mut flag = OsString::from("--remap-path-prefix=");
     flag.extend([path.as_os_str(), OsStr::new("="), OsStr::new(name)]);

@@ -1,4 +1,4 @@
-//! From a compiler's module to a component that holds its manifest at the top level.
+//! Turns a compiler's core module into a component that has its manifest in a custom section at the top level.
 
 use wit_component::ComponentEncoder;
 
@@ -22,8 +22,8 @@ pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, E
 }
 
 /// Appends the manifest `text` and the build record to a component as custom sections, and checks the result. Errors: a
-/// manifest that breaks a rule, an import outside of the contract (for a verifier: any import), or no export of the
-/// world that the manifest names.
+/// manifest that breaks a rule, an import outside of the contract (for a verifier: any import), or a component that does
+/// not export the interface of the world that the manifest names.
 pub(super) fn seal(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<Compiled, Error> {
     section::append(&mut bytes, manifest::SECTION, text);
     let record = serde_json::to_vec(record).map_err(|error| Error::manifest(error.to_string()))?;
@@ -44,7 +44,8 @@ pub(super) fn seal(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<C
     Ok(Compiled { manifest, imports: found.imports, bytes, warnings: Vec::new() })
 }
 
-/// The error for a crate that declares no method: its module has no manifest, or its component no export of the world.
+/// The error for a crate that declares no method: its module has no manifest, or its component does not export the
+/// interface of the manifest's world.
 fn no_method() -> Error {
     let hint = "`src/lib.rs` ends with `method! { Type, shape: \"…\", metrics: […] }`";
     build_error("the crate compiles, but it declares no method", hint)

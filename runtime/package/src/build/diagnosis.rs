@@ -1,5 +1,5 @@
-//! The error behind a cargo that did not succeed: read from its answer, and put into our words but for the compiler's.
-//! What the compiler warns of where it did.
+//! Turns the output of a failed cargo into an error. Errors of the compiler are shown as it renders them, all others are
+//! put into this program's words. Also collects the compiler's warnings of a cargo that succeeded.
 
 mod warning;
 
@@ -21,13 +21,13 @@ pub(super) use warning::warnings;
 /// How many of the compiler's errors are shown.
 const SHOWN: usize = 5;
 
-/// What it says before the name of the one that it cannot get.
+/// What cargo writes before the name of a dependency that it cannot fetch.
 const NAMED: [&str; 3] = ["failed to get `", "failed to download `", "no matching package named `"];
 
-/// What the compiler writes before the place of something, at the beginning of a line.
+/// What the compiler writes before a location such as `src/lib.rs:4:9`, at the beginning of a line.
 const ARROWS: [&str; 2] = ["--> ", "::: "];
 
-/// What cargo says when it cannot get at a registry, or was told not to.
+/// Parts of what cargo writes if it cannot reach a registry, or may not because of `--offline`.
 const OFFLINE: [&str; 7] = [
     "failed to download",
     "failed to get `",
@@ -141,18 +141,18 @@ fn place(error: &Value, places: &Places) -> Option<String> {
     Some(format!("{file}:{}:{}", number("line_start"), number("column_start")))
 }
 
-/// Where the files lie that the compiler names.
+/// Translates paths from the workspace's root, which the compiler names, into paths from the method's folder.
 struct Places {
     /// The root of the workspace.
     root: PathBuf,
-    /// The way from it to the folder, with a slash at its end; nothing for the root itself.
+    /// The path from the root to the folder, with a slash at its end; empty if they are the same.
     down: String,
-    /// And back.
+    /// The path from the folder to the root: `../` for each part of `down`.
     up: String,
 }
 
 impl Places {
-    /// Finds the way between a method's folder and the workspace's `root`. If the folder is not below the root, or one
+    /// Computes the paths between a method's folder and the workspace's `root`. If the folder is not below the root, or one
     /// of them does not exist, paths are translated as if the two were one folder.
     fn of(folder: &Path, root: &Path) -> Self {
         let way = folder.canonicalize().ok().zip(root.canonicalize().ok());
@@ -161,9 +161,9 @@ impl Places {
         Self { root: root.to_owned(), down, up: "../".repeat(way.iter().count()) }
     }
 
-    /// Translates a path from the workspace's root into one from the method's folder. A file of the SDK, which the
-    /// compiler names as in the SDK's own repository, is looked for below `.tunebox`. A file that is not found keeps
-    /// its name.
+    /// Translates a path from the workspace's root into one from the method's folder. The compiler names a file of the SDK
+    /// by its path in the SDK's own repository; such a file is looked for below `.tunebox`. A path of no existing file is
+    /// returned unchanged, unless it begins with the folder's own path.
     fn of_file(&self, named: &str) -> String {
         let supplied = format!("{FOLDER}/{named}");
         match named.strip_prefix(&self.down) {

@@ -1,4 +1,4 @@
-//! The errors of a build that arise in several places.
+//! Errors that several parts of a build return.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Whether a folder is one of a method, and what to look at instead where it is not.
+//! Checks whether a folder holds a method, and suggests other folders if it does not.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::Error;
 use crate::constants::PYPROJECT;
 use crate::files;
 
-/// How many other folders are named at most.
+/// The most other folders that an error lists.
 const NAMED: usize = 5;
 
 /// Fails unless the folder holds a method: `Cargo.toml` or `pyproject.toml`, and the folder `src`. The error suggests a

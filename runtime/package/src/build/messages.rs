@@ -1,4 +1,4 @@
-//! Calls of cargo, and its messages about a build: one JSON object a line.
+//! Runs cargo, and reads its messages about a build: one JSON object on each line.
 
 use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::Path;
@@ -9,11 +9,12 @@ use serde_json::Value;
 use crate::Error;
 use crate::toolchain::{Toolchain, command};
 
-/// What tells cargo to use no network, whatever it is asked to do.
+/// The environment variable that tells cargo to use no network, whatever its subcommand.
 const OFFLINE: &str = "CARGO_NET_OFFLINE";
 
-/// Prepares a call of the toolchain's cargo in a folder. Sets its own compiler, puts its folder first on `PATH`, and
-/// removes what an outer cargo left in the environment. `offline` forbids the use of a network. Errors: no such folder.
+/// Prepares a call of the toolchain's cargo in a folder, with the toolchain's compiler, and with the folder of its cargo
+/// first on `PATH`. Removes variables that an outer cargo set. `offline` forbids the use of a network. Errors: no such
+/// folder.
 pub fn cargo_in(folder: &Path, toolchain: &Toolchain, offline: bool) -> Result<Command, Error> {
     let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
     let mut cargo = command(&toolchain.cargo);

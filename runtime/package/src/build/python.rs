@@ -1,8 +1,8 @@
-//! From a folder with a method in Python to a component.
+//! Builds a component from a folder with a method in Python.
 //!
-//! The source is asked what it declares, by the author's own Python; the contract is narrowed to the interfaces that
-//! it names; `componentize-py` makes the component, with every call to a system replaced by a trap. Packages of this
-//! machine do not get in; those of the folder's own `.venv` do.
+//! The author's own Python imports the source and reports what it declares. The workspace's copy of the WIT world is
+//! reduced to the interfaces that the source names. `componentize-py` then makes the component, with every WASI call
+//! replaced by a trap. The component contains packages of the folder's own `.venv`, and no others of this machine.
 
 mod describe;
 mod editors;
@@ -23,27 +23,27 @@ pub use tools::{Tools, find_on_path};
 pub(crate) use editors::files as files_for_editors;
 pub(super) use project::component_name;
 
-/// The files of `sdk/python` by their paths: the package, the stubs for editors, and the page. Written by the build
-/// script.
+/// The files of `sdk/python` as (path, contents): the package `tunebox`, the stubs for editors, and the README. Written by
+/// the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python.rs"));
 
-/// The file of the contract that lists what a method may import.
+/// The WIT file with the worlds, which list what a component may import.
 const WORLD: &str = "world.wit";
 
-/// Iterates over the WIT files of the contract: file name and contents.
+/// Iterates over the WIT files that define the interface between methods and the host, as (file name, contents).
 fn contract() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     sources::files().iter().filter_map(|(path, bytes)| Some((path.strip_prefix("sdk/rust/wit/")?, bytes.as_slice())))
 }
 
-/// Iterates over the modules of the package `tunebox`: path, such as `tunebox/describe.py`, and contents. Stubs are not
-/// among them.
+/// Iterates over the modules of the Python package `tunebox`, as (path, contents), with paths such as
+/// `tunebox/describe.py`. Type stubs are left out.
 fn modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     FILES.iter().copied().filter(|(path, _)| path.ends_with(".py"))
 }
 
 /// Builds the component of a method in Python: its manifest from `pyproject.toml` and `@method`, its code from `src`.
-/// Writes the files for editors into the folder first. Errors: no tools, source that declares no method or cannot be
-/// built, a manifest or an import that breaks a rule.
+/// First writes the files for editors into the folder; `watch` gets an event if that waits for a lock. Errors: no tools,
+/// source that declares no method or cannot be built, a manifest or an import that breaks a rule.
 pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
     editors::write_editor_files(folder, watch)?;
     let tools = find(folder)?;

@@ -7,16 +7,16 @@ use crate::{Error, section};
 /// The name of the custom section.
 pub(crate) const SECTION: &str = "tunebox:build";
 
-/// Enough to build the same bytes again, and to see that a source has changed since.
+/// How a component was built: what is needed to build the same bytes again, and to detect that the source has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// The toolchain's name.
+    /// What built the component: compiler, target and standard library, or the release of `componentize-py`.
     pub toolchain: String,
-    /// The digest of the method's source. What it depends on does not count, neither crates nor the packages of a
-    /// `.venv`: after a change there, nothing but a build tells.
+    /// The SHA-256 of the method's source, in hexadecimal. Dependencies are not part of it, neither crates nor packages of a
+    /// `.venv`: a change in them is not detected.
     pub source: String,
-    /// Whether it keeps names and lines, for its author: nothing to give to others.
+    /// Whether the component keeps function names and line numbers, for its author. Such a component is not for publishing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug: bool,
 }

@@ -1,4 +1,4 @@
-//! The program's own SDK, where a method's folder has it in the place for it.
+//! Writes the SDK of this program into a method's workspace, if the method's `Cargo.toml` takes the SDK from there.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use crate::{Error, files};
 
 /// Writes this program's SDK below the workspace's root, if the method's `Cargo.toml` takes `tunebox` from
 /// `.tunebox/sdk/rust` there. Does nothing if it takes the SDK from elsewhere, or if the same files are there. `watch`
-/// hears of a wait for another build. Errors: `Cargo.toml` asks for another version of the SDK, or a folder cannot be
-/// written.
+/// gets an event if another build holds the lock. Errors: `Cargo.toml` asks for another version of the SDK, or a folder
+/// cannot be written.
 pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     let manifest = files::read_text(&folder.join("Cargo.toml")).unwrap_or_default();
     let manifest: toml::Table = manifest.parse().unwrap_or_default();
@@ -39,7 +39,7 @@ pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Erro
 }
 
 /// Writes files below [`sources::FOLDER`] in `root`. Does nothing if the same files are there. Holds the lock of the
-/// existing file `lock` meanwhile; `watch` hears of a wait for it. Errors: a folder that cannot be written.
+/// existing file `lock` meanwhile; `watch` gets an event if another build holds it. Errors: a folder that cannot be written.
 pub(super) fn write_locked(root: &Path, files: &Files, lock: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     if sources::has_files(root, files) {
         return Ok(());

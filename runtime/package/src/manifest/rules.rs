@@ -1,4 +1,4 @@
-//! What a manifest may say, beside what its types express.
+//! Checks of a manifest that its types do not express.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub(super) const MOST_ENTRIES: usize = 64;
 pub(super) const LONGEST_NAME: usize = 64;
 pub(super) const LONGEST_TEXT: usize = 4 << 10;
 
-/// What a run writes beside a method's numbers: a metric of such a name would pass for the run's own.
+/// The names of the values that a run itself writes beside a method's metrics. A metric must not have one of them.
 const RESERVED: [&str; 14] = [
     "closing",
     "epoch",
@@ -64,8 +64,8 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns a setting's default as a value of the setting's kind, or `None` if it has none. Errors: another kind, or a
-/// value that the setting does not allow.
+/// Returns a setting's default as a value of the setting's kind, or `None` if it has none. Errors: a default of another
+/// kind, or one that the setting does not allow.
 pub(super) fn default(setting: &Setting) -> Result<Option<Value>, Error> {
     let Some(value) = &setting.default else { return Ok(None) };
     match fits(setting, value.clone()) {

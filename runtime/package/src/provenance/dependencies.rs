@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Manifest, files};
 
-/// The source of crates that a package URL names by name and version alone.
+/// The source, in `Cargo.lock`, of crates from crates.io: their package URL needs only name and version.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// A crate or a Python package.
@@ -17,7 +17,7 @@ pub(super) struct Component {
     kind: &'static str,
     name: String,
     version: String,
-    /// The package URL; none for a crate that is no registry's.
+    /// The package URL; `None` for a crate from a folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     purl: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -25,7 +25,7 @@ pub(super) struct Component {
 }
 
 impl Component {
-    /// Makes a library; `checksum` is a SHA-256 in hexadecimal.
+    /// Makes a component of type `library`. `purl` is its package URL, `checksum` its SHA-256 in hexadecimal.
     fn new(name: String, version: String, purl: Option<String>, checksum: Option<String>) -> Self {
         let hash = |checksum| BTreeMap::from([("alg", "SHA-256".to_owned()), ("content", checksum)]);
         Self { kind: "library", name, version, purl, hashes: checksum.into_iter().map(hash).collect() }
@@ -39,20 +39,20 @@ struct Lock {
     package: Vec<Locked>,
 }
 
-/// A crate in it.
+/// A crate in a `Cargo.lock`.
 #[derive(Deserialize)]
 struct Locked {
     name: String,
     version: String,
     source: Option<String>,
     checksum: Option<String>,
-    /// Each `NAME`, `NAME VERSION` or `NAME VERSION (SOURCE)`, as short as it is unique.
+    /// Its dependencies, each as `NAME`, `NAME VERSION` or `NAME VERSION (SOURCE)`: the shortest that is unique.
     #[serde(default)]
     dependencies: Vec<String>,
 }
 
 impl Locked {
-    /// Whether an entry of a list of dependencies means this crate.
+    /// Whether `entry`, of the `dependencies` of another crate, names this crate.
     fn is_meant(&self, entry: &str) -> bool {
         let mut words = entry.splitn(3, ' ');
         let source = |word: &str| Some(word.trim_matches(['(', ')'])) == self.source.as_deref();
@@ -62,8 +62,8 @@ impl Locked {
     }
 }
 
-/// Lists the crates that the `Cargo.lock` of a method's folder, or of the workspace around it, has for the method; sorted.
-/// Errors: there is none that lists the method, or it cannot be read.
+/// Lists the direct and indirect dependencies of a method, sorted, from the `Cargo.lock` of its folder or of the nearest
+/// folder above it whose `Cargo.lock` lists the method. Errors: there is none that does, or one cannot be read.
 pub(super) fn crates(folder: &Path, manifest: &Manifest) -> Result<BTreeSet<Component>, Error> {
     let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
     for path in folder.ancestors().map(|folder| folder.join("Cargo.lock")).filter(|path| path.is_file()) {
@@ -93,7 +93,7 @@ fn reached(packages: &[Locked], own: usize) -> BTreeSet<Component> {
     seen.iter().filter_map(|index| packages.get(*index)).map(component).collect()
 }
 
-/// The component of a crate. One of a folder has no package URL, since no registry has these bytes.
+/// Makes the component of a crate. A crate from a folder gets no package URL, since no registry has its bytes.
 fn component(locked: &Locked) -> Component {
     let Locked { name, version, source, checksum, .. } = locked;
     let purl = source.as_deref().map(|source| match source {

@@ -1,4 +1,4 @@
-//! What a name probably means that means nothing, or two things.
+//! The error for a name that means two things, and the suggestion for a name that means nothing.
 
 use std::path::Path;
 

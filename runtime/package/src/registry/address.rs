@@ -1,4 +1,4 @@
-//! Absolute addresses, and where a relative one leads.
+//! Absolute `http` and `https` addresses, and the resolution of relative ones.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use ureq::http::Uri;
 
 use super::host::is_loopback;
 
-/// An address of the web: scheme, host and what follows.
+/// An `http` or `https` address: scheme, host, port, path and query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
-    /// Whether it is encrypted.
+    /// Whether the scheme is `https`.
     pub(super) secure: bool,
     /// Host and port.
     pub(super) authority: String,
@@ -44,8 +44,8 @@ impl Address {
         Self { path: path.to_owned(), ..self.clone() }
     }
 
-    /// Resolves the value of a `Location` header relative to this address. `None` if it is empty or leads to no address
-    /// of the web.
+    /// Resolves the value of a `Location` header relative to this address. `None` if it is empty, or does not lead to an
+    /// `http` or `https` address.
     pub(super) fn join(&self, location: &str) -> Option<Self> {
         if location.is_empty() {
             return None;

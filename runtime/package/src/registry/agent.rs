@@ -1,4 +1,4 @@
-//! The HTTP client: how long it waits, whom it believes, what it leaves to its callers.
+//! The HTTP client: its time limits and the certificates that it trusts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,10 +9,11 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use super::error::explain;
 use crate::{Error, files};
 
-/// How long a connection may take, how long nothing may come or go, and how long a request without bytes may take in all.
+/// The time limit for connecting, for the response's headers, for each read and each write, and for a whole request and
+/// response without bytes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What servers see.
+/// The value of the `User-Agent` header.
 const NAME: &str = concat!("tunebox/", env!("CARGO_PKG_VERSION"));
 
 /// Creates an HTTP client that follows no redirects and returns every status as a response, with time limits of

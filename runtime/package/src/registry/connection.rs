@@ -1,7 +1,7 @@
-//! Requests to one registry: logging in, redirects, refusals.
+//! Requests to one registry, with login, redirects and errors.
 //!
-//! A login goes to the registry and to the address that the registry names for tokens, never anywhere else, and nothing
-//! goes unencrypted except on this machine or where a person said so.
+//! A login is sent only to the registry and to the address that the registry names for tokens. Nothing is sent
+//! unencrypted, except to this machine or where the location allows plain HTTP.
 
 mod authorization;
 
@@ -25,19 +25,19 @@ use super::login::Login;
 use crate::Error;
 use crate::trust::refusal::locate;
 
-/// How often an answer may lead elsewhere.
+/// The most redirects of one request that are followed.
 const MOST_REDIRECTS: usize = 8;
-/// The largest answer that only says what is wrong, or holds a token or a list.
+/// The largest response other than a blob, in bytes: a manifest, an error, a token or a list of tags.
 const LARGEST_ANSWER: u64 = 1 << 20;
-/// The fewest bytes a second at which a request and its answer are waited for.
+/// The lowest speed, in bytes per second, that the time limit of a request and its response allows for.
 const SLOWEST: u64 = 16 << 10;
 
-/// A registry that is spoken to.
+/// A connection to a registry, for one repository.
 pub(super) struct Connection {
-    /// What messages call it.
+    /// The registry's normalized name, by which messages name it and logins are found.
     registry: String,
     repository: String,
-    /// What messages call the package.
+    /// The package's location, for messages.
     pub(super) place: String,
     root: Address,
     agent: Agent,
@@ -48,7 +48,7 @@ pub(super) struct Connection {
     authorization: Option<String>,
     plain_http: bool,
     writes: bool,
-    /// How long is waited for an answer of no bytes.
+    /// The time limit for a request and response without bytes.
     patience: Duration,
 }
 
@@ -56,18 +56,18 @@ pub(super) struct Connection {
 pub(super) struct Ask<'a> {
     pub(super) method: Method,
     pub(super) address: Address,
-    /// The media types that are understood.
+    /// The value of the `Accept` header: media types.
     pub(super) accept: Option<&'a str>,
-    /// What is sent, and its media type.
+    /// The body that is sent, and its media type.
     pub(super) body: Option<(&'a [u8], &'a str)>,
-    /// Bytes that the answer may have.
+    /// The expected size of the response in bytes, from which its time limit is computed.
     pub(super) room: u64,
-    /// What hears how much of the body is sent.
+    /// Receives the number of bytes of the body that were sent.
     pub(super) progress: Option<&'a mut dyn Progress>,
 }
 
 impl Ask<'_> {
-    /// Makes a request without a body, whose answer may have up to 1 MiB.
+    /// Makes a request without a body, with time for a response of 1 MiB.
     pub(super) fn plain(method: Method, address: Address) -> Self {
         Self { method, address, accept: None, body: None, room: LARGEST_ANSWER, progress: None }
     }
@@ -190,8 +190,8 @@ impl Connection {
         self.agent.run(self.agent.configure_request(request?).timeout_global(Some(patience)).build())
     }
 
-    /// Returns the address that a response redirects to, or `None` if it is no redirect. Of 301 to 303 only requests
-    /// that read are followed. Errors: the address is none, or is without encryption where that is not allowed.
+    /// Returns the address that a response redirects to, or `None` if it is no redirect. Statuses 301 to 303 count only for
+    /// GET and HEAD. Errors: the address is invalid, or is unencrypted where that is not allowed.
     fn elsewhere(&self, method: &Method, from: &Address, response: &Response<Body>) -> Result<Option<Address>, Error> {
         let reads = matches!(*method, Method::GET | Method::HEAD);
         let leads = match response.status().as_u16() {
@@ -203,8 +203,8 @@ impl Connection {
         self.follow(from, location.to_str().unwrap_or_default()).map(Some)
     }
 
-    /// Resolves the value of a `Location` header relative to `from`. Errors: it is no address, or one without
-    /// encryption where that is not allowed.
+    /// Resolves the value of a `Location` header relative to `from`. Errors: the result is no address, or is unencrypted
+    /// where that is not allowed.
     pub(super) fn follow(&self, from: &Address, location: &str) -> Result<Address, Error> {
         let nowhere =
             || broken(&self.registry, format!("it leads to `{}`, which is no address", printable(location, 120)));
@@ -215,17 +215,17 @@ impl Connection {
     }
 }
 
-/// A request, or what is wrong with it.
+/// A request, or the error of making it.
 type Prepared<Sent> = ureq::http::Result<Request<Sent>>;
 
-/// Bytes that are sent or come, and a function that gets how many more are through.
+/// A reader that calls `advance` with the number of bytes of each read, to show the progress of a transfer.
 pub(super) struct Watched<Bytes, Advance> {
     pub(super) bytes: Bytes,
     pub(super) advance: Advance,
 }
 
 impl<Bytes: Read, Advance: FnMut(u64)> Read for Watched<Bytes, Advance> {
-    /// Reads the next bytes, and calls the function with their number.
+    /// Reads the next bytes, and calls `advance` with their number.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.bytes.read(buffer)?;
         (self.advance)(read as u64);

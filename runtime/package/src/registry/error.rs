@@ -21,8 +21,8 @@ pub(super) fn explain(what: impl Into<String>, hint: impl Into<String>) -> Expla
     Explanation::new("registry", what).with_hint(hint)
 }
 
-/// The error for a name in a registry without a version. `highest` is the name with the highest version that exists, if
-/// that is known.
+/// The error for a name in a registry without a version. `highest` is the name with the highest existing version, if one is
+/// known.
 pub(crate) fn no_version(name: &str, highest: Option<String>) -> Error {
     let hint = match highest {
         Some(highest) => format!("the highest there is `{highest}`"),

@@ -1,16 +1,16 @@
-//! The host of a registry, in the one form in which two spellings of it are compared.
+//! Parses the host of a registry, and normalizes it so that all spellings of one registry compare equal.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-/// Bytes of the longest name of a host.
+/// The longest name of a host, in bytes.
 const LONGEST: usize = 253;
 
-/// The ports that need not be written: the usual ones with and without encryption. Who holds one of them holds the
-/// other, so both lead to one registry as far as trust is concerned.
+/// The default ports with and without encryption, which a normalized name leaves out. Who controls one of them on a host
+/// controls the other, so both mean the same registry as far as trust is concerned.
 const USUAL_PORTS: [u16; 2] = [443, 80];
 
-/// The best-known registry: what it is called, its other names, and the host that answers.
+/// Docker Hub: its normalized name, all its names, and the host that answers requests.
 const DOCKER_HUB: &str = "docker.io";
 const DOCKER_HUB_NAMES: [&str; 4] = [DOCKER_HUB, "index.docker.io", "registry.hub.docker.com", DOCKER_HUB_HOST];
 const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
@@ -18,9 +18,9 @@ const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
 /// A registry's host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Host {
-    /// What it is called, however it was written: in lower case, without a usual port.
+    /// The normalized name: in lower case, without a default port, and `docker.io` for Docker Hub.
     pub(super) name: String,
-    /// Where it answers: host, and the port as it was written.
+    /// The host that answers requests, with the port as it was written.
     pub(super) authority: String,
 }
 

@@ -9,10 +9,10 @@ use tunebox_foundation::paths::resolve;
 use super::host::{Host, spelt_as_host, spelt_as_path};
 use crate::Error;
 
-/// How long a version may be: registries take no more.
+/// The longest version in bytes: registries allow no longer tag.
 const LONGEST_TAG: usize = 128;
 
-/// How long the part behind the registry may be: registries take no more.
+/// The longest `namespace/name` in bytes: registries allow no longer one.
 const LONGEST_REPOSITORY: usize = 255;
 
 /// Where a package is, and how to get there.
@@ -23,7 +23,7 @@ pub struct Location {
     pub name: Option<String>,
     /// The package's version.
     pub version: Option<String>,
-    /// Whether the use of a network is an error. It is not at first.
+    /// Whether the use of a network is an error; false after parsing.
     pub offline: bool,
     /// Whether HTTP is used in place of HTTPS. For a registry on this machine it always is.
     pub plain_http: bool,
@@ -44,9 +44,9 @@ pub(super) enum Kind {
 /// A repository of a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Remote {
-    /// What the registry is called, however it was written.
+    /// The registry's normalized name.
     pub(super) registry: String,
-    /// Where it answers.
+    /// The host that answers requests, with the port as it was written.
     pub(super) authority: String,
     /// `namespace/name`.
     pub(super) repository: String,
@@ -105,8 +105,8 @@ impl Location {
         Ok(Self::new(Kind::Folder(path.into()), Some(name), version))
     }
 
-    /// Makes a location that is reached in the usual way: by a network if need be, encrypted, with the logins of
-    /// Docker and the certificates of the system.
+    /// Makes a location with the default access: networks allowed, HTTPS, the logins of Docker, and the certificates of
+    /// `SSL_CERT_FILE` or the public authorities.
     fn new(kind: Kind, name: Option<&str>, version: Option<&str>) -> Self {
         let [name, version] = [name, version].map(|text| text.map(str::to_owned));
         Self { kind, name, version, offline: false, plain_http: false, logins: None, certificates: None }

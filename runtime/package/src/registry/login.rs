@@ -1,4 +1,4 @@
-//! Who is asking: what a registry demands, and what `docker login` has kept for it.
+//! Logins: what a registry demands, and what `docker login` has stored for it.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -19,30 +19,30 @@ use super::host::canonical;
 /// The most bytes of a Docker configuration.
 const LARGEST_FILE: u64 = 1 << 20;
 
-/// The one registry whose logins are kept under other names than its own.
+/// The only registry whose logins Docker stores under other names than its own, and those names.
 const DOCKER_HUB: &str = "docker.io";
 const DOCKER_HUB_KEYS: [&str; 3] = ["https://index.docker.io/v1/", DOCKER_HUB, "registry.hub.docker.com"];
 
-/// The ports that may be written behind a host, and are not where its name is compared.
+/// The default ports, which the key of a login may have and a normalized name has not.
 const USUAL_PORTS: [&str; 2] = ["443", "80"];
 
-/// How a registry wants to be told who is asking.
+/// The kind of login that a registry demands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Challenge {
-    /// By name and password, with every request.
+    /// Name and password in every request.
     Basic,
-    /// By a token that another address gives.
+    /// A token that another address issues.
     Bearer(Bearer),
 }
 
-/// Where a token is given, and for what.
+/// Which address issues tokens, and for what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bearer {
-    /// The address that gives it.
+    /// The address that issues the token.
     pub(super) realm: String,
-    /// The registry, as that address knows it.
+    /// The registry's name at that address.
     pub(super) service: Option<String>,
-    /// What the token is for.
+    /// What the token permits, such as `repository:me/calm:pull`.
     pub(super) scope: Option<String>,
 }
 
@@ -93,7 +93,7 @@ fn parameters(text: &str) -> Vec<(String, String)> {
     pairs.into_iter().filter_map(split).collect()
 }
 
-/// Returns the `Authorization` header with the token in the JSON answer of the address that gives tokens. `None` if it
+/// Returns the `Authorization` header with the token in `answer`, the JSON of the address that issues tokens. `None` if it
 /// has no token, or one that is empty or not printable ASCII.
 pub(super) fn token_header(answer: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
@@ -106,18 +106,18 @@ pub(super) fn basic(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }
 
-/// What there is for a registry.
+/// The login that was found for a registry.
 #[derive(Debug)]
 pub(super) enum Login {
-    /// Nobody has logged in.
+    /// There is none.
     Nobody,
-    /// Nobody is asked who has, since it would be said in the open.
+    /// None was looked up, since it would be sent unencrypted.
     Withheld,
-    /// Somebody has, and it cannot be used.
+    /// There is one that cannot be used; the text says why.
     Unusable(String),
     /// A name and a password.
     Password(String, String),
-    /// A token of the kind that fetches others.
+    /// An identity token, which is exchanged for access tokens.
     Identity(String),
 }
 

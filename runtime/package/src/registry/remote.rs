@@ -1,4 +1,4 @@
-//! What is said to a registry to fetch a package, and to leave one there.
+//! The requests to a registry that download a package, and those that upload one.
 
 use std::io::{ErrorKind, Read};
 
@@ -18,7 +18,8 @@ use crate::signature::signer_of;
 use crate::store::order;
 use tunebox_foundation::nearest::nearest;
 
-/// The manifests that are understood, and those of container images, to be able to say that it is one.
+/// The media types of manifests to accept: that of packages, and those of container images, so that an error can say that
+/// the artifact is one.
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
                          application/vnd.docker.distribution.manifest.v2+json, \
                          application/vnd.docker.distribution.manifest.list.v2+json";
@@ -110,7 +111,8 @@ fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Served>, Er
     }
 }
 
-/// Downloads a blob and checks its size and digest. `what` names it in errors; `progress` hears of the bytes that come.
+/// Downloads a blob and checks its size and digest. `what` names it in errors; `progress` receives the number of bytes
+/// that arrive.
 fn blob(
     connection: &mut Connection,
     what: &'static str,
@@ -141,7 +143,7 @@ fn blob(
     Ok(bytes)
 }
 
-/// Uploads a blob, unless the registry has it already. In both cases `progress` hears of all of its bytes.
+/// Uploads a blob, unless the registry has it already. In both cases `progress` receives the number of all its bytes.
 fn upload(connection: &mut Connection, bytes: &[u8], progress: &mut dyn Progress) -> Result<(), Error> {
     let digest = digest_of(bytes);
     let ask = Ask::plain(Method::HEAD, connection.address(&format!("blobs/{digest}")));

@@ -1,4 +1,4 @@
-//! Keys: made, read from their files, and shown.
+//! Keys of minisign: creates them, reads them from files, and signs with them.
 
 use std::fmt;
 use std::fs;
@@ -11,27 +11,27 @@ use tunebox_foundation::explain::Explanation;
 
 use crate::{Error, files};
 
-/// Characters of a public key.
+/// The number of characters of a public key.
 const KEY: usize = 56;
 
 /// How the second line of a secret key's file begins when a password protects it, and when none does.
 const PROTECTED: &str = "RWRTY0Iy";
 const UNPROTECTED: &str = "RWQAAEIy";
 
-/// Bytes of the longest file of a key.
+/// The largest key file that is read, in bytes.
 const LONGEST: u64 = 4 << 10;
 
-/// Who signs: a public key, and its number for people.
+/// A signer: its public key, and the key's number, which is shown to people.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signer {
     /// The key as minisign writes it: `RW…`.
     pub key: String,
-    /// The key's number, in hexadecimal.
+    /// The key's number in hexadecimal, as minisign shows it: the last byte first.
     pub id: String,
 }
 
 impl Signer {
-    /// Parses a public key of minisign, `RW…`. `None` for anything but the one way in which a key is written.
+    /// Parses a public key of minisign, `RW…`. `None` for anything else, also for other spellings of a valid key.
     pub fn parse(key: &str) -> Option<Self> {
         let plain = key.len() == KEY && key.bytes().all(|byte| byte.is_ascii_graphic());
         // The one library knows the kinds of keys, the other shows their numbers.
@@ -71,7 +71,7 @@ fn library_error(act: &str, error: &minisign::PError) -> Error {
     Explanation::new("key", format!("cannot {act}")).with_why(error.to_string()).into()
 }
 
-/// A key that signs. It cannot be shown: nothing prints it by accident.
+/// A secret key with its file's path. It has no `Debug` or `Display`, so that nothing prints it by accident.
 pub struct SecretKey {
     key: Secret,
     signer: Signer,

@@ -1,15 +1,15 @@
-//! A manifest of the repository without the workspace that it leans on.
+//! Rewrites a `Cargo.toml` of the repository so that it does not need the repository's workspace.
 //!
-//! Cargo would look for that workspace in the folders around, and find the method's own.
+//! Cargo would look for that workspace in the folders above the SDK, and find the method's own.
 
 use toml::{Table, Value};
 
-/// What only matters inside the repository.
+/// The tables of a `Cargo.toml` that matter only inside the repository.
 const INSIDE: [&str; 5] = ["lints", "dev-dependencies", "test", "bench", "example"];
 
 /// Returns the text of a `Cargo.toml` without the workspace: what it inherits from `workspace` is filled in, lints,
 /// tests and dev-dependencies are removed, and build scripts and automatic targets are turned off. `folder` is the
-/// manifest's folder from the workspace's root.
+/// path of the manifest's folder, relative to the workspace's root.
 pub(super) fn standalone(text: &str, workspace: &Table, folder: &str) -> String {
     let mut manifest: Table = text.parse().unwrap_or_default();
     manifest.retain(|name, _| !INSIDE.contains(&name));

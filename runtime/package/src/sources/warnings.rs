@@ -1,13 +1,13 @@
-//! Lines in the source of a Rust method that compile and cannot work in a component: prints, which go nowhere, and
-//! metrics that are not declared, which end a run. Only the compiler understands the source; a line tells enough for a
-//! warning.
+//! Lines in the source of a Rust method that compile but do not work in a component: prints, whose output is lost, and
+//! metrics that are not declared, which end a run. The search compares text line by line and does not parse the source,
+//! which is enough for a warning.
 
 use std::path::Path;
 
 use crate::digest::files_below;
 use crate::files;
 
-/// What reports a number under a name that stands there, as it is written; `add_` may stand before it.
+/// The source text of a call that reports a metric by a literal name; `add_` may stand before it.
 const CALL: &str = "metric(\"";
 
 /// Finds lines below `src` that report a metric whose name is not in `declared`. Returns pairs of place, as
@@ -31,7 +31,7 @@ fn reported(code: &str) -> impl Iterator<Item = &str> {
     calls.filter_map(|(at, _)| code[at + CALL.len()..].split_once('"').map(|(name, _)| name))
 }
 
-/// What prints, as it is written.
+/// The macros that print.
 const MACROS: [&str; 5] = ["println!", "print!", "eprintln!", "eprint!", "dbg!"];
 
 /// Finds lines below `src` that print, with `println!`, `dbg!` and the like. Returns their places, as `src/lib.rs:12`.

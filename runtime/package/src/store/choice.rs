@@ -1,4 +1,4 @@
-//! Which of several packages is meant.
+//! Chooses the package that a search means.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -44,8 +44,8 @@ fn newest<'a>(ordered: &[&'a Stored]) -> Vec<&'a Stored> {
     highest.into_values().collect()
 }
 
-/// Keeps one of equal packages that came from several paths: the first signed one, else the first. A stick may be
-/// mounted at several paths, and no command can tell which of them is meant.
+/// Keeps one of equal packages that came from several paths: the first signed one, else the first. One USB stick may be
+/// mounted at several paths, so its packages would otherwise be ambiguous.
 fn without_copies(packages: Vec<&Stored>) -> Vec<&Stored> {
     let mut kept: Vec<&Stored> = Vec::with_capacity(packages.len());
     for package in packages {

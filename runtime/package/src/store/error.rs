@@ -1,4 +1,4 @@
-//! Errors of a store, or of what is asked of it. Each names the folder, unless that is this user's own store.
+//! Errors of a store, and of searches in it. Each names the folder, unless that is this user's own store.
 
 use std::path::Path;
 
@@ -33,8 +33,8 @@ pub(crate) fn no_package(wanted: Wanted<'_>, nearest: Option<&str>, there: &[Str
     Reason::NoPackage.error(Explanation { why, ..Explanation::new("package", what).with_hint(hint) })
 }
 
-/// The error for a name that several packages have, those of `there`, none of which is preferred. `name` is empty if
-/// none was given; `folder` is `None` for this user's own store.
+/// The error for a search that several packages match, which `there` lists. `name` is the wanted name, empty if none was
+/// given; `folder` is `None` for this user's own store.
 pub(crate) fn ambiguous(name: &str, there: &[String], folder: Option<&Path>) -> Error {
     let place = place(folder);
     let what = match name {

@@ -1,4 +1,4 @@
-//! What an index says of a package, so that a list opens no package.
+//! The labels of a package: annotations of its entry in the index, from which packages are listed without opening them.
 
 use std::collections::BTreeMap;
 

@@ -29,13 +29,13 @@ const LOCK: &str = "index.lock";
 
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 const LARGEST_INDEX: u64 = 16 << 20;
-/// How many packages a folder may list.
+/// The most entries of an index.
 const MOST_ENTRIES: usize = 10_000;
 
-/// How long one that reads waits for one that writes: it can do without.
+/// How long a reader waits for a writer, before it reads without the lock.
 const PATIENCE_TO_READ: Duration = Duration::from_secs(10);
 
-/// For people and for this user alone, respectively.
+/// The permissions of `index.json` and `oci-layout` (`READABLE`), and of blobs (`READ_ONLY`): all users may read them.
 const READABLE: u32 = 0o644;
 const READ_ONLY: u32 = 0o444;
 
@@ -48,14 +48,14 @@ pub(super) enum Access {
     Shared,
 }
 
-/// What `oci-layout` says.
+/// The content of the file `oci-layout`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Mark {
     image_layout_version: String,
 }
 
-/// What is in the layout.
+/// The content of `index.json`, which lists the artifacts of the layout.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Index {
@@ -81,12 +81,12 @@ impl Index {
     }
 }
 
-/// A folder in the form of an image layout.
+/// A folder in OCI image layout.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     folder: PathBuf,
     access: Access,
-    /// How long others may hold the lock.
+    /// How long to wait for a lock that another process holds.
     pub(super) patience: Duration,
 }
 
@@ -233,9 +233,9 @@ impl Layout {
         if files::has_content(&path, bytes) { Ok(()) } else { replace(&path, bytes, READ_ONLY) }
     }
 
-    /// Deletes the blobs that the entries `former` need and no entry of `index` does. Deletes nothing if an entry of
-    /// `index` is damaged or no image manifest. A file that cannot be deleted stays. The lock must be held, and `index`
-    /// be written.
+    /// Deletes the blobs that the removed entries `former` refer to and no entry of `index` does. Deletes nothing if an
+    /// entry of `index` is damaged or no image manifest. A file that cannot be deleted stays. The lock must be held, and
+    /// `index` must be written already.
     pub(super) fn forget(&self, former: &[Descriptor], index: &Index) {
         let needed: Option<Vec<_>> = index.manifests.iter().map(|entry| self.references(entry)).collect();
         // Who cannot be asked may need anything: then it all stays.

@@ -188,7 +188,7 @@ fn control_characters_in_an_index_are_not_shown() {
     assert_eq!((stored.name.as_str(), stored.source.as_str()), ("lora", ""));
 }
 
-/// What a person is told, and why, and what to do.
+/// The message of an error, with its reason and its hint.
 fn told(error: Error) -> [String; 3] {
     [error.to_string(), error.why().unwrap_or_default(), error.hint().unwrap_or_default()]
 }

@@ -1,4 +1,4 @@
-//! A built-in method's source as the beginning of another: its files, under another name, outside of the repository.
+//! Starts a new method with the source of a built-in one, under another name and outside of the repository.
 
 use toml::{Table, Value};
 use tunebox_foundation::explain::Explanation;
@@ -8,19 +8,19 @@ use crate::sources::{self, Files, Source};
 use crate::{Error, read_manifest};
 use tunebox_foundation::nearest::nearest;
 
-/// What a template says that the method is.
+/// The description in a template's `Cargo.toml`, which is replaced.
 const DESCRIPTION: &str = "What this method does, in a sentence";
 
 /// The line of a template's manifest that names the SDK.
 const SDK: &str = "tunebox = { path = \".tunebox/sdk/rust\", version = \"0.1\" }\n";
 
-/// Where a template's page begins to tell what is true of every folder.
+/// The heading in a template's README from which on the text is true of every method folder.
 const EVERY_FOLDER: &str = "## The folder\n";
 
-/// The page of a verifier.
+/// The README of a new verifier.
 const VERIFIER: &str = include_str!("verifier.md");
 
-/// The shapes whose records a bench makes up, and whose methods ask for nothing beside them.
+/// The data shapes whose records the SDK's bench can make up, and whose methods need nothing else.
 const SELF_CONTAINED: [&str; 3] = ["supervised", "preference", "unpaired"];
 
 /// Replaces source, README, description and dependencies of a template's `files` by those of the built-in method or

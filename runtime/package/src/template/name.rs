@@ -1,4 +1,4 @@
-//! The names that a new method can have: those of a manifest, less those that mean something else already.
+//! The names that a new method can have: those that a manifest allows, without those that are reserved or built in.
 
 use heck::ToKebabCase;
 use tunebox_foundation::explain::Explanation;
@@ -19,16 +19,16 @@ const LONGEST: usize = 64;
 
 const ANOTHER_NAME: &str = "another name, such as `calm-dpo`";
 
-/// Words that a file system keeps for itself.
+/// Names that some file systems reserve.
 const KEPT: &str = "aux con nul prn";
 
-/// Words that rustc or cargo keeps for itself.
+/// Names that rustc or cargo reserve, and `tunebox`, the crate of the SDK.
 const KEPT_IN_RUST: &str = "abstract alloc as async await become box break build const continue core crate deps do dyn \
     else enum examples extern false final fn for gen if impl in incremental let loop macro match mod move mut override \
     priv proc-macro pub ref return self static std struct super test trait true try tunebox type typeof union unsafe \
     unsized use virtual where while yield";
 
-/// Modules that Python brings along (3.11 to 3.14), and those that stand beside a method's own in its component.
+/// Modules of Python's standard library (3.11 to 3.14), and those that stand beside a method's own in its component.
 const KEPT_IN_PYTHON: &str = "abc aifc annotationlib antigravity argparse array ast asynchat asyncio asyncore \
     atexit audioop base64 bdb binascii bisect builtins bz2 calendar cgi cgitb chunk cmath cmd code codecs codeop \
     collections colorsys compileall compression concurrent configparser contextlib contextvars copy copyreg crypt \

@@ -11,12 +11,12 @@ const RUSTUP: &str = "rustup target add wasm32-unknown-unknown";
 const APT: [&str; 2] =
     ["apt-get update", "apt-get install --yes --no-install-recommends rustc-web cargo-web rust-web-src lld"];
 
-/// What was done.
+/// The result of [`install`].
 #[derive(Debug, Clone)]
 pub struct Installed {
     /// The toolchain that builds use now.
     pub toolchain: Toolchain,
-    /// The commands that were run; none when it was there already.
+    /// The commands that were run; empty if there was a toolchain already.
     pub commands: Vec<String>,
 }
 

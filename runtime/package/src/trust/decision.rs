@@ -1,4 +1,4 @@
-//! The decision about one package, reason by reason, and what is kept of a yes.
+//! The checks of one package, in their order, and what is recorded if it is accepted.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::signature::{Signed, Signer};
 use crate::statement::Statement;
 use crate::{Error, builtin, pack};
 
-/// A package that is decided about.
+/// A package that is being checked.
 pub(super) struct Candidate {
     pub(super) statement: Statement,
     /// Where it comes from.
@@ -29,13 +29,13 @@ impl Candidate {
     }
 }
 
-/// What is known of a signer.
+/// What is known of a package's signer.
 enum Known {
-    /// A person accepted it, or a list vouches for it: as this machine's file is to remember it.
+    /// A person accepted it, or a list vouches for it; holds the entry to record in `publishers.toml`.
     As(Publisher),
-    /// It is unsigned, which is allowed here.
+    /// The package is unsigned, which is allowed because it comes from a path.
     Unsigned,
-    /// Nothing.
+    /// The signer is not accepted for this package.
     No,
 }
 
@@ -51,9 +51,9 @@ impl Known {
 
 impl Trust {
     /// Checks a package whose statement was read, in this order: the name that was asked for, the pinned digest, the
-    /// signature, the signer, the pinned version, and names that look alike. Then asks the lock alone or a person, as
-    /// `mode` says. Remembers the package for [`commit`](Self::commit) only if the mode is to ask. Errors: the first
-    /// reason against it.
+    /// signature, the signer, the pinned version, and names that look alike. Last, `mode` decides: by the lock alone, or by
+    /// asking a person about a new signer or the replacement of an unsigned pin. Remembers the package for
+    /// [`commit`](Self::commit) only if the mode is to ask. Errors: the first check that fails.
     pub(super) fn decide(
         &mut self,
         statement: Statement,
@@ -143,8 +143,8 @@ impl Trust {
         carried.map_or(Known::No, |(file, publisher)| self.known_as(file, publisher))
     }
 
-    /// Returns how a signer that `file` names is remembered: with its own entry if that is this machine's file. A
-    /// signer of an organization's list is marked as listed, so that the list is needed the next time too.
+    /// Returns the entry to record for a signer that `file` names: its own entry if that is this machine's file. A signer
+    /// of an organization's list is marked as listed, so that it is accepted only as long as the list names it.
     fn known_as(&self, file: &Path, publisher: &Publisher) -> Known {
         let publisher = publisher.clone();
         Known::As(if *file == self.publishers.path {

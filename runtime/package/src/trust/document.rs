@@ -1,5 +1,5 @@
-//! Reads and writes the two files of trust: a comment, a schema, and entries of one kind. Reading is strict: what is
-//! not understood is an error with its line and column.
+//! Reads and writes the two trust files, `tunebox.lock` and `publishers.toml`: a comment, a schema number, and entries of
+//! one kind. Reading is strict: whatever is not understood is an error with its line and column.
 
 use std::io;
 use std::ops::Range;
@@ -15,19 +15,20 @@ use tunebox_foundation::printable::{is_unprintable, printable};
 
 use crate::Error;
 
-/// The way in which both files are written.
+/// The version of the format of both files, which their key `schema` states.
 const SCHEMA: u32 = 1;
 
-/// Bytes of the longest source and of the longest prefix.
+/// The longest source and the longest prefix, in bytes.
 pub(super) const LONGEST_NAME: usize = 4096;
 
-/// Bytes of the longest file that is read.
+/// The largest file that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// Bytes of a line that is shown.
+/// How much of a wrong line an error shows, in bytes.
 const SHOWN: usize = 160;
 
-/// Starts the explanation of a file of trust that cannot be used, without a place in it.
+/// Makes the explanation for a trust file (`tunebox.lock` or a list of publishers) that cannot be used. Its location is the
+/// path alone: the caller adds line and column if they are known.
 fn unusable(path: &Path, problem: &str, hint: &str) -> Explanation {
     let explanation = Explanation::new("trust", printable(problem, 400)).with_location(show(path));
     explanation.with_kept("nothing was installed and nothing ran").with_hint(hint)
@@ -38,16 +39,16 @@ fn show(path: &Path) -> String {
     printable(&path.to_string_lossy(), 400)
 }
 
-/// An entry of one of the two files.
+/// An entry of one of the two trust files.
 pub trait Entry: Serialize + DeserializeOwned {
     /// The comment that the file begins with.
     const HEAD: &'static str;
-    /// The name of an entry's table.
+    /// The name of an entry's table: `package` or `publisher`.
     const TABLE: &'static str;
     /// What to do about a file that is wrong.
     const HINT: &'static str;
 
-    /// Checks every value, and writes it in the one form in which it is compared.
+    /// Checks every value, and replaces it by its normalized form.
     fn check(&mut self) -> Result<(), Wrong>;
 
     /// Adds the entry to those before it in the file. Fails if it contradicts one of them.
@@ -59,7 +60,7 @@ pub trait Entry: Serialize + DeserializeOwned {
 pub struct Wrong {
     /// The value's key.
     pub(super) key: &'static str,
-    /// Where the value is, if it is one of a list.
+    /// The index of the wrong value, if the key has a list.
     pub(super) item: Option<usize>,
     pub(super) problem: String,
 }
@@ -70,7 +71,8 @@ impl Wrong {
         move |problem| Self { key, item: None, problem }
     }
 
-    /// Returns the byte range of the value in the entry of this number in a file's text.
+    /// Returns the byte range of the wrong value in `text`, the content of a file. `table` is the name of the entries'
+    /// table, `number` the index of the entry, from 0. `None` if there is no such value.
     fn span(&self, text: &str, table: &str, number: usize) -> Option<Range<usize>> {
         let file = DeTable::parse(text).ok()?;
         let value = file.get_ref().get(table)?.get_ref().get(number)?.get_ref().get(self.key)?;
@@ -79,7 +81,7 @@ impl Wrong {
     }
 }
 
-/// What is in a file. One name of the list is that in a lock, the other that in a list of publishers.
+/// The content of a trust file. Its entries are in `[[package]]` in a lock, in `[[publisher]]` in a list of publishers.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File<T> {
@@ -88,7 +90,7 @@ struct File<T> {
     entries: Vec<T>,
 }
 
-/// One of the two files of trust: its path and its entries.
+/// One of the two trust files: its path and its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustFile<T> {
     pub(super) path: PathBuf,

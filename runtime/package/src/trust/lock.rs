@@ -16,13 +16,13 @@ use crate::statement::version;
 /// The file's name in a project's folder.
 pub(super) const FILE: &str = "tunebox.lock";
 
-/// What happened where `--locked` allows only what the lock holds.
+/// The message for a package that is not in the lock, where `--locked` accepts no other.
 pub(super) const NOT_LOCKED: &str = "it is not in the lock";
 
-/// What happened where a signature is needed and there is none.
+/// The message for a package that needs a signature and has none.
 pub(super) const UNSIGNED: &str = "this package is not signed";
 
-/// A package that is pinned.
+/// A pinned package: an entry of `tunebox.lock`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Locked {
@@ -32,7 +32,7 @@ pub struct Locked {
     pub version: String,
     /// Where it came from, without the version.
     pub source: String,
-    /// The digest of its bytes.
+    /// The SHA-256 of its bytes, in hexadecimal.
     pub sha256: String,
     /// The public key of its signer; none for an unsigned one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub struct Locked {
     pub highest: String,
 }
 
-/// The packages of a project, by name.
+/// The content of `tunebox.lock`: the packages that a project pins, sorted by name.
 pub type Lock = TrustFile<Locked>;
 
 impl Lock {

@@ -1,5 +1,5 @@
-//! Packages that a person names by a path: nothing of them is asked, and a name still means what the lock pins under
-//! it, and whom an organization names for it.
+//! Checks packages that a person names by a path. Nobody is asked about their signers. But the lock's entry for the
+//! package's name still holds, and so do the signers that an organization names for it.
 
 use std::path::Path;
 
@@ -10,10 +10,9 @@ use super::source::LOCAL;
 use crate::{Error, Package};
 
 /// Checks a package that was named by a path against the organization's list in the file `keyring`, if there is one, and
-/// the project's lock; writes nothing. A
-/// package that neither names passes, unless `only_locked`: then the lock must pin these bytes under its name. Errors:
-/// a signer whom the list does not name for the package; another signer, an older version, or other bytes of the same
-/// version than the lock pins; a list or a lock that is not understood.
+/// the project's lock; writes nothing. A package that neither names passes, unless `only_locked`: then the lock must pin
+/// these bytes under its name. Errors: a signer whom the list does not name for the package; another signer, an older
+/// version, or other bytes of the same version than the lock pins; a list or a lock that is not understood.
 pub fn hold_path(package: &Package, project: &Path, keyring: Option<&Path>, only_locked: bool) -> Result<(), Error> {
     let (listed, lock) = (Publishers::of_organization(keyring)?, Lock::of_project(project)?);
     let held =

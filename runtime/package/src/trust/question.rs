@@ -1,4 +1,4 @@
-//! What a person is asked at the first use of a signer, and the doubts about it.
+//! The question to a person at the first use of a signer, with the reasons to doubt it.
 
 use std::collections::BTreeSet;
 
@@ -13,29 +13,29 @@ use crate::error::Reason;
 use crate::signature::Signer;
 use crate::statement::Statement;
 
-/// What happened where the signer was not accepted.
+/// The message for a package whose signer was not accepted.
 pub(super) const NOT_ACCEPTED: &str = "its signer is not accepted on this machine";
 
-/// How a person learns whether a key is right.
+/// The hint how a person checks that a key is the publisher's.
 const COMPARE: &str = "compare the key with the one that the publisher shows";
 
-/// What a person is asked at the first use of a signer.
+/// The question to a person at the first use of a signer, or before a package replaces an unsigned one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// What the package is.
+    /// The package's name, version, world, imports and digest.
     pub statement: Statement,
     /// Where it came from, as it was asked for.
     pub source: String,
     /// Who signed it.
     pub signer: Signer,
-    /// What the signer would be accepted for.
+    /// What the signer would be accepted for: a registry and namespace, or `local:NAME` for a package from a path.
     pub prefix: String,
-    /// Whether the signer is not accepted for that yet. Else the question is only about the package that this one
-    /// would replace.
+    /// Whether the signer is not accepted for `prefix` yet. If false, the question is only whether this package may replace
+    /// the unsigned one that the lock pins.
     pub is_new: bool,
-    /// What the signer is known for already.
+    /// The prefixes for which the signer is accepted already.
     pub known_for: Vec<String>,
-    /// The doubts, each a clause. Where there is any, no flag answers for a person.
+    /// Reasons to doubt the signer, each a clause of a sentence. If there is any, `--yes` does not accept the signer.
     pub doubts: Vec<String>,
 }
 
@@ -93,8 +93,8 @@ impl Trust {
         }
     }
 
-    /// Returns the doubts about an unknown signer: other publishers have a package of this name, or sign for a
-    /// prefix that looks like this one. A package name that only looks like another one was refused before.
+    /// Returns the reasons to doubt an unknown signer: other publishers have a package of this name, or sign for a prefix
+    /// that looks like this one. A package name that only looks like another one was refused before.
     fn doubts(&self, name: &str, prefix: &str, signer: &Signer) -> Vec<String> {
         let others = || self.others(Some(signer.key.as_str()));
         let has = |other: &&Publisher| other.packages.iter().any(|package| package == name);

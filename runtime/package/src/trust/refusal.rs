@@ -5,7 +5,7 @@ use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use crate::Error;
 use crate::error::Reason;
 
-/// What is kept after every refusal.
+/// What every refusal says was left unchanged.
 pub(crate) const KEPT: &str = "nothing was installed and nothing ran";
 
 /// The hint against bytes that were altered.

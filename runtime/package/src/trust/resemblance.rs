@@ -1,7 +1,7 @@
-//! Names that people, or their fingers, take for each other.
+//! Detects names that look alike, or differ by one typing error.
 
-/// Letters of the shortest name of which any one may differ. Among shorter ones, as in `dpo`, `cpo` and `kto`, honest
-/// names lie one letter apart.
+/// From this number of letters on, names that differ in any one letter count as alike. Shorter names that are meant to be
+/// different, as `dpo`, `cpo` and `kto`, often differ in one letter only.
 const LONG: usize = 5;
 
 /// Whether two different names are easily taken for each other: they are equal once separators and letters that look

@@ -43,8 +43,8 @@ impl Source {
         self.name.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Returns the name by which publishers are found: `registry/namespace/name`, or `local:` and the package's name
-    /// for a package from a path, since sticks and folders change hands.
+    /// Returns the name by which publishers are found: `registry/namespace/name`, or `local:` and the package's name for a
+    /// package from a path. The path itself does not count, since USB sticks and folders change hands.
     pub(crate) fn path(&self, package: &str) -> String {
         if self.is_local { format!("{LOCAL}{package}") } else { self.name.clone() }
     }
@@ -74,7 +74,7 @@ fn repository(text: &str) -> String {
     known.unwrap_or(text)
 }
 
-/// What the packages of paths are known by. No registry is called so: a port is a number.
+/// The prefix of the names of packages from paths. No registry can have this name, since a port is a number.
 pub(super) const LOCAL: &str = "local:";
 
 /// Whether a text is plainly a path: it begins like one, or is the bare name of a `.wasm` file.

@@ -19,7 +19,7 @@ use crate::{builtin, pack, section};
 
 const PLACE: &str = "registry.example/me/calm-dpo:0.1.0";
 
-/// A machine and a project on it.
+/// A temporary home folder and a temporary project folder.
 struct World {
     home: TempDir,
     project: TempDir,
@@ -34,14 +34,14 @@ impl World {
         Trust::with_keyring(self.home.path(), self.project.path(), None).unwrap()
     }
 
-    /// Takes a package with a yes to every question, and writes it down.
+    /// Admits a package, answering yes to every question, and commits it.
     fn take(&self, artifact: &Artifact, source: &str) {
         let mut trust = self.open();
         trust.admit(artifact, source, Mode::Ask(&mut |_| true)).unwrap();
         trust.commit().unwrap();
     }
 
-    /// The refusal of a package, although every question would get a yes.
+    /// The error for a package that is refused even if every question is answered with yes.
     fn refusal(&self, artifact: &Artifact, source: &str) -> Error {
         self.open().admit(artifact, source, Mode::Ask(&mut |_| true)).unwrap_err()
     }
@@ -75,7 +75,7 @@ fn other_bytes(artifact: &Artifact) -> Vec<u8> {
     wasm
 }
 
-/// All that is said about a refusal, line by line.
+/// All texts of an error, line by line.
 fn text(error: &Error) -> String {
     assert_eq!(error.exit(), Exit::Trust);
     let explained = error.explanation();

@@ -1,5 +1,5 @@
-//! The one walk over the bytes of a component: a small set of WebAssembly features, limits of sizes and counts, and no
-//! part that the contract leaves out (own resources, other string encodings, anything asynchronous).
+//! Parses the bytes of a component once, and rejects what the contract excludes: most WebAssembly features, sizes and
+//! counts past a limit, own resources, string encodings other than UTF-8, and anything asynchronous.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ const PARTS: u32 = 64;
 const INSTANCES: u32 = 256;
 /// The most functions in all modules of a component together.
 const FUNCTIONS: u32 = 50_000;
-/// The bytes that the host keeps in an instance for each function, global, import, table and segment of its module, at most.
+/// The most bytes that the host keeps in an instance for each function, global, import, table and segment of its module.
 const ITEM_BYTES: u64 = 48;
-/// The longest name of a function, in bytes: the host copies those of the call stack when a method is stopped.
+/// The longest name of a function, in bytes: the host copies the names in the call stack when a method is stopped.
 const FUNCTION_NAME_BYTES: usize = 64 << 10;
-/// How long validation may take. Types are checked wherever they are used with all that they are made of, so a small
-/// component can take hours.
+/// How long validation may take. It checks a type with all its parts wherever the type is used, so a small component can
+/// take hours.
 const VALIDATION: Duration = Duration::from_secs(5);
 /// The largest function body, in bytes.
 const FUNCTION_BYTES: usize = 512 << 10;
@@ -44,9 +44,9 @@ pub(crate) struct Survey {
     parts: u32,
     instances: u32,
     functions: u32,
-    /// Functions, globals, imports and so on of the module that is parsed, and of the largest one.
+    /// How many items (functions, globals, imports and so on) the module that is being parsed has, and the largest module.
     items: (u64, u64),
-    /// Instances of modules in the outermost component, and whether those inside it have some.
+    /// How many instances of modules the outermost component has, and whether components inside it have any.
     modules: (u64, bool),
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn validate(bytes: &[u8], name: &str) -> Result<Types, Error> {
     validate_within(VALIDATION, bytes, name)
 }
 
-/// Does the work of [`validate`] within `limit`.
+/// Validates a component as [`validate`] does; fails if that takes longer than `limit`.
 pub(super) fn validate_within(limit: Duration, bytes: &[u8], name: &str) -> Result<Types, Error> {
     let bytes = bytes.to_vec();
     let validate = move || Validator::new_with_features(features()).validate_all(&bytes);
@@ -200,7 +200,7 @@ impl Survey {
         }
     }
 
-    /// Adds to the items of the module that is parsed.
+    /// Adds to the number of items of the module that is being parsed. Returns `None`: they have no limit of their own.
     fn hold(&mut self, items: u32) -> Option<&'static str> {
         self.items.0 += u64::from(items);
         self.items.1 = self.items.1.max(self.items.0);
@@ -221,7 +221,8 @@ impl Survey {
     }
 }
 
-/// Whether a custom section names a function at more than `FUNCTION_NAME_BYTES`. False for a section that is not of names.
+/// Whether a custom section has a function name of more than `FUNCTION_NAME_BYTES`. False for a section that is not of
+/// names.
 fn has_long_name(section: &CustomSectionReader<'_>) -> bool {
     let KnownCustom::Name(names) = section.as_known() else { return false };
     let functions = names.into_iter().filter_map(|subsection| match subsection {

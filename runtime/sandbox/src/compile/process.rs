@@ -1,7 +1,8 @@
-//! A child that compiles one component and ends: the parent's side, which waits and no longer, and the child's.
+//! A child process that compiles one component and ends: the parent's side, which waits for a limited time, and the
+//! child's side.
 //!
-//! The child gets one line of JSON with its bounds and then the bytes; it answers with one line and then the
-//! code. The code counts only when all of it came, by its length and digest.
+//! The child gets one line of JSON with its limits and then the component's bytes; it answers with one line of JSON and then
+//! the code. The parent accepts the code only if its length and digest are those of that line.
 
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -29,21 +30,21 @@ const LINE: u64 = 4 << 10;
 /// The largest component and the most code, in bytes: far more than admission lets through.
 const MOST: u64 = 1 << 30;
 
-/// How long a child may take to end once it has said all.
+/// How long a child may take to end once it has sent its answer.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// What the parent asks, before the component's bytes.
+/// The line that the parent sends before the component's bytes.
 #[derive(Serialize, Deserialize)]
 struct Order {
     /// Seconds of processor time, all threads together.
     seconds: u64,
     /// Bytes of memory.
     memory: u64,
-    /// What the code does beside what the component says.
+    /// Options of the compiled code.
     code: CodeOptions,
 }
 
-/// What the child answers, before the code.
+/// The line that the child answers before the code.
 #[derive(Serialize, Deserialize)]
 enum Answer {
     Compiled { bytes: u64, digest: [u8; 32] },
@@ -159,7 +160,7 @@ fn unusable(name: &str, why: String) -> Explanation {
 /// process, gives up files, network and other processes, compiles, and writes the answer to standard output.
 ///
 /// # Errors
-/// When the streams break or the system refuses the bounds; the parent then sees no answer.
+/// When the streams break or the system rejects the limits; the parent then gets no answer.
 pub fn compile_for_parent() -> io::Result<()> {
     child::settle()?;
     let mut input = BufReader::new(io::stdin().lock());

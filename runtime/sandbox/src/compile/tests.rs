@@ -12,12 +12,12 @@ fn compiler(folder: &std::path::Path) -> Compiler {
     Compiler::new(Compiling { cache: Some(folder.join("compiled")), ..Compiling::default() })
 }
 
-/// The code of a component from the cache, else compiled.
+/// Loads a component from the cache, or compiles it.
 fn component(compiler: &Compiler, engine: &wasmtime::Engine, bytes: &[u8]) -> Component {
     compiler.load(engine, bytes).unwrap_or_else(|| compiler.compile(engine, bytes, "small", false).unwrap())
 }
 
-/// What the component's function gives.
+/// Calls the component's function `f` and returns its result.
 fn answer(engine: &wasmtime::Engine, component: &Component) -> u32 {
     let mut store = wasmtime::Store::new(engine, ());
     store.set_epoch_deadline(1);
@@ -77,7 +77,7 @@ fn code_compiled_beforehand_is_no_component() {
     assert!(matches!(refusal, Error::Malformed { .. }), "{refusal:?}");
 }
 
-/// The error of compiling when a shell script stands for the child.
+/// Compiles with a shell script in place of the child, and returns the error.
 fn compile_by(script: &str, seconds: f64) -> Explanation {
     let program = Program::at("/bin/sh").with("-c").with(script);
     let limits = Limits { compile_seconds: seconds, compile_memory: 1 << 30, ..Limits::default() };

@@ -1,4 +1,4 @@
-//! The rings of Linux: Landlock, capabilities and seccomp.
+//! Restricts this process on Linux, with Landlock, capabilities and seccomp.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -14,7 +14,8 @@ use seccompiler::{
     SeccompRule, apply_filter_all_threads,
 };
 
-/// Folders and files of the system that any process may read: libraries, and figures of the machine and of itself.
+/// Files and folders that every confined process may read: libraries, and what the system says of the machine and of the
+/// process itself.
 const SYSTEM: [&str; 18] = [
     "/usr/lib",
     "/usr/lib32",
@@ -36,11 +37,11 @@ const SYSTEM: [&str; 18] = [
     "/proc/sys/vm",
 ];
 
-/// Devices without a file behind them.
+/// Devices that every confined process may read and write.
 const DEVICES: [&str; 3] = ["/dev/null", "/dev/random", "/dev/urandom"];
 
 /// Calls that open sockets, start programs and processes, act on other processes or on the kernel, share memory or messages
-/// with other processes, or change files that no ring for files guards.
+/// with other processes, or change files in ways that Landlock does not restrict.
 const DENIED: [i64; 67] = [
     libc::SYS_socket,
     libc::SYS_socketpair,
@@ -111,12 +112,12 @@ const DENIED: [i64; 67] = [
     libc::SYS_fremovexattr,
 ];
 
-/// The numbers of newer calls, which every processor shares.
+/// The numbers of newer system calls, the same on every processor architecture.
 const MEMFD_SECRET: i64 = 447;
 const PROCESS_MRELEASE: i64 = 448;
 const FCHMODAT2: i64 = 452;
 
-/// Such calls of old that only some processors have.
+/// Further denied calls that x86-64 has and newer processor architectures lack.
 #[cfg(target_arch = "x86_64")]
 const OLD: [i64; 8] = [
     libc::SYS_fork,
@@ -161,7 +162,7 @@ const CAPABILITY_VERSION: u32 = 0x2008_0522;
 /// The numbers of `CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH` and `CAP_FOWNER`: the files of other users.
 const FILES_OF_OTHERS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
 
-/// Drops what only the root user may do, but for reading and writing the files of other users, which rules decide.
+/// Drops all capabilities of this thread except those for the files of other users, which the rules of Landlock restrict.
 #[expect(unsafe_code, reason = "no crate of this workspace drops capabilities")]
 fn drop_capabilities() -> io::Result<()> {
     // This thread; and, in two words each, what it may do now, could do, and passes on.
@@ -176,8 +177,8 @@ fn drop_capabilities() -> io::Result<()> {
     if read == 0 && written == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Applies two filters of system calls to every thread; see [`super::deny_calls`], and for `edits_lines`
-/// [`super::deny_calls_to_line_editor`].
+/// Applies two filters of system calls to every thread: the first ends the process at a denied call, the second makes calls
+/// fail that have a substitute. See [`super::deny_calls`], and for `edits_lines` [`super::deny_calls_to_line_editor`].
 pub(super) fn deny_calls(edits_lines: bool) -> Result<(), Failed> {
     let mut denied: BTreeMap<i64, Vec<SeccompRule>> = DENIED.iter().map(|call| (*call, Vec::new())).collect();
     denied.extend(denied_by_arguments()?);
@@ -198,9 +199,9 @@ pub(super) fn deny_calls(edits_lines: bool) -> Result<(), Failed> {
     apply(lacking.into(), SeccompAction::Errno(libc::ENOSYS as u32))
 }
 
-/// Returns rules for calls that are denied with some arguments only: `clone` but for threads; signals and limits for other
-/// processes; signals by files; a life without the parent; shared memory without a file; and permissions and times of files
-/// other than those that a run gives to its own.
+/// Returns rules for calls that are denied with some arguments only: `clone` unless it starts a thread; signals to, and
+/// limits of, other processes; `fcntl` commands that have signals sent; changing the signal at the parent's death; shared
+/// memory without a file; and `fchmod` and `utimensat` with other arguments than a run uses for its own files.
 fn denied_by_arguments() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Failed> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let this = u64::from(std::process::id());
@@ -221,8 +222,8 @@ fn denied_by_arguments() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Failed> {
     ]))
 }
 
-/// Returns rules for calls that a line editor needs in one form: a connected pair of local stream sockets, and a signal to
-/// its own process group.
+/// Returns rules that deny two calls except in the form that a line editor needs: a connected pair of local stream sockets,
+/// and a signal to its own process group.
 fn denied_to_line_editor() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Failed> {
     let unless = |argument, value| SeccompRule::new(vec![condition(argument, SeccompCmpOp::Ne, value)?]);
     let stream = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as u64;
@@ -232,7 +233,7 @@ fn denied_to_line_editor() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Failed> {
     ]))
 }
 
-/// A condition on the low 32 bits of an argument of a call.
+/// Builds a condition on the low 32 bits of an argument of a call.
 fn condition(argument: u8, comparison: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value)
 }
@@ -241,7 +242,8 @@ fn condition(argument: u8, comparison: SeccompCmpOp, value: u64) -> Result<Secco
 const F_SETSIG: u64 = 10;
 const F_SETOWN_EX: u64 = 15;
 
-/// Applies a filter to every thread that takes `action` for the calls in `rules` and allows all others.
+/// Installs a filter on every thread of this process: it takes `action` for calls that match `rules`, where an empty list
+/// matches any arguments, and allows all other calls.
 fn apply(rules: BTreeMap<i64, Vec<SeccompRule>>, action: SeccompAction) -> Result<(), Failed> {
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, std::env::consts::ARCH.try_into()?)?;
     let program: BpfProgram = filter.try_into()?;

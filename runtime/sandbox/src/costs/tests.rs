@@ -1,4 +1,4 @@
-//! No function of the contract is without a row, and none is charged by a row that is not its own.
+//! Every function of the contract has a row in the table of costs, and is charged by that row.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ fn rows_are_found_by_their_names() {
     assert!(TABLE.iter().all(|(name, cost)| cost_of(name) == Some(*cost)));
 }
 
-/// The names that the imports give to the meters are those of the rows, each used once.
+/// The names that host functions pass to `State::enter` are those of the rows, each used once.
 #[test]
 fn every_import_enters_under_its_own_name() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/imports");
@@ -54,7 +54,7 @@ fn every_import_enters_under_its_own_name() {
     }
 }
 
-/// `tests/ops.rs` writes the file from what the operations say themselves.
+/// `tests/ops.rs` writes `costs.txt` from the operations themselves.
 #[test]
 fn tensor_operations_are_of_the_kinds_that_the_table_says() {
     let golden = include_str!("../../../../tests/golden/costs.txt");

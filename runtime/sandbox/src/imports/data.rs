@@ -1,6 +1,6 @@
 //! Implements `wit/data.wit`: one function for each of the interface, in its order.
 //!
-//! The tensors of a batch are made anew at each call and charged like any other.
+//! The tensors of a batch are made anew at each call and charged like all other tensors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -132,21 +132,21 @@ impl HostBatch for HostContext<'_> {
         self.give_list(column)
     }
 
-    /// Returns the target tokens of one side in the whole accumulation window, at least 1; `invalid-argument` for an
-    /// unknown side.
+    /// Returns the number of target tokens of one side in all micro-batches of the update, at least 1; `invalid-argument`
+    /// for an unknown side.
     fn window_targets(&mut self, this: Handle<BatchEntry>, side: String) -> Result<u32> {
         self.enter("data.batch.window-targets")?;
         count_of(&self.table.get(&this)?.0.window_targets, &side)
     }
 
-    /// Returns the tokens of one side that have a predecessor, in the whole accumulation window, at least 1;
-    /// `invalid-argument` for an unknown side.
+    /// Returns the number of tokens of one side that are not the first of their row, in all micro-batches of the update, at
+    /// least 1; `invalid-argument` for an unknown side.
     fn window_tokens(&mut self, this: Handle<BatchEntry>, side: String) -> Result<u32> {
         self.enter("data.batch.window-tokens")?;
         count_of(&self.table.get(&this)?.0.window_tokens, &side)
     }
 
-    /// Returns the records of the whole accumulation window, at least 1.
+    /// Returns the number of records in all micro-batches of the update, at least 1.
     fn window_size(&mut self, this: Handle<BatchEntry>) -> wasmtime::Result<u32> {
         self.enter("data.batch.window-size")?;
         Ok(self.table.get(&this)?.0.window_size.max(1))
@@ -161,15 +161,15 @@ impl HostBatch for HostContext<'_> {
 impl Host for HostContext<'_> {}
 
 impl State {
-    /// Returns a handle of existing rows. Reserves their bytes, although others may hold them too: the handle may outlive
-    /// these.
+    /// Returns a handle of existing rows. Reserves their bytes, although the batch or the completions that they belong to
+    /// hold them too: the handle may outlive these.
     pub(crate) fn give_rows(&mut self, rows: &Arc<Rows>) -> Answer<RowsEntry> {
         let reservation = self.reserve(row_bytes(rows.tokens() as u64, rows.count()))?;
         Ok(self.table.push(RowsEntry(Arc::clone(rows), reservation))?)
     }
 
-    /// Returns a handle of a tensor `[rows, width]` that `make` computes from the rows. Charges one unit of work an
-    /// element and reserves 4 bytes each.
+    /// Returns a handle of a tensor `[rows, width]` that `make` computes from the rows. Charges one unit of work for each
+    /// element and reserves 4 bytes for it.
     fn per_token(
         &mut self,
         this: &Handle<RowsEntry>,
@@ -182,7 +182,8 @@ impl State {
     }
 }
 
-/// Estimates the bytes of rows: 5 a token (id and target mark), 128 a row for its two lists, and those of a handle.
+/// Estimates the bytes of rows: 5 a token (id and target mark), 128 a row for its two lists, and [`TENSOR_BYTES`] for the
+/// handle.
 pub(crate) fn row_bytes(tokens: u64, rows: usize) -> u64 {
     TENSOR_BYTES + 5 * tokens + 128 * rows as u64
 }
@@ -192,7 +193,7 @@ fn whole(count: usize) -> wasmtime::Result<u32> {
     Ok(u32::try_from(count)?)
 }
 
-/// Returns the count of a side, at least 1; `invalid-argument` for an unknown side.
+/// Returns the count of a side in `counts`, at least 1; `invalid-argument` for an unknown side.
 fn count_of(counts: &BTreeMap<String, u32>, side: &str) -> Result<u32> {
     let count = counts.get(side).ok_or_else(|| no_side(side, counts.keys().map(String::as_str)))?;
     Ok((*count).max(1))

@@ -25,8 +25,7 @@ impl Host for HostContext<'_> {
     /// Runs one forward pass and returns a handle of the activations at one site and token: `[layers, rows,
     /// dimension]`, `f32`, without gradient.
     ///
-    /// Errors: `invalid-argument` for layers that [`layers_of`](State::layers_of) refuses, for no rows, or for a token
-    /// that a row lacks.
+    /// Errors: `invalid-argument` for a layer that is missing or named twice, for no rows, or for a token that a row lacks.
     fn capture(
         &mut self,
         view: Handle<ViewEntry>,
@@ -52,8 +51,8 @@ impl Host for HostContext<'_> {
 
     /// Adds a direction `[dimension]` for a layer to the run's artifact, replacing an earlier one of that layer.
     ///
-    /// Errors: `invalid-argument` for a missing layer, a number that is not finite, or a site, token or coefficient
-    /// that differs from that of other layers.
+    /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a missing layer, a number that is not finite, or a
+    /// site, token or coefficient that differs from that of other layers.
     fn publish(&mut self, layer: u32, site: Site, token: Token, vector: Handle, coefficient: f32) -> Result<()> {
         self.enter("hidden.publish")?;
         let layers = self.layers_of(vec![layer])?;
@@ -68,8 +67,8 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Checks that the list names at least one layer, each at most once, all of the model, and converts it, in its
-    /// order.
+    /// Checks indices of layers and converts them, in their order. Errors: `invalid-argument` for an empty list, an index
+    /// that the model lacks, or an index that is named twice.
     pub(crate) fn layers_of(&self, layers: Vec<u32>) -> Result<Vec<usize>> {
         let count = self.configuration.layers;
         let allowed = || Refusal::argument(format!("layers are a list of 1 to {count}, this has {}", layers.len()));
@@ -84,13 +83,14 @@ impl State {
         Ok(layers.into_iter().map(|layer| layer as usize).collect())
     }
 
-    /// Returns the numbers of an `f32` vector `[dimension]`, as [`vector`](State::vector) checks them.
+    /// Returns the numbers of an `f32` vector `[dimension]`, as wide as the residual stream; errors as in
+    /// [`vector`](State::vector).
     pub(crate) fn stream_vector(&mut self, vector: &Handle) -> Result<Vec<f32>> {
         self.vector(vector, self.configuration.hidden, "the stream")
     }
 
-    /// Returns the numbers of an `f32` vector `[length]`; `what` names in the error what the vector must be as long as.
-    /// Charges one unit of work a number.
+    /// Returns the numbers of an `f32` vector `[length]`. `what` says in the error's message which part of the model has
+    /// that length. Charges one unit of work for each number.
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number that is not finite.
     pub(crate) fn vector(&mut self, vector: &Handle, length: usize, what: &str) -> Result<Vec<f32>> {

@@ -31,10 +31,10 @@ impl Host for HostContext<'_> {
     }
 
     /// Adds the gradient of Σ `logprob` · log-probability + Σ `entropy` · entropy over the target tokens of `scores` to
-    /// the policy's. Runs the pass of the scores first if it was deferred.
+    /// the policy's; both coefficients are `[rows, width]`, `f32`. Runs the pass of the scores first if it was deferred.
     ///
-    /// Errors: those of [`coefficients`](State::coefficients); `invalid-argument` for scores of another view or of
-    /// earlier weights.
+    /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a coefficient at a target token that is not
+    /// finite, for scores of another view than the policy, or if the weights have changed since the scores were made.
     fn backward_from(&mut self, scores: Handle<ScoresEntry>, logprob: Handle, entropy: Option<Handle>) -> Result<()> {
         self.enter("learn.backward-from")?;
         self.scored_record(&scores)?.check_scored()?;
@@ -68,8 +68,8 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Returns the coefficients `[rows, width]`, `f32`, for the taps of `scores`, without graph and set to 0 off the
-    /// target tokens.
+    /// Checks `given`, coefficients for a tap of `scores`: `[rows, width]`, `f32`. Returns them without a graph and with 0
+    /// off the target tokens.
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number at a target token that is not
     /// finite.

@@ -1,7 +1,7 @@
-//! The contract, kept: one file for each interface of `wit/`, functions in the order of WIT.
+//! Implements the contract: one file for each interface of `wit/`, functions in the order of WIT.
 //!
-//! Each function names itself to the meters, looks its operands up, checks, and calls the room
-//! that does the work. Nothing here may panic, loop without bound, or trust a number of the method.
+//! Each function counts its call under its name, looks up its operands, checks them, and calls the module that
+//! does the work. Nothing here may panic, loop without bound, or trust a number that the method passes.
 
 mod data;
 mod hidden;

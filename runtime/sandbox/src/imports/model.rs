@@ -1,6 +1,6 @@
 //! Implements `wit/model.wit`: one function for each of the interface, in its order.
 //!
-//! Scoring is the train state's; this file checks, charges the taps, and remembers what a gradient
+//! The train state runs the passes; this file checks arguments, charges the taps, and records what a gradient
 //! will need.
 
 use std::sync::Arc;
@@ -35,29 +35,32 @@ impl HostScores for HostContext<'_> {
         Ok(self.give_tap("model.scores.logprob", &this, Tap::Logprob)?)
     }
 
-    /// Returns a handle of the entropy of each next-token distribution in nats; errors as in [`State::give_tap`].
+    /// Returns a handle of the entropy of each next-token distribution in nats: `[rows, width]`, `f32`; errors as in
+    /// [`State::give_tap`].
     fn entropy(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.entropy", &this, Tap::Entropy)
     }
 
-    /// Returns a handle of log Σ p² of each next-token distribution; errors as in [`State::give_tap`].
+    /// Returns a handle of log Σ p² of each next-token distribution p: `[rows, width]`, `f32`; errors as in
+    /// [`State::give_tap`].
     fn log_sum_square(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.log-sum-square", &this, Tap::LogSumSquare)
     }
 
-    /// Returns a handle of the mean logit over the vocabulary at each token; errors as in [`State::give_tap`].
+    /// Returns a handle of the mean logit over the vocabulary at each token: `[rows, width]`, `f32`; errors as in
+    /// [`State::give_tap`].
     fn mean_logit(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.mean-logit", &this, Tap::MeanLogit)
     }
 
-    /// Returns a handle of the mean log-probability over the vocabulary at each token; errors as in
+    /// Returns a handle of the mean log-probability over the vocabulary at each token: `[rows, width]`, `f32`; errors as in
     /// [`State::give_tap`].
     fn mean_logprob(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.mean-logprob", &this, Tap::MeanLogprob)
     }
 
-    /// Returns a handle of a tensor that is 1 where the token is the model's first choice, else 0; errors as in
-    /// [`State::give_tap`].
+    /// Returns a handle of a tensor `[rows, width]`, `f32`, that is 1 where no token is more likely than the target token,
+    /// else 0; errors as in [`State::give_tap`].
     fn top_one(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.top-one", &this, Tap::TopOne)
     }
@@ -84,15 +87,16 @@ impl Host for HostContext<'_> {
         Ok(self.table.push(ViewEntry(View::Policy)).map_err(Refusal::from)?)
     }
 
-    /// Returns a handle of a view of the weights before training, which every run of this host keeps.
+    /// Returns a handle of a view of the weights before training. Every run of this host keeps them, so there is no
+    /// `unsupported` error.
     fn reference(&mut self) -> Answer<ViewEntry> {
         self.enter("model.reference")?;
         Ok(self.table.push(ViewEntry(View::Reference))?)
     }
 
     /// Makes a frozen copy of the trained weights under a name, replacing one of that name, and returns a handle of its
-    /// view. Counts one pass, and first runs the scoring passes that were deferred. A copy past `activation_bytes` or
-    /// what memory is left ends the method.
+    /// view. Counts one pass, and first runs the scoring passes that were deferred. A copy that exceeds `activation_bytes`
+    /// or the memory that is left ends the method.
     ///
     /// Errors: `invalid-argument` for an empty or long name, `out-of-budget` past the number of snapshots of the run.
     fn snapshot(&mut self, name: String) -> Answer<ViewEntry> {
@@ -116,7 +120,7 @@ impl Host for HostContext<'_> {
         Ok(self.table.push(ViewEntry(View::Snapshot(name)))?)
     }
 
-    /// Requests scores of rows under a view without saved activations; see [`State::request_scores`].
+    /// Requests scores of rows under a view, without saving activations for a backward pass; see [`State::request_scores`].
     fn score(
         &mut self,
         view: Handle<ViewEntry>,
@@ -129,7 +133,7 @@ impl Host for HostContext<'_> {
         self.request_scores(&view, &rows, taps, temperature, false)
     }
 
-    /// Requests scores of rows under the policy that keep what a backward pass needs; see [`State::request_scores`].
+    /// Requests scores of rows under the policy, saving the activations for a backward pass; see [`State::request_scores`].
     fn score_for_learning(&mut self, rows: Handle<RowsEntry>, taps: Taps, temperature: f32) -> Answer<ScoresEntry> {
         self.enter("model.score-for-learning")?;
         self.request_scores(&View::Policy, &rows, taps, temperature, true)
@@ -216,8 +220,9 @@ impl State {
         self.record(handle)
     }
 
-    /// Charges work, a pass and the bytes of the taps, and returns a handle of scores. `keep` saves what a backward
-    /// pass needs. Defers the pass if the policy can share prefixes between rows in one pass; else runs it now.
+    /// Charges work, a pass and the bytes of the taps, and returns a handle of scores. With `keep`, the pass saves the
+    /// activations for a backward pass. Defers the pass if the policy can share prefixes between rows in one pass; else
+    /// runs it now.
     ///
     /// Errors: `invalid-argument` for a temperature that is not finite and above 0, or for no rows; the model's error if
     /// the pass ran and failed.

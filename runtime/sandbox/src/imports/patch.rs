@@ -24,9 +24,11 @@ impl HostPatch for HostContext<'_> {
 }
 
 impl Host for HostContext<'_> {
-    /// Makes a patch active that adds `coefficient` · `vector` to the activations of these layers at a site; with
-    /// `answers_only` at target tokens, and new tokens, alone. Errors as in [`State::activate`] and
-    /// [`State::layers_of`]; `invalid-argument` for numbers that are not finite.
+    /// Makes a patch active that adds `coefficient` · `vector`, `[dimension]`, to the activations of these layers at a
+    /// site; with `answers_only`, only at target tokens, and while sampling only at new tokens.
+    ///
+    /// Errors: `out-of-budget` past the number of active patches; `invalid-argument` for a layer that is missing or named
+    /// twice, or for numbers that are not finite; `shape-mismatch` and `dtype-mismatch` for `vector`.
     fn add(
         &mut self,
         layers: Vec<u32>,
@@ -42,8 +44,8 @@ impl Host for HostContext<'_> {
         self.activate(Patch::add(layers, stream_site(site), &vector, coefficient, answers_only)?)
     }
 
-    /// Makes a patch active that removes the component along `direction` from the activations of these layers at a
-    /// site. Errors: as in [`State::activate`], [`State::layers_of`] and [`State::stream_vector`].
+    /// Makes a patch active that removes the component along `direction`, `[dimension]`, from the activations of these
+    /// layers at a site. Errors: as in [`State::activate`], [`State::layers_of`] and [`State::stream_vector`].
     fn ablate(&mut self, layers: Vec<u32>, site: Site, direction: Handle) -> Answer<PatchEntry> {
         self.enter("patch.ablate")?;
         let layers = self.layers_of(layers)?;
@@ -51,8 +53,9 @@ impl Host for HostContext<'_> {
         self.activate(Patch::ablate(layers, stream_site(site), &direction)?)
     }
 
-    /// Makes a patch active that sets the component along `direction` to `value` in the activations of these layers at
-    /// a site. Errors: as in [`State::activate`], [`State::layers_of`] and [`State::stream_vector`].
+    /// Makes a patch active that sets the component along `direction`, `[dimension]`, to `value` in the activations of these
+    /// layers at a site. Errors: as in [`State::activate`], [`State::layers_of`] and [`State::stream_vector`];
+    /// `invalid-argument` for a value that is not finite.
     fn project(&mut self, layers: Vec<u32>, site: Site, direction: Handle, value: f32) -> Answer<PatchEntry> {
         self.enter("patch.project")?;
         let layers = self.layers_of(layers)?;
@@ -63,7 +66,7 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// The bytes of a patch: its vector and its layers.
+    /// Returns the bytes to reserve for a patch: its vector and its layers.
     pub(crate) fn patch_bytes(&self) -> u64 {
         TENSOR_BYTES + 4 * self.configuration.hidden as u64 + 8 * self.configuration.layers as u64
     }

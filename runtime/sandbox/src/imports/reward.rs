@@ -1,7 +1,7 @@
 //! Implements `wit/reward.wit`: one function for each of the interface, in its order.
 //!
-//! The method hands over handles and gets numbers; prompts, completions and answers as text stay
-//! on this side.
+//! The method passes handles and gets numbers; prompts, completions and answers as text stay
+//! on the host.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::completions::{Completions, DECODED_BYTES};
 use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, BatchEntry, CompletionsEntry, DEVICE, Handle, HostContext, State};
 
-/// How often a text is in memory while it is decoded: its tokens, what the steps made of them, and the text.
+/// How many times its size a text takes while it is decoded: its tokens, results of the decoding steps, and the text.
 const COPIES: u64 = 3;
 
 impl Host for HostContext<'_> {
@@ -32,8 +32,8 @@ impl Host for HostContext<'_> {
     }
 
     /// Has every verifier judge every completion and returns a handle of the verdicts: `[rows, verifiers]`, `f32`, NaN
-    /// where a verifier gave none or an infinite one. Reserves the longest text of a completion and those that are kept,
-    /// before they are decoded.
+    /// where a verifier gave none or an infinite one. Before decoding, reserves bytes for the longest text of a completion
+    /// and for the texts that are kept for the next verifier.
     ///
     /// Errors: `unsupported` if the run has no verifier; `invalid-argument` if the completions do not continue all
     /// prompts of the batch.
@@ -71,7 +71,7 @@ impl Host for HostContext<'_> {
     }
 }
 
-/// The most bytes of the text of one of these completions; 0 for a model without a tokenizer.
+/// Returns the most bytes that the text of one of these completions can have; 0 for a model without a tokenizer.
 fn longest_text(policy: &Policy, written: &Completions) -> u64 {
     let longest = (0..written.rows.count()).map(|row| written.completion(row).len()).max().unwrap_or(0);
     policy.model().tokenizer().map_or(0, |tokenizer| tokenizer.most_decoded(longest))

@@ -1,7 +1,7 @@
 //! Implements `wit/sample.wit`: one function for each of the interface, in its order.
 //!
-//! How much may be written is decided before anything is: rows, tokens and bytes at their largest
-//! are charged first, and what was not used is given back.
+//! Limits are checked before the model samples anything: the largest possible numbers of rows, tokens and bytes
+//! are charged first, and the tokens and bytes that were not used are given back.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::printable::printable;
 use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, CompletionsEntry, DEVICE, Handle, HostContext, RowsEntry, SamplerEntry, State, ViewEntry};
 
-/// Bytes of a token of a completion while it is held: id, mark, log-probability.
+/// Bytes of a token of a completion while it is held: id (4), target mark (1), log-probability (4).
 const TOKEN: u64 = 9;
 
 /// Bytes of a completion beside its tokens: three lists, its prompt's number, and how it ended.
@@ -132,8 +132,9 @@ impl Host for HostContext<'_> {
     /// Samples completions and returns their handle. Charges tokens, multiply-adds and bytes at their largest number
     /// first; returns unused tokens and bytes afterwards.
     ///
-    /// Errors: those of [`tokens_of`](State::tokens_of) and [`rows_of`](State::rows_of); too large caches end the
-    /// method.
+    /// Errors: `invalid-argument` for no prompts, or a prompt without tokens or as long as the model's maximum;
+    /// `unsupported` if the run does not sample; `out-of-budget` past the number of completions in one call. Caches that
+    /// exceed `activation_bytes` or the memory that is left end the method.
     fn generate(
         &mut self,
         view: Handle<ViewEntry>,
@@ -187,8 +188,8 @@ impl State {
         Ok(u32::try_from(sampling.max_tokens).map_or(limit, |most| most.min(limit)))
     }
 
-    /// Ends the method if the caches for so many sequences of so many tokens, and what the model keeps already, together
-    /// pass the limit `activation_bytes` or what memory is left.
+    /// Checks the memory of the key-value caches for `sequences` sequences of `tokens` tokens each. Ends the method if they
+    /// and what the model keeps already exceed `activation_bytes` or the memory that is left.
     fn check_cache(&self, sequences: u64, tokens: u64) -> Result<()> {
         let cache = self.train_state().policy.cache_memory(sequences, tokens);
         Ok(self.check_kept(cache)?)

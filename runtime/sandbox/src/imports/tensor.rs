@@ -1,6 +1,6 @@
-//! The functions of `wit/tensor.wit`. The build script writes the operations from the contract: each looks its operands up
-//! and calls the function of `compute::ops` with its name (`calls` is what they have in common). The functions that are no
-//! operations are here: reading a tensor, and scopes.
+//! Implements `wit/tensor.wit`. The build script writes the operations from the contract: each looks up its operands and
+//! calls the function of `compute::ops` that has its name (`calls` is what they have in common). The functions that are
+//! not operations are here: reading a tensor, and scopes.
 
 mod calls;
 #[cfg(test)]

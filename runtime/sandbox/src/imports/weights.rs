@@ -1,9 +1,9 @@
 //! Implements `wit/weights.wit`: one function for each of the interface, in its order.
 //!
-//! An edited matrix is the run's, not the method's: there is at most one copy of each and of each snapshot, or an adapter
-//! beside it that grows by a rank with every edit. Edits are charged as work and as bytes of a rank, and their copies count
-//! to what the model keeps for the method. What is read goes through the ledger
-//! and the bytes that a step may read back.
+//! An edited matrix belongs to the run, not to the method: the policy keeps at most one copy of each matrix and of each
+//! snapshot, or an adapter beside them that grows by a rank with every edit. Edits are charged as work and as bytes of a
+//! rank, and copies count against `activation_bytes`. Rows that are read are reserved like other tensors, and
+//! count as bytes read back.
 
 use tunebox_model::decoder::Site;
 use tunebox_model::edit;
@@ -13,7 +13,7 @@ use crate::bindings::weights::{Form, Host, Role};
 use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, Handle, HostContext, State};
 
-/// Seconds that an edit takes for each number of its matrix on a slow machine: nothing stops it on its way.
+/// Seconds that an edit takes for each number of its matrix on a slow machine, as an estimate: nothing interrupts an edit.
 const NUMBER_SECONDS: f64 = 40e-9;
 
 impl Host for HostContext<'_> {
@@ -30,8 +30,8 @@ impl Host for HostContext<'_> {
         Ok(self.train_state().policy.keep_edits_as(form)?)
     }
 
-    /// Returns a handle of the rows `first` to `first + count` of a matrix: `[count, in]`, `f32`. `layer` is ignored
-    /// for embedding and head. Counts the bytes as read back.
+    /// Returns a handle of the rows `first` to `first + count` of the matrix with this role in block `layer`: `[count, in]`,
+    /// `f32`. `layer` is ignored for embedding and head. Counts the bytes as read back.
     ///
     /// Errors: `invalid-argument` for no rows or rows past the matrix; `out-of-budget` past the bytes that a step may
     /// read back.
@@ -48,10 +48,12 @@ impl Host for HostContext<'_> {
         self.give_new(elements, |state| state.train_state().policy.read_rows(role, layer, first, count))
     }
 
-    /// Adds `scale` · `left` `right`ᵀ to a matrix `[out, in]`, with `left` `[out]` and `right` `[in]`. First runs the
-    /// scoring passes that were deferred.
+    /// Adds `scale` · `left` `right`ᵀ to the matrix `[out, in]` with this role in block `layer`, which is ignored for
+    /// embedding and head. `left` is `[out]` and `right` `[in]`, both `f32`. First runs the scoring passes that were
+    /// deferred, with the weights as they are.
     ///
-    /// Errors: those of [`vector`](crate::state::State::vector); `invalid-argument` if a product could overflow `f32`.
+    /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a missing layer, a number that is not finite, or a
+    /// product that could overflow `f32`; `unsupported` for a matrix that cannot be edited.
     fn add_outer(&mut self, role: Role, layer: u32, left: Handle, right: Handle, scale: f32) -> Result<()> {
         self.enter("weights.add-outer")?;
         let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
@@ -66,10 +68,12 @@ impl Host for HostContext<'_> {
         Ok(self.train_state().policy.add_outer(model_role(role), layer as usize, &left, &right, scale)?)
     }
 
-    /// Removes `strength` times the component along `direction` from what a matrix writes; `keep_norms` restores the
-    /// length of each row. First runs the scoring passes that were deferred.
+    /// Changes the matrix W `[out, in]` with this role in block `layer` to W − `strength` · r rᵀ W, where r is
+    /// `direction`, `[out]`, at length 1. For the embedding, `direction` is `[in]`, and each row loses its component along
+    /// it. `keep_norms` restores the length of each row. First runs the scoring passes that were deferred.
     ///
-    /// Errors: those of [`vector`](crate::state::State::vector); `invalid-argument` for a strength outside −16 to 16.
+    /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a missing layer, a strength outside −16 to 16,
+    /// or a direction that has no length or is not finite; `unsupported` for a matrix that cannot be edited.
     fn project_out(
         &mut self,
         role: Role,
@@ -90,9 +94,10 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Charges an edit of a matrix: its elements as work, and for the rest of the session the bytes of the rank that it
-    /// adds where edits are kept as an adapter. Runs the scoring passes that were deferred. A copy of the matrix past
-    /// `activation_bytes` or what memory is left ends the method, and so does an edit that may outlast the step.
+    /// Charges an edit of a matrix before it is made: its elements as work, and for the rest of the session the bytes of the
+    /// rank that the edit adds where edits are kept as an adapter. Runs the scoring passes that were deferred. A copy of
+    /// the matrix that exceeds `activation_bytes` or the memory that is left ends the method, and so does an edit that may
+    /// outlast the step.
     fn charge_edit(&mut self, role: edit::Role, layer: usize) -> Result<()> {
         let (rows, columns) = self.train_state().policy.matrix(role, layer)?;
         self.meters.work(rows as u64 * columns as u64)?;

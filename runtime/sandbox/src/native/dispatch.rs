@@ -1,4 +1,4 @@
-//! What a process may ask for: every function of every interface that `wit/` lets a method import.
+//! The requests that a native process can make: every function of every interface that `wit/` lets a method import.
 //!
 //! The build script writes the table and the codecs of its types from `wit/`: each entry reads the arguments, calls the
 //! function of `imports` that a component would reach, and writes the answer.
@@ -11,7 +11,7 @@ use crate::bindings::types;
 use crate::refusal::Refusal;
 use crate::state::HostContext;
 
-/// Reads the arguments of a function, calls it, writes its result.
+/// Decodes the arguments of a function, calls it, and encodes its result.
 type Call = fn(&mut HostContext<'_>, &mut Reader<'_>) -> wasmtime::Result<Vec<u8>>;
 
 /// A function of the contract.

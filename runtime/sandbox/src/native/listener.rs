@@ -1,7 +1,7 @@
-//! Connections of native twins, over sockets that only processes of this user reach.
+//! Connections of native twins, over sockets that only processes of this user can reach.
 //!
 //! A host opens a [`TwinListener`], starts the method's process with the path of its socket, and accepts it as a [`Twin`].
-//! In the other direction a running test starts this program with one end of a socket: its [`UnitTest`].
+//! In the other direction, a running unit test starts this program with one end of a socket: its [`UnitTest`].
 
 use std::fs::Permissions;
 use std::io::{self, ErrorKind, Read};
@@ -18,7 +18,7 @@ use tunebox_foundation::contract::CONTRACT;
 use super::codec::{Decode, Encode, Malformed, Reader};
 use super::frame::{self, REPORT, STOP, after};
 
-/// The environment variable with the path of the other side's socket.
+/// The environment variable with the path of the listener's socket.
 pub const ADDRESS: &str = "TUNEBOX_TWIN";
 
 /// How long a connection may take to send the first message.
@@ -27,7 +27,7 @@ const HELLO: Duration = Duration::from_secs(5);
 /// How often to poll for a connection.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A socket in a folder of this user alone.
+/// A listening socket in a folder that only this user can enter.
 #[derive(Debug)]
 pub struct TwinListener {
     listener: UnixListener,
@@ -50,7 +50,7 @@ impl TwinListener {
     /// Creates a temporary folder that no other user may enter, and listens on a socket in it.
     ///
     /// # Errors
-    /// When the system refuses the folder or the socket.
+    /// When the system cannot create the folder or the socket.
     pub fn open() -> io::Result<Self> {
         let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
         let listener = UnixListener::bind(folder.path().join("twin"))?;
@@ -64,7 +64,7 @@ impl TwinListener {
         self.folder.path().join("twin")
     }
 
-    /// Waits for the process to connect: at most `longest`, without limit if `None`, or until `off` returns true.
+    /// Waits for the process to connect: at most `longest` (without limit if `None`), or until `off` returns true.
     /// `patience` limits how long the process may compute in each later call.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl Notifier {
     }
 }
 
-/// A running test of a method's author that started this program.
+/// A unit test of a method's author; its process started this program.
 #[derive(Debug)]
 pub struct UnitTest {
     /// The method under test.
@@ -184,7 +184,8 @@ impl UnitTest {
         Self::greet(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
     }
 
-    /// Sends the version of the contract to the test at the other end of a socket, and reads its manifest and its run.
+    /// Sends the version of the contract to the test at the other end of a socket, and reads the manifest of the method and
+    /// the run that the test asks for.
     fn greet(mut stream: UnixStream) -> io::Result<Self> {
         let mut greeting = Vec::new();
         CONTRACT.to_string().encode(&mut greeting);

@@ -1,5 +1,5 @@
-//! A method in a process of its own, for its author: the same source, compiled for the machine at hand, asks over a
-//! connection for what a component asks through the engine.
+//! A method in a process of its own, for its author: the same source, compiled for the machine at hand, calls the host
+//! over a connection instead of through wasmtime.
 //!
 //! `listener` accepts the connection, `frame` carries messages and `codec` the values in them (both are files of the SDK, which
 //! is the other end), `dispatch` (written by the build script from `wit/`) finds the function of `imports` that a request

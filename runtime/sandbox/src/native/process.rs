@@ -1,7 +1,8 @@
-//! The calls of a session, made to a process: it asks and is answered until it returns.
+//! Calls a method that is a native process: sends each call over the connection, and answers the process's requests until
+//! the call returns.
 //!
-//! While it computes, no clock of the sandbox runs: nothing holds it. Only what it takes itself in a call may be no longer
-//! than it was given, so that a test that hangs ends; what the host needs for an answer does not count.
+//! The sandbox cannot bound native code. Only the time that the process itself takes in a call has a limit, `patience`, so
+//! that a test that hangs ends; the host's time for answers does not count.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -33,28 +34,28 @@ const BESIDE: usize = 4_096;
 /// The longest name that a message shows.
 const NAME_BYTES: usize = 100;
 
-/// A method in a process of its own.
+/// A method in a process of its own. `patience` is the longest time that it may take in a call, answers excluded.
 pub(crate) struct Process {
     state: State,
     stream: UnixStream,
     patience: Option<Duration>,
-    /// The interfaces that it may ask.
+    /// The interfaces whose functions it may request.
     interfaces: BTreeSet<String>,
-    /// Whether there is nothing more to tell it.
+    /// Whether nothing more is sent to it.
     over: bool,
 }
 
 /// A message of the method other than a request.
 enum Message {
-    /// The call is over.
+    /// The call returned this encoded result.
     Return(Vec<u8>),
-    /// It wants something done between two calls.
+    /// The process says what to do next, between two calls.
     Next(String),
     /// The process is gone.
     Gone,
 }
 
-/// Builds the cause for a message that the protocol does not have, or not at this point.
+/// Builds the cause for a message that the protocol does not have, or does not allow at this point.
 fn malformed(what: impl Into<String>) -> Cause {
     Cause::Protocol(what.into())
 }
@@ -95,8 +96,8 @@ impl Process {
         }
     }
 
-    /// Answers requests between two calls, without time limit, until the method names what it wants next; `None` if the
-    /// process is gone.
+    /// Answers requests between two calls, without time limit, until the process sends text that says what to do next, and
+    /// returns that text; `None` if the process is gone.
     fn idle(&mut self) -> wasmtime::Result<Option<String>> {
         match self.receive(None)? {
             Message::Next(order) => Ok(Some(order)),
@@ -228,7 +229,7 @@ impl Guest for Process {
         self.call(Function::LoadState, |to| state.encode(to))
     }
 
-    /// Answers requests until the method names what it wants next; see [`Guest::wait`]. On an error or a closed
+    /// Answers requests until the process says what to do next; see [`Guest::wait`]. On an error or a closed
     /// connection, nothing more is sent to the process.
     fn wait(&mut self) -> wasmtime::Result<Option<String>> {
         let next = self.idle();

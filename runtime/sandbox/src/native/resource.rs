@@ -1,4 +1,4 @@
-//! Handles of resources in requests: a number whose kind and existence the table behind the handles checks.
+//! Handles of resources in requests: numbers whose kind and existence the resource table checks.
 
 use wasmtime::component::Resource;
 
@@ -6,7 +6,7 @@ use super::codec::{Decode, Encode, Malformed, Reader};
 use crate::cause::Cause;
 
 impl<T: 'static> Decode for Resource<T> {
-    /// Reads a handle that the method lends. Whether it exists and is of this kind is checked when the table is asked.
+    /// Decodes a handle that the method lends. Whether it exists and is of this kind is checked when it is looked up.
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Self::new_borrow(input.read()?))
     }

@@ -1,6 +1,6 @@
-//! One pass through the model for one or several scores: their rows joined, and what came out taken apart again.
+//! One pass through the model for the rows of one or several scores: joins their rows, and splits the resulting taps.
 //!
-//! Both answers of a pair go on from one prompt. Scored together, the prompt goes through the model once.
+//! Both answers of a preference pair continue one prompt. Scored together, the prompt goes through the model once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ pub(crate) struct Pass {
     parts: Vec<Part>,
 }
 
-/// The rows of one score.
+/// The rows of one score record, as a part of a pass.
 #[derive(Clone)]
 pub(super) struct Part {
-    /// The score's number.
+    /// The number of the score record.
     pub(super) score: u64,
     pub(super) rows: Arc<Rows>,
-    /// The indices of these rows among the rows of the pass.
+    /// The index of each of these rows among the joined rows of the pass.
     places: Vec<u32>,
 }
 
@@ -37,8 +37,8 @@ impl Part {
 /// The most scores of one pass. A method has few sides, and the time limit is checked between passes.
 const MOST: usize = 8;
 
-/// Returns how many of these scores, from the first on, share one pass: at least 1, at most `MOST`, and only as long as
-/// padding all rows to the widest at most doubles the sizes (rows · width) of the scores together.
+/// Returns how many of these scores, from the first on, share one pass: at least 1, at most `MOST`, and only while all
+/// their rows, padded to the widest, have at most twice as many elements as the rows of each score padded on their own.
 pub(super) fn together(parts: &[Part]) -> usize {
     let (mut rows, mut width, mut own) = (0, 0, 0);
     let fits = |part: &&Part| {
@@ -81,7 +81,7 @@ impl Pass {
         self.parts.iter().map(|part| part.score)
     }
 
-    /// Removes the taps from the pass and returns each score's number with its own taps, cut to the width of its rows.
+    /// Removes the taps from the pass and returns, for each score, its number and its taps `[rows, width]` of its own rows.
     pub(super) fn take_taps(&mut self) -> Result<Vec<(u64, Taps<Tensor>)>, Error> {
         let all = std::mem::take(&mut self.scored.taps);
         if let [part] = self.parts.as_slice() {
@@ -91,7 +91,8 @@ impl Pass {
         self.parts.iter().map(taps).collect()
     }
 
-    /// Joins the seeds of each score, by its number, into seeds for all rows of the pass.
+    /// Joins the seeds of each score, by its number, into seeds for all rows of the pass. A seed is the gradient of a tap,
+    /// `[rows, width]`.
     pub(super) fn all_seeds(&self, seeds: &BTreeMap<u64, Seeds>) -> Result<Seeds, Error> {
         join_seeds(&self.parts.iter().collect::<Vec<_>>(), &self.scored.rows, seeds)
     }
@@ -101,8 +102,8 @@ impl Pass {
         self.parts.iter().all(|part| seeds.contains_key(&part.score))
     }
 
-    /// Returns a copy of the pass with only the rows of scores that have seeds, without saved activations, and their
-    /// joined seeds.
+    /// Returns a copy of the pass, without saved activations, that has only the rows of scores with seeds; and the joined
+    /// seeds of these rows.
     pub(super) fn only(&self, seeds: &BTreeMap<u64, Seeds>) -> Result<(Scored, Seeds), Error> {
         let mut parts: Vec<Part> = self
             .parts
@@ -117,7 +118,7 @@ impl Pass {
 }
 
 /// Joins the seeds of each part, by its score's number, into seeds for the joined `rows`: `[rows, width]`, `f32`, 0
-/// where a part has none for a tap.
+/// where a part has no seed for a tap.
 fn join_seeds(parts: &[&Part], rows: &Rows, seeds: &BTreeMap<u64, Seeds>) -> Result<Seeds, Error> {
     if let [part] = parts {
         return Ok(seeds.get(&part.score).cloned().unwrap_or_default());

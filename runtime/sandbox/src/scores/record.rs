@@ -1,4 +1,4 @@
-//! Requests of a method to score rows, with their results.
+//! Scores of rows that a method requested, with their results.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::bindings::types;
 use crate::refusal::{Refusal, Result, ensure};
 use crate::run_hooks::ScoreRequest;
 
-/// The state of a score.
+/// Whether the pass of some scores has run, and its result.
 enum Outcome {
-    /// Its pass has not run yet.
+    /// The pass has not run yet.
     Waiting,
-    /// It has taps, from the pass of this number.
+    /// The pass ran and returned these taps. `pass` is its number in `State::passes`.
     Scored { taps: Taps<Tensor>, pass: u64 },
-    /// Its pass failed with this error.
+    /// The pass failed with this error.
     Failed(types::Error),
 }
 
@@ -27,17 +27,17 @@ pub(crate) struct ScoreRecord {
     pub(crate) asked: ScoreRequest,
     pub(crate) rows: Arc<Rows>,
     outcome: Outcome,
-    /// The weights that it was scored with.
+    /// The policy's update count when the scores were requested.
     pub(crate) generation: u64,
-    /// Bytes of the taps.
+    /// The reservation of the taps' bytes.
     pub(crate) bytes: Arc<Reservation>,
     /// Whether the method still has the handle.
     pub(crate) held: bool,
 }
 
 impl ScoreRecord {
-    /// Creates scores whose pass has not run and whose handle the method holds. `generation` numbers the present
-    /// weights; `bytes` holds the bytes of the taps.
+    /// Creates scores whose pass has not run and whose handle the method holds. `generation` is the policy's update count;
+    /// `bytes` is the reservation for the taps.
     pub(crate) fn new(asked: ScoreRequest, rows: Arc<Rows>, generation: u64, bytes: Reservation) -> Self {
         Self { asked, rows, outcome: Outcome::Waiting, generation, bytes: Arc::new(bytes), held: true }
     }
@@ -52,8 +52,8 @@ impl ScoreRecord {
         matches!(self.outcome, Outcome::Waiting)
     }
 
-    /// Stores the taps that pass `pass` returned. Differentiable taps of scores for learning become leaves of the next
-    /// loss.
+    /// Stores the taps that pass number `pass` returned. Differentiable taps of scores for learning become variables, the
+    /// leaves of the graph of a loss.
     pub(super) fn set(&mut self, mut taps: Taps<Tensor>, pass: u64) -> Result<()> {
         for (_, tensor) in taps.iter_mut().filter(|(tap, _)| self.asked.learning && tap.is_differentiable()) {
             *tensor = Var::from_tensor(&tensor.detach())?.into_inner();
@@ -89,21 +89,21 @@ impl ScoreRecord {
         }
     }
 
-    /// Returns the error of the failed pass, or `invalid-argument` if it has not run; `Ok` if there are taps.
+    /// Returns the error of the failed pass, or `invalid-argument` if the pass has not run; `Ok` if there are taps.
     pub(crate) fn check_scored(&self) -> Result<()> {
         self.taps().map(|_| ())
     }
 
-    /// Returns one tap; `invalid-argument` if it was not requested, else errors as in
-    /// [`check_scored`](Self::check_scored).
+    /// Returns one tap, `[rows, width]`. Errors: `invalid-argument` if the tap was not requested or the pass has not run;
+    /// the error of the pass if it failed.
     pub(crate) fn tap(&self, tap: Tap) -> Result<&Tensor> {
         let name = tap.name();
         let missing = || Refusal::argument(format!("the tap `{name}` was not asked for when the rows were scored"));
         self.taps()?.get(tap).ok_or_else(missing)
     }
 
-    /// Checks that a gradient may go through these scores: they are of the policy, and scored with the weights that
-    /// `generation` numbers.
+    /// Checks that a gradient may go through these scores. Errors: `invalid-argument` if they are not of the policy, or the
+    /// weights have changed since, that is, the scores are not of the update count `generation`.
     pub(crate) fn check_current(&self, generation: u64) -> Result<()> {
         let other = "only scores of the policy take a gradient, these are of another view";
         ensure(self.asked.view == View::Policy, || Refusal::argument(other))?;
@@ -122,7 +122,7 @@ impl ScoreRecord {
     }
 }
 
-/// The refusal for scores whose record, or whose pass, is no longer held.
+/// The error for scores whose record, or whose pass, no longer exists.
 pub(crate) fn gone() -> Refusal {
     Refusal::argument("these scores are gone")
 }

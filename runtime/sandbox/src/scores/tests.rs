@@ -1,4 +1,4 @@
-//! Scores of a run that scores some rows and not others.
+//! Scoring passes, shared and split, in a run whose model refuses some rows.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,10 +18,10 @@ use crate::settings::SessionSettings;
 use crate::state::HostContext;
 use crate::train_state::tests::tiny;
 
-/// Of every row of a backward pass, the first token and the seed of the last one.
+/// Of every row of a backward pass: its first token, and the seed of the log-probability of its second token.
 type Backward = Arc<Mutex<Vec<(u32, f32)>>>;
 
-/// Scores tokens up to 9.
+/// Run hooks that score rows of tokens up to 9 and refuse all others. Records the rows of backward passes.
 struct ShortVocabulary(Backward);
 
 impl RunHooks for ShortVocabulary {
@@ -40,7 +40,8 @@ impl RunHooks for ShortVocabulary {
     }
 }
 
-/// A state in which a score was asked for of each row of tokens, and the numbers of the scores.
+/// Creates a state in which a score was requested for each row of tokens, and returns it with the numbers of the scores and
+/// the record of backward passes.
 fn state<const N: usize>(rows: [[u32; 2]; N], learning: bool, limits: Limits) -> (State, [u64; N], Backward) {
     let (settings, backward) = (SessionSettings { limits, ..SessionSettings::default() }, Backward::default());
     let train_state = Arc::new(Mutex::new(tiny(ShortVocabulary(backward.clone()))));
@@ -86,7 +87,7 @@ fn what_the_others_of_a_failed_pass_teach_arrives_at_their_own_rows() {
     assert_eq!(*backward.lock().unwrap(), [(1, 1.0), (4, 2.0)]);
 }
 
-/// Rows of so many tokens in all, none of which begins like another.
+/// Returns rows of 1,000 tokens, `tokens` in all, no two of which share a prefix.
 fn long_rows(tokens: u32) -> Rows {
     let ids: Vec<Vec<u32>> = (0..tokens / 1000).map(|row| vec![row; 1000]).collect();
     let targets = vec![vec![true; 1000]; ids.len()];

@@ -1,7 +1,7 @@
 //! Tensors of a method: given out as handles, charged, and freed one by one or by a scope.
 //!
-//! A tensor is charged to the run's ledger before it is made and stays charged as long as the handle, or a graph that
-//! leads through it, lives: its numbers once, and a fixed size for each tensor and view, however small.
+//! A tensor is charged to the session's byte budget before it is made and stays charged as long as its handle, or a graph
+//! that leads through it, exists: its numbers once, and a fixed size for each tensor and view, however small.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::refusal::{Refusal, Result, ensure};
 /// A handle that a function of the contract gives out, or why it gives none.
 pub(crate) type Answer<T = TensorEntry> = Result<Handle<T>>;
 
-/// A handle of a table entry, lent by the method or given out to it: of a tensor, if no other entry is named.
+/// A handle of a table entry, lent by the method or given out to it; by default the handle of a tensor.
 pub(crate) type Handle<T = TensorEntry> = Resource<T>;
 
 /// The device of a method's tensors: the CPU, wherever the model computes, so that a component works everywhere.
 pub(crate) const DEVICE: Device = Device::Cpu;
 
-/// What a tensor or view takes beside its numbers: shape, handle, and the operation that a gradient goes back through.
+/// Bytes that a tensor or view takes beside its numbers: shape, handle, and the operation that a gradient goes back through.
 pub(crate) const TENSOR_BYTES: u64 = 1_024;
 
-/// What a scope takes for each tensor that outlives it.
+/// Bytes that a scope takes for each tensor that outlives it.
 pub(crate) const KEPT_BYTES: u64 = 64;
 
-/// What a result in a graph takes for each operand: the list of a join, and up to two tensors in between.
+/// Bytes that a result in a graph takes for each operand: the list of a join, and up to two tensors in between.
 pub(crate) const OPERAND_BYTES: u64 = 768;
 
 impl State {
@@ -58,7 +58,7 @@ impl State {
         self.give_new(values.len() as u64, |_| Tensor::from_slice(values, values.len(), &DEVICE))
     }
 
-    /// Returns a handle of a tensor without a graph whose numbers `bytes` holds. Reserves [`TENSOR_BYTES`].
+    /// Returns a handle of a tensor without a graph. `bytes` is the reservation of its numbers. Reserves [`TENSOR_BYTES`].
     pub(crate) fn give(&mut self, tensor: Tensor, bytes: Arc<Reservation>) -> Answer {
         let own = self.reserve(TENSOR_BYTES)?;
         self.hand_out(Node::new(tensor, bytes, own))
@@ -87,7 +87,7 @@ impl State {
     /// Returns a handle of a tensor whose bytes are reserved already. Numbers the tensor for scopes and updates the
     /// peak.
     ///
-    /// Errors: `invalid-argument` for a tensor without entries, which operations do not expect.
+    /// Errors: `invalid-argument` for a tensor that has a dimension of 0, which operations do not expect.
     fn hand_out(&mut self, node: Node) -> Answer {
         let dims = node.tensor.dims();
         let empty = || Refusal::argument(format!("a tensor of shape {dims:?} has no entries: there are no rows"));

@@ -41,7 +41,7 @@ pub struct Measured {
     pub sequence: u32,
     /// The rank of the adapter.
     pub rank: u32,
-    /// Number of threads.
+    /// Number of threads that compute on the CPU.
     pub threads: usize,
     /// The training steps.
     #[serde(flatten)]
@@ -146,7 +146,7 @@ fn prepare(settings: &BenchSettings, folder: &Path, progress: &mut dyn FnMut(&st
 }
 
 /// Builds the settings of the benchmark's run on the model at the path or name `model`, with random records and all
-/// files below `folder`. One step more than the timed ones is planned.
+/// files below `folder`. Plans one step more than the timed ones, for warming up.
 fn run_settings(settings: &BenchSettings, model: &str, folder: &Path) -> Result<RunSettings, Error> {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let mut overrides = vec![

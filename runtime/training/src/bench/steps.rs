@@ -33,9 +33,10 @@ pub struct Training {
     pub step_seconds: f64,
     /// Peak memory up to the end of the steps in bytes, including the model.
     pub peak_bytes: Option<u64>,
-    /// The estimate of the run's plan for it.
+    /// The estimated peak memory of the run in bytes, to compare with `peak_bytes`.
     pub expected_peak_bytes: u64,
-    /// A step's necessary operations per second as a share of `product_gflops`; for supervised methods.
+    /// Model FLOPs utilization: operations per second that a step needs, as a share of the measured speed of matrix
+    /// products, `product_gflops`. Only for supervised methods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
 }
@@ -97,7 +98,7 @@ impl TimedSteps {
         self.0.get(1..).unwrap_or_default()
     }
 
-    /// Mean tokens of a counted step.
+    /// Mean number of tokens of a step after the first.
     fn mean_tokens(&self) -> f64 {
         let sum: u64 = self.counted().iter().map(|step| step.tokens).sum();
         sum as f64 / self.counted().len().max(1) as f64

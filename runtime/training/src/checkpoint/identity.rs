@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::configuration::ENDLESS;
 
-/// Settings that do not affect the bits of a run.
+/// Settings that do not affect the bits of a run, by dotted name; a name that ends in `.` stands for a whole table.
 const FREE: [&str; 15] = [
     "run.",
     "limits.",

@@ -11,7 +11,7 @@ use super::document::{Document, Underline, join};
 use super::tables::RunFile;
 use crate::error::Error;
 
-/// Whether a number keeps to a bound.
+/// Tests whether a number is within a bound.
 type IsWithin = fn(number: f64, bound: f64) -> bool;
 
 /// The bounds of a number: key in the schema, words, and the test of a number against the bound.
@@ -22,7 +22,7 @@ const BOUNDS: [(&str, &str, IsWithin); 4] = [
     ("exclusiveMaximum", "below", |number, bound| number < bound),
 ];
 
-/// Whether a value has a type.
+/// Tests whether a value has a type.
 type IsOfType = fn(&Value) -> bool;
 
 /// The types of values: name in the schema, words, and the test of a value.
@@ -198,8 +198,8 @@ fn type_names(schema: &Value) -> Vec<&str> {
     }
 }
 
-/// The texts that the schema permits, from `const`, `enum`, or for documented choices `oneOf` with one of them each.
-/// Empty if any text is permitted.
+/// The texts that the schema permits: those of its `enum` or `const`, or of each case of its `oneOf`. Empty if any text is
+/// permitted.
 fn choices(schema: &Value) -> Vec<&str> {
     let several = schema["enum"].as_array().into_iter().flatten().chain([&schema["const"]]);
     let documented = schema["oneOf"].as_array().into_iter().flatten().flat_map(choices);

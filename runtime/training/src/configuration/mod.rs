@@ -90,8 +90,8 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// Reads a run file and applies every `--set` in order. The file's folder is where its paths start, and the
-    /// project.
+    /// Reads a run file and applies every `--set` in order. Paths in the file are relative to its folder, whose
+    /// `tunebox.lock` lists the packages that the run may use.
     ///
     /// # Errors
     /// A file that cannot be read, or is a link in the folder of a run; an unknown key, wrong type or wrong value, with its
@@ -123,8 +123,8 @@ impl RunSettings {
         Self::from_document(Document::default(), PathBuf::new(), overrides)
     }
 
-    /// Applies every `--set`, checks the document against the schema, and reads the tables. `folder` is where paths in
-    /// the run file start. A `--set` of `model.adapter` removes `train.adapter` of the file.
+    /// Applies every `--set`, checks the document against the schema, and reads the tables. Paths in the run file are
+    /// relative to `folder`. A `--set` of `model.adapter` removes `train.adapter` of the file.
     fn from_document(mut document: Document, folder: PathBuf, overrides: &[String]) -> Result<Self, Error> {
         for assignment in overrides {
             document.set(assignment)?;
@@ -248,8 +248,9 @@ impl RunSettings {
         self.reference(&format!("verifier.{number}.use"), &self.file.verifier[number].r#use, Reference::verifier)
     }
 
-    /// Resolves the component `written` at a key by `find`, from the folder at which relative paths of the key start. A
-    /// component that cannot be found is an error located at the key.
+    /// Resolves the component that the run file or a `--set` names as `written` at `key`, with the function `find`, which
+    /// also gets the folder that paths at the key are relative to. A component that cannot be found is an error located at
+    /// the key.
     fn reference(
         &self,
         key: &str,

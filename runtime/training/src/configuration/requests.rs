@@ -1,4 +1,4 @@
-//! What a run file permits beyond the defaults, for the question to a user who did not write it.
+//! What a run file permits beyond the defaults, so that a user who did not write it can be asked about it.
 
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,11 @@ use crate::error::Error;
 pub struct Requests {
     /// The run file as the user named it; empty if the settings come from the command line alone.
     pub file: PathBuf,
-    /// A clause for each grant, raised limit, component given by a path, and folder of runs elsewhere that the run file
-    /// gives and no `--set` does.
+    /// A clause for each permission that the run file gives and no `--set` does: grants, raised limits, components given by
+    /// a path, and a folder of runs outside the current folder.
     pub clauses: Vec<String>,
-    /// The method, the verifiers and every such permission of the run, those of `--set` included: what is accepted once
-    /// need not be asked about again. Empty for a run within the defaults.
+    /// Text that identifies the method, the verifiers and every such permission of the run, those of `--set` included. Once
+    /// the user has accepted a key, the run need not be asked about again. Empty for a run within the defaults.
     pub key: String,
 }
 
@@ -41,8 +41,8 @@ impl RunSettings {
         std::iter::once(&self.file.method.r#use).chain(self.file.verifier.iter().map(|verifier| &verifier.r#use))
     }
 
-    /// A clause for each permission whose dotted key satisfies `counts`; `names` are the identities of the method and
-    /// the verifiers.
+    /// A clause for each permission whose dotted key satisfies `counts`; those for components given by a path only with
+    /// `components`. `names` are the identities of the method and the verifiers, from [`identity`].
     fn permissions(&self, counts: &dyn Fn(&str) -> bool, components: bool, names: &[String]) -> Vec<String> {
         let mut clauses = Vec::new();
         let granted: Vec<&str> = self.file.method.grants.iter().copied().map(Grant::interface).collect();
@@ -77,8 +77,8 @@ impl RunSettings {
         raised.map(clause).collect()
     }
 
-    /// Whether the run file puts its runs neither below the present folder nor, as the run file of a run does, where
-    /// that run is.
+    /// Whether the run file, and no `--set`, sets `run.folder` to a folder outside the current one. The run file in a run's
+    /// folder may name the folder above, which holds that run.
     fn runs_elsewhere(&self) -> bool {
         if self.file_path.is_none() || !self.is_given("run.folder") || self.is_override("run.folder") {
             return false;
@@ -89,8 +89,8 @@ impl RunSettings {
     }
 }
 
-/// What a method or verifier is called in a question: its name, its name and version in the store, or its resolved path;
-/// the text of the run file if it cannot be found.
+/// Names a method or verifier in a question to the user: a built-in one by its name, one of the store by name and version,
+/// one at a path by the resolved path, and one that cannot be found as the run file writes it.
 fn identity((found, written): (&Result<Reference, Error>, &String)) -> String {
     match found {
         Ok(Reference::Builtin(builtin)) => builtin.name.to_owned(),

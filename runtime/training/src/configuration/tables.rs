@@ -45,7 +45,7 @@ pub struct RunFile {
 }
 
 impl RunFile {
-    /// The `use` of the method, then of every verifier.
+    /// The values of the key `use`, for changing them: that of the method, then those of the verifiers.
     pub(super) fn components_mut(&mut self) -> impl Iterator<Item = &mut String> {
         std::iter::once(&mut self.method.r#use).chain(self.verifier.iter_mut().map(|verifier| &mut verifier.r#use))
     }

@@ -56,7 +56,7 @@ pub struct Report {
     pub dropped: Vec<u64>,
     /// Examples that were cut at the maximum length.
     pub truncated: usize,
-    /// Examples whose prompt ends in other tokens if the completion follows.
+    /// Examples in which appending the completion changes the last tokens of the prompt.
     pub merged: usize,
     /// Tokens of all examples.
     pub tokens: usize,
@@ -269,7 +269,8 @@ fn no_example(name: &str, report: &Report, wanted: &[Shape]) -> Explanation {
     Explanation::new("data", format!("`{name}` holds no record to learn from")).with_why(why).with_hint(hint)
 }
 
-/// The hexadecimal SHA-256 of all rows, in order: of each row its length, and every token id with its target mark.
+/// The SHA-256, in hexadecimal, of the rows of all examples, in order. Each row is its number of tokens (`u64`), then for
+/// each token its id (`u32`) and a byte that is 1 for a target, else 0. Integers are little-endian.
 fn token_digest(examples: &[Example]) -> String {
     let mut digest = Sha256::new();
     for side in examples.iter().flat_map(|example| &example.sides) {

@@ -1,4 +1,4 @@
-//! Records to token rows, by the model's tokenizer and chat template.
+//! Converts records to rows of tokens, by the model's tokenizer and chat template.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct Example {
     pub sides: Vec<Encoded>,
     /// Numbers of the record, by field.
     pub columns: BTreeMap<String, f32>,
-    /// The prompt and fields for the verifiers, for prompts without an answer to train on.
+    /// For a record of the shape `Prompts`, the text of the prompt, and the further fields for the verifiers; else `None`.
     pub question: Option<Question>,
     /// Number of the line that the record came from.
     pub line: u64,

@@ -17,7 +17,7 @@ const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 /// The most bytes of a line, so that a file without line ends is not read without end.
 const MAX_LINE_BYTES: u64 = 16 << 20;
 
-/// The bytes of lines from which on no further one is read with them, so that long lines are not all in memory together.
+/// A chunk of lines ends once it has so many bytes, so that many long lines are not in memory together.
 const ENOUGH_BYTES: usize = 2 << 20;
 
 /// One line that is not blank.

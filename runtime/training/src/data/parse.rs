@@ -61,7 +61,7 @@ fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<S
 /// The first of the wanted shapes whose fields an object has. `text` is the line, for locating a fault.
 ///
 /// # Errors
-/// A fault about another known shape, about a field that is missing from a begun shape, or about unknown fields.
+/// A fault about another known shape, about a missing field of a wanted shape, or about unknown fields.
 fn find_shape(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Result<Shape, LocatedFault> {
     if let Some(shape) = wanted.iter().find(|shape| shape.is_complete(object)) {
         return Ok(*shape);
@@ -142,8 +142,8 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// Removes a field that must be a text or a list of messages that is not empty, and returns its value. Unlike
-    /// [`Fields::take_non_empty`], accepts an empty text.
+    /// Removes the field `name` and returns its value, which must be a text (an empty one, too) or a non-empty list of
+    /// messages.
     fn take_turns(&mut self, name: &str) -> Result<Turns, LocatedFault> {
         match self.object.remove(name) {
             Some(Value::Array(items)) => self.read_messages(name, items).map(Turns::Messages),
@@ -152,8 +152,7 @@ impl Fields<'_> {
         }
     }
 
-    /// Removes a field that must be a text or a list of messages, and returns its value. An empty text or list is a
-    /// fault.
+    /// Removes the field `name` and returns its value, which must be a non-empty text or a non-empty list of messages.
     fn take_non_empty(&mut self, name: &str) -> Result<Turns, LocatedFault> {
         match self.take_turns(name)? {
             Turns::Text(text) if text.is_empty() => Err((fault::empty(name), self.column(name))),
@@ -161,13 +160,13 @@ impl Fields<'_> {
         }
     }
 
-    /// Removes a field that must be a text or a list of messages, not empty, and returns its value; `None` if the field
-    /// is not there.
+    /// Removes the field `name` and returns its value, which must be a non-empty text or a non-empty list of messages.
+    /// `None` if there is no such field.
     fn take_if_present(&mut self, name: &str) -> Result<Option<Turns>, LocatedFault> {
         if self.object.contains_key(name) { self.take_non_empty(name).map(Some) } else { Ok(None) }
     }
 
-    /// Removes a field that must be a text that is not empty, and returns the text.
+    /// Removes the field `name`, which must be a non-empty text, and returns the text.
     fn take_text(&mut self, name: &str) -> Result<String, LocatedFault> {
         match self.object.remove(name) {
             Some(Value::String(text)) if text.is_empty() => Err((fault::empty(name), self.column(name))),
@@ -176,7 +175,7 @@ impl Fields<'_> {
         }
     }
 
-    /// Removes a field that must be a list of messages that is not empty, and returns the messages.
+    /// Removes the field `name`, which must be a non-empty list of messages, and returns the messages.
     fn take_messages(&mut self, name: &str) -> Result<Vec<Message>, LocatedFault> {
         match self.object.remove(name) {
             Some(Value::Array(items)) => self.read_messages(name, items),
@@ -216,7 +215,7 @@ impl Fields<'_> {
         serde_json::from_value(item).map_err(|_| wrong(Some("content"), "a list", "a list of text parts"))
     }
 
-    /// Removes `prompt` and `completion`, each a text or a list of messages, and returns them.
+    /// Removes `prompt` and `completion`, each a text or a non-empty list of messages, and returns them.
     fn take_pair(&mut self) -> Result<Content, LocatedFault> {
         Ok(Content::PromptCompletion(self.take_turns("prompt")?, self.take_turns("completion")?))
     }

@@ -14,7 +14,7 @@ use tunebox_compute::random::Stream;
 pub(crate) struct Batching {
     /// Examples in a micro-batch.
     pub batch: usize,
-    /// Micro-batches of a window.
+    /// Micro-batches of a window; a window is the data of one update.
     pub accumulation: usize,
     /// Capacity of a packed micro-batch in tokens; `None` without packing.
     pub capacity: Option<usize>,

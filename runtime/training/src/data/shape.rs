@@ -32,9 +32,9 @@ pub enum Shape {
 pub(super) struct Facts {
     shape: Shape,
     name: &'static str,
-    /// The sides of a batch of such records.
+    /// The names of the rows that such a record becomes in a batch.
     sides: &'static [&'static str],
-    /// The fields that such a record needs; of an instruction, one of them.
+    /// The fields that such a record needs; of `Instructions`, at least one of them.
     pub(super) required: &'static [&'static str],
     /// The fields in words.
     fields: &'static str,
@@ -42,7 +42,8 @@ pub(super) struct Facts {
     pub(super) example: &'static str,
 }
 
-/// A record has the first shape whose fields it has: `Unpaired` comes before `PromptCompletion`, and `Prompts` last.
+/// Every shape. A record has the first whose fields it has, so `Unpaired` comes before `PromptCompletion`, and `Prompts` is
+/// last.
 const SHAPES: [Facts; 8] = [
     Facts {
         shape: Shape::Messages,

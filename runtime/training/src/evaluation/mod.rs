@@ -34,7 +34,8 @@ pub struct Evaluation {
 }
 
 /// Evaluates a base model, and with `adapted` the same model with an adapter, on a JSONL file; the shape of its records
-/// decides how. The verifiers of the run `rewards`, if given, score the completions of prompts. Figures have seven digits.
+/// decides how. For prompts, the verifiers of the run `rewards`, if given, score the generated completions. Figures are
+/// rounded to seven significant digits.
 ///
 /// # Errors
 /// A file that cannot be read, and a failed pass through the model.
@@ -69,7 +70,7 @@ pub fn evaluate(
             Ok(scores::likelihood(&scores::score(policy, &data, 0, settings.batch)?))
         })?,
     };
-    // The weights are a method's work, and the verdicts a verifier's.
+    // Methods make the weights and verifiers the verdicts; either could hide data in digits that nobody reads.
     for value in figures.iter_mut().flat_map(|figure| [&mut figure.base, &mut figure.adapted]).flatten() {
         *value = seven_digits(*value);
     }

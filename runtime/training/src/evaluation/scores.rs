@@ -31,10 +31,10 @@ pub struct Figure {
     pub adapted: Option<f64>,
 }
 
-/// The log-probabilities of the targets of one row.
+/// Sums over the target tokens of one row.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct RowScore {
-    /// Σ log p(target).
+    /// Sum of the log-probabilities of the targets, in nats.
     pub(super) logprob: f64,
     /// Number of targets that were the model's first choice.
     pub(super) first: f64,
@@ -42,8 +42,8 @@ pub(super) struct RowScore {
     pub(super) targets: usize,
 }
 
-/// Calls `numbers` with the base model and, if given, with the adapted one, and pairs the results by position to
-/// figures.
+/// Calls `numbers` with the base model and, if given, with the adapted one. The figure at each position combines the two
+/// numbers at that position.
 pub(super) fn figures(
     base: &Policy,
     adapted: Option<&Policy>,
@@ -58,8 +58,8 @@ pub(super) fn figures(
     Ok(base.iter().enumerate().map(figure).collect())
 }
 
-/// Scores side number `side` of every example under the policy, `batch` examples at a time. Returns one score for each
-/// example, in order.
+/// Scores one row of every example under the policy, `batch` examples at a time: the row at position `side` (from 0) of
+/// the example's sides. Returns one score for each example, in order.
 pub(super) fn score(policy: &Policy, data: &Dataset, side: usize, batch: usize) -> Result<Vec<RowScore>, Error> {
     let mut scores = Vec::with_capacity(data.examples.len());
     let taps = TapSet::of(&[Tap::TopOne]);
@@ -83,7 +83,7 @@ fn table(tap: &tunebox_compute::Tensor) -> Result<Vec<Vec<f32>>, Error> {
 }
 
 /// Computes `loss` (nats per target token), `perplexity` (its exponential) and `accuracy` (share of targets that were
-/// the model's first choice) over all targets of all rows. A set without targets is counted as having one.
+/// the model's first choice) over all targets of all rows. Divides by 1 if there is no target.
 pub(super) fn likelihood(scores: &[RowScore]) -> Vec<(&'static str, f64)> {
     let targets = scores.iter().map(|row| row.targets).sum::<usize>().max(1) as f64;
     let loss = -scores.iter().map(|row| row.logprob).sum::<f64>() / targets;

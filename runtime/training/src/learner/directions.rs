@@ -15,8 +15,8 @@ pub(crate) const FILE: &str = "vectors.safetensors";
 /// The file of the same directions as a control vector for llama.cpp and repeng.
 pub(crate) const CONTROL_VECTOR: &str = "vectors.gguf";
 
-/// Converts directions by layer for writing, with `facts` as metadata and the site, token and scale of the first
-/// direction.
+/// Converts directions, by layer, to the content of a file. Its metadata are `facts` (pairs of key and value), and the
+/// site, token and scale of the first direction.
 pub(crate) fn vectors(published: &BTreeMap<usize, Direction>, facts: &[(&str, &str)]) -> Vectors {
     let layers = published.iter().map(|(layer, direction)| (*layer, direction.vector.clone())).collect();
     let mut known: Facts = facts.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();

@@ -12,7 +12,7 @@ use tunebox_sandbox::Direction;
 
 use super::TrainState;
 
-/// A train state between two steps.
+/// A copy of a train state between two steps.
 pub(crate) struct InitialState {
     /// The trained numbers, flat, on the CPU.
     values: Tensor,

@@ -24,7 +24,7 @@ pub(crate) const FILE: &str = "reference.cache";
 /// The first bytes of the file; they name its layout.
 const MAGIC: &[u8; 16] = b"tunebox-logprob1";
 
-/// The most cached numbers: a gibibyte.
+/// The most cached log-probabilities: 2^28 numbers of 4 bytes, 1 GiB.
 const MOST: usize = 1 << 28;
 
 /// SHA-256 of the reference's identity, the tokens of a row and which of them are targets.
@@ -34,7 +34,7 @@ type Key = [u8; 32];
 pub(crate) struct ReferenceCache {
     /// Names the reference, so that the file of another reference is not used.
     identity: String,
-    /// The rows of the run's data.
+    /// The keys of the rows of the run's data; only these rows are cached.
     data: HashSet<Key>,
     kept: HashMap<Key, Vec<f32>>,
     /// How many more numbers may be cached.
@@ -53,8 +53,9 @@ impl ReferenceCache {
         cache
     }
 
-    /// The log-probabilities of rows under the reference, at temperature 1, on the CPU. Takes cached rows from the
-    /// cache; scores the others in one pass and caches them if [`ReferenceCache::keep`] accepts them.
+    /// The log-probabilities of the targets of rows under the reference, at temperature 1: `f32` `[rows, width]` on the
+    /// CPU, 0 where no target is. Takes cached rows from the cache; scores the others in one pass and caches them if
+    /// [`ReferenceCache::keep`] accepts them.
     pub(crate) fn score(&mut self, policy: &Policy, rows: &Arc<Rows>) -> Result<Scored, Error> {
         let (count, width) = (rows.count(), rows.width());
         let mut all = vec![0f32; count * width];
@@ -84,7 +85,8 @@ impl ReferenceCache {
         }
     }
 
-    /// The key of a row: SHA-256 of the reference's identity, the token ids and their target marks.
+    /// The key of a row: SHA-256 of the reference's identity, then for each token its id (`u32`, little-endian) and a byte
+    /// that is 1 for a target, else 0.
     fn key(&self, ids: &[u32], marks: &[bool]) -> Key {
         let mut digest = Sha256::new();
         digest.update(self.identity.as_bytes());

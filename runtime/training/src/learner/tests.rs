@@ -1,4 +1,4 @@
-//! Claims about a student: its updates, its snapshots, and the way back to where it stood.
+//! Tests of the train state: its updates, its snapshots, and restoring it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -127,7 +127,7 @@ fn a_snapshot_put_back_holds_the_numbers_that_it_was_taken_with() {
     assert_eq!(values(&student), old);
 }
 
-/// Writes a checkpoint of a student into a run's folder.
+/// Writes a checkpoint of a train state into a run's folder.
 fn saved(student: &TrainState, run: &Path) -> PathBuf {
     let state = State {
         generation: student.policy.generation(),
@@ -137,7 +137,7 @@ fn saved(student: &TrainState, run: &Path) -> PathBuf {
     checkpoint::save(run, &state, student, 1).unwrap()
 }
 
-/// What a checkpoint of a student holds, file by file.
+/// The files in a checkpoint of a train state: their names and contents.
 fn kept(student: &TrainState) -> BTreeMap<String, Vec<u8>> {
     let run = tempfile::tempdir().unwrap();
     let entries = std::fs::read_dir(saved(student, run.path())).unwrap().map(Result::unwrap);

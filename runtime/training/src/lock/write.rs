@@ -24,8 +24,8 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Writes the lock of a plan into the run's folder, atomically. `artifact` is `None` before the end of the run, then the files
-/// that it left.
+/// Writes the `run.lock` of a plan into the run's folder, atomically. `artifact` is `None` before the end of the run; at the
+/// end it lists the files that the run left.
 ///
 /// # Errors
 /// A file of the artifact that cannot be read for its digest, and a lock that cannot be written.
@@ -73,8 +73,8 @@ fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, Error>
     Ok(lock)
 }
 
-/// The table of a method in a lock. `settings` are its settings with defaults; `revised` lists the changes of the
-/// method during the run, and the other keys are those of the last version.
+/// The table `method` of a `run.lock`, as JSON. `settings` are the method's settings including defaults. `revised` lists the
+/// changes of the method during the run; all other keys describe the last version, `package`.
 pub(crate) fn method(package: &Package, settings: &Map<String, Value>, revised: &[Revision]) -> Value {
     json!({
         "name": package.manifest.name, "version": package.manifest.version, "interface": package.manifest.interface,
@@ -83,7 +83,7 @@ pub(crate) fn method(package: &Package, settings: &Map<String, Value>, revised: 
     })
 }
 
-/// The table of a verifier in a lock; `name` is the verifier's name in the run.
+/// An entry of the list `verifier` of a `run.lock`, as JSON; `name` is the verifier's name in the run.
 pub(crate) fn verifier(name: &str, package: &Package) -> Value {
     json!({
         "name": name, "version": package.manifest.version, "sha256": package.digest,
@@ -92,7 +92,7 @@ pub(crate) fn verifier(name: &str, package: &Package) -> Value {
     })
 }
 
-/// The entry of one file of the artifact in a lock: name, size in bytes and SHA-256.
+/// An entry of the list `artifact` of a `run.lock`, as JSON: name, size in bytes and SHA-256 of the file.
 fn file(written: &Written) -> Result<Value, Error> {
     let name = written.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let digest = tunebox_model::digest(std::slice::from_ref(&written.path))?;

@@ -36,19 +36,19 @@ pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
     plan_with_method(settings, &engine, method)
 }
 
-/// The code of a run's method and verifiers.
+/// Where the compiled code of a run's method and verifiers is.
 pub struct CompiledCode {
-    /// The cache that holds it; `None` if each process compiles for itself.
+    /// The folder of the cache that holds the code; `None` if each process compiles for itself.
     pub folder: Option<PathBuf>,
-    /// Why the usual cache does not hold it.
+    /// Why the usual cache cannot be used, so that a temporary one holds the code; `None` if it is used.
     pub warning: Option<String>,
     /// Removes the cache when dropped, if it is a temporary one.
     _temporary: Option<TempDir>,
 }
 
 /// Compiles the verifiers of a run, and its method if `has_method` is true, into the cache of compiled code, or into a
-/// temporary one if that cannot be used. Runs nothing of them. Does nothing if no other program compiles what is not
-/// built in.
+/// temporary one if that cannot be used. Executes none of their code. Does nothing if `settings.compiling` names no program
+/// that compiles what is not built in.
 ///
 /// # Errors
 /// A method or verifier that cannot be found, read or admitted.
@@ -72,7 +72,8 @@ pub fn compile(mut settings: RunSettings, has_method: bool) -> Result<CompiledCo
     Ok(CompiledCode { folder: settings.compiling.cache, warning, _temporary: temporary })
 }
 
-/// Plans a run with a method that is already loaded; [`plan`] does the same after loading the method from the settings.
+/// Plans a run whose method is already loaded; [`plan`] loads it from the settings first. `engine` is the run's engine; its
+/// warning becomes one of the plan.
 pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: PlannedMethod) -> Result<Plan, Error> {
     check_precision(&settings, &method)?;
     let verifiers = load_verifiers(&settings, &verifier_engine(&settings)?)?;
@@ -141,8 +142,8 @@ pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
     Ok(Engine::with(Compiling { limits, code, ..settings.compiling.clone() })?)
 }
 
-/// Creates the engine that compiles the verifiers of a run, with the run's limits. It reads no debug sections, also where
-/// the author of the method asks for those of the method.
+/// Creates the engine that compiles the verifiers of a run, with the run's limits. It never reads debug sections, even if
+/// the settings ask for those of the method.
 pub(crate) fn verifier_engine(settings: &RunSettings) -> Result<Engine, Error> {
     let limits = settings.file.limits.clone();
     let code = CodeOptions { count_instructions: limits.verifier_instructions > 0, ..CodeOptions::default() };

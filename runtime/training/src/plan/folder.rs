@@ -36,7 +36,7 @@ pub(super) struct Destination {
 /// the identity of the present settings, method and verifiers.
 ///
 /// # Errors
-/// A name that is no folder name, a new run whose folder exists, and nothing to resume.
+/// A name that cannot be the name of a folder, a new run whose folder exists, and nothing to resume.
 pub(super) fn choose_folder(settings: &RunSettings, method: &str, known: &Identity) -> Result<Destination, Error> {
     let runs = simplify(Path::new(&settings.file.run.folder));
     if settings.resume {
@@ -123,7 +123,7 @@ fn can_resume(settings: &RunSettings, folder: &Path, known: &Identity) -> Result
 }
 
 /// Finds the unfinished run with a checkpoint to resume if none is named. Prefers, in this order: a run that can be
-/// resumed with these settings; one that is endless, or not, as these settings are; one that no process trains; the one
+/// resumed with these settings; a run that is endless exactly if these settings are; one that no process trains; the one
 /// with the newest last checkpoint; the one with the last name.
 fn find_latest(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<PathBuf, Error> {
     let (mut begun, mut finished) = (Vec::new(), false);

@@ -12,7 +12,8 @@ use crate::configuration::RunSettings;
 use crate::error::{Error, path_error};
 use crate::runs::start_from;
 
-/// Completes the identity of a run, of which `known` was known before, by its inputs.
+/// Adds to `known`, the identity from [`partial_identity`], what the opened inputs determine: the digests of model, adapter,
+/// data and tokens, and the device with its number format.
 pub(super) fn complete_identity(known: Identity, settings: &RunSettings, inputs: &Inputs) -> Result<Identity, Error> {
     let activations = inputs.policy.precision().dtype(Purpose::Activation);
     let device = device::describe(inputs.policy.parameters().device());
@@ -48,7 +49,7 @@ pub(super) fn partial_identity(
 /// `settings.authoring` the method may differ. `name` is the run's name in the error.
 ///
 /// # Errors
-/// The differences between the two runs.
+/// A checkpoint of another run; the message lists the differences.
 pub(super) fn check_same_run(
     settings: &RunSettings,
     name: &str,

@@ -1,6 +1,6 @@
 //! Opens what a run computes on: the model with its policy, and the data.
 //!
-//! The policy is the model with a new adapter, a continued adapter, all weights trainable, or none.
+//! The policy is the model with a new adapter, with a continued adapter, with all weights trainable, or with none.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) struct Inputs {
     pub(super) policy: Policy,
     /// The digest of the model's weights.
     pub(super) model_digest: String,
-    /// Bytes that the device holds beside the model's weights.
+    /// Bytes of memory in use beside the model's weights, from [`bytes_beside_weights`].
     pub(super) runtime_bytes: u64,
     pub(super) data: Dataset,
     pub(super) validation: Option<Dataset>,
@@ -109,7 +109,7 @@ fn build_policy(settings: &RunSettings, model: Arc<Model>, learns: bool, sides: 
     Policy::open(model, Some(&folder), own).map_err(|error| settings.with_location("model.adapter", error))
 }
 
-/// Bytes of activations that a pass may keep for any size of micro-batch.
+/// Bytes of activations that one pass may keep for its backward pass even if it then holds more than [`pass_size`].
 const FREE_BYTES: u64 = 2 << 30;
 
 /// Bytes of activations that may be kept for a backward pass although it could recompute them: half of the limit

@@ -114,7 +114,7 @@ pub(crate) fn reset_peak(device: &Device) -> Result<(), Error> {
 /// The most tokens that a step holds at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tokens {
-    /// Tokens of one pass.
+    /// Tokens of one pass through the model.
     pub(crate) slice: u64,
     /// Tokens that the method scores before it runs backward; `u64::MAX` if unknown.
     pub(crate) together: u64,
@@ -185,8 +185,9 @@ impl Sizes {
         Tokens { slice: bin, together: bin.saturating_mul(self.micro_batches).min(all), generated: None }
     }
 
-    /// The tokens of a step that generates `completions` of `new` tokens for each prompt; `None` if their number is
-    /// unknown. One pass has as many rows as a micro-batch has records, and holds a prompt only once if `shared`.
+    /// The tokens of a step that generates `completions` completions (`None` if unknown) of at most `new` tokens each for
+    /// every prompt. One pass has as many rows as a micro-batch has records. With `shared`, the completions of one prompt in
+    /// a pass share the prompt's tokens.
     fn generated(self, new: u64, completions: Option<u64>, shared: bool) -> Tokens {
         let prompts = self.batch.saturating_mul(self.micro_batches).min(self.records);
         let rows = completions.map_or(u64::MAX, |each| prompts.saturating_mul(each));

@@ -100,7 +100,7 @@ pub(crate) fn revised(settings: &RunSettings, bytes: Vec<u8>, engine: &Engine) -
     compile(settings, package, &engine.for_untrusted(true))
 }
 
-/// A package without a signature, of a method that its author works on.
+/// Builds an unsigned package of a method that its author works on. `bytes` is its component; empty for a native process.
 fn unsigned_package(manifest: Manifest, imports: Vec<String>, bytes: Vec<u8>) -> Package {
     let (digest, bytes, origin) = (sha256(&bytes), bytes.into(), "the author's build".into());
     Package { manifest, imports, digest, bytes, origin, signature: None, signer: None, source: None }

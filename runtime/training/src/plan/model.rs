@@ -40,9 +40,9 @@ fn open_device(settings: &RunSettings) -> Result<Device, Error> {
     })
 }
 
-/// Opens or randomly initializes the model of a run on its device, in the requested number format. `clock` is the time
-/// that its chat template reads. The second value is the digest of the weights, or of the configuration for a random
-/// model. A replayed run's model gets its recorded name.
+/// Opens or randomly initializes the model of a run on its device, in the requested number format. `clock` is the time that
+/// its chat template reads, in seconds since 1970. The second value is the digest of the weights, or of the configuration
+/// for a random model. A replayed run's model gets its recorded name.
 pub(super) fn open_with_digest(settings: &RunSettings, clock: i64) -> Result<(Arc<Model>, String), Error> {
     let (table, device) = (&settings.file.model, &open_device(settings)?);
     let requested = requested_precision(settings)?;

@@ -28,7 +28,7 @@ pub struct Plan {
     pub(crate) sampler: BatchSampler,
 }
 
-/// What is known about a run before its first step.
+/// Everything that is known about a run before its first step, apart from its policy and sampler.
 pub struct PlannedRun {
     /// The settings of the run.
     pub settings: RunSettings,
@@ -49,7 +49,7 @@ pub struct PlannedRun {
     pub(crate) learning_rate: LearningRate,
     /// The number format of activations.
     pub(crate) compute: DType,
-    /// The device; `None` for the CPU.
+    /// The accelerator that computes; `None` if the CPU does.
     pub(crate) accelerator: Option<DeviceInfo>,
     /// The checkpoint that the run resumes, with its folder.
     pub(crate) checkpoint: Option<(PathBuf, State)>,
@@ -112,7 +112,7 @@ pub struct PlanSummary {
     pub adapter: String,
     /// The rank of the adapter.
     pub rank: usize,
-    /// Number of trained numbers.
+    /// Number of trained parameters.
     pub trainable: u64,
     /// Steps of the whole run.
     pub steps: u64,
@@ -126,11 +126,11 @@ pub struct PlanSummary {
     pub rate: f64,
     /// The learning-rate schedule.
     pub schedule: String,
-    /// Steps between the rows on a terminal.
+    /// Steps between two rows of the table of metrics on a terminal.
     pub log_every: u32,
-    /// The number formats, by use.
+    /// Pairs of a use, such as activations, and its number format, as text.
     pub precision: Vec<(String, String)>,
-    /// The estimated memory.
+    /// The estimated memory in bytes, by use.
     pub memory: Estimate,
 }
 

@@ -23,8 +23,8 @@ pub type Ask<'a> = dyn FnMut(&Question) -> bool + 'a;
 
 /// Asks the user about the grants, raised limits and paths of a run file, and remembers the answer yes. `components` says
 /// whether methods and verifiers that the file gives by a path would run. Does not ask if there is nothing to ask about, if
-/// the same was accepted before, or if the run file is in a folder whose code the user has built: that ran outside of the
-/// sandbox.
+/// the user accepted the same before, or if the run file is in a folder whose code the user has built, since building
+/// already ran that folder's code outside of the sandbox.
 ///
 /// # Errors
 /// The answer no, and a folder of `TUNEBOX_HOME` that other users may change.
@@ -81,8 +81,8 @@ pub fn admit_packages(found: &[Reference], project: &Path, ask: Option<&mut Ask<
     Ok(trust.commit()?)
 }
 
-/// Opens a package and checks it against the lock of `project`. A package of the store must be the listed one; a
-/// package at a path only if the lock lists its name; a built-in one is not checked.
+/// Opens a package and checks it against the lock of `project`. A package of the store must be the one that the lock lists.
+/// A package at a path must match the lock only if the lock lists its name. A built-in package is not checked.
 ///
 /// # Errors
 /// A package that cannot be read or does not match the lock.

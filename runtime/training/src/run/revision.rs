@@ -107,8 +107,8 @@ impl RevisableRun {
         Ok(())
     }
 
-    /// Moves the data back to the recorded position, and keeps the present usage as that of earlier versions. The
-    /// method must be restarted or ended afterwards.
+    /// Moves the data back to the recorded position, and counts the usage of limits so far as that of earlier versions of
+    /// the method. The method must be restarted or ended afterwards.
     fn rewind(&self, running: &mut ActiveRun<'_>) {
         running.sampler.seek(self.cursor);
         running.before.clone_from(&running.used);

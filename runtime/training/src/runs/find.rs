@@ -126,8 +126,9 @@ fn reject_missing_run(name: &Path) -> Result<(), Error> {
     }
 }
 
-/// The path of the existing run that `parts` of a path probably mean: the run's name alone, or a path whose first part
-/// resembles `runs`. Ignores the case of names. Keeps the parts below the run; `None` if there is no such run.
+/// Finds the existing run that a missing path, given by its `parts`, probably means: the run's name alone, or a path whose
+/// first part resembles `runs`. `runs` lists the names of the existing runs; case is ignored. Keeps the parts below the
+/// run; `None` if there is no such run.
 fn similar_run(parts: &[String], runs: &[String]) -> Option<PathBuf> {
     let (name, below) = match parts {
         [name] => (name, &parts[1..]),

@@ -15,7 +15,7 @@ use crate::error::{Error, path_error};
 /// The locked file in the run's folder. It holds the id of the process.
 const FILE: &str = ".training";
 
-/// The most bytes of that file.
+/// The most bytes of the locked file that are read.
 const MAX_BYTES: u64 = 16;
 
 /// Attempts to lock the file, with a pause after each: a process that lists runs, or one that ends, may hold it briefly.

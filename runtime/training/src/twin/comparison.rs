@@ -1,5 +1,5 @@
-//! Compares a component with the same source as a native process: what they report, train and save must have the same bits
-//! after every update. The first difference ends the comparison.
+//! Compares a method's component with its native twin, the same source as a native process: what they report, train and save
+//! must have the same bits after every update. The first difference ends the comparison.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::configuration::RunSettings;
 use crate::error::Error;
 use crate::plan::plan;
 
-/// The most bytes of a value in a difference that are shown.
+/// The most bytes of a value that a difference shows.
 const SHOWN_BYTES: usize = 200;
 
 /// The result of a comparison.
@@ -27,15 +27,15 @@ const SHOWN_BYTES: usize = 200;
 pub struct Comparison {
     /// The method's name.
     pub method: String,
-    /// Equal updates.
+    /// Number of updates after which both were equal.
     pub steps: u64,
-    /// Equal metrics.
+    /// Number of metric values that were equal.
     pub metrics: u64,
-    /// Equal bits of trained numbers and saved states.
+    /// Number of bits that were equal, of trained numbers, saved states and written files.
     pub bits: u64,
-    /// The SHA-256 of the last equal trained numbers.
+    /// SHA-256, in hexadecimal, of the trained numbers (`f32`, little-endian) when they were last equal.
     pub weights: String,
-    /// The first difference.
+    /// The first difference; `None` if everything was equal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
 }
@@ -67,12 +67,12 @@ impl<E: Into<Error>> From<E> for Stopped {
     }
 }
 
-/// Executes all steps of the settings by their component and by its native twin, and compares them. The first
-/// difference ends the comparison and is part of the result. Calls `progress` with the finished and planned steps after
-/// each equal update.
+/// Executes all steps of a run twice, by the method's component and by its native twin, and compares them. The first
+/// difference ends the comparison and is part of the result. Calls `progress` with the number of finished steps and of
+/// planned steps after each equal update.
 ///
 /// # Errors
-/// A run that cannot be planned, and an error in which both end.
+/// A run that cannot be planned, and an error with which both the component and the twin end.
 pub fn compare(settings: RunSettings, twin: Twin, progress: &mut dyn FnMut(u64, u64)) -> Result<Comparison, Error> {
     let notifier = twin.notifier().map_err(disconnected)?;
     let mut comparison = Comparison::default();
@@ -199,7 +199,7 @@ fn facts(snapshot: &Snapshot) -> Vec<Fact> {
     facts
 }
 
-/// The text of a number, different for different bits: NaN with its bits in hexadecimal.
+/// Formats a number such that different bits give different texts: NaN is followed by its bits in hexadecimal.
 fn exact_text(value: f64) -> String {
     if value.is_nan() { format!("NaN ({:x})", value.to_bits()) } else { value.to_string() }
 }

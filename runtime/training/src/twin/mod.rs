@@ -18,12 +18,13 @@ pub use unit_test::serve_test;
 use crate::configuration::RunSettings;
 use crate::error::Error;
 
-/// Updates of a comparison, for a method that trains and unless the user says how many.
+/// Default number of updates of a comparison, for a method that trains.
 const STEPS: u32 = 5;
 
-/// Builds the settings for a comparison on the embedded model and data; `set` holds further `--set` arguments, which
-/// take precedence. `steps` defaults to 5 for a method that trains, and to one epoch for one that only edits. Grants
-/// every interface in `imports`, those of the component. Puts all files below `folder`.
+/// Builds the settings for a comparison on the embedded model and data, of the method at the path `method`; `set` holds
+/// further `--set` arguments, which take precedence. `steps` defaults to 5 for a method that trains, and to one epoch for
+/// one that only edits weights. Grants every interface in `imports`, the imports of the method's component. Puts all files
+/// below `folder`.
 ///
 /// # Errors
 /// A wrong setting, and a folder that cannot be written.

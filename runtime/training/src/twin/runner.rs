@@ -29,7 +29,7 @@ pub(super) struct Snapshot {
     pub(super) reports: Vec<StepReport>,
     /// The norm of the last gradient.
     pub(super) norm: f64,
-    /// Every trained number.
+    /// All trained numbers, flat.
     pub(super) trained: Vec<f32>,
     /// The bytes that the method saves in a checkpoint.
     pub(super) state: Vec<u8>,

@@ -73,7 +73,7 @@ fn report(runner: &mut Runner, reports: &[StepReport]) -> String {
 /// Planned steps of the run unless the test says how many: more than a test executes.
 const PLANNED_STEPS: u32 = 1_000;
 
-/// The first message of a unit test.
+/// The first message of a unit test, which describes the run that it needs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct TestRequest {
@@ -85,9 +85,9 @@ struct TestRequest {
     sample: bool,
     /// Records as in a data file; random records if not given.
     records: Option<Vec<Value>>,
-    /// Number of random records.
+    /// Number of random records; 4 if not given.
     rows: Option<u32>,
-    /// Tokens of a random record.
+    /// Tokens of each row of a random record; 16 if not given.
     width: Option<u32>,
     /// The saved state that the method starts from, in hexadecimal digits.
     state: Option<String>,

@@ -1,4 +1,4 @@
-//! Compares a lock with the one that the run would have now, value by value, and the metrics of two runs.
+//! Compares a run's `run.lock` with the lock that the run would have now, value by value; and the metrics of two runs.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use toml::{Table, Value};
 use crate::error::Error;
 use crate::metrics;
 
-/// Stands for a missing value.
+/// Stands for a value that one of two compared locks lacks.
 pub(super) const ABSENT: &str = "absent";
 
-/// A recorded value and the present one.
+/// A value that a run recorded, and the value found now.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Comparison {
     /// A key of the lock, such as `model.sha256`, or the name of a file.
@@ -31,7 +31,8 @@ impl Comparison {
 }
 
 /// Compares the values below the top-level `keys` of two locks: first those of `recorded` in its order, then those that
-/// only `found` has. A value that one lock lacks is `absent` there. Ignores names, sources and revisions.
+/// only `found` has. A value that one lock lacks is `absent` there. Ignores the keys `name`, `source` and `revised` of
+/// tables.
 pub(super) fn compare(recorded: &Table, found: &Table, keys: &[&str]) -> Vec<Comparison> {
     let (mut then, mut now) = (Vec::new(), Vec::new());
     for key in keys {
@@ -65,8 +66,9 @@ fn leaves(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
     }
 }
 
-/// The first metric in which two runs, given by their folders, differ; if one run has more rows, their numbers of rows;
-/// `None` if all are equal. Ignores times, and rows of used limits, which each process of a run writes anew.
+/// Finds the first metric that differs between two runs, given by their folders. If all rows that both have are equal and
+/// one run has more, returns the numbers of rows; `None` if there is no difference. Ignores metrics with `second` in their
+/// name (times), and the rows about used limits, which each process of a run writes anew.
 pub(super) fn first_difference(recorded: &Path, found: &Path) -> Result<Option<Comparison>, Error> {
     let is_compared = |(name, _): &(&String, &Json)| !name.contains("second");
     let read_rows = |run: &Path| -> Result<Vec<_>, Error> {

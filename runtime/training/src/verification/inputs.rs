@@ -1,5 +1,5 @@
-//! The inputs of a run, as far as they are known without compiling its components, and the files and components that only
-//! the run's own file names.
+//! The inputs of a run, as far as they are known without compiling its method and verifiers; and the data files and
+//! components that are named only by the `run.toml` in the run's folder, not by the user with `--set`.
 //!
 //! A run's folder may come from anyone. Built-in components are trusted, those of the store are checked against the lock and
 //! the known signers; a component at a path is checked against neither, so it is not compiled or executed.
@@ -18,15 +18,15 @@ use crate::lock;
 use crate::lock::write::{list, remove_nulls, verifier};
 use crate::plan::{digests, lock_settings};
 
-/// The keys of a lock that only a plan knows.
+/// The keys of a lock whose values may be known only after planning, which opens the model and tokenizes the data.
 const PLANNED: [&str; 6] =
     ["model.family", "data.records", "data.tokens-sha256", "validation.records", "validation.tokens-sha256", "steps"];
 
-/// Checks that data files which only the run's own file names, and no `--set`, are ordinary files or missing. Reading a
-/// pipe could wait without end.
+/// Checks that the data files which the run's `run.toml` names are regular files or missing. Skips those that a `--set`
+/// names. A run's folder may come from anyone, and reading a pipe could block forever.
 ///
 /// # Errors
-/// Something else than an ordinary file, located in the run's file.
+/// A path to something else than a regular file, located in `run.toml`.
 pub(super) fn check_data_files(settings: &RunSettings) -> Result<(), Error> {
     let data = &settings.file.data;
     let written = [("data.path", Some(&data.path)), ("data.validation", data.validation.as_ref())];
@@ -44,11 +44,12 @@ pub(super) fn check_data_files(settings: &RunSettings) -> Result<(), Error> {
     Ok(())
 }
 
-/// The present inputs of a run as a lock, without the keys that only a plan knows. `components` are the method, then
-/// the verifiers, each as read; those that cannot be read are left out.
+/// Builds the lock's table of a run's current inputs without planning the run: the keys in [`PLANNED`] are missing, except
+/// `steps` if the run file gives it. `components` holds the package of the method, then those of the verifiers. Of a package
+/// that could not be read, the table is missing (method) or empty (verifier).
 ///
 /// # Errors
-/// A model or data that cannot be read.
+/// A model, adapter or data file that cannot be read.
 pub(super) fn lock_without_plan(settings: &RunSettings, components: &[Result<Package, Error>]) -> Result<Table, Error> {
     let ((model, adapter), file) = (digests(settings)?, &settings.file);
     let data = |key: &str, written: &str| -> Result<Value, Error> {
@@ -71,13 +72,14 @@ pub(super) fn lock_without_plan(settings: &RunSettings, components: &[Result<Pac
     Ok(Table::try_from(now).unwrap_or_default())
 }
 
-/// The table `method` of a lock, for the run's present method and settings.
+/// Builds the table `method` of a lock from the run's current method and settings.
 pub(super) fn method(settings: &RunSettings, package: &Package) -> Value {
     lock::write::method(package, &lock_settings(settings, package), &[])
 }
 
-/// Removes comparisons whose present value is `absent` only because [`lock_without_plan`] cannot know it: keys that
-/// only a plan knows, and those of components that cannot be read. Other absent values stay, as differences.
+/// Removes comparisons whose present value is `absent` only because [`lock_without_plan`] cannot know it: the keys in
+/// [`PLANNED`], and those of `components` (the method, then the verifiers) that could not be read. Other absent values
+/// stay, as differences.
 pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, components: &[Result<Package, Error>]) {
     let names = std::iter::once("method.".to_owned()).chain((0_usize..).map(|number| format!("verifier.{number}.")));
     let unread = components.iter().zip(names).filter(|(read, _)| read.is_err());
@@ -86,7 +88,8 @@ pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, components: &[Resul
     compared.retain(|one| one.found != ABSENT || !unknown(&one.what));
 }
 
-/// The components that only a run's own file names, by a path.
+/// The error about components (method or verifiers) that the run's `run.toml` names by a path and no `--set` confirms. They
+/// may come from anyone, so they are neither compiled nor executed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Explain)]
 #[error("only the run's own file names {}", list_paths(paths))]
 #[explain(
@@ -100,7 +103,7 @@ pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, components: &[Resul
 pub struct Unnamed {
     /// The run's folder.
     pub folder: PathBuf,
-    /// The keys of the run file, and the paths.
+    /// Pairs of a key of the run file, such as `method.use`, and the path that it names.
     pub paths: Vec<(String, PathBuf)>,
 }
 

@@ -15,11 +15,12 @@ use crate::observer::{Event, Observer};
 use crate::plan::plan;
 use crate::run::run;
 
-/// Executes the run whose job arrives on `input`, and writes events and outcome to `output`. `stop`, or an order of the
-/// parent, ends the run after the present step. The operating system confines this process first. Calls `orphaned` when
-/// the parent is gone, or told the last; it is expected to end the process.
+/// Executes the run of the job that arrives on `input`, and writes its events and its result to `output`. First has the
+/// operating system confine this process. Setting `stop`, or a stop order on `input`, ends the run after the present step.
+/// `compiling` says how code is compiled; its cache is replaced by that of the job. Calls `orphaned`, which is expected to
+/// end the process, when the parent is gone, or after reporting to it that the watchdog gave up on a file of the model.
 ///
-/// Returns the exit code of the process. The parent goes by the messages, not by the exit code.
+/// Returns the exit code of the process, `None` for success. The parent goes by the messages, not by the exit code.
 pub fn serve(
     input: impl Read + Send + 'static,
     output: Arc<Mutex<impl Write + Send + 'static>>,
@@ -76,8 +77,8 @@ fn unconfined(error: &std::io::Error) -> Error {
     Error::Explained(Box::new(problem), Exit::Sandbox)
 }
 
-/// Starts the watchdog, which reports a file of the model that takes far longer than its size explains, and ends the
-/// process.
+/// Starts the watchdog: if parsing a file of the model takes far longer than the file's size explains, it reports that to
+/// the parent and ends the process.
 fn watch_parsers(sender: Sender<impl Write + Send + 'static>) -> io::Result<()> {
     watchdog::start(move |explanation| {
         sender.send_or_end(&Message::Failed(Box::new(explanation), Exit::Usage));

@@ -1,4 +1,4 @@
-//! What a worker may reach of the machine, for the rings of the operating system.
+//! Confines a worker by the rings of the operating system, and lists the files that it may read.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use tunebox_sandbox::confinement::{
 use crate::configuration::RunSettings;
 use crate::plan::{PlannedRun, find_source};
 
-/// Denies this process what a run does not need: other files, sockets, programs and processes, and until the result is
-/// dropped more memory than model and data explain. Comes before other threads start. Does nothing if the run may use a CUDA
-/// device: its driver decides what it opens.
+/// Denies this process what a run does not need: other files, sockets, programs and processes. Until the result is dropped,
+/// also limits its memory to [`memory_of_plan`]. Must be called before other threads start. Does nothing and returns `None`
+/// if the run may use a CUDA device, whose driver opens files and devices of its own.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the operating system refuses a restriction.
 pub(super) fn confine(settings: &RunSettings) -> io::Result<Option<MemoryLimit>> {
     if may_use_accelerator(settings) {
         return Ok(None);
@@ -28,8 +28,9 @@ pub(super) fn confine(settings: &RunSettings) -> io::Result<Option<MemoryLimit>>
     MemoryLimit::set(memory_of_plan(settings)).map(Some)
 }
 
-/// The memory that planning a run may take: by the size of its model and data, at most what the machine has free. A model
-/// without weights in files may take that.
+/// Bytes of memory that planning a run may take: an estimate from the sizes of its model and data, at most the machine's
+/// free memory and a margin. A model that is initialized randomly has no weight files to estimate from, and may take that
+/// most.
 #[must_use]
 pub fn memory_of_plan(settings: &RunSettings) -> u64 {
     let data = std::fs::metadata(settings.path("data.path", &settings.file.data.path)).map_or(0, |file| file.len());
@@ -38,11 +39,11 @@ pub fn memory_of_plan(settings: &RunSettings) -> u64 {
     if settings.file.model.initialise.is_some() { free } else { needed.min(free) }
 }
 
-/// Limits the memory of this process to twice the estimate of a planned run and the limits of its method, or to what the
-/// machine has free. Does nothing where [`confine`] does nothing.
+/// Limits the memory of this process to twice the estimate of a planned run and the limits of its method, or to the
+/// machine's free memory if that is less, each with a margin. Does nothing if the run may use a CUDA device.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the operating system refuses the limit.
 pub(super) fn confine_memory(plan: &PlannedRun) -> io::Result<()> {
     if may_use_accelerator(&plan.settings) {
         return Ok(());
@@ -53,7 +54,8 @@ pub(super) fn confine_memory(plan: &PlannedRun) -> io::Result<()> {
     limit_memory(wanted.min(memory::available_with_swap().unwrap_or(u64::MAX)).saturating_add(MARGIN))
 }
 
-/// Returns the names of the rings of the operating system that surround the worker of a run with these settings here.
+/// Returns the names of the rings of this operating system that confine the worker of a run with these settings; none if
+/// the run may use a CUDA device.
 #[must_use]
 pub fn active_rings(settings: &RunSettings) -> Vec<&'static str> {
     if may_use_accelerator(settings) {
@@ -67,11 +69,11 @@ fn may_use_accelerator(settings: &RunSettings) -> bool {
     settings.file.train.device != "cpu" && has_nvidia_driver()
 }
 
-/// The endings of a model's files.
+/// The file name extensions of a model's files.
 const ENDINGS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "model", "txt"];
 
-/// Lists what the run of these settings reads: its model, data, method and verifiers, their code, and the locks of their
-/// packages.
+/// Lists the files and folders that a run with these settings reads: its model, adapter, data, method and verifiers, the
+/// cache of compiled code, and the project's `tunebox.lock`.
 #[must_use]
 pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
     let file = &settings.file;
@@ -85,8 +87,8 @@ pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
     read
 }
 
-/// Lists what loading the method and the verifiers of these settings reads: their packages and code, and the locks of their
-/// packages.
+/// Lists the files and folders that loading the method and the verifiers of these settings reads: their packages, the cache
+/// of compiled code, and the project's `tunebox.lock`.
 #[must_use]
 pub fn component_files(settings: &RunSettings) -> Vec<PathBuf> {
     let packages = settings.references().into_iter().flatten().flat_map(|found| package_files(&found));
@@ -94,7 +96,8 @@ pub fn component_files(settings: &RunSettings) -> Vec<PathBuf> {
     packages.chain([lock]).chain(settings.compiling.cache.clone()).collect()
 }
 
-/// Lists what opening a package reads: its files, and what says which signers are known.
+/// Lists the files and folders that opening a package reads: its own if it is given by a path, the list of signers that
+/// `TUNEBOX_PUBLISHERS` names, and the home folder of tunebox, which holds the store and the known signers.
 #[must_use]
 pub fn package_files(package: &Reference) -> Vec<PathBuf> {
     let mut read = match package {
@@ -107,9 +110,9 @@ pub fn package_files(package: &Reference) -> Vec<PathBuf> {
     read
 }
 
-/// Lists what loading a model, an adapter or a checkpoint reads: the file or folder; the files that links in it lead to, as
-/// people link weights, with the ending of a model's; and the lock of the run that it belongs to. In the cache of a hub also the
-/// folders of its files, which have no endings, and of its revisions.
+/// Lists the files and folders that loading the model, adapter or checkpoint at `path` reads: `path`; the targets of links
+/// in it that have the extension of a model's file; and the `run.lock` of the run that it may belong to. In the cache of a
+/// hub also the folders `blobs`, whose files have no extensions, and `refs`.
 #[must_use]
 pub fn model_files(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());

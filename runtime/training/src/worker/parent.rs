@@ -24,8 +24,8 @@ const POLL: Duration = Duration::from_millis(20);
 /// How long a worker may take to exit after its last message.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How much longer than it may a call of the method lasts before the worker is ended. A worker that looks at its time ends
-/// the call itself, and says more about it.
+/// How far beyond its time limit a call of the method may last before the worker is killed. Usually the worker ends such a
+/// call itself, and says more about it.
 const LATE: Duration = Duration::from_secs(1);
 
 /// The most messages that wait between the thread that reads the pipe and the observer.
@@ -167,7 +167,7 @@ impl Worker {
         self.progress.error("cannot be understood", why)
     }
 
-    /// Kills a worker whose call of the method lasts longer than the `seconds` that it may, and returns the error about it.
+    /// Kills a worker whose call of the method lasts longer than its limit of `seconds`, and returns the error about it.
     fn end_late_call(&mut self, seconds: f64) -> Error {
         let _ = wait_or_kill(&mut self.child, Duration::ZERO);
         let why = format!(
@@ -207,7 +207,7 @@ impl Drop for Worker {
     }
 }
 
-/// How far the run is, by the worker's events.
+/// How far the run is, by the worker's events: the method's name, the run's folder, and its finished and planned steps.
 #[derive(Default)]
 struct Progress {
     method: Option<String>,
@@ -230,8 +230,9 @@ impl Progress {
         }
     }
 
-    /// The error about a worker that failed as `how` says ("was killed", …), because of `why`. Names the step from the
-    /// progress. The last checkpoint is read from the disk, not taken from the worker's messages.
+    /// The error about a worker that failed. `how` completes the sentence "the worker …", as in "was ended"; `why` is the
+    /// cause. The error also names the step, by the worker's events, and the last checkpoint, which is looked up on the
+    /// disk because the worker's messages are not trusted.
     fn error(&self, how: &str, why: String) -> Error {
         let kept = self.folder.as_ref().and_then(|folder| checkpoint::last_whole(folder));
         let worker = self.method.as_ref().map_or("the worker".to_owned(), |name| format!("the worker of `{name}`"));

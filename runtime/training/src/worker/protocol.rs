@@ -39,7 +39,7 @@ impl Version {
 pub(super) struct Job {
     pub(super) parent: Version,
     pub(super) settings: RunSettings,
-    /// The folder with the code of the method and the verifiers, which the parent had compiled.
+    /// The cache folder in which the parent had the method and the verifiers compiled; `None` if the worker compiles them.
     pub(super) code: Option<PathBuf>,
 }
 

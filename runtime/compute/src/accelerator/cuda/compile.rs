@@ -1,4 +1,4 @@
-//! From the text of kernels to machine code, by NVRTC: no toolkit, no headers, no compiler of C++ beside it.
+//! Compiles the sources of kernels to machine code with NVRTC, which needs no CUDA toolkit, headers or C++ compiler.
 #![expect(unsafe_code, reason = "NVRTC takes addresses")]
 
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use super::library::CallError;
 use super::sys::{self, Handle};
 
-/// The name of a text in the errors of the compiler.
+/// The file name that NVRTC's error messages give to every source.
 const NAME: &CStr = c"tunebox.cu";
 
 /// The options for NVRTC, for a compute capability given as 80, 90, …: compile to machine code (not to PTX, which a
@@ -36,10 +36,10 @@ pub(super) fn architectures() -> Result<Vec<u32>, CallError> {
     Ok(found.into_iter().map(c_int::unsigned_abs).collect())
 }
 
-/// Compiles the CUDA C++ text `source` to machine code (a CUBIN image).
+/// Compiles the CUDA C++ source `source` to machine code (a CUBIN image).
 ///
 /// # Errors
-/// The error of NVRTC with its compile log, as text; also for a zero byte in the text or an option.
+/// The error of NVRTC with its compile log, as text; also for a zero byte in the source or an option.
 pub(super) fn compile(source: &str, options: &[String]) -> Result<Vec<u8>, String> {
     let terminated = |text: &str| CString::new(text).map_err(|_| "a text of kernels holds a zero byte".to_owned());
     let text = terminated(source)?;
@@ -59,7 +59,7 @@ pub(super) fn compile(source: &str, options: &[String]) -> Result<Vec<u8>, Strin
     program.output(sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN).map_err(|error| error.to_string())
 }
 
-/// A program of NVRTC, destroyed at its end.
+/// An NVRTC program. Dropping it destroys it.
 struct Program(Handle);
 
 impl Program {
@@ -97,7 +97,8 @@ mod tests {
     use crate::accelerator::kernel::Module;
     use crate::accelerator::sources::Language;
 
-    /// What a module is compiled for: every type of activations, with head sizes and group sizes where it depends on them.
+    /// All (activation type, head size, group size) that a module is compiled with here. A module that does not depend on
+    /// head size or group size gets only one of it.
     fn builds(text: Module) -> Vec<(DType, u32, u32)> {
         let heads: &[u32] = match text {
             Module::Attention | Module::Cached => &[64, 80, 96, 128, 160, 256],

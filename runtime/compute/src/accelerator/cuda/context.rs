@@ -1,4 +1,4 @@
-//! A device through the driver: its context, the one stream of all its work, its memory and its code.
+//! A CUDA device through the driver API: its context, the one stream of all its work, its memory and its loaded modules.
 #![expect(unsafe_code, reason = "the driver is called with addresses")]
 
 use std::any::Any;
@@ -10,7 +10,7 @@ use candle_core::cuda::cudarc::driver;
 use super::library::CallError;
 use super::sys::{self, Handle};
 
-/// The context that all of a process share on one device, and a stream of it.
+/// The primary context of a device, which the whole process shares, and the one stream of all work on the device.
 #[derive(Debug)]
 pub(super) struct Context {
     device: c_int,
@@ -69,7 +69,7 @@ impl Context {
         unsafe { sys::cuCtxSetCurrent(self.context) }
     }
 
-    /// Reads the device attribute `which`, a number of the driver's.
+    /// Reads the device attribute `which`, one of the driver's constants such as `sys::MULTIPROCESSOR_COUNT`.
     pub(super) fn attribute(&self, which: c_int) -> Result<i32, CallError> {
         // SAFETY: room for one number, and a device that is open.
         filled(|value| unsafe { sys::cuDeviceGetAttribute(value, which, self.device) })
@@ -103,14 +103,15 @@ impl Context {
         filled(|pool| unsafe { sys::cuDeviceGetDefaultMemPool(pool, self.device) })
     }
 
-    /// Reads the 64-bit attribute `which` of the device's default memory pool.
+    /// Reads the 64-bit attribute `which` of the device's default memory pool, such as `sys::POOL_USED_CURRENT`.
     pub(super) fn pool_attribute(&self, which: c_int) -> Result<u64, CallError> {
         let pool = self.pool()?;
         // SAFETY: the attributes that `sys` names have 64 bits.
         filled(|bytes: *mut u64| unsafe { sys::cuMemPoolGetAttribute(pool, which, bytes.cast()) })
     }
 
-    /// Sets the 64-bit attribute `which` of the device's default memory pool to `number`.
+    /// Sets the 64-bit attribute `which` of the device's default memory pool, such as `sys::POOL_RELEASE_THRESHOLD`, to
+    /// `number`.
     pub(super) fn set_pool_attribute(&self, which: c_int, mut number: u64) -> Result<(), CallError> {
         // SAFETY: the attributes that `sys` names have 64 bits.
         unsafe { sys::cuMemPoolSetAttribute(self.pool()?, which, (&raw mut number).cast()) }
@@ -181,13 +182,13 @@ impl Context {
     }
 }
 
-/// The value that a call of the driver writes to the address it is given.
+/// Returns the value that `call` writes to the address that it is given.
 fn filled<T: Default>(call: impl FnOnce(*mut T) -> Result<(), CallError>) -> Result<T, CallError> {
     let mut value = T::default();
     call(&raw mut value).map(|()| value)
 }
 
-/// Bytes of a device. They are released with the last clone, in the order of the stream.
+/// Device memory. Dropping the last clone frees it in stream order.
 #[derive(Debug, Clone)]
 pub(super) struct Memory(Arc<Allocation>);
 
@@ -262,7 +263,7 @@ impl driver::Memory for Memory {
     }
 }
 
-/// The allocator that the tensor library uses.
+/// The allocator that is given to candle, so that its tensors come from the same memory pool.
 #[derive(Debug)]
 pub(super) struct Allocator(pub(super) Arc<Context>);
 

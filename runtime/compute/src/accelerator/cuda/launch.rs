@@ -1,7 +1,7 @@
 //! Launches of kernels, and matrix products by cuBLAS.
 //!
-//! cuBLAS counts by columns. A row-major `C = L·R` is, column by column, `Cᵀ = Rᵀ·Lᵀ`: the sides change places and
-//! nothing moves. Sums are in f32, and f32 never becomes TF32.
+//! Matrices of cuBLAS are column-major. A row-major `C = L·R` is the column-major `Cᵀ = Rᵀ·Lᵀ`, so the operands are
+//! exchanged and no data moves. Sums are in f32, and f32 operands are never rounded to TF32.
 #![expect(unsafe_code, reason = "kernels and cuBLAS are called with addresses")]
 
 use std::any::Any;
@@ -20,11 +20,11 @@ use crate::accelerator::driver::elsewhere;
 use crate::accelerator::kernel::Kernel;
 use crate::error::{Error, Result};
 
-/// Converts the arguments to what the driver takes and queues the kernel in the device's stream. The caller
-/// (`Accelerator::launch`) has checked the kinds of the arguments.
+/// Converts the arguments to what the driver takes and queues the kernel, compiled with the constants `build`, in the
+/// device's stream. The caller (`Accelerator::launch`) has checked the kinds of the arguments.
 ///
 /// # Errors
-/// When a tensor is elsewhere, the kernel does not compile, or the driver refuses.
+/// When a tensor is on another device, the kernel does not compile, or the driver refuses the launch.
 pub(super) fn launch(cuda: &Cuda, kernel: &Kernel, build: Build, grid: Grid, arguments: &[Argument<'_>]) -> Result<()> {
     let function = cuda.loader.function(kernel, build, grid.shared)?;
     let values = arguments.iter().map(|argument| value(cuda, kernel.name, argument));
@@ -45,7 +45,7 @@ pub(super) fn launch(cuda: &Cuda, kernel: &Kernel, build: Build, grid: Grid, arg
 }
 
 /// Converts an argument into the 8 bytes that the driver reads it from: an address, a number, the bits of an f32, or 0
-/// for an absent tensor. Refuses a tensor of another device, and a size of 2³² or more; `kernel` is named in errors.
+/// for an absent tensor. Fails for a tensor on another device, and for a size of 2³² or more; `kernel` is named in errors.
 fn value(cuda: &Cuda, kernel: &str, argument: &Argument<'_>) -> Result<u64> {
     Ok(match argument {
         Argument::Tensor(tensor) => address(cuda, tensor, kernel)?,
@@ -58,8 +58,8 @@ fn value(cuda: &Cuda, kernel: &str, argument: &Argument<'_>) -> Result<u64> {
     })
 }
 
-/// The device address of a tensor's first number. Does not check that the other numbers follow without gaps. `caller`
-/// is named in errors.
+/// The device address of a tensor's first element. Does not check that the tensor is contiguous. `caller` is named in
+/// errors.
 ///
 /// # Errors
 /// When the tensor is on another device, or has an element type that no kernel reads.
@@ -68,10 +68,10 @@ pub(super) fn address(cuda: &Cuda, tensor: &Tensor, caller: &str) -> Result<u64>
     Ok(memory.address() + start as u64)
 }
 
-/// Returns the memory of a tensor and the byte offset of its first number in it. `caller` is named in errors.
+/// Returns the memory of a tensor and the byte offset of its first element in it. `caller` is named in errors.
 ///
 /// # Errors
-/// When the tensor is of another device, or has numbers of a type that no kernel reads.
+/// When the tensor is on another device, or has an element type that no kernel reads.
 pub(super) fn memory(cuda: &Cuda, tensor: &Tensor, caller: &str) -> Result<(Memory, usize)> {
     let (storage, layout) = tensor.storage_and_layout();
     let slice = match &*storage {
@@ -109,10 +109,12 @@ pub(super) fn open_products(context: &Context) -> std::result::Result<(Handle, i
 }
 
 /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. `[rows, columns, depth]`
-/// are the shape of the result and the terms of each sum. `Accelerator::multiply` has checked shapes and types.
+/// are the shape of the result and the number of terms that each of its elements sums. `Accelerator::multiply` has checked
+/// shapes and types.
 ///
 /// # Errors
-/// When a matrix is elsewhere or has gaps within its rows, a side has 2³¹ numbers or more, or cuBLAS refuses.
+/// When a matrix is on another device or has gaps within its rows, a dimension or a row stride is 2³¹ or more, the element
+/// type is not f32, bf16 or f16, or cuBLAS refuses.
 pub(super) fn multiply(
     cuda: &Cuda,
     [into, left, right]: [MatrixView<'_>; 3],
@@ -163,17 +165,18 @@ pub(super) fn multiply(
     done.map_err(|error| cuda.stopped(format!("a product of {rows} × {depth} and {depth} × {columns}: {error}")))
 }
 
-/// Converts a dimension to the C integer that cuBLAS takes. Refuses 2³¹ and more.
+/// Converts a dimension or a row stride to the C integer that cuBLAS takes. Fails for 2³¹ and more.
 fn side(number: usize) -> Result<c_int> {
     c_int::try_from(number).map_err(|_| Error::shape(format!("a side of {number} is too long for a product")))
 }
 
-/// The row stride of a matrix in elements, as the C integer that cuBLAS takes. Refuses gaps within rows.
+/// The row stride of a matrix in elements, as the C integer that cuBLAS takes. Fails for 2³¹ and more, and for gaps within
+/// a row.
 fn pitch(of: &MatrixView<'_>) -> Result<c_int> {
     side(of.row_stride()?)
 }
 
-/// The cuBLAS constant of an element type. Refuses all but f32, bf16 and f16.
+/// The cuBLAS constant of an element type. Fails for all but f32, bf16 and f16.
 fn kind(dtype: DType) -> Result<c_int> {
     match dtype {
         DType::F32 => Ok(sys::R_32F),

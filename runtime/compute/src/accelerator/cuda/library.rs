@@ -1,7 +1,7 @@
-//! Libraries that are opened when a run asks for a device, since none is linked, and the functions that are found in them.
+//! The shared libraries of CUDA, which are opened at run time since none is linked, and lookup of their functions.
 //!
-//! A library is looked for where the system's loader looks first, then in a toolkit, then among the packages of an active
-//! Python environment.
+//! A library is searched first where the system's loader looks, then in a CUDA toolkit, then among the packages of an
+//! active Python environment.
 #![expect(
     unsafe_code,
     reason = "opening a library runs its start-up code, and a function has the type that is written here"
@@ -14,19 +14,20 @@ use std::sync::OnceLock;
 use libloading::Library as Opened;
 use tunebox_foundation::environment;
 
-/// A library by the names that it has had, newest first, and what brings it.
+/// A shared library: its name in messages, its possible file names, newest version first, and how to install it.
 pub(super) struct Library {
     pub(super) what: &'static str,
     pub(super) names: &'static [&'static str],
-    /// Beginnings of the names of those that it looks for by name alone; they lie in its folder.
+    /// File name prefixes of libraries in the same folder that this library loads by name alone. They are opened first, so
+    /// that it finds them.
     pub(super) beside: &'static [&'static str],
     pub(super) hint: &'static str,
-    /// The words of an error code; none where the library has no words for it.
+    /// Returns the message for an error code; `None` for a code without one.
     pub(super) words: fn(c_int) -> Option<String>,
     pub(super) opened: OnceLock<Opened>,
 }
 
-/// The code of a call of a function that the library does not have.
+/// The error code of calling a function whose library is not open or lacks it.
 pub(super) const ABSENT: c_int = -1;
 
 /// An error code that a function of a library returned, or [`ABSENT`].
@@ -54,7 +55,7 @@ impl Library {
     /// library is never closed.
     ///
     /// # Errors
-    /// A text that says that the library is not found, and what installs it.
+    /// A message that the library is not found, and what installs it.
     pub(super) fn open(&self, folders: &[PathBuf]) -> Result<(), String> {
         if self.opened.get().is_none() {
             let found = self.find(folders).ok_or_else(|| format!("{} is not found; {}", self.what, self.hint))?;
@@ -91,7 +92,8 @@ impl Library {
     }
 }
 
-/// Functions of a library under their own names, which return an error code or 0 for success.
+/// Defines a Rust function for each C function of a library, under its own name. It looks the C function up at the first
+/// call, and turns a returned code other than 0 into a [`CallError`].
 macro_rules! functions {
     ($library:ident; $($(#[$attribute:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?);)*) => {$(
         $(#[$attribute])*

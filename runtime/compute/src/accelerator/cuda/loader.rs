@@ -1,7 +1,7 @@
-//! From the text of kernels to functions of a device: compiled once a machine, loaded once a process.
+//! Gets kernels as functions of a device: compiled once per machine, loaded once per process.
 //!
-//! Machine code is kept on disk (`kept`) under the digest of everything that went into it, so a second start compiles
-//! nothing.
+//! Machine code is cached on disk under the digest of everything that it depends on (compiler options, the version of NVRTC,
+//! the source), so a second start compiles nothing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,48 +19,50 @@ use crate::code_cache::{CodeCache, folder};
 use crate::error::{Error, Result};
 use tunebox_foundation::hexadecimal::hexadecimal;
 
-/// The largest text of machine code that is kept, in bytes.
+/// The most bytes of one entry of the code cache: the machine code of one module.
 const LARGEST: u64 = 64 << 20;
-/// Bytes of all machine code that is kept.
+/// The most bytes of all entries of the code cache together.
 const MOST: u64 = 256 << 20;
 
-/// Shared memory of a block that every kernel may have without asking, in bytes.
+/// Dynamic shared memory in bytes that a block of every kernel may have without raising the kernel's limit.
 const SHARED: u32 = 48 << 10;
 
-/// The functions of one device.
+/// Compiles and loads the kernels of one device, and caches them.
 pub(super) struct Loader {
     context: Arc<Context>,
-    /// 80, 90, …
+    /// The compute capability of the device: 80, 90, …
     capability: u32,
-    /// The version of NVRTC.
+    /// The version of NVRTC as (major, minor).
     compiler: (i32, i32),
     /// The most shared memory that a block of this device may ask for, in bytes.
     most: u32,
     loaded: Mutex<Loaded>,
 }
 
-/// A text and what it is compiled for.
+/// A module and the constants that it is compiled with.
 type Variant = (Module, Build);
 
 #[derive(Default)]
 struct Loaded {
     modules: HashMap<Variant, Handle>,
-    /// Functions, each with the bytes of shared memory that its blocks may have.
+    /// Handles of kernels, each with the most bytes of dynamic shared memory that its blocks may have.
     functions: HashMap<(Variant, &'static str), (Handle, u32)>,
 }
 
 impl Loader {
-    /// Creates a loader that has loaded nothing. `most` is the most shared memory that a block of this device may have,
-    /// in bytes.
+    /// Creates a loader with an empty cache. `capability` is the device's compute capability (80, 90, …), `compiler` the
+    /// version of NVRTC as (major, minor), and `most` the most shared memory in bytes that a block of this device may have.
     pub(super) fn new(context: Arc<Context>, capability: u32, compiler: (i32, i32), most: u32) -> Self {
         Self { context, capability, compiler, most, loaded: Mutex::default() }
     }
 
-    /// Returns the handle of a kernel compiled for `build`, whose blocks may have `shared` bytes of dynamic shared
-    /// memory. Compiles and loads its module at the first call; later calls return the cached handle.
+    /// Returns the handle of a kernel that is compiled with the constants `build` (activation type, head size, query heads
+    /// per key-value head) and whose blocks may have `shared` bytes of dynamic shared memory each. Compiles and loads the
+    /// kernel's module at the first call; later calls return the cached handle.
     ///
     /// # Errors
-    /// [`Error::Stopped`] when the text does not compile, the driver does not take it, or the device has less shared memory.
+    /// [`Error::Stopped`] when the source does not compile, the driver refuses the machine code, or a block of this device
+    /// can have less than `shared` bytes; [`Error::Dtype`] for an activation type other than f32, bf16 and f16.
     pub(super) fn function(&self, kernel: &Kernel, build: Build, shared: u32) -> Result<Handle> {
         if shared > self.most {
             return Err(self.stopped(too_narrow(kernel.name, shared, self.most)));
@@ -111,8 +113,8 @@ impl Loader {
         Error::Stopped { device: format!("cuda:{}", self.context.ordinal), why }
     }
 
-    /// The file name of a module's machine code in the cache: the SHA-256 of the options, the NVRTC version and the
-    /// source text, in hexadecimal, with `.cubin`.
+    /// The file name of a module's machine code in the cache: the SHA-256, in hexadecimal, of the options, the version of
+    /// NVRTC and the source, each after its length (u64, little-endian), then `.cubin`.
     fn name(&self, source: &str, options: &[String]) -> String {
         let compiler = format!("{}.{}", self.compiler.0, self.compiler.1);
         let mut digest = Sha256::new();

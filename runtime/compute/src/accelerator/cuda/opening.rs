@@ -1,4 +1,4 @@
-//! A device is opened: what must hold is looked at first, in the order in which a person would put it right.
+//! Opens a CUDA device. Checks first what it needs, in the order in which a user would fix what is missing.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,13 +9,13 @@ use super::library::{CallError, folders};
 use super::loader::Loader;
 use super::{Cuda, FAULT_FREE, compile, launch, sys};
 
-/// Capabilities below this have no products in bf16.
+/// The lowest supported compute capability (major, minor). Lower ones have no matrix products in bf16.
 const LEAST: (i32, i32) = (8, 0);
 
-/// The first version of the driver for which there are libraries that are looked for here.
+/// The lowest major version of CUDA whose libraries are searched for.
 const OLDEST: i32 = 12;
 
-/// Two numbers of a version.
+/// A version as (major, minor).
 type Version = (i32, i32);
 
 /// Opens the CUDA device `ordinal` for the first time in this process: checks, in this order, driver, device, compute
@@ -53,7 +53,7 @@ fn expect_device(ordinal: usize) -> Result<(), String> {
 const NO_DEVICE: &str = "the driver is there and finds no GPU; `nvidia-smi` lists those that it sees, and \
     `CUDA_VISIBLE_DEVICES` may hide them";
 
-/// Converts an error of starting the driver into a message with its cause, and what to do where it is known.
+/// Converts an error of starting the driver into a message with its cause and, where it is known, what to do.
 fn unusable(error: CallError) -> String {
     match error.code {
         sys::NO_DEVICE => NO_DEVICE.into(),
@@ -107,7 +107,7 @@ fn expect_architecture(capability: u32, compiled_for: &[u32]) -> Result<(), Stri
 }
 
 /// Sets up a device whose context is open: makes its pool keep freed memory, opens cuBLAS, allocates the fault word,
-/// and creates candle's device with our allocator.
+/// and creates candle's device with [`Allocator`]. `driver` and `compiler` are the CUDA versions of driver and NVRTC.
 fn set_up(context: Arc<Context>, capability: u32, driver: Version, compiler: Version) -> Result<Cuda, String> {
     let number = |which| context.attribute(which).map_err(to_text);
     let processors = number(sys::MULTIPROCESSOR_COUNT)?.unsigned_abs();

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use super::library::{ABSENT, CallError, Library, functions};
 
-/// A pointer that only its library follows: a context, a stream, a module, a program.
+/// An opaque pointer to an object of a library, such as a context, a stream, a module or a program.
 pub(super) type Handle = usize;
 
 pub(super) static DRIVER: Library = Library {
@@ -37,7 +37,7 @@ pub(super) static PRODUCTS: Library = Library {
     opened: OnceLock::new(),
 };
 
-/// Codes of the driver.
+/// Error codes of the driver.
 pub(super) const INVALID_VALUE: c_int = 1;
 pub(super) const OUT_OF_MEMORY: c_int = 2;
 pub(super) const STUB_LIBRARY: c_int = 34;
@@ -51,19 +51,19 @@ pub(super) const CAPABILITY_MINOR: c_int = 76;
 pub(super) const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_int = 97;
 pub(super) const MEMORY_POOLS_SUPPORTED: c_int = 115;
 
-/// The attribute of a kernel: bytes of shared memory that a block may ask for.
+/// The attribute of a kernel that limits the dynamic shared memory of its blocks, in bytes.
 pub(super) const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
 
-/// Attributes of a pool of memory, all of 64 bits.
+/// Attributes of a memory pool, each a 64-bit value.
 pub(super) const POOL_RELEASE_THRESHOLD: c_int = 4;
 pub(super) const POOL_RESERVED_CURRENT: c_int = 5;
 pub(super) const POOL_USED_CURRENT: c_int = 7;
 pub(super) const POOL_USED_HIGH: c_int = 8;
 
-/// The flag of a stream that does not wait for the default one.
+/// The flag of a stream that does not synchronize with the default stream.
 pub(super) const NON_BLOCKING: c_uint = 1;
 
-/// Numbers of cuBLAS: types, the type of sums, the algorithm, the mode.
+/// Constants of cuBLAS: element types, the type of sums, the algorithm, the math mode.
 pub(super) const R_32F: c_int = 0;
 pub(super) const R_16F: c_int = 2;
 pub(super) const R_16BF: c_int = 14;
@@ -74,7 +74,7 @@ pub(super) const DISALLOW_REDUCED_PRECISION_REDUCTION: c_int = 16;
 functions! { DRIVER;
     /// Initializes the driver.
     fn cuInit(flags: c_uint);
-    /// The newest version of CUDA that the driver is made for: 13000 for 13.0.
+    /// Returns the newest version of CUDA that the driver supports: 13000 for 13.0.
     fn cuDriverGetVersion(version: *mut c_int);
     /// Looks up the driver's text for an error code.
     fn cuGetErrorString(error: c_int, words: *mut *const c_char);
@@ -102,7 +102,8 @@ functions! { DRIVER;
     fn cuMemPoolGetAttribute(pool: Handle, which: c_int, value: *mut c_void);
     /// Sets the attribute `which` of a memory pool.
     fn cuMemPoolSetAttribute(pool: Handle, which: c_int, value: *mut c_void);
-    /// Returns unused memory of a pool to the driver, all but `keep` bytes.
+    /// Returns unused memory of a pool to the driver, but keeps at least `keep` bytes, used and unused together, in the
+    /// pool.
     fn cuMemPoolTrimTo(pool: Handle, keep: usize);
     /// Returns the free and the total memory of the current context's device, in bytes.
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
@@ -124,7 +125,8 @@ functions! { DRIVER;
     fn cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char);
     /// Sets the attribute `which` of a kernel.
     fn cuFuncSetAttribute(function: Handle, which: c_int, value: c_int);
-    /// Queues a kernel in a stream.
+    /// Queues a kernel in a stream: `blocks_*` blocks of `threads_*` threads, each block with `shared` bytes of dynamic
+    /// shared memory. `arguments` has a pointer to each argument.
     fn cuLaunchKernel(
         function: Handle,
         blocks_x: c_uint,
@@ -147,7 +149,8 @@ functions! { COMPILER;
     fn nvrtcGetNumSupportedArchs(count: *mut c_int);
     /// Writes the compute capabilities that NVRTC compiles for, as 90 for `sm_90`.
     fn nvrtcGetSupportedArchs(architectures: *mut c_int);
-    /// Creates a program from a source text.
+    /// Creates a program from the source `text`. `name` stands for it in error messages; `headers` is the number of
+    /// headers.
     fn nvrtcCreateProgram(
         program: *mut Handle,
         text: *const c_char,
@@ -175,11 +178,13 @@ functions! { PRODUCTS;
     fn cublasCreate_v2(blas: *mut Handle);
     /// Sets the stream into which cuBLAS queues its work.
     fn cublasSetStream_v2(blas: Handle, stream: Handle);
-    /// Sets the math mode, which limits the precision of sums.
+    /// Sets the math mode, which says whether sums may lose precision.
     fn cublasSetMathMode(blas: Handle, mode: c_int);
     /// Returns the version of cuBLAS: 130100 for 13.1.
     fn cublasGetVersion_v2(blas: Handle, version: *mut c_int);
-    /// Queues a batch of products of column-major matrices that lie at equal distances.
+    /// Queues `batch_count` products `C ← alpha · A · B + beta · C` of column-major matrices, A and B transposed if
+    /// `transa` and `transb` are 1. C is `[m, n]`, and `k` terms are summed for each element. `ld*` are the distances
+    /// between columns and `stride_*` those between the matrices of a batch, in elements.
     fn cublasGemmStridedBatchedEx(
         blas: Handle,
         transa: c_int,

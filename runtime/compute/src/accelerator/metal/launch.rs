@@ -1,7 +1,8 @@
-//! Launches in the tensor library's own encoder, and matrix products by kernels of our own.
+//! Kernel launches in candle's own encoder, and matrix products by kernels of this crate.
 //!
-//! The tensor library's product overwrites its result, in the type of its sides. Ours adds to what is there, writes f32
-//! from sides of 16 bits, and takes rows with gaps; `kernels/metal/product.metal` has all of that in one pass.
+//! The matrix product of candle overwrites its result, and the result has the type of the operands. The kernels of
+//! `kernels/metal/product.metal` can also add to the result, write f32 from 16-bit operands, and take matrices with gaps
+//! between their rows, all in one pass.
 
 use candle_core::backend::BackendStorage as _;
 use candle_core::{Storage, Tensor};
@@ -14,9 +15,9 @@ use crate::accelerator::driver::elsewhere;
 use crate::accelerator::kernel::Module;
 use crate::error::Result;
 
-/// What goes to the encoder.
+/// A kernel argument as the encoder takes it.
 enum Value {
-    /// A buffer, and where a tensor begins in it, in bytes.
+    /// A buffer, and the byte offset at which the tensor begins in it.
     Buffer(Buffer, usize),
     Nothing,
     Count(u32),
@@ -24,8 +25,8 @@ enum Value {
     Number(f32),
 }
 
-/// Converts an argument into the value that the encoder takes. Refuses a tensor of another device, and a size of 2³² or
-/// more; `kernel` is named in errors.
+/// Converts an argument into the value that the encoder takes. Fails for a tensor on another device, and for a size of 2³²
+/// or more; `kernel` is named in errors.
 fn value(metal: &Metal, kernel: &str, argument: &Argument<'_>) -> Result<Value> {
     Ok(match argument {
         Argument::Tensor(tensor) => {
@@ -41,11 +42,11 @@ fn value(metal: &Metal, kernel: &str, argument: &Argument<'_>) -> Result<Value> 
     })
 }
 
-/// Returns the buffer of a tensor and the byte offset of its first number in it. Does not check that the other numbers
-/// follow without gaps. `caller` is named in errors.
+/// Returns the buffer of a tensor and the byte offset of its first element in it. Does not check that the tensor is
+/// contiguous. `caller` is named in errors.
 ///
 /// # Errors
-/// When the tensor is of another device.
+/// When the tensor is on another device.
 pub(super) fn buffer(metal: &Metal, tensor: &Tensor, caller: &str) -> Result<(Buffer, usize)> {
     let (storage, layout) = tensor.storage_and_layout();
     match &*storage {
@@ -56,12 +57,12 @@ pub(super) fn buffer(metal: &Metal, tensor: &Tensor, caller: &str) -> Result<(Bu
     }
 }
 
-/// Encodes a launch of the kernel `name` of a module. The caller has checked the kinds of the arguments. Behind the
-/// last argument, passes a bit mask of those arguments that are buffers and not null.
+/// Encodes a launch of the kernel `name` of a module. The caller has checked the kinds of the arguments. After the last
+/// argument, passes a bit mask of the arguments, bit 0 for the first: a bit is set for a pointer that is not null.
 ///
 /// # Errors
-/// When a tensor is elsewhere, the kernel does not compile, a group of it would have too many threads, or the tensor
-/// library has no encoder.
+/// When a tensor is on another device, the kernel does not compile, `grid.threads` is more than a threadgroup of the kernel
+/// can have, or candle fails to provide an encoder.
 pub(super) fn launch(
     metal: &Metal,
     module: Module,
@@ -105,19 +106,20 @@ pub(super) fn launch(
     Ok(())
 }
 
-/// Rows and columns of a group's tile.
+/// Rows, and also columns, of the tile of the result that a threadgroup computes.
 const TILE: usize = 64;
-/// Up to so many rows, a SIMD group makes a column.
+/// The most rows of a result whose columns are computed by one SIMD group each.
 const FEW: usize = 8;
-/// SIMD groups of a group that makes columns.
+/// Columns that a threadgroup computes of a result of at most [`FEW`] rows, one for each of its SIMD groups.
 const COLUMNS: usize = 8;
 
 /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. `[rows, columns, depth]`
-/// are the shape of the result and the terms of each sum. `Accelerator::multiply` has checked shapes and types. Uses a
-/// kernel of its own for at most 8 rows.
+/// are the shape of the result and the number of terms that each of its elements sums. `Accelerator::multiply` has checked
+/// shapes and types. Uses another kernel for at most 8 rows if `right` is transposed and `left` is not.
 ///
 /// # Errors
-/// When a side is too long or a matrix is elsewhere, or a kernel does not compile.
+/// When a dimension is 2³² or more, a matrix has gaps within its rows or is on another device, or the kernel does not
+/// compile.
 pub(super) fn multiply(
     metal: &Metal,
     [into, left, right]: [MatrixView<'_>; 3],

@@ -1,5 +1,5 @@
-//! From the text of kernels to functions of a device: compiled and looked up once a process. What Metal makes of a text
-//! it keeps itself, from one start to the next.
+//! Compiles the sources of kernels and looks up their functions, once per process. Metal itself caches compiled code from
+//! one process to the next.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,20 +12,20 @@ use crate::accelerator::kernel::Module;
 use crate::accelerator::sources::Language;
 use crate::error::{Error, Result};
 
-/// Threads of a SIMD group, as the kernels have it.
+/// The number of threads of a SIMD group that the kernels are written for.
 const WARP: usize = 32;
 
 /// A kernel that can be launched.
 #[derive(Debug)]
 pub(super) struct Function {
     pub(super) pipeline: ComputePipeline,
-    /// Threads of a group at most.
+    /// The most threads that a threadgroup of this kernel can have.
     pub(super) threads: usize,
-    /// A bit for each argument through which nothing is written.
+    /// A bit mask of the arguments, bit 0 for the first: a bit is set for a pointer that the kernel only reads.
     pub(super) reads: u32,
 }
 
-/// The functions of one device.
+/// Compiles the kernels of one device and caches them.
 #[derive(Debug)]
 pub(super) struct Loader {
     device: Device,
@@ -40,16 +40,16 @@ struct Loaded {
 }
 
 impl Loader {
-    /// Creates a loader that has loaded nothing.
+    /// Creates a loader with an empty cache, for the device `metal:ordinal`.
     pub(super) fn new(device: Device, ordinal: usize) -> Self {
         Self { device, ordinal, loaded: Mutex::default() }
     }
 
-    /// Returns the kernel `name` of a module, compiled for `build`. Compiles at the first call; later calls return the
-    /// cached function.
+    /// Returns the kernel `name` of a module, compiled with the constants `build`. Compiles at the first call; later calls
+    /// return the cached function.
     ///
     /// # Errors
-    /// When there is no such kernel, its text does not compile here, or its groups are no multiples of 32 threads.
+    /// When there is no such kernel, its source does not compile, or the device's SIMD groups do not have 32 threads.
     pub(super) fn function(&self, module: Module, name: &'static str, build: Build) -> Result<Arc<Function>> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = loaded.functions.get(&(name, build)) {
@@ -79,7 +79,7 @@ impl Loader {
         Ok(function)
     }
 
-    /// Compiles the text of a module for `build`, without fast math, which would reorder sums.
+    /// Compiles the source of a module with the constants `build`, without fast math, which would reorder sums.
     fn compiled(&self, module: Module, build: Build) -> Result<Library> {
         let options = MTLCompileOptions::new();
         // The newer call is macOS 15 and later; both keep infinities and the order in which sums are written.

@@ -1,8 +1,8 @@
-//! Memory for tensors: buffers that are kept by their size and used again.
+//! Memory for tensors: a pool that keeps buffers by their size and reuses them.
 //!
-//! The tensor library's own pool rounds sizes up to powers of two, by which a large activation may take twice its room;
-//! here an eighth is lost at most. A buffer whose tensors are gone is free at once, though work that uses it may wait in
-//! the queue: later work that writes it comes after, by the encoder's barriers.
+//! The pool of candle rounds sizes up to powers of two, so a large activation may take twice its size; here rounding adds
+//! an eighth at most. A buffer is free as soon as no tensor uses it, even if queued work still does: the encoder's barriers
+//! order later work that writes the buffer after it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_core::MetalDevice;
 use candle_metal_kernels::metal::{Buffer, MTLResourceOptions};
 
-/// How buffers are made: processor and GPU see them, and order among kernels is the encoder's work.
+/// How buffers are created: CPU and GPU share them, and the encoder orders the kernels that use them.
 pub(super) const SHARED: MTLResourceOptions = candle_metal_kernels::RESOURCE_OPTIONS;
-/// The least that a buffer has, in bytes.
+/// The size of the smallest buffer, in bytes.
 const LEAST: usize = 1 << 8;
-/// Sizes between a power of two and the next.
+/// The number of buffer sizes from one power of two (exclusive) to the next (inclusive).
 const STEPS: usize = 8;
 
-/// The buffers of a device.
+/// The reusable buffers of a device.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     held: Mutex<Held>,
@@ -25,9 +25,9 @@ pub(super) struct Pool {
 
 #[derive(Debug, Default)]
 struct Held {
-    /// By their size in bytes. Those that no tensor has are free.
+    /// All buffers of the pool, by their size in bytes. A buffer to which only the pool refers is free.
     buffers: BTreeMap<usize, Vec<Arc<Buffer>>>,
-    /// The most bytes that the device had given at one time.
+    /// The most bytes that were allocated on the device at one time, measured when the pool creates a buffer.
     peak: usize,
 }
 
@@ -38,8 +38,8 @@ impl Held {
         self.buffers.iter().map(|(size, of)| size * unused(of)).sum()
     }
 
-    /// Whether the device can allocate `bytes` more bytes. If it cannot and buffers are unused, first waits for all
-    /// work and returns the unused buffers to the system.
+    /// Whether the device can allocate `bytes` more bytes. If it cannot and the pool has unused buffers, first waits for
+    /// all work and returns those buffers to the system.
     fn has_room(&mut self, device: &MetalDevice, bytes: usize) -> candle_core::Result<bool> {
         let metal = device.metal_device();
         let fits = || metal.current_allocated_size() + bytes <= metal.recommended_max_working_set_size();
@@ -66,7 +66,7 @@ impl Pool {
     /// a new one. `None` if the device has no memory left.
     ///
     /// # Errors
-    /// The error of candle when waiting for work fails, which is done before unused memory is returned.
+    /// candle's error if waiting for work fails. Work is awaited only before unused buffers are returned to the system.
     pub(super) fn take(&self, device: &MetalDevice, bytes: usize) -> candle_core::Result<Option<Arc<Buffer>>> {
         let size = rounded(bytes);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,11 +86,11 @@ impl Pool {
         Ok(Some(buffer))
     }
 
-    /// Whether the device can allocate `bytes` bytes for a buffer outside this pool. If it cannot, first returns unused
-    /// buffers to the system.
+    /// Whether the device can allocate `bytes` bytes for a buffer outside this pool. If it cannot, first waits for all
+    /// work and returns unused buffers to the system.
     ///
     /// # Errors
-    /// The error of candle when waiting for work fails, which is done before unused memory is returned.
+    /// candle's error if waiting for work fails.
     pub(super) fn has_room(&self, device: &MetalDevice, bytes: usize) -> candle_core::Result<bool> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).has_room(device, bytes)
     }
@@ -101,16 +101,16 @@ impl Pool {
         held.peak = device.metal_device().current_allocated_size();
     }
 
-    /// Returns (unused, peak): bytes of buffers that no tensor uses, and the most bytes that the device had allocated
-    /// at one time.
+    /// Returns (unused, peak) in bytes: the size of all buffers that no tensor uses, and the most that was allocated on
+    /// the device at one time.
     pub(super) fn figures(&self) -> (usize, usize) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         (held.unused(), held.peak)
     }
 }
 
-/// Rounds a request up to the size of its buffer: at least 256 bytes, then one of eight steps between two powers of
-/// two.
+/// Rounds a requested number of bytes up to the size of a buffer: at least 256 bytes, with eight sizes from each power of
+/// two to the next.
 fn rounded(bytes: usize) -> usize {
     let bytes = bytes.max(LEAST);
     bytes.next_multiple_of((bytes.next_power_of_two() / 2 / STEPS).max(1))

@@ -3,12 +3,12 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::accelerator::kernel::ALL;
 
-/// Kernels for the tensor cores of CUDA; Metal's plain ones are on the matrices of SIMD groups already.
+/// Kernels that only CUDA has, for its tensor cores. On Metal, the kernels `attention_plain…` use SIMD-group matrices.
 const CUDA_ALONE: [&str; 3] = ["attention", "attention_dkv", "attention_dq"];
 
 const LANGUAGES: [Language; 2] = [Language::Cuda, Language::Metal];
 
-/// Names of all kernels that a text declares, by themselves and by macros.
+/// Names of all kernels that a source declares, directly or by a macro.
 fn names(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     for line in text.lines() {
@@ -24,7 +24,8 @@ fn names(text: &str) -> Vec<String> {
     names
 }
 
-/// The letter of a parameter as in the list of kernels.
+/// The letter for a parameter's declaration in [`Kernel::signature`](crate::accelerator::kernel::Kernel), or `?` for a
+/// pointer whose element type a macro fills in. Panics, naming `kernel`, if the type is unknown.
 fn letter(kernel: &str, parameter: &str) -> char {
     let parameter = bare(parameter);
     let words: Vec<&str> = parameter.split_whitespace().filter(|word| *word != "const").collect();
@@ -51,7 +52,7 @@ fn letter(kernel: &str, parameter: &str) -> char {
     }
 }
 
-/// Every kernel of a module with the letters of its parameters.
+/// Every kernel that a module declares, with the letters of its parameters.
 fn declared(language: Language, module: Module) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for text in language.files(module) {

@@ -1,8 +1,8 @@
-//! The gradients of attention, with the weights computed again from the scores and their log Σ exp.
+//! The gradients of attention, with the softmax weights computed again from the scores and their log Σ exp.
 //!
-//! A task has a sequence, a key-value head and a block of keys, whose gradients it alone sums: over its own queries
-//! and over those of all sequences that go on from it. Queries that see several blocks get a part from each; the
-//! parts are added in the order of the blocks.
+//! A task covers a block of keys of a sequence and a key-value head. It alone sums the gradients of these keys and
+//! values: over the queries of that sequence and of all sequences that continue it. A query that sees several blocks of
+//! keys gets a part of its dq from each task; the parts are added in the order of the blocks.
 
 use std::ops::Range;
 
@@ -21,12 +21,13 @@ use crate::fused::simd::{dot, exp, fold2, tanh, vectorize};
 
 /// Keys of a task.
 const BLOCK: usize = 512;
-/// Parts of dq wait to be added until they hold so many numbers: their memory stays linear in a sequence's length.
+/// Parts of dq are added up as soon as they hold so many f32 numbers: their memory stays linear in a sequence's length.
 const WAITING: usize = 1 << 23;
 /// Rows of dq that are added up in one task.
 const SUM_ROWS: usize = 64;
 
-/// What comes back from the layers above, and what the forward pass left.
+/// The inputs of the backward pass besides q, k and v: the gradient with respect to the output, and the output and log Σ
+/// exp (`lse`) of the forward pass.
 #[derive(Clone, Copy)]
 struct Above<'a> {
     dout: Data<'a>,
@@ -34,12 +35,12 @@ struct Above<'a> {
     lse: &'a [f32],
 }
 
-/// What one task works on.
+/// A block of keys of one key-value head, and the queries that may see them.
 struct Task {
     kv_head: usize,
     /// The positions of its keys, and their rows.
     keys: Span,
-    /// The queries that may see any of the keys: those of its own sequence first. Their rows lie side by side.
+    /// The queries that may see any of the keys: those of the keys' own sequence first. The rows of all spans are adjacent.
     queries: Vec<Span>,
 }
 
@@ -51,8 +52,9 @@ impl Task {
     }
 }
 
-/// Returns dq, dk and dv: the gradients of [`attention`](super::attention) by q, k and v, shaped like them and of their
-/// type. `dout` is the gradient by the output; `out` and `lse` are what the forward pass returned.
+/// Computes the backward pass of [`attention`](super::attention): returns (dq, dk, dv), the gradients with respect to q,
+/// k and v, shaped like them and of their type. `dout` is the gradient with respect to the output, `[tokens, heads ·
+/// head_dim]`; `out` and `lse` (log Σ exp, `[tokens, heads]` f32) are what the forward pass returned.
 #[expect(clippy::too_many_arguments, reason = "the inputs, the outputs and the gradient of one operation")]
 pub fn attention_backward(
     dout: &Tensor,
@@ -115,9 +117,9 @@ fn tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
     tasks
 }
 
-/// Returns the spans of queries that may see the key positions `keys` of sequence `number`: first its own queries from
-/// the first key on, then the sequences that continue it. The window limits its own queries only if no tokens continue
-/// it.
+/// Returns the spans of queries that may see the keys at positions `keys` of the sequence with index `number`: first the
+/// sequence's own queries from the first key on, then the queries of the sequences that continue it. The window shortens
+/// the first span only if there are no others.
 fn queries(segments: &Segments, number: usize, keys: &Range<usize>, shape: &AttentionShape) -> Vec<Span> {
     let mut found: Vec<Span> = segments.family(number).filter(|one| !one.rows.is_empty()).collect();
     // The rows of all spans lie side by side, so the own span is cut at the window only if it is the last.
@@ -129,8 +131,8 @@ fn queries(segments: &Segments, number: usize, keys: &Range<usize>, shape: &Atte
     found
 }
 
-/// Splits tasks into consecutive groups whose parts of dq are in memory together. A group ends with the task by which
-/// its parts reach [`WAITING`] numbers, so it may exceed that.
+/// Splits tasks into consecutive groups whose parts of dq are in memory at the same time. A group ends with the task
+/// whose part brings the group to [`WAITING`] numbers, so it may exceed that.
 fn portions<'a>(tasks: &'a [Task], shape: &AttentionShape) -> Vec<&'a [Task]> {
     let mut waiting = 0;
     let portions = tasks.split_inclusive(|task| {
@@ -156,8 +158,8 @@ fn add_parts(tasks: &[Task], parts: &[Vec<f32>], dq: Tile<'_>, shape: &Attention
     });
 }
 
-/// Computes the gradients of one task: adds those of its block of keys and values to `dk` and `dv`. Returns its part of
-/// dq, `[rows of its queries, group · head_dim]`.
+/// Computes the gradients of one task: adds those of its keys and values to `dk` and `dv`, `[keys, head_dim]`. Returns
+/// its part of dq, `[query rows, group · head_dim]`.
 fn block(layer: Layer<'_>, above: Above<'_>, task: &Task, dk: &mut Tile<'_>, dv: &mut Tile<'_>) -> Vec<f32> {
     let (shape, width) = (layer.shape, layer.shape.group_features());
     let rows = task.rows();
@@ -172,8 +174,9 @@ fn block(layer: Layer<'_>, above: Above<'_>, task: &Task, dk: &mut Tile<'_>, dv:
     part
 }
 
-/// Computes the gradients of one tile of a task's queries, the tokens `tile`: adds to dk and dv, and overwrites `part`,
-/// the dq of these queries. Does nothing if none of them sees a key of the task.
+/// Computes the gradients of one tile of a task's queries, the tokens `tile`: adds to `dk` and `dv`, `[keys, head_dim]`,
+/// and overwrites `part`, the dq of these queries, `[queries, group · head_dim]`. Does nothing if none of them sees a key
+/// of the task.
 fn tile(
     layer: Layer<'_>,
     above: Above<'_>,
@@ -210,9 +213,9 @@ fn tile(
     });
 }
 
-/// Replaces scores (`weights`) by softmax weights p, and gradients by the weights (`slopes`) by gradients by the
-/// scores, row by row: `p = exp(s − lse)`, `ds = p·(dp − Σ dout·out)`, times the derivative of the soft cap. Both
-/// become 0 for keys that a query does not see.
+/// Converts the scores of one tile in place, row by row: `weights` from scores s to softmax weights `p = exp(s − lse)`,
+/// and `slopes` from gradients with respect to p (dp) to those with respect to s, `ds = p·(dp − Σ dout·out)`, times the
+/// derivative of the soft cap. Both are `[query rows, keys]` and become 0 for keys that a query does not see.
 fn score_gradients(
     shape: &AttentionShape,
     lse: &[f32],
@@ -255,8 +258,8 @@ fn row_dot(a: Data<'_>, b: Data<'_>) -> f32 {
     }
 }
 
-/// Turns a row of scores (`weights`) into softmax weights, and its gradients by the weights (`slopes`) into those by
-/// the scores. `log` is log Σ exp of the row, `mean` Σ dout·out.
+/// Converts one row in place, without a soft cap: `weights` from scores to softmax weights, and `slopes` from gradients
+/// with respect to the weights to those with respect to the scores. `log` is log Σ exp of the row, `mean` is Σ dout·out.
 #[inline(always)]
 fn plain_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32) {
     for (weight, slope) in weights.iter_mut().zip(slopes) {
@@ -265,8 +268,9 @@ fn plain_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32) {
     }
 }
 
-/// Turns a row of scores divided by the cap (`weights`) into softmax weights of the capped scores, and its gradients by
-/// the weights (`slopes`) into those by the scores before the cap. `log` is log Σ exp of the row, `mean` Σ dout·out.
+/// Converts one row in place, with a soft cap: `weights` from scores divided by the cap to softmax weights of the capped
+/// scores, and `slopes` from gradients with respect to the weights to those with respect to the scores before the cap.
+/// `log` is log Σ exp of the row, `mean` is Σ dout·out.
 #[inline(always)]
 fn capped_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32, cap: f32) {
     for (weight, slope) in weights.iter_mut().zip(slopes) {

@@ -1,4 +1,4 @@
-//! The attention of one new token a sequence to the keys and values kept so far.
+//! Attention of one new token per sequence to the cached keys and values of its sequence, on the CPU.
 
 use std::slice::Chunks;
 
@@ -12,14 +12,14 @@ use crate::fused::host::{self, Floats};
 use crate::fused::scratch;
 use crate::fused::simd::{exp_in_place, largest, tanh, vectorize, widest};
 
-/// Attends with one query per sequence to its kept keys and values: `q` is `[batch, heads · head_dim]`; `kept[i]` are
+/// Attends with one query per sequence to its cached keys and values: `q` is `[batch, heads · head_dim]`; `kept[i]` are
 /// the keys and the values of sequence i, `[length, kv_heads · head_dim]` each, with the new token's last. The result
 /// is shaped like `q`. The caller has checked `shape` and the shape of `q`.
 ///
 /// A sequence's result does not depend on the others in the batch.
 ///
 /// # Errors
-/// [`Error::Shape`] if a sequence has no keys, or their number is not a multiple of the row width.
+/// [`Error::Shape`] if a sequence has no keys, or they are not whole rows of `kv_heads · head_dim` numbers.
 pub(in crate::fused) fn attention_cached(
     q: &Tensor,
     kept: &[(&[f32], &[f32])],
@@ -58,7 +58,7 @@ fn one(shape: &AttentionShape, query: &[f32], (keys, values): (&[f32], &[f32]), 
     });
 }
 
-/// The keys or values of a head, a row for each token kept.
+/// The cached keys or values of one head: `dim` numbers for each token, `stride` numbers after those of the one before.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     numbers: &'a [f32],
@@ -66,7 +66,7 @@ struct Rows<'a> {
     stride: usize,
 }
 
-/// `scores[head][token] = factor · query[head]·key[token]`, one query after another against a key that is at hand.
+/// Computes `scores[head][token] = factor · query[head]·key[token]`. Reads each key once, for all query heads.
 struct KeyScores<'a> {
     rows: Rows<'a>,
     query: &'a [f32],
@@ -97,7 +97,7 @@ impl WithSimd for KeyScores<'_> {
     }
 }
 
-/// `out[head] = Σ scores[head][token] · value[token]`, token by token.
+/// Computes `out[head] = Σ scores[head][token] · value[token]`, summed in the order of the tokens.
 struct ValueMixture<'a> {
     rows: Rows<'a>,
     scores: &'a [f32],
@@ -135,8 +135,8 @@ impl WithSimd for ValueMixture<'_> {
     }
 }
 
-/// Returns Σ `score · value` over the kept tokens for `N` vectors of features of one head. `values` has a row for each
-/// token, and `start` is the index of the first feature in a row.
+/// Returns Σ `score · value` over the cached tokens for `N` adjacent SIMD vectors of features. `values` yields a row for
+/// each token, and `start` is the index of the first of these features in a row.
 #[inline(always)]
 fn mix_vectors<S: Simd, const N: usize>(
     simd: S,
@@ -155,8 +155,8 @@ fn mix_vectors<S: Simd, const N: usize>(
     sums
 }
 
-/// Applies the soft cap, if any, and the softmax to a row of scores, in place. With a cap, the given scores are already
-/// divided by it.
+/// Converts a row of scores in place to softmax weights, after the soft cap, if any. With a cap, `scores` are given divided
+/// by it.
 #[inline(always)]
 fn softmax(scores: &mut [f32], soft_cap: Option<f32>) {
     if let Some(cap) = soft_cap {

@@ -1,5 +1,5 @@
-//! Attention as launches of a device: on the tensor cores of CUDA where numbers have 16 bits and heads are whole
-//! eights, by the plain kernels elsewhere; Metal has these alone. The sizes of tiles are those of
+//! Launches of the attention kernels: those for CUDA's tensor cores where activations have 16 bits and the head size is a
+//! multiple of 8, the plain kernels elsewhere, and always on Metal. Tile sizes are those of
 //! `kernels/cuda/attention_tensor.cu` and `attention_tiles.cu`.
 
 use candle_core::{DType, Tensor};
@@ -12,20 +12,21 @@ use crate::fused::device::expect_type;
 use crate::fused::segments::Segments;
 use crate::fused::segments::device::Tiling;
 
-/// Features of a head at most: a thread holds its share of them in registers.
+/// The largest head size: a thread holds its share of a head's features in registers.
 const WIDEST: usize = 256;
-/// Up to so many features a module is compiled for multiples of 16; past it of 32, as two blocks share them.
+/// Head sizes up to this are rounded up to a multiple of 16 to compile the kernels, larger ones to a multiple of 32, since
+/// two blocks share their features.
 const WHOLE: usize = 128;
-/// What a load of a vector takes.
+/// 16-bit numbers that one vector load reads.
 const EIGHT: usize = 8;
-/// Rows of a tile on ordinary cores.
+/// Rows of a tile of the plain kernels, which use no tensor cores.
 const PLAIN: usize = 32;
-/// Rows of a tile of the gradients on ordinary cores of CUDA past [`FITTING`] features. Metal keeps [`PLAIN`] rows,
+/// Rows of a tile of the plain gradient kernels on CUDA for more than [`FITTING`] features. Metal keeps [`PLAIN`] rows,
 /// since it holds a piece of the features at a time.
 const PLAIN_SMALL: usize = 16;
-/// Features up to which four tiles of 32 rows fit into what every processor has, 99 KiB.
+/// The largest head size for which four tiles of 32 rows fit into 99 KiB, the shared memory that every device has.
 const FITTING: usize = 160;
-/// Tokens and heads that a block of `attention_delta` takes.
+/// Pairs of a token and a head that one block of the kernel `attention_delta` handles.
 const DELTAS: usize = 8;
 
 /// Returns the constants that the attention kernels are compiled with: the activation type, the head size rounded up to
@@ -103,11 +104,11 @@ struct Layer<'a> {
     build: Build,
 }
 
-/// How a kernel cuts its work.
+/// The launch configuration of an attention kernel.
 #[derive(Clone, Copy)]
 struct Tiles {
     tiling: Tiling,
-    /// Blocks beside one another for a tile: heads, and parts of their features.
+    /// Blocks for each tile: one for each head, times the parts into which a head's features are split.
     heads: usize,
     parts: u32,
     threads: u32,
@@ -134,8 +135,8 @@ impl<'a> Layer<'a> {
     }
 
     /// Whether the kernels for tensor cores can be used: on CUDA, in 16 bits, with a head size that is a multiple of
-    /// [`EIGHT`], a scale above 0, and q, k, v and `more` aligned for vector loads. They look for the largest product
-    /// instead of the largest score, which is the same only for a scale above 0.
+    /// [`EIGHT`], a scale above 0, and q, k, v and `more` aligned for vector loads. These kernels search for the largest
+    /// product q·k instead of the largest score, which is the same key only for a scale above 0.
     fn tensor_cores(&self, more: &[&Tensor]) -> bool {
         self.build.act != DType::F32
             && self.inputs[0].device().is_cuda()

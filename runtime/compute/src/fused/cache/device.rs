@@ -14,16 +14,16 @@ use crate::fused::device::expect_type;
 
 /// Tokens that one block of `attention_cached` reads.
 const CHUNK: usize = 256;
-/// Query heads that a block of `attention_cached` has at most.
+/// Query heads that a block of `attention_cached` handles at most.
 const TOGETHER: usize = 8;
 const THREADS: u32 = 128;
 
-/// All sequences of a cache.
+/// The key-value cache on a device: the pages of each sequence, and for each layer the pool that holds them.
 #[derive(Debug)]
 pub(super) struct Paged {
     device: Accelerator,
     pages: Pages,
-    /// None before its first keys came, which say what they are kept in.
+    /// The pool of each layer; `None` until the layer's first keys arrive, which determine its width and type.
     layers: Vec<Option<Pool>>,
 }
 
@@ -34,20 +34,20 @@ struct Pool {
     values: Tensor,
 }
 
-/// What a pass adds, as kernels take it.
+/// The tables of one pass, as the kernels read them.
 #[derive(Debug)]
 pub(super) struct Placed {
     rows: usize,
-    /// Tokens of the shortest and of the longest sequence, the new ones among them.
+    /// Tokens of the shortest and of the longest sequence of the pass, counting the new ones.
     shortest: usize,
     longest: usize,
-    /// Pages of the longest table.
+    /// Columns of `pages`: the most pages that a sequence of the pass has.
     pages_of: usize,
     /// `[sequences]`: tokens of each.
     lengths: Tensor,
-    /// `[sequences, pages_of]`.
+    /// `[sequences, pages_of]`: the page numbers of each sequence, then zeros.
     pages: Tensor,
-    /// The sequence and the token of each row, `[rows]` each; none where each sequence grows by one.
+    /// The sequence and the position of each row, `[rows]` each; `None` where each sequence grows by one token.
     rows_of: Option<[Tensor; 2]>,
 }
 
@@ -133,8 +133,9 @@ impl Paged {
         self.device.launch(&kernel::CACHE_APPEND, text(act, shape)?, grid, &[&rows[..], &tables].concat())
     }
 
-    /// Allocates a layer's pool for as many pages as [`Pages`] asks for, or enlarges it and copies the pages that it
-    /// holds. `width` is the numbers of a token's keys. Does nothing if the pool is large enough.
+    /// Allocates a layer's pool for as many pages as [`Pages::capacity`] says, or enlarges it and copies the pages that it
+    /// holds. `width` is the number of elements of a token's keys, `act` their type. Does nothing if the pool is large
+    /// enough.
     ///
     /// # Errors
     /// [`Error::Argument`] if the layer does not exist, or its pool has another width or type.
@@ -160,8 +161,9 @@ impl Paged {
         Ok(())
     }
 
-    /// Attends with one query per sequence: one kernel handles chunks of [`CHUNK`] tokens, a second merges the chunks.
-    /// Returns an error if a sequence has no tokens or the layer has no keys.
+    /// Attends with one query per sequence, `q` `[sequences, heads · head_dim]`, to the sequence's cached tokens; the result
+    /// is shaped like `q`. One kernel handles chunks of [`CHUNK`] tokens, a second merges the chunks. Returns an error if a
+    /// sequence has no tokens or the layer has no keys.
     pub(super) fn attend(&self, placed: &Placed, layer: usize, q: &Tensor, shape: &AttentionShape) -> Result<Tensor> {
         let act = expect_type(q, "q")?;
         let Some(Some(pool)) = self.layers.get(layer) else { return Err(no_layer(layer)) };

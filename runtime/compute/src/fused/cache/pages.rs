@@ -1,7 +1,7 @@
-//! Which pages of a pool a sequence has: sequences that begin alike share theirs as far as they are full.
+//! Assigns pages of a pool to sequences. Sequences that were forked share the full pages of their common beginning.
 //!
-//! This file holds page numbers only; `device.rs` holds the memory. The order in which pages are given and taken
-//! does not matter to those who compute: the stream of a device has one order too.
+//! This file holds page numbers only; `device.rs` holds the memory. A page may be reused as soon as it is released: the
+//! device runs its kernels in the order in which they were launched, so earlier ones have read it by then.
 
 use crate::accelerator::extent;
 use crate::error::Result;
@@ -17,7 +17,7 @@ pub(super) struct Pages {
     holders: Vec<u32>,
     /// Pages that no sequence has.
     free: Vec<u32>,
-    /// Pages that a pool should be made for.
+    /// Pages that each layer's pool must have room for.
     capacity: usize,
 }
 

@@ -1,7 +1,9 @@
-//! From the gradients by the taps to those by the hidden states and by the head.
+//! The backward pass of the output head: from gradients with respect to the taps (seeds) to gradients with respect to the
+//! hidden states and the head's weight.
 //!
-//! With seeds g of the log-probability, e of the entropy H and m of the mean log-probability, a logit's gradient is
-//! `g·[word = target] + m/V − p·(g + m + e·H) − e·p·ln p`; then the slopes of temperature, soft cap and scale.
+//! With seeds g of the log-probability, e of the entropy H and m of the mean log-probability, a vocabulary of V words and
+//! a word's probability p, the gradient with respect to a logit is
+//! `g·[word = target] + m/V − p·(g + m + e·H) − e·p·ln p`; times the derivatives of temperature, soft cap and scale.
 
 use std::ops::Range;
 
@@ -18,13 +20,13 @@ use crate::fused::stored::Stored;
 use crate::fused::taps::{Tap, Taps};
 use crate::weight::WeightRef;
 
-/// The gradients of a loss by the differentiable taps of [`head_taps`](super::head_taps), one number a row each. A
-/// gradient by the entropy needs the entropy among the taps.
+/// The gradients of a loss with respect to the differentiable taps of [`head_taps`](super::head_taps), also called seeds:
+/// for each tap a number for each row. A seed of the entropy requires that the forward pass returned the entropy.
 pub type TapGradients<'a> = Taps<&'a [f32]>;
 
-/// Returns the gradients of a loss by `hidden`, `[rows, hidden]` in its type, and, if `want_weight`, by `weight`,
-/// `[vocabulary, hidden]` f32. `seeds` are the gradients of the loss by the taps; `taps` is what the forward pass
-/// returned for the same inputs.
+/// Computes the backward pass of [`head_taps`](super::head_taps): returns the gradient of a loss with respect to `hidden`,
+/// `[rows, hidden]` in its type, and, if `want_weight`, with respect to `weight`, `[vocabulary, hidden]` f32. `seeds` are
+/// the gradients of the loss with respect to the taps; `taps` is what the forward pass returned for the same operands.
 pub fn head_taps_backward<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -82,7 +84,8 @@ fn add_parts(sum: &mut [f32], parts: &[Vec<f32>]) {
     });
 }
 
-/// What the gradient of each logit of a row needs.
+/// The coefficients of the logit gradients of one row. A logit with probability p has the gradient
+/// `linear·p + curved·p·ln p + even`, the target's plus `hit`.
 #[derive(Clone, Copy)]
 struct Row {
     target: usize,
@@ -134,7 +137,7 @@ fn rows(targets: &[u32], taps: &HeadTaps, seeds: TapGradients<'_>, vocabulary: u
     (0..targets.len()).map(make).collect()
 }
 
-/// A block of rows under the whole head.
+/// A block of rows of hidden states, with the whole head.
 #[derive(Clone, Copy)]
 struct Block<'a> {
     head: Head<'a>,
@@ -144,8 +147,8 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Returns the part of dhidden, `[rows, width]`, that comes from one group of words. Adds the gradients by these
-    /// words' rows of the weight to `dweight`, if given.
+    /// Returns the part of the gradient with respect to the hidden states, `[rows, width]`, that comes from one group of
+    /// vocabulary entries. Adds the gradients of these entries' rows of the weight to `dweight`, `[group, width]`, if given.
     fn gradients(&self, group: &Range<usize>, mut dweight: Option<&mut Tile<'_>>) -> Vec<f32> {
         let (rows, width) = (self.rows.len(), self.head.width);
         let mut part = vec![0.0; rows * width];
@@ -163,8 +166,8 @@ impl Block<'_> {
         part
     }
 
-    /// Replaces the products of a tile, `[rows, words]` after [`HeadOptions::factor`], by the gradients of the loss by
-    /// the plain products hidden·Wᵀ.
+    /// Converts a tile in place, `[rows, words]`: from products hidden·Wᵀ times [`HeadOptions::factor`] to the gradients of
+    /// the loss with respect to the products without that factor.
     fn logit_gradients(&self, tile: &mut [f32], words: &Range<usize>) {
         let options = self.head.options;
         for (row, numbers) in self.rows.iter().zip(tile.chunks_exact_mut(words.len())) {
@@ -178,15 +181,15 @@ impl Block<'_> {
     }
 }
 
-/// Returns the gradient of the loss by a logit z of a row, without the `hit` that only the target's logit has.
+/// Returns the gradient of the loss with respect to a logit z of a row, without the `hit` that only the target's has.
 #[inline(always)]
 fn slope(z: f32, row: &Row) -> f32 {
     let log = z - row.log;
     exp(log).mul_add(row.curved.mul_add(log, row.linear), row.even)
 }
 
-/// Replaces the logits of a row by the gradients by the products hidden·Wᵀ, without a soft cap. `hit` is the target's
-/// index in the tile, if it is there; `factor` is the derivative of a logit by its product.
+/// Converts one row in place, without a soft cap: from logits to the gradients with respect to the products hidden·Wᵀ.
+/// `hit` is the target's index in the tile, if it is there; `factor` is the derivative of a logit by its product.
 #[inline(always)]
 fn plain_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32) {
     for number in numbers.iter_mut() {
@@ -197,9 +200,9 @@ fn plain_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32) {
     }
 }
 
-/// Replaces the products of a row, divided by the cap, by the gradients by the products hidden·Wᵀ. A logit is `height`
-/// · tanh(product). `hit` is the target's index in the tile, if it is there; `factor` is the derivative of a logit
-/// without tanh's.
+/// Converts one row in place, with a soft cap: from products hidden·Wᵀ times [`HeadOptions::factor`] to the gradients with
+/// respect to the products without that factor. A logit is `height · tanh(number of the row)`. `hit` is the target's index
+/// in the tile, if it is there; `factor` is the derivative of a logit by its product, without the derivative of tanh.
 #[inline(always)]
 fn capped_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32, height: f32) {
     let hit = hit.map(|hit| (hit, tanh(numbers[hit])));

@@ -1,8 +1,8 @@
-//! The head on a device: the vocabulary in tiles of words, each met by blocks of rows.
+//! The output head on a device: the vocabulary in tiles of entries (words), each multiplied with blocks of rows.
 //!
-//! A tile's words are brought to the type of activations once, whatever format they are stored in; a product leaves
-//! their logits for a block of rows, a kernel takes them into the sums of the rows, and the next product writes over
-//! them. The taps of all rows come to the host together.
+//! The weight's rows of a tile are converted to the type of activations once, whatever format they are stored in. A
+//! product writes the logits of a tile and a block of rows, a kernel adds them to the running sums of the rows, and the
+//! next product overwrites them. The taps of all rows are copied to the host together.
 
 mod gradients;
 mod sums;
@@ -22,13 +22,13 @@ use crate::weight::WeightRef;
 pub(super) use gradients::{scaled, taps_and_slopes, taps_backward};
 use sums::Sums;
 
-/// Words of a tile. With [`ROWS`] it takes 64 MiB, and both products of a tile are large.
+/// Vocabulary entries of a tile. With [`ROWS`] it takes 64 MiB, and both products of a tile are large.
 const WORDS: usize = 16_384;
-/// Rows that meet a tile together.
+/// Rows of hidden states that are multiplied with a tile at once.
 const ROWS: usize = 1024;
-/// Rows and words of the logits of a tile that are there at once, at most.
+/// The most rows and the most vocabulary entries whose logits are in memory at once.
 pub const TILE: (usize, usize) = (ROWS, WORDS);
-/// Words that a vector of numbers holds: tiles of whole eights are faster.
+/// Vocabulary entries of one vector load: tiles are multiples of it where possible, since their products are faster.
 const EIGHT: usize = 8;
 const THREADS: u32 = 512;
 
@@ -76,7 +76,7 @@ fn matrix(device: &Accelerator, weight: WeightRef<'_>, rows: Range<usize>, act: 
     }
 }
 
-/// The head over some rows.
+/// The operands of one operation of the head.
 struct Head<'a> {
     device: &'a Accelerator,
     hidden: &'a Tensor,
@@ -92,7 +92,7 @@ struct Head<'a> {
     words: usize,
 }
 
-/// The products of a tile of words with a block of rows.
+/// A tile of vocabulary entries, a block of rows, and their products.
 struct Tile<'a> {
     words: Range<usize>,
     block: Range<usize>,
@@ -102,8 +102,8 @@ struct Tile<'a> {
     hidden: Tensor,
     /// `[block, words]` f32.
     products: Tensor,
-    /// `[block, words]` in the type of activations, for what is made of the products. These themselves where they are
-    /// of that type.
+    /// `[block, words]` in the type of activations: what a kernel computes from the products. The same buffer as `products`
+    /// if activations are f32 or nothing is computed.
     made: Tensor,
 }
 
@@ -139,9 +139,10 @@ impl<'a> Head<'a> {
         steps(0..whole, WORDS).chain(steps(whole..self.words, EIGHT))
     }
 
-    /// Launches the kernel that adds a tile's logits to the running sums of its rows. `slopes` are the running
-    /// gradients of these rows, if they are wanted: the kernel then also writes the weights of the tile's words to
-    /// `tile.made`, and scales `slopes` to the new largest logits.
+    /// Launches the kernel that adds a tile's logits to the running sums of its rows. `slopes`, if wanted, are the running
+    /// gradients of these rows' log-probabilities, `[block, width]`: the kernel then also writes to `tile.made` the factors
+    /// with which the caller has to add the tile's rows of the weight to `slopes`, and rescales `slopes` to the largest
+    /// logit so far.
     fn accumulate(&self, tile: &Tile<'_>, sums: &Sums, slopes: Option<&Tensor>) -> Result<()> {
         let kernel = if slopes.is_some() { &kernel::HEAD_ACCUMULATE } else { &kernel::HEAD_STATISTICS };
         let targets = self.targets.narrow(0, tile.block.start, tile.block.len())?;

@@ -1,8 +1,9 @@
-//! Log-probabilities together with their own gradient by the hidden states, in one walk over the vocabulary.
+//! Log-probabilities together with their gradient with respect to the hidden states, in one pass over the vocabulary.
 //!
-//! The gradient of a row's ln p(target) by its hidden state, `W[target] − Σ p·W`, does not depend on the loss: a loss
-//! of log-probabilities alone scales each row by its seed. Σ p·W is summed as attention sums its values, relative to
-//! the largest logit so far. That saves the product that `head/backward.rs` spends on the logits a second time.
+//! The gradient of a row's ln p(target) with respect to its hidden state, `W[target] − Σ p·W`, does not depend on the
+//! loss: that of a loss of log-probabilities alone is this gradient times the row's seed, the derivative of the loss by
+//! the log-probability. Σ p·W is summed as attention sums its values, relative to the largest logit so far. That saves the
+//! product with which `head/backward.rs` computes the logits a second time.
 
 use std::ops::Range;
 
@@ -19,9 +20,9 @@ use crate::fused::simd::{exp, tanh, vectorize};
 use crate::fused::stored::Stored;
 use crate::weight::WeightRef;
 
-/// Computes the taps of each row, as [`head_taps`](super::head_taps) does, and the gradient of its log-probability by
-/// its hidden state, `[rows, hidden]` f32. For losses of log-probabilities over a frozen head: [`scale_head_gradient`]
-/// turns it into the gradient of the loss.
+/// Computes the taps of each row, as [`head_taps`](super::head_taps) does, and the gradient of its log-probability with
+/// respect to its hidden state, `[rows, hidden]` f32. For losses of log-probabilities over a frozen head:
+/// [`scale_head_gradient`] turns it into the gradient of the loss.
 pub fn head_taps_with_gradient<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -36,8 +37,8 @@ pub fn head_taps_with_gradient<'w>(
     Ok((taps, host::tensor(slopes, hidden.dims())?))
 }
 
-/// Computes the taps on the CPU, with a task for each group of the vocabulary. Also returns the gradient of each row's
-/// log-probability by its hidden state, `[rows, hidden]`, with `want_slopes`; else an empty list.
+/// Computes the taps on the CPU, with a task for each group of the vocabulary. With `want_slopes` also returns the
+/// gradient of each row's log-probability with respect to its hidden state, `[rows, hidden]`; else an empty list.
 pub(super) fn on_cpu(inputs: Inputs<'_>, want_slopes: bool) -> Result<(HeadTaps, Vec<f32>)> {
     let Inputs { hidden, targets, options, .. } = inputs;
     let stored = Stored::of(inputs.weight, "weight")?;
@@ -67,9 +68,9 @@ pub(super) fn on_cpu(inputs: Inputs<'_>, want_slopes: bool) -> Result<(HeadTaps,
     Ok((taps, slopes))
 }
 
-/// Multiplies each row of `slopes` by its seed. If `slopes` are the gradients of log-probabilities by hidden states,
-/// and `seeds` those of a loss by the log-probabilities, the result is the gradient of the loss by the hidden states.
-/// It has type `dtype`.
+/// Multiplies row i of `slopes`, `[rows, hidden]` f32, by `seeds[i]`. If `slopes` are the gradients of log-probabilities
+/// with respect to hidden states, and `seeds` those of a loss with respect to the log-probabilities, the result is the
+/// gradient of the loss with respect to the hidden states. It has type `dtype`.
 pub fn scale_head_gradient(slopes: &Tensor, seeds: &[f32], dtype: DType) -> Result<Tensor> {
     let (rows, width) = host::matrix(slopes, "slopes")?;
     if rows != seeds.len() {
@@ -141,8 +142,8 @@ impl Head<'_> {
         }
     }
 
-    /// Writes the gradient of one row's log-probability by its hidden state to `slope`, `[width]`. `all` are the row's
-    /// sums over the whole vocabulary, `groups` those of its parts.
+    /// Writes the gradient of one row's log-probability with respect to its hidden state to `slope`, `[width]`. `all` are
+    /// the row's sums over the whole vocabulary, `groups` those of its groups.
     fn slope(&self, groups: &[Group], row: usize, all: &Statistics, target: usize, slope: &mut [f32]) {
         let factor = self.options.logit_slope();
         let height = self.options.soft_cap.map(|cap| cap * self.options.inverse_temperature);

@@ -28,8 +28,8 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    /// Computes the sums of one row of logits that the taps need, without `target`. Overwrites the logits by e = exp(z
-    /// − largest).
+    /// Computes the sums that `taps` need, except `target`, of one row of logits. Overwrites the logits by e = exp(z −
+    /// largest).
     #[inline(always)]
     pub(super) fn of(logits: &mut [f32], taps: TapSet) -> Self {
         let largest = largest(logits);

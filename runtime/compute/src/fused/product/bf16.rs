@@ -66,8 +66,9 @@ fn write(mut tile: Tile<'_>, sums: &Sums, accumulate: bool, factor: f32) {
     }
 }
 
-/// Returns the numbers `depth` of some rows of a matrix in bf16: as they lie in memory, or copied to `buffer` and followed
-/// by zeros up to a multiple of [`DEPTH_UNIT`]. Rows of the buffer past the last one have any content.
+/// Returns the columns `depth` of some rows of a matrix in bf16: as they lie in memory if `kernel` can read them so, else
+/// copied to `buffer` and followed by zeros up to a multiple of [`DEPTH_UNIT`]. Rows of the buffer past the last one have
+/// any content.
 fn read_rows<'a>(
     matrix: Matrix<'a>,
     kernel: Kernel,
@@ -98,7 +99,7 @@ fn read_rows<'a>(
     Rows { numbers: buffer, stride: ROW }
 }
 
-/// Copies numbers that lie `stride` apart.
+/// Copies numbers that lie `stride` apart, converted by `convert`.
 fn gather<T: Copy>(from: &[T], stride: usize, into: &mut [bf16], convert: impl Fn(T) -> bf16) {
     into.iter_mut().zip(from.iter().step_by(stride)).for_each(|(into, from)| *into = convert(*from));
 }
@@ -109,7 +110,7 @@ pub(in crate::fused) fn widen(number: bf16) -> f32 {
     f32::from_bits(u32::from(number.to_bits()) << 16)
 }
 
-/// Rounds to the nearest bf16, halves to even, and returns its bits. NaN stays NaN.
+/// Rounds to the nearest bf16, ties to even, and returns its bits. NaN stays NaN.
 #[inline(always)]
 pub(in crate::fused) fn round(number: f32) -> u16 {
     let bits = number.to_bits();
@@ -117,8 +118,7 @@ pub(in crate::fused) fn round(number: f32) -> u16 {
     ((if number.is_nan() { bits | 0x40_0000 } else { rounded }) >> 16) as u16
 }
 
-/// The instruction set by which this CPU multiplies bf16; `None` if it has none. With another one, products may have other
-/// bits.
+/// The instruction set with which this CPU multiplies bf16; `None` if it has none. The bits of products depend on it.
 #[must_use]
 pub fn bf16_instruction() -> Option<&'static str> {
     match Kernel::of_this_processor() {

@@ -1,7 +1,8 @@
-//! Segments as the attention kernels of a device read them: tiles of tokens, and the spans of rows that each meets.
+//! Segments as the attention kernels of a device read them: tiles of tokens, and for each the spans of rows that it is
+//! multiplied with, the keys of a tile of queries or the queries of a tile of keys.
 //!
-//! A plan is made once for a size of tiles and uploaded in one piece; all layers of a pass launch by the same one. What
-//! the numbers mean is told in `kernels/attention.h`.
+//! A plan is made once for a size of tiles and uploaded in one piece; all layers of a pass use the same one. The numbers
+//! are described in `kernels/attention.h`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +13,7 @@ use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::fused::product::steps;
 
-/// Numbers of a tile: its first position, its first row, its length, and the range of spans that it attends to.
+/// Numbers of a tile: its first position, its first row, its length, and the first and the number of its spans.
 const PLACE: usize = 5;
 /// Numbers of a span: its first position, its first row, its length.
 const SPAN: usize = 3;
@@ -20,10 +21,10 @@ const SPAN: usize = 3;
 /// How sequences are cut into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::fused) enum Tiling {
-    /// At most so many queries, cut where a multiple of that lies between two positions; each tile with all that its
+    /// Tiles of at most this many queries, cut at positions that are multiples of it. The spans of a tile are all that its
     /// sequence sees.
     Queries(usize),
-    /// At most so many keys; each tile with its sequence and all that go on from it.
+    /// Tiles of at most this many keys. The spans of a tile are its sequence and all that continue it.
     Keys(usize),
 }
 
@@ -32,16 +33,16 @@ pub(in crate::fused) enum Tiling {
 pub(in crate::fused) struct Plan {
     /// How many tiles there are.
     pub(in crate::fused) count: u32,
-    /// `[count, 5]` u32.
+    /// The tiles, `[count, 5]` u32.
     pub(in crate::fused) places: Tensor,
-    /// `[spans, 3]` u32.
+    /// The spans of all tiles, `[spans, 3]` u32: first position, first row, length.
     pub(in crate::fused) spans: Tensor,
 }
 
 /// A plan, and what it was made for.
 type Made = (Tiling, Arc<Plan>);
 
-/// Plans that were made. They follow from the segments, so they are equal where these are.
+/// The plans made so far. They follow from the segments alone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plans(Arc<Mutex<Vec<Made>>>);
 
@@ -97,7 +98,7 @@ impl Numbers {
         Ok(numbers)
     }
 
-    /// Adds the tiles of sequence `number` and the spans that they meet. Adds nothing for a sequence without tokens.
+    /// Adds the tiles and spans of the sequence with index `number`. Adds nothing for a sequence without tokens.
     fn add(&mut self, segments: &Segments, number: usize, tiling: Tiling) {
         let own = segments.own(number);
         let (met, tiles): (Vec<Span>, Vec<_>) = match tiling {

@@ -1,5 +1,5 @@
-//! Arguments that were chosen to do harm, handed to the operations without any wall before them: each must be an error
-//! in words, on every device by the same check, and never an abort.
+//! Malicious arguments, passed to the operations directly: each must return an error with a message, by the same check on
+//! every device, and never abort.
 
 use candle_core::{DType, Device, Tensor};
 

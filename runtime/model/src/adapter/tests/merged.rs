@@ -1,4 +1,4 @@
-//! Adapters worked into the weights: the model alone scores as both did together.
+//! Merged adapters: the merged weights alone score as the base and its adapter do together.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Completions, pairs, lengths and messages against TRL.
+//! Compares completions, preference pairs, lengths and messages with TRL.
 
 use serde_json::json;
 

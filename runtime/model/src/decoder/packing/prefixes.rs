@@ -1,18 +1,18 @@
-//! What rows begin with in common, found so that a pass computes it once.
-//! Two tokens are the same where their ids, their marks and their rotations are, and everything before them is.
+//! Finds the common prefixes of rows, so that a pass computes each of them once.
+//! Tokens of two rows are shared if their ids, target marks and rotations are equal, and those of all tokens before
+//! them.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// A beginning is shared where that leaves out at least so many tokens: a cut costs a little too.
+/// A common prefix is shared only if that saves at least this many tokens, because each cut of a row has a cost.
 const MIN_TOKENS_SAVED: usize = 16;
 
-/// The shortest stretch that is shared. Rows that each go on a little further than the one before are not cut into
-/// single tokens.
+/// The fewest tokens of a shared piece, so that rows of which each is a little longer than the one before are not cut
+/// into single tokens.
 const MIN_PREFIX: usize = 8;
 
-/// Rows are left apart where they have fewer tokens than this in all: a pass so small is over before anything is
-/// spared.
+/// Nothing is shared if the rows have fewer tokens than this in all: in so small a pass it saves no time.
 const MIN_TOKENS: usize = 64;
 
 /// The tokens of a row that enter a pass.
@@ -20,13 +20,13 @@ const MIN_TOKENS: usize = 64;
 pub(super) struct Line<'a> {
     pub(super) ids: &'a [u32],
     pub(super) marks: &'a [bool],
-    /// The row of the rotation tables that its first token has.
+    /// The row of its first token in the rotation tables.
     pub(super) first_row: usize,
 }
 
 impl Line<'_> {
-    /// The id, the target mark and the line's first table row of a token: what must match for two lines to share it.
-    /// `None` past the end.
+    /// The id and the target mark of token `place`, and the line's first row in the rotation tables: what must match
+    /// for two lines to share the token. `None` past the end.
     fn at(&self, place: usize) -> Option<(u32, bool, usize)> {
         Some((*self.ids.get(place)?, *self.marks.get(place)?, self.first_row))
     }
@@ -38,27 +38,28 @@ impl Line<'_> {
     }
 }
 
-/// A stretch of tokens that goes through the model once.
+/// Consecutive tokens that are packed once, for one or more lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// A line that it is part of.
+    /// The index of a line that contains the piece.
     pub(super) line: usize,
-    /// Its tokens there.
+    /// The range of its tokens in that line.
     pub(super) tokens: Range<usize>,
-    /// The piece before it, by number; always an earlier one.
+    /// The index of the piece that it continues, always a lower one; `None` at the start of a line.
     pub(super) parent: Option<usize>,
 }
 
 /// Lines cut into pieces.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Pieces {
-    /// Those that go on from a piece follow it before any other begins.
+    /// Depth first: all pieces that continue a piece, directly or not, follow it before any other.
     pub(super) pieces: Vec<Piece>,
-    /// The piece that each line ends with; none for a line without tokens.
+    /// For each line, the index of its last piece; `None` for a line without tokens.
     pub(super) ends: Vec<Option<usize>>,
 }
 
-/// Lines that begin alike up to `at`, and have been laid down up to `from` as the end of `parent`.
+/// Lines whose first `at` tokens are equal. Their first `from` tokens are already in pieces, the last of which is
+/// `parent`.
 struct Branch {
     lines: Vec<usize>,
     from: usize,
@@ -136,7 +137,7 @@ impl Pieces {
 mod tests {
     use super::*;
 
-    /// Line, start, end, parent.
+    /// A piece as line, first token, end of tokens, parent.
     type Plain = (usize, usize, usize, Option<usize>);
 
     fn pieces(ids: &[Vec<u32>]) -> (Vec<Plain>, Vec<Option<usize>>) {
@@ -148,7 +149,7 @@ mod tests {
         (pieces.into_iter().map(plain).collect(), ends)
     }
 
-    /// Tokens from `from` up, then those given.
+    /// The tokens 0 to `common` − 1, then `own`.
     fn row(common: u32, own: &[u32]) -> Vec<u32> {
         (0..common).chain(own.iter().copied()).collect()
     }

@@ -1,5 +1,5 @@
-//! The whole decoder on every device that is there, beside the CPU: what rows score, what is learned from them, what is
-//! read on the way, and what is changed and written. Each operation alone is compared in the compute crate.
+//! Compares the whole decoder on every available device with the CPU: scores, gradients, readers, patches, edits and
+//! files. The compute crate compares each operation alone.
 
 use tunebox_compute::fused::{self, Tap, TapSet};
 use tunebox_compute::precision::Compute;
@@ -18,8 +18,8 @@ use crate::tiny;
 
 const CONTINUOUS: TapSet = TapSet::of(&[Tap::Entropy, Tap::LogSumSquare, Tap::MeanLogit, Tap::MeanLogprob]);
 
-/// Where a test runs, in which type of activations, and how far off numbers may be there: single ones as they are,
-/// gradients as a share of their length, or of `least` of the longest where they are short beside it.
+/// The device and the activation dtype of a test, and its tolerances: `number` is absolute, for single numbers;
+/// `gradient` is relative to the length of each slot's gradient, or to `least` of the longest one if that is larger.
 struct On {
     device: Device,
     compute: Compute,
@@ -33,7 +33,7 @@ impl On {
         Self { device: tiny::device(name), compute, number, gradient, least }
     }
 
-    /// The same policy on the CPU and here.
+    /// Builds the same policy on the CPU in `f32` and on this device.
     fn both(&self, configuration: &Configuration, adapter: &AdapterSettings, settings: PolicySettings) -> [Policy; 2] {
         [(&Device::Cpu, Compute::F32), (&self.device, self.compute)].map(|(device, compute)| {
             let model = tiny::model_on(configuration.clone(), 1, device, compute);
@@ -43,7 +43,7 @@ impl On {
         })
     }
 
-    /// Asserts that numbers of the CPU and of this place are near each other.
+    /// Asserts that numbers of the CPU and of this device differ by at most `number`.
     fn near(&self, what: &str, [wanted, found]: [Vec<f32>; 2]) {
         assert_eq!(wanted.len(), found.len(), "{what}");
         let off = wanted.iter().zip(&found).map(|(wanted, found)| (wanted - found).abs()).fold(0.0, f32::max);
@@ -51,12 +51,12 @@ impl On {
         assert!(found.iter().all(|number| number.is_finite()), "{what}");
     }
 
-    /// Asserts that what was learned at each place is near what the CPU learned there.
+    /// Asserts that the gradients of the CPU and of this device differ by at most the tolerance `gradient`.
     fn near_gradients(&self, what: &str, both: &[Policy; 2]) {
         self.gradients_within(what, both, self.gradient);
     }
 
-    /// The same with a figure of its own.
+    /// Asserts that the gradients of the CPU and of this device differ by at most `most`, relative to their length.
     fn gradients_within(&self, what: &str, [wanted, found]: &[Policy; 2], most: f64) {
         let gradients = |policy: &Policy| -> Vec<Vec<f32>> {
             let parameters = policy.parameters();
@@ -91,7 +91,7 @@ fn flat(tensor: &Tensor) -> Vec<f32> {
     tensor.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// Scores the usual rows and learns from them; gives all taps.
+/// Scores the rows of `tiny::rows` and runs the backward pass. Returns all taps.
 fn learn(policy: &Policy) -> Vec<f32> {
     let rows = tiny::rows();
     let mut scored = policy.score(&View::Policy, &rows, CONTINUOUS, 0.8, true).unwrap();
@@ -99,7 +99,7 @@ fn learn(policy: &Policy) -> Vec<f32> {
     scored.taps.iter().flat_map(|(_, tap)| flat(tap)).collect()
 }
 
-/// The log-probabilities of the usual rows.
+/// The log-probabilities of `tiny::rows`, `[rows · width]`.
 fn logprobs(policy: &Policy, view: &View) -> Vec<f32> {
     flat(policy.score(view, &tiny::rows(), TapSet::default(), 1.0, false).unwrap().tap(Tap::Logprob).unwrap())
 }
@@ -211,7 +211,7 @@ fn the_reference_and_snapshots_stay_what_they_were(on: &On) {
     assert_ne!(then, logprobs(&policy, &View::Policy));
 }
 
-/// A test of each body on a device, in a type.
+/// Defines a module of tests for each device and activation dtype, with one test for each test function above.
 macro_rules! on_each_device {
     ($($place:ident: $name:literal, $compute:ident, $number:literal, $gradient:expr $(, $needs:literal)?;)*) => {$(
         mod $place {

@@ -1,4 +1,4 @@
-//! Weights changed by hand: against hooks, in every form, and as files.
+//! Edits of weights: compared with patches, in every form, and saved to files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn largest(one: &[f32], other: &[f32]) -> f32 {
     one.iter().zip(other).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max)
 }
 
-/// Every matrix that writes the stream loses the direction.
+/// Removes the direction from every matrix that writes to the residual stream.
 fn orthogonalise(policy: &mut Policy, keep_norms: bool) {
     policy.project_out(Role::Embedding, 0, &direction(), 1.0, keep_norms).unwrap();
     write_less(policy, keep_norms);
@@ -248,7 +248,7 @@ fn a_part_of_a_joined_matrix_is_edited_alone() {
     assert!(row.iter().zip(direction()).all(|(found, wanted)| (found - 0.5 * wanted).abs() < 1e-6));
 }
 
-/// Queries, keys and values one after another.
+/// The rows of the query, key and value matrices of layer 0, one matrix after another.
 fn all_rows(policy: &Policy) -> Vec<Vec<f32>> {
     let parts = [
         (Role::Linear(decoder::Site::Query), 32),

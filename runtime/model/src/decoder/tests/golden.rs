@@ -32,7 +32,7 @@ fn near(name: &str, found: &Tensor, wanted: &[f64]) {
     }
 }
 
-/// The linear map of the golden numbers, with slots for A, B and m.
+/// Builds the linear map of the golden numbers, with slots for A, B and m.
 fn setting(kind: AdapterKind) -> (Linear, Parameters, LowRank) {
     let list = vec![("a".to_owned(), vec![2, 3]), ("b".to_owned(), vec![2, 2]), ("m".to_owned(), vec![2])];
     let parameters = Parameters::new(list, &Device::Cpu).unwrap();

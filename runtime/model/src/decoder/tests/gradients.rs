@@ -1,4 +1,4 @@
-//! Taps and gradients of whole models against the twin.
+//! Compares taps and gradients of whole models with the slow reference (`twin`).
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ fn settings(kind: AdapterKind) -> AdapterSettings {
     AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() }
 }
 
-/// Moves every trained value a little, so that no gradient is zero by the zeros of a fresh B.
+/// Adds noise to every trained value, so that no gradient is zero only because a fresh B is.
 pub(super) fn stir(policy: &Policy) {
     let parameters = policy.parameters();
     for (number, slot) in parameters.slots().iter().enumerate() {

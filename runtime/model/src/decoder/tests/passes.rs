@@ -1,4 +1,4 @@
-//! Ways of running the same pass: kept or recomputed, one row or many, through one view or another.
+//! Compares ways of running the same pass: with saved or recomputed activations, one row or many, several views.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn taps() -> TapSet {
     TapSet::of(&[Tap::Entropy, Tap::MeanLogprob])
 }
 
-/// The bits of the whole gradient after one scored batch.
+/// The bits of the whole gradient after one batch is scored. `keep` says whether scoring saves for the backward pass.
 fn gradient(policy: &Policy, keep: bool) -> Vec<u32> {
     let rows = tiny::rows();
     let mut scored = policy.score(&View::Policy, &rows, taps(), 1.0, keep).unwrap();

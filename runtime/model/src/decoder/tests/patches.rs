@@ -1,4 +1,4 @@
-//! Activations read and changed on their way: what a patch does, whom it leaves alone, and its gradient.
+//! Readers and patches of activations: what a patch changes and what it does not, and its gradient.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn policy(configuration: Configuration, settings: PolicySettings) -> Policy {
     policy
 }
 
-/// One of each kind, at every site.
+/// Patches of each kind, at every site.
 fn patches() -> Vec<Patch> {
     vec![
         Patch::add(vec![0, 1], Site::ResidualAfter, &vector("a"), 0.7, true).unwrap(),
@@ -63,7 +63,7 @@ fn only_logprob() -> Seeds {
     Seeds::from_iter(seeds((rows.count(), rows.width())).into_iter().filter(|(tap, _)| *tap == Tap::Logprob))
 }
 
-/// Σ seed · log-probability.
+/// The loss Σ seed · log-probability.
 fn loss(policy: &Policy, seeds: &Seeds) -> f64 {
     let seeds = seeds.get(Tap::Logprob).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
     let found = logprobs(policy, &View::Policy, &tiny::rows());

@@ -1,4 +1,4 @@
-//! Adapters on a quantized base: gradients, and merged weights, are those of the same numbers in f32.
+//! Adapters on a quantized base: gradients and merged weights match those of an `f32` base with the same numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::policy::{Policy, PolicySettings, View};
 use crate::rows::Rows;
 use crate::{Model, Weights, tiny};
 
-/// Sides that are whole blocks of every format.
+/// A configuration whose sizes are multiples of the block size of every format.
 fn wide() -> Configuration {
     Configuration { hidden: 256, intermediate: 512, heads: 4, kv_heads: 2, head_dim: 64, ..tiny::llama() }
 }
 
-/// A model whose matrices, the vocabulary's included, are in one of GGUF's formats.
+/// A model whose matrices, embedding and head included, are in one of GGUF's formats.
 fn quantized(format: Format, theirs: GgmlDType) -> Arc<Model> {
     let plain = tiny::model(wide(), 1);
     let weights = expected(&wide()).into_iter().map(|(name, shape)| {
@@ -41,7 +41,7 @@ fn model(weights: BTreeMap<String, Weight>) -> Arc<Model> {
     Arc::new(Model::from_parts("quantized", wide(), weights))
 }
 
-/// The same numbers in f32.
+/// The model with the same weights in `f32`.
 fn widened(model: &Model) -> Arc<Model> {
     let tensors = model.weights.names().map(|name| (name.to_owned(), model.weights.get(name).unwrap()));
     let weights = Weights::from_tensors(tensors.collect(), &wide(), &Device::Cpu).unwrap();
@@ -55,7 +55,7 @@ fn stirred(model: &Arc<Model>, kind: AdapterKind) -> Policy {
     policy
 }
 
-/// The flat gradient of some loss.
+/// The flat gradient of one loss.
 fn gradient(model: &Arc<Model>, kind: AdapterKind) -> Vec<f32> {
     let policy = stirred(model, kind);
     let rows = tiny::rows();
@@ -67,7 +67,7 @@ fn gradient(model: &Arc<Model>, kind: AdapterKind) -> Vec<f32> {
     (0..parameters.slots().len()).flat_map(of).collect()
 }
 
-/// How far two lists are apart, as a share of the second one's length.
+/// The length of the difference of two lists over the length of `wanted`.
 fn distance(found: &[f32], wanted: &[f32]) -> f64 {
     let square = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|number| number * number).sum::<f64>().sqrt();
     let mut apart = found.iter().zip(wanted).map(|(one, other)| f64::from(one - other));
@@ -108,7 +108,8 @@ fn an_adapter_on_a_gguf_base_has_the_gradients_of_the_dequantized_model() {
     }
 }
 
-/// Writing rounds tokens to 16 bits where the processor meets the stored numbers as they are; scoring does not.
+/// Generation rounds activations to 16 bits where the processor multiplies quantized weights directly; scoring does
+/// not.
 #[test]
 fn a_quantized_base_writes_with_the_log_probabilities_of_scoring() {
     for (format, theirs) in

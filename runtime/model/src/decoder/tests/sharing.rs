@@ -1,4 +1,4 @@
-//! Rows with a common beginning: it goes through the model once, and the results are the same.
+//! Rows with a common prefix: a pass computes it once, and the results are the same.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::rows::Rows;
 use crate::stream::{Patch, Site, Token};
 use crate::tiny;
 
-/// Two prompts that begin alike, answers of unequal length to each, one that begins with another, one twice, and a
-/// row that shares nothing.
+/// Rows of two prompts with a common prefix, with answers of unequal length to each, one of which begins with another
+/// and one of which occurs twice; and a row that shares nothing.
 fn rows() -> Arc<Rows> {
     let some = |seed: u32, length: u32| (0..length).map(move |at| 2 + (seed * 11 + at * at * 7 + at) % 37);
     let opening: Vec<u32> = some(1, 20).collect();
@@ -74,7 +74,7 @@ fn seeds_of(all: &Seeds, row: usize, width: usize) -> Seeds {
     all.iter().map(|(tap, seed)| (tap, seed.narrow(0, row, 1).unwrap().narrow(1, 0, width).unwrap())).collect()
 }
 
-/// The length of the difference over the length of the first.
+/// The length of the difference of two lists over the length of the first.
 fn distance(one: &[f32], other: &[f32]) -> f64 {
     let length = |numbers: &mut dyn Iterator<Item = f32>| numbers.map(|number| f64::from(number).powi(2)).sum::<f64>();
     let apart = length(&mut one.iter().zip(other).map(|(a, b)| a - b));

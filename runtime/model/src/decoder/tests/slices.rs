@@ -1,4 +1,4 @@
-//! Batches larger than a slice: the same taps and gradients, less memory, the same dropout masks.
+//! Batches larger than a slice: the same taps, gradients and dropout masks, with less memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn gradients(policy: &Policy) -> Vec<f32> {
     all
 }
 
-/// The length of the difference over the length of the first.
+/// The length of the difference of two lists over the length of the first.
 fn distance(one: &[f32], other: &[f32]) -> f64 {
     let length = |numbers: &mut dyn Iterator<Item = f32>| numbers.map(|number| f64::from(number).powi(2)).sum::<f64>();
     let apart = length(&mut one.iter().zip(other).map(|(a, b)| a - b));
@@ -79,7 +79,7 @@ fn only_a_batch_of_one_slice_is_kept() {
     assert!(bytes(Slice::Whole) > 0);
 }
 
-/// Each slice scored and learned from on its own, in order, has the masks of the slices of a large batch.
+/// A slice that is scored and differentiated alone, in order, has the same dropout masks as within a large batch.
 #[test]
 fn both_passes_of_a_slice_meet_the_same_dropout_masks() {
     let rows = tiny::rows();
@@ -107,7 +107,7 @@ fn both_passes_of_a_slice_meet_the_same_dropout_masks() {
     assert!(distance(&gradients(&sliced), &gradient(&other, &rows, &all, true)) > 1e-3, "a later pass has other masks");
 }
 
-/// What makes it possible to keep scores of a row and to use them in another batch.
+/// Equal bits make it possible to keep the scores of a row and to use them in another batch.
 #[test]
 fn a_row_scores_the_same_bits_alone_and_in_a_batch() {
     let long = |seed: u32, length: u32| (0..length).map(|at| 2 + (seed * 7 + at * 5) % 38).collect::<Vec<u32>>();

@@ -1,5 +1,5 @@
-//! The slow twin: the same model in `f64`, one sequence at a time, written from the formulas with
-//! plain tensor operations, so that autograd gives every gradient. Shares no code with the decoder.
+//! A slow reference of the model in `f64`, one sequence at a time, written from the formulas with plain tensor
+//! operations, so that autograd gives every gradient. Shares no code with the decoder.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::rows::Rows;
 pub(super) struct Twin {
     configuration: Configuration,
     weights: HashMap<String, Tensor>,
-    /// Everything that trains, by slot name.
+    /// All trained values, by slot name.
     pub(super) variables: HashMap<String, Var>,
     scales: HashMap<String, f64>,
     dora: bool,
@@ -73,14 +73,15 @@ impl Twin {
         x.broadcast_div(&mean.sqrt().unwrap()).unwrap().broadcast_mul(&weight).unwrap()
     }
 
-    /// `[tokens, heads · width]` to `[heads, tokens, width]`.
+    /// Splits `[tokens, heads · width]` into heads, `[heads, tokens, width]`.
     fn heads(&self, x: &Tensor, heads: usize) -> Tensor {
         let tokens = x.dim(0).unwrap();
         let split = x.reshape((tokens, heads, self.configuration.head_dim)).unwrap();
         split.transpose(0, 1).unwrap().contiguous().unwrap()
     }
 
-    /// Turns the first features of each head by the rotation of a sequence of this length.
+    /// Rotates the first features of each head by rotation `rope`, with the frequencies of a sequence of `length`
+    /// tokens.
     fn rotate(&self, x: &Tensor, rope: usize, length: usize) -> Tensor {
         let width = self.configuration.rotated;
         let (x, rest) = (x.narrow(2, 0, width).unwrap(), x.narrow(2, width, x.dim(2).unwrap() - width).unwrap());
@@ -197,7 +198,7 @@ impl Twin {
         (cap(logits, self.configuration.logit_soft_cap) / temperature).unwrap()
     }
 
-    /// Taps of one row's targets, in order.
+    /// The taps of one row's targets, in order; `None` without targets.
     pub(super) fn taps(&self, ids: &[u32], marks: &[bool], temperature: f64) -> Option<Taps<Tensor>> {
         let places: Vec<u32> = (1..ids.len()).filter(|at| marks[*at]).map(|at| at as u32 - 1).collect();
         if places.is_empty() {
@@ -219,7 +220,7 @@ impl Twin {
         Some(taps.into_iter().collect())
     }
 
-    /// The gradient of Σ seed · tap for every variable that has one.
+    /// The gradient of the loss Σ seed · tap for every trained value that has one, by slot name.
     pub(super) fn gradients(&self, rows: &Rows, seeds: &Seeds, temperature: f64) -> HashMap<String, Tensor> {
         let mut total = Tensor::zeros((), DType::F64, &Device::Cpu).unwrap();
         for (row, (ids, marks)) in rows.ids.iter().zip(&rows.targets).enumerate() {

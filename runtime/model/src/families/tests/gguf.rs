@@ -1,4 +1,4 @@
-//! What GGUF files say of themselves, and what it has to mean.
+//! Tests that the metadata of GGUF files is read to the right configuration.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! How rotations are written in `config.json`: what counts, what is refused, and what is written back.
+//! Tests of the rotations in `config.json`: which key wins, what is rejected, and what is written back.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! Writing on every device that is there: against scoring on the same device, and in f32 against what the CPU writes.
+//! Tests of generation on each device: against scoring on the same device, and in `f32` against the tokens of the CPU.
 //!
-//! Tests of other devices are ignored by their own program; `tests/optional` runs them where the device is.
+//! Tests of accelerators are ignored by default; `tests/optional` runs them where the device is.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::policy::{Policy, PolicySettings, View};
 use crate::rows::Rows;
 use crate::tiny;
 
-/// Where a test runs, in which type of activations, and how far log-probabilities may be from those of another way there.
+/// The device and the type of activations of a test, and the largest allowed difference of log-probabilities.
 struct On {
     device: Device,
     compute: Compute,
@@ -44,7 +44,8 @@ fn scored(policy: &Policy, ids: &[u32], temperature: f32) -> Vec<f32> {
     scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap().remove(0)
 }
 
-/// Long enough for several pages, with completions that share a prompt of more than one; none outgrows short factors.
+/// Completions are long enough for several pages of the cache and share a prompt of more than one; none crosses from
+/// short to long LongRoPE factors.
 fn the_cache_gives_the_log_probabilities_of_scoring_in_every_family(on: &On) {
     let prompts = vec![(0..70).map(|at| at * 7 % 40).collect::<Vec<u32>>(), vec![11], vec![5, 6, 7]];
     for (name, configuration) in tiny::families() {
@@ -70,7 +71,7 @@ fn a_completion_that_outgrows_the_short_factors_goes_on_with_the_long_ones(on: &
     }
 }
 
-/// Of every way to choose; only in f32: in 16 bits other tokens are chosen, and there is nothing to compare.
+/// Checks every way of sampling, only in `f32`: in 16 bits, rounding changes which tokens are chosen.
 fn tokens_are_those_of_the_cpu(on: &On) {
     let cpu = On { device: Device::Cpu, compute: Compute::F32, tolerance: 0.0 };
     let plain = Sampling { completions: 3, ..sampling() };

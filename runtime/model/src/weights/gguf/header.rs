@@ -1,5 +1,5 @@
-//! Reads the head of a GGUF file (versions 2 and 3) without trusting it.
-//! No length in the file makes anything larger than the file itself allows; nothing here can panic.
+//! Reads the header of a GGUF file (versions 2 and 3), which is not trusted: no length in it allocates more than the
+//! size of the file allows, and nothing panics.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufReader, ErrorKind, Read};
@@ -12,15 +12,15 @@ use crate::error::{Error, Result};
 use crate::weights::location::Location;
 
 const MAGIC: [u8; 4] = *b"GGUF";
-/// More than any real file has; bounds what a hostile one makes.
+/// The most tensors, and the most metadata entries: more than any real file has.
 const MOST_ENTRIES: u64 = 1 << 20;
 const LONGEST_NAME: u64 = 1 << 16;
 const MOST_DIMENSIONS: u32 = 4;
 const DEEPEST_LIST: u32 = 4;
-/// The most bytes of a head: several times those of the largest vocabularies. Numbers are widened to eight bytes.
+/// The most bytes of a header: several times those of the largest vocabularies. In memory, a number takes eight bytes.
 const LARGEST_HEAD: u64 = 64 << 20;
 
-/// The head of a file.
+/// The header of a GGUF file.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) metadata: Metadata,
@@ -38,7 +38,7 @@ impl Header {
     }
 }
 
-/// Reads forwards and knows how much is left.
+/// Reads a file from its start and counts what is left of it.
 struct Cursor<R> {
     path: PathBuf,
     input: R,
@@ -140,8 +140,8 @@ impl<R: Read> Cursor<R> {
         })
     }
 
-    /// Reads a list with its type and count; `depth` lists are around it. Lists of lists are skipped and give an empty
-    /// list.
+    /// Reads a list: the type of its elements, their count, then the elements. `depth` is the number of lists around
+    /// it. A list of lists is skipped and gives an empty list.
     fn list(&mut self, depth: u32) -> Result<Value> {
         let kind = self.u32()?;
         let count = self.u64()?;
@@ -170,7 +170,7 @@ impl<R: Read> Cursor<R> {
     }
 
     /// Reads a text with its length, without trailing zero bytes; invalid UTF-8 is replaced. Errors: longer than
-    /// `longest` bytes or than the rest of the head.
+    /// `longest` bytes or than the rest of the header.
     fn text(&mut self, longest: u64) -> Result<String> {
         let length = self.u64()?;
         if length > longest || length > self.left() {
@@ -185,7 +185,7 @@ impl<R: Read> Cursor<R> {
         Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// The bytes that the head may still have.
+    /// The bytes that the header may still have: up to [`LARGEST_HEAD`] or the end of the file.
     fn left(&self) -> u64 {
         self.length.min(LARGEST_HEAD).saturating_sub(self.at)
     }
@@ -207,7 +207,7 @@ impl<R: Read> Cursor<R> {
         Ok(bytes)
     }
 
-    /// Fills a buffer with the next bytes. Errors: the file ends before.
+    /// Fills a buffer with the next bytes. Errors: the file or the limit of the header ends before.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
         if bytes.len() as u64 > self.left() {
             return Err(self.broken(match self.length {

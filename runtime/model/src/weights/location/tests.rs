@@ -1,4 +1,4 @@
-//! Stored formats against the tensor library's own reading, over the seams between tasks.
+//! Tests that each format is read as candle reads it, across the boundaries of parallel tasks.
 
 use candle_core::quantized::QTensor;
 use tunebox_compute::Tensor;
@@ -7,7 +7,8 @@ use super::*;
 
 const SHAPE: [usize; 2] = [5, 32_768];
 
-/// A file that holds one tensor behind 64 bytes of something else, and what the tensor library reads from it.
+/// A file with one tensor after 64 bytes of other data. Returns the file, the values that candle reads, and the file's
+/// length in bytes.
 fn stored(format: GgmlDType) -> (tempfile::NamedTempFile, Vec<f32>, u64) {
     let values: Vec<f32> = (0..SHAPE[0] * SHAPE[1]).map(|at| (at as f32 * 0.37).sin()).collect();
     let tensor = QTensor::quantize(&Tensor::from_vec(values, &SHAPE, &Device::Cpu).unwrap(), format).unwrap();

@@ -1,4 +1,4 @@
-//! Broken files, and the stored formats.
+//! Tests of broken safetensors files and of all stored formats.
 
 use half::{bf16, f16};
 use tunebox_compute::DType;

@@ -1,4 +1,4 @@
-//! What cargo is told, and what becomes of a lock file that is behind.
+//! How cargo is called, and how a lock file that is behind is handled.
 
 use tunebox_foundation::explain::Explain as _;
 

@@ -1,4 +1,4 @@
-//! What the compiler warns of in a source that it takes all the same.
+//! The compiler's warnings about source that compiles.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::{Places, code, headline, place};
 use crate::build::messages::{messages, text};
 
-/// Something that compiles, and is hardly what its author means.
+/// A warning of the compiler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// What the compiler says first.
+    /// The compiler's message, with the code in brackets if it has one.
     pub message: String,
-    /// The file, line and column of that.
+    /// The location as `file:line:column`, from the method's folder; `None` if the compiler gives none.
     pub place: Option<String>,
-    /// All that it says, in its own form.
+    /// The whole warning as the compiler renders it.
     pub output: String,
 }
 

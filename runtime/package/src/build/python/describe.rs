@@ -1,4 +1,4 @@
-//! What a method's source says about itself, asked from Python.
+//! Asks Python what the source of a method declares.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ use crate::{Error, files};
 /// What the source declares.
 #[derive(Deserialize)]
 pub(super) struct Described {
-    /// The manifest's entries, beside those of `pyproject.toml`.
+    /// The entries of the manifest that do not come from `pyproject.toml`.
     pub(super) manifest: Map<String, Value>,
-    /// The interfaces of the contract that it names, and those that they need.
+    /// The WIT interfaces that the source names, and those that they depend on.
     pub(super) interfaces: BTreeSet<String>,
 }
 
-/// The answer of `tunebox.describe`.
+/// The JSON that `python -m tunebox.describe` prints as its last line.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Answer {
@@ -27,7 +27,7 @@ enum Answer {
     Fault { fault: Fault },
 }
 
-/// What is wrong with the source. A place without a file is one outside of it.
+/// An error in the source. `file` is empty if the error has no location in the source.
 #[derive(Deserialize)]
 struct Fault {
     message: String,

@@ -1,7 +1,7 @@
-//! What an editor reads of tunebox in the folder of a method in Python: the package, the contract in its words, and
-//! the page about both. Nothing of it gets into a component.
+//! Files that help an editor in the folder of a method in Python: the package `tunebox`, type stubs of the contract, and a
+//! README. None of them gets into a component.
 //!
-//! The folder's `pyproject.toml` says where it lies; where it does not, none is put there.
+//! They are written only if the folder's `pyproject.toml` names the path `.tunebox/python`.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use crate::constants::PYPROJECT;
 use crate::sources::{self, Files};
 use crate::{Error, files};
 
-/// Its folder, in that of [`sources::FOLDER`].
+/// The folder of the files for editors, in the folder [`sources::FOLDER`].
 const PLACE: &str = "python";
 
 /// Returns the package `tunebox`, its stubs and its README by their paths in [`sources::FOLDER`], such as
@@ -25,8 +25,8 @@ pub(crate) fn files() -> &'static Files {
 }
 
 /// Writes the files for editors below `.tunebox/python` of the method's folder. Does nothing if `pyproject.toml` does
-/// not name that path, or if the same files are there. Holds the lock of `pyproject.toml` meanwhile; `watch` hears of a
-/// wait for it. Errors: a folder that cannot be written.
+/// not name that path, or if the same files are there. Holds the lock of `pyproject.toml` meanwhile; `watch` gets an event
+/// if another build holds it. Errors: a folder that cannot be written, or a lock that is not released in time.
 pub(super) fn write_editor_files(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     let path = folder.join(PYPROJECT);
     let place = format!("{}/{PLACE}", sources::FOLDER);

@@ -9,13 +9,13 @@ use super::super::failure::{no_package, unusable_manifest};
 use crate::constants::PYPROJECT;
 use crate::{Error, Manifest, files};
 
-/// The file, as far as it is read.
+/// The parts of `pyproject.toml` that are read.
 #[derive(Deserialize)]
 struct File {
     project: Project,
 }
 
-/// What `[project]` says.
+/// The table `[project]` of `pyproject.toml`.
 #[derive(Deserialize)]
 pub(super) struct Project {
     name: String,
@@ -32,8 +32,8 @@ impl Project {
         self.name.replace('-', "_")
     }
 
-    /// Returns the JSON of the manifest's section: `entries`, which the source declares, with name, version,
-    /// description and licence of `pyproject.toml`. Errors: they make no manifest.
+    /// Returns the manifest as JSON: `entries`, which the source declares, with name, version, description and licence of
+    /// `pyproject.toml`. Errors: an entry that is missing, unknown or of the wrong type.
     pub(super) fn manifest(&self, mut entries: Map<String, Value>) -> Result<Vec<u8>, Error> {
         let own = [("name", &self.name), ("version", &self.version), ("description", &self.description)];
         entries.extend(own.map(|(key, text)| (key.to_owned(), Value::from(text.as_str()))));

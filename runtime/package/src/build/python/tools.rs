@@ -1,4 +1,4 @@
-//! `componentize-py`, and the Python that belongs to it.
+//! Finds and runs `componentize-py`, and the Python interpreter that belongs to it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -13,17 +13,17 @@ use crate::toolchain::{answer, command, find_program};
 /// The lowest version of Python that can read the generated bindings.
 const LEAST: (u32, u32) = (3, 11);
 
-/// A method folder's own environment.
+/// The folder of a method's own virtual environment.
 const ENVIRONMENT: &str = ".venv";
 
-/// What makes components of Python here.
+/// The programs that build components from Python.
 #[derive(Debug, Clone)]
 pub struct Tools {
-    /// The compiler.
+    /// The path of `componentize-py`.
     pub componentize: PathBuf,
-    /// The interpreter that reads a method's declaration.
+    /// The path of the Python interpreter that imports a method's source to read its declaration.
     pub python: PathBuf,
-    /// The compiler's name and version.
+    /// The name and version that `componentize-py --version` prints.
     pub release: String,
 }
 
@@ -35,8 +35,8 @@ pub(super) fn find(folder: &Path) -> Result<Tools, Error> {
     among(vec![own.join("bin")])
 }
 
-/// Finds `componentize-py` and Python on `PATH` alone, so that nothing of a folder runs. Runs both with `--version`.
-/// Errors: one of them is missing, or Python is older than 3.11.
+/// Finds `componentize-py` and Python on `PATH` alone, so that no program of a method's folder runs. Runs both with
+/// `--version`. Errors: one of them is missing, or Python is older than 3.11.
 pub fn find_on_path() -> Result<Tools, Error> {
     among(Vec::new())
 }

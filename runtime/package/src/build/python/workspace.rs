@@ -1,7 +1,7 @@
 //! A temporary folder with everything that a build of a method in Python reads.
 //!
-//! The copies have one time stamp, and the component sees no path of this machine: what it keeps of the files is
-//! the same wherever the method's folder lies.
+//! The copies have a fixed modification time, and the component contains no path of this machine. So what it keeps of the
+//! files does not depend on where the method's folder lies.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -16,24 +16,24 @@ use crate::Error;
 use crate::digest::{COMPILED_PYTHON, files_below, is_of_editor};
 use crate::files::{self, create_folder, write};
 
-/// The module that the component starts from.
+/// The name of the Python module that the component starts from.
 pub(super) const ENTRY: &str = "tunebox_entry";
 
-/// The folder of the contract.
+/// The folder of the contract's WIT files.
 pub(super) const CONTRACT: &str = "wit";
 /// The folder of the method's own modules.
 pub(super) const SOURCE: &str = "source";
 /// The folder of the package `tunebox` and of the module that the component starts from.
 pub(super) const PACKAGE: &str = "package";
-/// The folder of bindings that only Python itself reads, to ask the source what it declares.
+/// The folder of Python bindings to the contract. They are used only to import the source and read what it declares.
 pub(super) const BINDINGS: &str = "bindings";
-/// The folder of an environment without packages.
+/// The folder of a virtual environment without packages, for methods that have no `.venv`.
 pub(super) const EMPTY_ENVIRONMENT: &str = "environment";
 
-/// A time that every copy has: the first second of 1980, which every file system can say.
+/// The modification time of every copy, from the Unix epoch: the first second of 1980, which every file system can store.
 const STAMP: Duration = Duration::from_secs(315_532_800);
 
-/// The folder of one build; gone when it is dropped.
+/// The temporary folder of one build; deleted when dropped.
 pub(super) struct Workspace {
     folder: TempDir,
 }
@@ -49,7 +49,7 @@ impl Workspace {
         self.path().join(name)
     }
 
-    /// Rewrites the world in the workspace's contract, so that a method imports only these interfaces.
+    /// Rewrites the world `method` in the workspace's contract, so that a method imports only these interfaces.
     pub(super) fn narrow(&self, interfaces: &BTreeSet<String>) -> Result<(), Error> {
         let text = contract().find(|(name, _)| *name == WORLD).map_or(&b""[..], |(_, text)| text);
         write(&self.part(CONTRACT).join(WORLD), narrowed(&String::from_utf8_lossy(text), interfaces).as_bytes())

@@ -1,4 +1,4 @@
-//! Saying who asks: by name and password, or by a token from where the registry names.
+//! Logging in to a registry: with name and password, or with a token from the address that the registry names.
 
 use ureq::Body;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -41,9 +41,9 @@ impl Connection {
         }
     }
 
-    /// Fetches a token from the address `realm` and returns it as an `Authorization` header. A connection that writes
-    /// asks for pull and push, others for what the registry names. Without a login, the request is anonymous. `None` if
-    /// the server rejects the login (status 400, 401 or 403).
+    /// Fetches a token from the address `realm` and returns it as an `Authorization` header. A connection that writes asks
+    /// for the scope pull and push, others for the scope that the registry names, else pull. Without a login, the request is
+    /// anonymous. `None` if the server rejects the login (status 400, 401 or 403).
     fn token(&self, realm: &Address, bearer: &Bearer, login: &Login) -> Result<Option<String>, Error> {
         // Reading is asked for first and writing later, so a token for writing must be good for both.
         let everything = format!("repository:{}:pull,push", self.repository);
@@ -81,7 +81,7 @@ impl Connection {
     }
 }
 
-/// Whether requests to an address can be read on the way: it has no encryption and is not on this machine.
+/// Whether others on the network path can read requests to an address: it is unencrypted and not on this machine.
 fn in_the_open(address: &Address) -> bool {
     !address.secure && !address.is_loopback()
 }

@@ -1,4 +1,4 @@
-//! Bytes and signatures: what does not fit together does not come in.
+//! Bytes and signatures that do not belong together are refused.
 
 use super::*;
 

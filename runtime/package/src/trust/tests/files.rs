@@ -4,7 +4,7 @@ use std::thread;
 
 use super::*;
 
-/// The place and words of a file that is refused.
+/// The location and the message of the error about a file.
 fn complaint(error: &Error) -> String {
     let explained = error.explanation();
     let snippet = explained.snippet.map(|line| format!(" | {}", line.text)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Where only the lock counts.
+//! `--locked`: only packages that the lock pins are accepted.
 
 use super::*;
 

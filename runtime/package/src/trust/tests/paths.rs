@@ -1,4 +1,4 @@
-//! Packages that are named by a path, held against the lock and an organization's list.
+//! Packages that are named by a path, checked against the lock and an organization's list.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ fn at_path(artifact: &Artifact) -> Package {
     }
 }
 
-/// What is said about a package from a path; nothing of one that is taken.
+/// The message of the error about a package from a path; `None` if it is accepted.
 fn said(world: &World, artifact: &Artifact, only_locked: bool) -> Option<String> {
     hold_path(&at_path(artifact), world.project.path(), None, only_locked).err().map(|error| error.to_string())
 }

@@ -1,5 +1,5 @@
-//! How the host runs a tensor operation: count the call, look the operands up, let `compute::ops` charge the session's
-//! budget and compute, give the result out.
+//! How the host runs a tensor operation: count the call, look up the operands, let `compute::ops` charge the session's
+//! budget and compute, return a handle of the result.
 
 use candle_core::{DType, Device, Tensor};
 use tunebox_compute::error::Result as Computed;
@@ -60,7 +60,7 @@ impl State {
         function(&held[0].tensor)?.into_iter().map(|part| self.give_result(part, &held)).collect()
     }
 
-    /// Makes a tensor without operands on the CPU with `function`, counted as `name`, and returns its handle.
+    /// Creates a tensor that has no operands on the CPU with `function`, counted as `name`, and returns its handle.
     pub(super) fn create(
         &mut self,
         name: &'static str,
@@ -71,8 +71,8 @@ impl State {
         self.give_result(output, &[])
     }
 
-    /// Makes a tensor from the run's random sequence named `sequence`, which advances, and returns its handle. The call
-    /// is counted as `name`.
+    /// Creates a tensor from the method's random sequence named `sequence`, which advances, and returns its handle. The
+    /// call is counted as `name`.
     pub(super) fn draw(
         &mut self,
         name: &'static str,

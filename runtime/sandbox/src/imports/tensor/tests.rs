@@ -1,4 +1,4 @@
-//! Handles, scopes and accounts of tensors; what the operations compute is checked in `tests/ops.rs`.
+//! Handles, scopes and reserved bytes of tensors; what the operations compute is checked in `tests/ops.rs`.
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ fn state(limits: Limits) -> State {
     State::new(SessionSettings { limits, seed: 7, ..SessionSettings::default() }, ledger, shared())
 }
 
-/// A tap of 4 numbers that a gradient leads to.
+/// Returns a handle of a variable of 4 numbers, which stands for a tap that gradients lead to.
 fn leaf(state: &mut State) -> Handle {
     let tensor = Var::ones(4, candle_core::DType::F32, &Device::Cpu).unwrap().as_tensor().clone();
     let bytes = Arc::new(state.reserve(16).unwrap());
     state.give(tensor, bytes).unwrap()
 }
 
-/// The same handle, lent.
+/// Returns a borrowed handle of the same tensor.
 fn lend(handle: &Handle) -> Handle {
     Resource::new_borrow(handle.rep())
 }
 
-/// The cause of a trap.
+/// Returns the cause of a trap; panics for an error that the method would get.
 fn cause(refusal: Refusal) -> Cause {
     match refusal {
         Refusal::Trap(error) => error.downcast_ref::<Cause>().unwrap().clone(),
@@ -142,7 +142,7 @@ fn a_chain_past_the_depth_of_a_graph_ends_the_method_and_one_without_a_graph_doe
     assert!(matches!(cause(crossing.negate(tracked).unwrap_err()), Cause::GraphDepth { limit: 10 }));
 }
 
-/// Every link is cut from the one before, so that none is deep; the account is the only thing that may grow.
+/// Every link is detached from the one before, so that no graph is deep; only the reserved bytes could grow.
 #[test]
 fn links_that_are_cut_off_free_what_is_behind_them() {
     let mut state = state(Limits { host_calls: u64::MAX, ..Limits::default() });
@@ -163,7 +163,7 @@ fn links_that_are_cut_off_free_what_is_behind_them() {
     Run::metric_of(&mut crossing, "loss".into(), value).unwrap();
 }
 
-/// The last handle of a long graph is dropped on a thread with the stack that threads have by default.
+/// The handle at the end of a long graph is dropped on a thread with a stack of the default size.
 #[test]
 fn a_graph_is_freed_on_a_small_stack() {
     let mut state = state(Limits { graph_depth: 20_000, ..Limits::default() });

@@ -1,4 +1,4 @@
-//! Sessions whose method is a thread with a socket: what it says is written by hand here, as another program would.
+//! Sessions whose method is a thread with a socket, which encodes its messages by hand, as another program would.
 
 mod slow;
 
@@ -22,7 +22,7 @@ use slow::Slow;
 struct Peer(UnixStream);
 
 impl Peer {
-    /// The next message of the host; none when it is gone.
+    /// Receives the next message of the host; `None` when the host is gone.
     fn hear(&mut self) -> Option<Vec<u8>> {
         frame::receive(&mut self.0, LARGEST, after(Some(Duration::from_secs(10)))).unwrap_or(None)
     }
@@ -32,7 +32,7 @@ impl Peer {
         let _ = frame::send(&mut self.0, payload, None);
     }
 
-    /// Asks and gives the bytes of the answer.
+    /// Requests a host function with the arguments that `write` encodes, and returns the bytes of the answer.
     fn ask(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> Option<Vec<u8>> {
         let mut payload = vec![REQUEST];
         name.encode(&mut payload);
@@ -43,13 +43,13 @@ impl Peer {
         Some(answer[1..].to_vec())
     }
 
-    /// Ends a call well.
+    /// Returns from a call without an error.
     fn done(&mut self) {
         self.say(&[RETURN, 0]);
     }
 }
 
-/// A session with a method that does this, and the thread that it is.
+/// Starts a session whose method is `method`, and returns it with the thread that runs the method.
 fn session<T: Send + 'static>(
     imports: &[String],
     patience: Option<Duration>,
@@ -58,7 +58,7 @@ fn session<T: Send + 'static>(
     session_over(NoRun, imports, patience, method)
 }
 
-/// A session in a run with hooks, with a method that does this, and the thread that it is.
+/// Starts a session with these hooks whose method is `method`, and returns it with the thread that runs the method.
 fn session_over<H: RunHooks, T: Send + 'static>(
     hooks: H,
     imports: &[String],
@@ -83,7 +83,7 @@ fn session_over<H: RunHooks, T: Send + 'static>(
     (Session::start(&method, tiny(hooks), settings).unwrap(), thread)
 }
 
-/// What `init` ends in with a method that answers it so.
+/// Returns the error of `init` with a method that receives the call and then does what `method` does.
 fn end_of(method: impl FnOnce(&mut Peer) + Send + 'static) -> Error {
     let (mut session, thread) = session(&every_interface(), None, |peer| {
         peer.hear();

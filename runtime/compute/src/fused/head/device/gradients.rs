@@ -1,4 +1,5 @@
-//! The gradients of the head on a device: slopes on the way forward, or the logits once more.
+//! The gradients of the output head on a device: that of log-probabilities in the forward pass, or a backward pass for all
+//! taps, which computes the logits again.
 
 use candle_core::{DType, Tensor};
 
@@ -11,8 +12,8 @@ use crate::fused::head::{HeadTaps, Inputs, TapGradients};
 use crate::fused::host;
 use crate::fused::taps::Tap;
 
-/// Computes the taps, and the gradient of each row's log-probability by its hidden state, `[rows, width]` f32. Waits
-/// for the device.
+/// Computes the taps, and the gradient of each row's log-probability with respect to its hidden state, `[rows, width]`
+/// f32. Waits for the device.
 pub(in crate::fused::head) fn taps_and_slopes(device: &Accelerator, inputs: Inputs<'_>) -> Result<(HeadTaps, Tensor)> {
     let head = Head::of(device, inputs)?;
     let sums = Sums::new(&head)?;
@@ -33,7 +34,7 @@ pub(in crate::fused::head) fn taps_and_slopes(device: &Accelerator, inputs: Inpu
     Ok((sums.taps(&head)?, slopes))
 }
 
-/// Multiplies each row of `slopes` by its seed; the result has type `dtype`.
+/// Multiplies row i of `slopes`, `[rows, width]` f32, by `seeds[i]`; the result has type `dtype`.
 pub(in crate::fused::head) fn scaled(
     device: &Accelerator,
     slopes: &Tensor,
@@ -46,8 +47,10 @@ pub(in crate::fused::head) fn scaled(
     device.compute(&kernel::SCALE_ROWS, dtype, device.over_rows(rows, 256), &[rows, width], &arguments)
 }
 
-/// Computes the gradients by the hidden states, in their type, and, if wanted, by the head, f32. The caller has checked
-/// seeds and taps.
+/// Computes the gradient of a loss with respect to the hidden states, `[rows, hidden]` in their type, and, if
+/// `want_weight`, with respect to the head's weight, `[vocabulary, hidden]` f32. `seeds` are the gradients of the loss with
+/// respect to the taps, `taps` is the result of the forward pass. The caller has checked that both have as many rows as
+/// the hidden states.
 pub(in crate::fused::head) fn taps_backward(
     device: &Accelerator,
     inputs: Inputs<'_>,
@@ -78,10 +81,11 @@ fn sum_of(head: &Head<'_>, shape: [usize; 2]) -> Result<Tensor> {
     if head.rows == 0 { head.device.zeros(&shape, DType::F32) } else { head.device.empty(&shape, DType::F32) }
 }
 
-/// What the gradient of a row's logits needs besides them, uploaded together.
+/// The numbers of each row, besides its logits, that the gradient kernel needs, uploaded together.
 struct RowInputs {
     all: Tensor,
-    /// Where each begins: log Σ exp, the entropy, the seeds of the log-probability, the entropy and the mean.
+    /// Where each list begins in `all`, `None` if it is absent: log Σ exp, the entropy, then the seeds of the
+    /// log-probability, of the entropy and of the mean log-probability.
     starts: [Option<usize>; 5],
 }
 
@@ -113,7 +117,7 @@ impl RowInputs {
     }
 }
 
-/// Launches the kernel that writes the gradients of the loss by a tile's products to `tile.made`.
+/// Launches the kernel that writes the gradients of the loss with respect to a tile's products to `tile.made`.
 fn gradient(head: &Head<'_>, tile: &Tile<'_>, given: &RowInputs) -> Result<()> {
     let given = given.of_block(tile)?;
     let targets = head.targets.narrow(0, tile.block.start, tile.block.len())?;

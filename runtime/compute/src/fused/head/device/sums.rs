@@ -1,4 +1,4 @@
-//! The sums over the vocabulary that kernels keep for every row, and the taps that come of them.
+//! The sums over the vocabulary that kernels keep for every row, and the taps computed from them.
 
 use std::ops::Range;
 
@@ -20,11 +20,11 @@ pub(super) fn wanted(taps: TapSet) -> u32 {
 }
 
 /// Running sums, `[rows]` each: the largest logit, the target's logit, Σ e, Σ e², Σ e·(z − largest), Σ z with
-/// e = exp(z − largest). The first tile that a kernel takes in writes all that are wanted.
+/// e = exp(z − largest). The kernel for the first tile initializes all that the taps need.
 pub(super) struct Sums([Tensor; 6]);
 
 impl Sums {
-    /// Allocates the sums of all rows; their content is unspecified until a kernel has taken in the first tile.
+    /// Allocates the sums of all rows; their content is unspecified until the kernel of the first tile has run.
     pub(super) fn new(head: &Head<'_>) -> Result<Self> {
         let new = |dtype| head.device.empty(&[head.rows], dtype);
         let (single, double) = (DType::F32, DType::F64);

@@ -1,4 +1,5 @@
-//! The codes of 16 rows of a quantized format, each lane of a vector a row; here those with blocks of 32 numbers.
+//! Reads the codes of 16 rows of a quantized format, one row in each lane of a vector; here the formats with blocks of 32
+//! numbers.
 //!
 //! A number is `scale · (code − zero) + offset`. Block layouts are those of the GGUF specification, as in
 //! [`unpack`](crate::fused::unpack), which has them number by number.
@@ -9,28 +10,28 @@ use super::instruction::Vnni;
 use super::reading::{Rows, join};
 use crate::fused::unpack::formats::{Nibbles, Q8Zero};
 
-/// 32 numbers of each row.
+/// The codes of 32 numbers of each of 16 rows, one row in each lane, with their scales and offsets.
 #[derive(Clone, Copy)]
 pub(super) struct Codes {
-    /// Four bytes without sign of every row, and the next four, and so on.
+    /// Vector i has the codes 4·i to 4·i + 3 of every row, each an unsigned byte.
     pub(super) words: [__m512i; 8],
-    /// Of the first half of the numbers and of the second, which differ where a layout is [`Layout::SPLIT`].
+    /// The scales of the first and the second half of the numbers, which differ where a layout is [`Layout::SPLIT`].
     pub(super) scale: [__m512; 2],
-    /// Where a layout has an [`Layout::OFFSET`].
+    /// The number added to all of the numbers; 0 unless the layout has an [`Layout::OFFSET`].
     pub(super) offset: __m512,
 }
 
 /// How a format lays numbers in blocks of `SIZE` bytes; `PER` parts of 32 numbers are read together.
 pub(super) trait Layout<const SIZE: usize, const PER: usize> {
-    /// The code of zero.
+    /// The code of the number 0.
     const ZERO: i32;
     /// Whether each half of a part has a scale of its own.
     const SPLIT: bool = false;
     /// Whether numbers have an offset.
     const OFFSET: bool = false;
-    /// How often `PER` parts lie in a block.
+    /// Groups of `PER` parts in a block.
     const GROUPS: usize = 1;
-    /// What all parts of a block need.
+    /// The scales that all parts of a block share.
     type Head: Copy;
 
     /// Reads what all parts of block `at` share, for each of the 16 rows.

@@ -1,4 +1,4 @@
-//! The products themselves: sixteen rows of a weight to a vector, one to a lane.
+//! The integer products with AVX-512 VNNI: a vector has a lane for each of sixteen rows of a weight.
 
 mod codes;
 mod instruction;
@@ -27,14 +27,14 @@ use crate::weight::Format;
 /// Writes the dot products of some rows of the weight with every token into a tile.
 type Write<'a> = fn(&IntegerProduct<'a>, Range<usize>, &mut Tile<'_>);
 
-/// Tokens rounded to integers, once a quantized weight was multiplied with them.
+/// Tokens rounded to integers; empty until the first quantized weight is multiplied with them.
 #[derive(Default)]
 pub(in crate::fused) struct IntegerTokens(OnceCell<Vec<Numbers>>);
 
 /// A quantized weight, and the tokens as integers that it is multiplied with.
 pub(in crate::fused) struct IntegerProduct<'a> {
     simd: Vnni,
-    /// The blocks of all rows, and the bytes of one.
+    /// The blocks of all rows, and the bytes of one row.
     blocks: &'a [u8],
     row: usize,
     numbers: &'a [Numbers],

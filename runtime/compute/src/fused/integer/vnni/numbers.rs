@@ -6,12 +6,12 @@ use crate::fused::simd::vectorize;
 pub(super) const PART: usize = 32;
 /// Tokens whose sums are computed together.
 pub(super) const TOKENS: usize = 32;
-/// The largest integer: its upper plane still fits a byte with a sign after rounding.
+/// The integer for the largest magnitude of a part: its high byte, after rounding, still fits in a signed byte.
 const LARGEST: f32 = 32512.0;
 /// Below this a part counts as zero: a scale for it would have no inverse.
 const NOTHING: f32 = 1e-30;
 
-/// The integers of a part as `256 · high + low`, four bytes to a word.
+/// The integers of a part, each `256 · high + low` of two signed bytes. A word has the bytes of four integers.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
 pub(super) struct Plane {
@@ -19,12 +19,12 @@ pub(super) struct Plane {
     pub(super) low: [i32; PART / 4],
 }
 
-/// What a part is measured in.
+/// The scale of a part, and sums of its integers.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Measure {
-    /// The value of 1. Not a number where one of the part's is not finite, so that no result hides it.
+    /// The value of the integer 1. NaN if a number of the part is not finite, so that the results show it.
     pub(super) scale: f32,
-    /// The sum of the integers, and of the first half of them.
+    /// The sum of all integers, and of the first half of them.
     pub(super) sum: i32,
     pub(super) first: i32,
 }

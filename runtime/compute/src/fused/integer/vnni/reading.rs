@@ -1,4 +1,4 @@
-//! Bytes of 16 rows, turned so that each lane of a vector is a row, and bits out of them.
+//! Reads bytes of 16 rows into vectors with a lane for each row, and extracts bits from them.
 
 use core::arch::x86_64::{__m128i, __m512, __m512i};
 
@@ -61,8 +61,8 @@ impl Vnni {
         whole
     }
 
-    /// Sets the bits above the lower four of each code to those of the byte at its place in `bytes`, shifted right by
-    /// `place` and masked by `mask`.
+    /// Sets the bits of each code above its lower four. They come from the byte with the code's index in `bytes`, shifted
+    /// right by `place` and masked by `mask`.
     #[inline(always)]
     pub(super) fn with_bits(self, words: [__m512i; 8], bytes: [__m512i; 8], place: i32, mask: i8) -> [__m512i; 8] {
         let f = self.avx512f;

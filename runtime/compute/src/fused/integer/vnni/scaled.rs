@@ -7,7 +7,8 @@ use super::instruction::Vnni;
 use super::reading::{Rows, join};
 use crate::fused::unpack::formats::{Q6K, ScaledNibbles};
 
-/// The scales of Q4_K and Q5_K: two of 16 bits, and twelve bytes with eight of 6 bits of both kinds.
+/// The scales of a block of Q4_K or Q5_K: a scale and a minimum in f16 for the block, and twelve bytes with 6-bit scales
+/// and minima for each of its eight parts.
 #[derive(Clone, Copy)]
 pub(super) struct Scales {
     scale: __m512,
@@ -88,7 +89,7 @@ impl Layout<210, 4> for Q6K {
     const ZERO: i32 = 32;
     const SPLIT: bool = true;
     const GROUPS: usize = 2;
-    /// The scale, and sixteen bytes with those of 16 numbers each.
+    /// The scale of the block, and sixteen bytes, each the scale of 16 numbers.
     type Head = (__m512, [__m512i; 4]);
 
     /// Reads the scale of block `at` of every row, and the sixteen signed bytes that scale 16 numbers each.

@@ -38,8 +38,8 @@ pub(super) enum Kernel {
     Tiles,
     /// `vdpbf16ps` of x86 processors (AVX-512 BF16): pair by pair, the later product of a pair first.
     Vectors,
-    /// In f32 instructions, in the order of [`Kernel::Vectors`], whose bits it has, but that the instruction takes numbers
-    /// below 1.2e-38 for 0.
+    /// In f32 instructions, in the order of [`Kernel::Vectors`]. The bits are the same, except that `vdpbf16ps` takes
+    /// numbers below 1.2e-38 for 0.
     Portable,
 }
 
@@ -69,7 +69,8 @@ impl Kernel {
         if self == Self::Tiles { MOST_ROWS } else { VECTOR_ROWS }
     }
 
-    /// A depth that the kernel takes without zeros behind it is a multiple of this.
+    /// The kernel reads this many numbers of a row at a time. A row whose depth is no multiple of it must be followed by
+    /// zeros.
     pub(super) fn depth_unit(self) -> usize {
         if self == Self::Tiles { DEPTH_UNIT } else { 2 }
     }

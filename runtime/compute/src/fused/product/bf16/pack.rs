@@ -21,8 +21,9 @@ const SIDE: usize = 16;
 /// Pairs of some numbers: a square of [`SIDE`] columns with [`SIDE`] pairs each, or [`SIDE`] rows.
 type Square = [[u32; SIDE]; SIDE];
 
-/// Packs some columns of the rows `depth` of a matrix: panels of [`COLUMNS`] columns, in each for each pair of rows the
-/// pairs of all columns. What is missing at the edges becomes 0, up to a depth that is a multiple of [`DEPTH_UNIT`].
+/// Packs the rows `depth` of some columns of a matrix into panels of [`COLUMNS`] columns. A panel has for each pair of
+/// adjacent rows a `u32` for each column: both numbers in bf16, the upper row's in the lower half. What is missing at the
+/// edges becomes 0, up to a depth that is a multiple of [`DEPTH_UNIT`].
 pub(super) fn pack_columns(matrix: Matrix<'_>, depth: Range<usize>, columns: Range<usize>, panels: &mut [u32]) {
     let Matrix { row_stride, column_stride, .. } = matrix;
     for (columns, panel) in steps(columns, COLUMNS).zip(panels.chunks_exact_mut(PAIRS * COLUMNS)) {
@@ -38,7 +39,8 @@ pub(super) fn pack_columns(matrix: Matrix<'_>, depth: Range<usize>, columns: Ran
     }
 }
 
-/// Packs a panel of `depth × columns` numbers. One of the strides, the distances of rows and of columns, is 1.
+/// Packs a panel of `depth × columns` numbers. One of the strides, the distances of rows and of columns, is 1. `bits`
+/// returns the bits of a number in bf16.
 pub(super) fn pack<T: Copy>(
     data: &[T],
     (row_stride, column_stride): (usize, usize),

@@ -1,4 +1,4 @@
-//! Heads that lie about their lengths.
+//! Tests of GGUF headers with false lengths.
 
 use super::*;
 

@@ -1,10 +1,10 @@
-//! A run that takes its time to return its learning rate, and offers nothing else.
+//! A run whose hook for the learning rate takes long.
 
 use std::time::Duration;
 
 use crate::run_hooks::RunHooks;
 
-/// Waits before it returns its learning rate.
+/// Run hooks that wait before they return the learning rate, and keep all other defaults.
 pub(super) struct Slow;
 
 impl RunHooks for Slow {
