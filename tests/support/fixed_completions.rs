@@ -22,18 +22,19 @@ pub(crate) struct FixedCompletions {
 }
 
 impl FixedCompletions {
-    /// A model with an adapter, scored in slices of some rows.
+    /// A model with an adapter, in a number format, scored in slices of some rows.
     pub(crate) fn train_state(
         model: &Path,
         adapter: &Path,
+        compute: Compute,
         slice: Slice,
         completions: &[Vec<u32>],
         rewards: &[f32],
     ) -> TrainState<Self> {
         let hub = Hub::from_environment(true);
         let source = Source::find(&model.to_string_lossy(), None, &hub).unwrap();
-        let in_f32 = PrecisionRequest { compute: Compute::F32, ..PrecisionRequest::default() };
-        let model = Arc::new(Model::open_in(&source, &Device::Cpu, in_f32).unwrap());
+        let precision = PrecisionRequest { compute, ..PrecisionRequest::default() };
+        let model = Arc::new(Model::open_in(&source, &Device::Cpu, precision).unwrap());
         let settings = PolicySettings { slice, ..PolicySettings::default() };
         let policy = Policy::open(model.clone(), Some(adapter), settings).unwrap();
         let base = Policy::open(model, None, settings).unwrap();

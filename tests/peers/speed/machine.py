@@ -36,10 +36,13 @@ def memory_bytes():
 
 
 def note():
-    """What a reader must know of where figures come from, and when. Nothing that names a host or a path."""
+    """What a reader must know of where figures come from. Nothing that names a host or a path."""
     return {"processor": processor(), "cores": os.cpu_count(), "memory_bytes": memory_bytes(),
-            "system": f"{platform.system()} {platform.release().split('-')[0]}", "python": platform.python_version(),
-            "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat()}
+            "system": f"{platform.system()} {platform.release().split('-')[0]}", "python": platform.python_version()}
+
+
+def today():
+    return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
 
 
 def pinned(path):

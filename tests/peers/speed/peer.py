@@ -95,4 +95,6 @@ def say(**figures):
     modules = [torch, transformers, peft]
     versions = {module.__name__: module.__version__ for module in modules}
     versions |= figures.pop("versions", {})
-    print(json.dumps({**figures, "threads": torch.get_num_threads(), "versions": versions}))
+    libraries = {"MKL": torch.backends.mkl, "oneDNN": torch.backends.mkldnn}
+    blas = [name for name, library in libraries.items() if library.is_available()]
+    print(json.dumps({**figures, "threads": torch.get_num_threads(), "blas": " and ".join(blas), "versions": versions}))

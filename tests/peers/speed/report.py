@@ -13,7 +13,7 @@ class Row:
     """One setting of a question. `sides` has a list of measurements each, in the order of the pairs."""
 
     def __init__(self, model, setting, unit):
-        self.data = {"model": model, "setting": setting, "unit": unit, "sides": {}}
+        self.data = {"model": model, "setting": setting, "unit": unit, "date": machine.today(), "sides": {}}
 
     def add(self, side, measurement):
         self.data["sides"].setdefault(side, []).append(measurement)
@@ -53,7 +53,7 @@ class Report:
 
     def merge(self, path):
         """Puts this question into the file and leaves the others as they are. Other rows of it stay as well, where the
-        same machine measured them on the same day with the same versions: a long question may be asked in parts."""
+        same machine measured them with the same versions: a long question may be asked in parts."""
         found = json.load(open(path)) if os.path.exists(path) else {"schema": SCHEMA, "questions": {}}
         before, around = found["questions"].get(self.question, {}), {"machine": machine.note(), "versions": self.versions}
         kept = before["rows"] if all(before.get(key) == value for key, value in around.items()) else []

@@ -8,8 +8,8 @@ RANK, RATE = 16, 1e-4
 
 
 def measured(ran, **figures):
-    """One measurement: what is compared, and the memory of the process that made it."""
-    return {**figures, "peak_bytes": ran.peak_bytes}
+    """One measurement: what is compared, and the memory, the threads and the products of the process that made it."""
+    return {**figures, **{key: ran.last[key] for key in ("threads", "blas") if key in ran.last}, "peak_bytes": ran.peak_bytes}
 
 
 def peer(script, *arguments, confined=False):
