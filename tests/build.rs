@@ -77,9 +77,9 @@ fn a_method_built_afresh_in_another_folder_compiles_everything_into_the_same_byt
     fs::create_dir(elsewhere.path().join(".cargo")).unwrap();
     fs::write(elsewhere.path().join(".cargo/config.toml"), target).unwrap();
 
-    let build = |folder: &Path, afresh| {
+    let build = |folder: &Path, clean| {
         let mut compiled = Vec::new();
-        let options = Options { afresh, ..Options::default() };
+        let options = Options { clean, ..Options::default() };
         let mut watch = |event: Event<'_>| match event {
             Event::Compiled(name) => compiled.push(name.to_owned()),
             Event::Waiting(_) => {}
@@ -92,7 +92,7 @@ fn a_method_built_afresh_in_another_folder_compiles_everything_into_the_same_byt
     let (here, _) = build(&root().join("methods/lora"), false);
     assert!(!build(&root().join("methods/lora"), false).1.contains(&parser), "what was compiled before is taken");
     let (moved, compiled) = build(&elsewhere.path().join("methods/lora"), true);
-    assert!(compiled.contains(&parser), "a build afresh takes nothing: {compiled:?}");
+    assert!(compiled.contains(&parser), "a clean build takes nothing: {compiled:?}");
     assert!(moved == here, "{} bytes there, {} here", moved.len(), here.len());
 }
 

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 use tunebox_model::Configuration;
-use tunebox_model::families::expected;
+use tunebox_model::families::weight_shapes;
 
 /// How far the peak may lie from what was estimated, as a share of it.
 const TOLERANCE: f64 = 0.15;
@@ -28,7 +28,7 @@ fn config(family: &str) -> Value {
 /// Writes a model in bf16 with small weights, all alike in size.
 fn write(folder: &Path, config: &Value) {
     std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
-    let weights = expected(&Configuration::from_hugging_face(config, Path::new("config.json")).unwrap());
+    let weights = weight_shapes(&Configuration::from_hugging_face(config, Path::new("config.json")).unwrap());
     let (mut head, mut end) = (Map::new(), 0);
     for (name, shape) in &weights {
         let start = end;

@@ -111,7 +111,7 @@ fn the_abliterated_tiny_model_refuses_no_more_and_answers_as_before() {
 
     let folder = sample(runs.path(), "abliterate", "direction", &["method.apply=direction"]).unwrap();
     assert!(!folder.join("model.safetensors").exists() && !folder.join("adapter_model.safetensors").exists());
-    assert_eq!(Vectors::load(&folder.join("vectors.safetensors")).unwrap().facts["site"], "residual-before");
+    assert_eq!(Vectors::load(&folder.join("vectors.safetensors")).unwrap().metadata["site"], "residual-before");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn the_steered_tiny_model_is_polite_or_rude_as_the_coefficient_says() {
     let runs = tempfile::tempdir().unwrap();
     let folder = sample(runs.path(), "steer", "vectors", &[]).unwrap();
     let vectors = Vectors::load(&folder.join("vectors.safetensors")).unwrap();
-    assert_eq!((vectors.facts["method"].as_str(), vectors.facts["token"].as_str()), ("steer", "target-mean"));
+    assert_eq!((vectors.metadata["method"].as_str(), vectors.metadata["token"].as_str()), ("steer", "target-mean"));
     let control = Vectors::load(&folder.join("vectors.gguf")).unwrap();
     let without_0: BTreeMap<_, _> = vectors.layers.clone().into_iter().filter(|(layer, _)| *layer > 0).collect();
     assert_eq!(control.layers, without_0);

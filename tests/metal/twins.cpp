@@ -221,9 +221,9 @@ static void optimizers() {
     for (int t = 0; t < 3; ++t) {
         double b1 = 0.9, b2 = 0.999, rate = 1e-2;
         Step step = {(float)b1, (float)(1 - b1), (float)b2, (float)(1 - b2), (float)(1 - rate * 0.1), (float)(rate / (1 - pow(b1, t + 1))), (float)sqrt(1 - pow(b2, t + 1)), 1e-8f};
-        act shadow[3];
-        launch({1}, 256, 0, [&] { adamw(w, m, v, g[t], shadow, &step, nullptr, 3, &word); });
-        for (int i = 0; i < 3; ++i) check("adamw", fabs(w[i] - expected[t][i]) < 1e-7 && fabs(wide(shadow[i]) - w[i]) < 0.005);
+        act operand_copy[3];
+        launch({1}, 256, 0, [&] { adamw(w, m, v, g[t], operand_copy, &step, nullptr, 3, &word); });
+        for (int i = 0; i < 3; ++i) check("adamw", fabs(w[i] - expected[t][i]) < 1e-7 && fabs(wide(operand_copy[i]) - w[i]) < 0.005);
     }
     vector<float> x = normals<float>(100003);
     vector<Pair> parts(2);
@@ -296,8 +296,8 @@ static void heads() {
         close("gradient of logits", gradients, wgrad, TOL);
         vector<act> own(rows * width);
         for (u32 r = 0; r < rows; ++r) for (u32 j = 0; j < width; ++j) own[r * width + j] = weight[targets[r] * width + j];
-        launch({rows}, 512, 0, [&] { head_slopes(pulls.data(), own.data(), target.data(), sum.data(), rows, width, height, outer); });
-        close("slopes", pulls, dslope, std::max(1e-5, TOL));
+        launch({rows}, 512, 0, [&] { head_logprob_gradients(pulls.data(), own.data(), target.data(), sum.data(), rows, width, height, outer); });
+        close("gradients of log-probabilities", pulls, dslope, std::max(1e-5, TOL));
     }
     check("no fault", word == ~0ull);
 }

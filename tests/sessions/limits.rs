@@ -87,7 +87,7 @@ fn passes_are_charged_by_their_multiply_adds() {
     let limits = |model_work| Limits { model_work, ..Limits::default() };
     let (mut session, _) = start(&guest, settings());
     // Five tokens.
-    let needed = 5 * session.train_state().policy.model().configuration.weights();
+    let needed = 5 * session.train_state().policy.model().configuration.parameter_count();
     let (mut session, _) = start(&guest, SessionSettings { limits: limits(needed), ..settings() });
     assert_eq!(session.step(batch()).unwrap().usage.total.model_work, needed);
     let (mut session, _) = start(&guest, SessionSettings { limits: limits(needed - 1), ..settings() });

@@ -89,6 +89,13 @@ impl Results {
         questions.values().map(say).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
+    /// The days on which rows were measured, in order.
+    pub(crate) fn dates(&self) -> Vec<String> {
+        let questions = self.0["questions"].as_object().unwrap();
+        let rows = questions.values().filter_map(|question| question["rows"].as_array()).flatten();
+        rows.filter_map(|row| row["date"].as_str().map(str::to_owned)).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
     /// Every text in the file.
     pub(crate) fn texts(&self) -> Vec<&str> {
         fn collect_texts<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
@@ -111,9 +118,9 @@ impl Row<'_> {
         self.0[key].as_str().unwrap().to_owned()
     }
 
-    /// A word of the first measurement of tunebox, such as its number format.
-    pub(crate) fn our_word(&self, key: &str) -> Option<&str> {
-        self.0["sides"][OURS][0][key].as_str()
+    /// A word of a side's first measurement, such as its number format.
+    pub(crate) fn side_word(&self, side: &str, key: &str) -> Option<&str> {
+        self.0["sides"][side][0][key].as_str()
     }
 
     /// The sides that were measured, tunebox first and the others by name.

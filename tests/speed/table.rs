@@ -192,7 +192,7 @@ fn utilisation(results: &Results) -> Option<String> {
         row.word("setting"),
         row.word("model"),
         100.0 * share,
-        row.our_word("product_type")?
+        row.side_word(OURS, "product_type")?
     ))
 }
 
@@ -221,8 +221,7 @@ fn origin(results: &Results) -> Option<String> {
         let [processor, system] = ["processor", "system"].map(|key| text(&machine[key]));
         format!("{processor}; {} cores, {:.0} GiB, {system}", machine["cores"], memory / GIB)
     });
-    let mut dates = results.notes(|question| text(&question["machine"]["date"]));
-    dates.sort();
+    let dates = results.dates();
     let versions = results.notes(|question| {
         let named = ["tunebox", "torch", "transformers", "peft", "trl"];
         named.map(|name| format!("{name} {}", text(&question["versions"][name]))).join(", ")
@@ -230,11 +229,21 @@ fn origin(results: &Results) -> Option<String> {
     let any = !machines.is_empty();
     any.then(|| {
         format!(
-            "Measured on {}, {}, with {}. Medians of interleaved processes.",
+            "Measured on {}, {}, with {}{}. Medians of interleaved processes.",
             machines.join(" and on "),
             dates.join(" and "),
-            versions.join("; ")
+            versions.join("; "),
+            blas(results).map_or(String::new(), |name| format!("; torch multiplies by {name}"))
         )
+    })
+}
+
+/// The libraries by which PyTorch multiplies.
+fn blas(results: &Results) -> Option<String> {
+    let rows = COMPARED.iter().flat_map(|(question, _)| results.rows(question));
+    rows.into_iter().find_map(|row| {
+        let found = row.sides().into_iter().find_map(|side| row.side_word(side, "blas"))?;
+        Some(found.to_owned())
     })
 }
 

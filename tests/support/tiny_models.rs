@@ -8,7 +8,7 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use serde_json::Value;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_model::configuration::{Configuration, RopeScaling, RopeSetting};
-use tunebox_model::families::expected;
+use tunebox_model::families::weight_shapes;
 
 /// One file of `golden/families`.
 pub(crate) struct Golden {
@@ -94,7 +94,7 @@ impl Golden {
     /// The weights by their Hugging Face names, in `f32`.
     pub(crate) fn weights(&self) -> BTreeMap<String, Tensor> {
         let configuration = self.configuration();
-        let named = expected(&configuration).into_iter();
+        let named = weight_shapes(&configuration).into_iter();
         named.map(|(name, shape)| (name.clone(), weight(&name, &shape, configuration.unit_offset_norm))).collect()
     }
 }
@@ -214,7 +214,7 @@ fn metadata(configuration: &Configuration, architecture: &str) -> Vec<(String, S
 /// Windows, scales and caps.
 fn attention(configuration: &Configuration, architecture: &str) -> Vec<(&'static str, Stored)> {
     let mut list = Vec::new();
-    if let Some(window) = configuration.layers_kind.iter().find_map(|kind| kind.window) {
+    if let Some(window) = configuration.layer_kinds.iter().find_map(|kind| kind.window) {
         list.push(("attention.sliding_window", size(window)));
     }
     if architecture == "gemma3" {

@@ -65,7 +65,8 @@ pub(crate) struct LoadedModel {
 }
 
 impl LoadedModel {
-    /// Opens the same model as a policy without the adapter. Both policies share the base weights in memory.
+    /// Opens the same base model as a new policy, without the adapter and without the weight edits of a checkpoint. Both
+    /// policies share the base weights in memory.
     pub(crate) fn base_policy(&self) -> Result<Policy, Failure> {
         Ok(Policy::open(Arc::clone(&self.model), None, PolicySettings::default())?)
     }

@@ -58,7 +58,7 @@ impl SteeringOptions {
 
 /// The `scale` in the metadata of a vector file, or 1 if the file has none or it is not a number.
 pub(crate) fn default_coefficient(vectors: &Vectors) -> f32 {
-    vectors.facts.get("scale").and_then(|scale| scale.parse().ok()).unwrap_or(1.0)
+    vectors.metadata.get("scale").and_then(|scale| scale.parse().ok()).unwrap_or(1.0)
 }
 
 /// Compares the base precision of the run that wrote a vector file with the precision `now`. Returns a warning if they

@@ -90,7 +90,7 @@ pub(crate) fn supervise(terminal: Terminal, access: Option<&Access>, is_offline:
 /// from the folder where the parent put them.
 fn confined(program: &Program, access: &Access, is_offline: bool) -> Command {
     let mut command = program.alone();
-    command.envs(environment::to_send());
+    command.envs(environment::child_variables());
     command.envs(VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     if let Some(cache) = access.code.as_ref().and_then(|code| code.folder.as_deref()).and_then(Path::parent) {
         command.env("TUNEBOX_CACHE", cache);

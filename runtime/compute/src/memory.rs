@@ -18,7 +18,7 @@ impl ProcessMemory {
     pub fn read() -> Option<Self> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
         let free = [available(), free_of_groups(), free_of_limits(&status)].into_iter().flatten().min()?;
-        Some(Self { held: kibibytes(&status, "RssAnon:")?, free })
+        Some(Self { held: read_bytes_field(&status, "RssAnon:")?, free })
     }
 }
 
@@ -34,40 +34,40 @@ pub fn allocatable() -> Option<u64> {
 /// `status`; `None` without a limit.
 fn free_of_limits(status: &str) -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    let left = |limit, used| Some(limit_of(&limits, limit)?.saturating_sub(kibibytes(status, used)?));
+    let left = |limit, used| Some(limit_of(&limits, limit)?.saturating_sub(read_bytes_field(status, used)?));
     [left("Max data size", "VmData:"), left("Max address space", "VmSize:")].into_iter().flatten().min()
 }
 
 /// Available memory of this machine in bytes, from `/proc/meminfo`; `None` where that does not exist.
 #[must_use]
 pub fn available() -> Option<u64> {
-    kibibytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
+    read_bytes_field(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
 /// Available memory and free swap space of this machine, in bytes; `None` where the system does not report them.
 #[must_use]
 pub fn available_with_swap() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    Some(kibibytes(&text, "MemAvailable:")? + kibibytes(&text, "SwapFree:").unwrap_or(0))
+    Some(read_bytes_field(&text, "MemAvailable:")? + read_bytes_field(&text, "SwapFree:").unwrap_or(0))
 }
 
 /// Peak resident memory of this process in bytes, from `/proc/self/status`; `None` where that does not exist.
 #[must_use]
 pub fn peak() -> Option<u64> {
-    kibibytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
+    read_bytes_field(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
 
 /// Resident memory of this process in bytes, from `/proc/self/status`; `None` where that does not exist.
 #[must_use]
 pub fn resident() -> Option<u64> {
-    kibibytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+    read_bytes_field(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
 /// Private memory that this process may write to, in bytes, whether in use or not: what `RLIMIT_DATA` limits. From
 /// `/proc/self/status`; `None` where that does not exist.
 #[must_use]
 pub fn data() -> Option<u64> {
-    kibibytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmData:")
+    read_bytes_field(&std::fs::read_to_string("/proc/self/status").ok()?, "VmData:")
 }
 
 /// The fewest free bytes of the control groups that limit this process, where cached files count as free; `None` without
@@ -115,7 +115,7 @@ fn limit_of(limits: &str, name: &str) -> Option<u64> {
 
 /// Returns the number in the line of `text` that begins with `name`, such as `VmHWM:  123 kB`, in bytes; `None` without such
 /// a line.
-fn kibibytes(text: &str, name: &str) -> Option<u64> {
+fn read_bytes_field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
 }

@@ -114,11 +114,12 @@ impl AdamW {
         self.fits(parameters)?;
         let constants = constants(&self.settings, self.step + 1, rate);
         let constants = accelerator.upload(&constants, &[constants.len()])?;
-        let (shadow, count) = (parameters.shadow(), self.first.elem_count());
+        let (operand_copy, count) = (parameters.operand_copy(), self.first.elem_count());
         let (values, gradients, factor) = (parameters.values(), parameters.gradients(), &norm.factor);
         let (first, second, fault) = (&self.first, &self.second, Argument::FaultWord);
-        let arguments = arguments![values, first, second, gradients, shadow, &constants, factor, count as u64, fault];
-        let act = shadow.map_or(DType::F32, |shadow| shadow.dtype());
+        let arguments =
+            arguments![values, first, second, gradients, operand_copy, &constants, factor, count as u64, fault];
+        let act = operand_copy.map_or(DType::F32, |operand_copy| operand_copy.dtype());
         accelerator.launch(&kernel::ADAMW, act, accelerator.flat(count), &arguments)
     }
 
@@ -136,7 +137,8 @@ impl AdamW {
         Ok((moment(&self.first)?, moment(&self.second)?, self.step))
     }
 
-    /// The number of steps counted so far.
+    /// The number of steps taken so far, with those of a restored state. A step whose gradient norm was not finite does not
+    /// count.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.step

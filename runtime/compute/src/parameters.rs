@@ -29,7 +29,7 @@ pub struct Parameters {
     values: Tensor,
     gradients: Tensor,
     /// The values once more in the type of activations, for products of an accelerator.
-    shadow: Option<Tensor>,
+    operand_copy: Option<Tensor>,
     /// Where the buffers are; none for the CPU.
     accelerator: Option<Accelerator>,
 }
@@ -44,7 +44,7 @@ impl Parameters {
         let layout = Layout::new(list, if accelerator.is_some() { device::EVEN } else { 1 })?;
         let zeros = || zeros(layout.size, device);
         let (values, gradients) = (zeros()?, zeros()?);
-        Ok(Self { layout, values, gradients, shadow: None, accelerator })
+        Ok(Self { layout, values, gradients, operand_copy: None, accelerator })
     }
 
     /// Adds a copy of all values in the type `activations`, which later updates keep in step, since products of an
@@ -54,9 +54,9 @@ impl Parameters {
     /// When the device has no memory for it.
     pub fn with_operand_copy(mut self, activations: DType) -> Result<Self> {
         if let Some(accelerator) = self.accelerator.as_ref().filter(|_| activations != DType::F32) {
-            let shadow = accelerator.empty(self.values.dims(), activations)?;
-            device::narrow(accelerator, &shadow, &self.values)?;
-            self.shadow = Some(shadow);
+            let operand_copy = accelerator.empty(self.values.dims(), activations)?;
+            device::narrow(accelerator, &operand_copy, &self.values)?;
+            self.operand_copy = Some(operand_copy);
         }
         Ok(self)
     }
@@ -124,7 +124,7 @@ impl Parameters {
     /// Returns a view of a slot's value in the type in which products take it: of the operand copy if there is one,
     /// else of the f32 value. It changes with later updates.
     pub fn operand(&self, index: usize) -> Result<Tensor> {
-        self.view(self.shadow.as_ref().unwrap_or(&self.values), index)
+        self.view(self.operand_copy.as_ref().unwrap_or(&self.values), index)
     }
 
     /// Returns a slot's value on the CPU: a view that changes with later updates if the buffers are there, else a copy,
@@ -147,18 +147,18 @@ impl Parameters {
     /// Overwrites the value of the slot number `index`, and its operand copy, with a tensor of the slot's shape, of any
     /// float type, on the CPU or the same device.
     pub fn set(&self, index: usize, value: &Tensor) -> Result<()> {
-        let shadow = self.shadow.as_ref().map(|shadow| self.view(shadow, index)).transpose()?;
-        self.overwrite(&self.value(index)?, shadow.as_ref(), &self.fitted(index, value)?)
+        let operand_copy = self.operand_copy.as_ref().map(|operand_copy| self.view(operand_copy, index)).transpose()?;
+        self.overwrite(&self.value(index)?, operand_copy.as_ref(), &self.fitted(index, value)?)
     }
 
-    /// Copies `from` (as many numbers, of any float type) over `values`, a part of the value buffer, and over `shadow`,
-    /// the part of the operand copy that belongs to it.
-    fn overwrite(&self, values: &Tensor, shadow: Option<&Tensor>, from: &Tensor) -> Result<()> {
+    /// Copies `from` (as many numbers, of any float type) over `values`, a part of the value buffer, and over
+    /// `operand_copy`, the part of the operand copy that belongs to it.
+    fn overwrite(&self, values: &Tensor, operand_copy: Option<&Tensor>, from: &Tensor) -> Result<()> {
         let Some(accelerator) = &self.accelerator else {
             return update_pairs(values, from, |to, from| *to = from);
         };
         device::copy(accelerator, values, from)?;
-        shadow.map_or(Ok(()), |shadow| device::narrow(accelerator, shadow, values))
+        operand_copy.map_or(Ok(()), |operand_copy| device::narrow(accelerator, operand_copy, values))
     }
 
     /// Adds a tensor to the gradient of the slot number `index`. The tensor has the slot's shape and any float type, and is
@@ -199,9 +199,9 @@ impl Parameters {
     /// Copies slots and values to new parameters on the same device, with gradients of zero.
     pub fn detached_copy(&self) -> Result<Self> {
         let gradients = zeros(self.layout.size, self.device())?;
-        let shadow = self.shadow.as_ref().map(Tensor::copy).transpose()?;
+        let operand_copy = self.operand_copy.as_ref().map(Tensor::copy).transpose()?;
         let (layout, accelerator) = (self.layout.clone(), self.accelerator.clone());
-        Ok(Self { layout, values: self.values.copy()?, gradients, shadow, accelerator })
+        Ok(Self { layout, values: self.values.copy()?, gradients, operand_copy, accelerator })
     }
 
     /// Overwrites all values, and the operand copy, with those of other parameters with the same slots on the same
@@ -215,13 +215,13 @@ impl Parameters {
         }
         // On the CPU `other` may be these parameters, whose storage cannot be locked twice.
         let from = if self.accelerator.is_none() { other.values.copy()? } else { other.values.clone() };
-        self.overwrite(&self.values, self.shadow.as_ref(), &from)
+        self.overwrite(&self.values, self.operand_copy.as_ref(), &from)
     }
 
     /// The copy of the values in the type of activations, laid out as the values. `None` on the CPU, and if activations
     /// are f32.
-    pub(crate) fn shadow(&self) -> Option<&Tensor> {
-        self.shadow.as_ref()
+    pub(crate) fn operand_copy(&self) -> Option<&Tensor> {
+        self.operand_copy.as_ref()
     }
 
     /// Where each slot lies in the buffers.

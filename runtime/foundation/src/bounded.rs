@@ -42,7 +42,7 @@ pub fn read_text(path: &Path, limit: u64) -> Result<String> {
 
 /// Runs `work` on a new thread and returns its result. Fails with `TimedOut` if that takes longer than `limit`; the thread
 /// cannot be stopped and runs on until `work` or the process ends. Also fails if `work` panics or no thread can be started.
-pub fn within<R: Send + 'static>(limit: Duration, work: impl FnOnce() -> R + Send + 'static) -> Result<R> {
+pub fn run_with_timeout<R: Send + 'static>(limit: Duration, work: impl FnOnce() -> R + Send + 'static) -> Result<R> {
     let (send, result) = channel();
     thread::Builder::new().spawn(move || send.send(work()))?;
     result.recv_timeout(limit).map_err(|error| match error {
@@ -59,8 +59,9 @@ mod tests {
 
     #[test]
     fn work_is_waited_for_until_its_limit() {
-        assert_eq!(within(Duration::from_secs(60), || 7).unwrap(), 7);
-        let late = within(Duration::from_millis(1), || thread::sleep(Duration::from_millis(200))).unwrap_err();
+        assert_eq!(run_with_timeout(Duration::from_secs(60), || 7).unwrap(), 7);
+        let late =
+            run_with_timeout(Duration::from_millis(1), || thread::sleep(Duration::from_millis(200))).unwrap_err();
         assert_eq!((late.kind(), late.to_string().as_str()), (ErrorKind::TimedOut, "it takes longer than 0.001 s"));
     }
 

@@ -23,7 +23,7 @@ pub fn is_of_track(version: &Version) -> bool {
 /// `location` says where that version is named. `missing` says what this program lacks; it is shown only if `wants` has
 /// the major and minor number of [`CONTRACT`].
 #[must_use]
-pub fn other_version(component: &str, wants: &Version, location: &str, missing: String) -> Explanation {
+pub fn version_mismatch(component: &str, wants: &Version, location: &str, missing: String) -> Explanation {
     let why = if is_of_track(wants) {
         missing
     } else {

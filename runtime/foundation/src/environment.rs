@@ -23,11 +23,11 @@ const SENT: [&str; 13] = [
     "LD_LIBRARY_PATH",
 ];
 
-/// The variables that the parent process sent, by name; unset if [`receive`] was not called.
+/// The variables that the parent process sent, by name; unset if [`override_variables`] was not called.
 static RECEIVED: OnceLock<BTreeMap<String, String>> = OnceLock::new();
 
-/// Returns the value of an environment variable: the one that the parent process sent if [`receive`] was called, else that
-/// of this process. `None` if it is not set.
+/// Returns the value of an environment variable: the one that the parent process sent if [`override_variables`] was
+/// called, else that of this process. `None` if it is not set.
 #[must_use]
 pub fn variable(name: &str) -> Option<OsString> {
     match RECEIVED.get() {
@@ -36,8 +36,8 @@ pub fn variable(name: &str) -> Option<OsString> {
     }
 }
 
-/// Returns the home folder of the user: the one that the parent process sent if [`receive`] was called, else that of this
-/// process. `None` if it is not known.
+/// Returns the home folder of the user: the one that the parent process sent if [`override_variables`] was called, else
+/// that of this process. `None` if it is not known.
 #[must_use]
 pub fn home_folder() -> Option<PathBuf> {
     if RECEIVED.get().is_some() { variable("HOME").map(PathBuf::from) } else { std::env::home_dir() }
@@ -45,7 +45,7 @@ pub fn home_folder() -> Option<PathBuf> {
 
 /// Returns the values of the variables to send to a child process, by name. Leaves out those that are not set or not UTF-8.
 #[must_use]
-pub fn to_send() -> BTreeMap<String, String> {
+pub fn child_variables() -> BTreeMap<String, String> {
     let home = home_folder().and_then(|home| home.into_os_string().into_string().ok());
     let value = |name: &str| if name == "HOME" { home.clone() } else { variable(name)?.into_string().ok() };
     SENT.iter().filter_map(|name| Some(((*name).to_owned(), value(name)?))).collect()
@@ -53,7 +53,7 @@ pub fn to_send() -> BTreeMap<String, String> {
 
 /// Makes [`variable`] and [`home_folder`] return `received` (values by name) instead of this process's own environment.
 /// Later calls do nothing.
-pub fn receive(received: BTreeMap<String, String>) {
+pub fn override_variables(received: BTreeMap<String, String>) {
     // The first ones count: nothing may change them while others read.
     let _ = RECEIVED.set(received);
 }

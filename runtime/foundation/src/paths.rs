@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::nearest::nearest;
 
-/// Returns the parent folder of a path; `.` for a bare name.
+/// Returns the parent folder of a path; `.` for a bare name, for the root and for an empty path.
 #[must_use]
 pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))

@@ -69,7 +69,7 @@ pub struct Configuration {
     /// The longest context that the model was made for, in tokens.
     pub max_positions: usize,
     /// The attention window and the rotation of each block, `layers` of them.
-    pub layers_kind: Vec<LayerKind>,
+    pub layer_kinds: Vec<LayerKind>,
     /// The rotations (RoPE), to which layers refer by index.
     pub ropes: Vec<RopeSetting>,
     /// Tokens that end an answer.
@@ -111,14 +111,14 @@ impl Configuration {
             attention_scale: (head_dim as f32).sqrt().recip(),
             logit_scale: 1.0,
             // An absurd count is refused by the check that follows; it must not be allocated before.
-            layers_kind: vec![LayerKind::FULL; layers.min(1 << 16)],
+            layer_kinds: vec![LayerKind::FULL; layers.min(1 << 16)],
             ..Self::default()
         }
     }
 
     /// Sets the same attention window, in tokens, for every layer; `None` is full attention.
     pub(crate) fn set_window(&mut self, window: Option<usize>) {
-        self.layers_kind.iter_mut().for_each(|kind| kind.window = window);
+        self.layer_kinds.iter_mut().for_each(|kind| kind.window = window);
     }
 
     /// Returns an error unless the model has a layer of this index.
@@ -172,13 +172,13 @@ impl Configuration {
             let cap = cap.unwrap_or(1.0);
             expect(is_positive(cap), key, cap, file, "a positive number, or null for none")?;
         }
-        let sees = self.layers_kind.iter().all(|layer| layer.window != Some(0));
+        let sees = self.layer_kinds.iter().all(|layer| layer.window != Some(0));
         expect(sees, "sliding_window", 0, file, "a window of one token or more")?;
         self.check_ropes(file)
     }
 
     /// Checks that sizes are from 1 to [`LARGEST_SIDE`], and that the number of layers is from 1 to [`MOST_LAYERS`] and
-    /// matches `layers_kind`.
+    /// matches `layer_kinds`.
     fn check_sizes(&self, file: &Path) -> Result<()> {
         let sides = [
             ("hidden_size", self.hidden),
@@ -192,7 +192,7 @@ impl Configuration {
         for (key, side) in sides {
             expect((1..=LARGEST_SIDE).contains(&side), key, side, file, "a size from 1 to 16,777,216")?;
         }
-        let fits = (1..=MOST_LAYERS).contains(&self.layers) && self.layers_kind.len() == self.layers;
+        let fits = (1..=MOST_LAYERS).contains(&self.layers) && self.layer_kinds.len() == self.layers;
         expect(fits, "num_hidden_layers", self.layers, file, "from 1 to 4,096 layers")
     }
 

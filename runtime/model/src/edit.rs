@@ -117,7 +117,7 @@ impl Edits {
     }
 
     /// The edited weight of this name, on the model's device; `None` if it was not edited.
-    pub(crate) fn on_device(&self, name: &str) -> Option<Weight> {
+    pub(crate) fn get_on_device(&self, name: &str) -> Option<Weight> {
         self.changed.get(name).map(|(_, placed)| placed.clone())
     }
 

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 pub(crate) use family::GgufLayout;
 pub use gguf::TensorFacts;
-pub use names::expected;
+pub use names::weight_shapes;
 pub(crate) use names::{aliases, gguf_name};
 
 use crate::configuration::Configuration;
@@ -96,8 +96,8 @@ impl Configuration {
 
     /// The total number of values in the model's weights; a tied head counts once, with the embedding.
     #[must_use]
-    pub fn weights(&self) -> u64 {
-        expected(self).iter().map(|(_, shape)| shape.iter().map(|side| *side as u64).product::<u64>()).sum()
+    pub fn parameter_count(&self) -> u64 {
+        weight_shapes(self).iter().map(|(_, shape)| shape.iter().map(|side| *side as u64).product::<u64>()).sum()
     }
 }
 

@@ -56,20 +56,20 @@ pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
     Ok(foundation::write(path, bytes.as_ref())?)
 }
 
-/// Writes a safetensors file that appears whole or not at all, with `facts` as its metadata, or `format: pt` if that
-/// is `None`. Calls `tensor` with an index into `list` whenever the bytes of that tensor are due, in the order of
-/// names. Errors: also a tensor of another shape than listed.
+/// Writes a safetensors file that appears whole or not at all, with `metadata`, or `format: pt` if that is `None`.
+/// Calls `tensor` with an index into `list` whenever the bytes of that tensor are due, in the order of names. Errors:
+/// also a tensor of another shape than listed.
 pub(crate) fn write_tensors(
     path: &Path,
     list: &[TensorSpec],
-    facts: Option<&BTreeMap<String, String>>,
+    metadata: Option<&BTreeMap<String, String>>,
     mut tensor: impl FnMut(usize) -> Result<Tensor>,
 ) -> Result<()> {
     // Sorted by name, so that the same numbers are the same bytes.
     let mut order: Vec<usize> = (0..list.len()).collect();
     order.sort_by(|left, right| list[*left].name.cmp(&list[*right].name));
-    let facts = facts.map_or_else(|| json!({ "format": "pt" }), |facts| json!(facts));
-    let header = header(list, &order, facts)?;
+    let metadata = metadata.map_or_else(|| json!({ "format": "pt" }), |metadata| json!(metadata));
+    let header = header(list, &order, metadata)?;
     let failed = |error| Error::file(path, error);
     foundation::write_with(path, |file| {
         file.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;
@@ -91,9 +91,9 @@ pub(crate) fn write_tensors(
 
 /// The JSON header of a safetensors file, padded with spaces to a multiple of 8 bytes. `order` is the order of the
 /// data, as indices into `list`.
-fn header(list: &[TensorSpec], order: &[usize], facts: Value) -> Result<Vec<u8>> {
+fn header(list: &[TensorSpec], order: &[usize], metadata: Value) -> Result<Vec<u8>> {
     let mut table = Map::new();
-    table.insert("__metadata__".into(), facts);
+    table.insert("__metadata__".into(), metadata);
     let mut start = 0;
     for number in order {
         let stored = &list[*number];

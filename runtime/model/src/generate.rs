@@ -144,7 +144,7 @@ fn generate_batch(
         for (sequence, SampledToken { id, logprob }) in active.iter_mut().zip(choices) {
             sequence.push(id, logprob, &stop_criteria, on_token)?;
             if sequence.ended {
-                cache.retire(sequence.slot);
+                cache.clear_slot(sequence.slot);
             }
         }
         active.retain(|sequence| !sequence.ended);

@@ -195,7 +195,7 @@ impl Hub {
         self.error(name, &why, hint)
     }
 
-    /// An error about fetching this model.
+    /// Builds the error that the model `name` cannot be fetched, with the address of this hub as its location.
     fn error(&self, name: &Name, why: &str, hint: &str) -> Error {
         let what = format!("model `{}@{}` cannot be fetched", name.owner_and_model, name.revision);
         Explanation::new("hub", what).with_location(&self.endpoint).with_why(why).with_hint(hint).into()

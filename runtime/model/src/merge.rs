@@ -27,9 +27,9 @@ pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     let model = policy.model();
     create_folder(out)?;
     let stored = |(name, shape)| TensorSpec { name, shape, dtype };
-    let list: Vec<TensorSpec> = families::expected(&model.configuration).into_iter().map(stored).collect();
+    let list: Vec<TensorSpec> = families::weight_shapes(&model.configuration).into_iter().map(stored).collect();
     files::write_tensors(&out.join("model.safetensors"), &list, None, |number| {
-        merged(model, policy.adapter(), policy.edits(), &list[number].name)
+        merge_weight(model, policy.adapter(), policy.edits(), &list[number].name)
     })?;
     files::write(&out.join("config.json"), format!("{:#}\n", configuration(model, dtype)?))?;
     add_companions(model, out)
@@ -37,7 +37,7 @@ pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
 
 /// Computes one weight of the merged model, in `f32`, on the CPU: under full fine-tuning the trained weight, else the
 /// edited or base weight plus the product of the adapter, if it has a module there.
-pub(crate) fn merged(model: &Model, adapter: &Adapter, edits: &Edits, name: &str) -> Result<Tensor> {
+pub(crate) fn merge_weight(model: &Model, adapter: &Adapter, edits: &Edits, name: &str) -> Result<Tensor> {
     let parameters = adapter.parameters();
     if adapter.is_full()
         && let Some(slot) = parameters.index(name)

@@ -13,7 +13,7 @@ use tunebox_compute::{Device, Tensor};
 use crate::chat::ChatTemplate;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
-use crate::families::{TensorFacts, expected};
+use crate::families::{TensorFacts, weight_shapes};
 use crate::files;
 use crate::source::Source;
 use crate::tokenizer::Tokenizer;
@@ -53,7 +53,7 @@ impl Model {
     /// When [`Model::open`] fails, or a weight cannot be quantized or placed on the device in this precision.
     pub fn open_in(source: &Source, device: &Device, asked: impl Into<PrecisionRequest>) -> Result<Self> {
         let (mut model, metadata) = Self::shape(source, device)?;
-        model.weights = model.weights.kept_in(asked)?;
+        model.weights = model.weights.with_precision(asked)?;
         model.weights.load()?;
         // Not at the same time: the memory of the process is watched while the tokenizer is read.
         (model.tokenizer, model.template) = read_text(source.path(), metadata.as_ref())?;
@@ -228,7 +228,7 @@ impl Model {
         let configuration = Model::read_configuration(folder)?;
         let config = files::read_json(&folder.join("config.json"))?;
         let deviation = config.get("initializer_range").and_then(Value::as_f64).unwrap_or(RANGE) as f32;
-        let tensors: Result<BTreeMap<String, Tensor>> = expected(&configuration)
+        let tensors: Result<BTreeMap<String, Tensor>> = weight_shapes(&configuration)
             .into_par_iter()
             .map(|(name, shape)| {
                 let values = values(&name, &shape, deviation, seed, &configuration);

@@ -57,11 +57,11 @@ pub struct PolicySettings {
     pub slice: Slice,
     /// The bytes of activations to which a slice may always grow, whatever `slice` says. Smaller slices would save
     /// little memory, and a prefix that rows share would run once for every slice.
-    pub free: u64,
+    pub min_slice_bytes: u64,
     /// The limit in bytes of all activations that are saved for backward passes. When it is reached, further slices of
     /// a batch save none, and their backward pass runs the forward pass again, with bit-identical results. A batch
     /// that `slice` allows in one pass is saved regardless of this limit.
-    pub keep: u64,
+    pub max_saved_bytes: u64,
 }
 
 /// A model under training.
@@ -81,7 +81,7 @@ pub struct Policy {
     generation: u64,
     /// The number of slices scored for learning since the last update; with the update count, it names their dropout
     /// masks.
-    passes: AtomicU64,
+    learning_slices: AtomicU64,
     /// Counts the bytes that scored rows save for their backward passes.
     saved: Budget,
     deadline: Option<Instant>,
@@ -125,7 +125,7 @@ impl Policy {
             settings,
             tables: RopeTables::default(),
             generation: 0,
-            passes: AtomicU64::new(0),
+            learning_slices: AtomicU64::new(0),
             saved: Budget::new(u64::MAX),
             deadline: None,
         }
@@ -177,7 +177,7 @@ impl Policy {
     /// masks are those of an uninterrupted run.
     pub fn resume_at(&mut self, generation: u64) {
         self.generation = generation;
-        *self.passes.get_mut() = 0;
+        *self.learning_slices.get_mut() = 0;
     }
 
     /// Stores a frozen copy of the adapter and the edits under a name, replacing an earlier one of that name.

@@ -115,7 +115,7 @@ impl Patch {
         if !value.is_finite() {
             return Err(Error::Argument(format!("a component is set to a finite number, this is `{value}`")));
         }
-        Self::new(layers, site, unit(direction)?, Some(f64::from(value)), false)
+        Self::new(layers, site, normalize(direction)?, Some(f64::from(value)), false)
     }
 
     /// A patch from its parts. Errors: no layer, or a layer named twice.
@@ -139,7 +139,7 @@ impl Patch {
 ///
 /// # Errors
 /// When its length is 0 or not finite.
-pub fn unit(direction: &[f32]) -> Result<Vec<f32>> {
+pub fn normalize(direction: &[f32]) -> Result<Vec<f32>> {
     let length = direction.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
     if !(length.is_finite() && length > 0.0) {
         return Err(Error::Argument(format!("a direction has a length above 0, this one has `{length}`")));

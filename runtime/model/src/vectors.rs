@@ -8,7 +8,7 @@ use std::io::Cursor;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use candle_core::quantized::gguf_file::{self, Value as Fact};
+use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::bounded;
@@ -26,20 +26,20 @@ const PREFIX: &str = "direction.";
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 1 << 30;
 
-/// Facts about where vectors come from, as text by key.
-pub type Facts = BTreeMap<String, String>;
+/// Metadata about where vectors come from, as text by key.
+pub type Metadata = BTreeMap<String, String>;
 
 /// One direction of the hidden dimension for each of some layers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Vectors {
     /// The vectors by layer, all of the same length.
     pub layers: BTreeMap<usize, Vec<f32>>,
-    /// `method`, `model`, `site`, `token`, `scale` and other facts.
-    pub facts: Facts,
+    /// `method`, `model`, `site`, `token`, `scale` and other metadata.
+    pub metadata: Metadata,
 }
 
 impl Vectors {
-    /// Writes the vectors as safetensors: tensors `direction.<layer>` in `f32`, facts in the metadata.
+    /// Writes the vectors as safetensors: tensors `direction.<layer>` in `f32`, with the metadata in the header.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -50,7 +50,7 @@ impl Vectors {
             TensorSpec { name, shape, dtype: DType::F32 }
         };
         let list: Vec<TensorSpec> = self.layers.iter().map(stored).collect();
-        files::write_tensors(path, &list, Some(&self.facts), |number| {
+        files::write_tensors(path, &list, Some(&self.metadata), |number| {
             Ok(Tensor::from_slice(vectors[number], vectors[number].len(), &Device::Cpu)?)
         })
     }
@@ -71,30 +71,31 @@ impl Vectors {
         }
         let count = u32::try_from(tensors.len()).unwrap_or(u32::MAX);
         let metadata = [
-            ("general.architecture", Fact::String("controlvector".into())),
-            ("controlvector.model_hint", Fact::String(family.into())),
-            ("controlvector.layer_count", Fact::U32(count)),
+            ("general.architecture", Value::String("controlvector".into())),
+            ("controlvector.model_hint", Value::String(family.into())),
+            ("controlvector.layer_count", Value::U32(count)),
         ];
-        let metadata: Vec<(&str, &Fact)> = metadata.iter().map(|(key, value)| (*key, value)).collect();
+        let metadata: Vec<(&str, &Value)> = metadata.iter().map(|(key, value)| (*key, value)).collect();
         let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
         let mut bytes = Cursor::new(Vec::new());
         gguf_file::write(&mut bytes, &metadata, &tensors)?;
         files::write(path, bytes.get_ref())
     }
 
-    /// Reads vectors from safetensors or a GGUF control vector, by the file's first bytes. A GGUF file gives no facts.
+    /// Reads vectors from safetensors or a GGUF control vector, by the file's first bytes. A GGUF file gives no
+    /// metadata.
     ///
     /// # Errors
     /// When the file cannot be read, is neither, holds other tensors, or its vectors differ in width or are not finite.
     pub fn load(path: &Path) -> Result<Self> {
         let failed = |error| Error::file(path, error);
         let bytes = bounded::read(path, LARGEST).map_err(failed)?;
-        let (tensors, facts) = if bytes.starts_with(b"GGUF") {
-            (Header::read(path)?.tensors, Facts::new())
+        let (tensors, metadata) = if bytes.starts_with(b"GGUF") {
+            (Header::read(path)?.tensors, Metadata::new())
         } else {
-            (safetensors::locate(&[path.to_path_buf()])?, safetensors::facts(path)?)
+            (safetensors::locate(&[path.to_path_buf()])?, safetensors::metadata(path)?)
         };
-        let mut vectors = Self { layers: BTreeMap::new(), facts };
+        let mut vectors = Self { layers: BTreeMap::new(), metadata };
         for (name, location) in tensors {
             let layer = name.strip_prefix(PREFIX).and_then(|layer| layer.parse().ok());
             let layer = layer
@@ -159,9 +160,9 @@ mod tests {
 
     fn vectors() -> Vectors {
         let layer = |number: usize| (number, (0..16).map(|at| (at + number) as f32 / 3.0).collect());
-        let facts = [("method", "steer"), ("site", "residual-after"), ("token", "from-end-0"), ("scale", "1")];
-        let facts = facts.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        Vectors { layers: [layer(0), layer(1)].into(), facts: facts.into() }
+        let metadata = [("method", "steer"), ("site", "residual-after"), ("token", "from-end-0"), ("scale", "1")];
+        let metadata = metadata.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Vectors { layers: [layer(0), layer(1)].into(), metadata: metadata.into() }
     }
 
     fn policy() -> Policy {
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_come_back_from_safetensors_and_are_the_same_bytes_with_facts_in_the_order_of_names() {
+    fn directions_come_back_from_safetensors_and_are_the_same_bytes_with_metadata_in_the_order_of_names() {
         let folder = tempfile::tempdir().unwrap();
         let written = |name: &str| {
             let path = folder.path().join(name);
@@ -184,8 +185,8 @@ mod tests {
         };
         let first = written("first");
         assert!(first == written("second"));
-        let facts = r#"{"__metadata__":{"method":"steer","scale":"1","site":"residual-after","token":"from-end-0"},"#;
-        assert!(first[8..].starts_with(facts.as_bytes()), "{}", String::from_utf8_lossy(&first[8..200]));
+        let header = r#"{"__metadata__":{"method":"steer","scale":"1","site":"residual-after","token":"from-end-0"},"#;
+        assert!(first[8..].starts_with(header.as_bytes()), "{}", String::from_utf8_lossy(&first[8..200]));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tunebox_compute::{DType, Device, Tensor};
 
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
-use crate::families::{aliases, expected, gguf_layout, gguf_name};
+use crate::families::{aliases, gguf_layout, gguf_name, weight_shapes};
 use entry::{Entry, Stored};
 pub(crate) use location::Location;
 use reading::Repair;
@@ -109,7 +109,7 @@ impl Weights {
         mut find: impl FnMut(&str) -> Result<Option<Entry>>,
     ) -> Result<Self> {
         let mut entries = BTreeMap::new();
-        for (name, wanted) in expected(configuration) {
+        for (name, wanted) in weight_shapes(configuration) {
             let Some(entry) = find(&name)? else {
                 return Err(Error::missing(format!("tensor `{name}`"), place));
             };
@@ -134,7 +134,7 @@ impl Weights {
     ///
     /// # Errors
     /// When a matrix is quantized in its file already.
-    pub fn kept_in(mut self, asked: impl Into<PrecisionRequest>) -> Result<Self> {
+    pub fn with_precision(mut self, asked: impl Into<PrecisionRequest>) -> Result<Self> {
         self.precision = self.precision_for(asked);
         for (name, entry) in &mut self.entries {
             entry.quantizes(name, self.precision, &self.place)?;

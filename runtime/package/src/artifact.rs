@@ -134,7 +134,7 @@ impl Parts {
     /// not exactly one layer, has a digest that is no SHA-256, or names a part that is too large.
     pub fn read(manifest: &[u8], served: Option<&str>) -> Result<Self, Error> {
         fits("manifest", manifest.len() as u64, LARGEST_DOCUMENT)?;
-        document::media_type("manifest", MANIFEST, document::said_type(manifest).as_deref().or(served))?;
+        document::media_type("manifest", MANIFEST, document::stated_media_type(manifest).as_deref().or(served))?;
         let manifest: ImageManifest = document::read("manifest", manifest)?;
         document::media_type("configuration", CONFIGURATION, Some(&manifest.config.media_type))?;
         let count = manifest.layers.len();
@@ -149,7 +149,7 @@ impl Parts {
 
         let signature = manifest.annotations.and_then(|mut annotations| annotations.remove(SIGNATURE));
         fits("signature", signature.as_ref().map_or(0, String::len) as u64, LONGEST_SIGNATURE)?;
-        Ok(Self { configuration: manifest.config, layer, signature: signature.map(plain) })
+        Ok(Self { configuration: manifest.config, layer, signature: signature.map(decode_signature) })
     }
 
     /// Checks the bytes of the configuration and of the component against the sizes and digests in the manifest, and returns
@@ -172,7 +172,7 @@ impl Parts {
 
 /// Decodes the text of a signature from base64. Returns the input unchanged if it is not base64 of UTF-8: verifying the
 /// signature then reports what is wrong.
-fn plain(written: String) -> String {
+fn decode_signature(written: String) -> String {
     let text = STANDARD.decode(&written).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     text.unwrap_or(written)
 }

@@ -44,7 +44,7 @@ pub struct Options {
     pub offline: bool,
     /// Whether to compile everything anew in an empty target folder, since another program may have put other code into the
     /// usual one.
-    pub afresh: bool,
+    pub clean: bool,
 }
 
 /// A method that was built and written.

@@ -26,8 +26,8 @@ pub fn home() -> Result<PathBuf, Error> {
             .with_why(format!("neither `{VARIABLE}` nor a home folder is set"))
             .with_hint(format!("set `{VARIABLE}` to a folder of your own"))
     })?;
-    make(&path)?;
-    own(&path.join(STORE_FOLDER))?;
+    create(&path)?;
+    check_owner(&path.join(STORE_FOLDER))?;
     Ok(path)
 }
 
@@ -59,14 +59,14 @@ fn place(variable: &dyn Fn(&str) -> Option<OsString>, person: Option<PathBuf>) -
 
 /// Creates a folder and its missing parents, for this user alone. Errors: a user other than this one and root owns it,
 /// or group or others may write to it.
-pub(crate) fn make(path: &Path) -> Result<(), Error> {
+pub(crate) fn create(path: &Path) -> Result<(), Error> {
     files::create_private_folder(path)?;
-    own(path)
+    check_owner(path)
 }
 
 /// Fails if a user other than this one and root owns a folder or file, or if group or others may write to it. Does
 /// nothing if it does not exist.
-pub(crate) fn own(path: &Path) -> Result<(), Error> {
+pub(crate) fn check_owner(path: &Path) -> Result<(), Error> {
     if fs::symlink_metadata(path).is_ok() { check(path, rustix::process::geteuid().as_raw()) } else { Ok(()) }
 }
 
@@ -120,10 +120,10 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("a").join("tunebox");
-        make(&path).unwrap();
+        create(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o770)).unwrap();
-        let error = make(&path).unwrap_err();
+        let error = create(&path).unwrap_err();
         assert_eq!(error.to_string(), format!("others may write into `{}`", path.display()));
         assert_eq!(error.hint().unwrap(), format!("`chmod go-w {}`, if all that it holds is yours", path.display()));
     }
@@ -133,7 +133,7 @@ mod tests {
         use std::os::unix::fs::{lchown, symlink};
         let above = tempfile::tempdir().unwrap();
         let (path, link) = (above.path().join("tunebox"), above.path().join("link"));
-        make(&path).unwrap();
+        create(&path).unwrap();
         symlink(&path, &link).unwrap();
         let mut owner = fs::metadata(&path).unwrap().uid();
         assert!(check(&path, owner).is_ok() && check(&link, owner).is_ok());

@@ -7,7 +7,7 @@ mod rules;
 
 use semver::Version;
 use serde::{Deserialize, Serialize};
-use tunebox_foundation::contract::{CONTRACT, is_of_track, other_version};
+use tunebox_foundation::contract::{CONTRACT, is_of_track, version_mismatch};
 use tunebox_foundation::printable::printable;
 pub use tunebox_foundation::setting::Value;
 
@@ -195,7 +195,7 @@ impl Stamp {
 /// this program cannot parse in the manifest of a later, compatible version; empty if the version is incompatible.
 fn needs_version(name: &str, wants: &Version, problem: &str) -> Error {
     let missing = format!("its manifest says more: {problem}");
-    Reason::Sandbox.error(other_version(name, wants, "`interface` of its manifest", missing))
+    Reason::Sandbox.error(version_mismatch(name, wants, "`interface` of its manifest", missing))
 }
 
 #[cfg(test)]

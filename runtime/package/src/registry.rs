@@ -59,7 +59,7 @@ pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) 
         return Err(explain(format!("the package is `{title}`, it cannot go to `{place}`"), hint).into());
     }
     match &place.kind {
-        Kind::Folder(folder) => put(folder, artifact, &about, progress),
+        Kind::Folder(folder) => push_to_folder(folder, artifact, &about, progress),
         Kind::Remote(remote) => {
             let place = &Location { version: Some(about.version), ..place.clone() };
             remote::push(&mut Connection::new(place, remote, true)?, place, artifact, progress)
@@ -67,18 +67,24 @@ pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) 
     }
 }
 
-/// Fetches a package from a registry or folder, and returns it with the digest of its OCI manifest. Errors: it does not
-/// exist, its parts differ from what its manifest states, and any failure of the network or the registry.
+/// Fetches a package from a registry or folder, and returns it with the digest of its OCI manifest. Errors: no package
+/// fits, or in a folder several; a place in a registry without a version; parts that differ from what the manifest states;
+/// and any failure of the network or the registry.
 pub fn pull(place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
     match &place.kind {
-        Kind::Folder(folder) => take(folder, place, progress),
+        Kind::Folder(folder) => pull_from_folder(folder, place, progress),
         Kind::Remote(remote) => remote::pull(&mut Connection::new(place, remote, false)?, place, progress),
     }
 }
 
 /// Stores a package in a folder, and returns the digest of its OCI manifest. Creates the folder if it is missing.
 /// Errors: the folder has this version with other bytes, or with a signature that this package lacks.
-fn put(folder: &Path, artifact: &Artifact, about: &Manifest, progress: &mut dyn Progress) -> Result<String, Error> {
+fn push_to_folder(
+    folder: &Path,
+    artifact: &Artifact,
+    about: &Manifest,
+    progress: &mut dyn Progress,
+) -> Result<String, Error> {
     let store = Store::make_folder(folder)?;
     let place = format!("{}//{}:{}", folder.display(), about.name, about.version);
     let digest = crate::digest::sha256(&artifact.wasm);
@@ -114,9 +120,9 @@ fn check_same(place: &str, artifact: &Artifact, same: bool, signer: Option<&str>
 
 /// Reads a package from a folder, and returns it with the digest of its OCI manifest. Errors: no folder of packages, or
 /// no package or several that fit.
-fn take(folder: &Path, place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
+fn pull_from_folder(folder: &Path, place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
     let wanted = Wanted { name: place.name.as_deref(), version: place.version.as_deref(), source: None };
-    let store = Store::folder(folder).map_err(|error| meant(folder).unwrap_or(error))?;
+    let store = Store::folder(folder).map_err(|error| explain_wrong_folder(folder).unwrap_or(error))?;
     let (stored, artifact) = store.find(wanted)?;
     progress.start(&format!("{}:{}", stored.name, stored.version), stored.size);
     progress.advance(stored.size);
@@ -125,7 +131,7 @@ fn take(folder: &Path, place: &Location, progress: &mut dyn Progress) -> Result<
 
 /// Makes a more specific error for a path that is no folder of packages: if it is a file, or the name of a package behind
 /// one slash where two are needed. `None` in all other cases.
-fn meant(path: &Path) -> Option<Error> {
+fn explain_wrong_folder(path: &Path) -> Option<Error> {
     let shown = path.display();
     if path.is_file() {
         let hint = format!("`tunebox inspect {shown}` looks at it, `--method` runs it as it is");

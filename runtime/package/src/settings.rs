@@ -61,7 +61,7 @@ fn resolve(method: &str, setting: &Setting, given: Option<&toml::Value>) -> Resu
         });
     };
     let value = given.clone().try_into();
-    let value = value.map_err(|_| format!("of type {}, it must be {}", given.type_str(), a(*kind)));
+    let value = value.map_err(|_| format!("of type {}, it must be {}", given.type_str(), kind_phrase(*kind)));
     value.and_then(|value| fits(setting, value)).map_err(|problem| {
         let error = Explanation::new("config", format!("`{name}` is {problem}"));
         Box::new(error.with_why(format!("`{name}` of method `{method}`: {doc}")))
@@ -77,7 +77,7 @@ pub(crate) fn fits(setting: &Setting, value: Value) -> Result<Value, String> {
         | (Kind::Integer, value @ Value::Integer(_))
         | (Kind::Number, value @ Value::Number(_))
         | (Kind::Text, value @ Value::Text(_)) => value,
-        (kind, other) => return Err(format!("{}, it must be {}", shown(&other), a(kind))),
+        (kind, other) => return Err(format!("{}, it must be {}", shown(&other), kind_phrase(kind))),
     };
     let within = match &value {
         Value::Boolean(_) => true,
@@ -113,11 +113,11 @@ pub fn range(setting: &Setting) -> String {
         [("at least", setting.low), ("above", setting.above), ("at most", setting.high), ("below", setting.below)];
     let words: Vec<String> =
         bounds.iter().filter_map(|(word, bound)| bound.map(|bound| format!("{word} {bound}"))).collect();
-    if words.is_empty() { a(setting.kind).to_owned() } else { words.join(" and ") }
+    if words.is_empty() { kind_phrase(setting.kind).to_owned() } else { words.join(" and ") }
 }
 
 /// Returns a phrase for the values of a kind, such as "a whole number".
-fn a(kind: Kind) -> &'static str {
+fn kind_phrase(kind: Kind) -> &'static str {
     match kind {
         Kind::Boolean => "`true` or `false`",
         Kind::Integer => "a whole number",

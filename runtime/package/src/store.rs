@@ -99,7 +99,7 @@ impl Store {
         let former = index.remove(|entry| label::replaces(&stored, entry));
         index.manifests.push(descriptor);
         self.layout.write_index(&index)?;
-        self.layout.forget(&former, &index);
+        self.layout.delete_unneeded_blobs(&former, &index);
         Ok(stored)
     }
 
@@ -107,12 +107,12 @@ impl Store {
     /// Errors: none matches, several of different names or sources match, its bytes have changed, or the index calls it by
     /// another name.
     pub fn find(&self, wanted: Wanted<'_>) -> Result<(Stored, Artifact), Error> {
-        let _lock = self.layout.share();
-        let chosen = choice::choose(&self.known()?, wanted, self.layout.of_others())?;
+        let _lock = self.layout.lock_shared();
+        let chosen = choice::choose(&self.known()?, wanted, self.layout.shared_folder())?;
         let artifact = self.load(&chosen)?;
         let found = stored(&artifact, &chosen.source, chosen.manifest_digest.clone())?;
         if (&found.name, &found.version) != (&chosen.name, &chosen.version) {
-            return Err(error::mislabeled(&chosen.to_string(), &found.to_string(), self.layout.of_others()));
+            return Err(error::mislabeled(&chosen.to_string(), &found.to_string(), self.layout.shared_folder()));
         }
         Ok((found, artifact))
     }
@@ -120,7 +120,7 @@ impl Store {
     /// Returns all packages, sorted by name, version and source. Errors: an index that cannot be read, or a package of
     /// another tool whose bytes have changed.
     pub fn list(&self) -> Result<Vec<Stored>, Error> {
-        let _lock = self.layout.share();
+        let _lock = self.layout.lock_shared();
         self.known()
     }
 
@@ -133,10 +133,10 @@ impl Store {
         let former = index.remove(this);
         if former.is_empty() {
             let wanted = Wanted { name: Some(&stored.name), version: Some(&stored.version), source: None };
-            return Err(no_package(wanted, None, &[], self.layout.of_others()));
+            return Err(no_package(wanted, None, &[], self.layout.shared_folder()));
         }
         self.layout.write_index(&index)?;
-        self.layout.forget(&former, &index);
+        self.layout.delete_unneeded_blobs(&former, &index);
         Ok(())
     }
 

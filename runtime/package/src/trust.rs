@@ -28,7 +28,7 @@ use crate::statement::Statement;
 use crate::{Error, digest, files, home};
 
 pub use lock::{Lock, Locked};
-pub use path::hold_path;
+pub use path::check_path_package;
 pub use publishers::{Publisher, Publishers};
 pub use question::Question;
 pub(crate) use source::Source;
@@ -94,8 +94,8 @@ impl Trust {
         let keyring = Publishers::of_organization(keyring)?;
         let project = simplify(project);
         let known = home.join(publishers::FILE);
-        home::own(home)?;
-        home::own(&known)?;
+        home::check_owner(home)?;
+        home::check_owner(&known)?;
         Ok(Self {
             home: home.to_owned(),
             keyring,
@@ -163,7 +163,7 @@ impl Trust {
         if self.pending.is_empty() {
             return install();
         }
-        home::make(&self.home)?;
+        home::create(&self.home)?;
         let _locks = lock_folders([&self.home, &self.project], PATIENCE)?;
         let mut publishers = Publishers::read(&self.publishers.path)?;
         let mut lock = Lock::of_project(&self.project)?;

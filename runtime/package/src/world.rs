@@ -25,7 +25,7 @@ pub fn wit(bytes: &[u8]) -> Result<String, Error> {
     }
     // The reader is made for components that a tool wrote and may panic over others.
     let bytes = bytes.to_vec();
-    match quietly(|| bounded::within(LONGEST, move || text(&bytes))) {
+    match quietly(|| bounded::run_with_timeout(LONGEST, move || text(&bytes))) {
         Ok(Ok(text)) => Ok(text.lines().map(|line| printable(line, TEXT_BYTES) + "\n").collect()),
         Ok(Err(problem)) => Err(Error::not_component(printable(&problem, TEXT_BYTES))),
         Err(late) if late.kind() == ErrorKind::TimedOut => {

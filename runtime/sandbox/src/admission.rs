@@ -6,7 +6,7 @@
 mod survey;
 
 use semver::Version;
-use tunebox_foundation::contract::{CONTRACT, PACKAGE, is_of_track, other_version};
+use tunebox_foundation::contract::{CONTRACT, PACKAGE, is_of_track, version_mismatch};
 use tunebox_foundation::explain::Explanation;
 use wasmparser::component_types::ComponentEntityType;
 use wasmparser::types::Types;
@@ -80,7 +80,7 @@ fn check_import(grants: &Grants, import: &str, method: &str) -> Result<(), Error
 /// Builds the error for a component that needs version `wants` of the contract, which this host does not provide.
 /// `location` names the import or export that shows the version; `item` is the interface or function that is missing.
 fn needs_version(component: &str, wants: &Version, location: &str, item: &str) -> Error {
-    other_version(component, wants, location, format!("`{item}` is newer than {CONTRACT}")).into()
+    version_mismatch(component, wants, location, format!("`{item}` is newer than {CONTRACT}")).into()
 }
 
 /// Returns `None` if the component exports `interface` in the contract's track (same major and minor version), else the

@@ -12,7 +12,7 @@ use crate::guest::{ExportResult, Guest};
 use crate::printable::printable;
 use crate::run_hooks::RunHooks;
 use crate::session::{Session, StepReport};
-use crate::settings::CallWatch;
+use crate::settings::CallObserver;
 use crate::train_state::lock;
 
 /// The longest message of a method that a person gets to see, in bytes.
@@ -37,7 +37,7 @@ fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
     // What that took is the host's time as well.
     state.meters.resume();
     state.meters.pause();
-    state.forget_scores();
+    state.release_scores();
     let metrics = state.reports.take_metrics().map_err(|error| Cause::Host(error.to_string()))?;
     let (log, dropped_lines) = state.reports.take_lines();
     let slow = state.account(metrics.len(), log.len(), dropped_lines);
@@ -48,7 +48,7 @@ fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
         host_calls: state.meters.counts().host_calls,
         guest_seconds: state.meters.guest_seconds(),
         slow,
-        unlearned: state.unlearned.take().map(|denied| (denied.function, denied.message)),
+        refused_gradient: state.unlearned.take().map(|denied| (denied.function, denied.message)),
         usage: state.usage.clone(),
     })
 }
@@ -71,14 +71,14 @@ impl<H: RunHooks> Session<H> {
         if let Some(profiler) = &alive.state().profiler {
             profiler.begin();
         }
-        let watch = |seconds| self.watch.iter().for_each(|CallWatch(watch)| watch(seconds));
-        watch(Some(self.limits.step_wall_seconds));
+        let notify = |seconds| self.call_observer.iter().for_each(|CallObserver(observer)| observer(seconds));
+        notify(Some(self.limits.step_wall_seconds));
         let outcome = run_on_call_thread(|| {
             alive.begin(seconds)?;
             let answer = run(&mut *alive)?;
             Ok::<_, wasmtime::Error>((answer, finish_call(alive)?))
         });
-        watch(None);
+        notify(None);
         lock(&self.train_state).policy.set_deadline(None);
         let state = alive.state();
         self.positions = state.positions();

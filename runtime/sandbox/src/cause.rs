@@ -107,7 +107,7 @@ pub(crate) enum Cause {
                matrices stay",
         hint = "its author can `minimise` scores before asking for more; `tunebox check --fit` says whether the batch fits"
     )]
-    Room { wanted: u64, room: u64 },
+    Memory { wanted: u64, room: u64 },
     #[error("it built a longer chain of operations than a gradient may walk")]
     #[explain(
         location = past((*limit).into(), "operations"),

@@ -129,7 +129,7 @@ pub fn settle() -> io::Result<()> {
 /// # Errors
 /// When the child is gone.
 pub fn send_environment(input: &mut impl Write) -> io::Result<()> {
-    let mut line = serde_json::to_vec(&environment::to_send())?;
+    let mut line = serde_json::to_vec(&environment::child_variables())?;
     line.push(b'\n');
     input.write_all(&line)
 }
@@ -139,7 +139,7 @@ pub fn send_environment(input: &mut impl Write) -> io::Result<()> {
 /// # Errors
 /// When no such line comes.
 pub fn receive_environment(input: &mut impl BufRead) -> io::Result<()> {
-    environment::receive(read_line(input, ENVIRONMENT_BYTES)?);
+    environment::override_variables(read_line(input, ENVIRONMENT_BYTES)?);
     Ok(())
 }
 

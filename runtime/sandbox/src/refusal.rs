@@ -33,7 +33,7 @@ impl Denied {
     }
 
     /// Whether the refused call was to compute a gradient.
-    pub(crate) fn is_of_learning(&self) -> bool {
+    pub(crate) fn is_gradient_call(&self) -> bool {
         matches!(self.function, "learn.minimise" | "learn.backward-from")
     }
 }

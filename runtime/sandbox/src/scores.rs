@@ -43,15 +43,15 @@ impl State {
             let alike = self.scores.iter().filter(|(_, record)| record.is_waiting() && record.asked == asked);
             let mut parts: Vec<Part> = alike.map(|(number, record)| Part::new(*number, record.rows.clone())).collect();
             parts.truncate(together(&parts));
-            self.score_parts(&asked, parts)?;
+            self.score_or_split(&asked, parts)?;
         }
         Ok(())
     }
 
     /// Runs one pass for these scores. If the model refuses it, runs and charges one pass for each score alone, and
     /// stores the error in those that fail again. Errors: only those that end the method.
-    fn score_parts(&mut self, asked: &ScoreRequest, parts: Vec<Part>) -> Result<()> {
-        match self.score_together(asked, parts.clone()) {
+    fn score_or_split(&mut self, asked: &ScoreRequest, parts: Vec<Part>) -> Result<()> {
+        match self.score_joined(asked, parts.clone()) {
             Err(Refusal::Error(error)) => {
                 self.meters.check_time()?;
                 if let [part] = parts.as_slice() {
@@ -62,7 +62,7 @@ impl State {
                 }
                 parts.into_iter().try_for_each(|part| {
                     self.pass(part.rows.tokens())?;
-                    self.score_parts(asked, vec![part])
+                    self.score_or_split(asked, vec![part])
                 })
             }
             made_or_ended => made_or_ended,
@@ -71,9 +71,9 @@ impl State {
 
     /// Runs one forward pass for the joined rows of these scores, stores each score's taps, and keeps the pass for the
     /// backward pass. Then checks the saved bytes and the time.
-    fn score_together(&mut self, asked: &ScoreRequest, mut parts: Vec<Part>) -> Result<()> {
+    fn score_joined(&mut self, asked: &ScoreRequest, mut parts: Vec<Part>) -> Result<()> {
         let rows = join(&mut parts)?;
-        self.check_room(&rows, asked.learning)?;
+        self.check_pass_memory(&rows, asked.learning)?;
         let scored = self.train_state().score(&rows, asked)?;
         let mut pass = Pass::new(scored, parts);
         let number = self.next_number();
@@ -92,7 +92,7 @@ impl State {
     ///
     /// Errors: `invalid-argument` if the loss depends on no taps for learning, on scores of an earlier step or of
     /// earlier weights, or its gradient at a target token is not finite.
-    pub(crate) fn walk_back(&mut self, loss: &Node) -> Result<()> {
+    pub(crate) fn backward_from_loss(&mut self, loss: &Node) -> Result<()> {
         let order = loss.order();
         let ends = self.charge_gradient(&order)?;
         let leaves: Vec<(u64, Tap, Tensor)> = self
@@ -159,7 +159,7 @@ impl State {
         }
         self.meters.pass(multiply_adds.saturating_mul(3))?;
         let (mut scored, seeds) = pass.only(seeds)?;
-        self.check_room(&scored.rows, true)?;
+        self.check_pass_memory(&scored.rows, true)?;
         Ok(self.train_state().backward(&mut scored, &seeds)?)
     }
 
@@ -181,7 +181,7 @@ impl State {
     /// Checks the memory of a pass over these rows before it runs; `learning` says whether a backward pass follows. Returns
     /// [`Cause::Activations`], which ends the method, if the saved activations would exceed `activation_bytes`, or the
     /// error of [`check_memory`](Self::check_memory) if the pass needs more memory than is left.
-    pub(crate) fn check_room(&self, rows: &Rows, learning: bool) -> Result<(), Cause> {
+    pub(crate) fn check_pass_memory(&self, rows: &Rows, learning: bool) -> Result<(), Cause> {
         let needed = self.train_state().policy.score_memory(rows, learning);
         let held = self.kept_bytes().saturating_add(needed.kept);
         self.check_activations(held)?;
@@ -189,7 +189,7 @@ impl State {
     }
 
     /// Checks that `activations` bytes and the method's tensors fit into the memory that the machine and the limits of this
-    /// process leave for the method; otherwise returns [`Cause::Room`], which ends the method. Without this check, an
+    /// process leave for the method; otherwise returns [`Cause::Memory`], which ends the method. Without this check, an
     /// allocation that fails would end the process without a message. Does nothing for at most [`FEW_BYTES`], or where the
     /// model is not on the CPU: there the device reports that its memory is full.
     fn check_memory(&self, activations: u64) -> Result<(), Cause> {
@@ -198,8 +198,8 @@ impl State {
         // What the process has for the method: all that it may hold, less what it held before. Freed memory that the
         // allocator keeps is part of it.
         let room = now.held.saturating_add(now.free).saturating_sub(before) / 16 * 15;
-        let wanted = activations.saturating_add(self.ledger.held());
-        ensure(wanted <= room, || Cause::Room { wanted, room })
+        let wanted = activations.saturating_add(self.budget.held());
+        ensure(wanted <= room, || Cause::Memory { wanted, room })
     }
 
     /// Returns [`Cause::Activations`] if `held`, the bytes that the model keeps for the method, exceed `activation_bytes`.
@@ -227,14 +227,14 @@ impl State {
     }
 
     /// Drops the scores whose handle the method has dropped, then the passes without scores.
-    pub(crate) fn forget_scores(&mut self) {
+    pub(crate) fn release_scores(&mut self) {
         self.scores.retain(|_, record| record.held);
         let needed: HashSet<u64> = self.scores.values().filter_map(ScoreRecord::pass).collect();
         self.passes.retain(|number, _| needed.contains(number));
     }
 
     /// Drops one score, and its pass if no other score came from it. Does nothing if there is no such score.
-    pub(crate) fn forget_score(&mut self, number: u64) {
+    pub(crate) fn release_score(&mut self, number: u64) {
         let Some(pass) = self.scores.remove(&number).and_then(|record| record.pass()) else { return };
         let is_needed = |pass: &Pass| pass.scores().any(|score| self.scores.contains_key(&score));
         if !self.passes.get(&pass).is_some_and(is_needed) {

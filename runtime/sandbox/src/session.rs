@@ -20,7 +20,7 @@ use crate::guest::Guest;
 use crate::limits::Limits;
 use crate::reports::Combine;
 use crate::run_hooks::RunHooks;
-use crate::settings::{CallWatch, SessionSettings};
+use crate::settings::{CallObserver, SessionSettings};
 use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
 
@@ -53,7 +53,7 @@ pub struct StepReport {
     pub slow: Option<Slowest>,
     /// The first host function that refused to compute a gradient in this call, such as `learn.minimise`, and its message.
     /// The method went on after it.
-    pub unlearned: Option<(&'static str, String)>,
+    pub refused_gradient: Option<(&'static str, String)>,
     /// What all calls since the session started used, this one included.
     pub usage: Usage,
 }
@@ -67,7 +67,7 @@ pub struct Session<H: RunHooks> {
     pub(crate) positions: BTreeMap<String, u64>,
     pub(crate) last_lines: (Vec<String>, u32),
     pub(crate) ledger: Budget,
-    pub(crate) watch: Option<CallWatch>,
+    pub(crate) call_observer: Option<CallObserver>,
 }
 
 impl<H: RunHooks> Session<H> {
@@ -86,7 +86,7 @@ impl<H: RunHooks> Session<H> {
             positions: BTreeMap::new(),
             last_lines: (Vec::new(), 0),
             ledger: Budget::new(0),
-            watch: None,
+            call_observer: None,
         };
         session.replace(method, settings)?;
         Ok(session)
@@ -103,7 +103,7 @@ impl<H: RunHooks> Session<H> {
     pub fn replace(&mut self, method: &Method, settings: SessionSettings) -> Result<(), Error> {
         self.end();
         self.method.clone_from(&method.name);
-        (self.limits, self.watch) = (settings.limits.clone(), settings.watch.clone());
+        (self.limits, self.call_observer) = (settings.limits.clone(), settings.call_observer.clone());
         self.positions.clear();
         self.last_lines = (Vec::new(), 0);
         self.ledger = Budget::new(self.limits.device_bytes);

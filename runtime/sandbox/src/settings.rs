@@ -18,16 +18,16 @@ pub struct SessionSettings {
     /// The profile that records where the method's time goes, if there is one.
     pub profiler: Option<Profiler>,
     /// Called when a call of the method begins and ends.
-    pub watch: Option<CallWatch>,
+    pub call_observer: Option<CallObserver>,
 }
 
 /// A function that is called with the seconds that a call of the method may last when the call begins, and with `None` when
 /// it has ended.
 #[derive(Clone)]
-pub struct CallWatch(pub Arc<dyn Fn(Option<f64>) + Send + Sync>);
+pub struct CallObserver(pub Arc<dyn Fn(Option<f64>) + Send + Sync>);
 
-impl fmt::Debug for CallWatch {
+impl fmt::Debug for CallObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CallWatch")
+        f.write_str("CallObserver")
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct State {
     /// The limits of the method.
     pub(crate) limits: Limits,
     /// The budget of bytes for everything that the method holds on the host: tensors, rows, completions, patches.
-    pub(crate) ledger: Budget,
+    pub(crate) budget: Budget,
     /// Time, calls, work and bytes of the current call.
     pub(crate) meters: Meters,
     /// Bytes that this process held before the method began; `None` if the model is not on the CPU or the system does not
@@ -132,7 +132,7 @@ impl HasData for HostContexts {
 
 impl State {
     /// Creates the state before the first call, without handles and with counters at zero.
-    pub(crate) fn new(settings: SessionSettings, ledger: Budget, train_state: Shared) -> Self {
+    pub(crate) fn new(settings: SessionSettings, budget: Budget, train_state: Shared) -> Self {
         let SessionSettings { limits, seed, metric_names, profiler, .. } = settings;
         let (configuration, on_cpu) = {
             let train_state = lock(&train_state);
@@ -144,9 +144,9 @@ impl State {
         table.set_max_capacity(limits.handles as usize);
         Self {
             train_state,
-            weights: configuration.weights(),
+            weights: configuration.parameter_count(),
             configuration,
-            ledger,
+            budget,
             meters: Meters::new(&limits),
             held_before,
             memory: Memory::new(&limits),
@@ -179,7 +179,7 @@ impl State {
     pub(crate) fn deny(&mut self, message: &str) {
         let Some(function) = self.meters.last() else { return };
         let denied = Denied { function, message: message.to_owned() };
-        if denied.is_of_learning() && self.unlearned.is_none() {
+        if denied.is_gradient_call() && self.unlearned.is_none() {
             self.unlearned = Some(denied.clone());
         }
         self.denied = Some(denied);
@@ -206,7 +206,7 @@ impl State {
 
     /// Reserves bytes of the method's tensor memory, before they are allocated; past `device_bytes` ends the method.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation> {
-        Ok(self.ledger.reserve(bytes)?)
+        Ok(self.budget.reserve(bytes)?)
     }
 
     /// Adds what the current call used to the usage of the session. `metrics`, `lines` and `dropped_lines` are the numbers
@@ -214,7 +214,7 @@ impl State {
     /// lasted longer than `operation_seconds`, else `None`.
     pub(crate) fn account(&mut self, metrics: usize, lines: usize, dropped_lines: u32) -> Option<Slowest> {
         self.usage.add(&self.meters.counts());
-        self.usage.peak_device_bytes = self.ledger.peak();
+        self.usage.peak_device_bytes = self.budget.peak();
         (self.usage.linear_memory, self.usage.table_entries) = self.memory.used();
         self.usage.log_lines += lines as u64;
         self.usage.log_bytes = self.reports.log_bytes();
@@ -229,7 +229,7 @@ impl State {
 
     /// Returns the budget that a tensor operation is charged to: the session's bytes and the call's work.
     pub(crate) fn operation_budget(&mut self) -> OperationBudget<'_> {
-        OperationBudget { ledger: &self.ledger, meters: &mut self.meters }
+        OperationBudget { ledger: &self.budget, meters: &mut self.meters }
     }
 
     /// Returns a number that no tensor, score or pass of the session had before.
@@ -250,7 +250,7 @@ impl State {
         ensure(fits, || Refusal::argument(format!("a run has at most {most} random sequences")))?;
         let seed = self.seed;
         let stream = self.streams.entry(name.to_owned()).or_insert_with(|| Stream::new(seed, &stream_name(name)));
-        Ok((stream, OperationBudget { ledger: &self.ledger, meters: &mut self.meters }))
+        Ok((stream, OperationBudget { ledger: &self.budget, meters: &mut self.meters }))
     }
 
     /// Sets these random sequences to the given positions, creating those that are missing. Leaves all others as they

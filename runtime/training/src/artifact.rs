@@ -75,8 +75,8 @@ fn write_directions(plan: &PlannedRun, train_state: &TrainState, folder: &Path) 
     if train_state.published.is_empty() {
         return Ok(Vec::new());
     }
-    let facts = [("method", plan.summary.method.as_str()), ("model", plan.summary.model.as_str())];
-    let vectors = directions::vectors(&train_state.published, &facts);
+    let metadata = [("method", plan.summary.method.as_str()), ("model", plan.summary.model.as_str())];
+    let vectors = directions::vectors(&train_state.published, &metadata);
     vectors.save(&folder.join(directions::FILE))?;
     let mut names = vec![directions::FILE];
     // A control vector cannot hold layer 0.

@@ -44,7 +44,7 @@ const LARGEST_COUNT: u64 = 1 << 53;
 const MOST_SNAPSHOTS: usize = 1_000;
 const MOST_STREAMS: usize = 10_000;
 /// The most bytes of the header of a safetensors file.
-const LARGEST_HEAD: u64 = 16 << 20;
+const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 /// The content of `state.json`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -243,7 +243,7 @@ fn is_draft(name: &str) -> bool {
 fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Result<Vec<(String, Tensor)>, Error> {
     let wanted = train_state.policy.parameters().len();
     let numbers = names.len().saturating_mul(wanted).saturating_mul(4) as u64;
-    let bytes = files::read(path, numbers.saturating_add(LARGEST_HEAD))?;
+    let bytes = files::read(path, numbers.saturating_add(MAX_HEADER_BYTES))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(path, error))?;
     let read = names.iter().map(|name| {
         let view = file.tensor(name).map_err(|error| damaged(path, error))?;

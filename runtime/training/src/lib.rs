@@ -39,6 +39,6 @@ pub use plan::{Plan, PlanSummary, PlannedRun, plan};
 pub use run::{Summary, run};
 pub use runs::{Listed, find_model, newest_checkpoint, runs};
 pub use validation::PassRate;
-pub use verification::{Comparison, Replay, Unnamed, Verification, verify};
+pub use verification::{Comparison, Replay, UnconfirmedComponents, Verification, verify};
 pub use verifiers::{Answer, Verifiers};
 pub use worker::{active_rings, component_files, execute, memory_of_plan, model_files, package_files, readable, serve};

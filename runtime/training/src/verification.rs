@@ -27,7 +27,7 @@ use crate::worker::execute;
 
 pub use comparison::Comparison;
 use comparison::{compare, first_difference};
-pub use inputs::Unnamed;
+pub use inputs::UnconfirmedComponents;
 
 /// The file with a run's settings, in its folder.
 const SETTINGS: &str = "run.toml";
@@ -52,7 +52,7 @@ pub struct Verification {
     /// Why the method or a verifier cannot be read. The rest was compared without it.
     pub unread: Option<Error>,
     /// Components that only the run's own `run.toml` names, by a path. They were compared by digest and not compiled.
-    pub unnamed: Option<Unnamed>,
+    pub unnamed: Option<UnconfirmedComponents>,
     folder: PathBuf,
     /// The steps after which the method was changed.
     revised: Vec<i64>,
@@ -97,11 +97,12 @@ pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling
     (settings.offline, settings.compiling) = (offline, compiling);
     settings.replay = replay_inputs(&recorded);
     inputs::check_data_files(&settings)?;
-    let unnamed = Unnamed::find(folder, &settings);
+    let unnamed = UnconfirmedComponents::find(folder, &settings);
     let references = settings.references().into_iter();
     let components: Vec<_> = references.map(|found| open_package(&found?, settings.project())).collect();
     let can_plan = unnamed.is_none() && components.iter().all(Result::is_ok);
-    let mut now = if can_plan { planned_lock(&settings)? } else { inputs::lock_without_plan(&settings, &components)? };
+    let mut now =
+        if can_plan { planned_lock(&settings)? } else { inputs::unplanned_lock_table(&settings, &components)? };
     add_surroundings(&settings, &mut now)?;
     let mut inputs = compare(&recorded, &now, &INPUTS);
     if !can_plan {

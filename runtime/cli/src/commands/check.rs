@@ -9,7 +9,7 @@ use tunebox_foundation::files::FileError;
 use tunebox_package::Reference;
 use tunebox_sandbox::confinement::limit_memory;
 use tunebox_sandbox::{CodeOptions, Compiling, Engine, Grants, Limits};
-use tunebox_training::plan::{free, open_package, without_effect};
+use tunebox_training::plan::{free, no_effect_warning, open_package};
 use tunebox_training::{Listed, Plan, RunSettings, memory_of_plan, plan, runs};
 
 use crate::access::Access;
@@ -121,7 +121,7 @@ impl Check {
         terminal
             .status("Method", format!("{} {}, all imports granted", package.manifest.name, package.manifest.version));
         if package.manifest.world.is_method()
-            && let Some(text) = without_effect(method.imports())
+            && let Some(text) = no_effect_warning(method.imports())
         {
             terminal.warn(text);
         }

@@ -89,8 +89,8 @@ impl Pack {
             Err(error) => return Err(error.into()),
         }
         // Without cargo's cached outputs, which could have been compiled from other source.
-        let afresh = self.sign.is_some();
-        let built = build_method(terminal, &self.folder, &Options { offline, afresh, ..Options::default() })?;
+        let clean = self.sign.is_some();
+        let built = build_method(terminal, &self.folder, &Options { offline, clean, ..Options::default() })?;
         show_compiler_warnings(terminal, &built.warnings);
         Ok(found.open()?)
     }

@@ -15,7 +15,8 @@ use tunebox_package::Reference;
 use tunebox_package::home::home;
 use tunebox_training::plan::{fetch, open_package};
 use tunebox_training::{
-    Comparison, Event, Observer, Replay, RunSettings, Unnamed, Verification, is_run, package_files, readable, verify,
+    Comparison, Event, Observer, Replay, RunSettings, UnconfirmedComponents, Verification, is_run, package_files,
+    readable, verify,
 };
 
 use crate::access::{Access, compile_run, computes_on_cpu};
@@ -84,7 +85,7 @@ impl Verify {
             fetch(&settings)?;
             let opens = |found: Reference| open_package(&found, settings.project()).is_ok();
             let is_whole = settings.references().into_iter().all(|found| found.is_ok_and(opens));
-            if is_whole && Unnamed::find(&self.subject, &settings).is_none() {
+            if is_whole && UnconfirmedComponents::find(&self.subject, &settings).is_none() {
                 access.code = Some(compile_run(terminal, &settings, true)?);
             }
         }

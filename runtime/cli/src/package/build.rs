@@ -8,7 +8,7 @@ use tunebox_foundation::printable::printable;
 use tunebox_package::build::python::PROJECT;
 use tunebox_package::build::{Event, Options, Warning, approval, build, expect_method};
 use tunebox_package::{Built, sources};
-use tunebox_training::plan::without_effect;
+use tunebox_training::plan::no_effect_warning;
 
 use crate::terminal::progress::crate_counter;
 use crate::terminal::{Failure, Terminal, escape};
@@ -75,7 +75,7 @@ pub(crate) fn show_source_warnings(terminal: Terminal, folder: &Path, built: &Bu
             .warn(format!("{place} reports `{name}`, which `metrics` of `method!` does not list: a run ends there"));
     }
     if built.manifest.world.is_method()
-        && let Some(text) = without_effect(&built.imports)
+        && let Some(text) = no_effect_warning(&built.imports)
     {
         terminal.warn(text);
     }

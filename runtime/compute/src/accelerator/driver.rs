@@ -69,7 +69,7 @@ pub(crate) trait Driver: std::fmt::Debug + Send + Sync {
 
 /// Creates the error for a tensor that is not on `device`. `caller` names what was to use it there: a kernel, or a kind of
 /// work such as `a read`.
-pub(super) fn elsewhere(caller: &str, device: &str) -> Error {
+pub(super) fn wrong_device_error(caller: &str, device: &str) -> Error {
     Error::argument(format!("`{caller}` on `{device}` was given a tensor of another device"))
 }
 

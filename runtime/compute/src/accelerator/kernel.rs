@@ -17,7 +17,7 @@ pub(crate) enum Module {
     /// for each key-value head.
     Cached,
     /// Random numbers: dropout, and sampling of the next token.
-    Chance,
+    Random,
     /// Matrix products of Metal. They are not in the list of kernels below: the `multiply` of Metal launches them.
     #[cfg(any(test, target_os = "macos"))]
     Product,
@@ -30,7 +30,7 @@ pub(crate) enum Module {
 impl Module {
     /// The modules that have kernels in the list: all but `Product`.
     #[cfg(test)]
-    pub(super) const ALL: [Self; 5] = [Self::Attention, Self::Cached, Self::Chance, Self::Step, Self::Unpack];
+    pub(super) const ALL: [Self; 5] = [Self::Attention, Self::Cached, Self::Random, Self::Step, Self::Unpack];
 }
 
 /// A kernel that `Accelerator::launch` can launch.
@@ -65,8 +65,8 @@ kernels! {
     ATTENTION_CACHED = Cached."attention_cached"("ffaaauunnnnxxn");
     ATTENTION_CACHED_MERGE = Cached."attention_cached_merge"("affunnn");
     CACHE_APPEND = Cached."cache_append"("aaaauuuunnnllw");
-    CHOOSE = Chance."choose"("ufunnxxn");
-    DROPOUT = Chance."dropout"("aaullxx");
+    CHOOSE = Random."choose"("ufunnxxn");
+    DROPOUT = Random."dropout"("aaullxx");
     ACCUMULATE = Step."accumulate"("faxl");
     ADAMW = Step."adamw"("ffffafflw");
     ADD = Step."add"("aaal");
@@ -91,7 +91,7 @@ kernels! {
     HEAD_SOFT_CAP = Step."head_soft_cap"("fnnnxx");
     HEAD_FINISH = Step."head_finish"("ffddddfffffffnn");
     HEAD_GRADIENT = Step."head_gradient"("afufffffnnnnnxxx");
-    HEAD_SLOPES = Step."head_slopes"("fafdnnxx");
+    HEAD_LOGPROB_GRADIENTS = Step."head_logprob_gradients"("fafdnnxx");
     HEAD_STATISTICS = Step."head_statistics"("fuffddddnnnnnxxnnw");
     NARROW_TO_ACT = Step."narrow_to_act"("afxl");
     PATCH_ADD = Step."patch_add"("aaffnn");

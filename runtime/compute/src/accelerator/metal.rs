@@ -98,7 +98,7 @@ impl Metal {
     fn free_and_total(&self) -> (u64, u64) {
         let device = self.device.metal_device();
         let total = device.recommended_max_working_set_size();
-        let free = total.saturating_sub(device.current_allocated_size()) + self.pool.figures().0;
+        let free = total.saturating_sub(device.current_allocated_size()) + self.pool.unused_and_peak().0;
         (free as u64, total as u64)
     }
 
@@ -199,7 +199,7 @@ impl Driver for Metal {
             software: "Metal".into(),
             total,
             free,
-            peak: self.pool.figures().1 as u64,
+            peak: self.pool.unused_and_peak().1 as u64,
         })
     }
 

@@ -56,7 +56,7 @@ impl Language {
                 Self::Metal => &[ATTENTION, include_str!("kernels/metal/attention_tiles.metal"), ATTENTION_PLAIN],
             },
             Module::Cached => &[ATTENTION, include_str!("kernels/attention_cached.h")],
-            Module::Chance => &[include_str!("kernels/chance.h")],
+            Module::Random => &[include_str!("kernels/chance.h")],
             #[cfg(any(test, target_os = "macos"))]
             Module::Product => &[include_str!("kernels/metal/product.metal")],
             Module::Step => &[
@@ -77,7 +77,7 @@ impl Language {
     ///
     /// # Errors
     /// [`Error::Dtype`] for an activation type other than f32, bf16 and f16.
-    pub(super) fn text(self, module: Module, build: Build) -> Result<String> {
+    pub(super) fn source(self, module: Module, build: Build) -> Result<String> {
         let activation = match build.act {
             DType::F32 => 0,
             DType::BF16 => 1,

@@ -131,7 +131,7 @@ impl<'a> Layer<'a> {
     /// `path` lists the spans of tokens that the sequence consists of, with those of the sequences that it continues. If
     /// one span covers all positions, the result is a view of `source`. Otherwise the rows are copied into `spare`, with
     /// zeros for positions past the end of the path.
-    fn seen(
+    fn rows_at(
         &self,
         source: Data<'a>,
         path: &[Span],
@@ -259,7 +259,7 @@ fn forward(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Til
         for keys in steps(first..end, KEYS) {
             let scores = &mut scores[..rows * keys.len()];
             let left = Matrix::new(queries, rows, dim, dim);
-            let right = layer.seen(layer.k, tile.path, &keys, kv_head, spare).transposed();
+            let right = layer.rows_at(layer.k, tile.path, &keys, kv_head, spare).transposed();
             Tile::from_slice(scores, rows, keys.len()).multiply_batch_invariant(false, shape.factor(), left, right);
             for (row, scores) in scores.chunks_exact_mut(keys.len()).enumerate() {
                 let visible = shape.visible(start + row / group, &keys);
@@ -267,7 +267,7 @@ fn forward(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Til
                 vectorize!(fold_scores(scores, visible, shape.soft_cap, &mut running[row], sums));
             }
             let left = Matrix::packed(scores, rows, keys.len());
-            let right = layer.seen(layer.v, tile.path, &keys, kv_head, spare);
+            let right = layer.rows_at(layer.v, tile.path, &keys, kv_head, spare);
             Tile::from_slice(sums, rows, dim).multiply_batch_invariant(true, 1.0, left, right);
         }
         for (row, (state, sums)) in running.iter().zip(sums.chunks_exact(dim)).enumerate() {

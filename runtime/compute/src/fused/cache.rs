@@ -98,7 +98,7 @@ impl KvCache {
 
     /// Begins a pass that adds tokens to sequences: `growth` yields slots, each with its number of new tokens. The rows
     /// of the pass are in that order. [`length`](Self::length) counts the new tokens at once; their keys and values
-    /// follow by [`keep`](Self::keep).
+    /// follow by [`append`](Self::append).
     ///
     /// # Errors
     /// [`Error::Argument`] if a slot does not exist or comes twice; nothing has changed then. On a device, also if
@@ -131,7 +131,7 @@ impl KvCache {
     ///
     /// # Errors
     /// If they have another shape or are on another device, or the layer does not exist.
-    pub fn keep(
+    pub fn append(
         &mut self,
         pass: &KvCachePass,
         layer: usize,
@@ -145,7 +145,7 @@ impl KvCache {
         host::expect(values, "values", &[pass.rows(), width])?;
         let sequences = match (&mut self.kept, &pass.placed) {
             (Kept::Cpu(sequences), None) => sequences,
-            (Kept::Device(pages), Some(placed)) => return pages.keep(placed, layer, [keys, values], shape),
+            (Kept::Device(pages), Some(placed)) => return pages.append(placed, layer, [keys, values], shape),
             _ => return Err(elsewhere()),
         };
         let (keys, values) = (Floats::activations(keys, "keys")?, Floats::activations(values, "values")?);
@@ -199,7 +199,7 @@ impl KvCache {
     }
 
     /// Empties a slot and releases the memory of its sequence. Does nothing for a slot that does not exist.
-    pub fn retire(&mut self, slot: usize) {
+    pub fn clear_slot(&mut self, slot: usize) {
         match &mut self.kept {
             Kept::Cpu(sequences) => {
                 if let Some(sequence) = sequences.get_mut(slot) {
@@ -207,7 +207,7 @@ impl KvCache {
                     sequence.layers.fill(Layer::default());
                 }
             }
-            Kept::Device(pages) => pages.retire(slot),
+            Kept::Device(pages) => pages.clear_slot(slot),
         }
     }
 }

@@ -57,7 +57,7 @@ pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Re
     host::expect(dy, "dy", &[ids.len(), hidden])?;
     check_below(ids, rows, TOKEN)?;
     if let Some(device) = accelerator_of([(dy, "dy")])? {
-        return sums_by_number(&device, &kernel::EMBED_GRADIENT, ids, dy, scale, (rows, DType::F32));
+        return sum_rows_by_index(&device, &kernel::EMBED_GRADIENT, ids, dy, scale, (rows, DType::F32));
     }
     let dy = &*Floats::activations(dy, "dy")?;
     let mut result = host::zeros(rows * hidden);
@@ -76,7 +76,7 @@ pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Re
 
 /// Sums rows by index on a device: row n of the result, `[rows, width]` in type `dtype`, is `scale` times the sum of the
 /// rows i of `dy` with `numbers[i] == n`, in order, and 0 if there are none. `kernel` must write sums of that type.
-pub(super) fn sums_by_number(
+pub(super) fn sum_rows_by_index(
     device: &Accelerator,
     kernel: &'static Kernel,
     numbers: &[u32],

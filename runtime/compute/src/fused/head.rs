@@ -6,7 +6,7 @@
 
 mod backward;
 mod device;
-mod slopes;
+mod logprob_gradients;
 mod statistics;
 
 use std::ops::Range;
@@ -31,7 +31,7 @@ use statistics::Statistics;
 
 pub use backward::{TapGradients, head_taps_backward};
 pub use device::TILE;
-pub use slopes::{head_taps_with_gradient, scale_head_gradient};
+pub use logprob_gradients::{head_taps_with_gradient, scale_head_gradient};
 
 /// The most groups that the vocabulary is cut into. Each group is a task.
 pub const GROUPS: usize = 16;
@@ -142,7 +142,7 @@ pub fn head_taps<'w>(
 ) -> Result<HeadTaps> {
     let inputs = Inputs { hidden, weight: weight.into(), targets, options };
     match inputs.accelerator()? {
-        None => Ok(slopes::on_cpu(inputs, false)?.0),
+        None => Ok(logprob_gradients::on_cpu(inputs, false)?.0),
         Some(device) => device::taps(&device, inputs),
     }
 }

@@ -140,9 +140,10 @@ impl Tile<'_> {
 }
 
 /// From this number of rows on, the `gemm` crate computes a row with the same bits whatever other rows there are; with
-/// fewer rows it adds in another order. Products of at most [`NARROW`] columns need [`STEADY_IF_NARROW`] rows.
-const STEADY: usize = 24;
-const STEADY_IF_NARROW: usize = 72;
+/// fewer rows it adds in another order. Products of at most [`NARROW`] columns need [`BATCH_INVARIANT_ROWS_IF_NARROW`]
+/// rows.
+const BATCH_INVARIANT_ROWS: usize = 24;
+const BATCH_INVARIANT_ROWS_IF_NARROW: usize = 72;
 const NARROW: usize = 64;
 /// A product of fewer multiplications is added in the order of few rows, whatever its shape.
 const SMALL: usize = 8_192;
@@ -159,7 +160,7 @@ impl Tile<'_> {
         right: Matrix<'_>,
     ) {
         let (rows, columns, depth) = (self.rows, self.columns, left.columns);
-        let enough = if columns <= NARROW { STEADY_IF_NARROW } else { STEADY };
+        let enough = if columns <= NARROW { BATCH_INVARIANT_ROWS_IF_NARROW } else { BATCH_INVARIANT_ROWS };
         let enough = enough.max(SMALL / (columns * depth).max(1) + 1);
         // Products of bf16 are so at any number of rows.
         let Some(numbers) = left.floats().filter(|_| rows < enough && right.floats().is_some()) else {

@@ -5,7 +5,7 @@ use candle_core::{DType, Tensor};
 use super::backend::accelerator_of;
 use super::columns::copy;
 use super::device::{self, expect_type};
-use super::embedding::sums_by_number;
+use super::embedding::sum_rows_by_index;
 use super::host;
 use super::indices::{Indices, check_below};
 use crate::accelerator::{Accelerator, kernel};
@@ -34,7 +34,7 @@ pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<T
     check_below(rows, count, ROW)?;
     if let Some(device) = accelerator_of([(selected, "selected")])? {
         let result = (count, expect_type(selected, "selected")?);
-        return sums_by_number(&device, &kernel::SCATTER_ROWS, rows, selected, 1.0, result);
+        return sum_rows_by_index(&device, &kernel::SCATTER_ROWS, rows, selected, 1.0, result);
     }
     let (zeros, rows) = (Tensor::zeros((count, width), DType::F32, selected.device())?, rows.on(selected.device())?);
     host::in_f32(selected, |selected| zeros.index_add(&rows, selected, 0))

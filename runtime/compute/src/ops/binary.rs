@@ -20,7 +20,7 @@ fn apply(
     check::float(a)?;
     check::same_type(a, b)?;
     let dims = check::broadcast(a.dims(), b.dims())?;
-    Estimate::new(Kind::Pairwise, &dims, a.dtype(), &[a, b])?.pay(budget, || {
+    Estimate::new(Kind::Pairwise, &dims, a.dtype(), &[a, b])?.run_within_budget(budget, || {
         let value = value(&wide(a)?.broadcast_as(dims.as_slice())?, &wide(b)?.broadcast_as(dims.as_slice())?)?;
         derive_pair(a, b, a.dtype(), &value, pulls)
     })
@@ -81,7 +81,7 @@ pub fn divide(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> 
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
 /// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn minimum(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
-    let pulls: (Pull, Pull) = (|pair| share(pair, below, pair.a), |pair| share(pair, below, pair.b));
+    let pulls: (Pull, Pull) = (|pair| gradient_share(pair, below, pair.a), |pair| gradient_share(pair, below, pair.b));
     apply(budget, a, b, |a, b| extreme(a, b, below), pulls)
 }
 
@@ -92,7 +92,7 @@ pub fn minimum(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output>
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
 /// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn maximum(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
-    let pulls: (Pull, Pull) = (|pair| share(pair, above, pair.a), |pair| share(pair, above, pair.b));
+    let pulls: (Pull, Pull) = (|pair| gradient_share(pair, above, pair.a), |pair| gradient_share(pair, above, pair.b));
     apply(budget, a, b, |a, b| extreme(a, b, above), pulls)
 }
 
@@ -114,7 +114,7 @@ fn extreme(a: &Tensor, b: &Tensor, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>) ->
 
 /// Returns the gradient of `operand`, which is `pair.a` or `pair.b`: the result's gradient where the operand wins, half
 /// of it where both operands are equal, and 0 elsewhere.
-fn share(pair: &Pair, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>, operand: &Tensor) -> Raw<Tensor> {
+fn gradient_share(pair: &Pair, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>, operand: &Tensor) -> Raw<Tensor> {
     let (a, b) = (spread(pair.a, pair)?, spread(pair.b, pair)?);
     let mine = if std::ptr::eq(operand, pair.a) { wins(&a, &b)? } else { wins(&b, &a)? };
     let won = where_or_zero(&mine, pair.grad)?;
@@ -132,7 +132,7 @@ pub fn choose(budget: &mut dyn Meter, condition: &Tensor, a: &Tensor, b: &Tensor
     check::same_type(a, b)?;
     let dims = check::broadcast(condition.dims(), &check::broadcast(a.dims(), b.dims())?)?;
     let count = check::elements(&dims)?;
-    Estimate::new(Kind::Choose, &dims, a.dtype(), &[condition, a, b])?.saved(count).pay(budget, || {
+    Estimate::new(Kind::Choose, &dims, a.dtype(), &[condition, a, b])?.saved(count).run_within_budget(budget, || {
         let spread = |operand: &Tensor| operand.detach().broadcast_as(dims.as_slice())?.contiguous();
         let condition = spread(condition)?;
         let value = condition.where_cond(&spread(a)?, &spread(b)?)?;
@@ -153,8 +153,9 @@ fn compare(
     check::same_type(a, b)?;
     let (a, b) = (&a.detach(), &b.detach());
     let dims = check::broadcast(a.dims(), b.dims())?;
-    Estimate::new(Kind::Compare, &dims, DType::U8, &[a, b])?
-        .pay(budget, || Ok(relation(&a.broadcast_as(dims.as_slice())?, &b.broadcast_as(dims.as_slice())?)?))
+    Estimate::new(Kind::Compare, &dims, DType::U8, &[a, b])?.run_within_budget(budget, || {
+        Ok(relation(&a.broadcast_as(dims.as_slice())?, &b.broadcast_as(dims.as_slice())?)?)
+    })
 }
 
 /// Returns 1 where a = b and 0 elsewhere, as `u8`, broadcast.
@@ -217,7 +218,7 @@ pub fn greater_equal(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<O
 /// The error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn is_finite(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     let x = x.detach();
-    Estimate::new(Kind::Finite, x.dims(), DType::U8, &[&x])?.pay(budget, || Ok(number::is_finite(&x)?))
+    Estimate::new(Kind::Finite, x.dims(), DType::U8, &[&x])?.run_within_budget(budget, || Ok(number::is_finite(&x)?))
 }
 
 /// Returns 1 where x (`u8`) is 0 and 0 elsewhere, as `u8`.
@@ -227,7 +228,7 @@ pub fn is_finite(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// limit.
 pub fn logical_not(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     check::exactly(x, DType::U8, "the operand")?;
-    Estimate::new(Kind::Compare, x.dims(), DType::U8, &[x])?.pay(budget, || Ok(x.eq(&x.zeros_like()?)?))
+    Estimate::new(Kind::Compare, x.dims(), DType::U8, &[x])?.run_within_budget(budget, || Ok(x.eq(&x.zeros_like()?)?))
 }
 
 /// Returns 1 where both operands (`u8`) are not 0 and 0 elsewhere, as `u8`, broadcast.

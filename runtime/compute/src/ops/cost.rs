@@ -228,7 +228,7 @@ impl Estimate {
 
     /// Charges the estimated cost to `budget`, runs `make`, and then releases the bytes of temporaries. If `budget` rejects
     /// the cost, returns its error without running `make`.
-    pub(super) fn pay<V: Into<Value>>(
+    pub(super) fn run_within_budget<V: Into<Value>>(
         self,
         budget: &mut dyn Meter,
         make: impl FnOnce() -> Result<V>,

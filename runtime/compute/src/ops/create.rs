@@ -118,7 +118,7 @@ fn make(
     numbers: impl FnOnce(Vec<usize>) -> Result<Tensor>,
 ) -> Result<Output> {
     let dims = check::shape(shape)?;
-    Estimate::new(Kind::Create, &dims, dtype, &[])?.pay(budget, || numbers(dims))
+    Estimate::new(Kind::Create, &dims, dtype, &[])?.run_within_budget(budget, || numbers(dims))
 }
 
 /// Checks that a shape holds exactly `count` elements.

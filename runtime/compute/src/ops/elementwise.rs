@@ -4,7 +4,7 @@
 
 use candle_core::{DType, Tensor};
 
-use super::graph::{Raw, derive, pull_view, wide};
+use super::graph::{Raw, derive, view_backward, wide};
 use super::number::{self, filled, is_finite, times, where_or_zero};
 use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result};
@@ -33,7 +33,7 @@ where
     F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
 {
     check::float(x)?;
-    Estimate::new(kind, x.dims(), x.dtype(), &[x])?.pay(budget, || {
+    Estimate::new(kind, x.dims(), x.dtype(), &[x])?.run_within_budget(budget, || {
         let value = value(&wide(x)?)?;
         derive(x, x.dtype(), &value, pull)
     })
@@ -270,7 +270,7 @@ pub fn replace_non_finite(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Res
 /// # Errors
 /// Never: it returns a [`Result`] like the other operations.
 pub fn detach(x: &Tensor) -> Result<Output> {
-    Ok(Output::view(x.detach(), || pull_view(x, |_, grad| Ok(grad.clone()))))
+    Ok(Output::view(x.detach(), || view_backward(x, |_, grad| Ok(grad.clone()))))
 }
 
 /// Converts to another element type: rounds between floating-point types, truncates towards 0 and saturates to an
@@ -280,10 +280,10 @@ pub fn detach(x: &Tensor) -> Result<Output> {
 /// The error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn cast(budget: &mut dyn Meter, x: &Tensor, dtype: DType) -> Result<Output> {
     if x.dtype() == dtype {
-        return Ok(Output::view(x.clone(), || pull_view(x, |_, grad| Ok(grad.clone()))));
+        return Ok(Output::view(x.clone(), || view_backward(x, |_, grad| Ok(grad.clone()))));
     }
     let source = if dtype.is_float() { x.clone() } else { x.detach() };
-    Estimate::new(Kind::Cast, x.dims(), dtype, &[&source])?.pay(budget, || {
+    Estimate::new(Kind::Cast, x.dims(), dtype, &[&source])?.run_within_budget(budget, || {
         let value = source.detach().contiguous()?.to_dtype(dtype)?;
         derive(&source, dtype, &value, |_, _, grad| Ok(grad.clone()))
     })

@@ -38,22 +38,22 @@ impl From<Tensor> for Value {
 
 /// A backward function: from the operands, the result and the gradient of the result, adds the gradients of the operands to
 /// the sums.
-type Way = dyn Fn(&[Tensor], &Tensor, &Tensor, &mut Gradients) -> Raw<()> + Send + Sync;
+type BackwardFn = dyn Fn(&[Tensor], &Tensor, &Tensor, &mut Gradients) -> Raw<()> + Send + Sync;
 
 /// The operands of one operation and its backward function.
 pub struct GradFn {
     operands: Vec<Tensor>,
-    way: Box<Way>,
+    backward: Box<BackwardFn>,
 }
 
 impl GradFn {
-    /// Creates the backward function of an operation on `operands`. `way` gets the operands, the result and the gradient of
-    /// the result, and adds the gradients of the operands to the sums.
+    /// Creates the backward function of an operation on `operands`. `backward` gets the operands, the result and the
+    /// gradient of the result, and adds the gradients of the operands to the sums.
     pub(super) fn new(
         operands: &[&Tensor],
-        way: impl Fn(&[Tensor], &Tensor, &Tensor, &mut Gradients) -> Raw<()> + Send + Sync + 'static,
+        backward: impl Fn(&[Tensor], &Tensor, &Tensor, &mut Gradients) -> Raw<()> + Send + Sync + 'static,
     ) -> Self {
-        Self { operands: operands.iter().map(|operand| (*operand).clone()).collect(), way: Box::new(way) }
+        Self { operands: operands.iter().map(|operand| (*operand).clone()).collect(), backward: Box::new(backward) }
     }
 
     /// The operands of the operation, in the order of its arguments.
@@ -63,7 +63,7 @@ impl GradFn {
 
     /// Adds the gradients of the operands to `sums`, from the result `y` and its gradient.
     pub(super) fn apply(&self, y: &Tensor, gradient: &Tensor, sums: &mut Gradients) -> Raw<()> {
-        (self.way)(&self.operands, y, gradient, sums)
+        (self.backward)(&self.operands, y, gradient, sums)
     }
 }
 
@@ -109,13 +109,16 @@ impl Gradients {
 }
 
 /// Creates the backward function of a view of `x`. `pull(x, grad)` returns the gradient of `x` from that of the view.
-pub(super) fn pull_view(x: &Tensor, pull: impl Fn(&Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static) -> GradFn {
+pub(super) fn view_backward(
+    x: &Tensor,
+    pull: impl Fn(&Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
+) -> GradFn {
     GradFn::new(&[x], move |operands, _, grad, sums| operands.iter().try_for_each(|x| sums.add(x, &pull(x, grad)?)))
 }
 
 /// Creates the backward function of the slice of `x` that begins at `start` on `axis`. It adds to that slice of the gradient
 /// of `x` only, so that many slices of a large tensor cost no more than their lengths.
-pub(super) fn pull_slice(x: &Tensor, axis: usize, start: usize) -> GradFn {
+pub(super) fn slice_backward(x: &Tensor, axis: usize, start: usize) -> GradFn {
     GradFn::new(&[x], move |operands, _, grad, sums| {
         operands.iter().try_for_each(|x| sums.add_to_slice(x, axis, start, grad))
     })

@@ -21,7 +21,7 @@ pub fn gather(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor) -> 
     check::same_but(x, index, axis, "the index")?;
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
-    Estimate::new(Kind::Gather, index.dims(), x.dtype(), &[x, index])?.saved(saved).pay(budget, || {
+    Estimate::new(Kind::Gather, index.dims(), x.dtype(), &[x, index])?.saved(saved).run_within_budget(budget, || {
         let index = check::indices(index, check::length(x.dims(), axis))?;
         let value = wide(x)?.gather(&index, axis)?;
         derive(x, x.dtype(), &value, move |x, _, grad| x.zeros_like()?.scatter_add(&index, grad, axis))
@@ -40,7 +40,7 @@ pub fn index_select(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tenso
     let dims = check::resized(x.dims(), axis, index.elem_count());
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
-    Estimate::new(Kind::Gather, &dims, x.dtype(), &[x, index])?.saved(saved).pay(budget, || {
+    Estimate::new(Kind::Gather, &dims, x.dtype(), &[x, index])?.saved(saved).run_within_budget(budget, || {
         let index = check::indices(index, check::length(x.dims(), axis))?;
         let value = wide(x)?.index_select(&index, axis)?;
         derive(x, x.dtype(), &value, move |x, _, grad| x.zeros_like()?.index_add(&index, grad, axis))
@@ -66,15 +66,18 @@ pub fn index_add(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor, 
     ensure(entries == places, differ)?;
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
-    Estimate::new(Kind::Scatter, x.dims(), x.dtype(), &[x, index, source])?.saved(saved).pay(budget, || {
-        let index = check::indices(index, check::length(x.dims(), axis))?;
-        let value = wide(x)?.index_add(&index, &wide(source)?, axis)?;
-        let pulls = (
-            |pair: &super::graph::Pair| Ok(pair.grad.clone()),
-            move |pair: &super::graph::Pair| pair.grad.index_select(&index, axis),
-        );
-        derive_pair(x, source, x.dtype(), &value, pulls)
-    })
+    Estimate::new(Kind::Scatter, x.dims(), x.dtype(), &[x, index, source])?.saved(saved).run_within_budget(
+        budget,
+        || {
+            let index = check::indices(index, check::length(x.dims(), axis))?;
+            let value = wide(x)?.index_add(&index, &wide(source)?, axis)?;
+            let pulls = (
+                |pair: &super::graph::Pair| Ok(pair.grad.clone()),
+                move |pair: &super::graph::Pair| pair.grad.index_select(&index, axis),
+            );
+            derive_pair(x, source, x.dtype(), &value, pulls)
+        },
+    )
 }
 
 /// Sums the entries of axis 0 by segment: row s of the result, `[count, …]`, is the sum of all entries i with
@@ -93,7 +96,8 @@ pub fn segment_sum(budget: &mut dyn Meter, x: &Tensor, segments: &Tensor, count:
     ensure(count > 0, || Error::argument("a sum into 0 segments"))?;
     let dims = Lanes::along(x, 0)?.resized(count as usize);
     let segments = &segments.detach();
-    Estimate::new(Kind::Scatter, &dims, x.dtype(), &[x, segments])?.saved(entries as u64 * 4).pay(budget, || {
+    let estimate = Estimate::new(Kind::Scatter, &dims, x.dtype(), &[x, segments])?.saved(entries as u64 * 4);
+    estimate.run_within_budget(budget, || {
         let segments = check::indices(segments, count as usize)?;
         let x_wide = wide(x)?;
         let zeros = Tensor::zeros(dims.as_slice(), x_wide.dtype(), x.device())?;

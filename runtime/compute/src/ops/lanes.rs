@@ -94,13 +94,13 @@ impl Lanes {
 
     /// The indices 0 … length − 1 of a lane's entries, as `u32`, broadcast to `[outer, length, inner]`, on the device
     /// of `x`.
-    pub(super) fn places(&self, x: &Tensor) -> Raw<Tensor> {
+    pub(super) fn indices(&self, x: &Tensor) -> Raw<Tensor> {
         let last = u32::try_from(self.length).map_err(candle_core::Error::wrap)?;
         Tensor::arange(0, last, x.device())?.reshape((1, self.length, 1)).and_then(|places| self.spread(&places))
     }
 
     /// Counts the entries of each lane that are not 0: `[outer, 1, inner]`, as `u32`.
-    pub(super) fn marked(&self, marks: &Tensor) -> Raw<Tensor> {
+    pub(super) fn count_nonzero(&self, marks: &Tensor) -> Raw<Tensor> {
         self.sum(&marks.ne(&marks.zeros_like()?)?.to_dtype(DType::U32)?)
     }
 }

@@ -27,7 +27,7 @@ pub fn matmul(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> 
     // Operands that are repeated over the batch are copied for it.
     let repeated = batch.saturating_mul((rows * inner) as u64 + (inner * columns) as u64);
     let estimate = Estimate::new(Kind::Product, &dims, a.dtype(), &[a, b])?.measured(products).scratch(repeated);
-    estimate.pay(budget, || {
+    estimate.run_within_budget(budget, || {
         let value = product(&wide(a)?, &wide(b)?)?;
         let pulls: (Pull, Pull) = (|pair| product(pair.grad, &pair.b.t()?), |pair| product(&pair.a.t()?, pair.grad));
         derive_pair(a, b, a.dtype(), &value, pulls)
@@ -66,7 +66,7 @@ fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
 /// error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn outer(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     let (n, m) = vectors(a, b)?;
-    Estimate::new(Kind::Product, &[n, m], a.dtype(), &[a, b])?.pay(budget, || {
+    Estimate::new(Kind::Product, &[n, m], a.dtype(), &[a, b])?.run_within_budget(budget, || {
         let value = wide(a)?.unsqueeze(1)?.matmul(&wide(b)?.unsqueeze(0)?)?;
         let pulls: (Pull, Pull) = (
             |pair| pair.grad.matmul(&pair.b.unsqueeze(1)?)?.squeeze(1),
@@ -84,7 +84,7 @@ pub fn outer(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
 pub fn dot(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     let (n, m) = vectors(a, b)?;
     ensure(n == m, || Error::shape(format!("vectors of {n} and {m} entries")))?;
-    Estimate::new(Kind::Product, &[], a.dtype(), &[a, b])?.pay(budget, || {
+    Estimate::new(Kind::Product, &[], a.dtype(), &[a, b])?.run_within_budget(budget, || {
         let value = wide(a)?.mul(&wide(b)?)?.sum_all()?;
         let pulls: (Pull, Pull) = (|pair| pair.b.broadcast_mul(pair.grad), |pair| pair.a.broadcast_mul(pair.grad));
         derive_pair(a, b, a.dtype(), &value, pulls)

@@ -61,7 +61,7 @@ fn masked(
     // A mask of truth values is widened once, and the graph keeps that copy.
     let saved = if mask.dtype() == DType::U8 { mask.elem_count() as u64 * 8 } else { 0 };
     let estimate = Estimate::new(Kind::Masked, &reduced, x.dtype(), &[x, mask])?.measured(full).saved(saved);
-    estimate.pay(budget, || {
+    estimate.run_within_budget(budget, || {
         let mask = &if mask.dtype() == DType::U8 { truth(mask, x.dtype())? } else { mask.clone() };
         let sum = Sum { lanes, divisor };
         let value = sum.value(&wide(x)?, &wide(mask)?)?.reshape(reduced.as_slice())?;

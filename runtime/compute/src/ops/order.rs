@@ -43,7 +43,7 @@ fn ordered(budget: &mut dyn Meter, x: &Tensor, lanes: Lanes, descending: bool, c
     let numbers = x.elem_count() as u64;
     let estimate =
         Estimate::new(Kind::Sort, &dims, x.dtype(), &[x])?.measured(lanes.numbers_times_doublings()).saved(numbers * 4);
-    estimate.pay(budget, || {
+    estimate.run_within_budget(budget, || {
         let places = places_in_order(&lanes, x, descending)?;
         let taken = places.narrow(1, 0, count)?.contiguous()?;
         let value = lanes.view(x)?.gather(&taken, 1)?.reshape(dims.as_slice())?;
@@ -70,7 +70,7 @@ pub fn argsort(budget: &mut dyn Meter, x: &Tensor, axis: i32, descending: bool) 
     let lanes = Lanes::along(&x, axis)?;
     Estimate::new(Kind::Order, x.dims(), DType::U32, &[&x])?
         .measured(lanes.numbers_times_doublings())
-        .pay(budget, || Ok(places_in_order(&lanes, &x, descending)?.reshape(lanes.dims())?))
+        .run_within_budget(budget, || Ok(places_in_order(&lanes, &x, descending)?.reshape(lanes.dims())?))
 }
 
 /// Sorts each lane on the host and returns the indices of its entries in sorted order: `[outer, length, inner]`, as
@@ -132,15 +132,16 @@ pub fn quantile(budget: &mut dyn Meter, x: &Tensor, q: f64) -> Result<Output> {
     ensure((0. ..=1.).contains(&q), || Error::argument(format!("`q` is {q}, not between 0 and 1")))?;
     let x = x.detach();
     let work = Lanes::over(&x, None)?.numbers_times_doublings();
-    Estimate::new(Kind::Order, &[], x.dtype(), &[&x])?.measured(work).pay(budget, || {
+    Estimate::new(Kind::Order, &[], x.dtype(), &[&x])?.measured(work).run_within_budget(budget, || {
         let mut numbers = wide(&x)?.flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?;
-        let value = if numbers.iter().any(|number| number.is_nan()) { f64::NAN } else { share(&mut numbers, q) };
+        let value =
+            if numbers.iter().any(|number| number.is_nan()) { f64::NAN } else { interpolate_quantile(&mut numbers, q) };
         Ok(Tensor::new(value, &candle_core::Device::Cpu)?.to_dtype(x.dtype())?.to_device(x.device())?)
     })
 }
 
 /// Sorts the numbers and returns the value at index q · (n − 1), by linear interpolation between neighbors.
-fn share(numbers: &mut [f64], q: f64) -> f64 {
+fn interpolate_quantile(numbers: &mut [f64], q: f64) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let place = q * (numbers.len() - 1) as f64;
     let below = place.floor();

@@ -25,7 +25,7 @@ pub(super) fn reduce(
     let lanes = Lanes::over(x, axis)?;
     check::float(x)?;
     let dims = lanes.reduced(keep);
-    Estimate::new(Kind::Reduce, &dims, x.dtype(), &[x])?.pay(budget, || {
+    Estimate::new(Kind::Reduce, &dims, x.dtype(), &[x])?.run_within_budget(budget, || {
         let value = value(&lanes, &lanes.view(x)?)?.reshape(dims.as_slice())?;
         derive(x, x.dtype(), &value, move |x, y, grad| {
             let (y, grad) = (lanes.view_reduced(y)?, lanes.view_reduced(grad)?);
@@ -82,12 +82,12 @@ fn extreme(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, pi
     let lanes = Lanes::over(x, axis)?;
     let dims = lanes.reduced(keep);
     let places = check::elements(&dims)? * 4;
-    Estimate::new(Kind::Extreme, &dims, x.dtype(), &[x])?.saved(places).pay(budget, || {
+    Estimate::new(Kind::Extreme, &dims, x.dtype(), &[x])?.saved(places).run_within_budget(budget, || {
         let view = lanes.view(x)?;
         let place = first_extreme(&lanes, &view, pick)?;
         let value = view.gather(&place, 1)?.reshape(dims.as_slice())?;
         derive(x, x.dtype(), &value, move |_, _, grad| {
-            let taken = lanes.places(grad)?.eq(&lanes.spread(&place)?)?;
+            let taken = lanes.indices(grad)?.eq(&lanes.spread(&place)?)?;
             let grad = lanes.spread(&lanes.view_reduced(grad)?)?.contiguous()?;
             where_or_zero(&taken, &grad)?.reshape(lanes.dims())
         })
@@ -102,12 +102,12 @@ fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> Raw<Tensor> {
         // Any number of the lane may stand in for its NaNs: those lanes are decided by `nan` below.
         let numbers = nan_as_zero(x)?;
         let hits = numbers.eq(&lanes.spread(&pick(&numbers, 1)?)?)?;
-        let poisoned = lanes.spread(&lanes.marked(&nan)?.ne(0_u32)?)?.contiguous()?;
+        let poisoned = lanes.spread(&lanes.count_nonzero(&nan)?.ne(0_u32)?)?.contiguous()?;
         poisoned.where_cond(&nan, &hits)?
     } else {
         x.eq(&lanes.spread(&pick(x, 1)?)?)?
     };
-    let places = lanes.places(x)?.contiguous()?;
+    let places = lanes.indices(x)?.contiguous()?;
     // Every lane has a hit; the last place, not one beyond, keeps even a device that disagrees inside the lane.
     let nowhere = filled(&places, lanes.length as f64 - 1., DType::U32)?;
     hits.where_cond(&places, &nowhere)?.min_keepdim(1)
@@ -123,8 +123,9 @@ pub fn argmax(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool)
     let x = x.detach();
     let lanes = Lanes::over(&x, axis)?;
     let dims = lanes.reduced(keep);
-    Estimate::new(Kind::Extreme, &dims, DType::U32, &[&x])?
-        .pay(budget, || Ok(first_extreme(&lanes, &lanes.view(&x)?, Tensor::max_keepdim)?.reshape(dims.as_slice())?))
+    Estimate::new(Kind::Extreme, &dims, DType::U32, &[&x])?.run_within_budget(budget, || {
+        Ok(first_extreme(&lanes, &lanes.view(&x)?, Tensor::max_keepdim)?.reshape(dims.as_slice())?)
+    })
 }
 
 /// Returns log Σ eˣ over one axis, or over all if `axis` is `None`, without overflow. `keep` leaves reduced axes with
@@ -180,7 +181,7 @@ pub fn norm(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not `u8`, and the error
 /// of `budget` if the operation exceeds a memory, work or time limit.
 pub fn count(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
-    truth(budget, x, axis, keep, DType::F32, |lanes, x| lanes.marked(x)?.to_dtype(DType::F32))
+    truth(budget, x, axis, keep, DType::F32, |lanes, x| lanes.count_nonzero(x)?.to_dtype(DType::F32))
 }
 
 /// Returns 1 if any entry of a `u8` tensor is not 0, else 0, over one axis, or over all if `axis` is `None`, as `u8`;
@@ -190,7 +191,7 @@ pub fn count(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) 
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not `u8`, and the error
 /// of `budget` if the operation exceeds a memory, work or time limit.
 pub fn any(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
-    truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.marked(x)?.ne(0_u32))
+    truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.count_nonzero(x)?.ne(0_u32))
 }
 
 /// Returns 1 if no entry of a `u8` tensor is 0, else 0, over one axis, or over all if `axis` is `None`, as `u8`; `keep`
@@ -200,7 +201,7 @@ pub fn any(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) ->
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not `u8`, and the error
 /// of `budget` if the operation exceeds a memory, work or time limit.
 pub fn all(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
-    truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.marked(&x.eq(&x.zeros_like()?)?)?.eq(0_u32))
+    truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.count_nonzero(&x.eq(&x.zeros_like()?)?)?.eq(0_u32))
 }
 
 /// Reduces a `u8` tensor over one axis or all. `value` gets the tensor as `[outer, length, inner]` and returns `[outer,
@@ -217,7 +218,7 @@ fn truth(
     let lanes = Lanes::over(x, axis)?;
     let dims = lanes.reduced(keep);
     Estimate::new(Kind::Truth, &dims, dtype, &[x])?
-        .pay(budget, || Ok(value(&lanes, &lanes.view(x)?)?.reshape(dims.as_slice())?))
+        .run_within_budget(budget, || Ok(value(&lanes, &lanes.view(x)?)?.reshape(dims.as_slice())?))
 }
 
 /// Checks that x is floating-point, charges `budget`, computes `value` along an axis, and records the gradient in the
@@ -232,7 +233,7 @@ fn apply(
     check::float(x)?;
     let lanes = Lanes::along(x, axis)?;
     let estimate = Estimate::new(Kind::Scan, x.dims(), x.dtype(), &[x])?.measured(lanes.numbers_times_doublings());
-    estimate.pay(budget, || {
+    estimate.run_within_budget(budget, || {
         let value = value(&lanes, &lanes.view(x)?)?.reshape(lanes.dims())?;
         derive(x, x.dtype(), &value, move |_, y, grad| {
             pull(&lanes, &lanes.view(y)?, &lanes.view(grad)?)?.reshape(lanes.dims())

@@ -3,7 +3,7 @@
 
 use candle_core::Tensor;
 
-use super::graph::{GradFn, Gradients, Value, derive, pull_slice, pull_view, sum_to, wide};
+use super::graph::{GradFn, Gradients, Value, derive, slice_backward, sum_to, view_backward, wide};
 use super::{Estimate, Kind, MAX_PARTS, Meter, Output, check};
 use crate::error::{Error, Result, ensure};
 
@@ -17,7 +17,7 @@ pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Output> {
     if length == 0 || start.checked_add(length).is_none_or(|end| end > held) {
         return Err(Error::argument(format!("{length} entries from {start} on of an axis that is {held} long")));
     }
-    Ok(Output::view(x.narrow(axis, start, length)?, || pull_slice(x, axis, start)))
+    Ok(Output::view(x.narrow(axis, start, length)?, || slice_backward(x, axis, start)))
 }
 
 /// Cuts an axis into `count` parts of equal length, at most [`MAX_PARTS`]; each is a view.
@@ -33,7 +33,7 @@ pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Output>> {
     let uneven = || Error::shape(format!("axis {axis} is {held} long, {count} parts of equal length do not fit"));
     ensure(held.is_multiple_of(count), uneven)?;
     let length = held / count;
-    let part = |start| Ok(Output::view(x.narrow(axis, start, length)?, || pull_slice(x, axis, start)));
+    let part = |start| Ok(Output::view(x.narrow(axis, start, length)?, || slice_backward(x, axis, start)));
     (0..count).map(|number| part(number * length)).collect()
 }
 
@@ -46,11 +46,11 @@ pub fn reshape(budget: &mut dyn Meter, x: &Tensor, shape: &[u32]) -> Result<Outp
     let dims = check::shape(shape)?;
     let differ = || Error::shape(format!("{:?} cannot become {dims:?}: another number of elements", x.dims()));
     ensure(check::elements(&dims)? == x.elem_count() as u64, differ)?;
-    let pull = || pull_view(x, |x, grad| grad.reshape(x.dims()));
+    let pull = || view_backward(x, |x, grad| grad.reshape(x.dims()));
     if x.is_contiguous() {
         return Ok(Output::view(x.reshape(dims)?, pull));
     }
-    Estimate::new(Kind::Move, &dims, x.dtype(), &[x])?.pay(budget, || {
+    Estimate::new(Kind::Move, &dims, x.dtype(), &[x])?.run_within_budget(budget, || {
         let tensor = x.reshape(dims)?;
         Ok(Value { grad_fn: tensor.track_op().then(pull), tensor })
     })
@@ -62,7 +62,7 @@ pub fn reshape(budget: &mut dyn Meter, x: &Tensor, shape: &[u32]) -> Result<Outp
 /// [`Error::Argument`] for an axis that does not exist.
 pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Output> {
     let (first, second) = (check::axis(x, first)?, check::axis(x, second)?);
-    let pull = || pull_view(x, move |_, grad| grad.transpose(first, second));
+    let pull = || view_backward(x, move |_, grad| grad.transpose(first, second));
     Ok(Output::view(x.transpose(first, second)?, pull))
 }
 
@@ -72,7 +72,7 @@ pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Output> {
 /// [`Error::Argument`] for an axis that the result does not have, [`Error::Shape`] past [`MAX_RANK`] axes.
 pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Output> {
     check::rank(x.rank() + 1)?;
-    let pull = || pull_view(x, |x, grad| grad.reshape(x.dims()));
+    let pull = || view_backward(x, |x, grad| grad.reshape(x.dims()));
     Ok(Output::view(x.unsqueeze(check::axis_of(x.rank() + 1, axis)?)?, pull))
 }
 
@@ -84,7 +84,7 @@ pub fn squeeze(x: &Tensor, axis: i32) -> Result<Output> {
     let axis = check::axis(x, axis)?;
     let long = || Error::shape(format!("axis {axis} of {:?} is not 1 long", x.dims()));
     ensure(check::length(x.dims(), axis) == 1, long)?;
-    Ok(Output::view(x.squeeze(axis)?, || pull_view(x, |x, grad| grad.reshape(x.dims()))))
+    Ok(Output::view(x.squeeze(axis)?, || view_backward(x, |x, grad| grad.reshape(x.dims()))))
 }
 
 /// Broadcasts x to a larger shape; a view that costs nothing until it is used.
@@ -95,7 +95,7 @@ pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Output> {
     let dims = check::shape(shape)?;
     let differ = || Error::shape(format!("{:?} cannot be repeated to {dims:?}", x.dims()));
     ensure(check::broadcast(x.dims(), &dims)? == dims, differ)?;
-    Ok(Output::view(x.broadcast_as(dims)?, || pull_view(x, |x, grad| sum_to(grad, x.dims()))))
+    Ok(Output::view(x.broadcast_as(dims)?, || view_backward(x, |x, grad| sum_to(grad, x.dims()))))
 }
 
 /// Shifts the entries of an axis by `shift` towards its end, or its start if negative; entries that leave one end come
@@ -109,7 +109,7 @@ pub fn roll(budget: &mut dyn Meter, x: &Tensor, axis: i32, shift: i32) -> Result
     // An axis is below 2³¹, so both numbers fit.
     let length = check::length(x.dims(), axis) as i32;
     let shift = shift.rem_euclid(length);
-    Estimate::new(Kind::Move, x.dims(), x.dtype(), &[x])?.pay(budget, || {
+    Estimate::new(Kind::Move, x.dims(), x.dtype(), &[x])?.run_within_budget(budget, || {
         let value = wide(x)?.roll(shift, axis)?;
         derive(x, x.dtype(), &value, move |_, _, grad| grad.roll(length - shift, axis))
     })
@@ -122,7 +122,7 @@ pub fn roll(budget: &mut dyn Meter, x: &Tensor, axis: i32, shift: i32) -> Result
 /// work or time limit.
 pub fn flip(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
     let axis = check::axis(x, axis)?;
-    Estimate::new(Kind::Move, x.dims(), x.dtype(), &[x])?.pay(budget, || {
+    Estimate::new(Kind::Move, x.dims(), x.dtype(), &[x])?.run_within_budget(budget, || {
         let value = wide(x)?.flip(&[axis])?;
         derive(x, x.dtype(), &value, move |_, _, grad| grad.flip(&[axis]))
     })
@@ -144,7 +144,7 @@ pub fn concat(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<
         length = length.saturating_add(check::length(other.dims(), axis));
     }
     let dims = check::resized(first.dims(), axis, length);
-    Estimate::new(Kind::Join, &dims, first.dtype(), tensors)?.saved(copies(tensors)).pay(budget, || {
+    Estimate::new(Kind::Join, &dims, first.dtype(), tensors)?.saved(copies(tensors)).run_within_budget(budget, || {
         let parts = tensors.iter().map(|tensor| tensor.contiguous()).collect::<candle_core::Result<Vec<_>>>()?;
         Ok(joined(tensors, Tensor::cat(&parts, axis)?, axis))
     })
@@ -167,7 +167,7 @@ pub fn stack(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<O
     }
     let mut dims = first.dims().to_vec();
     dims.insert(axis, tensors.len());
-    Estimate::new(Kind::Join, &dims, first.dtype(), tensors)?.saved(copies(tensors)).pay(budget, || {
+    Estimate::new(Kind::Join, &dims, first.dtype(), tensors)?.saved(copies(tensors)).run_within_budget(budget, || {
         let lift = |tensor: &&Tensor| tensor.contiguous()?.unsqueeze(axis);
         let parts = tensors.iter().map(lift).collect::<candle_core::Result<Vec<_>>>()?;
         Ok(joined(tensors, Tensor::cat(&parts, axis)?, axis))
@@ -176,7 +176,7 @@ pub fn stack(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<O
 
 /// Attaches the backward function of a join: cuts the gradient of `tensor` along `axis` into the gradients of `parts`.
 fn joined(parts: &[&Tensor], tensor: Tensor, axis: usize) -> Value {
-    let way = move |parts: &[Tensor], y: &Tensor, grad: &Tensor, sums: &mut Gradients| {
+    let backward = move |parts: &[Tensor], y: &Tensor, grad: &Tensor, sums: &mut Gradients| {
         let mut start = 0;
         for part in parts {
             // The parts of a stack lack the axis: each is one entry of it.
@@ -186,7 +186,7 @@ fn joined(parts: &[&Tensor], tensor: Tensor, axis: usize) -> Value {
         }
         Ok(())
     };
-    Value { grad_fn: tensor.track_op().then(|| GradFn::new(parts, way)), tensor }
+    Value { grad_fn: tensor.track_op().then(|| GradFn::new(parts, backward)), tensor }
 }
 
 /// Bytes of the operands that are not contiguous: each is copied first, and the autograd graph keeps the copy.

@@ -18,7 +18,7 @@ use crate::error::Result;
 pub fn variance(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, correction: u32) -> Result<Output> {
     let value = move |lanes: &Lanes, x: &Tensor| lane_variance(lanes, x, correction);
     reduce(budget, x, axis, keep, value, move |lanes, x, _, grad| {
-        let slope = deviations(lanes, x)?.affine(2. * share(lanes, correction), 0.)?;
+        let slope = deviations(lanes, x)?.affine(2. * inverse_divisor(lanes, correction), 0.)?;
         times(&lanes.spread(grad)?.contiguous()?, &slope)
     })
 }
@@ -39,13 +39,13 @@ pub fn standard_deviation(
     let value = move |lanes: &Lanes, x: &Tensor| lane_variance(lanes, x, correction)?.sqrt();
     reduce(budget, x, axis, keep, value, move |lanes, x, y, grad| {
         let grad = where_or_zero(&y.ne(&y.zeros_like()?)?, grad)?;
-        let slope = deviations(lanes, x)?.affine(share(lanes, correction), 0.)?.div(&lanes.spread(y)?)?;
+        let slope = deviations(lanes, x)?.affine(inverse_divisor(lanes, correction), 0.)?.div(&lanes.spread(y)?)?;
         times(&lanes.spread(&grad)?.contiguous()?, &slope)
     })
 }
 
 /// Returns 1 / (n − correction) for lanes of n entries, or NaN if the divisor is not positive.
-fn share(lanes: &Lanes, correction: u32) -> f64 {
+fn inverse_divisor(lanes: &Lanes, correction: u32) -> f64 {
     let divisor = lanes.length as f64 - f64::from(correction);
     if divisor > 0. { divisor.recip() } else { f64::NAN }
 }
@@ -58,7 +58,7 @@ fn deviations(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
 
 /// Returns the variance of each lane with divisor n − `correction`: `[outer, 1, inner]`.
 fn lane_variance(lanes: &Lanes, x: &Tensor, correction: u32) -> Raw<Tensor> {
-    lanes.sum(&deviations(lanes, x)?.sqr()?)?.affine(share(lanes, correction), 0.)
+    lanes.sum(&deviations(lanes, x)?.sqr()?)?.affine(inverse_divisor(lanes, correction), 0.)
 }
 
 /// Returns the sum of the entries that are not NaN over one axis, or over all if `axis` is `None`; 0 if there are none.
@@ -117,5 +117,5 @@ pub fn standard_deviation_of_finite(
 
 /// Counts the entries of each lane that are not NaN, in the type of x: `[outer, 1, inner]`.
 fn present(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
-    lanes.marked(&x.eq(x)?)?.to_dtype(x.dtype())
+    lanes.count_nonzero(&x.eq(x)?)?.to_dtype(x.dtype())
 }

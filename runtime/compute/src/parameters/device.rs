@@ -65,8 +65,11 @@ pub(crate) struct Norm {
 }
 
 impl Norm {
-    /// Queues the computation of the norm of `gradients` and of the clip factor min(1, limit / (norm + 10⁻⁶)). A limit
-    /// of 0 clips nothing.
+    /// Queues the kernels that compute the norm of `gradients` and the clip factor min(1, limit / (norm + 10⁻⁶)), and does
+    /// not wait for them. The factor is 1 if `limit` is 0, and NaN if the norm is not finite.
+    ///
+    /// # Errors
+    /// When there are too many numbers for one norm, or the device fails.
     pub(crate) fn of(accelerator: &Accelerator, gradients: &Tensor, limit: f64) -> Result<Self> {
         let count = gradients.elem_count();
         let parts = u32::try_from(count.div_ceil(NORM_PART))

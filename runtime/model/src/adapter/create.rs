@@ -34,7 +34,7 @@ impl Adapter {
     pub fn create(model: &Model, settings: &AdapterSettings) -> Result<Self> {
         settings.check()?;
         let adapter = if settings.kind == AdapterKind::Full {
-            allocate(model, settings, Vec::new(), families::expected(&model.configuration))?
+            allocate(model, settings, Vec::new(), families::weight_shapes(&model.configuration))?
         } else {
             let places = target_modules(&model.configuration, settings)?;
             let plan = |place| ModulePlan { place, rank: settings.rank, alpha: settings.alpha };

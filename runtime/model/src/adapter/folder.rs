@@ -26,7 +26,7 @@ const MODEL: &str = "model.safetensors";
 /// The most bytes per value that a weights file may have.
 const LARGEST_NUMBER: u64 = 8;
 /// The most bytes of a safetensors header.
-const LARGEST_HEAD: u64 = 100 << 20;
+const MAX_HEADER_BYTES: u64 = 100 << 20;
 /// What PEFT puts before every module path.
 const PREFIX: &str = "base_model.model.";
 
@@ -100,7 +100,7 @@ fn locate_values<'a>(
     let wanted: Vec<(String, &Vec<usize>)> = slots.map(|(name, shape)| (key(kind, name), shape)).collect();
     let numbers = wanted.iter().flat_map(|(_, shape)| shape.iter().copied().reduce(usize::saturating_mul));
     let most =
-        numbers.fold(LARGEST_HEAD, |sum, count| sum.saturating_add((count as u64).saturating_mul(LARGEST_NUMBER)));
+        numbers.fold(MAX_HEADER_BYTES, |sum, count| sum.saturating_add((count as u64).saturating_mul(LARGEST_NUMBER)));
     let held = std::fs::metadata(&path).map_err(|source| Error::file(&path, source))?.len();
     if held > most {
         return Err(Error::adapter(&path, format!("it has {held} bytes, its settings call for at most {most}")));

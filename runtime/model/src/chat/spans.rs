@@ -33,7 +33,7 @@ pub(super) fn find(
     if let Some((text, spans)) = template.render_marked(conversation)? {
         let spans = match which {
             Answers::All => spans,
-            Answers::Last => marked_from(template, conversation, &text, spans, (last, turns.len()))?,
+            Answers::Last => select_last_answer(template, conversation, &text, spans, (last, turns.len()))?,
         };
         return Ok((text, spans));
     }
@@ -51,7 +51,7 @@ pub(super) fn find(
 /// Selects the marked spans of the last answer: the last span if there are as many spans as answers, else those that
 /// end after the rendering of all messages before it. The pair holds the index of the last answer's message and the
 /// number of answers. Errors: neither applies.
-fn marked_from(
+fn select_last_answer(
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
     text: &str,

@@ -94,14 +94,14 @@ impl ChatTemplate {
     fn choose(sources: &HashMap<String, String>, tokenizer: &Tokenizer, origin: &Path) -> Result<Option<Self>> {
         let compile = |name| sources.get(name).map(|source| Compiled::new(source, origin)).transpose();
         let Some(default) = compile("default")? else { return Ok(None) };
-        let names = tokenizer.named().map(|(role, text)| (role.to_owned(), text.to_owned())).collect();
+        let names = tokenizer.special_tokens().map(|(role, text)| (role.to_owned(), text.to_owned())).collect();
         Ok(Some(Self { default, with_tools: compile("tool_use")?, names }))
     }
 
     /// Makes `strftime_now` return a fixed time, in seconds since 1970 UTC, so that templates that print the date give
     /// the same tokens on any day. A time out of range leaves the current time in use.
     #[must_use]
-    pub fn at(mut self, seconds: i64) -> Self {
+    pub fn with_clock(mut self, seconds: i64) -> Self {
         let moment = Timestamp::from_second(seconds).ok();
         functions::set_clock(Arc::make_mut(&mut self.default.environment), moment);
         if let Some(other) = &mut self.with_tools {

@@ -23,7 +23,7 @@ impl Chats {
 
     fn template(&self, name: &str) -> ChatTemplate {
         let template = ChatTemplate::parse(self.golden["templates"][name].as_str().unwrap(), &self.tokenizer).unwrap();
-        template.at(self.golden["moment"].as_i64().unwrap())
+        template.with_clock(self.golden["moment"].as_i64().unwrap())
     }
 
     fn messages(&self, chat: &str) -> Vec<Message> {

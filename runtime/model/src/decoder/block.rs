@@ -7,18 +7,18 @@ use tunebox_compute::precision::bytes;
 
 use super::attention::{Attention, Context, SavedAttention};
 use super::feed_forward::{FeedForward, SavedFeedForward};
-use super::hook::Hook;
+use super::hook::SiteHooks;
 use crate::error::Result;
 
 /// One block, with the weights, the adapter and the patches of one view of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     /// The patches and the reader of the block's input.
-    pub(crate) input_hook: Hook,
+    pub(crate) input_hooks: SiteHooks,
     pub(crate) attention: Attention,
     pub(crate) feed_forward: FeedForward,
     /// The patches and the reader of the block's output.
-    pub(crate) output_hook: Hook,
+    pub(crate) output_hooks: SiteHooks,
 }
 
 /// What a block's forward pass saves for its backward pass.
@@ -49,7 +49,7 @@ impl SavedBlock {
 }
 
 impl Block {
-    /// Runs the block: input hook, attention, feed-forward, output hook. Returns the output and everything that the
+    /// Runs the block: input hooks, attention, feed-forward, output hooks. Returns the output and everything that the
     /// backward pass reads.
     pub(crate) fn forward(
         &self,
@@ -57,10 +57,10 @@ impl Block {
         positions: &Indices,
         segments: &Segments,
     ) -> Result<(Tensor, BlockActivations)> {
-        let input = self.input_hook.forward(input.clone())?;
+        let input = self.input_hooks.forward(input.clone())?;
         let (middle, attention) = self.attention.forward(&input, positions, segments)?;
         let (output, feed_forward) = self.feed_forward.forward(&middle)?;
-        Ok((self.output_hook.forward(output)?, BlockActivations { input, attention, feed_forward }))
+        Ok((self.output_hooks.forward(output)?, BlockActivations { input, attention, feed_forward }))
     }
 
     /// Adds the gradients of the block's trained weights to `context.gradients`. Returns the gradient of the block's
@@ -77,11 +77,11 @@ impl Block {
             SavedBlock::Input(input) => self.forward(&input, context.positions, context.segments)?.1,
         };
         let below = Context { want_input: context.want_input || self.attention.is_trained(), ..*context };
-        let upstream = self.output_hook.backward(upstream.clone())?;
+        let upstream = self.output_hooks.backward(upstream.clone())?;
         let middle = self.feed_forward.backward(&upstream, &saved.feed_forward, &below)?;
         drop(saved.feed_forward);
         let Some(middle) = middle else { return Ok(None) };
         let input = self.attention.backward(&middle, &saved.input, &saved.attention, context)?;
-        input.map(|input| self.input_hook.backward(input)).transpose()
+        input.map(|input| self.input_hooks.backward(input)).transpose()
     }
 }

@@ -34,14 +34,14 @@ impl AnswerMask {
 
 /// One site of one block, with its patches and its reader.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Hook {
+pub(crate) struct SiteHooks {
     pub(crate) patches: Vec<Patch>,
     /// The tokens that patches with `answers_only` change.
     pub(crate) answers: AnswerMask,
     pub(crate) reader: Option<Arc<ActivationReader>>,
 }
 
-impl Hook {
+impl SiteHooks {
     /// Applies the patches in order to activations `[tokens, hidden]`, and gives the result to the reader, if any.
     pub(crate) fn forward(&self, mut rows: Tensor) -> Result<Tensor> {
         for patch in &self.patches {

@@ -13,7 +13,7 @@ use tunebox_compute::{Tensor, Weight};
 use super::attention::Attention;
 use super::block::Block;
 use super::feed_forward::FeedForward;
-use super::hook::{ActivationReader, AnswerMask, Hook};
+use super::hook::{ActivationReader, AnswerMask, SiteHooks};
 use super::linear::{Learned, Linear, LowRankPart, Magnitude};
 use super::norm::Norm;
 use super::projection::{Projection, ResidualOutput};
@@ -71,19 +71,19 @@ impl Network<'_> {
     /// passed, or a weight is missing.
     pub(crate) fn block(&self, layer: usize, rows: usize, answer_mask: &AnswerMask) -> Result<Block> {
         self.check_deadline()?;
-        let hook = |site| self.hook(layer, site, answer_mask);
+        let hooks = |site| self.site_hooks(layer, site, answer_mask);
         Ok(Block {
-            input_hook: hook(stream::Site::ResidualBefore),
-            attention: self.attention(layer, rows, hook(stream::Site::AttentionOutput))?,
-            feed_forward: self.feed_forward(layer, hook(stream::Site::MlpOutput))?,
-            output_hook: hook(stream::Site::ResidualAfter),
+            input_hooks: hooks(stream::Site::ResidualBefore),
+            attention: self.attention(layer, rows, hooks(stream::Site::AttentionOutput))?,
+            feed_forward: self.feed_forward(layer, hooks(stream::Site::MlpOutput))?,
+            output_hooks: hooks(stream::Site::ResidualAfter),
         })
     }
 
     /// The patches and the activation reader at one site of a layer, with the mask for answer-only patches.
-    fn hook(&self, layer: usize, site: stream::Site, answer_mask: &AnswerMask) -> Hook {
+    fn site_hooks(&self, layer: usize, site: stream::Site, answer_mask: &AnswerMask) -> SiteHooks {
         let reader = self.readers.filter(|readers| readers.site == site);
-        Hook {
+        SiteHooks {
             patches: self.patches.at(layer, site).cloned().collect(),
             answers: answer_mask.clone(),
             reader: reader.and_then(|readers| readers.layers.get(&layer).cloned()),
@@ -113,9 +113,9 @@ impl Network<'_> {
     }
 
     /// Builds the attention half of a block, with the rotation table of the layer's kind.
-    fn attention(&self, layer: usize, rows: usize, output_hook: Hook) -> Result<Attention> {
+    fn attention(&self, layer: usize, rows: usize, output_hooks: SiteHooks) -> Result<Attention> {
         let configuration = &self.model.configuration;
-        let kind = &configuration.layers_kind[layer];
+        let kind = &configuration.layer_kinds[layer];
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
         let rope = kind.rope.map(|number| self.tables.get_or_build(configuration, number, rows)).transpose()?;
         Ok(Attention {
@@ -125,7 +125,7 @@ impl Network<'_> {
             key_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.k_norm"))?,
             output: ResidualOutput {
                 linear: self.linear(layer, Site::AttentionOutput)?,
-                hook: output_hook,
+                hooks: output_hooks,
                 norm: self.norm_if(configuration.sandwich_norms, &name("post_attention_layernorm"))?,
             },
             rope,
@@ -141,7 +141,7 @@ impl Network<'_> {
     }
 
     /// Builds the feed-forward half of a block. Its input norm has another name in models with sandwich norms.
-    fn feed_forward(&self, layer: usize, output_hook: Hook) -> Result<FeedForward> {
+    fn feed_forward(&self, layer: usize, output_hooks: SiteHooks) -> Result<FeedForward> {
         let configuration = &self.model.configuration;
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
         let sandwich = configuration.sandwich_norms;
@@ -151,7 +151,7 @@ impl Network<'_> {
             projection: self.projection(layer, &[Site::Gate, Site::Up], Site::GateUp)?,
             output: ResidualOutput {
                 linear: self.linear(layer, Site::Down)?,
-                hook: output_hook,
+                hooks: output_hooks,
                 norm: self.norm_if(sandwich, &name("post_feedforward_layernorm"))?,
             },
             activation: configuration.activation,
@@ -251,7 +251,7 @@ impl Network<'_> {
 
     /// The edited weight of this name, if there is one, else the model's own.
     fn frozen(&self, name: &str) -> Result<Weight> {
-        match self.edits.and_then(|edits| edits.on_device(name)) {
+        match self.edits.and_then(|edits| edits.get_on_device(name)) {
             Some(edited) => Ok(edited),
             None => self.model.weights.weight(name),
         }

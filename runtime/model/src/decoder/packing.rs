@@ -16,7 +16,7 @@ use super::tables::first_table_row;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::rows::Rows;
-use prefixes::{Line, Piece, Pieces};
+use prefixes::{Piece, Pieces, RowTokens};
 
 /// Packed rows of one pass.
 #[derive(Debug)]
@@ -113,27 +113,27 @@ impl Packing {
         configuration: &Configuration,
     ) -> Result<(Self, TokenPositions)> {
         slice.clone().try_for_each(|row| check_row(rows, row, configuration))?;
-        let lines: Vec<Line<'_>> =
-            slice.zip(lengths).map(|(row, length)| line_of(rows, row, *length, configuration)).collect();
-        let Pieces { pieces, ends } = if share { Pieces::shared(&lines) } else { Pieces::unshared(&lines) };
+        let tokens: Vec<RowTokens<'_>> =
+            slice.zip(lengths).map(|(row, length)| row_tokens(rows, row, *length, configuration)).collect();
+        let Pieces { pieces, ends } = if share { Pieces::shared(&tokens) } else { Pieces::unshared(&tokens) };
         let sizes: Vec<(usize, Option<usize>)> =
             pieces.iter().map(|piece| (piece.tokens.len(), piece.parent)).collect();
         let segments = Segments::branching(&sizes)?;
-        let cut = |piece: &Piece| &lines[piece.line].ids[piece.tokens.clone()];
+        let cut = |piece: &Piece| &tokens[piece.row].ids[piece.tokens.clone()];
         let ids: Vec<u32> = pieces.iter().flat_map(cut).copied().collect();
-        let cut = |piece: &Piece| &lines[piece.line].marks[piece.tokens.clone()];
+        let cut = |piece: &Piece| &tokens[piece.row].marks[piece.tokens.clone()];
         let answers = pieces.iter().flat_map(cut).copied().collect();
         let token_positions = find_tokens(&pieces, &ends, lengths, &segments);
         let mut positions = segments.positions()?;
         for (piece, range) in pieces.iter().zip(segments.ranges()) {
-            let first = lines[piece.line].first_row as u32;
+            let first = tokens[piece.row].first_row as u32;
             positions[range].iter_mut().for_each(|position| *position += first);
         }
         let packing = Self {
             ids: ids.into(),
             positions: positions.into(),
             segments,
-            table_rows: lines.iter().map(|line| line.first_row + line.ids.len()).max().unwrap_or(0),
+            table_rows: tokens.iter().map(|row| row.first_row + row.ids.len()).max().unwrap_or(0),
             predictors: Indices::default(),
             targets: Indices::default(),
             target_indices: Vec::new(),
@@ -145,9 +145,9 @@ impl Packing {
     /// An upper bound of the tokens that a row adds to a pass whose last row is the previous one: its length, less the
     /// prefix shared with that row if `share`. An earlier row may share more.
     pub(crate) fn added_tokens(rows: &Rows, row: usize, share: bool, configuration: &Configuration) -> usize {
-        let line = |row: usize| line_of(rows, row, rows.ids[row].len(), configuration);
-        let own = line(row);
-        let common = row.checked_sub(1).filter(|_| share).map_or(0, |before| own.common(&line(before), 0));
+        let tokens = |row: usize| row_tokens(rows, row, rows.ids[row].len(), configuration);
+        let own = tokens(row);
+        let common = row.checked_sub(1).filter(|_| share).map_or(0, |before| own.common(&tokens(before), 0));
         own.ids.len() - common
     }
 
@@ -211,7 +211,7 @@ fn check_row(rows: &Rows, row: usize, configuration: &Configuration) -> Result<(
 }
 
 /// The first `length` tokens of a row. The length of the whole row determines their rotation.
-fn line_of<'a>(rows: &'a Rows, row: usize, length: usize, configuration: &Configuration) -> Line<'a> {
+fn row_tokens<'a>(rows: &'a Rows, row: usize, length: usize, configuration: &Configuration) -> RowTokens<'a> {
     let (ids, marks) = (&rows.ids[row], &rows.targets[row]);
-    Line { ids: &ids[..length], marks: &marks[..length], first_row: first_table_row(configuration, ids.len()) }
+    RowTokens { ids: &ids[..length], marks: &marks[..length], first_row: first_table_row(configuration, ids.len()) }
 }

@@ -1,12 +1,12 @@
 //! The linear maps of a half of a block: those that read the same rows (query, key and value, or gate and up), and the
-//! output projection, input + norm(hook(linear(rows))).
+//! output projection, input + norm(hooks(linear(rows))).
 //! A checkpoint may fuse the maps that read the same rows into one matrix; the block gets separate outputs either way.
 
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, LinearInput};
 use tunebox_compute::parameters::Parameters;
 
-use super::hook::Hook;
+use super::hook::SiteHooks;
 use super::linear::{Linear, SavedLinear};
 use super::norm::{Norm, saved_bytes};
 use crate::error::{Error, Result};
@@ -78,7 +78,7 @@ impl Projection {
 pub(crate) struct ResidualOutput {
     pub(crate) linear: Linear,
     /// The patches and the reader of the projection's output.
-    pub(crate) hook: Hook,
+    pub(crate) hooks: SiteHooks,
     /// Gemma's second norm, of the output before it is added to the stream.
     pub(crate) norm: Option<Norm>,
 }
@@ -104,11 +104,11 @@ impl ResidualOutput {
         self.linear.is_trained() || self.norm.as_ref().is_some_and(Norm::is_trained)
     }
 
-    /// Projects `rows`, applies hook and norm, and adds the result to `input`. Returns the stream `[tokens, hidden]`,
+    /// Projects `rows`, applies hooks and norm, and adds the result to `input`. Returns the stream `[tokens, hidden]`,
     /// and what the backward pass needs.
     pub(crate) fn forward(&self, input: &Tensor, rows: &Tensor) -> Result<(Tensor, SavedOutput)> {
         let (output, linear) = self.linear.forward(rows)?;
-        let output = self.hook.forward(output)?;
+        let output = self.hooks.forward(output)?;
         let Some(norm) = &self.norm else {
             return Ok((fused::add(input, &output)?, SavedOutput { linear, before_norm: None }));
         };
@@ -131,7 +131,7 @@ impl ResidualOutput {
             (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, gradients)?,
             _ => upstream.clone(),
         };
-        let upstream = self.hook.backward(upstream)?;
+        let upstream = self.hooks.backward(upstream)?;
         self.linear.backward(&upstream, rows, &saved.linear, want_rows, gradients)
     }
 }

@@ -46,7 +46,7 @@ pub(super) struct Family {
     /// object.
     pub(super) original: Option<f64>,
     /// Sets what all models of the family share, whatever file they come from. Gets a plain decoder with its sizes set.
-    pub(super) shape: fn(&mut Configuration),
+    pub(super) set_architecture: fn(&mut Configuration),
     /// Sets what only this family's `config.json` says, after the shared keys are read.
     pub(super) from_hugging_face: fn(&Fields<'_>, &mut Configuration) -> Result<()>,
     /// Sets what only this family's GGUF files say, after the shared keys are read.
@@ -77,7 +77,7 @@ impl Family {
         theta: 10_000.0,
         local_theta: None,
         original: None,
-        shape: |_| {},
+        set_architecture: |_| {},
         from_hugging_face: |_, _| Ok(()),
         from_gguf: |_, _| Ok(()),
         to_hugging_face: |_, _| {},

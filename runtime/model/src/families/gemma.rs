@@ -23,7 +23,7 @@ pub(super) const GEMMA2: Family = Family {
     vocabulary: Some(256_000),
     max_positions: 8192,
     tied: true,
-    shape,
+    set_architecture,
     from_hugging_face: gemma2_from_hugging_face,
     from_gguf: gemma2_from_gguf,
     to_hugging_face: |configuration, config| {
@@ -43,8 +43,8 @@ pub(super) const GEMMA3: Family = Family {
     max_positions: 131_072,
     theta: 1_000_000.0,
     local_theta: Some(LOCAL_THETA),
-    shape: |configuration| {
-        shape(configuration);
+    set_architecture: |configuration| {
+        set_architecture(configuration);
         configuration.query_key_norm = true;
     },
     from_hugging_face: gemma3_from_hugging_face,
@@ -65,7 +65,7 @@ const PERIOD: usize = 6;
 
 /// Sets what Gemma 2 and Gemma 3 share: tanh GELU, norms by 1 + weight, sandwich norms, and embeddings scaled by
 /// √hidden.
-fn shape(configuration: &mut Configuration) {
+fn set_architecture(configuration: &mut Configuration) {
     configuration.activation = Activation::GeluTanh;
     configuration.unit_offset_norm = true;
     configuration.sandwich_norms = true;
@@ -106,7 +106,7 @@ fn gemma3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configurati
     read_shared(fields, configuration, slides)?;
     // A local layer without a window still has the local rotation.
     let types: Option<Vec<&str>> = fields.get("layer_types")?;
-    for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
+    for (layer, kind) in configuration.layer_kinds.iter_mut().enumerate() {
         let named = types.as_ref().and_then(|types| types.get(layer));
         let local = named.map_or_else(|| slides(layer), |name| *name == "sliding_attention");
         kind.rope = Some(if local { LOCAL } else { GLOBAL });
@@ -120,7 +120,7 @@ fn gemma2_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Resul
     configuration.attention_soft_cap = Some(keys.number("attn_logit_softcapping").unwrap_or(SCORE_CAP) as f32);
     configuration.logit_soft_cap = Some(keys.number("final_logit_softcapping").unwrap_or(LOGIT_CAP) as f32);
     let window = keys.optional_size("attention.sliding_window")?.unwrap_or(hugging_face::WINDOW);
-    for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
+    for (layer, kind) in configuration.layer_kinds.iter_mut().enumerate() {
         kind.window = layer.is_multiple_of(2).then_some(window);
     }
     Ok(())
@@ -137,7 +137,7 @@ fn gemma3_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Resul
         Some(_) => PERIOD,
         None => keys.optional_size("attention.sliding_window_pattern")?.filter(|period| *period > 0).unwrap_or(PERIOD),
     };
-    for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
+    for (layer, kind) in configuration.layer_kinds.iter_mut().enumerate() {
         let named = pattern.and_then(|pattern| pattern.get(layer));
         let local = named.map_or_else(|| !(layer + 1).is_multiple_of(period), |mark| *mark != 0.0);
         let rope = if local { LOCAL } else { GLOBAL };

@@ -67,7 +67,7 @@ fn shared_keys(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<
         max_positions: keys.optional_size("context_length")?.unwrap_or(2048),
         ..Configuration::plain(family.name, hidden, layers, heads, head_dim)
     };
-    (family.shape)(&mut configuration);
+    (family.set_architecture)(&mut configuration);
     Ok(configuration)
 }
 

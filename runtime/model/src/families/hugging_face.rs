@@ -54,7 +54,7 @@ fn shared_keys(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
         max_positions: fields.get_or("max_position_embeddings", Some(family.max_positions))?,
         ..Configuration::plain(family.name, hidden, layers, heads, head_dim)
     };
-    (family.shape)(&mut configuration);
+    (family.set_architecture)(&mut configuration);
     read_special(fields, &mut configuration)?;
     Ok(configuration)
 }
@@ -98,7 +98,7 @@ pub(super) fn set_windows(
     if types.as_ref().is_some_and(|types| types.len() != configuration.layers) {
         return Err(fields.value_error("layer_types", "one type for each layer"));
     }
-    for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
+    for (layer, kind) in configuration.layer_kinds.iter_mut().enumerate() {
         let sliding = match types.as_ref().and_then(|types| types.get(layer)) {
             Some(&"sliding_attention") => true,
             Some(&"full_attention") => false,
@@ -165,18 +165,18 @@ pub(super) fn write(configuration: &Configuration, family: &Family) -> Value {
 
 /// The value of `layer_types`: `sliding_attention` for each layer that slides, else `full_attention`.
 pub(super) fn layer_types(configuration: &Configuration, slides: impl Fn(&LayerKind) -> bool) -> Value {
-    let kinds = configuration.layers_kind.iter();
+    let kinds = configuration.layer_kinds.iter();
     kinds.map(|kind| if slides(kind) { "sliding_attention" } else { "full_attention" }).collect()
 }
 
 /// Writes the window of the first layer that has one as `sliding_window`; `null` if none has.
 pub(super) fn write_one_window(configuration: &Configuration, config: &mut Value) {
-    config["sliding_window"] = json!(configuration.layers_kind.iter().find_map(|kind| kind.window));
+    config["sliding_window"] = json!(configuration.layer_kinds.iter().find_map(|kind| kind.window));
 }
 
 /// Adds `use_sliding_window` and, if any layer has a window, `sliding_window` and `layer_types`.
 pub(super) fn write_windows_in_use(configuration: &Configuration, config: &mut Value) {
-    let used = configuration.layers_kind.iter().any(|kind| kind.window.is_some());
+    let used = configuration.layer_kinds.iter().any(|kind| kind.window.is_some());
     config["use_sliding_window"] = json!(used);
     if used {
         write_one_window(configuration, config);

@@ -70,7 +70,7 @@ pub(super) const SMOLLM3: Family = Family {
     tied: true,
     theta: 2_000_000.0,
     // GGUF files do not say which layers have no positions; llama.cpp knows it by the architecture.
-    shape: |configuration| set_positions(configuration, |layer| !(layer + 1).is_multiple_of(INTERVAL)),
+    set_architecture: |configuration| set_positions(configuration, |layer| !(layer + 1).is_multiple_of(INTERVAL)),
     from_hugging_face: smollm3_from_hugging_face,
     to_hugging_face: smollm3_to_hugging_face,
     gguf_layout: GgufLayout::LLAMA,
@@ -82,7 +82,7 @@ const INTERVAL: usize = 4;
 
 /// Sets the first rotation on the layers for which `has_positions` is true, and none on the others.
 fn set_positions(configuration: &mut Configuration, has_positions: impl Fn(usize) -> bool) {
-    for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
+    for (layer, kind) in configuration.layer_kinds.iter_mut().enumerate() {
         kind.rope = has_positions(layer).then_some(0);
     }
 }
@@ -106,13 +106,13 @@ fn smollm3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configurat
         }
     }
     let window = hugging_face::window_in_use(fields, None)?;
-    let bare: Vec<bool> = configuration.layers_kind.iter().map(|kind| kind.rope.is_none()).collect();
+    let bare: Vec<bool> = configuration.layer_kinds.iter().map(|kind| kind.rope.is_none()).collect();
     hugging_face::set_windows(fields, configuration, window, |layer| bare[layer])
 }
 
 /// Adds the layers without positions and the windows of SmolLM3 to a `config.json`.
 fn smollm3_to_hugging_face(configuration: &Configuration, config: &mut Value) {
-    let marks = configuration.layers_kind.iter().map(|kind| u8::from(kind.rope.is_some()));
+    let marks = configuration.layer_kinds.iter().map(|kind| u8::from(kind.rope.is_some()));
     config["no_rope_layers"] = json!(marks.collect::<Vec<_>>());
     hugging_face::write_windows_in_use(configuration, config);
 }
@@ -126,7 +126,7 @@ pub(super) const QWEN2: Family = Family {
     vocabulary: Some(151_936),
     max_positions: 32_768,
     // A GGUF file without them is broken, not another kind of Qwen2.
-    shape: |configuration| configuration.attention_bias = true,
+    set_architecture: |configuration| configuration.attention_bias = true,
     from_hugging_face: set_upper_windows,
     to_hugging_face: hugging_face::write_windows_in_use,
     ..Family::PLAIN
@@ -139,7 +139,7 @@ pub(super) const QWEN3: Family = Family {
     architecture: Some("qwen3"),
     attention_bias: true,
     head_dim: Some(128),
-    shape: |configuration| configuration.query_key_norm = true,
+    set_architecture: |configuration| configuration.query_key_norm = true,
     ..QWEN2
 };
 

@@ -7,7 +7,7 @@ use crate::decoder::site::Site;
 /// The Hugging Face names and shapes of all weights of a model, in the order of a forward pass. Without
 /// `lm_head.weight` if the head is tied.
 #[must_use]
-pub fn expected(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
+pub fn weight_shapes(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
     let hidden = configuration.hidden;
     let mut list = vec![("model.embed_tokens.weight".to_owned(), vec![configuration.vocabulary, hidden])];
     for layer in 0..configuration.layers {

@@ -22,7 +22,7 @@ pub(super) const PHI3: Family = Family {
     max_positions: 4096,
     norm_epsilon: 1e-5,
     original: Some(4096.0),
-    shape: |configuration| configuration.fused_projections = true,
+    set_architecture: |configuration| configuration.fused_projections = true,
     from_hugging_face,
     from_gguf,
     to_hugging_face,

@@ -33,7 +33,7 @@ fn llama_3_2_reads_as_published() {
     assert_eq!(found.ropes, [RopeSetting { theta: 500_000.0, scaling }]);
     assert_eq!((found.kv_heads, found.head_dim, found.tied), (8, 64, true));
     assert_eq!(found.eos, [128_001, 128_009]);
-    assert_eq!(found.weights(), 1_235_814_400);
+    assert_eq!(found.parameter_count(), 1_235_814_400);
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn qwen2_windows_start_at_the_layer_that_is_named() {
     let config = json!({"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,
         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 272, "use_sliding_window": true,
         "sliding_window": 16, "max_window_layers": 3});
-    let windows = |config| read(config).unwrap().layers_kind.iter().map(|kind| kind.window).collect::<Vec<_>>();
+    let windows = |config| read(config).unwrap().layer_kinds.iter().map(|kind| kind.window).collect::<Vec<_>>();
     assert_eq!(windows(config.clone()), [None, None, None, Some(16)]);
     let unused = with(config, "use_sliding_window", json!(false));
     assert_eq!(windows(unused.clone()), [None; 4]);
@@ -60,7 +60,7 @@ fn qwen2_windows_start_at_the_layer_that_is_named() {
 fn mistral_without_the_key_has_a_window_and_with_null_has_none() {
     let config = json!({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
         "num_attention_heads": 4, "vocab_size": 272, "num_key_value_heads": 4});
-    let window = |config| read(config).unwrap().layers_kind[0].window;
+    let window = |config| read(config).unwrap().layer_kinds[0].window;
     assert_eq!(window(config.clone()), Some(4096));
     assert_eq!(window(with(config, "sliding_window", Value::Null)), None);
 }
@@ -73,7 +73,7 @@ fn smollm3() -> Value {
 }
 
 fn bare(config: Value) -> Vec<usize> {
-    let kinds = read(config).unwrap().layers_kind;
+    let kinds = read(config).unwrap().layer_kinds;
     kinds.iter().enumerate().filter_map(|(layer, kind)| kind.rope.is_none().then_some(layer)).collect()
 }
 
@@ -82,8 +82,8 @@ fn smollm3_reads_as_published() {
     let found = read(smollm3()).unwrap();
     assert_eq!((found.tied, found.head_dim, found.max_positions), (true, 128, 65_536));
     assert_eq!(found.ropes, [RopeSetting::plain(5e6)]);
-    assert!(found.layers_kind.iter().all(|kind| kind.window.is_none()));
-    assert_eq!(found.weights(), 3_075_098_624);
+    assert!(found.layer_kinds.iter().all(|kind| kind.window.is_none()));
+    assert_eq!(found.parameter_count(), 3_075_098_624);
     assert_eq!(bare(smollm3()), [3, 7, 11, 15, 19, 23, 27, 31, 35]);
 }
 
@@ -108,7 +108,7 @@ fn smollm3_with_layers_that_slide_but_no_window_in_use_is_refused() {
     let config = with(with(smollm3(), "layer_types", json!(types)), "sliding_window", json!(16));
     assert_eq!(read(config.clone()).unwrap_err().to_string(), "`use_sliding_window` is `false`");
     let config = with(config, "use_sliding_window", json!(true));
-    assert!(read(config.clone()).unwrap().layers_kind.iter().all(|kind| kind.window == Some(16)));
+    assert!(read(config.clone()).unwrap().layer_kinds.iter().all(|kind| kind.window == Some(16)));
     let error = read(with(config, "sliding_window", Value::Null)).unwrap_err();
     assert_eq!(error.to_string(), "`sliding_window` is `null`");
 }
@@ -125,8 +125,8 @@ fn smollm3_has_as_many_key_heads_as_query_heads_where_their_number_is_null() {
 fn smollm3_slides_where_it_has_no_positions() {
     let config = with(with(smollm3(), "use_sliding_window", json!(true)), "sliding_window", json!(16));
     let found = read(config).unwrap();
-    assert!(found.layers_kind.iter().all(|kind| kind.window.is_some() == kind.rope.is_none()));
-    assert_eq!(found.layers_kind[3], LayerKind { window: Some(16), rope: None });
+    assert!(found.layer_kinds.iter().all(|kind| kind.window.is_some() == kind.rope.is_none()));
+    assert_eq!(found.layer_kinds[3], LayerKind { window: Some(16), rope: None });
 }
 
 fn phi4_mini() -> Value {
@@ -146,8 +146,8 @@ fn phi_4_mini_reads_as_published() {
     assert!((found.ropes[0].attention_factor() - 1.190_238_071_423_808).abs() < 1e-12);
     let (short, long) = (found.ropes[0].frequencies(96), found.ropes[0].long_frequencies(96).unwrap());
     assert_eq!((short[0], long[0], short.len()), (1.0, 0.5, 48));
-    assert_eq!(found.layers_kind[31], LayerKind { window: Some(262_144), rope: Some(0) });
-    assert_eq!(found.weights(), 3_836_021_760);
+    assert_eq!(found.layer_kinds[31], LayerKind { window: Some(262_144), rope: Some(0) });
+    assert_eq!(found.parameter_count(), 3_836_021_760);
 }
 
 fn gemma2() -> Value {
@@ -164,9 +164,9 @@ fn gemma_2_27b_reads_as_published() {
     assert_eq!((found.attention_scale, found.embedding_scale), (1.0 / 12.0, 4608f32.sqrt()));
     assert_eq!((found.vocabulary, found.tied, found.query_key_norm), (256_000, true, false));
     assert!(found.unit_offset_norm && found.sandwich_norms);
-    assert_eq!(found.layers_kind[0], LayerKind { window: Some(4096), rope: Some(0) });
-    assert_eq!(found.layers_kind[1], LayerKind::FULL);
-    assert_eq!(found.weights(), 27_227_128_320);
+    assert_eq!(found.layer_kinds[0], LayerKind { window: Some(4096), rope: Some(0) });
+    assert_eq!(found.layer_kinds[1], LayerKind::FULL);
+    assert_eq!(found.parameter_count(), 27_227_128_320);
 }
 
 #[test]
@@ -192,8 +192,8 @@ fn multimodal_gemma_3_takes_its_text_model_and_its_defaults() {
     assert_eq!(found.eos, [1, 106]);
     assert!(found.tied && found.unit_offset_norm && found.sandwich_norms && found.query_key_norm);
     assert_eq!(found.activation, Activation::GeluTanh);
-    assert_eq!(found.layers_kind[4], LayerKind { window: Some(1024), rope: Some(1) });
-    assert_eq!(found.layers_kind[5], LayerKind { window: None, rope: Some(0) });
+    assert_eq!(found.layer_kinds[4], LayerKind { window: Some(1024), rope: Some(1) });
+    assert_eq!(found.layer_kinds[5], LayerKind { window: None, rope: Some(0) });
     assert_eq!(found.ropes[0].scaling, RopeScaling::Linear { factor: 8.0 });
     assert_eq!(found.ropes[1], RopeSetting::plain(10_000.0));
     assert_eq!(found.attention_scale, 1.0 / 16.0);

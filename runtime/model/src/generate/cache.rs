@@ -112,7 +112,7 @@ pub(super) fn recompute_outgrown(
         let ids: Vec<u32> = prompt.iter().chain(&sequence.completion.ids).copied().take(most).collect();
         let answer_mask = AnswerMask::of((0..most).map(|at| at >= prompt.len()), network.model.weights.device())?;
         let blocks = build_blocks(&network, most + 1, &answer_mask)?;
-        cache.retire(slot);
+        cache.clear_slot(slot);
         run_prompts(&network, &blocks, &[(slot, ids.as_slice())], 1, cache)?;
     }
     Ok(())
@@ -132,14 +132,14 @@ fn run_blocks(
     let mut hidden = stack::embed(network, &ids)?;
     for (layer, block) in blocks.iter().enumerate() {
         network.check_deadline()?;
-        hidden = block.input_hook.forward(hidden)?;
+        hidden = block.input_hooks.forward(hidden)?;
         let attention = &block.attention;
         let projected = attention.project(&hidden, &positions)?;
         let (query, key, value) = (&projected.query.after, &projected.key.after, &projected.value);
-        cache.keep(pass, layer, key, value, &attention.shape)?;
+        cache.append(pass, layer, key, value, &attention.shape)?;
         let attended = attend(cache, layer, [query, key, value])?;
         let (middle, _) = attention.output.forward(&hidden, &attended)?;
-        hidden = block.output_hook.forward(block.feed_forward.forward(&middle)?.0)?;
+        hidden = block.output_hooks.forward(block.feed_forward.forward(&middle)?.0)?;
     }
     Ok(hidden)
 }

@@ -97,7 +97,7 @@ impl Policy {
                 self.read_factors(path, &mut found, (layer, *site), &mut edits)?;
             }
         }
-        let weights: BTreeMap<String, Vec<usize>> = families::expected(configuration).into_iter().collect();
+        let weights: BTreeMap<String, Vec<usize>> = families::weight_shapes(configuration).into_iter().collect();
         for (name, location) in found {
             let wanted = weights
                 .get(&name)

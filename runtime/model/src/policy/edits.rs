@@ -10,7 +10,7 @@ use super::Policy;
 use crate::adapter::AdapterKind;
 use crate::edit::{self, Edits, Form, Matrix, Role};
 use crate::error::{Error, Result};
-use crate::stream::{Patch, Patches, unit};
+use crate::stream::{Patch, Patches, normalize};
 
 impl Policy {
     /// Activates a patch for all later passes. Returns its number, for [`unpatch`](Self::unpatch).
@@ -116,14 +116,15 @@ impl Policy {
         self.add_product(&matrix, &left, right)
     }
 
-    /// Removes a direction from the outputs of a matrix: W ← W − `strength` · r·rᵀ·W, with r `[out]` the
-    /// direction scaled to length 1. For the embedding, whose rows are its outputs: W ← W − `strength` ·
-    /// (W·r)·rᵀ, with r `[hidden]`. `keep_norms` then rescales each row to its old length. The component along r
-    /// is also removed from the linear map's bias, unless edits are held by an adapter. Counts as an update.
+    /// Removes a direction from the outputs of a matrix: W ← W − `strength` · r·rᵀ·W, with r `[out]` the direction scaled
+    /// to length 1. For the embedding, whose rows are its outputs: W ← W − `strength` · (W·r)·rᵀ, with r `[hidden]`. With
+    /// `keep_norms`, each row is then scaled to its old norm. If edits are held as weights ([`Form::Weights`]) and the
+    /// matrix has a bias b, also b ← b − `strength` · r·rᵀ·b. Counts as one update, or as two if a bias was changed.
     ///
     /// # Errors
-    /// When the layer is not there, the direction has length 0 or another number of values than the matrix has
-    /// outputs, the matrix cannot be edited, or `keep_norms` is set while edits are held by an adapter.
+    /// When the layer is not there, the length of the direction is 0 or not finite, it has another number of values than
+    /// the matrix has outputs, or the matrix cannot be edited. If edits are held by an adapter ([`Form::Adapter`]), also
+    /// with `keep_norms`, or when the adapter holds the maximum number of edits of this matrix.
     pub fn project_out(
         &mut self,
         role: Role,
@@ -139,7 +140,7 @@ impl Policy {
             return Err(Error::Argument(format!("the direction has `{found}` numbers, the matrix writes `{width}`")));
         }
         let weight = self.weight(&matrix.name)?;
-        let direction = Tensor::from_vec(unit(direction)?, (1, width), weight.device())?;
+        let direction = Tensor::from_vec(normalize(direction)?, (1, width), weight.device())?;
         if self.edits.form == Form::Adapter {
             return self.project_out_as_adapter(&matrix, &weight, &direction, strength, keep_norms);
         }

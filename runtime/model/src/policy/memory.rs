@@ -42,11 +42,11 @@ impl Policy {
             return PassMemory { kept: 0, scratch, head };
         }
         let token = token_bytes(sizes, precision, recompute) + self.adapted_bytes(recompute);
-        let free = settings.free / token_bytes(sizes, precision, Recompute::None).max(1);
+        let min_tokens = settings.min_slice_bytes / token_bytes(sizes, precision, Recompute::None).max(1);
         // A pass holds what it is meant to hold, or what is small anyway.
-        let pass = if settings.slice == Slice::Whole { together } else { slice.max(free).min(together) };
+        let pass = if settings.slice == Slice::Whole { together } else { slice.max(min_tokens).min(together) };
         let all = together.saturating_mul(token);
-        let waiting = if together <= slice { 0 } else { settings.keep.min(all) };
+        let waiting = if together <= slice { 0 } else { settings.max_saved_bytes.min(all) };
         let kept = waiting.saturating_add(pass.saturating_mul(token)).min(all);
         let (scratch, head) = beside(pass);
         PassMemory { kept, scratch, head }
@@ -66,7 +66,7 @@ impl Policy {
             [tokens] if settings.slice.holds(rows) => tokens.saturating_mul(token),
             // Slices wait while there is room; then one runs again at a time.
             _ => {
-                let room = settings.keep.saturating_sub(self.saved.held());
+                let room = settings.max_saved_bytes.saturating_sub(self.saved.held());
                 all.saturating_mul(token).min(room.saturating_add(largest.saturating_mul(token)))
             }
         };
@@ -223,9 +223,10 @@ mod tests {
 
     #[test]
     fn slices_that_wait_count_up_to_what_may_be_kept() {
-        let settings = |keep| PolicySettings { slice: Slice::Rows(1), keep, ..PolicySettings::default() };
-        let kept = |keep, slice, together| {
-            let policy = Policy::new(tiny::model(tiny::llama(), 1), &AdapterSettings::default(), settings(keep));
+        let settings =
+            |limit| PolicySettings { slice: Slice::Rows(1), max_saved_bytes: limit, ..PolicySettings::default() };
+        let kept = |limit, slice, together| {
+            let policy = Policy::new(tiny::model(tiny::llama(), 1), &AdapterSettings::default(), settings(limit));
             policy.unwrap().pass_memory(slice, together, Recompute::None).kept
         };
         let whole = kept(0, 64, 64);

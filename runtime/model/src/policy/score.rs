@@ -100,26 +100,33 @@ impl Scored {
 }
 
 impl Policy {
-    /// Computes the taps of every target through a view; logits are divided by the temperature. With `keep`, on
+    /// Computes the taps of every target through a view; logits are divided by the temperature. With `learning`, on
     /// [`View::Policy`] alone, adapter dropout applies and activations are saved for [`Policy::backward`]: all of them
     /// if the slice setting allows the rows in one pass, else those of as many slices as
-    /// [`PolicySettings::keep`](super::PolicySettings::keep) has room for. The backward pass of a slice without saved
-    /// activations runs its forward pass again.
+    /// [`PolicySettings::max_saved_bytes`](super::PolicySettings::max_saved_bytes) has room for. The backward pass of a
+    /// slice without saved activations runs its forward pass again.
     ///
     /// # Errors
     /// When the temperature is not positive, a token is not in the vocabulary, or a snapshot does not exist.
-    pub fn score(&self, view: &View, rows: &Arc<Rows>, taps: TapSet, temperature: f32, keep: bool) -> Result<Scored> {
+    pub fn score(
+        &self,
+        view: &View,
+        rows: &Arc<Rows>,
+        taps: TapSet,
+        temperature: f32,
+        learning: bool,
+    ) -> Result<Scored> {
         if !(temperature.is_finite() && temperature > 0.0) {
             return Err(Error::Argument(format!("temperature `{temperature}` is not a positive number")));
         }
         let configuration = &self.model.configuration;
-        let learning = keep && *view == View::Policy;
-        let share = self.shares_prefixes(view, keep);
+        let learning = learning && *view == View::Policy;
+        let share = self.shares_prefixes(view, learning);
         let slices = self.slices(rows, share);
         let count = slices.len() as u64;
         // What a batch is meant to take is kept; what is only there because memory is, while there is room.
         let whole = count == 1 && self.settings.slice.holds(rows);
-        let dropout = learning.then(|| (self.generation, self.passes.fetch_add(count, Ordering::Relaxed)));
+        let dropout = learning.then(|| (self.generation, self.learning_slices.fetch_add(count, Ordering::Relaxed)));
         let (mut all, mut passes) = (BatchTaps::new(rows, taps), Vec::new());
         for (slice, number) in slices.into_iter().zip(0_u64..) {
             let packing = Packing::new(rows, slice, share, configuration)?;
@@ -161,18 +168,19 @@ impl Policy {
         Ok(Pass { packing, blocks, head, reservation: None })
     }
 
-    /// Whether common prefixes of rows run once. False for learning passes (`keep`, on the policy) with dropout: each
-    /// row has its own masks.
+    /// Whether common prefixes of rows run once. False for learning passes (`learning`, on the policy) with dropout:
+    /// each row has its own masks.
     #[must_use]
-    pub fn shares_prefixes(&self, view: &View, keep: bool) -> bool {
-        !(keep && *view == View::Policy && self.adapter.settings().dropout > 0.0)
+    pub fn shares_prefixes(&self, view: &View, learning: bool) -> bool {
+        !(learning && *view == View::Policy && self.adapter.settings().dropout > 0.0)
     }
 
-    /// Whether the estimated activations of `tokens` tokens fit, with all that is saved already, into the `keep` limit.
+    /// Whether the estimated activations of `tokens` tokens fit, with all that is saved already, into
+    /// `max_saved_bytes`.
     fn has_room(&self, tokens: usize) -> bool {
         let token = token_bytes(&self.model.configuration, self.precision(), self.settings.recompute);
         let bytes = token.saturating_mul(tokens as u64);
-        self.saved.held().saturating_add(bytes) <= self.settings.keep
+        self.saved.held().saturating_add(bytes) <= self.settings.max_saved_bytes
     }
 }
 

@@ -31,13 +31,14 @@ impl Policy {
     pub(super) fn slices(&self, rows: &Rows, share: bool) -> Vec<Range<usize>> {
         let (configuration, settings) = (&self.model.configuration, &self.settings);
         // As if nothing were recomputed: what is recomputed must change no bit, so it must not move a cut.
-        let free = settings.free / token_bytes(configuration, self.precision(), Recompute::None).max(1);
-        settings.slice.cut(rows, share, usize::try_from(free).unwrap_or(usize::MAX), configuration)
+        let token = token_bytes(configuration, self.precision(), Recompute::None);
+        let min_tokens = settings.min_slice_bytes / token.max(1);
+        settings.slice.cut(rows, share, usize::try_from(min_tokens).unwrap_or(usize::MAX), configuration)
     }
 }
 
 impl Slice {
-    /// Whether the setting allows all of these rows in one slice, without regard to the `free` limit.
+    /// Whether the setting allows all of these rows in one slice, without regard to `min_slice_bytes`.
     pub(super) fn holds(self, rows: &Rows) -> bool {
         match self {
             Self::Whole => true,
@@ -46,9 +47,9 @@ impl Slice {
         }
     }
 
-    /// Cuts rows, in order, into slices as large as the setting allows; a slice may always grow to `free` tokens.
-    /// `share` says whether a pass runs common prefixes once.
-    fn cut(self, rows: &Rows, share: bool, free: usize, configuration: &Configuration) -> Vec<Range<usize>> {
+    /// Cuts rows, in order, into slices as large as the setting allows; a slice may always grow to `min_tokens`
+    /// tokens. `share` says whether a pass runs common prefixes once.
+    fn cut(self, rows: &Rows, share: bool, min_tokens: usize, configuration: &Configuration) -> Vec<Range<usize>> {
         let (mut slices, mut start, mut tokens) = (Vec::new(), 0, 0_usize);
         for (row, ids) in rows.ids.iter().enumerate() {
             let added = if row > start { Packing::added_tokens(rows, row, share, configuration) } else { ids.len() };
@@ -58,7 +59,7 @@ impl Slice {
                 Self::Rows(most) => row - start >= most.max(1),
                 Self::Tokens(most) => grown > most,
             };
-            if full && grown > free && row > start {
+            if full && grown > min_tokens && row > start {
                 slices.push(start..row);
                 (start, tokens) = (row, ids.len());
             } else {
@@ -121,7 +122,9 @@ mod tests {
 
     #[test]
     fn a_slice_that_is_small_anyway_is_never_full() {
-        let cut = |slice: Slice, lengths: &[usize], free| plain(slice.cut(&rows(lengths), false, free, &tiny::llama()));
+        let cut = |slice: Slice, lengths: &[usize], min_tokens| {
+            plain(slice.cut(&rows(lengths), false, min_tokens, &tiny::llama()))
+        };
         assert_eq!(cut(Slice::Rows(1), &[3, 3, 3, 3, 3], 7), [(0, 2), (2, 4), (4, 5)]);
         assert_eq!(cut(Slice::Tokens(2), &[3, 3, 9, 3], 6), [(0, 2), (2, 3), (3, 4)]);
     }

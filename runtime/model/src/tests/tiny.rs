@@ -50,7 +50,7 @@ pub(crate) fn gemma3() -> Configuration {
         sandwich_norms: true,
         embedding_scale: 4.0,
         attention_scale: 0.3,
-        layers_kind: vec![LayerKind { window: Some(3), rope: Some(1) }, LayerKind { window: None, rope: Some(0) }],
+        layer_kinds: vec![LayerKind { window: Some(3), rope: Some(1) }, LayerKind { window: None, rope: Some(0) }],
         ropes: vec![RopeSetting::plain(1e6), RopeSetting::plain(1e4)],
         ..llama()
     }
@@ -63,7 +63,7 @@ pub(crate) fn gemma2() -> Configuration {
         query_key_norm: false,
         attention_soft_cap: Some(1.5),
         logit_soft_cap: Some(2.0),
-        layers_kind: vec![LayerKind { window: Some(3), rope: Some(0) }, LayerKind::FULL],
+        layer_kinds: vec![LayerKind { window: Some(3), rope: Some(0) }, LayerKind::FULL],
         ropes: vec![RopeSetting::plain(1e4)],
         ..gemma3()
     }
@@ -75,7 +75,7 @@ pub(crate) fn biased() -> Configuration {
         attention_bias: true,
         output_bias: true,
         feed_forward_bias: true,
-        layers_kind: vec![LayerKind { window: None, rope: None }, LayerKind::FULL],
+        layer_kinds: vec![LayerKind { window: None, rope: None }, LayerKind::FULL],
         ..llama()
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn phi3(original: usize) -> Configuration {
         family: "phi3".into(),
         rotated: 6,
         ropes: vec![RopeSetting { theta: 100.0, scaling }],
-        layers_kind: vec![LayerKind { window: Some(7), rope: Some(0) }; 2],
+        layer_kinds: vec![LayerKind { window: Some(7), rope: Some(0) }; 2],
         ..joined()
     }
 }
@@ -132,7 +132,7 @@ pub(crate) fn model_on(configuration: Configuration, seed: u64, device: &Device,
     let rounded = |(name, weight): (String, Tensor)| (name, weight.to_dtype(DType::BF16).unwrap());
     let weights = weights(&configuration, seed).into_iter().map(rounded).collect();
     let weights = Weights::from_tensors(weights, &configuration, device).unwrap();
-    let weights = weights.kept_in(PrecisionRequest { compute, ..PrecisionRequest::default() }).unwrap();
+    let weights = weights.with_precision(PrecisionRequest { compute, ..PrecisionRequest::default() }).unwrap();
     Arc::new(Model::from_parts("tiny", configuration, weights))
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn model_on(configuration: Configuration, seed: u64, device: &Device,
 /// each from a stream named after the weight.
 fn weights(configuration: &Configuration, seed: u64) -> BTreeMap<String, Tensor> {
     let mut weights = BTreeMap::new();
-    for (name, shape) in families::expected(configuration) {
+    for (name, shape) in families::weight_shapes(configuration) {
         let mut stream = Stream::new(seed, &name);
         let normals = stream.normals(shape.iter().product());
         let (center, spread) = match (name.contains("norm"), shape.len()) {

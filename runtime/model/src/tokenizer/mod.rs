@@ -218,7 +218,7 @@ impl Tokenizer {
     }
 
     /// The special tokens that chat templates know by name, as (role, text): (`bos_token`, `<s>`) and so on.
-    pub fn named(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn special_tokens(&self) -> impl Iterator<Item = (&str, &str)> {
         self.specials.named.iter().map(|special| (special.role.as_str(), special.text.as_str()))
     }
 }

@@ -17,13 +17,13 @@ pub struct StreamDecoder {
     /// The index in `ids` at which decoding starts; no later text depends on the ids before it.
     context: usize,
     /// How many of `ids`, from the first on, have had their text returned.
-    given: usize,
+    returned: usize,
 }
 
 impl StreamDecoder {
     /// A decoder before its first id. `skip_special` leaves out the names of special tokens.
     pub fn new(skip_special: bool) -> Self {
-        Self { skip_special, ids: Vec::new(), context: 0, given: 0 }
+        Self { skip_special, ids: Vec::new(), context: 0, returned: 0 }
     }
 
     /// Adds an id and returns the text that is now settled; empty while a character is incomplete.
@@ -37,8 +37,8 @@ impl StreamDecoder {
             return Ok(String::new());
         }
 
-        self.context = self.given;
-        self.given = self.ids.len();
+        self.context = self.returned;
+        self.returned = self.ids.len();
         self.drop_settled_ids();
         Ok(now.get(before..).unwrap_or_default().to_owned())
     }
@@ -56,7 +56,7 @@ impl StreamDecoder {
     /// Decodes the ids from the context on: the length in bytes of the part that was returned already, and the whole
     /// text.
     fn texts(&self, tokenizer: &Tokenizer) -> Result<(usize, String)> {
-        let before = tokenizer.decode(&self.ids[self.context..self.given], self.skip_special)?;
+        let before = tokenizer.decode(&self.ids[self.context..self.returned], self.skip_special)?;
         let now = tokenizer.decode(&self.ids[self.context..], self.skip_special)?;
         Ok((before.len(), now))
     }
@@ -64,7 +64,7 @@ impl StreamDecoder {
     /// Drops the ids before the context, on which no later text depends, so that the cost of a token does not grow.
     fn drop_settled_ids(&mut self) {
         self.ids.drain(..self.context);
-        self.given -= self.context;
+        self.returned -= self.context;
         self.context = 0;
     }
 }

@@ -33,7 +33,7 @@ impl Tokenizer {
         table.insert("tokenizer_class".into(), "PreTrainedTokenizerFast".into());
         table.insert("add_bos_token".into(), (!self.leading.is_empty()).into());
         table.insert("add_eos_token".into(), (!self.trailing.is_empty()).into());
-        for (role, text) in self.named() {
+        for (role, text) in self.special_tokens() {
             table.insert(role.to_owned(), text.into());
         }
         Value::Object(table)

@@ -19,7 +19,7 @@ pub(crate) const SINGLE: &str = "model.safetensors";
 /// The name of the index if there are several weight files.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 /// The largest header in bytes: the limit of the format.
-const LARGEST_HEAD: u64 = 100_000_000;
+const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// The weight files of a folder, sorted by name: those of the index if there is one, else `model.safetensors`. Does not
 /// check that files of the index exist.
@@ -66,10 +66,10 @@ pub(crate) fn is_plain(name: &str) -> bool {
 pub(crate) fn locate(files: &[PathBuf]) -> Result<BTreeMap<String, Location>> {
     let mut found = BTreeMap::new();
     for path in files {
-        let (start, length, head) = head(path)?;
+        let (start, length, header) = header(path)?;
         // In the order of the file, so that the same broken file gets the same words.
-        let tensors = head.tensors();
-        for name in head.offset_keys() {
+        let tensors = header.tensors();
+        for name in header.offset_keys() {
             let Some(info) = tensors.get(&name) else { continue };
             let location = location(path, &name, info, start)?;
             location.check_end(length)?;
@@ -85,13 +85,13 @@ pub(crate) fn locate(files: &[PathBuf]) -> Result<BTreeMap<String, Location>> {
 ///
 /// # Errors
 /// When the file cannot be read or is not safetensors.
-pub(crate) fn facts(path: &Path) -> Result<BTreeMap<String, String>> {
-    Ok(head(path)?.2.metadata().clone().unwrap_or_default().into_iter().collect())
+pub(crate) fn metadata(path: &Path) -> Result<BTreeMap<String, String>> {
+    Ok(header(path)?.2.metadata().clone().unwrap_or_default().into_iter().collect())
 }
 
 /// Reads a file's header. Returns the offset of the tensors' bytes, the file's length in bytes, and the parsed header.
 /// Errors: also a name that is in it twice.
-fn head(path: &Path) -> Result<(u64, u64, Metadata)> {
+fn header(path: &Path) -> Result<(u64, u64, Metadata)> {
     let failed = |error| Error::file(path, error);
     let mut file = bounded::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
@@ -101,7 +101,7 @@ fn head(path: &Path) -> Result<(u64, u64, Metadata)> {
     }
     file.read_exact(&mut size).map_err(failed)?;
     let size = u64::from_le_bytes(size);
-    if size > LARGEST_HEAD || size > length - 8 {
+    if size > MAX_HEADER_BYTES || size > length - 8 {
         return Err(Error::broken(path, format!("the head should have {size} bytes, the whole file has {length}")));
     }
     let mut text = vec![0; usize::try_from(size).unwrap_or(0)];
@@ -109,8 +109,8 @@ fn head(path: &Path) -> Result<(u64, u64, Metadata)> {
     let wrong =
         |error: serde_json::Error| Error::broken(path, format!("the head is not that of a safetensors file: {error}"));
     serde_json::Deserializer::from_slice(&text).deserialize_map(DistinctNames).map_err(wrong)?;
-    let head = serde_json::from_slice(&text).map_err(wrong)?;
-    Ok((8 + size, length, head))
+    let header = serde_json::from_slice(&text).map_err(wrong)?;
+    Ok((8 + size, length, header))
 }
 
 /// The location of a tensor, after a check of its size against its shape; `start` is the offset of all tensors' bytes

@@ -16,7 +16,7 @@ fn wide() -> Configuration {
 fn stored(format: GgmlDType) -> tempfile::NamedTempFile {
     let plain = tiny::model(wide(), 1);
     let form = gguf_layout(&wide());
-    let tensors: Vec<(String, QTensor)> = expected(&wide())
+    let tensors: Vec<(String, QTensor)> = weight_shapes(&wide())
         .into_iter()
         .map(|(name, shape)| {
             let format = if shape.len() == 2 { format } else { GgmlDType::F32 };
@@ -45,13 +45,13 @@ fn a_base_that_is_quantized_in_its_file_is_refused_before_it_is_read() {
     let formats =
         [(GgmlDType::Q2K, "Q2_K"), (GgmlDType::Q3K, "Q3_K"), (GgmlDType::Q4K, "Q4_K"), (GgmlDType::Q8_0, "Q8_0")];
     for (format, name) in formats {
-        let error = opened(&stored(format)).kept_in(Base::Nf4).unwrap_err().to_string();
+        let error = opened(&stored(format)).with_precision(Base::Nf4).unwrap_err().to_string();
         assert!(error.contains(&format!("a matrix in {name} is quantized already")), "{error}");
         assert!(error.contains("leave `model.precision`"), "{error}");
         assert!(opened(&stored(format)).bytes_in(Base::Nf4).is_err());
     }
     for format in [GgmlDType::F32, GgmlDType::F16, GgmlDType::BF16] {
-        opened(&stored(format)).kept_in(Base::Nf4).unwrap().load().unwrap();
+        opened(&stored(format)).with_precision(Base::Nf4).unwrap().load().unwrap();
     }
 }
 
@@ -71,7 +71,7 @@ fn what_weights_would_take_in_nf4_is_what_they_take() {
     let weights = opened(&file);
     let estimate = weights.bytes_in(Base::Nf4).unwrap();
     assert_eq!(weights.bytes_in(Base::Stored).unwrap(), weights.bytes());
-    let weights = weights.kept_in(Base::Nf4).unwrap();
+    let weights = weights.with_precision(Base::Nf4).unwrap();
     weights.load().unwrap();
     assert_eq!(weights.bytes(), estimate);
 }
@@ -82,7 +82,7 @@ fn the_type_of_weights_is_that_of_their_file_however_they_are_kept() {
         let plain = tiny::model(wide(), 1);
         let halved = |name: &str| plain.weights.get(name).unwrap().to_dtype(DType::BF16).unwrap();
         let tensors = plain.weights.names().map(|name| (name.to_owned(), halved(name))).collect();
-        Weights::from_tensors(tensors, &wide(), &Device::Cpu).unwrap().kept_in(base).unwrap()
+        Weights::from_tensors(tensors, &wide(), &Device::Cpu).unwrap().with_precision(base).unwrap()
     };
     assert_eq!((weights(Base::Stored).dtype(), weights(Base::Nf4).dtype()), (DType::BF16, DType::BF16));
     let entry = |base| weights(base).entries.remove("model.layers.0.mlp.up_proj.weight").unwrap();
@@ -97,7 +97,7 @@ fn matrices_whose_rows_are_no_whole_blocks_are_counted_as_stored() {
         let plain = tiny::model(configuration.clone(), 1);
         let tensors = plain.weights.names().map(|name| (name.to_owned(), plain.weights.get(name).unwrap())).collect();
         let weights = Weights::from_tensors(tensors, configuration, &Device::Cpu).unwrap();
-        weights.kept_in(Base::Nf4).unwrap().linear_as_stored()
+        weights.with_precision(Base::Nf4).unwrap().linear_as_stored()
     };
     assert_eq!(kept(&wide()), (0, 14));
     // The way back of both feed-forward parts.
@@ -116,7 +116,8 @@ fn weights_are_those_of_the_cpu(device: &Device) {
     for (format, base) in as_stored.into_iter().chain([(F32, Base::Nf4), (BF16, Base::Nf4)]) {
         let file = stored(format);
         let asked = PrecisionRequest { base, compute: Compute::F32 };
-        let (here, there) = (opened_on(&file, device).kept_in(asked).unwrap(), opened(&file).kept_in(asked).unwrap());
+        let (here, there) =
+            (opened_on(&file, device).with_precision(asked).unwrap(), opened(&file).with_precision(asked).unwrap());
         let estimate = here.bytes_in(base).unwrap();
         here.load().unwrap();
         assert_eq!(here.bytes(), estimate, "{format:?}, {base:?}");

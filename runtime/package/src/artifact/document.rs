@@ -134,7 +134,7 @@ pub fn read<Document: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<Docu
 
 /// Returns the `mediaType` that a JSON document states about itself. `None` if it states none or is no JSON object.
 #[must_use]
-pub fn said_type(bytes: &[u8]) -> Option<String> {
+pub fn stated_media_type(bytes: &[u8]) -> Option<String> {
     let document: Value = serde_json::from_slice(bytes).ok()?;
     document.get("mediaType")?.as_str().map(str::to_owned)
 }

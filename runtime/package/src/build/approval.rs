@@ -16,8 +16,8 @@ const BUILT: &str = "built";
 const ACCEPTED: &str = "accepted";
 
 /// Marks a folder as one whose code this user lets run, by building it or creating it here. Returns true if it was not
-/// marked before. The mark is an empty file in the folder of [`home::home`], named by the SHA-256 of the resolved path.
-/// Errors: no such folder, or a home folder that other users may change.
+/// marked before. The mark is an empty file in the folder `built` of [`home::home`], named by the SHA-256 of the marked
+/// folder's resolved path. Errors: no such folder, or no home folder that only this user may change.
 pub fn record(folder: &Path) -> Result<bool, Error> {
     record_in(&home::home()?, folder)
 }
@@ -53,7 +53,7 @@ fn is_noted(notes: &Path, bytes: &[u8]) -> bool {
 
 /// Creates an empty file in the folder `notes`, named by the SHA-256 of the bytes. Returns true if it did not exist.
 fn note(notes: &Path, bytes: &[u8]) -> Result<bool, Error> {
-    home::make(notes)?;
+    home::create(notes)?;
     let path = notes.join(digest::sha256(bytes));
     match File::create_new(&path) {
         Ok(_) => Ok(true),

@@ -61,8 +61,8 @@ struct Package {
 
 /// Compiles a method folder in Rust. Returns the bytes of the core module, and the compiler's warnings about the
 /// method's own package. First writes the SDK into the workspace, where needed. Holds the lock of the target folder while
-/// it builds. With [`Options::afresh`] it builds in an empty temporary folder. `watch` gets an event for a wait, and one for
-/// every other crate once it is compiled.
+/// it builds. With [`Options::clean`] it builds in an empty temporary folder. `watch` gets an event for a wait, and one
+/// for every other crate once it is compiled.
 pub(super) fn build(
     folder: &Path,
     toolchain: &Toolchain,
@@ -75,7 +75,7 @@ pub(super) fn build(
     // Two folders that share a target folder share the module's path: no other build may start before we have read the file.
     let _turn = take_turn(&package.target, watch)?;
     let empty =
-        options.afresh.then(tempfile::tempdir).transpose().map_err(Error::file("written to", &std::env::temp_dir()))?;
+        options.clean.then(tempfile::tempdir).transpose().map_err(Error::file("written to", &std::env::temp_dir()))?;
     let target = empty.as_ref().map_or_else(|| package.target.join("guest"), |folder| folder.path().to_owned());
     let (module, warnings) = job.compile(&package, &target, watch)?;
     let module = std::fs::read(&module).map_err(Error::file("read", &module))?;
@@ -173,7 +173,9 @@ impl Job<'_> {
         flags.join(OsStr::new("\u{1f}"))
     }
 
-    /// Prepares a call of the toolchain's cargo in the method's folder, offline if the options say so.
+    /// Prepares, but does not run, a call of the toolchain's cargo in the method's folder: with the toolchain's compiler,
+    /// with the folder of its cargo first on `PATH`, without variables of an outer cargo, and without a network if the
+    /// options say so. Errors: no such folder.
     fn cargo(&self) -> Result<Command, Error> {
         cargo_in(self.folder, self.toolchain, self.options.offline)
     }

@@ -52,8 +52,8 @@ pub(super) struct Connection {
     patience: Duration,
 }
 
-/// One request.
-pub(super) struct Ask<'a> {
+/// An HTTP request that a [`Connection`] sends.
+pub(super) struct HttpRequest<'a> {
     pub(super) method: Method,
     pub(super) address: Address,
     /// The value of the `Accept` header: media types.
@@ -61,15 +61,15 @@ pub(super) struct Ask<'a> {
     /// The body that is sent, and its media type.
     pub(super) body: Option<(&'a [u8], &'a str)>,
     /// The expected size of the response in bytes, from which its time limit is computed.
-    pub(super) room: u64,
+    pub(super) expected_response_bytes: u64,
     /// Receives the number of bytes of the body that were sent.
     pub(super) progress: Option<&'a mut dyn Progress>,
 }
 
-impl Ask<'_> {
+impl HttpRequest<'_> {
     /// Makes a request without a body, with time for a response of 1 MiB.
     pub(super) fn plain(method: Method, address: Address) -> Self {
-        Self { method, address, accept: None, body: None, room: LARGEST_ANSWER, progress: None }
+        Self { method, address, accept: None, body: None, expected_response_bytes: LARGEST_ANSWER, progress: None }
     }
 }
 
@@ -103,7 +103,8 @@ impl Connection {
         self.root.at(&format!("/v2/{}/{path}", self.repository))
     }
 
-    /// Sets the location of an error to that of this package.
+    /// Adds the place of this package to the location of an [`Error::Explained`]: `PLACE`, or `LOCATION from PLACE` if
+    /// the error has a location already. Returns errors of other kinds unchanged.
     pub(super) fn locate(&self, error: Error) -> Error {
         locate(error, "", &self.place)
     }
@@ -111,17 +112,17 @@ impl Connection {
     /// Sends a request, logs in once if the registry answers with 401, and follows up to eight redirects. Returns any
     /// other response, whatever its status. Errors: no answer, a login that is missing or rejected, or a redirect that
     /// may not be followed.
-    pub(super) fn send(&mut self, mut ask: Ask<'_>) -> Result<Response<Body>, Error> {
-        let (mut address, mut logged_in) = (ask.address.clone(), false);
+    pub(super) fn send(&mut self, mut request: HttpRequest<'_>) -> Result<Response<Body>, Error> {
+        let (mut address, mut logged_in) = (request.address.clone(), false);
         for _ in 0..=MOST_REDIRECTS {
             let own = address.same_host(&self.root);
-            let response = self.once(&mut ask, &address, own)?;
+            let response = self.send_once(&mut request, &address, own)?;
             if response.status() == StatusCode::UNAUTHORIZED && own && !logged_in {
                 logged_in = true;
                 self.log_in(&response)?;
                 continue;
             }
-            match self.elsewhere(&ask.method, &address, &response)? {
+            match self.redirect_target(&request.method, &address, &response)? {
                 Some(next) => address = next,
                 None => return Ok(response),
             }
@@ -131,8 +132,8 @@ impl Connection {
     }
 
     /// Sends a request, with login and redirects. Errors: no answer, or one whose status is not among `good`.
-    pub(super) fn expect(&mut self, ask: Ask<'_>, good: &[StatusCode]) -> Result<Response<Body>, Error> {
-        let response = self.send(ask)?;
+    pub(super) fn expect(&mut self, request: HttpRequest<'_>, good: &[StatusCode]) -> Result<Response<Body>, Error> {
+        let response = self.send(request)?;
         if good.contains(&response.status()) { Ok(response) } else { Err(self.refusal(response)) }
     }
 
@@ -162,23 +163,23 @@ impl Connection {
 
     /// Sends a request to one address, without login and redirects. `own` says whether the address belongs to the
     /// registry: only then it gets the authorization.
-    fn once(&self, ask: &mut Ask<'_>, address: &Address, own: bool) -> Result<Response<Body>, Error> {
+    fn send_once(&self, request: &mut HttpRequest<'_>, address: &Address, own: bool) -> Result<Response<Body>, Error> {
         // Compressed bytes would have another digest.
-        let request = Request::builder().method(ask.method.clone()).uri(address.to_string());
-        let mut request = request.header(ACCEPT_ENCODING, "identity");
-        if let Some(accept) = ask.accept {
-            request = request.header(ACCEPT, accept);
+        let builder = Request::builder().method(request.method.clone()).uri(address.to_string());
+        let mut builder = builder.header(ACCEPT_ENCODING, "identity");
+        if let Some(accept) = request.accept {
+            builder = builder.header(ACCEPT, accept);
         }
         if let Some(authorization) = self.authorization.as_ref().filter(|_| own) {
-            request = request.header(AUTHORIZATION, authorization);
+            builder = builder.header(AUTHORIZATION, authorization);
         }
-        let answer = if let Some((bytes, media_type)) = ask.body {
-            let request = request.header(CONTENT_LENGTH, bytes.len()).header(CONTENT_TYPE, media_type);
-            let total = ask.room + bytes.len() as u64;
-            let advance = |sent| ask.progress.iter_mut().for_each(|progress| progress.advance(sent));
-            self.run(request.body(SendBody::from_reader(&mut Watched { bytes, advance })), total)
+        let answer = if let Some((bytes, media_type)) = request.body {
+            let builder = builder.header(CONTENT_LENGTH, bytes.len()).header(CONTENT_TYPE, media_type);
+            let total = request.expected_response_bytes + bytes.len() as u64;
+            let advance = |sent| request.progress.iter_mut().for_each(|progress| progress.advance(sent));
+            self.run(builder.body(SendBody::from_reader(&mut Watched { bytes, advance })), total)
         } else {
-            self.run(request.body(()), ask.room)
+            self.run(builder.body(()), request.expected_response_bytes)
         };
         answer.map_err(|error| self.no_answer(address, error))
     }
@@ -192,7 +193,12 @@ impl Connection {
 
     /// Returns the address that a response redirects to, or `None` if it is no redirect. Statuses 301 to 303 count only for
     /// GET and HEAD. Errors: the address is invalid, or is unencrypted where that is not allowed.
-    fn elsewhere(&self, method: &Method, from: &Address, response: &Response<Body>) -> Result<Option<Address>, Error> {
+    fn redirect_target(
+        &self,
+        method: &Method,
+        from: &Address,
+        response: &Response<Body>,
+    ) -> Result<Option<Address>, Error> {
         let reads = matches!(*method, Method::GET | Method::HEAD);
         let leads = match response.status().as_u16() {
             301..=303 => reads,
@@ -265,8 +271,12 @@ mod tests {
             let mut connection = Connection::new(&place, remote, true).unwrap();
             connection.patience = Duration::from_millis(200);
             let body = Some((b"a package".as_slice(), "application/octet-stream"));
-            let ask = Ask { body, room: 0, ..Ask::plain(Method::PUT, connection.address("blobs/uploads/")) };
-            let error = connection.send(ask).unwrap_err();
+            let request = HttpRequest {
+                body,
+                expected_response_bytes: 0,
+                ..HttpRequest::plain(Method::PUT, connection.address("blobs/uploads/"))
+            };
+            let error = connection.send(request).unwrap_err();
             assert!(error.to_string().ends_with("does not answer in time"), "{error:?}");
             drop(connection);
             silent.join().unwrap();
@@ -289,8 +299,11 @@ mod tests {
         let Kind::Remote(remote) = &place.kind else { unreachable!("it is no folder") };
         let mut connection = Connection::new(&place, remote, false).unwrap();
         connection.patience = Duration::from_millis(200);
-        let ask = Ask { room: 0, ..Ask::plain(Method::GET, connection.address("tags/list")) };
-        let answer = connection.send(ask).unwrap();
+        let request = HttpRequest {
+            expected_response_bytes: 0,
+            ..HttpRequest::plain(Method::GET, connection.address("tags/list"))
+        };
+        let answer = connection.send(request).unwrap();
         let error = connection.text(answer).unwrap_err();
         assert!(error.to_string().ends_with("does not answer in time"), "{error:?}");
         dripping.join().unwrap();

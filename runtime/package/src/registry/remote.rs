@@ -7,7 +7,7 @@ use ureq::Body;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use ureq::http::{HeaderName, Method, Response, StatusCode};
 
-use super::connection::{Ask, Connection, Watched};
+use super::connection::{Connection, HttpRequest, Watched};
 use super::error::{no_version, not_found, truncated};
 use super::location::Location;
 use super::{Progress, Silent, check_same};
@@ -79,8 +79,11 @@ pub(super) fn push(
 /// it.
 fn name(connection: &mut Connection, tag: &str, documents: &Documents) -> Result<(), Error> {
     let address = connection.address(&format!("manifests/{tag}"));
-    let ask = Ask { body: Some((documents.manifest.as_slice(), MANIFEST)), ..Ask::plain(Method::PUT, address) };
-    let response = connection.expect(ask, &[StatusCode::CREATED, StatusCode::OK])?;
+    let request = HttpRequest {
+        body: Some((documents.manifest.as_slice(), MANIFEST)),
+        ..HttpRequest::plain(Method::PUT, address)
+    };
+    let response = connection.expect(request, &[StatusCode::CREATED, StatusCode::OK])?;
     if let Some(found) = header(&response, &MANIFEST_DIGEST).filter(|found| *found != documents.digest) {
         return Err(connection.locate(error::wrong_digest("manifest", &documents.digest, &found)));
     }
@@ -94,8 +97,8 @@ type Served = (Vec<u8>, Option<String>);
 /// `Content-Type`, or `None` if there is no such tag.
 fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Served>, Error> {
     let address = connection.address(&format!("manifests/{tag}"));
-    let ask = Ask { accept: Some(MANIFESTS), ..Ask::plain(Method::GET, address) };
-    let response = connection.expect(ask, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
+    let request = HttpRequest { accept: Some(MANIFESTS), ..HttpRequest::plain(Method::GET, address) };
+    let response = connection.expect(request, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
     if response.status() == StatusCode::NOT_FOUND {
         return Ok(None);
     }
@@ -120,8 +123,9 @@ fn blob(
     progress: &mut dyn Progress,
 ) -> Result<Vec<u8>, Error> {
     let address = connection.address(&format!("blobs/{}", wanted.digest));
-    let ask = Ask { room: wanted.size, ..Ask::plain(Method::GET, address.clone()) };
-    let response = connection.expect(ask, &[StatusCode::OK])?;
+    let request =
+        HttpRequest { expected_response_bytes: wanted.size, ..HttpRequest::plain(Method::GET, address.clone()) };
+    let response = connection.expect(request, &[StatusCode::OK])?;
     let length: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     if let Some(found) = length.filter(|length| *length != wanted.size) {
         return Err(connection.locate(error::wrong_size(what, wanted.size, found)));
@@ -146,26 +150,31 @@ fn blob(
 /// Uploads a blob, unless the registry has it already. In both cases `progress` receives the number of all its bytes.
 fn upload(connection: &mut Connection, bytes: &[u8], progress: &mut dyn Progress) -> Result<(), Error> {
     let digest = digest_of(bytes);
-    let ask = Ask::plain(Method::HEAD, connection.address(&format!("blobs/{digest}")));
-    let there = connection.expect(ask, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
+    let request = HttpRequest::plain(Method::HEAD, connection.address(&format!("blobs/{digest}")));
+    let there = connection.expect(request, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
     if there.status() == StatusCode::OK {
         progress.advance(bytes.len() as u64);
         return Ok(());
     }
 
     let from = connection.address("blobs/uploads/");
-    let ask = Ask { body: Some((b"".as_slice(), BINARY)), ..Ask::plain(Method::POST, from.clone()) };
-    let response = connection.expect(ask, &[StatusCode::ACCEPTED])?;
+    let request =
+        HttpRequest { body: Some((b"".as_slice(), BINARY)), ..HttpRequest::plain(Method::POST, from.clone()) };
+    let response = connection.expect(request, &[StatusCode::ACCEPTED])?;
     let location = header(&response, &LOCATION).unwrap_or_default();
     let address = connection.follow(&from, &location)?.with(&[("digest", &digest)]);
-    let ask = Ask { body: Some((bytes, BINARY)), progress: Some(progress), ..Ask::plain(Method::PUT, address) };
-    connection.expect(ask, &[StatusCode::CREATED]).map(|_| ())
+    let request = HttpRequest {
+        body: Some((bytes, BINARY)),
+        progress: Some(progress),
+        ..HttpRequest::plain(Method::PUT, address)
+    };
+    connection.expect(request, &[StatusCode::CREATED]).map(|_| ())
 }
 
 /// Returns the versions in the repository, the highest last, for messages. Empty if the registry gives no list.
 fn tags(connection: &mut Connection) -> Vec<String> {
-    let ask = Ask::plain(Method::GET, connection.address("tags/list"));
-    let answer = connection.expect(ask, &[StatusCode::OK]).and_then(|answer| connection.text(answer));
+    let request = HttpRequest::plain(Method::GET, connection.address("tags/list"));
+    let answer = connection.expect(request, &[StatusCode::OK]).and_then(|answer| connection.text(answer));
     let read = |text: Vec<u8>| {
         let mut answer: Value = serde_json::from_slice(&text).ok()?;
         serde_json::from_value(answer.get_mut("tags")?.take()).ok()

@@ -139,7 +139,7 @@ impl Layout {
     }
 
     /// Returns the folder for messages, or `None` if it is this user's own store.
-    pub(super) fn of_others(&self) -> Option<&Path> {
+    pub(super) fn shared_folder(&self) -> Option<&Path> {
         Some(self.folder.as_path()).filter(|_| self.access == Access::Shared)
     }
 
@@ -169,7 +169,7 @@ impl Layout {
     /// Takes the shared lock, which keeps others from deleting files while this process reads. `None` if the lock is
     /// missing, is no ordinary file, cannot be opened, or is held by a writer for more than 10 s. Reading without it is
     /// safe, since all bytes are hashed, but a file may be gone.
-    pub(super) fn share(&self) -> Option<File> {
+    pub(super) fn lock_shared(&self) -> Option<File> {
         let path = self.folder.join(LOCK);
         let ordinary = fs::symlink_metadata(&path).is_ok_and(|about| about.is_file());
         let file = ordinary.then(|| File::open(path))?.ok()?;
@@ -236,7 +236,7 @@ impl Layout {
     /// Deletes the blobs that the removed entries `former` refer to and no entry of `index` does. Deletes nothing if an
     /// entry of `index` is damaged or no image manifest. A file that cannot be deleted stays. The lock must be held, and
     /// `index` must be written already.
-    pub(super) fn forget(&self, former: &[Descriptor], index: &Index) {
+    pub(super) fn delete_unneeded_blobs(&self, former: &[Descriptor], index: &Index) {
         let needed: Option<Vec<_>> = index.manifests.iter().map(|entry| self.references(entry)).collect();
         // Who cannot be asked may need anything: then it all stays.
         let Some(needed) = needed else { return };
@@ -282,6 +282,6 @@ impl Layout {
 
     /// The error for a file that is missing or has other bytes than were stored. `part` is the part of the package.
     pub(super) fn damaged(&self, part: &str, path: &Path, why: impl Into<String>) -> Error {
-        damaged(part, path, why, self.of_others())
+        damaged(part, path, why, self.shared_folder())
     }
 }

@@ -81,7 +81,7 @@ impl Trust {
         self.check_name(&candidate, &artifact.wasm, &known)?;
 
         let ask = match mode {
-            Mode::Locked => return self.locked(candidate, &known),
+            Mode::Locked => return self.decide_by_lock(candidate, &known),
             Mode::Ask(ask) => ask,
         };
         let is_new = matches!(known, Known::No);
@@ -121,7 +121,7 @@ impl Trust {
                 held.map_err(|error| before.add_removal(error, file))?;
                 Err(before.refuse_other(signer, file))
             }
-            (None, None) => held.map(|()| self.carried(candidate)),
+            (None, None) => held.map(|()| self.known_for_other_packages(candidate)),
         }
     }
 
@@ -135,12 +135,12 @@ impl Trust {
     /// Returns what is known of a signer whom no file names for this package. A signer known for other packages is
     /// taken as known if the package comes from a path and no other publisher has its name; in all other cases the
     /// signer is unknown.
-    fn carried(&self, candidate: &Candidate) -> Known {
+    fn known_for_other_packages(&self, candidate: &Candidate) -> Known {
         // A stick that carries what a known publisher signed raises no new question, unless the name is another's.
         let has = |one: &Publisher| one.packages.contains(&candidate.statement.name);
         let free = candidate.source.is_local && !self.others(candidate.key()).any(has);
-        let carried = self.publishers().find(|(_, known)| free && candidate.key() == Some(known.key.as_str()));
-        carried.map_or(Known::No, |(file, publisher)| self.known_as(file, publisher))
+        let entry = self.publishers().find(|(_, known)| free && candidate.key() == Some(known.key.as_str()));
+        entry.map_or(Known::No, |(file, publisher)| self.known_as(file, publisher))
     }
 
     /// Returns the entry to record for a signer that `file` names: its own entry if that is this machine's file. A signer
@@ -190,7 +190,7 @@ impl Trust {
     /// Decides by the lock alone, for `--locked`: it must pin this version and signer, from this source unless the
     /// package comes from a path. A signer must also be known without the lock. Nothing is remembered. Errors: each of
     /// these conditions that fails.
-    fn locked(&self, candidate: Candidate, known: &Known) -> Result<Admitted, Error> {
+    fn decide_by_lock(&self, candidate: Candidate, known: &Known) -> Result<Admitted, Error> {
         let found = self.lock.find(&candidate.statement.name);
         let (key, version) = (candidate.key(), &candidate.statement.version);
         let same = |locked: &&Locked| locked.version == *version && locked.signer.as_deref() == key;

@@ -49,30 +49,30 @@ pub trait Entry: Serialize + DeserializeOwned {
     const HINT: &'static str;
 
     /// Checks every value, and replaces it by its normalized form.
-    fn check(&mut self) -> Result<(), Wrong>;
+    fn check(&mut self) -> Result<(), InvalidValue>;
 
     /// Adds the entry to those before it in the file. Fails if it contradicts one of them.
-    fn add_to(self, list: &mut Vec<Self>) -> Result<(), Wrong>;
+    fn add_to(self, list: &mut Vec<Self>) -> Result<(), InvalidValue>;
 }
 
-/// A wrong value of an entry.
+/// An invalid value of an entry.
 #[derive(Debug)]
-pub struct Wrong {
+pub struct InvalidValue {
     /// The value's key.
     pub(super) key: &'static str,
-    /// The index of the wrong value, if the key has a list.
+    /// The index of the invalid value, if the key has a list.
     pub(super) item: Option<usize>,
     pub(super) problem: String,
 }
 
-impl Wrong {
+impl InvalidValue {
     /// Returns a function for `map_err` that makes an error about the value of a key out of a message.
     pub(super) fn at(key: &'static str) -> impl FnOnce(String) -> Self {
         move |problem| Self { key, item: None, problem }
     }
 
-    /// Returns the byte range of the wrong value in `text`, the content of a file. `table` is the name of the entries'
-    /// table, `number` the index of the entry, from 0. `None` if there is no such value.
+    /// Returns the byte range of the invalid value in `text`, the content of a file. `table` is the name of the
+    /// entries' table, `number` the index of the entry, from 0. `None` if there is no such value.
     fn span(&self, text: &str, table: &str, number: usize) -> Option<Range<usize>> {
         let file = DeTable::parse(text).ok()?;
         let value = file.get_ref().get(table)?.get_ref().get(number)?.get_ref().get(self.key)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
-use super::document::{Entry, TrustFile, Wrong, check_plain};
+use super::document::{Entry, InvalidValue, TrustFile, check_plain};
 use super::publishers::{check_key, check_package_name};
 use super::refusal::{GET_AGAIN, refuse, refuse_key, shorten};
 use super::source::Source;
@@ -143,26 +143,26 @@ impl Entry for Locked {
     const TABLE: &'static str = "package";
     const HINT: &'static str = "correct it, or take the entry out: the package is then pinned anew";
 
-    fn check(&mut self) -> Result<(), Wrong> {
-        check_package_name(&self.name).map_err(Wrong::at("name"))?;
-        let used = version(&self.version).map_err(Wrong::at("version"))?;
-        check_plain("source", &self.source).map_err(Wrong::at("source"))?;
+    fn check(&mut self) -> Result<(), InvalidValue> {
+        check_package_name(&self.name).map_err(InvalidValue::at("name"))?;
+        let used = version(&self.version).map_err(InvalidValue::at("version"))?;
+        check_plain("source", &self.source).map_err(InvalidValue::at("source"))?;
         if !is_sha256(&self.sha256) {
-            return Err(Wrong::at("sha256")("`sha256` is not 64 hexadecimal digits in lower case".into()));
+            return Err(InvalidValue::at("sha256")("`sha256` is not 64 hexadecimal digits in lower case".into()));
         }
-        self.signer.iter().try_for_each(|signer| check_key("signer", signer)).map_err(Wrong::at("signer"))?;
-        version(&self.interface).map_err(Wrong::at("interface"))?;
-        let highest = version(&self.highest).map_err(Wrong::at("highest"))?;
+        self.signer.iter().try_for_each(|signer| check_key("signer", signer)).map_err(InvalidValue::at("signer"))?;
+        version(&self.interface).map_err(InvalidValue::at("interface"))?;
+        let highest = version(&self.highest).map_err(InvalidValue::at("highest"))?;
         if highest >= used {
             return Ok(());
         }
-        Err(Wrong::at("highest")(format!("`highest` is {highest}, below the version {used} that is used")))
+        Err(InvalidValue::at("highest")(format!("`highest` is {highest}, below the version {used} that is used")))
     }
 
     /// Inserts the entry so that the list stays sorted by name. Fails if a package of that name is in it.
-    fn add_to(self, list: &mut Vec<Self>) -> Result<(), Wrong> {
+    fn add_to(self, list: &mut Vec<Self>) -> Result<(), InvalidValue> {
         match list.binary_search_by(|known| known.name.cmp(&self.name)) {
-            Ok(_) => return Err(Wrong::at("name")(format!("`{}` is locked twice", self.name))),
+            Ok(_) => return Err(InvalidValue::at("name")(format!("`{}` is locked twice", self.name))),
             Err(at) => list.insert(at, self),
         }
         Ok(())

@@ -13,7 +13,12 @@ use crate::{Error, Package};
 /// the project's lock; writes nothing. A package that neither names passes, unless `only_locked`: then the lock must pin
 /// these bytes under its name. Errors: a signer whom the list does not name for the package; another signer, an older
 /// version, or other bytes of the same version than the lock pins; a list or a lock that is not understood.
-pub fn hold_path(package: &Package, project: &Path, keyring: Option<&Path>, only_locked: bool) -> Result<(), Error> {
+pub fn check_path_package(
+    package: &Package,
+    project: &Path,
+    keyring: Option<&Path>,
+    only_locked: bool,
+) -> Result<(), Error> {
     let (listed, lock) = (Publishers::of_organization(keyring)?, Lock::of_project(project)?);
     let held =
         check_listed(package, &listed).and_then(|()| hold(package, lock.find(&package.manifest.name), only_locked));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::document::{Entry, LONGEST_NAME, TrustFile, Wrong, check_plain};
+use super::document::{Entry, InvalidValue, LONGEST_NAME, TrustFile, check_plain};
 use super::refusal::refuse_key;
 use super::source::LOCAL;
 use crate::Error;
@@ -99,7 +99,8 @@ impl Publishers {
     }
 }
 
-/// Adds a publisher to a list, or merges it into the entry with the same prefix and key, as [`Publishers::put`] does.
+/// Adds a publisher to a list. If an entry has the same prefix and key, it gets the packages of `new` too, without
+/// repetition; if it was only listed and `new` is accepted, its other fields become those of `new`.
 fn merge(list: &mut Vec<Publisher>, new: &Publisher) {
     let same = |known: &Publisher| known.prefix == new.prefix && known.key == new.key;
     let Some(entry) = list.iter_mut().find(|known| same(known)) else {
@@ -138,14 +139,14 @@ impl Entry for Publisher {
     const TABLE: &'static str = "publisher";
     const HINT: &'static str = "correct it, or take the entry out: its signer is then asked about again";
 
-    fn check(&mut self) -> Result<(), Wrong> {
+    fn check(&mut self) -> Result<(), InvalidValue> {
         // One registry may be written in several ways, and is one prefix.
-        self.prefix = prefix(&self.prefix).map_err(Wrong::at("prefix"))?;
-        check_key("key", &self.key).map_err(Wrong::at("key"))?;
-        self.first_seen.iter().try_for_each(|day| check_day(day)).map_err(Wrong::at("first-seen"))?;
-        self.source.iter().try_for_each(|source| check_plain("source", source)).map_err(Wrong::at("source"))?;
+        self.prefix = prefix(&self.prefix).map_err(InvalidValue::at("prefix"))?;
+        check_key("key", &self.key).map_err(InvalidValue::at("key"))?;
+        self.first_seen.iter().try_for_each(|day| check_day(day)).map_err(InvalidValue::at("first-seen"))?;
+        self.source.iter().try_for_each(|source| check_plain("source", source)).map_err(InvalidValue::at("source"))?;
         for (item, package) in self.packages.iter().enumerate() {
-            let in_list = |problem| Wrong { item: Some(item), ..Wrong::at("packages")(problem) };
+            let in_list = |problem| InvalidValue { item: Some(item), ..InvalidValue::at("packages")(problem) };
             check_package_name(package).map_err(in_list)?;
         }
         self.packages.sort();
@@ -153,7 +154,7 @@ impl Entry for Publisher {
         Ok(())
     }
 
-    fn add_to(self, list: &mut Vec<Self>) -> Result<(), Wrong> {
+    fn add_to(self, list: &mut Vec<Self>) -> Result<(), InvalidValue> {
         merge(list, &self);
         Ok(())
     }

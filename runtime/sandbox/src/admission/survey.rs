@@ -68,7 +68,7 @@ pub(crate) fn validate(bytes: &[u8], name: &str) -> Result<Types, Error> {
 pub(super) fn validate_within(limit: Duration, bytes: &[u8], name: &str) -> Result<Types, Error> {
     let bytes = bytes.to_vec();
     let validate = move || Validator::new_with_features(features()).validate_all(&bytes);
-    match bounded::within(limit, validate) {
+    match bounded::run_with_timeout(limit, validate) {
         Ok(types) => types.map_err(|error| malformed(name, &error)),
         Err(error) => Err(Error::malformed(name, format!("its types cannot be checked: {error}"))),
     }

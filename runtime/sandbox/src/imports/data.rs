@@ -193,7 +193,8 @@ fn whole(count: usize) -> wasmtime::Result<u32> {
     Ok(u32::try_from(count)?)
 }
 
-/// Returns the count of a side in `counts`, at least 1; `invalid-argument` for an unknown side.
+/// Looks up the number (of target tokens, or of tokens) that `counts` has for a side of the batch, such as `chosen`.
+/// Returns 1 in place of 0; `invalid-argument` for a side that the batch does not have.
 fn count_of(counts: &BTreeMap<String, u32>, side: &str) -> Result<u32> {
     let count = counts.get(side).ok_or_else(|| no_side(side, counts.keys().map(String::as_str)))?;
     Ok((*count).max(1))

@@ -42,7 +42,7 @@ impl Host for HostContext<'_> {
         let elements = layers.len() as u64 * rows.count() as u64 * self.configuration.hidden as u64;
         self.meters.work(elements)?;
         self.pass(rows.tokens())?;
-        self.check_room(&rows, false)?;
+        self.check_pass_memory(&rows, false)?;
         // What is read lies there twice while it is put in the order of the layers.
         let _scratch = self.reserve(4 * elements)?;
         let (site, token) = (stream_site(site), stream_token(token));

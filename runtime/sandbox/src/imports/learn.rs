@@ -13,7 +13,8 @@ use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Handle, HostContext, ScoresEntry, State};
 
 impl Host for HostContext<'_> {
-    /// Back-propagates a loss and adds its gradient to the policy's, as [`walk_back`](State::walk_back) does.
+    /// Back-propagates a loss and adds its gradient to the policy's, as
+    /// [`backward_from_loss`](State::backward_from_loss) does.
     ///
     /// Errors: `invalid-argument` if the loss is not one finite `f32` element or depends on no current scores for
     /// learning.
@@ -27,7 +28,7 @@ impl Host for HostContext<'_> {
         ensure(float, || Refusal::argument(format!("a loss is `f32`, this is `{}`", dtype.as_str())))?;
         let value = ops::item(&loss.tensor)?;
         ensure(value.is_finite(), || Refusal::argument(format!("the loss is `{value}`, not a finite number")))?;
-        self.walk_back(&loss)
+        self.backward_from_loss(&loss)
     }
 
     /// Adds the gradient of Σ `logprob` · log-probability + Σ `entropy` · entropy over the target tokens of `scores` to

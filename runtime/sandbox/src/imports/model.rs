@@ -73,7 +73,7 @@ impl HostScores for HostContext<'_> {
             record.held = false;
             // A loss of this step may still hang on its taps; nothing hangs on the others.
             if !record.may_be_learned_from() {
-                self.forget_score(number);
+                self.release_score(number);
             }
         }
         Ok(())
@@ -155,7 +155,7 @@ impl Host for HostContext<'_> {
         let logits = rows.count() as u64 * self.configuration.vocabulary as u64;
         self.meters.work(elements + logits)?;
         self.pass(rows.tokens())?;
-        self.check_room(&rows, false)?;
+        self.check_pass_memory(&rows, false)?;
         self.give_new(elements, |state| state.train_state().policy.next_token(&view, &rows, &ids))
     }
 
@@ -171,7 +171,7 @@ impl Host for HostContext<'_> {
         self.meters.work(logits)?;
         self.pass(rows.tokens())?;
         self.pass(rows.tokens())?;
-        self.check_room(&rows, false)?;
+        self.check_pass_memory(&rows, false)?;
         self.give_new(rows.count() as u64, |state| state.train_state().policy.divergence(&view, &other, &rows))
     }
 }
@@ -220,9 +220,9 @@ impl State {
         self.record(handle)
     }
 
-    /// Charges work, a pass and the bytes of the taps, and returns a handle of scores. With `keep`, the pass saves the
-    /// activations for a backward pass. Defers the pass if the policy can share prefixes between rows in one pass; else
-    /// runs it now.
+    /// Charges work, a pass and the bytes of the taps, and returns a handle of scores. With `learning`, the pass saves
+    /// the activations for a backward pass. Defers the pass if the policy can share prefixes between rows in one pass;
+    /// else runs it now.
     ///
     /// Errors: `invalid-argument` for a temperature that is not finite and above 0, or for no rows; the model's error if
     /// the pass ran and failed.
@@ -232,7 +232,7 @@ impl State {
         rows: &Handle<RowsEntry>,
         taps: Taps,
         temperature: f32,
-        keep: bool,
+        learning: bool,
     ) -> Answer<ScoresEntry> {
         let shown = printable(&temperature.to_string(), 32);
         let other = || Refusal::argument(format!("a temperature is a finite number above 0, this is {shown}"));
@@ -246,17 +246,17 @@ impl State {
         // A pass joins the rows of several scores, and keeps the copy; it also keeps the patches that are active now.
         let patches = self.patches as u64 * self.patch_bytes();
         let bytes = self.reserve(4 * elements + row_bytes(rows.tokens() as u64, rows.count()) + patches)?;
-        let request = ScoreRequest { view: view.clone(), taps: set, temperature, learning: keep };
+        let request = ScoreRequest { view: view.clone(), taps: set, temperature, learning };
         let (generation, defer) = {
             let policy = &self.train_state().policy;
-            (policy.generation(), policy.shares_prefixes(view, keep))
+            (policy.generation(), policy.shares_prefixes(view, learning))
         };
         let record = ScoreRecord::new(request, rows, generation, bytes);
         let number = self.next_number();
         let handle = self.table.push(ScoresEntry(number))?;
         self.scores.insert(number, record);
         if !defer && let Err(refusal) = self.scored_record(&handle).and_then(ScoreRecord::check_scored) {
-            self.forget_score(number);
+            self.release_score(number);
             self.table.delete(handle)?;
             return Err(refusal);
         }

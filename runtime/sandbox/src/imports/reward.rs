@@ -27,7 +27,7 @@ impl Host for HostContext<'_> {
     /// Returns a handle of the weights of the run's verifiers: `[verifiers]`, `f32`; `unsupported` if the run has none.
     fn weights(&mut self) -> Answer {
         self.enter("reward.weights")?;
-        let weights: Vec<f32> = self.panel()?.into_iter().map(|(_, weight)| weight).collect();
+        let weights: Vec<f32> = self.weighted_verifiers()?.into_iter().map(|(_, weight)| weight).collect();
         self.give_list(&weights)
     }
 
@@ -39,7 +39,7 @@ impl Host for HostContext<'_> {
     /// prompts of the batch.
     fn judge(&mut self, batch: Handle<BatchEntry>, completions: Handle<CompletionsEntry>) -> Answer {
         self.enter("reward.judge")?;
-        let columns = self.panel()?.len();
+        let columns = self.weighted_verifiers()?.len();
         let batch = self.table.get(&batch)?.0.clone();
         let written = self.table.get(&completions)?.0.clone();
         let own = batch.sides.iter().any(|(_, rows)| Arc::ptr_eq(rows, &written.prompts));
@@ -79,10 +79,10 @@ fn longest_text(policy: &Policy, written: &Completions) -> u64 {
 
 impl State {
     /// Returns the names and weights of the run's verifiers; `unsupported` if there are none.
-    fn panel(&self) -> Result<Vec<(String, f32)>> {
-        let panel = self.train_state().hooks.verifiers();
+    fn weighted_verifiers(&self) -> Result<Vec<(String, f32)>> {
+        let verifiers = self.train_state().hooks.verifiers();
         let message = "the run lists no verifier; `run.toml` needs a `[[verifier]]` with `use = \"…\"`";
-        ensure(!panel.is_empty(), || Refusal::new(ErrorCode::Unsupported, message))?;
-        Ok(panel)
+        ensure(!verifiers.is_empty(), || Refusal::new(ErrorCode::Unsupported, message))?;
+        Ok(verifiers)
     }
 }

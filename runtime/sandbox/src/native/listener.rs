@@ -64,8 +64,8 @@ impl TwinListener {
         self.folder.path().join("twin")
     }
 
-    /// Waits for the process to connect: at most `longest` (without limit if `None`), or until `off` returns true.
-    /// `patience` limits how long the process may compute in each later call.
+    /// Waits for the process to connect: at most `longest` (without limit if `None`), or until `is_cancelled` returns
+    /// true. `patience` limits how long the process may compute in each later call.
     ///
     /// # Errors
     /// Failures of the socket. A connection without a manifest is closed, and the next one accepted.
@@ -73,7 +73,7 @@ impl TwinListener {
         &self,
         longest: Option<Duration>,
         patience: Option<Duration>,
-        mut off: impl FnMut() -> bool,
+        mut is_cancelled: impl FnMut() -> bool,
     ) -> io::Result<Arrival> {
         let deadline = after(longest);
         loop {
@@ -85,7 +85,7 @@ impl TwinListener {
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    if off() {
+                    if is_cancelled() {
                         return Ok(Arrival::Cancelled);
                     }
                     if deadline.is_some_and(|deadline| deadline <= std::time::Instant::now()) {

@@ -42,7 +42,7 @@ pub(crate) struct Process {
     /// The interfaces whose functions it may request.
     interfaces: BTreeSet<String>,
     /// Whether nothing more is sent to it.
-    over: bool,
+    is_closed: bool,
 }
 
 /// A message of the method other than a request.
@@ -65,7 +65,7 @@ impl Process {
     pub(crate) fn new(twin: Twin, imports: &[String], state: State) -> Self {
         let Twin { stream, patience, .. } = twin;
         let interfaces = imports.iter().filter_map(|import| interface_of(import)).map(str::to_owned).collect();
-        Self { state, stream, patience, interfaces, over: false }
+        Self { state, stream, patience, interfaces, is_closed: false }
     }
 
     /// Calls an export with the arguments that `write` encodes, answers the method's requests, and returns the decoded
@@ -73,7 +73,7 @@ impl Process {
     fn call<R: Decode>(&mut self, export: Function, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
         let result = self.exchange(export, write);
         // Whoever holds the connection as well may still say why.
-        self.over |= result.is_err();
+        self.is_closed |= result.is_err();
         result
     }
 
@@ -233,7 +233,7 @@ impl Guest for Process {
     /// connection, nothing more is sent to the process.
     fn wait(&mut self) -> wasmtime::Result<Option<String>> {
         let next = self.idle();
-        self.over |= !matches!(next, Ok(Some(_)));
+        self.is_closed |= !matches!(next, Ok(Some(_)));
         next
     }
 }
@@ -241,7 +241,7 @@ impl Guest for Process {
 impl Drop for Process {
     /// Tells the process that the session is over, unless a call failed or the process is gone.
     fn drop(&mut self) {
-        if !self.over {
+        if !self.is_closed {
             // A process that is gone needs no word.
             let _ = frame::send(&mut self.stream, &[END], after(Some(FAREWELL)));
         }

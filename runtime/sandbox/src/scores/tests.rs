@@ -99,7 +99,7 @@ fn a_pass_that_saves_more_than_it_may_ends_the_method_before_it_runs() {
     let rows = long_rows(10_000);
     let room = |limit| {
         let (state, ..) = state([], true, Limits { activation_bytes: limit, ..Limits::default() });
-        state.check_room(&rows, true)
+        state.check_pass_memory(&rows, true)
     };
     let (state, ..) = state([], true, Limits::default());
     let needed = state.train_state().policy.score_memory(&rows, true).kept;
@@ -114,11 +114,11 @@ fn a_pass_that_memory_does_not_hold_ends_the_method_before_it_runs() {
     if state.held_before.is_none() {
         return;
     }
-    state.check_room(&rows, true).unwrap();
+    state.check_pass_memory(&rows, true).unwrap();
     // As if all of the machine had been taken before.
     state.held_before = Some(u64::MAX);
-    let cause = state.check_room(&rows, true).unwrap_err();
-    assert!(matches!(cause, Cause::Room { room: 0, .. }), "{cause}");
+    let cause = state.check_pass_memory(&rows, true).unwrap_err();
+    assert!(matches!(cause, Cause::Memory { room: 0, .. }), "{cause}");
 }
 
 #[test]
@@ -139,8 +139,8 @@ fn a_pass_goes_with_the_last_score_that_came_from_it() {
     let (mut state, [one, other], _) = state([[1, 2], [3, 4]], false, Limits::default());
     state.run_pending_scores().unwrap();
     assert_eq!((state.scores.len(), state.passes.len()), (2, 1));
-    state.forget_score(one);
+    state.release_score(one);
     assert_eq!((state.scores.len(), state.passes.len()), (1, 1));
-    state.forget_score(other);
+    state.release_score(other);
     assert_eq!((state.scores.len(), state.passes.len()), (0, 0));
 }

@@ -17,7 +17,7 @@ use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files;
 use tunebox_foundation::paths::simplify;
 use tunebox_package::Reference;
-use tunebox_sandbox::{CallWatch, Compiling, Profiler};
+use tunebox_sandbox::{CallObserver, Compiling, Profiler};
 
 pub use check::{find_key, schema};
 pub use document::{Document, SettingLocation, Underline};
@@ -75,7 +75,7 @@ pub struct RunSettings {
     pub profiler: Option<Profiler>,
     /// Called when a call of the method begins and when it ends, in this process.
     #[serde(skip)]
-    pub(crate) watch: Option<CallWatch>,
+    pub(crate) call_observer: Option<CallObserver>,
     /// Train on random records instead of the data file.
     #[serde(skip)]
     pub(crate) random: Option<RandomRecords>,
@@ -144,7 +144,7 @@ impl RunSettings {
             replay: None,
             compiling: Compiling::default(),
             profiler: None,
-            watch: None,
+            call_observer: None,
             random: None,
             document,
             folder,

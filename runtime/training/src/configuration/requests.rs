@@ -56,7 +56,7 @@ impl RunSettings {
                 clauses.push(format!("runs `{}`", names[number]));
             }
         }
-        if self.runs_elsewhere() {
+        if self.has_outside_run_folder() {
             clauses.push(format!("writes into `{}`", resolve(Path::new(&self.file.run.folder)).display()));
         }
         clauses
@@ -79,7 +79,7 @@ impl RunSettings {
 
     /// Whether the run file, and no `--set`, sets `run.folder` to a folder outside the current one. The run file in a run's
     /// folder may name the folder above, which holds that run.
-    fn runs_elsewhere(&self) -> bool {
+    fn has_outside_run_folder(&self) -> bool {
         if self.file_path.is_none() || !self.is_given("run.folder") || self.is_override("run.folder") {
             return false;
         }

@@ -11,7 +11,7 @@ use tunebox_model::tokenizer::Tokenizer;
 use tunebox_sandbox::Question;
 
 use super::fault::Fault;
-use super::shape::{Content, Record, Turns};
+use super::shape::{Content, Record, TextOrMessages};
 
 /// A tokenized record: a row for each side, and its numbers.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,7 +88,7 @@ impl Encoder<'_> {
                 vec![chosen, rejected]
             }
             Content::Instructions(harmful, harmless) => {
-                let side = |turns: &Option<Turns>| match turns {
+                let side = |turns: &Option<TextOrMessages>| match turns {
                     Some(turns) => self.instruction(&record, turns),
                     None => Ok(empty_row()),
                 };
@@ -108,10 +108,10 @@ impl Encoder<'_> {
 
     /// Tokenizes an instruction as a prompt without targets. Text becomes a single user message if the model has a chat
     /// template; otherwise it is tokenized as it is.
-    fn instruction(&self, record: &Record, turns: &Turns) -> Result<Encoded, Fault> {
+    fn instruction(&self, record: &Record, turns: &TextOrMessages) -> Result<Encoded, Fault> {
         match (turns, self.template) {
-            (Turns::Text(text), Some(_)) => {
-                self.prompt(record, &Turns::Messages(vec![Message::new("user", text.as_str())]))
+            (TextOrMessages::Text(text), Some(_)) => {
+                self.prompt(record, &TextOrMessages::Messages(vec![Message::new("user", text.as_str())]))
             }
             _ => self.prompt(record, turns),
         }
@@ -119,15 +119,15 @@ impl Encoder<'_> {
 
     /// Tokenizes one text of a contrast. Targets are the assistant's answers of a conversation, or every token but the
     /// first of plain text. Messages without an answer have no targets.
-    fn contrast(&self, record: &Record, turns: &Turns) -> Result<Encoded, Fault> {
+    fn contrast(&self, record: &Record, turns: &TextOrMessages) -> Result<Encoded, Fault> {
         match turns {
-            Turns::Messages(messages) if messages.iter().any(|message| message.role == "assistant") => {
+            TextOrMessages::Messages(messages) if messages.iter().any(|message| message.role == "assistant") => {
                 let conversation = conversation(record, messages);
                 encode_conversation(self.tokenizer, self.template()?, &conversation, self.answers).map_err(line_fault)
             }
             _ => {
                 let mut row = self.prompt(record, turns)?;
-                if matches!(turns, Turns::Text(_)) {
+                if matches!(turns, TextOrMessages::Text(_)) {
                     row.targets.iter_mut().skip(1).for_each(|target| *target = true);
                 }
                 Ok(row)
@@ -136,10 +136,10 @@ impl Encoder<'_> {
     }
 
     /// Tokenizes text, or messages followed by the opening of an answer, into a row without targets.
-    fn prompt(&self, record: &Record, prompt: &Turns) -> Result<Encoded, Fault> {
+    fn prompt(&self, record: &Record, prompt: &TextOrMessages) -> Result<Encoded, Fault> {
         let ids = match prompt {
-            Turns::Text(text) => self.tokenizer.encode_opening(text).map_err(line_fault)?,
-            Turns::Messages(messages) => {
+            TextOrMessages::Text(text) => self.tokenizer.encode_opening(text).map_err(line_fault)?,
+            TextOrMessages::Messages(messages) => {
                 encode_prompt(self.tokenizer, self.template()?, &conversation(record, messages)).map_err(line_fault)?
             }
         };
@@ -148,10 +148,15 @@ impl Encoder<'_> {
 
     /// Joins the prompt and answer of a record for the tokenizer, with the chat template if they are messages. Fails
     /// with a fault unless both are text or both are messages, and if messages meet a model without a template.
-    fn pair<'a>(&'a self, record: &'a Record, prompt: &'a Turns, completion: &'a Turns) -> Result<Pair<'a>, Fault> {
+    fn pair<'a>(
+        &'a self,
+        record: &'a Record,
+        prompt: &'a TextOrMessages,
+        completion: &'a TextOrMessages,
+    ) -> Result<Pair<'a>, Fault> {
         match (prompt, completion) {
-            (Turns::Text(prompt), Turns::Text(completion)) => Ok(Pair::Text { prompt, completion }),
-            (Turns::Messages(prompt), Turns::Messages(completion)) => {
+            (TextOrMessages::Text(prompt), TextOrMessages::Text(completion)) => Ok(Pair::Text { prompt, completion }),
+            (TextOrMessages::Messages(prompt), TextOrMessages::Messages(completion)) => {
                 Ok(Pair::Messages { template: self.template()?, prompt: conversation(record, prompt), completion })
             }
             _ => Err(Explanation::new("data", "the prompt is text and the answer is messages, or the other way round")
@@ -181,10 +186,10 @@ fn conversation<'a>(record: &'a Record, messages: &'a [Message]) -> Conversation
 }
 
 /// The text of a prompt: the text itself, or the content of its last message (empty without messages).
-fn prompt_text(prompt: Turns) -> String {
+fn prompt_text(prompt: TextOrMessages) -> String {
     match prompt {
-        Turns::Text(text) => text,
-        Turns::Messages(mut messages) => messages.pop().map(|message| message.content).unwrap_or_default(),
+        TextOrMessages::Text(text) => text,
+        TextOrMessages::Messages(mut messages) => messages.pop().map(|message| message.content).unwrap_or_default(),
     }
 }
 

@@ -96,7 +96,8 @@ pub(super) fn key_column(text: &str, name: &str) -> usize {
     column_at(text, text[..end].rfind(&format!("\"{name}\"")).unwrap_or(end))
 }
 
-/// The JSON text of the field or item `step` of the JSON text `value`; `None` if there is none.
+/// Returns the JSON text of one value inside `value`: of the field named `step` if `value` is an object, of the item at
+/// index `step`, from 0, if it is a list. `None` if there is no such field or item, or `value` is neither.
 fn step_into<'a>(value: &'a str, step: &str) -> Option<&'a str> {
     #[derive(Deserialize)]
     struct Object<'a>(#[serde(borrow)] BTreeMap<Cow<'a, str>, &'a RawValue>);

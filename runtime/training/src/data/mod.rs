@@ -17,6 +17,6 @@ pub use dataset::{Dataset, Reading, Report, Skipped};
 pub use encode::{Encoder, Example};
 pub use random::random_dataset;
 pub(crate) use sampler::{BatchSampler, Batching, Cursor};
-pub use shape::{Content, Record, Shape, Turns};
+pub use shape::{Content, Record, Shape, TextOrMessages};
 pub(crate) use window::rows;
 pub use window::{Window, window};

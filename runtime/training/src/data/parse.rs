@@ -8,7 +8,7 @@ use tunebox_foundation::nearest::nearest;
 use tunebox_model::chat::Message;
 
 use super::fault::{self, LocatedFault, column, example_line, key_column};
-use super::shape::{Content, Record, Shape, Turns};
+use super::shape::{Content, Record, Shape, TextOrMessages};
 
 /// Fields for the chat template, which verifiers do not get.
 const TEMPLATE_FIELDS: [&str; 2] = ["tools", "chat_template_kwargs"];
@@ -144,25 +144,25 @@ struct Fields<'a> {
 impl Fields<'_> {
     /// Removes the field `name` and returns its value, which must be a text (an empty one, too) or a non-empty list of
     /// messages.
-    fn take_turns(&mut self, name: &str) -> Result<Turns, LocatedFault> {
+    fn take_text_or_messages(&mut self, name: &str) -> Result<TextOrMessages, LocatedFault> {
         match self.object.remove(name) {
-            Some(Value::Array(items)) => self.read_messages(name, items).map(Turns::Messages),
-            Some(Value::String(text)) => Ok(Turns::Text(text)),
+            Some(Value::Array(items)) => self.read_messages(name, items).map(TextOrMessages::Messages),
+            Some(Value::String(text)) => Ok(TextOrMessages::Text(text)),
             other => Err(self.wrong_type(name, other.as_ref(), "text or a list of messages")),
         }
     }
 
     /// Removes the field `name` and returns its value, which must be a non-empty text or a non-empty list of messages.
-    fn take_non_empty(&mut self, name: &str) -> Result<Turns, LocatedFault> {
-        match self.take_turns(name)? {
-            Turns::Text(text) if text.is_empty() => Err((fault::empty(name), self.column(name))),
+    fn take_non_empty(&mut self, name: &str) -> Result<TextOrMessages, LocatedFault> {
+        match self.take_text_or_messages(name)? {
+            TextOrMessages::Text(text) if text.is_empty() => Err((fault::empty(name), self.column(name))),
             turns => Ok(turns),
         }
     }
 
     /// Removes the field `name` and returns its value, which must be a non-empty text or a non-empty list of messages.
     /// `None` if there is no such field.
-    fn take_if_present(&mut self, name: &str) -> Result<Option<Turns>, LocatedFault> {
+    fn take_if_present(&mut self, name: &str) -> Result<Option<TextOrMessages>, LocatedFault> {
         if self.object.contains_key(name) { self.take_non_empty(name).map(Some) } else { Ok(None) }
     }
 
@@ -217,22 +217,26 @@ impl Fields<'_> {
 
     /// Removes `prompt` and `completion`, each a text or a non-empty list of messages, and returns them.
     fn take_pair(&mut self) -> Result<Content, LocatedFault> {
-        Ok(Content::PromptCompletion(self.take_turns("prompt")?, self.take_turns("completion")?))
+        Ok(Content::PromptCompletion(self.take_text_or_messages("prompt")?, self.take_text_or_messages("completion")?))
     }
 
     /// Removes `chosen`, `rejected` and, if present, `prompt`. Without `prompt`, both answers must be lists of
     /// messages; the messages that both begin with become the prompt.
     fn take_preference(&mut self) -> Result<Content, LocatedFault> {
-        let (chosen, rejected) = (self.take_turns("chosen")?, self.take_turns("rejected")?);
+        let (chosen, rejected) = (self.take_text_or_messages("chosen")?, self.take_text_or_messages("rejected")?);
         if self.object.contains_key("prompt") {
-            return Ok(Content::Preference(self.take_turns("prompt")?, chosen, rejected));
+            return Ok(Content::Preference(self.take_text_or_messages("prompt")?, chosen, rejected));
         }
-        let (Turns::Messages(mut prompt), Turns::Messages(mut rejected)) = (chosen, rejected) else {
+        let (TextOrMessages::Messages(mut prompt), TextOrMessages::Messages(mut rejected)) = (chosen, rejected) else {
             return Err(missing_field(self.text, self.object, "prompt", Shape::Preference));
         };
         let shared = prompt.iter().zip(&rejected).take_while(|(one, other)| one == other).count();
         let (chosen, rejected) = (prompt.split_off(shared), rejected.split_off(shared));
-        Ok(Content::Preference(Turns::Messages(prompt), Turns::Messages(chosen), Turns::Messages(rejected)))
+        Ok(Content::Preference(
+            TextOrMessages::Messages(prompt),
+            TextOrMessages::Messages(chosen),
+            TextOrMessages::Messages(rejected),
+        ))
     }
 
     /// Removes `prompt`, and copies every further field that is not null and not for the chat template as text for the

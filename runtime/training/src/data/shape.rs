@@ -169,7 +169,7 @@ impl fmt::Display for Shape {
 
 /// Text, or messages that the chat template turns into text.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Turns {
+pub enum TextOrMessages {
     /// Text that is tokenized as it is.
     Text(String),
     /// Messages for the chat template.
@@ -182,17 +182,17 @@ pub enum Content {
     /// A conversation.
     Messages(Vec<Message>),
     /// A prompt and its completion.
-    PromptCompletion(Turns, Turns),
+    PromptCompletion(TextOrMessages, TextOrMessages),
     /// Text without roles.
     Text(String),
     /// A prompt, the better answer, the worse answer.
-    Preference(Turns, Turns, Turns),
+    Preference(TextOrMessages, TextOrMessages, TextOrMessages),
     /// A prompt, and every further field as text for the verifiers.
-    Prompt(Turns, BTreeMap<String, String>),
+    Prompt(TextOrMessages, BTreeMap<String, String>),
     /// A harmful and a harmless instruction; at least one of them.
-    Instructions(Option<Turns>, Option<Turns>),
+    Instructions(Option<TextOrMessages>, Option<TextOrMessages>),
     /// The positive and the negative text, or conversation.
-    Contrast(Turns, Turns),
+    Contrast(TextOrMessages, TextOrMessages),
 }
 
 /// One record: its content, variables of the chat template, and numbers for the method.

@@ -33,12 +33,14 @@ pub struct Evaluation {
     pub figures: Vec<Figure>,
 }
 
-/// Evaluates a base model, and with `adapted` the same model with an adapter, on a JSONL file; the shape of its records
-/// decides how. For prompts, the verifiers of the run `rewards`, if given, score the generated completions. Figures are
-/// rounded to seven significant digits.
+/// Evaluates `base`, and also `adapted` (the same model with an adapter) if given, on a JSONL file. The shape of its
+/// records decides how: for pairs the two answers are compared, for prompts completions are generated, for all other
+/// records the likelihood is computed, without regard to labels. `rewards` are the settings of a run whose verifiers score
+/// the completions; without them none are scored. Figures are rounded to seven significant digits.
 ///
 /// # Errors
-/// A file that cannot be read, and a failed pass through the model.
+/// A file that cannot be read, a model without a tokenizer, a verifier that cannot be loaded, and a failed pass through
+/// the model.
 pub fn evaluate(
     base: &Policy,
     adapted: Option<&Policy>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use tunebox_model::stream::{Site, Token};
-use tunebox_model::vectors::{Facts, Vectors};
+use tunebox_model::vectors::{Metadata, Vectors};
 use tunebox_sandbox::Direction;
 
 use crate::error::{Error, damaged};
@@ -15,17 +15,17 @@ pub(crate) const FILE: &str = "vectors.safetensors";
 /// The file of the same directions as a control vector for llama.cpp and repeng.
 pub(crate) const CONTROL_VECTOR: &str = "vectors.gguf";
 
-/// Converts directions, by layer, to the content of a file. Its metadata are `facts` (pairs of key and value), and the
+/// Converts directions, by layer, to the content of a file. Its metadata is `pairs` of key and value, and the
 /// site, token and scale of the first direction.
-pub(crate) fn vectors(published: &BTreeMap<usize, Direction>, facts: &[(&str, &str)]) -> Vectors {
+pub(crate) fn vectors(published: &BTreeMap<usize, Direction>, pairs: &[(&str, &str)]) -> Vectors {
     let layers = published.iter().map(|(layer, direction)| (*layer, direction.vector.clone())).collect();
-    let mut known: Facts = facts.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let mut metadata: Metadata = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     if let Some(first) = published.values().next() {
-        known.insert("site".into(), first.site.name().into());
-        known.insert("token".into(), first.token.name());
-        known.insert("scale".into(), first.coefficient.to_string());
+        metadata.insert("site".into(), first.site.name().into());
+        metadata.insert("token".into(), first.token.name());
+        metadata.insert("scale".into(), first.coefficient.to_string());
     }
-    Vectors { layers, facts: known }
+    Vectors { layers, metadata }
 }
 
 /// Writes the directions of a checkpoint into its folder; does nothing if there are none.
@@ -44,8 +44,8 @@ pub(crate) fn restore(folder: &Path) -> Result<BTreeMap<usize, Direction>, Error
         return Ok(BTreeMap::new());
     }
     let vectors = Vectors::load(&path)?;
-    let fact = |name: &str| vectors.facts.get(name).map_or("", String::as_str);
-    let known = (Site::named(fact("site")), Token::named(fact("token")), fact("scale").parse().ok());
+    let text = |name: &str| vectors.metadata.get(name).map_or("", String::as_str);
+    let known = (Site::named(text("site")), Token::named(text("token")), text("scale").parse().ok());
     let (Some(site), Some(token), Some(coefficient)) = known else {
         return Err(damaged(&path, "its directions do not say where they were read"));
     };

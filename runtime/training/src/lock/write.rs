@@ -34,7 +34,8 @@ pub(crate) fn write(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<(
     Ok(files::write(&plan.folder.join(FILE), text.as_bytes())?)
 }
 
-/// The lock of a plan as a TOML table without an artifact, as [`write`] would write it before the run.
+/// Returns the `run.lock` of a plan as a TOML table, as [`write`] writes it before the run: without the list of files that
+/// the run leaves.
 pub(crate) fn table(plan: &PlannedRun) -> Result<Table, Error> {
     Ok(Table::try_from(lock(plan, None)?).unwrap_or_default())
 }

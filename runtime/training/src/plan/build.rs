@@ -15,7 +15,7 @@ use tunebox_sandbox::{CodeOptions, Compiling, Engine};
 use super::folder::{Destination, choose_folder};
 use super::identity::{check_same_run, complete_identity, partial_identity};
 use super::inputs::Inputs;
-use super::method::{PlannedMethod, load_method, load_verifiers, without_effect};
+use super::method::{PlannedMethod, load_method, load_verifiers, no_effect_warning};
 use super::model::{changed_base_warning, check_precision};
 use super::planned::{Plan, PlannedRun, summary};
 use crate::configuration::{RunSettings, Underline};
@@ -131,7 +131,7 @@ fn check_validation(settings: &RunSettings, inputs: &Inputs) -> Result<(), Error
 fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> Result<Vec<String>, Error> {
     let cache = engine.warning().map(str::to_owned);
     let device = device::auto_fallback_reason(&settings.file.train.device);
-    let effect = without_effect(method.admitted.imports()).map(str::to_owned);
+    let effect = no_effect_warning(method.admitted.imports()).map(str::to_owned);
     Ok([cache, changed_base_warning(settings)?, device, effect].into_iter().flatten().collect())
 }
 

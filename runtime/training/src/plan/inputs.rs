@@ -88,7 +88,8 @@ fn read_datasets(
 fn build_policy(settings: &RunSettings, model: Arc<Model>, learns: bool, sides: usize) -> Result<Policy, Error> {
     let (train, slice) = (&settings.file.train, pass_size(settings, &model, sides));
     let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
-    let own = PolicySettings { recompute, slice, free: FREE_BYTES, keep: kept_bytes(settings, model.weights.device()) };
+    let max_saved_bytes = kept_bytes(settings, model.weights.device());
+    let own = PolicySettings { recompute, slice, min_slice_bytes: FREE_BYTES, max_saved_bytes };
     let Some(written) = &settings.file.model.adapter else {
         if !learns {
             return Ok(Policy::open(model, None, own)?);

@@ -70,7 +70,7 @@ impl PlannedMethod {
 /// A warning if `imports` contain none of the interfaces `learn`, `weights` and `hidden`, so that the method cannot
 /// train, edit or publish anything; `None` otherwise.
 #[must_use]
-pub fn without_effect(imports: &[String]) -> Option<&'static str> {
+pub fn no_effect_warning(imports: &[String]) -> Option<&'static str> {
     let has_effect = |import: &String| matches!(interface_of(import), Some("learn" | "weights" | "hidden"));
     (!imports.iter().any(has_effect)).then_some(
         "the method never calls `minimise`: nothing is trained, and no adapter will be written; \

@@ -19,7 +19,7 @@ pub(crate) use build::{engine, plan_with_method, verifier_engine};
 pub(crate) use folder::run_exists;
 pub use memory::{Estimate, available, free};
 pub(crate) use memory::{peak_on, reset_peak};
-pub use method::{PlannedMethod, PlannedVerifier, without_effect};
+pub use method::{PlannedMethod, PlannedVerifier, no_effect_warning};
 pub(crate) use method::{load_verifiers, lock_settings, native, revised};
 pub use model::fetch;
 pub(crate) use model::{digests, find_source, open_model};

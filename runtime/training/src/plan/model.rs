@@ -50,7 +50,7 @@ pub(super) fn open_with_digest(settings: &RunSettings, clock: i64) -> Result<(Ar
         let folder = settings.path("model.path", &table.path);
         let model = Model::random(&folder, settings.file.train.seed, device);
         let mut model = model.map_err(|error| settings.with_location("model.path", error))?;
-        model.weights = model.weights.kept_in(requested)?;
+        model.weights = model.weights.with_precision(requested)?;
         (model, configuration_digest(&folder)?)
     } else {
         let source = find_source(settings)?;
@@ -59,7 +59,7 @@ pub(super) fn open_with_digest(settings: &RunSettings, clock: i64) -> Result<(Ar
     if let Some(replay) = &settings.replay {
         model.name.clone_from(&replay.model);
     }
-    model.template = model.template.map(|template| template.at(clock));
+    model.template = model.template.map(|template| template.with_clock(clock));
     Ok((Arc::new(model), digest))
 }
 

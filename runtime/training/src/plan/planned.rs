@@ -158,7 +158,7 @@ pub(super) fn summary(
         name: name.to_owned(),
         model: model.name.clone(),
         family: model.configuration.family.clone(),
-        parameters: model.configuration.weights(),
+        parameters: model.configuration.parameter_count(),
         device: device::describe(adapter.parameters().device()),
         method: package.manifest.name.clone(),
         method_version: package.manifest.version.clone(),

@@ -9,7 +9,7 @@ use tunebox_foundation::explain::Explanation;
 use tunebox_package::artifact::Artifact;
 use tunebox_package::build::approval;
 use tunebox_package::home::home;
-use tunebox_package::trust::{Mode, Question, Trust, hold_path, keyring};
+use tunebox_package::trust::{Mode, Question, Trust, check_path_package, keyring};
 use tunebox_package::{Package, Reference};
 
 use crate::configuration::{Requests, RunSettings};
@@ -101,7 +101,9 @@ fn check_lock(found: &Reference, package: &Package, project: &Path, only_locked:
             let (artifact, source) = from_store(package);
             open(project)?.admit(&artifact, &source, Mode::Locked)?;
         }
-        Reference::File(_) | Reference::Folder(_) => hold_path(package, project, keyring().as_deref(), only_locked)?,
+        Reference::File(_) | Reference::Folder(_) => {
+            check_path_package(package, project, keyring().as_deref(), only_locked)?;
+        }
     }
     Ok(())
 }

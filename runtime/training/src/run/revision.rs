@@ -111,7 +111,7 @@ impl RevisableRun {
     /// the method. The method must be restarted or ended afterwards.
     fn rewind(&self, running: &mut ActiveRun<'_>) {
         running.sampler.seek(self.cursor);
-        running.before.clone_from(&running.used);
+        running.earlier_usage.clone_from(&running.used);
     }
 
     /// Abandons an unfinished step: restores the state before it and saves that as a checkpoint. Saves nothing before

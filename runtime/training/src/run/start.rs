@@ -35,7 +35,7 @@ pub(super) struct ActiveRun<'a> {
     /// The method's usage of its limits in this process.
     pub(super) used: Usage,
     /// The part of `used` by earlier versions of the method.
-    pub(super) before: Usage,
+    pub(super) earlier_usage: Usage,
     /// Whether the user was warned that the method ignored a rejected gradient.
     pub(super) unlearned: bool,
     /// The folder of a new run; removes it when dropped, unless a step is finished.
@@ -89,7 +89,7 @@ impl<'a> ActiveRun<'a> {
             },
             last_loss: state.and_then(|(_, state)| state.last_loss),
             used: opening.usage,
-            before: Usage::default(),
+            earlier_usage: Usage::default(),
             unlearned: false,
             plan,
             session,
@@ -213,13 +213,13 @@ pub(super) fn continue_at(
     Ok(session.load_state(method_state)?)
 }
 
-/// The limits, seed, metric names, profiler and watch for a session of `method` in the run.
+/// The limits, seed, metric names, profiler and call observer for a session of `method` in the run.
 pub(super) fn session_settings(plan: &PlannedRun, method: &PlannedMethod) -> SessionSettings {
     SessionSettings {
         limits: method.limits.clone(),
         seed: plan.settings.file.train.seed,
         metric_names: method.package.manifest.metrics.clone(),
         profiler: plan.settings.profiler.clone(),
-        watch: plan.settings.watch.clone(),
+        call_observer: plan.settings.call_observer.clone(),
     }
 }

@@ -31,11 +31,11 @@ impl ActiveRun<'_> {
     /// the observer even if the step fails, and updates the usage.
     pub(super) fn try_step(&mut self) -> Result<StepEvent, Error> {
         let (begun, step) = (Instant::now(), self.summary.step);
-        let (used, before, unlearned) = (&mut self.used, &self.before, &mut self.unlearned);
+        let (used, earlier_usage, unlearned) = (&mut self.used, &self.earlier_usage, &mut self.unlearned);
         let observer = &mut *self.observer;
         let mut handle_report = |report: StepReport| {
             show(step + 1, &report, observer);
-            if let Some((function, words)) = &report.unlearned
+            if let Some((function, words)) = &report.refused_gradient
                 && !std::mem::replace(unlearned, true)
             {
                 let text = format!(
@@ -45,7 +45,7 @@ impl ActiveRun<'_> {
                 );
                 observer.event(&Event::Warning { text });
             }
-            *used = report.usage.after(before);
+            *used = report.usage.after(earlier_usage);
         };
         let done = update(&self.plan, &mut self.session, &mut self.sampler, (step, self.last_loss), &mut handle_report);
         self.show_last_lines(step + 1);
@@ -97,7 +97,7 @@ impl ActiveRun<'_> {
     /// Sends the log and warnings of a call outside of steps to the observer, and updates the usage from its report.
     pub(super) fn show_report(&mut self, report: &StepReport) {
         show(self.summary.step + 1, report, self.observer);
-        self.used = report.usage.after(&self.before);
+        self.used = report.usage.after(&self.earlier_usage);
     }
 
     /// Sends the remaining log lines of a failed call, logged under `step`, to the observer. Each line is sent only

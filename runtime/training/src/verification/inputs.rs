@@ -19,7 +19,7 @@ use crate::lock::write::{list, remove_nulls, verifier};
 use crate::plan::{digests, lock_settings};
 
 /// The keys of a lock whose values may be known only after planning, which opens the model and tokenizes the data.
-const PLANNED: [&str; 6] =
+const KNOWN_AFTER_PLANNING: [&str; 6] =
     ["model.family", "data.records", "data.tokens-sha256", "validation.records", "validation.tokens-sha256", "steps"];
 
 /// Checks that the data files which the run's `run.toml` names are regular files or missing. Skips those that a `--set`
@@ -44,13 +44,16 @@ pub(super) fn check_data_files(settings: &RunSettings) -> Result<(), Error> {
     Ok(())
 }
 
-/// Builds the lock's table of a run's current inputs without planning the run: the keys in [`PLANNED`] are missing, except
-/// `steps` if the run file gives it. `components` holds the package of the method, then those of the verifiers. Of a package
-/// that could not be read, the table is missing (method) or empty (verifier).
+/// Builds the lock's table of a run's current inputs without planning the run: the keys in [`KNOWN_AFTER_PLANNING`] are
+/// missing, except `steps` if the run file gives it. `components` holds the package of the method, then those of the
+/// verifiers. Of a package that could not be read, the table is missing (method) or empty (verifier).
 ///
 /// # Errors
 /// A model, adapter or data file that cannot be read.
-pub(super) fn lock_without_plan(settings: &RunSettings, components: &[Result<Package, Error>]) -> Result<Table, Error> {
+pub(super) fn unplanned_lock_table(
+    settings: &RunSettings,
+    components: &[Result<Package, Error>],
+) -> Result<Table, Error> {
     let ((model, adapter), file) = (digests(settings)?, &settings.file);
     let data = |key: &str, written: &str| -> Result<Value, Error> {
         Ok(json!({ "sha256": tunebox_model::digest(&[settings.path(key, written)])? }))
@@ -77,14 +80,15 @@ pub(super) fn method(settings: &RunSettings, package: &Package) -> Value {
     lock::write::method(package, &lock_settings(settings, package), &[])
 }
 
-/// Removes comparisons whose present value is `absent` only because [`lock_without_plan`] cannot know it: the keys in
-/// [`PLANNED`], and those of `components` (the method, then the verifiers) that could not be read. Other absent values
-/// stay, as differences.
+/// Removes comparisons whose present value is `absent` only because [`unplanned_lock_table`] cannot know it: the keys
+/// in [`KNOWN_AFTER_PLANNING`], and those of `components` (the method, then the verifiers) that could not be read.
+/// Other absent values stay, as differences.
 pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, components: &[Result<Package, Error>]) {
     let names = std::iter::once("method.".to_owned()).chain((0_usize..).map(|number| format!("verifier.{number}.")));
     let unread = components.iter().zip(names).filter(|(read, _)| read.is_err());
     let unread: Vec<String> = unread.map(|(_, name)| name).collect();
-    let unknown = |what: &str| PLANNED.contains(&what) || unread.iter().any(|name| what.starts_with(name.as_str()));
+    let unknown =
+        |what: &str| KNOWN_AFTER_PLANNING.contains(&what) || unread.iter().any(|name| what.starts_with(name.as_str()));
     compared.retain(|one| one.found != ABSENT || !unknown(&one.what));
 }
 
@@ -100,14 +104,14 @@ pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, components: &[Resul
     hint = format!("if you would run it, name it: `{}`", self.command()),
     exit = Trust
 )]
-pub struct Unnamed {
+pub struct UnconfirmedComponents {
     /// The run's folder.
     pub folder: PathBuf,
     /// Pairs of a key of the run file, such as `method.use`, and the path that it names.
     pub paths: Vec<(String, PathBuf)>,
 }
 
-impl Unnamed {
+impl UnconfirmedComponents {
     /// Finds the components that the run file of a folder names by a path and no `--set` overrides; `None` if there are
     /// none.
     #[must_use]
@@ -137,8 +141,8 @@ fn list_paths(paths: &[(String, PathBuf)]) -> String {
     paths.join(", ")
 }
 
-impl From<Unnamed> for Error {
-    fn from(unnamed: Unnamed) -> Self {
+impl From<UnconfirmedComponents> for Error {
+    fn from(unnamed: UnconfirmedComponents) -> Self {
         Self::Explained(Box::new(unnamed.explanation()), unnamed.exit())
     }
 }
@@ -157,16 +161,16 @@ mod tests {
                     [[verifier]]\nuse = \"number\"\n[[verifier]]\nuse = \"sum.wasm\"\n";
         let settings =
             |set: &[String]| RunSettings::from_text("run.toml", text, folder.path().to_owned(), set).unwrap();
-        let unnamed = Unnamed::find(Path::new("runs/one"), &settings(&[])).unwrap();
+        let unnamed = UnconfirmedComponents::find(Path::new("runs/one"), &settings(&[])).unwrap();
         assert_eq!(
             unnamed.hint().unwrap(),
             "if you would run it, name it: `tunebox verify runs/one --replay --set method.use=PATH --set verifier.1.use=PATH`"
         );
         let method = format!("method.use={}", folder.path().join("calm.wasm").display());
-        let unnamed = Unnamed::find(Path::new("runs/one"), &settings(&[method])).unwrap();
+        let unnamed = UnconfirmedComponents::find(Path::new("runs/one"), &settings(&[method])).unwrap();
         let sum = folder.path().join("sum.wasm");
         assert_eq!(unnamed.to_string(), format!("only the run's own file names `{}`", sum.display()));
         let built_in = ["method.use=lora".to_owned(), "verifier.1.use=number".into()];
-        assert_eq!(Unnamed::find(Path::new("runs/one"), &settings(&built_in)), None);
+        assert_eq!(UnconfirmedComponents::find(Path::new("runs/one"), &settings(&built_in)), None);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_model::watchdog;
-use tunebox_sandbox::{CallWatch, Compiling};
+use tunebox_sandbox::{CallObserver, Compiling};
 
 use super::confinement::{confine, confine_memory};
 use super::protocol::{Input, Job, Message, Order, Version, read, write};
@@ -42,8 +42,9 @@ pub fn serve(
     let result = job.map_err(|why| unreadable(&why)).and_then(|job| {
         let mut settings = job.settings;
         settings.compiling = Compiling { cache: job.code, ..compiling };
-        let watch = sender.clone();
-        settings.watch = Some(CallWatch(Arc::new(move |seconds| watch.send_or_end(&Message::Call(seconds)))));
+        let call_sender = sender.clone();
+        settings.call_observer =
+            Some(CallObserver(Arc::new(move |seconds| call_sender.send_or_end(&Message::Call(seconds)))));
         let limit = confine(&settings).map_err(|error| unconfined(&error))?;
         watch_parsers(sender.clone()).map_err(|error| unconfined(&error))?;
         listen(input, Arc::clone(stop), orphaned);

@@ -70,7 +70,7 @@ fn may_use_accelerator(settings: &RunSettings) -> bool {
 }
 
 /// The file name extensions of a model's files.
-const ENDINGS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "model", "txt"];
+const EXTENSIONS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "model", "txt"];
 
 /// Lists the files and folders that a run with these settings reads: its model, adapter, data, method and verifiers, the
 /// cache of compiled code, and the project's `tunebox.lock`.
@@ -117,7 +117,7 @@ pub fn package_files(package: &Reference) -> Vec<PathBuf> {
 pub fn model_files(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let linked = entries.filter_map(|entry| entry.canonicalize().ok()).filter(|target| {
-        target.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
+        target.extension().is_some_and(|ending| EXTENSIONS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
     });
     // Of a folder `snapshots/COMMIT`, or a file in it.
     let snapshots = path.ancestors().take(3).find(|above| above.ends_with("snapshots")).and_then(Path::parent);

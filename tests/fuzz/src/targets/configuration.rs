@@ -41,7 +41,7 @@ pub(super) const TARGET: Target = Target {
 fn run(bytes: &[u8]) {
     let Ok(config) = serde_json::from_slice::<Value>(bytes) else { return };
     let Ok(found) = Configuration::from_hugging_face(&config, Path::new("config.json")) else { return };
-    assert!(found.weights() > 0, "a model without weights");
+    assert!(found.parameter_count() > 0, "a model without weights");
     for rope in &found.ropes {
         for frequencies in [Some(rope.frequencies(found.rotated)), rope.long_frequencies(found.rotated)] {
             let sound = |frequency: &f64| frequency.is_finite() && *frequency > 0.0;

@@ -107,7 +107,7 @@ fn run(bytes: &[u8]) {
     if GROWING.iter().any(|word| source.contains(word)) {
         return;
     }
-    let template = template.at(1_700_000_000);
+    let template = template.with_clock(1_700_000_000);
     let messages = [Message::new("user", "What is 2 + 2?"), Message::new("assistant", "4, of course.")];
     for add_generation_prompt in [false, true] {
         if let Ok(text) = template.render(&messages, add_generation_prompt, None) {

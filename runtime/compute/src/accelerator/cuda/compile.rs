@@ -118,7 +118,7 @@ mod tests {
         sys::COMPILER.open(&folders()).expect("absent `nvrtc`");
         for text in Module::ALL {
             for (act, head, group) in builds(text) {
-                let source = Language::Cuda.text(text, Build { act, head, group }).unwrap();
+                let source = Language::Cuda.source(text, Build { act, head, group }).unwrap();
                 for capability in [80, 90] {
                     let code = compile(&source, &options(capability));
                     assert!(code.is_ok_and(|code| !code.is_empty()), "{text:?} {act:?} {head} {group} sm_{capability}");

@@ -30,14 +30,14 @@ impl Context {
     /// Initializes the driver and returns the number of CUDA devices.
     pub(super) fn count_devices() -> Result<usize, CallError> {
         // SAFETY: room for one number, after the driver's start.
-        let count = filled(|count| unsafe { sys::cuInit(0).and_then(|()| sys::cuDeviceGetCount(count)) })?;
+        let count = read_value(|count| unsafe { sys::cuInit(0).and_then(|()| sys::cuDeviceGetCount(count)) })?;
         Ok(usize::try_from(count).unwrap_or(0))
     }
 
     /// The newest version of CUDA that the driver supports, as (major, minor).
     pub(super) fn driver_version() -> Result<(i32, i32), CallError> {
         // SAFETY: room for one number.
-        let version = filled(|version| unsafe { sys::cuDriverGetVersion(version) })?;
+        let version = read_value(|version| unsafe { sys::cuDriverGetVersion(version) })?;
         Ok((version / 1000, version % 1000 / 10))
     }
 
@@ -72,7 +72,7 @@ impl Context {
     /// Reads the device attribute `which`, one of the driver's constants such as `sys::MULTIPROCESSOR_COUNT`.
     pub(super) fn attribute(&self, which: c_int) -> Result<i32, CallError> {
         // SAFETY: room for one number, and a device that is open.
-        filled(|value| unsafe { sys::cuDeviceGetAttribute(value, which, self.device) })
+        read_value(|value| unsafe { sys::cuDeviceGetAttribute(value, which, self.device) })
     }
 
     /// The compute capability of the device as (major, minor).
@@ -100,14 +100,14 @@ impl Context {
     /// The default memory pool of the device, from which all allocations come.
     fn pool(&self) -> Result<Handle, CallError> {
         // SAFETY: room for one handle, and a device that is open.
-        filled(|pool| unsafe { sys::cuDeviceGetDefaultMemPool(pool, self.device) })
+        read_value(|pool| unsafe { sys::cuDeviceGetDefaultMemPool(pool, self.device) })
     }
 
     /// Reads the 64-bit attribute `which` of the device's default memory pool, such as `sys::POOL_USED_CURRENT`.
     pub(super) fn pool_attribute(&self, which: c_int) -> Result<u64, CallError> {
         let pool = self.pool()?;
         // SAFETY: the attributes that `sys` names have 64 bits.
-        filled(|bytes: *mut u64| unsafe { sys::cuMemPoolGetAttribute(pool, which, bytes.cast()) })
+        read_value(|bytes: *mut u64| unsafe { sys::cuMemPoolGetAttribute(pool, which, bytes.cast()) })
     }
 
     /// Sets the 64-bit attribute `which` of the device's default memory pool, such as `sys::POOL_RELEASE_THRESHOLD`, to
@@ -162,7 +162,7 @@ impl Context {
     pub(super) fn load(&self, code: &[u8]) -> Result<Handle, CallError> {
         self.bind()?;
         // SAFETY: room for one handle, and machine code, whose head says where it ends.
-        filled(|module| unsafe { sys::cuModuleLoadData(module, code.as_ptr().cast()) })
+        read_value(|module| unsafe { sys::cuModuleLoadData(module, code.as_ptr().cast()) })
     }
 
     /// Returns the handle of the kernel `name` in a loaded module. If `shared` is given, first allows its blocks that
@@ -172,7 +172,7 @@ impl Context {
         let name = CString::new(name).unwrap_or_default();
         self.bind()?;
         // SAFETY: room for one handle, a module that is loaded, and a name that ends.
-        let function = filled(|function| unsafe { sys::cuModuleGetFunction(function, module, name.as_ptr()) })?;
+        let function = read_value(|function| unsafe { sys::cuModuleGetFunction(function, module, name.as_ptr()) })?;
         if let Some(bytes) = shared {
             let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
             // SAFETY: a function of a module that is loaded.
@@ -183,7 +183,7 @@ impl Context {
 }
 
 /// Returns the value that `call` writes to the address that it is given.
-fn filled<T: Default>(call: impl FnOnce(*mut T) -> Result<(), CallError>) -> Result<T, CallError> {
+fn read_value<T: Default>(call: impl FnOnce(*mut T) -> Result<(), CallError>) -> Result<T, CallError> {
     let mut value = T::default();
     call(&raw mut value).map(|()| value)
 }

@@ -16,7 +16,7 @@ use super::context::{Context, Memory};
 use super::library::CallError;
 use super::sys::{self, Handle};
 use crate::accelerator::argument::{Argument, Build, Grid, MatrixView, extent};
-use crate::accelerator::driver::elsewhere;
+use crate::accelerator::driver::wrong_device_error;
 use crate::accelerator::kernel::Kernel;
 use crate::error::{Error, Result};
 
@@ -76,7 +76,7 @@ pub(super) fn memory(cuda: &Cuda, tensor: &Tensor, caller: &str) -> Result<(Memo
     let (storage, layout) = tensor.storage_and_layout();
     let slice = match &*storage {
         Storage::Cuda(storage) if storage.device.id() == cuda.device.id() => &storage.slice,
-        _ => return Err(elsewhere(caller, &cuda.name())),
+        _ => return Err(wrong_device_error(caller, &cuda.name())),
     };
     let memory: &dyn Any = match slice {
         CudaStorageSlice::F32(slice) => slice.memory(),
@@ -89,13 +89,13 @@ pub(super) fn memory(cuda: &Cuda, tensor: &Tensor, caller: &str) -> Result<(Memo
         _ => return Err(Error::dtype(format!("`{caller}` was given numbers of a type that no kernel reads"))),
     };
     // All memory of a device that is open here was allocated here.
-    let memory = memory.downcast_ref::<Memory>().ok_or_else(|| elsewhere(caller, &cuda.name()))?;
+    let memory = memory.downcast_ref::<Memory>().ok_or_else(|| wrong_device_error(caller, &cuda.name()))?;
     Ok((memory.clone(), layout.start_offset() * tensor.dtype().size_in_bytes()))
 }
 
 /// Creates a cuBLAS handle on the device's stream and forbids reductions in less than f32. Returns (handle, version),
 /// the version as 130100 for 13.1.
-pub(super) fn open_products(context: &Context) -> std::result::Result<(Handle, i32), CallError> {
+pub(super) fn open_cublas(context: &Context) -> std::result::Result<(Handle, i32), CallError> {
     let (mut blas, mut version) = (0, 0);
     context.bind()?;
     // SAFETY: room for a handle and a number, then a handle and a stream that are open.

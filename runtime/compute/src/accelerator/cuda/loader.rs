@@ -65,7 +65,7 @@ impl Loader {
     /// can have less than `shared` bytes; [`Error::Dtype`] for an activation type other than f32, bf16 and f16.
     pub(super) fn function(&self, kernel: &Kernel, build: Build, shared: u32) -> Result<Handle> {
         if shared > self.most {
-            return Err(self.stopped(too_narrow(kernel.name, shared, self.most)));
+            return Err(self.stopped(shared_memory_message(kernel.name, shared, self.most)));
         }
         let variant = (kernel.module, build);
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +91,7 @@ impl Loader {
     /// Loads the module of a variant: the machine code comes from the code cache on disk or, if it is not there or the
     /// driver refuses it, from NVRTC, which also writes it to the cache.
     fn module(&self, variant: Variant) -> Result<Handle> {
-        let source = Language::Cuda.text(variant.0, variant.1)?;
+        let source = Language::Cuda.source(variant.0, variant.1)?;
         let options = compile::options(self.capability);
         let (kept, name) = (kernels(), self.name(&source, &options));
         // What the driver does not take is compiled again: another driver may have been there when it was kept.
@@ -128,7 +128,7 @@ impl Loader {
 
 /// The message that a block of `kernel` takes `wanted` bytes of shared memory where the GPU gives `most`, with a
 /// setting that takes less.
-fn too_narrow(kernel: &str, wanted: u32, most: u32) -> String {
+fn shared_memory_message(kernel: &str, wanted: u32, most: u32) -> String {
     format!(
         "a block of the kernel `{kernel}` takes {wanted} bytes of shared memory and this GPU gives {most}; \
         `train.compute = \"bf16\"` takes less"
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_a_gpu_is_too_narrow_for_is_refused_with_both_numbers_and_what_to_set() {
-        let why = too_narrow("attention_plain_dq", 140_032, 101_376);
+        let why = shared_memory_message("attention_plain_dq", 140_032, 101_376);
         assert!(why.contains("140032") && why.contains("101376") && why.contains("train.compute = \"bf16\""), "{why}");
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn open(ordinal: usize) -> Result<Cuda, String> {
     let context = Context::open(ordinal).map_err(unusable)?;
     let capability = expect_capability(context.capability().map_err(to_text)?)?;
     sys::COMPILER.open(&folders)?;
-    sys::PRODUCTS.open(&folders)?;
+    sys::CUBLAS.open(&folders)?;
     let (driver, compiler) = (Context::driver_version().map_err(unusable)?, compile::version().map_err(to_text)?);
     expect_driver(driver, compiler)?;
     expect_architecture(capability, &compile::architectures().unwrap_or_default())?;
@@ -119,7 +119,7 @@ fn set_up(context: Arc<Context>, capability: u32, driver: Version, compiler: Ver
     }
     // Memory that the pool gave back at every wait would have to be asked for again.
     context.set_pool_attribute(sys::POOL_RELEASE_THRESHOLD, u64::MAX).map_err(to_text)?;
-    let (blas, version) = launch::open_products(&context).map_err(to_text)?;
+    let (blas, version) = launch::open_cublas(&context).map_err(to_text)?;
     let fault = context.allocate(size_of::<u64>()).map_err(to_text)?;
     fault.write(0, &FAULT_FREE).map_err(to_text)?;
     let versions =

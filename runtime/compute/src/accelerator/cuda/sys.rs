@@ -28,7 +28,7 @@ pub(super) static COMPILER: Library = Library {
     opened: OnceLock::new(),
 };
 
-pub(super) static PRODUCTS: Library = Library {
+pub(super) static CUBLAS: Library = Library {
     what: "the library of products, `libcublas.so.13` or `libcublas.so.12`,",
     names: &["libcublas.so.13", "libcublas.so.12", "libcublas.so"],
     beside: &["libcublasLt.so"],
@@ -173,7 +173,7 @@ functions! { COMPILER;
     fn nvrtcGetCUBIN(program: Handle, code: *mut c_char);
 }
 
-functions! { PRODUCTS;
+functions! { CUBLAS;
     /// Creates a cuBLAS handle in the current context of the calling thread.
     fn cublasCreate_v2(blas: *mut Handle);
     /// Sets the stream into which cuBLAS queues its work.

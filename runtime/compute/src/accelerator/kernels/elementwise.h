@@ -67,7 +67,7 @@ KERNEL(256) add_bias(GLOBAL act *x, GLOBAL const float *bias, NUMBER(u32) rows, 
 }
 
 // y[row][column] = x[row][column] · factors[row]; x is f32. For gradients of log-probabilities by their rows.
-// fused/head/slopes.rs `scale_head_gradient`. Rows.
+// fused/head/logprob_gradients.rs `scale_head_gradient`. Rows.
 KERNEL(256) scale_rows(GLOBAL act *y, GLOBAL const float *x, GLOBAL const float *factors, NUMBER(u32) rows,
                        NUMBER(u32) columns WHERE) {
     Here here = HERE;

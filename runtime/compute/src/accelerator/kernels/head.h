@@ -1,5 +1,5 @@
 // The language-model head without its logits: a tile of them is looked at and thrown away. Agrees with fused/head.rs,
-// head/statistics.rs, head/backward.rs and head/slopes.rs.
+// head/statistics.rs, head/backward.rs and head/logprob_gradients.rs.
 //
 // The host walks over the vocabulary in tiles, in order. For each, a product writes x = hidden·Wᵀ of `rows` hidden
 // states with `words` rows of the head, f32, rows of the tile `pitch` numbers apart (pitch ≥ words; eights are
@@ -241,7 +241,7 @@ KERNEL(HEAD_THREADS) head_gradient(GLOBAL act *to, GLOBAL const float *tile, GLO
 // Takes a tile into the sums and leaves in `to`, of the type of activations, rows pitch apart as those of `tile`, the
 // weights e = exp(z − the largest so far), times the slope of the cap; scales what was pulled so far, pulls
 // [rows, width] f32, to the new measure. The product that follows: pulls += weights·W (beta 1; `begins` clears them).
-// slopes.rs `absorb`.
+// logprob_gradients.rs `accumulate_row`.
 KERNEL(HEAD_THREADS) head_accumulate(GLOBAL act *to, GLOBAL const float *tile, GLOBAL const u32 *targets,
                                      GLOBAL float *pulls, GLOBAL float *largest, GLOBAL float *target,
                                      GLOBAL Double *sum, GLOBAL Double *square, GLOBAL Double *weighted,
@@ -291,10 +291,10 @@ KERNEL(HEAD_THREADS) head_accumulate(GLOBAL act *to, GLOBAL const float *tile, G
 // In place: pulls, [rows, width] f32, become the gradients of each row's log-probability by its hidden state:
 //     outer_factor · (slope of the cap at the target · W[target] − pulls / sum).
 // words: W[target] of every row, [rows, width] in the type of activations (`embed_…` or unpack.h by the targets).
-// slopes.rs `slope`.
-KERNEL(HEAD_THREADS) head_slopes(GLOBAL float *pulls, GLOBAL const act *words, GLOBAL const float *target,
-                                 GLOBAL const Double *sum, NUMBER(u32) rows, NUMBER(u32) width, NUMBER(float) height,
-                                 NUMBER(float) outer_factor WHERE) {
+// logprob_gradients.rs `write_logprob_gradient`.
+KERNEL(HEAD_THREADS) head_logprob_gradients(GLOBAL float *pulls, GLOBAL const act *words, GLOBAL const float *target,
+                                            GLOBAL const Double *sum, NUMBER(u32) rows, NUMBER(u32) width,
+                                            NUMBER(float) height, NUMBER(float) outer_factor WHERE) {
     Here here = HERE;
     u32 row = here.block.x;
     float curve = height != 0.0f ? target[row] / height : 0.0f;

@@ -12,19 +12,19 @@ struct Step {
 };
 
 // m ← β₁m + (1−β₁)g; v ← β₂v + (1−β₂)g²; w ← keep·w − pace·m / (√v / root + ε), with g = factor · gradient.
-// `factor`: what `clip_factor` left, or null for 1. `shadow`: where not null, w in the type of activations too, for
-// products. Nothing is written if the fault word is set or the factor is not finite: a broken step changes no weight.
-// Gradients stay as they are. Flat.
+// `factor`: what `clip_factor` left, or null for 1. `operand_copy`: where not null, w in the type of activations too,
+// for products. Nothing is written if the fault word is set or the factor is not finite: a broken step changes no
+// weight. Gradients stay as they are. Flat.
 KERNEL(256) adamw(GLOBAL float *values, GLOBAL float *first, GLOBAL float *second, GLOBAL const float *gradients,
-                  GLOBAL act *shadow, GLOBAL const Step *step, GLOBAL const float *factor, NUMBER(u64) count,
+                  GLOBAL act *operand_copy, GLOBAL const Step *step, GLOBAL const float *factor, NUMBER(u64) count,
                   GLOBAL const u64 *word WHERE) {
     if (*word != ~(u64)0) return;
     float scale = THERE(6, factor) ? *factor : 1.0f;
     if (!is_finite(scale)) return;
-    bool with_shadow = THERE(4, shadow);
+    bool with_operand_copy = THERE(4, operand_copy);
     float beta1 = step->beta1, take1 = step->take1, beta2 = step->beta2, take2 = step->take2;
     float keep = step->keep, pace = step->pace, root_share = step->root, epsilon = step->epsilon;
-    EVERYWHERE(at, N, count, are_aligned(values, first, second, gradients, shadow), {
+    EVERYWHERE(at, N, count, are_aligned(values, first, second, gradients, operand_copy), {
         Numbers<N> w = load<N>(values + at), m = load<N>(first + at), v = load<N>(second + at);
         Numbers<N> g = load<N>(gradients + at);
         UNROLL for (int i = 0; i < N; ++i) {
@@ -38,7 +38,7 @@ KERNEL(256) adamw(GLOBAL float *values, GLOBAL float *first, GLOBAL float *secon
         store(first + at, m);
         store(second + at, v);
         store(values + at, w);
-        if (with_shadow) store(shadow + at, w);
+        if (with_operand_copy) store(operand_copy + at, w);
     })
 }
 

@@ -11,7 +11,7 @@ use objc2_metal::MTLSize;
 
 use super::Metal;
 use crate::accelerator::argument::{Argument, Build, Grid, MatrixView, arguments, extent};
-use crate::accelerator::driver::elsewhere;
+use crate::accelerator::driver::wrong_device_error;
 use crate::accelerator::kernel::Module;
 use crate::error::Result;
 
@@ -53,7 +53,7 @@ pub(super) fn buffer(metal: &Metal, tensor: &Tensor, caller: &str) -> Result<(Bu
         Storage::Metal(storage) if storage.device().id() == metal.device.id() => {
             Ok((storage.buffer().clone(), layout.start_offset() * tensor.dtype().size_in_bytes()))
         }
-        _ => Err(elsewhere(caller, &metal.name())),
+        _ => Err(wrong_device_error(caller, &metal.name())),
     }
 }
 

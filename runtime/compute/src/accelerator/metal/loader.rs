@@ -61,7 +61,7 @@ impl Loader {
         let library = match loaded.libraries.get(&(module, build)) {
             Some(found) => found.clone(),
             None => {
-                let made = self.compiled(module, build)?;
+                let made = self.compile(module, build)?;
                 loaded.libraries.insert((module, build), made.clone());
                 made
             }
@@ -80,12 +80,12 @@ impl Loader {
     }
 
     /// Compiles the source of a module with the constants `build`, without fast math, which would reorder sums.
-    fn compiled(&self, module: Module, build: Build) -> Result<Library> {
+    fn compile(&self, module: Module, build: Build) -> Result<Library> {
         let options = MTLCompileOptions::new();
         // The newer call is macOS 15 and later; both keep infinities and the order in which sums are written.
         #[expect(deprecated, reason = "the call that replaces it is not there before macOS 15")]
         options.setFastMathEnabled(false);
-        let library = self.device.new_library_with_source(&Language::Metal.text(module, build)?, Some(&options));
+        let library = self.device.new_library_with_source(&Language::Metal.source(module, build)?, Some(&options));
         library.map_err(|error| self.stopped(format!("its kernels do not compile: {error}")))
     }
 

@@ -20,18 +20,18 @@ const STEPS: usize = 8;
 /// The reusable buffers of a device.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    held: Mutex<Held>,
+    state: Mutex<PoolState>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct PoolState {
     /// All buffers of the pool, by their size in bytes. A buffer to which only the pool refers is free.
     buffers: BTreeMap<usize, Vec<Arc<Buffer>>>,
     /// The most bytes that were allocated on the device at one time, measured when the pool creates a buffer.
     peak: usize,
 }
 
-impl Held {
+impl PoolState {
     /// Bytes of all buffers that no tensor uses.
     fn unused(&self) -> usize {
         let unused = |of: &Vec<Arc<Buffer>>| of.iter().filter(|buffer| Arc::strong_count(buffer) == 1).count();
@@ -69,20 +69,20 @@ impl Pool {
     /// candle's error if waiting for work fails. Work is awaited only before unused buffers are returned to the system.
     pub(super) fn take(&self, device: &MetalDevice, bytes: usize) -> candle_core::Result<Option<Arc<Buffer>>> {
         let size = rounded(bytes);
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = held.buffers.get(&size).and_then(|of| of.iter().find(|buffer| Arc::strong_count(buffer) == 1));
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = state.buffers.get(&size).and_then(|of| of.iter().find(|buffer| Arc::strong_count(buffer) == 1));
         if let Some(found) = free {
             return Ok(Some(Arc::clone(found)));
         }
-        if !held.has_room(device, size)? {
+        if !state.has_room(device, size)? {
             return Ok(None);
         }
         let metal = device.metal_device();
         let Ok(buffer) = metal.new_buffer(size, SHARED) else { return Ok(None) };
         let buffer = Arc::new(buffer);
         device.register_buffers([&*buffer]);
-        held.peak = held.peak.max(metal.current_allocated_size());
-        held.buffers.entry(size).or_default().push(Arc::clone(&buffer));
+        state.peak = state.peak.max(metal.current_allocated_size());
+        state.buffers.entry(size).or_default().push(Arc::clone(&buffer));
         Ok(Some(buffer))
     }
 
@@ -92,20 +92,20 @@ impl Pool {
     /// # Errors
     /// candle's error if waiting for work fails.
     pub(super) fn has_room(&self, device: &MetalDevice, bytes: usize) -> candle_core::Result<bool> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).has_room(device, bytes)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).has_room(device, bytes)
     }
 
     /// Resets the peak to the bytes that the device has allocated now.
     pub(super) fn reset_peak(&self, device: &MetalDevice) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.peak = device.metal_device().current_allocated_size();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.peak = device.metal_device().current_allocated_size();
     }
 
     /// Returns (unused, peak) in bytes: the size of all buffers that no tensor uses, and the most that was allocated on
     /// the device at one time.
-    pub(super) fn figures(&self) -> (usize, usize) {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        (held.unused(), held.peak)
+    pub(super) fn unused_and_peak(&self) -> (usize, usize) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.unused(), state.peak)
     }
 }
 

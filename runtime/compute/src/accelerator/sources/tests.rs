@@ -122,12 +122,12 @@ fn what_a_kernel_only_reads_is_known_by_its_name() {
 
 #[test]
 fn a_text_begins_with_what_its_build_defines() {
-    let text = |module, act, head, group| Language::Cuda.text(module, Build { act, head, group }).unwrap();
+    let text = |module, act, head, group| Language::Cuda.source(module, Build { act, head, group }).unwrap();
     assert!(text(Module::Step, DType::BF16, 0, 0).starts_with("#define ACTIVATION 1\n//"));
     let cached = text(Module::Cached, DType::F32, 128, 4);
     assert!(cached.starts_with("#define ACTIVATION 0\n#define HEAD_DIM 128\n#define GROUP 4\n//"));
     assert!(cached.contains(") attention_cached("));
-    let metal = Language::Metal.text(Module::Attention, Build { act: DType::F16, head: 96, group: 0 }).unwrap();
+    let metal = Language::Metal.source(Module::Attention, Build { act: DType::F16, head: 96, group: 0 }).unwrap();
     assert!(metal.starts_with("#define ACTIVATION 2\n#define HEAD_DIM 96\n//"), "{}", &metal[..80]);
-    assert!(LANGUAGES.iter().all(|language| language.text(Module::Step, DType::I64.into()).is_err()));
+    assert!(LANGUAGES.iter().all(|language| language.source(Module::Step, DType::I64.into()).is_err()));
 }

@@ -113,7 +113,7 @@ impl Paged {
 
     /// Writes the keys and values of a pass into the pages of a layer. First allocates or enlarges the layer's pool if
     /// needed.
-    pub(super) fn keep(
+    pub(super) fn append(
         &mut self,
         placed: &Placed,
         layer: usize,
@@ -130,7 +130,7 @@ impl Paged {
         let (Placed { lengths, pages, pages_of, .. }, pitch) = (placed, Argument::Long(width as u64));
         let tables = arguments![lengths, pages, *pages_of, PAGE, width, pitch, pitch, Argument::FaultWord];
         let grid = Grid::of(extent(placed.rows)?, THREADS);
-        self.device.launch(&kernel::CACHE_APPEND, text(act, shape)?, grid, &[&rows[..], &tables].concat())
+        self.device.launch(&kernel::CACHE_APPEND, build_constants(act, shape)?, grid, &[&rows[..], &tables].concat())
     }
 
     /// Allocates a layer's pool for as many pages as [`Pages::capacity`] says, or enlarges it and copies the pages that it
@@ -179,10 +179,15 @@ impl Paged {
         let sizes = arguments![placed.pages_of, PAGE, kv_heads, head_dim, scale, soft_cap.unwrap_or(0.0), window];
         let arguments = [tensors, sizes].concat();
         let blocks = (extent(chunks)?, extent(shape.heads / together(shape.group()))?, extent(batch)?);
-        self.device.launch(&kernel::ATTENTION_CACHED, text(act, shape)?, Grid::cube(blocks, THREADS, 0), &arguments)?;
+        self.device.launch(
+            &kernel::ATTENTION_CACHED,
+            build_constants(act, shape)?,
+            Grid::cube(blocks, THREADS, 0),
+            &arguments,
+        )?;
         let arguments = arguments![&mixes, &levels, &placed.lengths, head_dim, chunks, window];
         let grid = Grid::square(extent(shape.heads)?, extent(batch)?, THREADS);
-        self.device.compute(&kernel::ATTENTION_CACHED_MERGE, text(act, shape)?, grid, q.dims(), &arguments)
+        self.device.compute(&kernel::ATTENTION_CACHED_MERGE, build_constants(act, shape)?, grid, q.dims(), &arguments)
     }
 
     /// Replaces the sequence of slot `to` by that of slot `from`: full pages are shared, an unfinished last page is
@@ -211,14 +216,14 @@ impl Paged {
     }
 
     /// Empties a slot. Pages that no other sequence shares become free in the pool, which keeps its memory.
-    pub(super) fn retire(&mut self, slot: usize) {
-        self.pages.retire(slot);
+    pub(super) fn clear_slot(&mut self, slot: usize) {
+        self.pages.clear_slot(slot);
     }
 }
 
 /// Returns the constants that the cache's kernels are compiled with for a layer, the number of query heads that share a
 /// key-value head among them.
-fn text(act: DType, shape: &AttentionShape) -> Result<Build> {
+fn build_constants(act: DType, shape: &AttentionShape) -> Result<Build> {
     build(act, shape, extent(shape.group())?)
 }
 

@@ -75,7 +75,7 @@ impl Pages {
         if from == to {
             return Ok(None);
         }
-        self.retire(to);
+        self.clear_slot(to);
         let mut forked = self.sequences[from].clone();
         let full = forked.length / PAGE;
         let copied = match forked.pages.get(full).copied() {
@@ -92,7 +92,7 @@ impl Pages {
 
     /// Empties a slot. Its pages become free if no other sequence shares them. Does nothing for a slot that does not
     /// exist.
-    pub(super) fn retire(&mut self, slot: usize) {
+    pub(super) fn clear_slot(&mut self, slot: usize) {
         let Some(sequence) = self.sequences.get_mut(slot) else { return };
         for page in std::mem::take(sequence).pages {
             let holders = &mut self.holders[page as usize];
@@ -156,10 +156,10 @@ mod tests {
         let mut pages = Pages::new(3);
         pages.grow(0, PAGE + 1).unwrap();
         pages.fork(0, 1).unwrap();
-        pages.retire(0);
+        pages.clear_slot(0);
         pages.grow(2, PAGE).unwrap();
         assert_eq!((pages_of(&pages, 1), pages_of(&pages, 2)), (&[0, 2][..], &[1][..]));
-        pages.retire(1);
+        pages.clear_slot(1);
         pages.grow(2, 2 * PAGE).unwrap();
         let mut all = pages_of(&pages, 2).to_vec();
         all.sort_unstable();

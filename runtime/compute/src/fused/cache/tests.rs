@@ -48,7 +48,7 @@ fn grow(
 ) -> Tensor {
     let pass = cache.begin(growth.iter().map(|(slot, rows)| (*slot, rows.len()))).unwrap();
     let rows: Vec<u32> = growth.iter().flat_map(|(_, rows)| rows.iter().copied()).collect();
-    cache.keep(&pass, 0, &pick(on, k, &rows), &pick(on, v, &rows), shape).unwrap();
+    cache.append(&pass, 0, &pick(on, k, &rows), &pick(on, v, &rows), shape).unwrap();
     let lasts: Vec<u32> = growth.iter().map(|(_, rows)| *rows.last().unwrap()).collect();
     cache.attend(&pass, 0, &pick(on, q, &lasts), shape).unwrap()
 }
@@ -105,12 +105,12 @@ on_each_device! {
     }
 
     /// Pages that were given back hold other numbers when they are given out again.
-    fn a_slot_that_was_retired_begins_anew(on) tolerance(0.0, 0.0) {
+    fn a_cleared_slot_begins_anew(on) tolerance(0.0, 0.0) {
         let tensors = inputs(&SHAPE, 300);
         let rows: Vec<u32> = (0..300).collect();
         let mut cache = KvCache::new(2, 1, &on.device).unwrap();
         grow(on, &mut cache, &[(0, &rows[..150]), (1, &rows[150..160])], &tensors, &SHAPE);
-        cache.retire(0);
+        cache.clear_slot(0);
         assert_eq!((cache.length(0), cache.length(1)), (0, 10));
         let first = grow(on, &mut cache, &[(1, &rows[160..260])], &tensors, &SHAPE);
         let second = grow(on, &mut cache, &[(0, &rows[..90])], &tensors, &SHAPE);
@@ -128,8 +128,8 @@ on_each_device! {
         assert!(matches!(cache.begin([(1, 1), (1, 1)]), Err(Error::Argument(_))));
         assert!(matches!(cache.fork(0, 2), Err(Error::Argument(_))));
         let pass = cache.begin([(0, 1), (1, 1)]).unwrap();
-        assert!(matches!(cache.keep(&pass, 1, &k, &v, &SHAPE), Err(Error::Argument(_))));
-        assert!(matches!(cache.keep(&pass, 0, &q, &v, &SHAPE), Err(Error::Shape(_))));
+        assert!(matches!(cache.append(&pass, 1, &k, &v, &SHAPE), Err(Error::Argument(_))));
+        assert!(matches!(cache.append(&pass, 0, &q, &v, &SHAPE), Err(Error::Shape(_))));
         assert!(cache.attend(&pass, 0, &q, &SHAPE).is_err(), "nothing was kept");
         assert_eq!((cache.length(7), cache.length(0)), (0, 1));
     }

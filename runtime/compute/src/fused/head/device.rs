@@ -19,7 +19,7 @@ use crate::fused::host;
 use crate::fused::product::steps;
 use crate::fused::unpack::{Rows, unpacked};
 use crate::weight::WeightRef;
-pub(super) use gradients::{scaled, taps_and_slopes, taps_backward};
+pub(super) use gradients::{scaled, taps_and_logprob_gradients, taps_backward};
 use sums::Sums;
 
 /// Vocabulary entries of a tile. With [`ROWS`] it takes 64 MiB, and both products of a tile are large.
@@ -139,20 +139,20 @@ impl<'a> Head<'a> {
         steps(0..whole, WORDS).chain(steps(whole..self.words, EIGHT))
     }
 
-    /// Launches the kernel that adds a tile's logits to the running sums of its rows. `slopes`, if wanted, are the running
-    /// gradients of these rows' log-probabilities, `[block, width]`: the kernel then also writes to `tile.made` the factors
-    /// with which the caller has to add the tile's rows of the weight to `slopes`, and rescales `slopes` to the largest
-    /// logit so far.
-    fn accumulate(&self, tile: &Tile<'_>, sums: &Sums, slopes: Option<&Tensor>) -> Result<()> {
-        let kernel = if slopes.is_some() { &kernel::HEAD_ACCUMULATE } else { &kernel::HEAD_STATISTICS };
+    /// Launches the kernel that adds a tile's logits to the running sums of its rows. `logprob_gradients`, if wanted, are
+    /// the running gradients of these rows' log-probabilities, `[block, width]`: the kernel then also writes to
+    /// `tile.made` the factors with which the caller has to add the tile's rows of the weight to `logprob_gradients`, and
+    /// rescales `logprob_gradients` to the largest logit so far.
+    fn accumulate(&self, tile: &Tile<'_>, sums: &Sums, logprob_gradients: Option<&Tensor>) -> Result<()> {
+        let kernel = if logprob_gradients.is_some() { &kernel::HEAD_ACCUMULATE } else { &kernel::HEAD_STATISTICS };
         let targets = self.targets.narrow(0, tile.block.start, tile.block.len())?;
         let of_block = sums.of(&tile.block)?;
-        let mut arguments: Vec<Argument<'_>> = slopes.iter().map(|_| Argument::from(&tile.made)).collect();
+        let mut arguments: Vec<Argument<'_>> = logprob_gradients.iter().map(|_| Argument::from(&tile.made)).collect();
         arguments.extend(arguments![&tile.products, &targets]);
-        arguments.extend(slopes.map(Argument::from));
+        arguments.extend(logprob_gradients.map(Argument::from));
         arguments.extend(of_block.iter().map(Argument::from));
         arguments.extend(tile.sizes(self));
-        arguments.extend(slopes.map(|_| Argument::Size(self.width)));
+        arguments.extend(logprob_gradients.map(|_| Argument::Size(self.width)));
         let (wanted, first) = (sums::wanted(self.options.taps), u32::from(tile.words.start == 0));
         let (factor, height) = (self.options.factor(), self.options.height());
         arguments.extend(arguments![factor, height, wanted, first, Argument::FaultWord]);

@@ -168,15 +168,15 @@ on_each_device! {
         on.nearly("dhidden", &dh, &expected[0], times(on));
     }
 
-    fn slopes_scaled_by_seeds_agree_with_autograd_and_bring_the_same_taps(on) tolerance(5e-6, 3e-3) {
+    fn logprob_gradients_scaled_by_seeds_agree_with_autograd_and_bring_the_same_taps(on) tolerance(5e-6, 3e-3) {
         for (options, stored, sides) in cases() {
             let ((hidden, weight), targets) = (inputs_on(on, sides, stored), targets(sides));
             let seed = normal("g", &[sides.0]);
             let (h64, w64) = (on.leaf(&hidden), on.leaf(&weight));
             let expected = gradients(&reference(&h64, &w64, &targets, &options).logprob, &seed, &[&h64]);
-            let (taps, slopes) = head_taps_with_gradient(&hidden, &weight, &targets, &options).unwrap();
-            let found = scale_head_gradient(&slopes, &seed.to_vec1::<f32>().unwrap(), on.dtype).unwrap();
-            assert_eq!((slopes.dtype(), found.dtype()), (DType::F32, on.dtype));
+            let (taps, logprob_gradients) = head_taps_with_gradient(&hidden, &weight, &targets, &options).unwrap();
+            let found = scale_head_gradient(&logprob_gradients, &seed.to_vec1::<f32>().unwrap(), on.dtype).unwrap();
+            assert_eq!((logprob_gradients.dtype(), found.dtype()), (DType::F32, on.dtype));
             on.nearly("dhidden", &found, &expected[0], times(on));
             let plain = head_taps(&hidden, &weight, &targets, &options).unwrap();
             assert_eq!(taps.values, plain.values);
@@ -213,9 +213,10 @@ on_each_device! {
         // For a few rows the CPU rounds hidden states to 16 bits, and multiplies whole numbers.
         let share = if on.device.is_cpu() { 3e-5 } else { 6e-6 };
         on.within("logits", &logits(&hidden, &weight, &options).unwrap(), &expected.logits, share);
-        let (taps, slopes) = head_taps_with_gradient(&hidden, &weight, &targets, &options).unwrap();
+        let (taps, logprob_gradients) = head_taps_with_gradient(&hidden, &weight, &targets, &options).unwrap();
         on.within("logprob", &tensor(taps.values.get(Tap::Logprob).unwrap()), &expected.logprob, 1e-6 * times(on));
-        on.nearly("slopes", &scale_head_gradient(&slopes, &seed, on.dtype).unwrap(), &references[0], times(on));
+        let found = scale_head_gradient(&logprob_gradients, &seed, on.dtype).unwrap();
+        on.nearly("logprob_gradients", &found, &references[0], times(on));
         let seeds = seed_of(Tap::Logprob, &seed);
         let (dh, _) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, false).unwrap();
         on.nearly("dhidden", &dh, &references[0], times(on));
@@ -223,7 +224,7 @@ on_each_device! {
 }
 
 #[test]
-fn slopes_do_not_depend_on_the_number_of_threads() {
+fn logprob_gradients_do_not_depend_on_the_number_of_threads() {
     let (hidden, weight, targets) = inputs();
     let options = HeadOptions::default();
     same_on_two_threads(|| vec![head_taps_with_gradient(&hidden, &weight, &targets, &options).unwrap().1]);
@@ -287,9 +288,9 @@ on_each_device! {
     fn no_rows_have_no_taps(on) tolerance(0.0, 0.0) {
         let (hidden, weight) = inputs_on(on, (0, 19, 40), DType::F32);
         let options = HeadOptions { taps: TapSet::ALL, ..HeadOptions::default() };
-        let (taps, slopes) = head_taps_with_gradient(&hidden, &weight, &[], &options).unwrap();
+        let (taps, logprob_gradients) = head_taps_with_gradient(&hidden, &weight, &[], &options).unwrap();
         assert!(taps.values.iter().all(|(_, values)| values.is_empty()) && taps.values.set() == TapSet::ALL);
-        assert_eq!(slopes.dims(), [0, 19]);
+        assert_eq!(logprob_gradients.dims(), [0, 19]);
         let (seeds, taps) = (TapGradients::default(), head_taps(&hidden, &weight, &[], &options).unwrap());
         let (dh, dw) = head_taps_backward(&hidden, &weight, &[], &options, &taps, seeds, true).unwrap();
         assert_eq!((dh.dims(), dw.map(|dw| numbers(&on.back(&dw)))), (&[0, 19][..], Some(vec![0.0; 40 * 19])));

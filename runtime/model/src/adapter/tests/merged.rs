@@ -26,10 +26,10 @@ fn a_merged_model_scores_like_its_adapter() {
 
 fn merged(policy: &Policy) -> Model {
     let configuration = policy.model().configuration.clone();
-    let weights = families::expected(&configuration)
+    let weights = families::weight_shapes(&configuration)
         .into_iter()
         .map(|(name, _)| {
-            let weight = merge::merged(policy.model(), policy.adapter(), policy.edits(), &name).unwrap();
+            let weight = merge::merge_weight(policy.model(), policy.adapter(), policy.edits(), &name).unwrap();
             (name, weight)
         })
         .collect();
@@ -57,10 +57,10 @@ fn a_merge_into_bf16_rounds_the_merged_weights() {
     let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
     merge::merge(&policy, folder.path(), DType::BF16).unwrap();
     let stored = candle_core::safetensors::load(folder.path().join("model.safetensors"), &Device::Cpu).unwrap();
-    assert_eq!(stored.len(), families::expected(&tiny::llama()).len());
+    assert_eq!(stored.len(), families::weight_shapes(&tiny::llama()).len());
     for (name, stored) in stored {
         assert_eq!(stored.dtype(), DType::BF16);
-        let wanted = merge::merged(policy.model(), policy.adapter(), policy.edits(), &name).unwrap();
+        let wanted = merge::merge_weight(policy.model(), policy.adapter(), policy.edits(), &name).unwrap();
         let wanted = wanted.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
         let difference = (stored.to_dtype(DType::F32).unwrap() - wanted).unwrap().abs().unwrap();
         assert_eq!(difference.max_all().unwrap().to_scalar::<f32>().unwrap(), 0.0, "{name}");

@@ -17,119 +17,119 @@ const MIN_TOKENS: usize = 64;
 
 /// The tokens of a row that enter a pass.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(super) struct RowTokens<'a> {
     pub(super) ids: &'a [u32],
     pub(super) marks: &'a [bool],
     /// The row of its first token in the rotation tables.
     pub(super) first_row: usize,
 }
 
-impl Line<'_> {
-    /// The id and the target mark of token `place`, and the line's first row in the rotation tables: what must match
-    /// for two lines to share the token. `None` past the end.
+impl RowTokens<'_> {
+    /// The id and the target mark of token `place`, and `first_row`: what must match for two rows to share the token.
+    /// `None` past the end.
     fn at(&self, place: usize) -> Option<(u32, bool, usize)> {
         Some((*self.ids.get(place)?, *self.marks.get(place)?, self.first_row))
     }
 
-    /// The length of the common prefix of two lines, whose first `from` tokens are known to match.
-    pub(super) fn common(&self, other: &Line<'_>, from: usize) -> usize {
+    /// The length of the common prefix of two rows, whose first `from` tokens are known to match.
+    pub(super) fn common(&self, other: &RowTokens<'_>, from: usize) -> usize {
         let length = self.ids.len().min(other.ids.len());
         (from..length).find(|place| self.at(*place) != other.at(*place)).unwrap_or(length)
     }
 }
 
-/// Consecutive tokens that are packed once, for one or more lines.
+/// Consecutive tokens that are packed once, for one or more rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// The index of a line that contains the piece.
-    pub(super) line: usize,
-    /// The range of its tokens in that line.
+    /// The index of a row that contains the piece.
+    pub(super) row: usize,
+    /// The range of its tokens in that row.
     pub(super) tokens: Range<usize>,
-    /// The index of the piece that it continues, always a lower one; `None` at the start of a line.
+    /// The index of the piece that it continues, always a lower one; `None` at the start of a row.
     pub(super) parent: Option<usize>,
 }
 
-/// Lines cut into pieces.
+/// Rows cut into pieces.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Pieces {
     /// Depth first: all pieces that continue a piece, directly or not, follow it before any other.
     pub(super) pieces: Vec<Piece>,
-    /// For each line, the index of its last piece; `None` for a line without tokens.
+    /// For each row, the index of its last piece; `None` for a row without tokens.
     pub(super) ends: Vec<Option<usize>>,
 }
 
-/// Lines whose first `at` tokens are equal. Their first `from` tokens are already in pieces, the last of which is
+/// Rows whose first `at` tokens are equal. Their first `from` tokens are already in pieces, the last of which is
 /// `parent`.
 struct Branch {
-    lines: Vec<usize>,
+    rows: Vec<usize>,
     from: usize,
     at: usize,
     parent: Option<usize>,
 }
 
 impl Pieces {
-    /// Makes each line one piece, without sharing; a line without tokens gets none.
-    pub(super) fn unshared(lines: &[Line<'_>]) -> Self {
-        let mut pieces = Self { pieces: Vec::new(), ends: vec![None; lines.len()] };
-        for (line, tokens) in lines.iter().enumerate() {
-            pieces.add_remainder(line, 0..tokens.ids.len(), None);
+    /// Makes each row one piece, without sharing; a row without tokens gets none.
+    pub(super) fn unshared(rows: &[RowTokens<'_>]) -> Self {
+        let mut pieces = Self { pieces: Vec::new(), ends: vec![None; rows.len()] };
+        for (row, tokens) in rows.iter().enumerate() {
+            pieces.add_remainder(row, 0..tokens.ids.len(), None);
         }
         pieces
     }
 
-    /// Cuts lines into pieces so that common prefixes are packed once, where that saves enough. Below [`MIN_TOKENS`]
+    /// Cuts rows into pieces so that common prefixes are packed once, where that saves enough. Below [`MIN_TOKENS`]
     /// tokens in all, shares nothing.
-    pub(super) fn shared(lines: &[Line<'_>]) -> Self {
-        // By what the lines hold apart: that is what they cost when nothing is shared.
-        if lines.iter().map(|line| line.ids.len()).sum::<usize>() < MIN_TOKENS {
-            return Self::unshared(lines);
+    pub(super) fn shared(rows: &[RowTokens<'_>]) -> Self {
+        // By what the rows hold apart: that is what they cost when nothing is shared.
+        if rows.iter().map(|row| row.ids.len()).sum::<usize>() < MIN_TOKENS {
+            return Self::unshared(rows);
         }
-        let mut found = Self { pieces: Vec::new(), ends: vec![None; lines.len()] };
-        let mut waiting = vec![Branch { lines: (0..lines.len()).collect(), from: 0, at: 0, parent: None }];
+        let mut found = Self { pieces: Vec::new(), ends: vec![None; rows.len()] };
+        let mut waiting = vec![Branch { rows: (0..rows.len()).collect(), from: 0, at: 0, parent: None }];
         while let Some(branch) = waiting.pop() {
-            let next = found.add_common_prefix(branch, lines);
+            let next = found.add_common_prefix(branch, rows);
             waiting.extend(next.into_iter().rev());
         }
         found
     }
 
-    /// Adds the common prefix of a branch's lines as a piece if it saves enough tokens. Returns the branches that
-    /// follow, grouped by their next token; a branch of one line is finished here.
-    fn add_common_prefix(&mut self, branch: Branch, lines: &[Line<'_>]) -> Vec<Branch> {
-        let Branch { lines: members, mut from, at, mut parent } = branch;
+    /// Adds the common prefix of a branch's rows as a piece if it saves enough tokens. Returns the branches that
+    /// follow, grouped by their next token; a branch of one row is finished here.
+    fn add_common_prefix(&mut self, branch: Branch, rows: &[RowTokens<'_>]) -> Vec<Branch> {
+        let Branch { rows: members, mut from, at, mut parent } = branch;
         let Some((first, others)) = members.split_first() else { return Vec::new() };
-        let length = lines[*first].ids.len();
-        let to = others.iter().fold(length, |to, other| to.min(lines[*first].common(&lines[*other], at)));
+        let length = rows[*first].ids.len();
+        let to = others.iter().fold(length, |to, other| to.min(rows[*first].common(&rows[*other], at)));
         if others.is_empty() {
             self.add_remainder(*first, from..length, parent);
             return Vec::new();
         }
         if to - from >= MIN_PREFIX && (to - from) * others.len() >= MIN_TOKENS_SAVED {
-            self.pieces.push(Piece { line: *first, tokens: from..to, parent });
+            self.pieces.push(Piece { row: *first, tokens: from..to, parent });
             (from, parent) = (to, Some(self.pieces.len() - 1));
         }
         let (mut parts, mut numbers) = (Vec::<Branch>::new(), HashMap::new());
-        for line in members {
-            // Lines that end here go on alone, if only for the tokens that were not worth sharing.
-            let token = lines[line].at(to);
+        for row in members {
+            // Rows that end here go on alone, if only for the tokens that were not worth sharing.
+            let token = rows[row].at(to);
             let number = token.map_or(parts.len(), |token| *numbers.entry(token).or_insert(parts.len()));
             match parts.get_mut(number) {
-                Some(part) => part.lines.push(line),
-                None => parts.push(Branch { lines: vec![line], from, at: to, parent }),
+                Some(part) => part.rows.push(row),
+                None => parts.push(Branch { rows: vec![row], from, at: to, parent }),
             }
         }
         parts
     }
 
-    /// Adds the last tokens of a line as a piece and records it as the line's end. Without tokens, the line ends with
+    /// Adds the last tokens of a row as a piece and records it as the row's end. Without tokens, the row ends with
     /// `parent`.
-    fn add_remainder(&mut self, line: usize, tokens: Range<usize>, parent: Option<usize>) {
+    fn add_remainder(&mut self, row: usize, tokens: Range<usize>, parent: Option<usize>) {
         if tokens.is_empty() {
-            self.ends[line] = parent;
+            self.ends[row] = parent;
             return;
         }
-        self.ends[line] = Some(self.pieces.len());
-        self.pieces.push(Piece { line, tokens, parent });
+        self.ends[row] = Some(self.pieces.len());
+        self.pieces.push(Piece { row, tokens, parent });
     }
 }
 
@@ -137,15 +137,15 @@ impl Pieces {
 mod tests {
     use super::*;
 
-    /// A piece as line, first token, end of tokens, parent.
+    /// A piece as row, first token, end of tokens, parent.
     type Plain = (usize, usize, usize, Option<usize>);
 
     fn pieces(ids: &[Vec<u32>]) -> (Vec<Plain>, Vec<Option<usize>>) {
         let marks: Vec<Vec<bool>> = ids.iter().map(|ids| vec![false; ids.len()]).collect();
-        let lines: Vec<Line<'_>> =
-            ids.iter().zip(&marks).map(|(ids, marks)| Line { ids, marks, first_row: 0 }).collect();
-        let Pieces { pieces, ends } = Pieces::shared(&lines);
-        let plain = |piece: Piece| (piece.line, piece.tokens.start, piece.tokens.end, piece.parent);
+        let rows: Vec<RowTokens<'_>> =
+            ids.iter().zip(&marks).map(|(ids, marks)| RowTokens { ids, marks, first_row: 0 }).collect();
+        let Pieces { pieces, ends } = Pieces::shared(&rows);
+        let plain = |piece: Piece| (piece.row, piece.tokens.start, piece.tokens.end, piece.parent);
         (pieces.into_iter().map(plain).collect(), ends)
     }
 
@@ -198,15 +198,15 @@ mod tests {
         assert_eq!(pieces(&rows), (vec![(0, 0, 30, None), (1, 0, 31, None)], vec![Some(0), Some(1)]));
 
         let (ids, marks) = (vec![3; 100], [vec![false; 100], vec![true; 100]]);
-        let line = |marks, first_row| Line { ids: &ids, marks, first_row };
-        let lines = [line(&marks[0], 0), line(&marks[1], 0)];
-        assert_eq!(Pieces::shared(&lines), Pieces::unshared(&lines));
-        let lines = [line(&marks[0], 0), line(&marks[0], 64)];
-        assert_eq!(Pieces::shared(&lines), Pieces::unshared(&lines));
+        let row = |marks, first_row| RowTokens { ids: &ids, marks, first_row };
+        let rows = [row(&marks[0], 0), row(&marks[1], 0)];
+        assert_eq!(Pieces::shared(&rows), Pieces::unshared(&rows));
+        let rows = [row(&marks[0], 0), row(&marks[0], 64)];
+        assert_eq!(Pieces::shared(&rows), Pieces::unshared(&rows));
     }
 
     #[test]
-    fn a_line_without_tokens_has_no_piece() {
+    fn a_row_without_tokens_has_no_piece() {
         assert_eq!(pieces(&[vec![], row(80, &[])]), (vec![(1, 0, 80, None)], vec![None, Some(0)]));
     }
 }

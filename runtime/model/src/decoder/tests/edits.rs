@@ -9,10 +9,10 @@ use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::explain::Explain;
 
 use crate::adapter::{AdapterKind, AdapterSettings};
-use crate::decoder::hook::Hook;
+use crate::decoder::hook::SiteHooks;
 use crate::edit::{self, Form, Matrix, Role};
 use crate::policy::{Policy, PolicySettings, View};
-use crate::stream::{Patch, Site, unit};
+use crate::stream::{Patch, Site, normalize};
 use crate::{Configuration, Model, Source, Weights, decoder, families, merge, tiny};
 
 fn direction() -> Vec<f32> {
@@ -69,7 +69,7 @@ fn nothing_is_written_along_the_direction_any_more() {
     for (name, configuration) in tiny::families() {
         let mut policy = policy(configuration.clone());
         orthogonalise(&mut policy, false);
-        let direction = unit(&direction()).unwrap();
+        let direction = normalize(&direction()).unwrap();
         let mut left: Vec<f32> = Vec::new();
         let embedding = policy.read_rows(Role::Embedding, 0, 0, configuration.vocabulary).unwrap();
         left.extend(along(&embedding.to_vec2().unwrap(), &direction));
@@ -224,14 +224,15 @@ fn a_weight_in_bf16_is_edited_in_f32_and_stored_as_before() {
         let weight = wide.weights.get(&name).unwrap().to_dtype(DType::BF16).unwrap();
         (name, weight)
     };
-    let weights: BTreeMap<String, Tensor> = families::expected(&tiny::llama()).into_iter().map(narrow).collect();
+    let weights: BTreeMap<String, Tensor> = families::weight_shapes(&tiny::llama()).into_iter().map(narrow).collect();
     let weights = Weights::from_tensors(weights, &tiny::llama(), &Device::Cpu).unwrap();
     assert_eq!(weights.dtype(), DType::BF16);
     let model = Arc::new(Model::from_parts("narrow", tiny::llama(), weights));
     let mut policy = Policy::open(model, None, PolicySettings::default()).unwrap();
     orthogonalise(&mut policy, false);
     let rows = policy.read_rows(Role::Linear(decoder::Site::Down), 0, 0, 16).unwrap().t().unwrap().to_vec2().unwrap();
-    let left = along(&rows, &unit(&direction()).unwrap()).iter().fold(0.0_f32, |most, value| most.max(value.abs()));
+    let left =
+        along(&rows, &normalize(&direction()).unwrap()).iter().fold(0.0_f32, |most, value| most.max(value.abs()));
     assert!(left < 4e-3, "{left}");
     assert!(policy.edits().changed.values().all(|(weight, _)| weight.dtype() == DType::BF16));
 }
@@ -285,8 +286,8 @@ fn projections_are_those_of_the_reference() {
     assert!(largest(&found.flatten_all().unwrap().to_vec1().unwrap(), &wanted) < 1e-6);
     let vector = [2.0 / 3.0, -1.0 / 3.0, 2.0 / 3.0];
     let patch = Patch::ablate(vec![0], Site::ResidualBefore, &vector).unwrap();
-    let hook = Hook { patches: vec![patch], ..Hook::default() };
-    let found = hook.forward(Tensor::new(&[[1.0_f32, 2.0, 3.0]], &Device::Cpu).unwrap()).unwrap();
+    let hooks = SiteHooks { patches: vec![patch], ..SiteHooks::default() };
+    let found = hooks.forward(Tensor::new(&[[1.0_f32, 2.0, 3.0]], &Device::Cpu).unwrap()).unwrap();
     let wanted = [-0.333_333_33, 2.666_666_7, 1.666_666_7];
     assert!(largest(&found.flatten_all().unwrap().to_vec1().unwrap(), &wanted) < 1e-6);
     let rows = Tensor::new(&[[1.0_f32, 0.0, 2.0], [-1.0, 1.0, 0.5]], &Device::Cpu).unwrap();

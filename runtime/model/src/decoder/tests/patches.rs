@@ -12,7 +12,7 @@ use crate::decoder::Recompute;
 use crate::generate::{Sampling, generate};
 use crate::policy::{Policy, PolicySettings, Seeds, Slice, View};
 use crate::rows::Rows;
-use crate::stream::{Patch, Site, Token, unit};
+use crate::stream::{Patch, Site, Token, normalize};
 use crate::{Configuration, tiny};
 
 const DEVICE: Device = Device::Cpu;
@@ -234,7 +234,7 @@ fn a_mean_over_targets_is_the_mean_of_the_single_tokens() {
 
 #[test]
 fn an_ablated_stream_has_no_component_left_and_a_projected_one_the_value() {
-    let direction = unit(&vector("c")).unwrap();
+    let direction = normalize(&vector("c")).unwrap();
     let component = |patch: Patch| {
         let mut policy = policy(tiny::gemma3(), PolicySettings::default());
         policy.patch(patch).unwrap();

@@ -12,7 +12,7 @@ use tunebox_compute::{Device, Tensor};
 use super::gradients::{seeds, stir};
 use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::configuration::Configuration;
-use crate::families::expected;
+use crate::families::weight_shapes;
 use crate::generate::{Sampling, generate};
 use crate::merge;
 use crate::policy::{Policy, PolicySettings, View};
@@ -27,7 +27,7 @@ fn wide() -> Configuration {
 /// A model whose matrices, embedding and head included, are in one of GGUF's formats.
 fn quantized(format: Format, theirs: GgmlDType) -> Arc<Model> {
     let plain = tiny::model(wide(), 1);
-    let weights = expected(&wide()).into_iter().map(|(name, shape)| {
+    let weights = weight_shapes(&wide()).into_iter().map(|(name, shape)| {
         let tensor = plain.weights.get(&name).unwrap();
         let &[rows, columns] = shape.as_slice() else { return (name, Weight::from(tensor)) };
         let bytes = QTensor::quantize(&tensor, theirs).unwrap().data().unwrap().into_owned();
@@ -85,7 +85,7 @@ fn check(name: &str, model: &Arc<Model>) {
     let (found, wanted) = (stirred(model, AdapterKind::Lora), stirred(&plain, AdapterKind::Lora));
     for weight in ["model.layers.0.self_attn.q_proj.weight", "model.layers.1.mlp.down_proj.weight"] {
         let merged = |policy: &Policy| {
-            let tensor = merge::merged(policy.model(), policy.adapter(), policy.edits(), weight).unwrap();
+            let tensor = merge::merge_weight(policy.model(), policy.adapter(), policy.edits(), weight).unwrap();
             tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap()
         };
         assert_eq!(merged(&found), merged(&wanted), "{name}: `{weight}` merged");
@@ -140,7 +140,7 @@ fn an_adapter_on_an_nf4_base_has_the_gradients_of_the_dequantized_model() {
     let plain = tiny::model(wide(), 1);
     let tensors: BTreeMap<String, Tensor> =
         plain.weights.names().map(|name| (name.to_owned(), plain.weights.get(name).unwrap())).collect();
-    let weights = Weights::from_tensors(tensors, &wide(), &Device::Cpu).unwrap().kept_in(Base::Nf4).unwrap();
+    let weights = Weights::from_tensors(tensors, &wide(), &Device::Cpu).unwrap().with_precision(Base::Nf4).unwrap();
     for name in plain.weights.names() {
         let of_block = name.starts_with("model.layers.") && plain.weights.shape(name).unwrap().len() == 2;
         let packed = matches!(weights.weight(name).unwrap(), Weight::Packed(_));

@@ -174,8 +174,8 @@ fn rows_share_nothing_while_dropout_acts() {
 fn slices_that_were_kept_give_the_bits_of_slices_that_run_again() {
     let rows = rows();
     let all = seeds((rows.count(), rows.width()));
-    let run = |keep: u64| {
-        let settings = PolicySettings { slice: Slice::Rows(2), keep, ..PolicySettings::default() };
+    let run = |limit: u64| {
+        let settings = PolicySettings { slice: Slice::Rows(2), max_saved_bytes: limit, ..PolicySettings::default() };
         let policy = policy(tiny::gemma3(), AdapterKind::Lora, settings);
         let mut scored = policy.score(&View::Policy, &rows, TapSet::ALL, 0.8, true).unwrap();
         let bytes = scored.saved_bytes();
@@ -195,11 +195,11 @@ fn slices_that_were_kept_give_the_bits_of_slices_that_run_again() {
 #[test]
 fn what_other_scores_keep_leaves_less_room_for_slices() {
     let rows = rows();
-    let settings = PolicySettings { slice: Slice::Rows(4), keep: 1 << 30, ..PolicySettings::default() };
+    let settings = PolicySettings { slice: Slice::Rows(4), max_saved_bytes: 1 << 30, ..PolicySettings::default() };
     let policy = policy(tiny::gemma3(), AdapterKind::Lora, settings);
     let score = || policy.score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
     let bytes = score().saved_bytes() as u64;
-    let settings = PolicySettings { keep: bytes + bytes / 2, ..settings };
+    let settings = PolicySettings { max_saved_bytes: bytes + bytes / 2, ..settings };
     let policy = self::policy(tiny::gemma3(), AdapterKind::Lora, settings);
     let score = || policy.score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
     let first = score();

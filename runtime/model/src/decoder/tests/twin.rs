@@ -30,7 +30,7 @@ impl Twin {
             variables.insert(slot.name.clone(), Var::from_tensor(&value.contiguous().unwrap()).unwrap());
         }
         let mut weights = HashMap::new();
-        for (name, _) in crate::families::expected(&model.configuration) {
+        for (name, _) in crate::families::weight_shapes(&model.configuration) {
             let weight = match variables.get(&name) {
                 Some(variable) => variable.as_tensor().clone(),
                 None => model.weights.get(&name).unwrap().to_dtype(DType::F64).unwrap(),
@@ -123,7 +123,7 @@ impl Twin {
             q = self.norm(&path("q_norm"), &q);
             k = self.norm(&path("k_norm"), &k);
         }
-        let kind = configuration.layers_kind[layer];
+        let kind = configuration.layer_kinds[layer];
         if let Some(rope) = kind.rope {
             q = self.rotate(&q, rope, tokens);
             k = self.rotate(&k, rope, tokens);

@@ -33,7 +33,7 @@ fn facts() -> TensorFacts {
 fn gemma_3_in_gguf_has_five_local_layers_for_each_global_one() {
     let metadata = metadata("gemma3", &[("gemma3.rope.freq_base", Stored::Number(1e6))]);
     let found = Configuration::from_gguf(&metadata, facts()).unwrap();
-    let windows: Vec<_> = found.layers_kind.iter().map(|kind| kind.window.is_some()).collect();
+    let windows: Vec<_> = found.layer_kinds.iter().map(|kind| kind.window.is_some()).collect();
     assert_eq!(windows, [true, true, true, true, true, false, true]);
     assert_eq!(found.ropes, [RopeSetting::plain(1e6), RopeSetting::plain(1e4)]);
     assert_eq!((found.embedding_scale, found.attention_scale), (8.0, 0.25));
@@ -42,7 +42,7 @@ fn gemma_3_in_gguf_has_five_local_layers_for_each_global_one() {
 #[test]
 fn gemma_2_in_gguf_is_local_in_every_other_layer() {
     let found = Configuration::from_gguf(&metadata("gemma2", &[]), facts()).unwrap();
-    let windows: Vec<_> = found.layers_kind.iter().map(|kind| kind.window).collect();
+    let windows: Vec<_> = found.layer_kinds.iter().map(|kind| kind.window).collect();
     assert_eq!(windows[..3], [Some(16), None, Some(16)]);
     assert_eq!((found.attention_soft_cap, found.logit_soft_cap), (Some(50.0), Some(30.0)));
     assert_eq!((found.embedding_scale, found.attention_scale), (8.0, 0.25));
@@ -61,7 +61,7 @@ fn gemma_2_in_gguf_scales_by_the_width_of_a_head_and_the_largest_by_hidden_over_
 #[test]
 fn smollm3_in_gguf_has_every_fourth_layer_without_positions() {
     let found = Configuration::from_gguf(&metadata("smollm3", &[]), facts()).unwrap();
-    let ropes: Vec<_> = found.layers_kind.iter().map(|kind| kind.rope.is_some()).collect();
+    let ropes: Vec<_> = found.layer_kinds.iter().map(|kind| kind.rope.is_some()).collect();
     assert_eq!(ropes, [true, true, true, false, true, true, true]);
 }
 
@@ -76,7 +76,7 @@ fn phi_3_in_gguf_keeps_its_factors_as_tensors() {
     ];
     let facts = TensorFacts { rope_factors: factors, ..facts() };
     let found = Configuration::from_gguf(&metadata("phi3", &keys), facts).unwrap();
-    assert_eq!((found.rotated, found.short_context(), found.layers_kind[0].window), (12, Some(256), None));
+    assert_eq!((found.rotated, found.short_context(), found.layer_kinds[0].window), (12, Some(256), None));
     assert_eq!(found.ropes[0].attention_factor(), 1.25);
     assert_eq!(found.ropes[0].long_frequencies(12).unwrap()[0], 1.0 / 3.0);
 }
@@ -99,7 +99,7 @@ fn an_older_phi_3_in_gguf_has_the_window_that_belongs_to_its_sizes() {
         if let Some(size) = named {
             metadata.values.insert("phi3.attention.sliding_window".into(), Stored::Number(f64::from(size)));
         }
-        Configuration::from_gguf(&metadata, facts()).unwrap().layers_kind[0].window
+        Configuration::from_gguf(&metadata, facts()).unwrap().layer_kinds[0].window
     };
     assert_eq!([window(32, 4096, None), window(40, 4096, None)], [Some(2047); 2]);
     assert_eq!([window(7, 4096, None), window(32, 131_072, None), window(32, 4096, Some(0))], [None; 3]);
@@ -110,9 +110,9 @@ fn an_older_phi_3_in_gguf_has_the_window_that_belongs_to_its_sizes() {
 fn a_window_of_a_llama_in_gguf_is_written_as_a_mistral() {
     let metadata = metadata("llama", &[]);
     let found = Configuration::from_gguf(&metadata, facts()).unwrap();
-    assert_eq!(found.layers_kind[6].window, Some(16));
+    assert_eq!(found.layer_kinds[6].window, Some(16));
     let written = read(found.to_hugging_face()).unwrap();
-    assert_eq!((written.family.as_str(), written.layers_kind), ("mistral", found.layers_kind));
+    assert_eq!((written.family.as_str(), written.layer_kinds), ("mistral", found.layer_kinds));
     let error = Configuration::from_gguf(&metadata, TensorFacts { attention_bias: true, ..facts() }).unwrap_err();
     assert_eq!(error.to_string(), "`llama.attention.sliding_window` is `16`");
 }

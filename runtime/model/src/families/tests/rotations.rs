@@ -53,7 +53,7 @@ fn newer_files_name_a_rotation_for_each_kind_of_layer() {
     .unwrap();
     let scaling = RopeScaling::Linear { factor: 2.0 };
     assert_eq!(found.ropes, [RopeSetting { theta: 5e5, scaling }, RopeSetting::plain(2e4)]);
-    assert_eq!(found.layers_kind.iter().map(|kind| kind.rope).collect::<Vec<_>>(), [Some(0), Some(1)]);
+    assert_eq!(found.layer_kinds.iter().map(|kind| kind.rope).collect::<Vec<_>>(), [Some(0), Some(1)]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ const LONGEST_NAME: u64 = 1 << 16;
 const MOST_DIMENSIONS: u32 = 4;
 const DEEPEST_LIST: u32 = 4;
 /// The most bytes of a header: several times those of the largest vocabularies. In memory, a number takes eight bytes.
-const LARGEST_HEAD: u64 = 64 << 20;
+const MAX_HEADER_BYTES: u64 = 64 << 20;
 
 /// The header of a GGUF file.
 #[derive(Debug)]
@@ -185,9 +185,9 @@ impl<R: Read> Cursor<R> {
         Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// The bytes that the header may still have: up to [`LARGEST_HEAD`] or the end of the file.
+    /// The bytes that the header may still have: up to [`MAX_HEADER_BYTES`] or the end of the file.
     fn left(&self) -> u64 {
-        self.length.min(LARGEST_HEAD).saturating_sub(self.at)
+        self.length.min(MAX_HEADER_BYTES).saturating_sub(self.at)
     }
 
     /// Reads 4 bytes as a little-endian integer.
@@ -211,8 +211,8 @@ impl<R: Read> Cursor<R> {
     fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
         if bytes.len() as u64 > self.left() {
             return Err(self.broken(match self.length {
-                0..=LARGEST_HEAD => format!("the file ends inside its head, after {} bytes", self.length),
-                _ => format!("the head has more than {LARGEST_HEAD} bytes"),
+                0..=MAX_HEADER_BYTES => format!("the file ends inside its head, after {} bytes", self.length),
+                _ => format!("the head has more than {MAX_HEADER_BYTES} bytes"),
             }));
         }
         match self.input.read_exact(bytes) {

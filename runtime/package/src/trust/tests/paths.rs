@@ -23,7 +23,7 @@ fn at_path(artifact: &Artifact) -> Package {
 
 /// The message of the error about a package from a path; `None` if it is accepted.
 fn said(world: &World, artifact: &Artifact, only_locked: bool) -> Option<String> {
-    hold_path(&at_path(artifact), world.project.path(), None, only_locked).err().map(|error| error.to_string())
+    check_path_package(&at_path(artifact), world.project.path(), None, only_locked).err().map(|error| error.to_string())
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_path_is_taken_by_the_lock_alone_only_if_it_holds_these_bytes() {
     world.take(&artifact, PLACE);
     assert_eq!(said(&world, &artifact, true), None);
     for other in [signed("calm-dpo", "0.2.0", &key), plain("loud-orpo", "1.0.0")] {
-        let error = hold_path(&at_path(&other), world.project.path(), None, true).unwrap_err();
+        let error = check_path_package(&at_path(&other), world.project.path(), None, true).unwrap_err();
         assert_eq!((error.to_string().as_str(), error.exit()), ("it is not in the lock", Exit::Trust));
         assert_eq!(
             error.why().unwrap(),
@@ -70,7 +70,7 @@ fn a_package_that_an_organizations_list_names_is_signed_by_its_keys_from_a_path_
     let named = organization::list(&[("registry.example/acme", &ours)]) + "packages = [\"calm-dpo\"]\n";
     fs::write(&file, named).unwrap();
     let told = |artifact: &Artifact, only_locked: bool| {
-        let held = hold_path(&at_path(artifact), world.project.path(), Some(&file), only_locked);
+        let held = check_path_package(&at_path(artifact), world.project.path(), Some(&file), only_locked);
         held.err().map(|error| error.to_string())
     };
     for free in [signed("calm-dpo", "0.1.0", &ours), plain("calm-dpo", "0.1.0"), signed("loud-orpo", "0.1.0", &theirs)]

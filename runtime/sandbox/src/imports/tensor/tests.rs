@@ -50,15 +50,15 @@ fn dropping_a_scope_frees_all_made_since_but_what_was_kept() {
     let lost = crossing.full(vec![4], 2.).unwrap();
     let kept = crossing.full(vec![4], 3.).unwrap();
     crossing.keep(Resource::new_borrow(scope.rep()), lend(&kept)).unwrap();
-    assert_eq!(crossing.ledger.held(), 3 * (16 + TENSOR_BYTES) + KEPT_BYTES);
+    assert_eq!(crossing.budget.held(), 3 * (16 + TENSOR_BYTES) + KEPT_BYTES);
     HostScope::drop(&mut crossing, scope).unwrap();
-    assert_eq!(crossing.ledger.held(), 2 * (16 + TENSOR_BYTES));
+    assert_eq!(crossing.budget.held(), 2 * (16 + TENSOR_BYTES));
     assert!(matches!(cause(crossing.negate(lend(&lost)).unwrap_err()), Cause::FreedHandle));
     assert_eq!(crossing.copy_to_list(before).unwrap(), [1.; 4]);
     assert_eq!(crossing.copy_to_list(kept).unwrap(), [3.; 4]);
     // The method still drops its own handle of a freed tensor, and nothing is given back twice.
     HostTensor::drop(&mut crossing, lost).unwrap();
-    assert_eq!(crossing.ledger.held(), 2 * (16 + TENSOR_BYTES));
+    assert_eq!(crossing.budget.held(), 2 * (16 + TENSOR_BYTES));
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn an_inner_scope_does_not_free_what_the_outer_one_holds() {
     let kept = crossing.full(vec![4], 2.).unwrap();
     crossing.keep(Resource::new_borrow(inner.rep()), lend(&kept)).unwrap();
     HostScope::drop(&mut crossing, inner).unwrap();
-    assert_eq!(crossing.ledger.held(), 2 * (16 + TENSOR_BYTES));
+    assert_eq!(crossing.budget.held(), 2 * (16 + TENSOR_BYTES));
     HostScope::drop(&mut crossing, outer).unwrap();
-    assert_eq!(crossing.ledger.held(), 0);
+    assert_eq!(crossing.budget.held(), 0);
     assert!(crossing.copy_to_list(first).is_err() && crossing.copy_to_list(kept).is_err());
 }
 
@@ -85,9 +85,9 @@ fn bytes_stay_taken_as_long_as_a_graph_needs_them() {
     let power = crossing.exp(lend(&tap)).unwrap();
     let total = crossing.sum(lend(&power), None, false).unwrap();
     HostTensor::drop(&mut crossing, power).unwrap();
-    assert_eq!(crossing.ledger.held(), 16 + 16 + 4 + 3 * TENSOR_BYTES + 2 * OPERAND_BYTES);
+    assert_eq!(crossing.budget.held(), 16 + 16 + 4 + 3 * TENSOR_BYTES + 2 * OPERAND_BYTES);
     HostTensor::drop(&mut crossing, total).unwrap();
-    assert_eq!(crossing.ledger.held(), 16 + TENSOR_BYTES);
+    assert_eq!(crossing.budget.held(), 16 + TENSOR_BYTES);
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn a_view_costs_its_place_and_keeps_the_numbers_of_its_tensor_charged() {
     let whole = crossing.full(vec![4], 1.).unwrap();
     let part = crossing.slice(lend(&whole), 0, 1, 2).unwrap();
     HostTensor::drop(&mut crossing, whole).unwrap();
-    assert_eq!(crossing.ledger.held(), 16 + TENSOR_BYTES);
+    assert_eq!(crossing.budget.held(), 16 + TENSOR_BYTES);
     HostTensor::drop(&mut crossing, part).unwrap();
-    assert_eq!(crossing.ledger.held(), 0);
+    assert_eq!(crossing.budget.held(), 0);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_result_past_the_byte_limit_ends_the_method_before_it_is_made() {
     let mut crossing = HostContext::new(&mut state);
     let refusal = crossing.zeros(vec![1 << 20], Dtype::F32).unwrap_err();
     assert!(matches!(cause(refusal), Cause::DeviceBytes { .. }));
-    assert!(crossing.ledger.peak() < 1 << 20);
+    assert!(crossing.budget.peak() < 1 << 20);
 }
 
 #[test]
@@ -156,9 +156,9 @@ fn links_that_are_cut_off_free_what_is_behind_them() {
         HostTensor::drop(&mut crossing, link).unwrap();
         link = crossing.add(lend(&cut), lend(&tap)).unwrap();
         HostTensor::drop(&mut crossing, cut).unwrap();
-        held = if round == 0 { crossing.ledger.held() } else { held };
+        held = if round == 0 { crossing.budget.held() } else { held };
     }
-    assert_eq!(crossing.ledger.held(), held);
+    assert_eq!(crossing.budget.held(), held);
     let value = crossing.sum(lend(&link), None, false).unwrap();
     Run::metric_of(&mut crossing, "loss".into(), value).unwrap();
 }
@@ -233,11 +233,11 @@ fn a_side_without_rows_has_no_tensors() {
     let none = Arc::new(tunebox_model::rows::Rows::new(Vec::new(), Vec::new()).unwrap());
     let rows = state.give_rows(&none).unwrap();
     let mut host = HostContext::new(&mut state);
-    let held = host.ledger.held();
+    let held = host.budget.held();
     let error = match crate::bindings::data::HostRows::mask(&mut host, Resource::new_borrow(rows.rep())) {
         Err(Refusal::Error(error)) => error,
         other => panic!("{other:?}"),
     };
     assert!(matches!(error.code, ErrorCode::InvalidArgument) && error.message.contains("no rows"), "{error:?}");
-    assert_eq!(host.ledger.held(), held);
+    assert_eq!(host.budget.held(), held);
 }

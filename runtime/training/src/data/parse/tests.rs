@@ -13,7 +13,10 @@ fn each_supervised_shape_is_told_from_its_fields() {
     let chat = read(r#"{"messages": [{"role": "assistant", "content": "hi"}]}"#, "supervised").unwrap();
 
     assert_eq!(text.content, Content::Text("once".into()));
-    assert_eq!(pair.content, Content::PromptCompletion(Turns::Text("2+2".into()), Turns::Text("4".into())));
+    assert_eq!(
+        pair.content,
+        Content::PromptCompletion(TextOrMessages::Text("2+2".into()), TextOrMessages::Text("4".into()))
+    );
     assert_eq!(pair.columns, BTreeMap::from([("weight".into(), 0.5), ("good".into(), 1.0)]));
     assert!(matches!(chat.content, Content::Messages(messages) if messages[0].role == "assistant"));
 }
@@ -74,7 +77,7 @@ fn a_prompt_keeps_its_answer_from_the_numbers_that_a_method_sees() {
     let found = read(line, "prompts").unwrap();
     let Content::Prompt(prompt, fields) = found.content else { panic!("a prompt") };
 
-    assert_eq!(prompt, Turns::Text("2+2".into()));
+    assert_eq!(prompt, TextOrMessages::Text("2+2".into()));
     assert_eq!(found.columns, BTreeMap::from([("level".into(), 2.0)]));
     let fields: Vec<_> = fields.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     assert_eq!(fields, [("answer", "4"), ("level", "2"), ("list", "[1,2]"), ("unit", "cm")]);
@@ -102,7 +105,7 @@ fn a_misspelt_field_is_pointed_at_with_the_one_that_it_means() {
 #[test]
 fn an_instruction_stands_alone_or_beside_its_counterpart() {
     let found = read(r#"{"harmful": "steal"}"#, "instructions").unwrap().content;
-    assert_eq!(found, Content::Instructions(Some(Turns::Text("steal".into())), None));
+    assert_eq!(found, Content::Instructions(Some(TextOrMessages::Text("steal".into())), None));
     let found = read(r#"{"harmful": "steal", "harmless": "bake"}"#, "instructions").unwrap().content;
     assert!(matches!(found, Content::Instructions(Some(_), Some(_))));
     let (fault, _) = read(r#"{"prompt": "bake"}"#, "instructions").unwrap_err();
@@ -114,7 +117,7 @@ fn an_instruction_stands_alone_or_beside_its_counterpart() {
 #[test]
 fn a_contrast_needs_both_texts() {
     let found = read(r#"{"positive": "please", "negative": "no"}"#, "contrast").unwrap().content;
-    assert_eq!(found, Content::Contrast(Turns::Text("please".into()), Turns::Text("no".into())));
+    assert_eq!(found, Content::Contrast(TextOrMessages::Text("please".into()), TextOrMessages::Text("no".into())));
     let (fault, _) = read(r#"{"positive": "please"}"#, "contrast").unwrap_err();
     assert_eq!(fault, fault::missing("negative", Shape::Contrast, None));
     let (fault, _) = read(r#"{"harmful": "steal"}"#, "contrast").unwrap_err();
@@ -141,7 +144,7 @@ fn a_conversation_without_an_answer_is_refused() {
 fn two_conversations_with_one_beginning_share_it_as_the_prompt() {
     let line = r#"{"chosen": [{"role":"user","content":"q"},{"role":"assistant","content":"a"}],
         "rejected": [{"role":"user","content":"q"},{"role":"assistant","content":"b"}]}"#;
-    let Content::Preference(Turns::Messages(prompt), Turns::Messages(chosen), _) =
+    let Content::Preference(TextOrMessages::Messages(prompt), TextOrMessages::Messages(chosen), _) =
         read(line, "preference").unwrap().content
     else {
         panic!("a preference record of messages");

@@ -14,12 +14,15 @@ use crate::fused::taps::Tap;
 
 /// Computes the taps, and the gradient of each row's log-probability with respect to its hidden state, `[rows, width]`
 /// f32. Waits for the device.
-pub(in crate::fused::head) fn taps_and_slopes(device: &Accelerator, inputs: Inputs<'_>) -> Result<(HeadTaps, Tensor)> {
+pub(in crate::fused::head) fn taps_and_logprob_gradients(
+    device: &Accelerator,
+    inputs: Inputs<'_>,
+) -> Result<(HeadTaps, Tensor)> {
     let head = Head::of(device, inputs)?;
     let sums = Sums::new(&head)?;
-    let slopes = device.empty(&[head.rows, head.width], DType::F32)?;
+    let logprob_gradients = device.empty(&[head.rows, head.width], DType::F32)?;
     head.for_each_tile(true, |tile| {
-        let weighted_sums = slopes.narrow(0, tile.block.start, tile.block.len())?;
+        let weighted_sums = logprob_gradients.narrow(0, tile.block.start, tile.block.len())?;
         head.accumulate(tile, &sums, Some(&weighted_sums))?;
         device.multiply(&weighted_sums, MatrixView::plain(&tile.made), MatrixView::plain(tile.matrix), 1.0, true)
     })?;
@@ -27,23 +30,23 @@ pub(in crate::fused::head) fn taps_and_slopes(device: &Accelerator, inputs: Inpu
         let own = rows(device, head.weight, &head.targets, 1.0, head.act)?;
         let (target, sum) = sums.target_and_sum();
         let (height, slope) = (head.options.height(), head.options.logit_slope());
-        let arguments = arguments![&slopes, &own, target, sum, head.rows, head.width, height, slope];
+        let arguments = arguments![&logprob_gradients, &own, target, sum, head.rows, head.width, height, slope];
         let grid = Grid::of(extent(head.rows)?, super::THREADS);
-        device.launch(&kernel::HEAD_SLOPES, head.act, grid, &arguments)?;
+        device.launch(&kernel::HEAD_LOGPROB_GRADIENTS, head.act, grid, &arguments)?;
     }
-    Ok((sums.taps(&head)?, slopes))
+    Ok((sums.taps(&head)?, logprob_gradients))
 }
 
-/// Multiplies row i of `slopes`, `[rows, width]` f32, by `seeds[i]`; the result has type `dtype`.
+/// Multiplies row i of `logprob_gradients`, `[rows, width]` f32, by `seeds[i]`; the result has type `dtype`.
 pub(in crate::fused::head) fn scaled(
     device: &Accelerator,
-    slopes: &Tensor,
+    logprob_gradients: &Tensor,
     seeds: &[f32],
     dtype: DType,
 ) -> Result<Tensor> {
-    let (rows, width) = host::matrix(slopes, "slopes")?;
+    let (rows, width) = host::matrix(logprob_gradients, "logprob_gradients")?;
     let seeds = device.upload(seeds, &[rows])?;
-    let arguments = arguments![slopes, &seeds, rows, width];
+    let arguments = arguments![logprob_gradients, &seeds, rows, width];
     device.compute(&kernel::SCALE_ROWS, dtype, device.over_rows(rows, 256), &[rows, width], &arguments)
 }
 

@@ -17,7 +17,8 @@ pub(super) struct Scales {
 }
 
 impl Scales {
-    /// Reads the scales of block `at` of every row.
+    /// Reads the first 16 bytes of block `at` of each of the 16 rows: the block's scale and minimum, converted to f32, and
+    /// the 6-bit scales and minima of its parts, still packed.
     #[inline(always)]
     fn of<const SIZE: usize>(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize) -> Self {
         let [both, first, second, third] = simd.words(rows, at, 0);

@@ -30,8 +30,10 @@ pub(super) struct RowPanel<'a, L, const SIZE: usize, const PER: usize> {
 impl<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize> NullaryFnOnce for RowPanel<'_, L, SIZE, PER> {
     type Output = ();
 
-    /// Writes the dot products of 16 rows with every token to `found`. A sum adds one part after another, with exact
-    /// integers inside a part, so its bits do not depend on the tokens beside it.
+    /// Writes to `found` the dot products of 16 rows of a quantized weight with every token, whose numbers were rounded to
+    /// integers; reads `next` ahead into the cache. Goes through the parts of 32 numbers in order: sums integers exactly
+    /// within a part (or half of one, if each half has its own scale), then adds the scaled result in f32. So the bits of
+    /// a sum do not depend on which tokens are beside it.
     #[inline(always)]
     fn call(self) {
         let Self { simd, rows, next, numbers, found, .. } = self;

@@ -7,7 +7,7 @@ fn read(bytes: &[u8]) -> Result<Header> {
     cursor.header()
 }
 
-fn head(tensors: u64, values: u64) -> Vec<u8> {
+fn header(tensors: u64, values: u64) -> Vec<u8> {
     let mut bytes = b"GGUF".to_vec();
     bytes.extend(3u32.to_le_bytes());
     bytes.extend(tensors.to_le_bytes());
@@ -28,14 +28,14 @@ fn number(bytes: &mut Vec<u8>, key: &str, number: u32) {
 
 #[test]
 fn a_text_longer_than_the_file_is_refused_before_it_is_allocated() {
-    let mut bytes = head(0, 1);
+    let mut bytes = header(0, 1);
     bytes.extend(u64::MAX.to_le_bytes());
     assert!(matches!(read(&bytes), Err(Error::Broken { .. })));
 }
 
 #[test]
 fn a_list_longer_than_the_file_is_refused_before_it_is_allocated() {
-    let mut bytes = head(0, 1);
+    let mut bytes = header(0, 1);
     text(&mut bytes, "tokens");
     bytes.extend(9u32.to_le_bytes());
     bytes.extend(8u32.to_le_bytes());
@@ -45,12 +45,12 @@ fn a_list_longer_than_the_file_is_refused_before_it_is_allocated() {
 }
 
 #[test]
-fn a_head_as_long_as_a_file_of_holes_is_not_read_to_its_end() {
-    let mut bytes = head(0, 1);
+fn a_header_as_long_as_a_file_of_holes_is_not_read_to_its_end() {
+    let mut bytes = header(0, 1);
     text(&mut bytes, "tokens");
     bytes.extend(9u32.to_le_bytes());
     bytes.extend(0u32.to_le_bytes());
-    bytes.extend((LARGEST_HEAD / 2).to_le_bytes());
+    bytes.extend((MAX_HEADER_BYTES / 2).to_le_bytes());
     let read = |bytes: &[u8]| {
         let input = bytes.chain(std::io::repeat(0));
         Cursor { path: "hostile.gguf".into(), input, at: 0, length: 1 << 40 }.header()
@@ -64,7 +64,7 @@ fn a_head_as_long_as_a_file_of_holes_is_not_read_to_its_end() {
 
 #[test]
 fn lists_of_lists_of_lists_end_the_reading_instead_of_the_stack() {
-    let mut bytes = head(0, 1);
+    let mut bytes = header(0, 1);
     text(&mut bytes, "deep");
     bytes.extend(9u32.to_le_bytes());
     for _ in 0..10_000 {
@@ -76,14 +76,14 @@ fn lists_of_lists_of_lists_end_the_reading_instead_of_the_stack() {
 
 #[test]
 fn an_alignment_of_zero_is_refused() {
-    let mut bytes = head(0, 1);
+    let mut bytes = header(0, 1);
     number(&mut bytes, "general.alignment", 0);
     assert!(matches!(read(&bytes), Err(Error::Broken { .. })));
 }
 
 #[test]
 fn a_tensor_whose_sides_overflow_is_refused() {
-    let mut bytes = head(1, 0);
+    let mut bytes = header(1, 0);
     text(&mut bytes, "token_embd.weight");
     bytes.extend(2u32.to_le_bytes());
     bytes.extend((1u64 << 63).to_le_bytes());
@@ -93,8 +93,8 @@ fn a_tensor_whose_sides_overflow_is_refused() {
 }
 
 #[test]
-fn every_shorter_piece_of_a_head_is_refused() {
-    let mut bytes = head(1, 2);
+fn every_shorter_piece_of_a_header_is_refused() {
+    let mut bytes = header(1, 2);
     number(&mut bytes, "a", 7);
     text(&mut bytes, "names");
     bytes.extend(9u32.to_le_bytes());
@@ -117,11 +117,11 @@ fn every_shorter_piece_of_a_head_is_refused() {
 
 #[test]
 fn a_name_that_is_there_twice_is_refused() {
-    let mut bytes = head(0, 2);
+    let mut bytes = header(0, 2);
     number(&mut bytes, "a", 7);
     number(&mut bytes, "a", 8);
     assert!(read(&bytes).unwrap_err().to_string().contains("twice"), "{:?}", read(&bytes));
-    let mut bytes = head(2, 0);
+    let mut bytes = header(2, 0);
     for _ in 0..2 {
         text(&mut bytes, "t");
         bytes.extend(1u32.to_le_bytes());

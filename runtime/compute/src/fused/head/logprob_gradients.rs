@@ -31,22 +31,22 @@ pub fn head_taps_with_gradient<'w>(
 ) -> Result<(HeadTaps, Tensor)> {
     let inputs = Inputs { hidden, weight: weight.into(), targets, options };
     if let Some(device) = inputs.accelerator()? {
-        return device::taps_and_slopes(&device, inputs);
+        return device::taps_and_logprob_gradients(&device, inputs);
     }
-    let (taps, slopes) = on_cpu(inputs, true)?;
-    Ok((taps, host::tensor(slopes, hidden.dims())?))
+    let (taps, logprob_gradients) = on_cpu(inputs, true)?;
+    Ok((taps, host::tensor(logprob_gradients, hidden.dims())?))
 }
 
-/// Computes the taps on the CPU, with a task for each group of the vocabulary. With `want_slopes` also returns the
+/// Computes the taps on the CPU, with a task for each group of the vocabulary. With `want_gradients` also returns the
 /// gradient of each row's log-probability with respect to its hidden state, `[rows, hidden]`; else an empty list.
-pub(super) fn on_cpu(inputs: Inputs<'_>, want_slopes: bool) -> Result<(HeadTaps, Vec<f32>)> {
+pub(super) fn on_cpu(inputs: Inputs<'_>, want_gradients: bool) -> Result<(HeadTaps, Vec<f32>)> {
     let Inputs { hidden, targets, options, .. } = inputs;
     let stored = Stored::of(inputs.weight, "weight")?;
     let head = Head::new(&stored, options);
     let locked = Locked::of(hidden, "hidden")?;
     let hidden = locked.data("hidden")?;
     let mut taps = HeadTaps::new(options.taps);
-    let mut slopes = vec![0.0; if want_slopes { targets.len() * head.width } else { 0 }];
+    let mut logprob_gradients = vec![0.0; if want_gradients { targets.len() * head.width } else { 0 }];
     for rows in steps(0..targets.len(), ROWS) {
         options.check_deadline()?;
         let numbers = rows.start * head.width..rows.end * head.width;
@@ -54,32 +54,32 @@ pub(super) fn on_cpu(inputs: Inputs<'_>, want_slopes: bool) -> Result<(HeadTaps,
         let targets = &targets[rows];
         let groups = head.groups().into_par_iter().with_max_len(1);
         let groups: Vec<Group> =
-            groups.map(|words| head.accumulate_group(block, targets, words, want_slopes)).collect();
+            groups.map(|words| head.accumulate_group(block, targets, words, want_gradients)).collect();
         let sums =
             |row: usize| groups.iter().map(|group| group.sums[row]).reduce(Statistics::merged).unwrap_or_default();
         let all: Vec<Statistics> = (0..targets.len()).map(sums).collect();
-        if want_slopes {
-            slopes[numbers].par_chunks_mut(head.width).enumerate().for_each(|(row, slope)| {
-                head.slope(&groups, row, &all[row], targets[row] as usize, slope);
+        if want_gradients {
+            logprob_gradients[numbers].par_chunks_mut(head.width).enumerate().for_each(|(row, gradient)| {
+                head.write_logprob_gradient(&groups, row, &all[row], targets[row] as usize, gradient);
             });
         }
         all.iter().for_each(|sums| taps.push(sums, head.weight.rows));
     }
-    Ok((taps, slopes))
+    Ok((taps, logprob_gradients))
 }
 
-/// Multiplies row i of `slopes`, `[rows, hidden]` f32, by `seeds[i]`. If `slopes` are the gradients of log-probabilities
-/// with respect to hidden states, and `seeds` those of a loss with respect to the log-probabilities, the result is the
-/// gradient of the loss with respect to the hidden states. It has type `dtype`.
-pub fn scale_head_gradient(slopes: &Tensor, seeds: &[f32], dtype: DType) -> Result<Tensor> {
-    let (rows, width) = host::matrix(slopes, "slopes")?;
+/// Multiplies row i of `logprob_gradients`, `[rows, hidden]` f32, by `seeds[i]`. If `logprob_gradients` are the
+/// gradients of log-probabilities with respect to hidden states, and `seeds` those of a loss with respect to the
+/// log-probabilities, the result is the gradient of the loss with respect to the hidden states. It has type `dtype`.
+pub fn scale_head_gradient(logprob_gradients: &Tensor, seeds: &[f32], dtype: DType) -> Result<Tensor> {
+    let (rows, width) = host::matrix(logprob_gradients, "logprob_gradients")?;
     if rows != seeds.len() {
         return Err(Error::shape(format!("{} seeds for {rows} rows", seeds.len())));
     }
-    if let Some(device) = accelerator_of([(slopes, "slopes")])? {
-        return device::scaled(&device, slopes, seeds, dtype);
+    if let Some(device) = accelerator_of([(logprob_gradients, "logprob_gradients")])? {
+        return device::scaled(&device, logprob_gradients, seeds, dtype);
     }
-    let mut result = Floats::of(slopes, "slopes")?.to_vec();
+    let mut result = Floats::of(logprob_gradients, "logprob_gradients")?.to_vec();
     result.par_chunks_mut(width.max(1)).with_min_len(16).zip(seeds).for_each(|(row, seed)| scale(row, *seed));
     host::tensor_in(dtype, result, &[rows, width])
 }
@@ -92,18 +92,24 @@ struct Group {
 }
 
 impl Head<'_> {
-    /// Computes the sums of one group of words for each row of a block, with Σ e·W if `want_slopes`.
-    fn accumulate_group(&self, hidden: Matrix<'_>, targets: &[u32], words: Range<usize>, want_slopes: bool) -> Group {
+    /// Computes the sums of one group of words for each row of a block, with Σ e·W if `want_gradients`.
+    fn accumulate_group(
+        &self,
+        hidden: Matrix<'_>,
+        targets: &[u32],
+        words: Range<usize>,
+        want_gradients: bool,
+    ) -> Group {
         let (rows, width) = (targets.len(), self.width);
         let mut sums = vec![Statistics::default(); rows];
-        let mut weighted_sums = vec![0.0; if want_slopes { rows * width } else { 0 }];
+        let mut weighted_sums = vec![0.0; if want_gradients { rows * width } else { 0 }];
         for words in steps(words, WORDS) {
             self.with_products(hidden, &words, |tile, weight| {
                 let mut weighted = weighted_sums.chunks_exact_mut(width);
                 for ((sums, target), row) in sums.iter_mut().zip(targets).zip(tile.chunks_exact_mut(words.len())) {
                     self.accumulate_row(row, &words, *target as usize, sums, weighted.next());
                 }
-                if want_slopes {
+                if want_gradients {
                     let weights = Matrix::packed(tile, rows, words.len());
                     Tile::from_slice(&mut weighted_sums, rows, width).multiply(true, 1.0, weights, weight);
                 }
@@ -142,19 +148,26 @@ impl Head<'_> {
         }
     }
 
-    /// Writes the gradient of one row's log-probability with respect to its hidden state to `slope`, `[width]`. `all` are
-    /// the row's sums over the whole vocabulary, `groups` those of its groups.
-    fn slope(&self, groups: &[Group], row: usize, all: &Statistics, target: usize, slope: &mut [f32]) {
+    /// Writes the gradient of one row's log-probability with respect to its hidden state to `gradient`, `[width]`.
+    /// `all` are the row's sums over the whole vocabulary, `groups` those of its groups.
+    fn write_logprob_gradient(
+        &self,
+        groups: &[Group],
+        row: usize,
+        all: &Statistics,
+        target: usize,
+        gradient: &mut [f32],
+    ) {
         let factor = self.options.logit_slope();
         let height = self.options.soft_cap.map(|cap| cap * self.options.inverse_temperature);
         let bent = height.map_or(0.0, |height| all.target.unwrap_or(f32::NAN) / height);
-        self.weight.copy_row(target, slope);
-        scale(slope, factor * (1.0 - bent * bent));
+        self.weight.copy_row(target, gradient);
+        scale(gradient, factor * (1.0 - bent * bent));
         for group in groups {
             let share = f64::from(group.sums[row].largest) - f64::from(all.largest);
             let share = factor * (share.exp() / all.sum) as f32;
             let weighted = &group.weighted_sums[row * self.width..][..self.width];
-            vectorize!(slope.iter_mut().zip(weighted).for_each(|(slope, sum)| *slope = sum.mul_add(-share, *slope)));
+            vectorize!(gradient.iter_mut().zip(weighted).for_each(|(to, sum)| *to = sum.mul_add(-share, *to)));
         }
     }
 }
