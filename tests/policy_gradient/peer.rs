@@ -13,16 +13,23 @@ use crate::support::fixed_completions::FixedCompletions;
 /// What `peers/trl_grpo.py` wrote.
 #[derive(Deserialize)]
 struct Peer {
+    sets: Vec<FixedSet>,
+    longest: u32,
+    runs: Vec<PeerRun>,
+}
+
+/// Ids of prompts and of the completions of each, with their rewards.
+#[derive(Deserialize)]
+struct FixedSet {
     prompts: Vec<Vec<u32>>,
     completions: Vec<Vec<Vec<u32>>>,
     rewards: Vec<Vec<f32>>,
-    longest: u32,
-    runs: Vec<PeerRun>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct PeerRun {
+    set: usize,
     loss_type: String,
     beta: f64,
     loss: f64,
@@ -49,13 +56,14 @@ impl Peer {
         let folder =
             |name| PathBuf::from(std::env::var_os(name).unwrap_or_else(|| panic!("absent `{name}`: it is not set")));
         let (model, adapter) = (folder("TUNEBOX_PEER_MODEL"), folder("TUNEBOX_PEER_ADAPTER"));
-        let (completions, rewards) = (self.completions.concat(), self.rewards.concat());
+        let set = &self.sets[run.set];
+        let (completions, rewards) = (set.completions.concat(), set.rewards.concat());
         let train_state = FixedCompletions::train_state(&model, &adapter, run.compute, slice, &completions, &rewards);
         let settings = json!({
             "completions": 2, "max-tokens": self.longest, "loss": run.loss_type.replace('_', "-"), "beta": run.beta,
         });
         let mut session = session("grpo", &with(&Map::new(), settings), train_state).unwrap();
-        let report = session.step(batch(self.prompts.clone())).unwrap();
+        let report = session.step(batch(set.prompts.clone())).unwrap();
         let gradient_norm = session.train_state().policy.parameters().gradient_norm().unwrap();
         let kl = if run.beta > 0.0 { metric(&report, "kl") } else { 0.0 };
         FirstStep { loss: metric(&report, "loss"), gradient_norm, kl }
@@ -69,7 +77,7 @@ fn the_first_step_on_a_real_model_is_that_of_trl() {
     let peer = Peer::parse();
     for (number, run) in peer.runs.iter().filter(|run| run.compute == Compute::F32).enumerate() {
         let FirstStep { loss, gradient_norm, kl } = peer.first_step(run, [Slice::Whole, Slice::Rows(1)][number % 2]);
-        let what = format!("{} β {}", run.loss_type, run.beta);
+        let what = format!("set {}, {} β {}", run.set, run.loss_type, run.beta);
         assert!((loss - run.loss).abs() <= 1e-4, "{what}: loss {loss}, TRL {}", run.loss);
         assert!(
             (gradient_norm - run.gradient_norm).abs() <= 1e-3 * run.gradient_norm,
@@ -82,27 +90,30 @@ fn the_first_step_on_a_real_model_is_that_of_trl() {
     }
 }
 
-/// How far the second numbers lie from the first ones in total, as a share of the first ones.
-fn apart(pairs: &[(f64, f64)]) -> f64 {
-    pairs.iter().map(|(a, b)| (a - b).abs()).sum::<f64>() / pairs.iter().map(|(a, _)| a.abs()).sum::<f64>()
-}
-
-/// Needs what the test above needs. Losses are not compared: on fresh completions they are 0 but for the divergence.
+/// Needs what the test above needs. Compares step by step, because a single step in which bf16 changes much outweighs all
+/// others in a mean. Losses are not compared: on fresh completions they are 0 but for the divergence.
 #[test]
 #[ignore = "needs a real model and the adapter of `peers/trl_grpo.py`"]
 #[expect(clippy::print_stdout, reason = "the figures are of interest beside the verdict")]
 fn bf16_changes_the_first_step_on_a_real_model_no_more_than_in_trl() {
     let peer = Peer::parse();
-    let formats = |compute| peer.runs.iter().filter(move |run| run.compute == compute);
-    let both: Vec<_> = formats(Compute::F32).zip(formats(Compute::Bf16)).collect();
-    let ours: Vec<_> =
-        both.iter().map(|(f32, bf16)| [*f32, *bf16].map(|run| peer.first_step(run, Slice::Whole))).collect();
-    let norms = apart(&ours.iter().map(|[f32, bf16]| (f32.gradient_norm, bf16.gradient_norm)).collect::<Vec<_>>());
-    let trl_norms = apart(&both.iter().map(|(f32, bf16)| (f32.gradient_norm, bf16.gradient_norm)).collect::<Vec<_>>());
-    let kl = apart(&ours.iter().map(|[f32, bf16]| (f32.kl, bf16.kl)).collect::<Vec<_>>());
-    let divergence = |run: &PeerRun| run.kl.unwrap_or(0.0);
-    let trl_kl = apart(&both.iter().map(|(f32, bf16)| (divergence(f32), divergence(bf16))).collect::<Vec<_>>());
-    println!("gradient norm {norms:.6}, TRL {trl_norms:.6}; kl {kl:.6}, TRL {trl_kl:.6}");
-    assert!(norms <= trl_norms, "gradient norms lie {norms} from those in f32, TRL's {trl_norms}");
-    assert!(kl <= trl_kl, "divergences lie {kl} from those in f32, TRL's {trl_kl}");
+    let in_f32 = |bf16: &PeerRun| {
+        let same = |run: &&PeerRun| (run.set, &run.loss_type, run.beta) == (bf16.set, &bf16.loss_type, bf16.beta);
+        peer.runs.iter().filter(|run| run.compute == Compute::F32).find(same).unwrap()
+    };
+    let change = |f32: f64, bf16: f64| (bf16 / f32 - 1.0).abs();
+    let (mut steps, mut farther) = (0, [0; 2]);
+    for run in peer.runs.iter().filter(|run| run.compute == Compute::Bf16) {
+        let (exact, [ours_exact, ours]) =
+            (in_f32(run), [in_f32(run), run].map(|run| peer.first_step(run, Slice::Whole)));
+        let norms =
+            [change(ours_exact.gradient_norm, ours.gradient_norm), change(exact.gradient_norm, run.gradient_norm)];
+        let divergences = [change(ours_exact.kl, ours.kl), change(exact.kl.unwrap(), run.kl.unwrap())];
+        println!("set {}: gradient norm {norms:.4?}, divergence {divergences:.4?} (ours, TRL's)", run.set);
+        steps += 1;
+        farther.iter_mut().zip([norms, divergences]).for_each(|(count, [ours, trl])| *count += usize::from(ours > trl));
+    }
+    let [norms, divergences] = farther;
+    assert!(norms <= steps / 2, "gradient norms lie farther from those in f32 than TRL's in {norms} of {steps} steps");
+    assert!(divergences <= steps / 2, "so do divergences in {divergences} of {steps} steps");
 }
