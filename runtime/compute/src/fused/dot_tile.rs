@@ -2,6 +2,8 @@
 
 use pulp::{Simd, WithSimd};
 
+use super::prefetch::{nth_chunk, prefetch};
+
 /// The most rows of weights, and the most tokens, whose sums are in registers at once.
 pub(super) const ROWS: usize = 6;
 pub(super) const TOKENS: usize = 4;
@@ -14,6 +16,9 @@ pub(super) struct DotTile<'a> {
     pub(super) depth: usize,
     /// The number of rows, at most [`ROWS`], and of tokens, at most [`TOKENS`].
     pub(super) count: (usize, usize),
+    /// Bytes that are read after this tile. They are prefetched bit by bit between the products, because a processor has few
+    /// loads on the way at a time and would wait for them.
+    pub(super) next: &'a [u8],
     pub(super) found: &'a mut [[f32; ROWS]; TOKENS],
 }
 
@@ -24,20 +29,20 @@ impl WithSimd for DotTile<'_> {
     /// one by one.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { rows, tokens, depth, count, found } = self;
+        let Self { rows, tokens, depth, count, next, found } = self;
         match count {
-            (ROWS, TOKENS) => dot_tile::<S, ROWS, TOKENS>(simd, rows, tokens, depth, 0, found),
-            (ROWS, 3) => dot_tile::<S, ROWS, 3>(simd, rows, tokens, depth, 0, found),
-            (ROWS, 2) => dot_tile::<S, ROWS, 2>(simd, rows, tokens, depth, 0, found),
-            (ROWS, 1) => dot_tile::<S, ROWS, 1>(simd, rows, tokens, depth, 0, found),
+            (ROWS, TOKENS) => dot_tile::<S, ROWS, TOKENS>(simd, rows, tokens, depth, 0, next, found),
+            (ROWS, 3) => dot_tile::<S, ROWS, 3>(simd, rows, tokens, depth, 0, next, found),
+            (ROWS, 2) => dot_tile::<S, ROWS, 2>(simd, rows, tokens, depth, 0, next, found),
+            (ROWS, 1) => dot_tile::<S, ROWS, 1>(simd, rows, tokens, depth, 0, next, found),
             (some, count) => {
                 for row in 0..some {
                     let weights = &rows[row * depth..];
                     match count {
-                        TOKENS => dot_tile::<S, 1, TOKENS>(simd, weights, tokens, depth, row, found),
-                        3 => dot_tile::<S, 1, 3>(simd, weights, tokens, depth, row, found),
-                        2 => dot_tile::<S, 1, 2>(simd, weights, tokens, depth, row, found),
-                        _ => dot_tile::<S, 1, 1>(simd, weights, tokens, depth, row, found),
+                        TOKENS => dot_tile::<S, 1, TOKENS>(simd, weights, tokens, depth, row, next, found),
+                        3 => dot_tile::<S, 1, 3>(simd, weights, tokens, depth, row, next, found),
+                        2 => dot_tile::<S, 1, 2>(simd, weights, tokens, depth, row, next, found),
+                        _ => dot_tile::<S, 1, 1>(simd, weights, tokens, depth, row, next, found),
                     }
                 }
             }
@@ -55,6 +60,7 @@ fn dot_tile<S: Simd, const R: usize, const T: usize>(
     tokens: &[f32],
     depth: usize,
     first: usize,
+    next: &[u8],
     found: &mut [[f32; ROWS]; TOKENS],
 ) {
     let whole = depth / S::F32_LANES;
@@ -70,6 +76,7 @@ fn dot_tile<S: Simd, const R: usize, const T: usize>(
     }
     let mut sums = [[simd.splat_f32s(0.0); T]; R];
     for at in 0..whole {
+        prefetch(nth_chunk(next, at, whole));
         let mut x = [simd.splat_f32s(0.0); T];
         for token in 0..T {
             x[token] = numbers[token].0[at];

@@ -15,7 +15,7 @@ use super::host::{self, Floats};
 use super::integer::{IntegerProduct, IntegerTokens};
 use super::linear::{Bias, expect_inner_dim, linear, tensor_of_tiles};
 use super::low_rank::{LowRank, adapted_linear};
-use super::prefetch::{nth_chunk, prefetch};
+use super::prefetch::nth_chunk;
 use super::product::{Tile, steps};
 use super::scratch;
 use super::simd::widest;
@@ -155,9 +155,9 @@ fn dots(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: imp
         let next = weight.bytes(here.end..here.end + ROWS);
         weight.with_numbers(here, |rows| {
             for (part, at) in steps(0..tokens, TOKENS).enumerate() {
-                prefetch(nth_chunk(next, part, tokens.div_ceil(TOKENS)));
+                let next = nth_chunk(next, part, tokens.div_ceil(TOKENS));
                 let x = &x[at.start * depth..at.end * depth];
-                widest(DotTile { rows, tokens: x, depth, count: (columns.len(), at.len()), found: &mut found });
+                widest(DotTile { rows, tokens: x, depth, count: (columns.len(), at.len()), next, found: &mut found });
                 for (token, found) in at.zip(&found) {
                     let to = &mut tile.row(token)[columns.clone()];
                     to.iter_mut().zip(found).for_each(|(to, dot)| put(to, *dot));
