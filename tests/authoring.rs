@@ -108,6 +108,11 @@ fn a_new_method_is_the_same_bytes_in_another_folder_of_another_user() {
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replace("version = \"0.1.0\"", "version = \"0.2.0\"")).unwrap();
     assert!(here.built("calm") != bytes);
+    // A description alone is in the next component as well.
+    std::fs::write(&manifest, text.replace("What this method does, in a sentence", "Keeps calm")).unwrap();
+    here.succeed(&["build", "calm"]);
+    let said = here.succeed(&["inspect", "calm"]);
+    assert!(said.contains("Keeps calm"), "{said}");
     std::fs::write(&manifest, text).unwrap();
     assert!(here.built("calm") == bytes, "the first version is not what it was");
 

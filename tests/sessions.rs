@@ -26,6 +26,8 @@ const LEARNING: &str = r#"
 (import "tunebox:method/model@0.1.0" "score" (func $score (param i32 i32 i32 f32 i32)))
 (import "tunebox:method/model@0.1.0" "score-for-learning" (func $learn-from (param i32 i32 f32 i32)))
 (import "tunebox:method/model@0.1.0" "[method]scores.logprob" (func $logprob (param i32) (result i32)))
+(import "tunebox:method/model@0.1.0" "[method]scores.mean-logit" (func $mean-logit (param i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "[method]tensor.detach" (func $detach (param i32 i32)))
 (import "tunebox:method/tensor@0.1.0" "multiply" (func $multiply (param i32 i32 i32)))
 (import "tunebox:method/tensor@0.1.0" "[method]tensor.negate" (func $negate (param i32 i32)))
 (import "tunebox:method/tensor@0.1.0" "[method]tensor.sum" (func $sum (param i32 i32 i32 i32 i32)))

@@ -131,6 +131,51 @@ fn scores_from_before_an_update_take_no_gradient() {
 }
 
 #[test]
+fn a_second_gradient_through_the_same_scores_is_refused() {
+    let (answer, record) = learn(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (local $tap i32)
+          (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
+          (call $minimise (call $total (local.get $tap)) (i32.const 64))
+          (call $minimise (call $total (local.get $tap)) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    assert!(error_text(answer).ends_with("add the losses to one loss, or score the rows again"));
+    assert_eq!(record.lock().unwrap().seeds.len(), 1);
+}
+
+/// A step with the loss Σ logprob · mean-logit; `change` is done to the mean logits first.
+fn weighted_by_mean_logits(change: &str) -> (Result<(), Error>, Arc<Mutex<Record>>) {
+    let step = r#"
+        (func $step (param $batch i32) (result i32)
+          (local $scores i32) (local $mean i32)
+          (call $learn-from (call $examples (local.get $batch)) (i32.const 4) (f32.const 1) (i32.const 64))
+          (local.set $scores (call $handle))
+          (call $mean-logit (local.get $scores) (i32.const 64))
+          (local.set $mean (call $handle))
+          CHANGE
+          (call $multiply (call $logprob (local.get $scores)) (local.get $mean) (i32.const 64))
+          (call $minimise (call $total (call $handle)) (i32.const 64))
+          (call $pass-on))"#;
+    learn(&step.replace("CHANGE", change), 1)
+}
+
+#[test]
+fn a_loss_that_depends_on_a_tap_without_gradient_is_refused_unless_it_is_detached() {
+    let (answer, record) = weighted_by_mean_logits("");
+    let refused = "no gradient goes through the tap `mean-logit`; `detach` it where that is meant";
+    assert!(error_text(answer).ends_with(refused));
+    assert!(record.lock().unwrap().seeds.is_empty());
+    let (answer, record) =
+        weighted_by_mean_logits("(call $detach (local.get $mean) (i32.const 64)) (local.set $mean (call $handle))");
+    answer.unwrap();
+    // The fake's mean logits are 1 at targets.
+    assert_eq!(record.lock().unwrap().seeds, [[[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]]);
+}
+
+#[test]
 fn a_tap_that_outlives_its_scores_by_a_step_takes_no_gradient() {
     let (answer, record) = learn(
         r#"

@@ -35,7 +35,7 @@ fn settings_reach_the_method_and_its_words_come_back() {
           (i32.const 0))"#;
     let (mut session, _) = start(guest, settings());
     let answer = session.init(&[("beta".into(), Value::Number(0.1)), ("name".into(), Value::Text("x".into()))]);
-    assert_eq!(answer.unwrap_err().to_string(), "`guest` refuses in `init`: beta");
+    assert_eq!(answer.unwrap_err().to_string(), "`guest` returned an error in `init`: beta");
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl Terms<'_> {
 /// How likely the policy itself is to write a pair, e^(mean(log p − log Σ p²)) of both answers, held fixed: `[rows]`.
 pub(crate) fn pair_weights(scores: &Pair<Scores>, lengths: &Pair<Tensor>) -> Tensor {
     let own = scores.with(lengths, |scores, lengths| {
-        let aligned = scores.logprob().detach() - scores.log_sum_square(); // [rows, width]
+        let aligned = (scores.logprob() - scores.log_sum_square()).detach(); // [rows, width]
         (aligned.sum(1) / lengths).exp()
     });
     own.chosen * own.rejected

@@ -21,8 +21,9 @@ const MESSAGE_BYTES: usize = 1_000;
 /// The longest line of a method's source in an error, in bytes.
 const PLACE_BYTES: usize = 200;
 
-/// Ends a call that did not trap: runs the deferred scoring passes, drops scores without a handle, adds the call to the
-/// usage, and returns the report. Stops the method's clock.
+/// Ends a call that did not trap: stops the method's clock, runs the deferred scoring passes (as the host's time, and a call
+/// of its own in the profile), drops scores without a handle, reads the reported metrics back, adds the call to the usage,
+/// and returns the report. Errors: a pass that ends the method, or a metric that cannot be read.
 fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
     let instructions = guest.instructions();
     let state = guest.state();
@@ -54,11 +55,13 @@ fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
 }
 
 impl<H: RunHooks> Session<H> {
-    /// Runs one call of the method on its own thread, with its time limit, and returns its value and report.
+    /// Runs one call of the method, `run`, on its own thread, with the time limit of `function`, and returns its value and
+    /// report. Calls the observer with `step_wall_seconds` before and with `None` after. Updates `positions`, and removes
+    /// the policy's deadline.
     ///
     /// Errors: [`Error::Over`] if the session has ended; [`Error::Refused`] if the method returned an error, after
     /// which it can be called again; [`Error::Stopped`] for a trap, a passed limit or a panic of the host, which ends
-    /// the session. On failure the log lines are kept in `last_lines`.
+    /// the session. On failure the log lines of the call are kept in `last_lines`; on success it is emptied.
     pub(crate) fn call<R: Send>(
         &mut self,
         function: Function,
@@ -105,7 +108,8 @@ impl<H: RunHooks> Session<H> {
     }
 
     /// Builds [`Error::Refused`] for an error `message` that the method returned from `function`. If the message is
-    /// that of the host's last refusal, the error names the refused host function and the line that called it.
+    /// that of the host's last refusal in this call, the error names the refused host function and, if the message has it,
+    /// the line that called it. Otherwise the message is escaped and cut at 1,000 bytes. `step` counts from 1.
     fn refused(&mut self, function: Function, step: u32, message: &str) -> Error {
         let name = function.name();
         let (moment, within) = match function {
@@ -114,9 +118,10 @@ impl<H: RunHooks> Session<H> {
         };
         let method = self.method.clone();
         let denied = self.alive.as_deref_mut().and_then(|alive| alive.state().denied.take());
-        match denied.as_ref().and_then(|denied| Some((denied, denied.place(message)?))) {
+        match denied.as_ref().and_then(|denied| Some((denied, denied.line(message)?))) {
             Some((denied, line)) => {
-                let place = format!("{}, {within}", printable(line, PLACE_BYTES));
+                let line = printable(line, PLACE_BYTES);
+                let place = if line.is_empty() { within } else { format!("{line}, {within}") };
                 let (message, function) = (denied.message.clone(), denied.function);
                 Error::Refused { method, moment, message, denied: Some(Box::new(DeniedCall { function, place })) }
             }

@@ -10,7 +10,7 @@ use crate::fault::Stop;
 use crate::figures::{bytes, doubled};
 use crate::grants::interface_of;
 use crate::limits::Limits;
-use crate::refusal::{advice, ended_with};
+use crate::refusal::host_refused;
 
 /// The location that errors of admission show.
 pub(crate) const BEFORE: &str = "found before anything ran";
@@ -92,16 +92,12 @@ pub enum Error {
     #[explain(source, exit = Sandbox)]
     NotAdmitted(Box<Explanation>),
     /// The method ended a call with an error message.
-    #[error("`{method}` refuses {moment}: {message}")]
-    #[explain(
-        location = denied.as_ref().map(|call| call.place.clone()),
-        why = denied.as_ref().map(|call| ended_with(call.function)),
-        hint = denied.as_ref().and_then(|call| advice(call.function))
-    )]
+    #[error("{}", refused(method, moment, message, denied.as_deref()))]
+    #[explain(location = denied.as_ref().map(|call| call.place.clone()))]
     Refused {
         /// The method's name.
         method: String,
-        /// In which call, as in "at step 3".
+        /// In which call, as in "at step 3", or "for its settings".
         moment: String,
         /// Its message, safe to show.
         message: String,
@@ -150,6 +146,14 @@ pub struct DeniedCall {
     pub function: &'static str,
     /// Where in the method's source, and in which of its functions; escaped.
     pub place: String,
+}
+
+/// The text of [`Error::Refused`], which says who refused: the host, or the method by an error of its own.
+fn refused(method: &str, moment: &str, message: &str, denied: Option<&DeniedCall>) -> String {
+    match denied {
+        Some(call) => host_refused(call.function, method, moment, message),
+        None => format!("`{method}` returned an error {moment}: {message}"),
+    }
 }
 
 /// Explains why an import is not granted. `by_name`: whether a run can grant it by name.

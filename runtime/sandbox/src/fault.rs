@@ -10,7 +10,7 @@ use wasmtime::WasmBacktrace;
 use crate::backtrace::{Frame, Place, author_place, method_frames, trace};
 use crate::cause::Cause;
 use crate::printable::printable;
-use crate::refusal::{Denied, advice, ended_with};
+use crate::refusal::{Denied, host_refused};
 
 /// The longest text of a method in an error, in bytes.
 const TEXT_BYTES: usize = 400;
@@ -59,7 +59,7 @@ pub(crate) struct GuestFault {
 }
 
 impl GuestFault {
-    /// Stores what a method reported, with message and file cut and escaped.
+    /// Stores what a method reported, with message and file escaped and cut, at 400 and 200 bytes.
     pub(crate) fn new(message: &str, file: &str, line: u32, column: u32) -> Self {
         let place = Place { file: printable(file, 200), line, column };
         Self { message: printable(message, TEXT_BYTES), place }
@@ -124,7 +124,7 @@ impl Stop {
         self.function
     }
 
-    /// Returns the number of the update that was being made, from 1.
+    /// Returns the number of the run's step in which the method ended, from 1; outside of `step`, that of the next step.
     pub fn step(&self) -> u32 {
         self.step
     }
@@ -151,7 +151,10 @@ impl Stop {
     fn what(&self) -> String {
         let (method, moment) = (&self.method, self.moment());
         match (&self.cause, &self.message) {
-            (Cause::Trap(_), Some(message)) => format!("`{method}` gave up {moment}: {message}"),
+            (Cause::Trap(_), Some(message)) => match self.asked {
+                Some(function) => host_refused(function, method, &moment, message),
+                None => format!("`{method}` {} {moment}: {message}", self.verb()),
+            },
             (Cause::Trap(trap), None) => format!("`{method}` stopped {moment}: {trap}"),
             (Cause::Host(message), _) => format!("the host failed under `{method}` {moment}: {message}"),
             (Cause::Device { what, .. }, _) => format!("{what}, under `{method}` {moment}"),
@@ -160,7 +163,14 @@ impl Stop {
         }
     }
 
-    /// Returns the location line: source place if known, the function, and the used part of the limit or the step.
+    /// Returns what a method does that ends itself, in the words of its language: raises an exception in Python, else panics.
+    fn verb(&self) -> &'static str {
+        let is_python = self.place.as_ref().is_some_and(|place| place.file.ends_with(".py"));
+        if is_python { "raised an exception" } else { "panicked" }
+    }
+
+    /// Returns the location line, its parts joined by commas: the source place if known, the function, then the cause's own
+    /// location, such as the used part of a limit, or else `step N` if the call was `step`.
     fn place(&self) -> String {
         let function = format!("in `{}`", self.function.name());
         let mut parts = Vec::new();
@@ -174,21 +184,20 @@ impl Stop {
         parts.join(", ")
     }
 
-    /// Returns the explanation, by cause: the refused host function, the last call to the host, or the cause's own
-    /// reason.
+    /// Returns the explanation, by cause: the last call to the host, or the cause's own reason; `None` if the method's
+    /// message says it.
     fn why(&self) -> Option<String> {
-        let why = match (&self.cause, &self.message, self.asked) {
-            (Cause::Trap(_), Some(_), Some(function)) => Some(ended_with(function)),
-            (Cause::Trap(_), Some(_), None) => Some("the method ended itself, with these words of its own".into()),
-            (Cause::Trap(_), None, _) => Some(self.last.map_or_else(
+        let why = match (&self.cause, &self.message) {
+            (Cause::Trap(_), Some(_)) => None,
+            (Cause::Trap(_), None) => Some(self.last.map_or_else(
                 || "it made no call to the host before".into(),
                 |last| format!("its last call to the host was `{last}`"),
             )),
-            (Cause::Host(_), ..) => {
+            (Cause::Host(_), _) => {
                 let last = self.last.unwrap_or("start");
                 Some(format!("this is a fault of tunebox, not of the method; it was in `{last}`"))
             }
-            (cause, ..) => cause.why(),
+            (cause, _) => cause.why(),
         };
         match (&self.cause, &self.place) {
             (Cause::Time { .. }, None) => why.map(|why| {
@@ -198,8 +207,9 @@ impl Stop {
         }
     }
 
-    /// Suggests a setting under which the method would not have passed its limit, such as `limits.init-seconds=40`.
-    /// `None` for a cause that no setting changes.
+    /// Suggests a setting under which the method would not have passed its limit, such as `limits.handles=32768`; see
+    /// [`Cause::enough`]. For a method that computed too long in a call other than `step` and `finish`, the setting is
+    /// `limits.init-seconds`. `None` for a cause that no setting changes.
     pub(crate) fn enough(&self) -> Option<String> {
         match (&self.cause, self.function) {
             (Cause::Time { limit, .. }, function) if !matches!(function, Function::Step | Function::Finish) => {
@@ -209,12 +219,11 @@ impl Stop {
         }
     }
 
-    /// Returns the advice: the setting that suffices, else what to do about the refused host function, else the cause's
-    /// hint.
+    /// Returns the advice: the setting that suffices, else the cause's hint.
     fn hint(&self) -> Option<String> {
         match self.enough() {
             Some(setting) => Some(format!("`--set {setting}` allows it more")),
-            None => self.asked.and_then(advice).or_else(|| self.cause.hint()),
+            None => self.cause.hint(),
         }
     }
 }

@@ -26,26 +26,23 @@ pub(crate) struct Denied {
 }
 
 impl Denied {
-    /// Returns the source line of the refused call if `last`, the method's final message, is this message followed by
-    /// `, called at LINE`, which the SDK adds; else `None`.
-    pub(crate) fn place<'a>(&self, last: &'a str) -> Option<&'a str> {
-        last.strip_prefix(self.message.as_str())?.strip_prefix(", called at ")
+    /// Compares with `last`, the method's final message. Returns the source line of the refused call if `last` is the host's
+    /// message followed by `, called at LINE`, which the SDK adds, and an empty string if it is the message alone;
+    /// `None` if it is another one.
+    pub(crate) fn line<'a>(&self, last: &'a str) -> Option<&'a str> {
+        let rest = last.strip_prefix(self.message.as_str())?;
+        if rest.is_empty() { Some(rest) } else { rest.strip_prefix(", called at ") }
     }
 
-    /// Whether the refused call was to compute a gradient.
+    /// Whether the refused call was to compute a gradient of the model: `learn.minimise` or `learn.backward-from`.
     pub(crate) fn is_gradient_call(&self) -> bool {
         matches!(self.function, "learn.minimise" | "learn.backward-from")
     }
 }
 
-/// Explains that the method ended with the error of the host function `function`.
-pub(crate) fn ended_with(function: &str) -> String {
-    format!("`{function}` refused this, and the method ended with it")
-}
-
-/// Returns what the author can do about an error of `function`; `None` except for `learn.minimise`.
-pub(crate) fn advice(function: &str) -> Option<String> {
-    (function == "learn.minimise").then(|| "`log` what the loss is made of, just before that call".to_owned())
+/// Says that the host refused a call of its function `function`, and the method ended with that error.
+pub(crate) fn host_refused(function: &str, method: &str, moment: &str, message: &str) -> String {
+    format!("the host refused `{function}` to `{method}` {moment}: {message}")
 }
 
 /// Why a host function did not do what it was asked.
@@ -61,7 +58,7 @@ pub(crate) enum Refusal {
 pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;
 
 impl Refusal {
-    /// Builds an error that the method gets and can act on. Cuts and escapes the message.
+    /// Builds an error that the method gets and can act on. Escapes the message and cuts it at 500 bytes.
     pub(crate) fn new(code: ErrorCode, message: impl AsRef<str>) -> Self {
         Self::Error(types::Error { code, message: printable(message.as_ref(), MESSAGE_BYTES) })
     }
@@ -98,8 +95,8 @@ impl From<ResourceTableError> for Refusal {
 }
 
 impl From<ComputeError> for Refusal {
-    /// Converts an error of the tensor library: exhausted bytes or work and a failed device end the method, any other
-    /// becomes an error that the method gets.
+    /// Converts an error of the tensor library: exhausted bytes, work or time, and a full or stopped device, end the method.
+    /// Any other becomes an error that the method gets, `device-error` where no code says more.
     fn from(error: ComputeError) -> Self {
         let code = match &error {
             ComputeError::Argument(_) | ComputeError::NonFinite(_) => ErrorCode::InvalidArgument,
@@ -152,9 +149,10 @@ mod tests {
     #[test]
     fn the_line_of_a_refused_call_is_known_where_a_method_ends_with_the_words_of_the_host() {
         let denied = Denied { function: "learn.minimise", message: "the loss is `NaN`".into() };
-        assert_eq!(denied.place("the loss is `NaN`, called at src/lib.rs:38:9"), Some("src/lib.rs:38:9"));
-        for other in ["the loss is `NaN`", "no loss, called at src/lib.rs:38:9", ""] {
-            assert_eq!(denied.place(other), None, "{other}");
+        assert_eq!(denied.line("the loss is `NaN`, called at src/lib.rs:38:9"), Some("src/lib.rs:38:9"));
+        assert_eq!(denied.line("the loss is `NaN`"), Some(""));
+        for other in ["the loss is `NaN`!", "no loss, called at src/lib.rs:38:9", ""] {
+            assert_eq!(denied.line(other), None, "{other}");
         }
     }
 

@@ -36,12 +36,12 @@ pub trait RunHooks: Send + 'static {
         0.0
     }
 
-    /// Returns the number of finished weight updates.
+    /// Returns the number of finished steps of the run.
     fn position(&self) -> u32 {
         0
     }
 
-    /// Returns the number of weight updates that the run plans.
+    /// Returns the number of steps that the run plans.
     fn planned_steps(&self) -> u32 {
         0
     }
@@ -74,10 +74,10 @@ pub trait RunHooks: Send + 'static {
         policy.backward(scored, seeds)
     }
 
-    /// Clips the gradient, updates the weights and clears the gradient; returns its norm before clipping.
+    /// Clips the gradient, updates the weights and clears the gradient; returns the gradient's norm before clipping.
     ///
     /// # Errors
-    /// When the gradient is not finite.
+    /// When the gradient is not finite; always in the default.
     fn update(&mut self, _policy: &mut Policy) -> Result<f32, Error> {
         unsupported("this run offers no updates")
     }
@@ -86,7 +86,7 @@ pub trait RunHooks: Send + 'static {
     /// the run in place of `sampling.seed`.
     ///
     /// # Errors
-    /// When the prompts or the view do not fit the model, or memory runs out.
+    /// When the prompts or the view do not fit the model, or memory runs out; always in the default.
     fn generate(
         &mut self,
         _policy: &Policy,
@@ -98,11 +98,11 @@ pub trait RunHooks: Send + 'static {
     }
 
     /// Has every verifier judge every completion: `[completions, verifiers]` in row-major order, NaN where a verifier
-    /// returned no verdict. `questions` has one entry for each prompt of the batch. Returns soon after `end`, when the
-    /// step has lasted as long as it may.
+    /// returned no verdict. `questions` has one entry for each prompt of the batch. `end` is the time at which the step has
+    /// lasted as long as it may: returns an error soon after it; `None` for no such time.
     ///
     /// # Errors
-    /// When so many calls of a verifier failed that the verdicts are useless, and at `end`.
+    /// When so many calls of a verifier failed that the verdicts are useless, and at `end`; always in the default.
     fn judge(
         &mut self,
         _policy: &Policy,

@@ -34,9 +34,9 @@ const FEW_BYTES: u64 = 64 << 20;
 const NODE_WORK: u64 = 16;
 
 impl State {
-    /// Runs the deferred passes of all scores; scores with equal requests share a pass, up to a size. Does nothing if
-    /// none is deferred. Called before a tap is read and before weights, patches or snapshots change. A score whose
-    /// pass fails keeps the error, and reading its taps returns it.
+    /// Runs the deferred passes of all scores; scores with equal requests share a pass, as many as [`together`] allows. Does
+    /// nothing if none is deferred. Called before a tap is read and before weights, patches or snapshots change. A score
+    /// whose pass fails keeps the error, and reading its taps returns it. Errors: only those that end the method.
     pub(crate) fn run_pending_scores(&mut self) -> Result<()> {
         while let Some(asked) = self.scores.values().find(|record| record.is_waiting()) {
             let asked = asked.asked.clone();
@@ -70,7 +70,8 @@ impl State {
     }
 
     /// Runs one forward pass for the joined rows of these scores, stores each score's taps, and keeps the pass for the
-    /// backward pass. Then checks the saved bytes and the time.
+    /// backward pass. Checks the memory before the pass, and the saved bytes and the time after it; past a limit ends the
+    /// method. Does not charge the pass.
     fn score_joined(&mut self, asked: &ScoreRequest, mut parts: Vec<Part>) -> Result<()> {
         let rows = join(&mut parts)?;
         self.check_pass_memory(&rows, asked.learning)?;
@@ -100,8 +101,8 @@ impl State {
             .iter()
             .flat_map(|(number, record)| record.leaves().map(|(tap, tensor)| (*number, tap, tensor.clone())))
             .collect();
+        check_leaves(&ends, &leaves)?;
         let tensors: Vec<&Tensor> = leaves.iter().map(|(.., tensor)| tensor).collect();
-        check_leaves(&ends, &tensors)?;
         let gradients = ops::gradients(&mut self.operation_budget(), &order, &tensors);
         self.meters.check_time()?;
         let gradients = gradients?;
@@ -134,10 +135,12 @@ impl State {
     }
 
     /// Runs the backward passes of these scores, given the seeds (gradients `[rows, width]` of the taps) of each by its
-    /// number. Scores that came from one forward pass share a backward pass. Consumes the saved activations.
+    /// number. Scores that came from one forward pass share a backward pass. Consumes the saved activations. Errors:
+    /// `invalid-argument` for scores that a gradient went through before.
     pub(crate) fn backward(&mut self, seeds: BTreeMap<u64, Seeds>) -> Result<()> {
         let mut passes: BTreeMap<u64, BTreeMap<u64, Seeds>> = BTreeMap::new();
         for (number, seeds) in seeds {
+            self.scores.get_mut(&number).map_or(Ok(()), ScoreRecord::learn_from)?;
             let pass = self.scores.get(&number).and_then(ScoreRecord::pass).ok_or_else(gone)?;
             passes.entry(pass).or_default().insert(number, seeds);
         }
@@ -243,14 +246,18 @@ impl State {
     }
 }
 
-/// Checks the leaves (`ends`) that the gradient of a loss ends at: there is at least one, and all are in `known`, the taps
-/// for learning of scores that still exist. Errors: `invalid-argument`.
-fn check_leaves(ends: &HashSet<TensorId>, known: &[&Tensor]) -> Result<()> {
+/// Checks the leaves (`ends`) that the gradient of a loss ends at: there is at least one, each is a tensor of `known` (score
+/// number, tap and tensor of the scores for learning that still exist), and each is a tap that has a gradient. Errors:
+/// `invalid-argument` otherwise.
+fn check_leaves(ends: &HashSet<TensorId>, known: &[(u64, Tap, Tensor)]) -> Result<()> {
     let none = "the loss depends on no scores for learning, so no gradient leads from it to the model";
     ensure(!ends.is_empty(), || Refusal::argument(none))?;
-    let known: HashSet<TensorId> = known.iter().map(|tensor| tensor.id()).collect();
+    let reached = known.iter().filter(|(.., tensor)| ends.contains(&tensor.id()));
     let earlier = "the loss depends on scores of an earlier step; score the rows again";
-    ensure(ends.is_subset(&known), || Refusal::argument(earlier))
+    ensure(reached.clone().count() == ends.len(), || Refusal::argument(earlier))?;
+    let constant = reached.map(|(_, tap, _)| *tap).find(|tap| !tap.is_differentiable());
+    let lost = |tap: Tap| format!("no gradient goes through the tap `{}`; `detach` it where that is meant", tap.name());
+    constant.map_or(Ok(()), |tap| Err(Refusal::argument(lost(tap))))
 }
 
 #[cfg(test)]

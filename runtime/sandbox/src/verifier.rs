@@ -54,7 +54,8 @@ pub enum Verdict {
 }
 
 impl Engine {
-    /// Checks a component against the world `verifier` and its limits, then compiles it. Runs nothing of it.
+    /// Checks a component against the world `verifier` and its limits, then compiles it or loads its code from the cache.
+    /// Runs nothing of it. `name` names the verifier in messages, escaped and cut at 200 bytes.
     ///
     /// # Errors
     /// Every refusal of [`Error`] that is found before anything runs.
@@ -69,8 +70,8 @@ impl Engine {
     }
 }
 
-/// Checks a verifier before it is compiled: size and form as for a method, no imports, and the export `verify`. Returns
-/// the bytes that the host keeps for its instances, memories and tables excluded.
+/// Checks a verifier before it is compiled: at most `verifier_component_bytes`, nothing that the contract excludes, no
+/// imports, and the export `verify`. Returns the bytes that the host keeps for its instances, memories and tables excluded.
 fn admit(bytes: &[u8], name: &str, limits: &Limits) -> Result<u64, Error> {
     let survey = admission::examine(bytes, name, limits.verifier_component_bytes)?;
     if let Some(import) = survey.imports.first() {
@@ -100,7 +101,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Makes an instance of the verifier and calls its `init` with the settings.
+    /// Makes an instance of the verifier and calls its `init` with the settings, within the limits of one verdict.
     ///
     /// # Errors
     /// [`Error::Refused`] with the verifier's message, [`Error::NotAdmitted`] when its instance cannot be made or
@@ -118,8 +119,8 @@ impl Judge {
     }
 
     /// Judges one completion, given prompt and expected answer. Makes an instance first if there is none, and drops it
-    /// after a trap or timeout: all of this within `verifier_seconds`, and not past `end`. Every failure is a
-    /// [`Verdict::Failed`].
+    /// after a trap or timeout: all of this within `verifier_seconds`, or `verifier_instructions` if that is not 0, and not
+    /// past `end`. Every failure, an infinite value or NaN included, is a [`Verdict::Failed`].
     pub fn verdict(&mut self, prompt: &str, completion: &str, answer: &str, end: Option<Instant>) -> Verdict {
         let end = self.end(end);
         let (mut store, bound) = match self.take_instance(end) {
@@ -151,7 +152,8 @@ impl Judge {
     }
 
     /// Makes an instance within the limits and until `end`, and calls `init` with the settings. Returns the store and
-    /// the instance in it.
+    /// the instance in it. Errors: [`Error::Refused`] if `init` returns a message, [`Error::NotAdmitted`] if it traps or the
+    /// instance cannot be made.
     fn start(&self, end: Option<Instant>) -> Result<(Store<Bounds>, Bound), Error> {
         let memory = self.verifier.limits.verifier_memory as u64;
         let limits =
@@ -173,14 +175,14 @@ impl Judge {
             Ok(()) => Ok((store, bound)),
             Err(message) => {
                 let message = printable(&message, MESSAGE_BYTES);
-                let (method, moment) = (self.verifier.name.clone(), "its settings".into());
+                let (method, moment) = (self.verifier.name.clone(), "for its settings".into());
                 Err(Error::Refused { method, moment, message, denied: None })
             }
         }
     }
 
     /// Returns when a verdict that begins now must end: after `verifier_seconds` unless its instructions are limited
-    /// instead, or at `end` if that is sooner.
+    /// instead, or at `end` if that is sooner. `None` if neither limits the time.
     fn end(&self, end: Option<Instant>) -> Option<Instant> {
         let Limits { verifier_seconds, verifier_instructions, .. } = self.verifier.limits;
         let own = Duration::try_from_secs_f64(verifier_seconds).ok().filter(|_| verifier_instructions == 0);
@@ -188,7 +190,7 @@ impl Judge {
         own.into_iter().chain(end).min()
     }
 
-    /// Builds the error for a verifier that does not start.
+    /// Builds the error for a verifier that does not start, with the reason that `error`, the engine's, gives.
     fn failed(&self, error: &wasmtime::Error) -> Error {
         let what = format!("the verifier `{}` does not start: {}", self.verifier.name, self.reason(error));
         Explanation::new("sandbox", what).into()

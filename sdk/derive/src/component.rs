@@ -8,6 +8,14 @@ use syn::{Ident, LitStr, Path, Token, bracketed};
 
 use crate::{json, shape};
 
+/// Keys of the manifest that come from `Cargo.toml`, with the variables in which cargo hands them to the compiler.
+const PACKAGE_KEYS: [(&str, &str); 4] = [
+    ("name", "CARGO_PKG_NAME"),
+    ("version", "CARGO_PKG_VERSION"),
+    ("description", "CARGO_PKG_DESCRIPTION"),
+    ("licence", "CARGO_PKG_LICENSE"),
+];
+
 /// What stands between the braces of `method! { … }` or `verifier! { … }`.
 pub(crate) struct Declaration {
     implementor: Path,
@@ -57,14 +65,16 @@ impl Declaration {
 
     /// The start of the manifest as JSON text, up to the opening quote of the value of `interface`.
     fn manifest_head(&self) -> String {
-        let package = |key: &str| Some(std::env::var(key).unwrap_or_default());
+        let [name, version, description, licence] =
+            PACKAGE_KEYS.map(|(name, key)| (name, Some(std::env::var(key).unwrap_or_default())));
+        let licence = (licence.0, licence.1.filter(|licence| !licence.is_empty()));
         let world = (!self.is_method).then(|| "verifier".to_owned());
         let texts = [
-            ("name", package("CARGO_PKG_NAME")),
-            ("version", package("CARGO_PKG_VERSION")),
-            ("description", package("CARGO_PKG_DESCRIPTION")),
+            name,
+            version,
+            description,
             ("paper", self.paper.clone()),
-            ("licence", package("CARGO_PKG_LICENSE").filter(|licence| !licence.is_empty())),
+            licence,
             ("world", world),
             ("shape", Some(self.shape.clone().unwrap_or_else(|| "completion".to_owned()))),
             ("batch", self.batch.clone()),
@@ -105,7 +115,11 @@ pub(crate) fn expand(declaration: &Declaration) -> TokenStream {
         <<#implementor as #interface>::Settings as ::tunebox::Settings>::MANIFEST, "}",
     };
     let native = if declaration.is_method { twin(implementor, &parts) } else { check(implementor) };
+    let keys = PACKAGE_KEYS.map(|(_, key)| key);
     quote! {
+        // The compiler notes that the crate depends on these, so that cargo compiles it again when one changes.
+        const _: &[::core::option::Option<&str>] = &[#(::core::option_env!(#keys)),*];
+
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             const PARTS: &[&str] = &[#parts];

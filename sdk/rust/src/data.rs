@@ -100,7 +100,8 @@ impl<'step> Batch<'step> {
         self.0.size()
     }
 
-    /// A numeric column of the records by name: `[size]`, `f32`, NaN where a record lacks it.
+    /// A numeric column of the records by name: `[size]`, `f32`, NaN where a record lacks it. Errors: `invalid-argument`
+    /// for a name that no record of the data has.
     #[track_caller]
     pub fn column(&self, name: &str) -> Result<Tensor> {
         checked(self.0.column(name)).map(Tensor::new)

@@ -5,15 +5,16 @@ use crate::error::checked;
 use crate::{Result, Scores, Tensor};
 
 /// Back-propagates a loss of one element, built from the taps of scores for learning, with its
-/// whole denominator in it. Errors: `invalid-argument` if it is not finite or depends on no tap.
+/// whole denominator in it. Errors: `invalid-argument` if it is not finite, depends on no tap, on a tap without
+/// gradient that was not detached, or on scores that a gradient went through before.
 #[track_caller]
 pub fn minimise(loss: &Tensor) -> Result<()> {
     checked(learn::minimise(loss.handle()))
 }
 
 /// Back-propagates gradients that the method computed itself: dL/d(log-probability) and dL/d(entropy), each
-/// `[rows, width]`. Errors: `shape-mismatch`; scores of another view than the policy, or from before the last
-/// update.
+/// `[rows, width]`. Errors: `shape-mismatch`; scores of another view than the policy, from before the last
+/// update, or that a gradient went through before.
 #[track_caller]
 pub fn backward_from(scores: &Scores, logprob: &Tensor, entropy: Option<&Tensor>) -> Result<()> {
     checked(learn::backward_from(scores.handle(), logprob.handle(), entropy.map(Tensor::handle)))

@@ -54,13 +54,15 @@ impl Scores {
         Tensor::new(certain(self.0.entropy()))
     }
 
-    /// log Σ p² of the next-token distribution p: `[rows, width]`. Panics if the tap was not asked for.
+    /// log Σ p² of the next-token distribution p: `[rows, width]`, without gradient: a loss takes it detached. Panics if
+    /// the tap was not asked for.
     #[track_caller]
     pub fn log_sum_square(&self) -> Tensor {
         Tensor::new(certain(self.0.log_sum_square()))
     }
 
-    /// The mean logit over the vocabulary: `[rows, width]`. Panics if the tap was not asked for.
+    /// The mean logit over the vocabulary: `[rows, width]`, without gradient: a loss takes it detached. Panics if the tap
+    /// was not asked for.
     #[track_caller]
     pub fn mean_logit(&self) -> Tensor {
         Tensor::new(certain(self.0.mean_logit()))

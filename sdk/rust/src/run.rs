@@ -4,12 +4,13 @@ use crate::Tensor;
 use crate::bindings::tunebox::method::{run, tensor, types};
 use crate::error::certain;
 
-/// The number of finished weight updates; 0 in the first step.
+/// The number of finished steps of the run, each an accumulation window; 0 in the first. Updates that a method makes
+/// itself do not count.
 pub fn position() -> u32 {
     run::position()
 }
 
-/// The number of weight updates that the run plans.
+/// The number of steps that the run plans.
 pub fn planned() -> u32 {
     run::planned()
 }

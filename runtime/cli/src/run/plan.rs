@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
+use tunebox_sandbox::interface_of;
 use tunebox_training::configuration::ENDLESS;
 use tunebox_training::data::Shape;
 use tunebox_training::{Plan, PlanSummary, RunSettings, active_rings};
@@ -117,7 +118,12 @@ fn training_text(plan: &PlanSummary) -> String {
     let steps = if plan.steps == u64::from(ENDLESS) { "until Ctrl-C".into() } else { counted(plan.steps, "step") };
     let steps = format!("batch {batch}, {steps}");
     if plan.trainable == 0 {
-        return format!("nothing, {steps}: the method does not import `learn`");
+        let reason = if plan.imports.iter().any(|import| interface_of(import) == Some("weights")) {
+            "the method edits the weights itself"
+        } else {
+            "the method does not import `learn`"
+        };
+        return format!("no weights, {steps}: {reason}");
     }
     let share = 100.0 * plan.trainable as f64 / plan.parameters.max(1) as f64;
     let adapter =

@@ -42,6 +42,12 @@ impl Tap {
     pub const fn is_differentiable(self) -> bool {
         matches!(self, Self::Logprob | Self::Entropy | Self::MeanLogprob)
     }
+
+    /// Whether the tap changes in steps only, so that its gradient is 0 wherever it has one.
+    #[must_use]
+    pub const fn is_stepwise(self) -> bool {
+        matches!(self, Self::TopOne)
+    }
 }
 
 /// A set of taps. [`Tap::Logprob`] is a member of every set.

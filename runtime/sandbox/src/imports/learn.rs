@@ -13,11 +13,12 @@ use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Handle, HostContext, ScoresEntry, State};
 
 impl Host for HostContext<'_> {
-    /// Back-propagates a loss and adds its gradient to the policy's, as
-    /// [`backward_from_loss`](State::backward_from_loss) does.
+    /// Back-propagates a loss to the scores for learning that it depends on, and from those through the model, and adds the
+    /// gradient to the policy's. Charges the work of the graph, and a pass for each forward pass that it goes back through.
     ///
-    /// Errors: `invalid-argument` if the loss is not one finite `f32` element or depends on no current scores for
-    /// learning.
+    /// Errors: `invalid-argument` if the loss is not one finite `f32` element, depends on no scores for learning, or on
+    /// scores of an earlier step, of earlier weights, or that a gradient went through before, or if its gradient at a target
+    /// token is not finite.
     fn minimise(&mut self, loss: Handle) -> Result<()> {
         self.enter("learn.minimise")?;
         let loss = self.held(&loss)?;
@@ -27,7 +28,9 @@ impl Host for HostContext<'_> {
         let float = dtype == DType::F32;
         ensure(float, || Refusal::argument(format!("a loss is `f32`, this is `{}`", dtype.as_str())))?;
         let value = ops::item(&loss.tensor)?;
-        ensure(value.is_finite(), || Refusal::argument(format!("the loss is `{value}`, not a finite number")))?;
+        ensure(value.is_finite(), || {
+            Refusal::argument(format!("the loss is `{value}`, not a finite number; `log` its parts"))
+        })?;
         self.backward_from_loss(&loss)
     }
 
@@ -35,7 +38,8 @@ impl Host for HostContext<'_> {
     /// the policy's; both coefficients are `[rows, width]`, `f32`. Runs the pass of the scores first if it was deferred.
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a coefficient at a target token that is not
-    /// finite, for scores of another view than the policy, or if the weights have changed since the scores were made.
+    /// finite, for scores of another view than the policy, if the weights have changed since the scores were made, or if a
+    /// gradient went through the scores before; the error of the scores' pass if it failed.
     fn backward_from(&mut self, scores: Handle<ScoresEntry>, logprob: Handle, entropy: Option<Handle>) -> Result<()> {
         self.enter("learn.backward-from")?;
         self.scored_record(&scores)?.check_scored()?;
@@ -48,8 +52,8 @@ impl Host for HostContext<'_> {
         self.backward(BTreeMap::from([(number, seeds)]))
     }
 
-    /// Updates the weights with the accumulated gradient, clears it, and returns its norm before clipping. Counts one
-    /// pass, and first runs the scoring passes that were deferred.
+    /// Updates the weights with the accumulated gradient, clears the gradient, and returns its norm before clipping. Counts
+    /// one pass, and first runs the scoring passes that were deferred.
     ///
     /// Errors: `invalid-argument` if no gradient has accumulated since the last update.
     fn update(&mut self) -> Result<f32> {

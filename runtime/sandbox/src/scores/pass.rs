@@ -51,7 +51,8 @@ pub(super) fn together(parts: &[Part]) -> usize {
 }
 
 /// Joins the rows of all parts in turn (the first row of each, then the second of each), so that answers to one prompt
-/// are neighbors. Stores in each part the indices of its rows.
+/// are neighbors. A part whose rows are used up is skipped. Stores in each part the indices of its rows. Returns the rows
+/// of a single part as they are.
 pub(super) fn join(parts: &mut [Part]) -> Result<Arc<Rows>, Error> {
     if let [part] = parts {
         part.places = (0..part.rows.count() as u32).collect();
@@ -92,7 +93,7 @@ impl Pass {
     }
 
     /// Joins the seeds of each score, by its number, into seeds for all rows of the pass. A seed is the gradient of a tap,
-    /// `[rows, width]`.
+    /// `[rows, width]`; it is 0 in rows of a score that has none for the tap.
     pub(super) fn all_seeds(&self, seeds: &BTreeMap<u64, Seeds>) -> Result<Seeds, Error> {
         join_seeds(&self.parts.iter().collect::<Vec<_>>(), &self.scored.rows, seeds)
     }
@@ -118,7 +119,8 @@ impl Pass {
 }
 
 /// Joins the seeds of each part, by its score's number, into seeds for the joined `rows`: `[rows, width]`, `f32`, 0
-/// where a part has no seed for a tap.
+/// where a part has no seed for a tap. A tap for which no part has a seed gets none. Returns the seeds of a single part as
+/// they are.
 fn join_seeds(parts: &[&Part], rows: &Rows, seeds: &BTreeMap<u64, Seeds>) -> Result<Seeds, Error> {
     if let [part] = parts {
         return Ok(seeds.get(&part.score).cloned().unwrap_or_default());

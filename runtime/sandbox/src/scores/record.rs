@@ -33,13 +33,23 @@ pub(crate) struct ScoreRecord {
     pub(crate) bytes: Arc<Reservation>,
     /// Whether the method still has the handle.
     pub(crate) held: bool,
+    /// Whether a gradient went through the scores.
+    learned_from: bool,
 }
 
 impl ScoreRecord {
     /// Creates scores whose pass has not run and whose handle the method holds. `generation` is the policy's update count;
     /// `bytes` is the reservation for the taps.
     pub(crate) fn new(asked: ScoreRequest, rows: Arc<Rows>, generation: u64, bytes: Reservation) -> Self {
-        Self { asked, rows, outcome: Outcome::Waiting, generation, bytes: Arc::new(bytes), held: true }
+        Self {
+            asked,
+            rows,
+            outcome: Outcome::Waiting,
+            generation,
+            bytes: Arc::new(bytes),
+            held: true,
+            learned_from: false,
+        }
     }
 
     /// Returns the shape of every tap: `[rows, width]`.
@@ -52,10 +62,11 @@ impl ScoreRecord {
         matches!(self.outcome, Outcome::Waiting)
     }
 
-    /// Stores the taps that pass number `pass` returned. Differentiable taps of scores for learning become variables, the
-    /// leaves of the graph of a loss.
+    /// Stores the taps that pass number `pass` returned. Taps of scores for learning become variables, the leaves of the
+    /// graph of a loss; also taps through which no gradient goes, so that a loss that depends on one is refused. Only
+    /// stepwise taps ([`Tap::is_stepwise`]) stay constants.
     pub(super) fn set(&mut self, mut taps: Taps<Tensor>, pass: u64) -> Result<()> {
-        for (_, tensor) in taps.iter_mut().filter(|(tap, _)| self.asked.learning && tap.is_differentiable()) {
+        for (_, tensor) in taps.iter_mut().filter(|(tap, _)| self.asked.learning && !tap.is_stepwise()) {
             *tensor = Var::from_tensor(&tensor.detach())?.into_inner();
         }
         self.outcome = Outcome::Scored { taps, pass };
@@ -102,6 +113,16 @@ impl ScoreRecord {
         self.taps()?.get(tap).ok_or_else(missing)
     }
 
+    /// Notes that a gradient goes through these scores. Errors: `invalid-argument` the second time, which would add the
+    /// gradient twice.
+    pub(super) fn learn_from(&mut self) -> Result<()> {
+        let again = "a gradient went through these scores already, a second one would count twice; add the losses to one \
+                     loss, or score the rows again";
+        ensure(!self.learned_from, || Refusal::argument(again))?;
+        self.learned_from = true;
+        Ok(())
+    }
+
     /// Checks that a gradient may go through these scores. Errors: `invalid-argument` if they are not of the policy, or the
     /// weights have changed since, that is, the scores are not of the update count `generation`.
     pub(crate) fn check_current(&self, generation: u64) -> Result<()> {
@@ -111,14 +132,14 @@ impl ScoreRecord {
         ensure(self.generation == generation, || Refusal::argument(updated))
     }
 
-    /// Returns the taps that a loss may depend on: the differentiable ones of scores for learning; none before their
-    /// pass ran.
+    /// Returns the taps that are leaves of the graph of a loss: those of scores for learning, except stepwise ones. None
+    /// before their pass ran.
     pub(super) fn leaves(&self) -> impl Iterator<Item = (Tap, &Tensor)> {
         let taps = match &self.outcome {
             Outcome::Scored { taps, .. } if self.asked.learning => Some(taps),
             _ => None,
         };
-        taps.into_iter().flat_map(Taps::iter).filter(|(tap, _)| tap.is_differentiable())
+        taps.into_iter().flat_map(Taps::iter).filter(|(tap, _)| !tap.is_stepwise())
     }
 }
 

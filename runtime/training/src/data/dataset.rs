@@ -1,5 +1,6 @@
 //! Reads a data file into tokenized examples.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -84,6 +85,8 @@ pub struct Dataset {
     pub shape: Shape,
     /// The examples, in the order of the file.
     pub examples: Vec<Example>,
+    /// The names of numeric fields that at least one example has.
+    pub columns: BTreeSet<String>,
     /// Counts of lines and tokens.
     pub report: Report,
     /// The SHA-256 of the file.
@@ -117,8 +120,13 @@ impl Dataset {
         let Some(shape) = shape.filter(|_| !examples.is_empty()) else {
             return Err(no_example(&name, &report, &reading.wanted).into());
         };
-        let token_digest = token_digest(&examples);
-        Ok(Self { name, shape, examples, report, digest: lines.digest(), token_digest })
+        let (columns, token_digest) = (Self::columns_of(&examples), token_digest(&examples));
+        Ok(Self { name, shape, examples, columns, report, digest: lines.digest(), token_digest })
+    }
+
+    /// Returns the names of numeric fields that at least one example has.
+    pub(super) fn columns_of(examples: &[Example]) -> BTreeSet<String> {
+        examples.iter().flat_map(|example| example.columns.keys()).cloned().collect()
     }
 
     /// Number of rows of each example, such as 2 for a pair of answers; 1 if there is no example. The rows of an
@@ -133,19 +141,22 @@ impl Dataset {
     }
 }
 
+/// The examples and counts of a data file while it is read.
 struct Reader<'a> {
+    /// The file's name in messages.
     name: String,
     reading: &'a Reading,
     encoder: &'a Encoder<'a>,
+    /// The shape of the records; `None` before the first line with the fields of a wanted shape.
     shape: Option<Shape>,
     examples: Vec<Example>,
     report: Report,
 }
 
 impl Reader<'_> {
-    /// Parses and tokenizes lines in parallel, then appends their examples in the order of the file. The
-    /// first valid line of the file sets the shape that every later line must have. A wrong line is recorded as skipped
-    /// with `skip_bad`; otherwise it is returned as the error.
+    /// Parses and tokenizes lines in parallel, then appends their examples in the order of the file. The first line of the
+    /// file with the fields of a wanted shape sets the shape that every line of its chunk and later ones must have. A wrong
+    /// line is recorded as skipped with `skip_bad`; otherwise the first wrong line is returned as the error.
     fn read_chunk(&mut self, lines: Vec<Line>) -> Result<(), Error> {
         // The first valid line decides the shape, and every later line must have it.
         if self.shape.is_none() {
@@ -171,7 +182,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Records line `line` as skipped. Fails for more than [`MAX_SKIPPED`] lines.
+    /// Records line `line` as skipped because of `reason`. Fails if [`MAX_SKIPPED`] lines are recorded already.
     fn skip(&mut self, line: u64, reason: String) -> Result<(), Error> {
         if self.report.skipped.len() == MAX_SKIPPED {
             let what = format!("more than {MAX_SKIPPED} lines of `{}` are wrong", self.name);
@@ -197,9 +208,10 @@ impl Reader<'_> {
     }
 }
 
-/// Builds the error about a wrong line, with its location, an excerpt and a hint. `fault` and `column` say what is
-/// wrong and where; `wanted` are the shapes that the method learns from. With `has_valid_lines` the hint is to skip
-/// such lines.
+/// Builds the error about a wrong line of the file `name`, with its location, an excerpt and a hint. `fault` and `column`
+/// say what is wrong and where; `wanted` are the shapes that the method learns from. With `has_valid_lines` the hint is that
+/// of the fault, and how to skip such lines. Otherwise it names another file of the sample that fits, if there is one, else
+/// is that of the fault.
 fn line_error(
     name: &str,
     line: &Line,
@@ -220,8 +232,8 @@ fn line_error(
     Explanation { category: "data".into(), ..fault }
 }
 
-/// A hint that names another data file of the unpacked sample whose first record has a wanted shape. `None` if `name`
-/// is not a file of the sample, or no other file of it fits.
+/// A hint that names the first data file of the unpacked sample whose first record has a wanted shape. `None` if `name` is
+/// not the path of a file of the sample, no file of the sample fits, or the first that fits is `name` itself.
 fn sample_hint(name: &str, wanted: &[Shape]) -> Option<String> {
     let other = data_beside(Path::new(name), |line| {
         shape_of_line(line, &Shape::all().collect::<Vec<_>>()).is_some_and(|shape| wanted.contains(&shape))

@@ -16,7 +16,7 @@ use super::shape::{Content, Record, TextOrMessages};
 /// A tokenized record: a row for each side, and its numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Example {
-    /// The rows, in the order of the shape's sides.
+    /// The rows, in the order of the shape's sides. There is none for the side `mismatched`, which is built for each window.
     pub sides: Vec<Encoded>,
     /// Numbers of the record, by field.
     pub columns: BTreeMap<String, f32>,
@@ -37,9 +37,9 @@ impl Example {
         self.sides.iter().map(Encoded::target_count).sum()
     }
 
-    /// Cuts every side to `length` tokens. Returns whether a side was cut, or `None` if a side has no target left. An
-    /// example without any targets is never cut: the result is `Some(false)` if every side is shorter than `length`,
-    /// else `None`.
+    /// Cuts every side to its first `length` tokens. Returns whether a side was cut, or `None` if a side has no target
+    /// left. An example without any targets is never cut: the result is `Some(false)` if every side has fewer than `length`
+    /// tokens, else `None`.
     pub(super) fn truncate(&mut self, length: usize) -> Option<bool> {
         if self.targets() == 0 {
             return self.sides.iter().all(|side| side.ids.len() < length).then_some(false);
@@ -65,11 +65,13 @@ pub struct Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    /// Tokenizes a record into an example with one row for each side; `line` is the number of its line. The prompt and
-    /// fields for verifiers are kept only for a record of the shape `Prompts`.
+    /// Tokenizes a record into an example with one row for each side; `line` is the number of its line. A side that an
+    /// instruction lacks becomes an empty row. The prompt's text and the fields for verifiers are kept only for a record of
+    /// the shape `Prompts`.
     ///
     /// # Errors
-    /// Content that the tokenizer or the chat template rejects, and messages without a chat template.
+    /// Content that the tokenizer or the chat template rejects, messages without a chat template, and a pair of a text and
+    /// messages.
     pub(super) fn encode(&self, record: Record, line: u64) -> Result<Example, Fault> {
         let sides = match &record.content {
             Content::Text(text) => vec![encode_text(self.tokenizer, text).map_err(line_fault)?],
@@ -117,8 +119,9 @@ impl Encoder<'_> {
         }
     }
 
-    /// Tokenizes one text of a contrast. Targets are the assistant's answers of a conversation, or every token but the
-    /// first of plain text. Messages without an answer have no targets.
+    /// Tokenizes one side of a contrast. Targets are the answers that `answers` selects of a conversation with the role
+    /// `assistant`, or every token but the first of plain text. Messages without that role become a prompt, ending in the
+    /// opening of an answer, without targets.
     fn contrast(&self, record: &Record, turns: &TextOrMessages) -> Result<Encoded, Fault> {
         match turns {
             TextOrMessages::Messages(messages) if messages.iter().any(|message| message.role == "assistant") => {
@@ -135,7 +138,8 @@ impl Encoder<'_> {
         }
     }
 
-    /// Tokenizes text, or messages followed by the opening of an answer, into a row without targets.
+    /// Tokenizes text, without special tokens after it, or messages followed by the chat template's opening of an answer,
+    /// into a row without targets. Fails for messages if the model has no chat template.
     fn prompt(&self, record: &Record, prompt: &TextOrMessages) -> Result<Encoded, Fault> {
         let ids = match prompt {
             TextOrMessages::Text(text) => self.tokenizer.encode_opening(text).map_err(line_fault)?,
@@ -193,8 +197,8 @@ fn prompt_text(prompt: TextOrMessages) -> String {
     }
 }
 
-/// Turns an error of the tokenizer or the template into a fault of the line. Its cause is appended to its first
-/// sentence.
+/// Turns an error of the tokenizer or the template into a fault of the line. Moves the error's cause, if any, from `why` to
+/// the end of `what`, after a colon.
 fn line_fault(error: tunebox_model::Error) -> Fault {
     let explanation = error.explanation();
     let explained = match explanation.why {

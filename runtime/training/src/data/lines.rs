@@ -48,11 +48,11 @@ impl Lines {
         Ok(Self { reader, digest: Sha256::new(), number: 0, name: path.display().to_string() })
     }
 
-    /// Reads up to `count` further lines that are not blank; fewer at the end of the file, and once they have
-    /// [`ENOUGH_BYTES`] together. `None` after the end.
+    /// Reads up to `count` further lines that are not blank; fewer at the end of the file, or once the lines read have
+    /// [`ENOUGH_BYTES`] or more together. `None` if no such line is left.
     ///
     /// # Errors
-    /// A file that cannot be read, or a line that is too long.
+    /// A file that cannot be read, and a line of [`MAX_LINE_BYTES`] or more, blank lines included.
     pub(super) fn take(&mut self, count: usize) -> Result<Option<Vec<Line>>, Error> {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while lines.len() < count && bytes < ENOUGH_BYTES {
@@ -68,8 +68,9 @@ impl Lines {
         hexadecimal(&self.digest.clone().finalize())
     }
 
-    /// Reads the next line that is not blank, without its line end; `None` at the end of the file. Adds every byte it
-    /// reads to the digest and every line to the count, and removes a byte-order mark from the first line.
+    /// Reads the next line that is not only ASCII whitespace, without `\n` and `\r` at its end; `None` at the end of the
+    /// file. Adds every byte read to the digest and every line, blank ones included, to the count. Removes a byte-order mark
+    /// from the first line of the file. Fails for a line of [`MAX_LINE_BYTES`] or more.
     fn next(&mut self) -> Result<Option<Line>, Error> {
         loop {
             let mut bytes = Vec::new();

@@ -90,8 +90,10 @@ fn missing_field(text: &str, object: &Map<String, Value>, field: &str, shape: Sh
     (fault::missing(field, shape, similar), at)
 }
 
-/// Reads the content of an object that has the fields of `shape`; `text` is its line. Checks the types of the fields.
-/// Further fields that are numbers or booleans become columns.
+/// Reads the content of an object that has the fields of `shape`; `text` is its line. Fails for a field of the wrong type,
+/// an empty list of messages, and a conversation without the role `assistant`; an empty text is wrong except in pairs of
+/// prompt and answer. Ignores `tools` that is null and `chat_template_kwargs` that is no object. Further fields that are
+/// numbers or booleans become columns; all others are ignored.
 fn read_record(text: &str, mut object: Map<String, Value>, shape: Shape) -> Result<Record, LocatedFault> {
     let mut fields = Fields { text, object: &mut object };
     let content = match shape {
@@ -191,8 +193,8 @@ impl Fields<'_> {
         items.into_iter().enumerate().map(|(index, item)| self.read_message(name, index, item)).collect()
     }
 
-    /// Reads `item`, the message at position `index` (from 0) of the field `list`. Its role must be text; its content
-    /// text or text parts, or missing if there are tool calls.
+    /// Reads `item`, the message at position `index` (from 0) of the field `list`. Its `role` must be non-empty text; its
+    /// `content` text or a list of text parts, or null or missing if the message has `tool_calls`.
     fn read_message(&self, list: &str, index: usize, item: Value) -> Result<Message, LocatedFault> {
         let wrong = |name: Option<&str>, found, wanted| {
             let position = index.to_string();
@@ -215,13 +217,14 @@ impl Fields<'_> {
         serde_json::from_value(item).map_err(|_| wrong(Some("content"), "a list", "a list of text parts"))
     }
 
-    /// Removes `prompt` and `completion`, each a text or a non-empty list of messages, and returns them.
+    /// Removes `prompt` and `completion`, each a text (an empty one, too) or a non-empty list of messages, and returns them.
     fn take_pair(&mut self) -> Result<Content, LocatedFault> {
         Ok(Content::PromptCompletion(self.take_text_or_messages("prompt")?, self.take_text_or_messages("completion")?))
     }
 
-    /// Removes `chosen`, `rejected` and, if present, `prompt`. Without `prompt`, both answers must be lists of
-    /// messages; the messages that both begin with become the prompt.
+    /// Removes `chosen`, `rejected` and, if present, `prompt`, and returns them; each is a text or a non-empty list of
+    /// messages. Without `prompt`, both answers must be lists of messages; the longest run of messages with which both begin
+    /// is cut from them and becomes the prompt, which may be empty.
     fn take_preference(&mut self) -> Result<Content, LocatedFault> {
         let (chosen, rejected) = (self.take_text_or_messages("chosen")?, self.take_text_or_messages("rejected")?);
         if self.object.contains_key("prompt") {
@@ -239,9 +242,9 @@ impl Fields<'_> {
         ))
     }
 
-    /// Removes `prompt`, and copies every further field that is not null and not for the chat template as text for the
-    /// verifiers. Also removes `answer`, so that the method does not get it as a number; the copy for the verifiers
-    /// stays.
+    /// Removes `prompt`, which must not be empty, and returns it with a copy of every further field that is not null and not
+    /// in [`TEMPLATE_FIELDS`], as text for the verifiers: a string as it is, any other value as JSON. Also removes `answer`,
+    /// so that the method does not get it as a number; its copy for the verifiers stays.
     fn take_prompt(&mut self) -> Result<Content, LocatedFault> {
         let prompt = self.take_non_empty("prompt")?;
         let further =

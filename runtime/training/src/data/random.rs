@@ -1,4 +1,4 @@
-//! Data sets of random tokens, for benchmarks and unit tests. Every token but the first of a row is a target.
+//! Data sets of random tokens, for benchmarks and unit tests.
 
 use tunebox_compute::random::Stream;
 use tunebox_model::chat::Encoded;
@@ -7,8 +7,10 @@ use tunebox_sandbox::Question;
 use super::{Dataset, Example, Report, Shape};
 use crate::configuration::RandomRecords;
 
-/// Generates a data set of one shape with random token ids below `vocabulary`; the same seed gives the same data.
-/// `None` for the shapes `Instructions` and `Contrast`, whose rows need not have equal length.
+/// Generates a data set of one shape with random token ids below `vocabulary`; equal arguments give equal data. Rows have
+/// `sizes.sequence` tokens, of which all but the first are targets; prompts have half as many tokens and no targets. A row
+/// has at least one token. The `label` of unpaired records is 0 and 1 in turn. Digests are empty. `None` for the shapes
+/// `Instructions` and `Contrast`, whose rows need not have equal length.
 #[must_use]
 pub fn random_dataset(shape: Shape, sizes: RandomRecords, vocabulary: usize) -> Option<Dataset> {
     let (rows, length, learned) = match shape {
@@ -45,7 +47,8 @@ pub fn random_dataset(shape: Shape, sizes: RandomRecords, vocabulary: usize) -> 
         ..Report::default()
     };
     let name = "random".to_owned();
-    Some(Dataset { name, shape, examples, report, digest: String::new(), token_digest: String::new() })
+    let columns = Dataset::columns_of(&examples);
+    Some(Dataset { name, shape, examples, columns, report, digest: String::new(), token_digest: String::new() })
 }
 
 #[cfg(test)]

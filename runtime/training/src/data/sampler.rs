@@ -12,7 +12,7 @@ use tunebox_compute::random::Stream;
 /// How examples become batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Batching {
-    /// Examples in a micro-batch.
+    /// Examples in a micro-batch; not used with packing.
     pub batch: usize,
     /// Micro-batches of a window; a window is the data of one update.
     pub accumulation: usize,
@@ -59,8 +59,8 @@ impl BatchSampler {
         self.cursor
     }
 
-    /// Moves to a position that [`BatchSampler::cursor`] returned. Draws the order of its epoch anew if that is another
-    /// epoch.
+    /// Moves to a position that [`BatchSampler::cursor`] returned, without checking it. Draws the micro-batches of the
+    /// position's epoch if it is not the present epoch.
     pub(crate) fn seek(&mut self, cursor: Cursor) {
         if cursor.epoch != self.cursor.epoch {
             self.batches = epoch_batches(cursor.epoch, &self.batching, &self.lengths);
@@ -78,9 +78,9 @@ impl BatchSampler {
         self.cursor.epoch as f64 + self.cursor.index as f64 / self.batches.len() as f64
     }
 
-    /// Returns the micro-batches of the next window, as indices of examples, and advances the cursor past it. A window
-    /// does not reach into the next epoch, so the last window of an epoch may be smaller. Starts the next epoch after
-    /// it.
+    /// Returns the micro-batches of the next window, as indices of examples, and advances the cursor past the window. If the
+    /// present epoch is finished, starts the next one first. A window does not reach into the next epoch, so the last
+    /// window of an epoch may have fewer micro-batches.
     pub(crate) fn next_window(&mut self) -> Vec<Vec<usize>> {
         if self.cursor.index >= self.batches.len() {
             self.cursor = Cursor { epoch: self.cursor.epoch + 1, index: 0 };
@@ -94,7 +94,9 @@ impl BatchSampler {
 }
 
 /// Draws the micro-batches of the epoch with this number (from 0), in order, as indices of examples. Depends only on
-/// its arguments. `lengths` are the tokens of each example.
+/// its arguments. `lengths` are the tokens of each example. Without packing, cuts the order of the examples (shuffled, or
+/// that of the file) into groups of `batching.batch`; the last may be smaller. With packing, the micro-batches are bins of
+/// [`pack`], in random order if shuffled.
 fn epoch_batches(number: u64, batching: &Batching, lengths: &[usize]) -> Vec<Vec<usize>> {
     let mut stream = Stream::new(batching.seed, &format!("data/{number}"));
     let mut order: Vec<usize> = (0..lengths.len()).collect();
@@ -139,8 +141,9 @@ fn pack(order: &[usize], lengths: &[usize], capacity: usize) -> Vec<Vec<usize>> 
     bins
 }
 
-/// Removes the bin whose free space is the least that is still at least `length` tokens. Returns the bin's index and
-/// its free tokens; `None` if no bin has room. `room` maps free tokens to indices of bins.
+/// Removes from `room` the bin whose free space is the least that is still at least `length` tokens; of several, the one
+/// added last. Returns the bin's index and its free tokens; `None` if no bin has room. `room` maps free tokens to indices of
+/// bins.
 fn remove_fullest(room: &mut BTreeMap<usize, Vec<usize>>, length: usize) -> Option<(usize, usize)> {
     let (&left, bins) = room.range_mut(length..).next()?;
     let bin = bins.pop();

@@ -23,8 +23,10 @@ pub struct Window {
     pub targets: u64,
 }
 
-/// Builds the batches of one update, and writes the counts of the whole window into each. `micro_batches` holds indices
-/// of examples, one list for each batch. Counts of zero become 1, since losses are divided by them.
+/// Builds the batches of one update. `micro_batches` holds indices of `data.examples`, one list for each batch. Each batch
+/// gets the counts of the whole window: for each side the targets and the tokens without the first of each row, and the
+/// number of records. In the batches, counts of zero become 1, since losses are divided by them. Panics for an index that
+/// `data` does not have.
 ///
 /// # Errors
 /// Rows whose ids and targets differ in length, which tokenizing rules out.
@@ -56,9 +58,9 @@ pub fn window(data: &Dataset, micro_batches: &[Vec<usize>]) -> Result<Window, Er
     Ok(window)
 }
 
-/// Builds one batch of the examples with the given indices, without the counts of its window. `sources` are, in the
-/// same order, the examples whose completions the rows of the side `mismatched` get. A number that an example lacks is
-/// NaN; empty rows are left out.
+/// Builds one batch of the examples with the given indices, without the counts of its window. `sources` holds, for each of
+/// `indices`, the index of the example whose completion its row of the side `mismatched` gets. Columns are all numeric
+/// fields of the file, NaN for an example without the field. Empty rows of other sides are left out.
 fn batch(data: &Dataset, indices: &[usize], sources: &[usize]) -> Result<Batch, Error> {
     let examples: Vec<_> = indices.iter().map(|index| &data.examples[*index]).collect();
     let mut sides = Vec::new();
@@ -74,16 +76,17 @@ fn batch(data: &Dataset, indices: &[usize], sources: &[usize]) -> Result<Batch, 
         };
         sides.push(((*side).to_owned(), rows));
     }
-    let names = examples.iter().flat_map(|example| example.columns.keys());
-    let mut columns: BTreeMap<String, Vec<f32>> = names.map(|name| (name.clone(), Vec::new())).collect();
-    for (name, column) in &mut columns {
-        column.extend(examples.iter().map(|example| example.columns.get(name).copied().unwrap_or(f32::NAN)));
-    }
+    let column = |name: &String| {
+        let numbers = examples.iter().map(|example| example.columns.get(name).copied().unwrap_or(f32::NAN));
+        (name.clone(), numbers.collect())
+    };
+    let columns = data.columns.iter().map(column).collect();
     let questions = examples.iter().filter_map(|example| example.question.clone()).collect();
     Ok(Batch { sides, size: narrow(examples.len()), columns, questions, ..Batch::default() })
 }
 
-/// Collects tokenized rows into one [`Rows`] for the model.
+/// Collects tokenized rows into one [`Rows`] for the model, in which the first token of a row is never a target. Fails if a
+/// row has another number of ids than of target marks.
 pub(crate) fn rows(encoded: impl Iterator<Item = Encoded>) -> Result<Arc<Rows>, Error> {
     let (ids, targets) = encoded.map(|row| (row.ids, row.targets)).unzip();
     Ok(Arc::new(Rows::new(ids, targets)?))
@@ -127,6 +130,8 @@ fn combine(prompt: &Encoded, completion: &Encoded, length: usize) -> Encoded {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use tunebox_model::chat::Encoded;
 
     use crate::data::{Example, Report, Shape};
@@ -149,6 +154,7 @@ mod tests {
             name: "test".into(),
             shape: Shape::Text,
             examples: sizes.iter().map(example).collect(),
+            columns: BTreeSet::from(["weight".into()]),
             report: Report { length: 64, ..Report::default() },
             digest: String::new(),
             token_digest: String::new(),
@@ -191,10 +197,11 @@ mod tests {
     fn columns_are_in_the_order_of_the_rows_and_absent_numbers_are_nan() {
         let mut data = data(&[(5, 2), (3, 1)]);
         data.examples[0].columns.clear();
-        let window = window(&data, &[vec![1, 0]]).unwrap();
-        let column = &window.batches[0].columns["weight"];
+        let window = window(&data, &[vec![1, 0], vec![0]]).unwrap();
+        let [both, absent] = [0, 1].map(|batch| &window.batches[batch].columns["weight"]);
 
-        assert!(column[0] == 3.0 && column[1].is_nan());
+        assert!(both[0] == 3.0 && both[1].is_nan());
+        assert!(absent[0].is_nan(), "a column of the file is one of every batch");
     }
 
     fn row(ids: &[u32], targets: &[u8]) -> Encoded {

@@ -87,7 +87,8 @@ class Batch:
         """How many records the batch holds."""
 
     def column(self, name: str) -> tensor.Tensor:
-        """A numeric column of the records, such as `label` or `weight`: `[size]`, `f32`, NaN where absent.
+        """A numeric column of the records, such as `label` or `weight`: `[size]`, `f32`, NaN where a record lacks it.
+        Errors: `invalid-argument` for a name that no record of the data has.
 
         Raises `tunebox.Refused`.
         """

@@ -13,7 +13,8 @@ from . import model, tensor
 def minimise(loss: tensor.Tensor) -> None:
     """Back-propagates a loss (one `f32` element) built from the taps of `score-for-learning`.
     The loss must carry its whole denominator already (`batch.window-targets` or `window-size`).
-    Errors: `invalid-argument` if it is not one element, not finite, or depends on no tap.
+    Errors: `invalid-argument` if it is not one element, not finite, depends on no tap, on a tap without
+    gradient that was not detached, or on scores that a gradient went through before.
     Cost: two forward passes a scored batch.
 
     Raises `tunebox.Refused`.
@@ -25,7 +26,7 @@ def backward_from(scores: model.Scores, logprob: tensor.Tensor, entropy: tensor.
     `entropy` dL/d(entropy), both `[rows, width]`, `f32`, ignored where the mask is 0.
     Exact whenever the loss depends on the weights through these taps alone.
     Errors: `shape-mismatch`; `invalid-argument` for scores of another view than the policy,
-    or scored before the last update.
+    scored before the last update, or that a gradient went through before.
     Cost: two forward passes, three where the scores kept nothing.
 
     Raises `tunebox.Refused`.

@@ -21,9 +21,9 @@ class Taps(Flag):
 
     #: The entropy of the next-token distribution. Differentiable.
     ENTROPY = 1
-    #: log Σ p², the log of the collision probability.
+    #: log Σ p², the log of the collision probability. No gradient: a loss takes it detached.
     LOG_SUM_SQUARE = 2
-    #: The mean logit over the vocabulary.
+    #: The mean logit over the vocabulary. No gradient: a loss takes it detached.
     MEAN_LOGIT = 4
     #: The mean log-probability over the vocabulary. Differentiable.
     MEAN_LOGPROB = 8
@@ -47,14 +47,14 @@ class Scores:
         """
 
     def log_sum_square(self) -> tensor.Tensor:
-        """log Σ p², the log of the collision probability.
+        """log Σ p², the log of the collision probability. No gradient: a loss takes it detached.
         Errors: `invalid-argument` if the tap was not requested.
 
         Raises `tunebox.Refused`.
         """
 
     def mean_logit(self) -> tensor.Tensor:
-        """The mean logit over the vocabulary. Errors: `invalid-argument` if the tap was not requested.
+        """The mean logit over the vocabulary. No gradient: a loss takes it detached. Errors: `invalid-argument` if the tap was not requested.
 
         Raises `tunebox.Refused`.
         """

@@ -6,11 +6,13 @@ from . import tensor
 
 
 def position() -> int:
-    """The number of finished weight updates; 0 in the first step. Cost: one crossing."""
+    """The number of finished steps of the run, each an accumulation window; 0 in the first. Updates that a method
+    makes itself do not count. Cost: one crossing.
+    """
 
 
 def planned() -> int:
-    """The number of weight updates that the run plans."""
+    """The number of steps that the run plans."""
 
 
 def metric(name: str, value: float) -> None:
