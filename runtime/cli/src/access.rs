@@ -28,13 +28,14 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Access to read these files and folders.
+    /// Creates the access of a command that reads these files and folders and writes nothing.
     pub(crate) fn reading(read: Vec<PathBuf>) -> Self {
         Self { read, ..Self::default() }
     }
 
-    /// Access to what the run of these settings reads. The parent also fetches the model and compiles the components.
-    /// `None` if the run computes on an accelerator.
+    /// Prepares the run of these settings. In the child, lists the files that the run reads. In the parent, lists none, but
+    /// fetches the model and compiles method and verifiers. Returns `None` after that if the run computes on an
+    /// accelerator. Errors: a model that cannot be fetched, or a component that is refused.
     pub(crate) fn of_run(terminal: Terminal, settings: &RunSettings, global: &Global) -> Result<Option<Self>, Failure> {
         let mut access = Self::default();
         if global.supervised {
@@ -47,13 +48,14 @@ impl Access {
     }
 }
 
-/// Whether a command with `--device` set to `device` computes on the CPU. Does not start NVIDIA's driver.
+/// Whether a command with `--device` set to `device` computes on the CPU. False for everything but `cpu` if the machine has
+/// NVIDIA's driver, which this function does not start, and for a name of no device.
 pub(crate) fn computes_on_cpu(device: &str) -> bool {
     device == "cpu" || (!has_nvidia_driver() && device::parse(device).is_ok_and(|device| device.is_cpu()))
 }
 
-/// Compiles the verifiers of a run, and its method if `has_method` is true, with a warning if the usual cache cannot be
-/// used.
+/// Compiles the verifiers of a run, and its method if `has_method` is true. Shows a warning if the usual cache cannot be
+/// used. First blocks the signals that the parent waits for, in this thread and those that it starts.
 pub(crate) fn compile_run(
     terminal: Terminal,
     settings: &RunSettings,

@@ -8,7 +8,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use crate::package::trust::TrustOptions;
 use crate::terminal::Terminal;
 
-/// Creates the parser of an option whose value is one of some words, each given with what it stands for.
+/// Creates the parser of an option whose value is one of the words in `choices`, which are pairs of word and parsed value.
+/// Any other word is an error, and help lists the words.
 pub(crate) fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
     choices: [(&'static str, T); N],
 ) -> impl TypedValueParser<Value = T> {
@@ -65,8 +66,9 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    /// Translates the options, and the method and precision of the command, to `KEY=VALUE` overrides of a run file.
-    /// Those of `--set` come last and so take precedence.
+    /// Translates the options, and the method and precision of the command, to `KEY=VALUE` overrides of a run file, with
+    /// values as TOML strings. Options that were not given are left out. The overrides of `--set` come last, unchanged, and
+    /// so take precedence.
     pub(crate) fn overrides(&self, method: Option<String>, precision: Option<String>) -> Vec<String> {
         let options = [
             ("model.path", self.model.clone()),

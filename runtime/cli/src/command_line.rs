@@ -48,7 +48,8 @@ fn settings_help(words: &[String]) -> Option<String> {
     })
 }
 
-/// The value of a flag on a command line: what follows `flag=`, else the next word unless that is a flag as well.
+/// Returns the value of a flag on a command line: what follows the first `flag=`, else the word after `flag`, unless that
+/// word begins with `-`. `None` if there is neither.
 fn value_of<'a>(words: &'a [String], flag: &str) -> Option<&'a str> {
     let joined = words.iter().find_map(|word| word.strip_prefix(flag)?.strip_prefix('='));
     let next = words.iter().skip_while(|word| *word != flag).nth(1);

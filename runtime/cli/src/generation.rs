@@ -15,7 +15,7 @@ pub(crate) fn encode_chat(policy: &Policy, messages: &[Message]) -> Result<Vec<u
     Ok(encode_prompt(model.tokenizer()?, model.template()?, &Conversation::new(messages))?)
 }
 
-/// Converts the command-line options to sampling parameters.
+/// Converts the command-line options to sampling parameters, with the defaults for parameters that no option sets.
 pub(crate) fn sampling(options: &SamplingOptions) -> Sampling {
     Sampling {
         temperature: options.temperature,

@@ -78,8 +78,8 @@ impl ModelOptions {
         Some(Path::new(&self.path)).filter(|path| path.is_dir())
     }
 
-    /// Fetches the model if it is one of a hub. Returns access to the files that [`load`](Self::load) reads; `None` if it
-    /// computes on an accelerator.
+    /// Fetches the model if it is one of a hub. Returns access to the files that [`load`](Self::load) reads (in the parent,
+    /// to none for a model on this machine); `None` if the command computes on an accelerator.
     pub(crate) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
         let quiet = Terminal { json: false, quiet: true, verbose: false };
         let (base, adapter) = self.resolve(quiet)?;
@@ -93,8 +93,9 @@ impl ModelOptions {
         Ok(Some(Access::reading(read)).filter(|_| computes_on_cpu(&self.device)))
     }
 
-    /// Loads the base model and applies the adapter, unless `--base` is given, and the weight edits of a checkpoint.
-    /// Reports the base precision and the checkpoint in use where the user did not name them.
+    /// Loads the base model and, unless `--base` is given, applies the adapter and the weight edits of a checkpoint. Shows
+    /// the base precision and the checkpoint in use where the user did not name them. Limits the memory of the process while
+    /// a model for the CPU is read.
     pub(crate) fn load(&self, terminal: Terminal, global: &Global) -> Result<LoadedModel, Failure> {
         let (base, adapter) = self.resolve(terminal)?;
         let device = device::parse(&self.device)?;
@@ -125,7 +126,8 @@ impl ModelOptions {
     }
 
     /// Returns the base model's name and the adapter's folder, `None` without an adapter. The MODEL argument may be an
-    /// adapter or a run: it then takes precedence over `--adapter`, and its `adapter_config.json` names the base.
+    /// adapter or a run: it then takes precedence over `--adapter`, and its `adapter_config.json` names the base. In all
+    /// cases `--base-model` takes precedence as the base. Shows a checkpoint that is used in place of a finished run.
     fn resolve(&self, terminal: Terminal) -> Result<(String, Option<PathBuf>), Failure> {
         let Some(adapter) = find_adapter(terminal, Path::new(&self.path))? else {
             let base = self.base_model.clone().unwrap_or_else(|| self.path.clone());

@@ -11,7 +11,8 @@ use tunebox_sandbox::child::Program;
 
 use crate::terminal::Failure;
 
-/// The program to start as a run's worker process: this one with the command `worker`. `None` if `in_process` is true.
+/// Returns the program to start as a run's worker process: this one with the command `worker`. `None` if `in_process` is
+/// true. Fails if the path of this program is unknown.
 pub(crate) fn worker_program(in_process: bool) -> Result<Option<Program>, Failure> {
     if in_process { Ok(None) } else { this_program("worker").map(Some) }
 }
@@ -23,7 +24,8 @@ pub(crate) fn compiling() -> Result<Compiling, Failure> {
     Ok(Compiling { cache, program: Some(program), ..Compiling::default() })
 }
 
-/// The executable of this process with `command` as its argument. Fails if the path of the executable is unknown.
+/// Returns the executable of this process with `command` as its argument, not started. Fails if the path of the executable
+/// is unknown.
 fn this_program(command: &str) -> Result<Program, Failure> {
     let program = Program::this().map_err(|error| {
         Failure::usage(format!("the path of this program is unknown: {error}"), "start it by its full path")
@@ -34,8 +36,8 @@ fn this_program(command: &str) -> Result<Program, Failure> {
 /// Two interrupt signals within this time count as one Ctrl-C: the terminal sends one, and the parent passes on another.
 const ONE_INTERRUPT: Duration = Duration::from_millis(200);
 
-/// Installs the handler of Ctrl-C and returns the flag that the first Ctrl-C sets to true. The second Ctrl-C ends the
-/// process with exit code 130. Fails if the process has another handler.
+/// Installs the handler of Ctrl-C and returns the flag that the first Ctrl-C sets to true. A second one, more than 200 ms
+/// after the first, ends the process with exit code 130. Fails if the process has a handler already.
 pub(crate) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let (flag, mut first) = (Arc::clone(&stop), None);

@@ -32,14 +32,16 @@ impl SteeringOptions {
         self.steer.is_some()
     }
 
-    /// Adds what [`apply`](Self::apply) reads to the access of a command.
+    /// Adds the files that [`apply`](Self::apply) reads to the access of a command. `None` stays `None`; without `--steer`,
+    /// the access stays as it is.
     pub(crate) fn extend(&self, access: Option<Access>) -> Option<Access> {
         let read = self.steer.iter().flat_map(|path| model_files(path));
         access.map(|access| Access { read: access.read.into_iter().chain(read).collect(), ..access })
     }
 
-    /// Adds the vectors of `--steer` to the policy, scaled by the coefficient, at the selected layers. Warns if the
-    /// vectors were trained on another base precision. Does nothing without `--steer`.
+    /// Adds the vectors of `--steer` to the policy, scaled by `--coefficient` (else the file's scale, else 1), at the layers
+    /// of `--layers` (else all). Warns if the vectors were trained on another base precision. Does nothing without
+    /// `--steer`. Errors: a file that cannot be read, or vectors that do not fit the model.
     pub(crate) fn apply(&self, terminal: Terminal, policy: &mut Policy) -> Result<(), Failure> {
         let Some(path) = &self.steer else { return Ok(()) };
         let vectors = Vectors::load(path)?;

@@ -50,10 +50,13 @@ pub(crate) fn block_signals() -> io::Result<()> {
     Ok(signals().thread_block()?)
 }
 
-/// Runs the command line of this process in a child, and returns the child's exit code; 3, with the reason shown, if the
-/// child did not end by itself. Passes on signals that end a process. A child with `access` has only the environment
-/// variables that it needs, and gets `--offline`, as its parent has fetched the model. Without `access`, the child inherits
-/// the environment.
+/// Runs the command line of this process in a child, and returns the child's exit code. If a signal ended the child,
+/// returns 128 plus its number for SIGINT, SIGTERM, SIGHUP and SIGPIPE, else 3 with a failure shown. Returns 2 if the child
+/// cannot be started. Passes on signals that end a process. Creates the missing folders of `access.write`, and removes them
+/// at the end if they are empty.
+///
+/// A child with `access` has only the environment variables that it needs, and gets `--offline`, unless `is_offline` says
+/// that the command line has it, as its parent has fetched the model. Without `access`, the child inherits the environment.
 pub(crate) fn supervise(terminal: Terminal, access: Option<&Access>, is_offline: bool) -> ExitCode {
     let program = Program::this().map(|program| match access {
         Some(access) => confined(&program, access, is_offline),
@@ -86,8 +89,9 @@ pub(crate) fn supervise(terminal: Terminal, access: Option<&Access>, is_offline:
     ExitCode::from(failure.exit as u8)
 }
 
-/// Prepares the command of a child with only the environment variables that it needs. The child loads compiled components
-/// from the folder where the parent put them.
+/// Prepares the command of a child with only the environment variables that it needs. `TUNEBOX_CACHE` names the folder in
+/// which the parent put compiled components, if it compiled any, and `TMPDIR` the folder `access.scratch`, if there is one.
+/// Adds `--offline` unless `is_offline`, since the command line then has it.
 fn confined(program: &Program, access: &Access, is_offline: bool) -> Command {
     let mut command = program.alone();
     command.envs(environment::child_variables());
@@ -100,8 +104,9 @@ fn confined(program: &Program, access: &Access, is_offline: bool) -> Command {
     command
 }
 
-/// Starts the child and waits until it ends. Passes on SIGINT, SIGTERM and SIGHUP. Ctrl-C in a
-/// terminal reaches both, so the child gets it twice; see `stop_on_interrupt`.
+/// Starts the child, with the arguments of this process and `--supervised`, and returns its status once it has ended. Passes
+/// on SIGINT, SIGTERM and SIGHUP, and stops with the child at Ctrl-Z. Ctrl-C in a terminal reaches both processes, so the
+/// child gets it twice; see `stop_on_interrupt`.
 fn run_child(mut program: Command) -> io::Result<ProcessStatus> {
     block_signals()?;
     let signals = signals();

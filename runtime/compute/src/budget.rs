@@ -13,6 +13,7 @@ pub struct Budget {
     counts: Arc<Counts>,
 }
 
+/// Bytes of a budget: the limit, those reserved now, and the most that were ever reserved at once.
 #[derive(Debug)]
 struct Counts {
     limit: u64,
@@ -29,7 +30,7 @@ impl Budget {
     /// Reserves `bytes` bytes until the returned reservation is dropped.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if they do not fit; then nothing is reserved.
+    /// [`Error::OutOfMemory`] if the reserved bytes would then pass the limit; nothing is reserved in that case.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation> {
         let Counts { limit, held, peak } = &*self.counts;
         let take = |now: u64| now.checked_add(bytes).filter(|after| after <= limit);
@@ -71,8 +72,8 @@ impl Reservation {
         self.bytes
     }
 
-    /// Releases all but `bytes` bytes and returns the reservation. Does nothing if it holds no more than that: it never
-    /// grows.
+    /// Releases all but `bytes` bytes and returns the smaller reservation. Returns it as it is if it holds `bytes` bytes or
+    /// fewer: a reservation never grows.
     #[must_use]
     pub fn shrunk_to(mut self, bytes: u64) -> Self {
         let spare = self.bytes.saturating_sub(bytes);

@@ -38,12 +38,13 @@ pub struct CodeCache {
 }
 
 impl CodeCache {
-    /// Opens a folder for cache entries of one kind. Creates it and its missing parents with mode 700. `max_entry`
-    /// limits the bytes of one entry and `max_total` those of all entries together.
+    /// Opens the folder `path` for cache entries. Creates it and its missing parents with mode 700. `kind` says what the
+    /// entries contain; it is part of each digest. `max_entry` limits the bytes of one entry, its digest of 32 bytes
+    /// included, and `max_total` those of all entries together.
     ///
     /// # Errors
-    /// A text that says why the folder cannot be used or trusted: it is a link, belongs to another user, or is open to
-    /// other users.
+    /// A text that says why the folder cannot be used or trusted: it cannot be created, is a link, belongs to another user,
+    /// or gives the group or other users any permission.
     pub fn open(path: &Path, kind: &'static str, max_entry: u64, max_total: u64) -> Result<Self, String> {
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => "it is a link or no folder".to_owned(),
@@ -64,8 +65,8 @@ impl CodeCache {
         Ok(Self { folder, kind, max_entry, max_total })
     }
 
-    /// Returns the bytes stored under `name`, and marks the entry as recently used. `None` if there is no valid entry;
-    /// an invalid one is removed.
+    /// Returns the bytes stored under `name`, and sets the entry's modification time to now. `None` if there is no entry, or
+    /// an invalid one, which is removed: a damaged or too large one, a link, or a file that another user owns or may write.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Vec<u8>> {
         let bytes = self.entry(name).and_then(|file| self.read(name, file));
@@ -75,8 +76,10 @@ impl CodeCache {
         bytes
     }
 
-    /// Stores bytes under `name`, atomically, then removes the oldest entries if the cache has grown too large. Does
-    /// nothing if the entry is too large; errors are ignored, since a lost entry only means compiling again.
+    /// Stores bytes under `name` in place of an older entry: writes a draft, renames it, and syncs both file and folder.
+    /// Then removes the entries that were not used for longest if all together are larger than `max_total`. Does nothing if
+    /// the entry with its digest is larger than `max_entry` or `max_total`. Errors are ignored, since a lost entry only
+    /// means compiling again.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         // Several threads of one process may compile the same at one time.
         static DRAFTS: AtomicU64 = AtomicU64::new(0);
@@ -97,8 +100,8 @@ impl CodeCache {
         let _ = unlinkat(&self.folder, name, AtFlags::empty());
     }
 
-    /// Opens the file of an entry. `None` if it does not exist, is not an ordinary file, belongs to another user, or is
-    /// writable by others.
+    /// Opens the file of the entry `name` for reading. `None` if it does not exist, is not an ordinary file (a link is
+    /// none), belongs to another user, or is writable by its group or all users.
     fn entry(&self, name: &str) -> Option<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.folder, name, flags, Mode::empty()).ok()?;
@@ -108,8 +111,9 @@ impl CodeCache {
         (plain && ours).then(|| File::from(file))
     }
 
-    /// Reads an entry from its file and checks its digest and size. Sets its modification time to now, so that unused
-    /// entries are removed first. `None` if the entry is damaged or too large.
+    /// Reads the entry `name` from its file, checks its size and digest, and returns its bytes without the digest. Sets the
+    /// modification time to now, so that unused entries are removed first. `None` if the entry is damaged, or larger than
+    /// `max_entry`; of such a file at most `max_entry + 1` bytes are read.
     fn read(&self, name: &str, file: File) -> Option<Vec<u8>> {
         let mut entry = Vec::new();
         (&file).take(self.max_entry + 1).read_to_end(&mut entry).ok()?;
@@ -122,8 +126,8 @@ impl CodeCache {
         Some(entry.split_off(DIGEST))
     }
 
-    /// Creates the file `draft`, writes the digest of the entry `name` and then the bytes, and syncs it. `None` if that
-    /// fails; then a part may be left.
+    /// Creates the file `draft` with mode 600, writes the digest of the entry `name` and then the bytes, and syncs it.
+    /// `None` if that fails, also if the file exists; then a part may be left.
     fn write(&self, draft: &str, name: &str, bytes: &[u8]) -> Option<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(&self.folder, draft, flags, Mode::RUSR | Mode::WUSR).ok()?);
@@ -131,15 +135,15 @@ impl CodeCache {
         file.write_all(&entry_digest).and_then(|()| file.write_all(bytes)).and_then(|()| file.sync_all()).ok()
     }
 
-    /// The SHA-256 of an entry, over the cache's kind, the entry's name and its bytes, so that an entry is valid only
-    /// under its own name.
+    /// The SHA-256 over the cache's kind, a zero byte, the entry's name, a zero byte and the entry's bytes. So an entry is
+    /// valid only under its own name.
     fn entry_digest(&self, name: &str, bytes: &[u8]) -> [u8; DIGEST] {
         let digest = Sha256::new().chain_update(self.kind).chain_update([0]).chain_update(name).chain_update([0]);
         digest.chain_update(bytes).finalize().into()
     }
 
-    /// Removes the entries that were not used for longest until the rest fits into `max_total`, and drafts older than
-    /// an hour.
+    /// Removes drafts (names that begin with a dot) older than an hour, then the entries that were not used for longest
+    /// until the rest fits into `max_total`. Ignores errors, and leaves alone what is no ordinary file.
     fn sweep(&self) {
         let Ok(folder) = Dir::read_from(&self.folder) else { return };
         let mut entries: Vec<(i64, u64, CString)> = Vec::new();
@@ -167,8 +171,9 @@ impl CodeCache {
     }
 }
 
-/// The folder of cache entries of a kind: `kind` below `TUNEBOX_CACHE`, else `tunebox/kind` below the user's cache
-/// folder. `None` if `TUNEBOX_CACHE` is empty (nothing is to be cached), or no home folder is known.
+/// The folder of cache entries of a kind: `<kind>` below `TUNEBOX_CACHE`, else `tunebox/<kind>` below the user's cache
+/// folder. That is `XDG_CACHE_HOME` if it is an absolute path, else `.cache` (on macOS `Library/Caches`) in the home folder.
+/// `None` if `TUNEBOX_CACHE` is set but empty (nothing is to be cached), or no home folder is known. Creates nothing.
 #[must_use]
 pub fn folder(kind: &str) -> Option<PathBuf> {
     if let Some(named) = environment::variable(FOLDER) {

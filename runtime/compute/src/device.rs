@@ -25,9 +25,9 @@ pub fn parse(text: &str) -> Result<Device> {
     }
 }
 
-/// Explains why `auto` fell back to the CPU although an accelerator seems to be there, such as a driver without its
-/// libraries or a GPU that is too old. `None` if `text` is not `auto`, an accelerator was opened, or none was to be
-/// expected.
+/// Explains why the device name `auto` stands for the CPU although an accelerator seems to be there, such as a driver
+/// without its libraries or a GPU that is too old. Tries to open CUDA device 0, then Metal device 0, and returns the first
+/// reason. `None` if `text` is not `auto`, one of them opens, or none was to be expected on this machine.
 #[must_use]
 pub fn auto_fallback_reason(text: &str) -> Option<String> {
     if text != "auto" {
@@ -43,8 +43,8 @@ pub fn auto_fallback_reason(text: &str) -> Option<String> {
     reasons.into_iter().next()
 }
 
-/// Returns the message that `auto` chose the CPU because the device of `kind` failed to open with the error `refused`.
-/// `None` unless such a device was to be expected on this machine.
+/// Returns the message that `auto` chose the CPU because the device of `kind` (`cuda` or `metal`) failed to open with the
+/// error `refused`. `None` unless `is_expected`: whether such a device was to be expected on this machine.
 fn reason(kind: &str, refused: &Error, is_expected: bool) -> Option<String> {
     let why = refused.why().unwrap_or_else(|| refused.to_string());
     is_expected.then(|| format!("`auto` is the CPU here, since `{kind}` cannot be used: {why}"))
@@ -85,7 +85,7 @@ fn unknown(text: &str) -> Error {
     Error::argument(format!("`{text}` is no device; `cpu`, `cuda:0`, `metal:0` and `auto` are"))
 }
 
-/// The name of a device in the form that [`parse`] accepts: `cpu`, `cuda:1` or `metal:0`.
+/// The name of a device in the form that [`parse`] accepts: `cpu`, `cuda:1`, or `metal:0` for every Metal device.
 #[must_use]
 pub fn describe(device: &Device) -> String {
     match device.location() {

@@ -13,7 +13,8 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Reads the memory of this process; `None` where the system does not report it.
+    /// Reads the memory of this process from `/proc` and `/sys/fs/cgroup`. `None` where the system reports no `RssAnon`, or
+    /// none of the three kinds of free memory.
     #[must_use]
     pub fn read() -> Option<Self> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -22,16 +23,16 @@ impl ProcessMemory {
     }
 }
 
-/// Bytes that this process may still allocate: the lesser of what its resource limits leave and of the free memory and swap
-/// space of the machine. `None` where the system does not report them.
+/// Bytes that this process may still allocate: the lesser of what its resource limits leave and of the available memory and
+/// free swap space of the machine together. Leaves out control groups. `None` where the system reports neither.
 #[must_use]
 pub fn allocatable() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     [available_with_swap(), free_of_limits(&status)].into_iter().flatten().min()
 }
 
-/// Bytes that the resource limits on data and address space leave to this process, whose `/proc/self/status` has the text
-/// `status`; `None` without a limit.
+/// Bytes that the soft resource limits leave to this process: the lesser of data limit − `VmData` and address space limit −
+/// `VmSize`, each at least 0. `status` is the text of `/proc/self/status`. `None` if neither is limited.
 fn free_of_limits(status: &str) -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let left = |limit, used| Some(limit_of(&limits, limit)?.saturating_sub(read_bytes_field(status, used)?));
@@ -44,7 +45,8 @@ pub fn available() -> Option<u64> {
     read_bytes_field(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
-/// Available memory and free swap space of this machine, in bytes; `None` where the system does not report them.
+/// The sum of available memory and free swap space of this machine, in bytes. `None` where the system does not report
+/// available memory; swap space that it does not report counts as 0.
 #[must_use]
 pub fn available_with_swap() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -100,7 +102,8 @@ fn free_below(root: &Path, groups: &str) -> Option<u64> {
     groups.lines().filter_map(least).min()
 }
 
-/// Free bytes of the control group in the folder `group`, where cached files count as free; `None` if it has no limit.
+/// Free bytes of the control group in the folder `group`: limit − (used − cached files), at least 0. `None` if the group has
+/// no limit, or one of its files is missing.
 fn free_of(group: &Path, [limit, used, cached]: GroupFiles) -> Option<u64> {
     let read = |file: &str| std::fs::read_to_string(group.join(file)).ok();
     let number = |file: &str| read(file)?.trim().parse::<u64>().ok();
@@ -108,13 +111,14 @@ fn free_of(group: &Path, [limit, used, cached]: GroupFiles) -> Option<u64> {
     Some(number(limit)?.saturating_sub(number(used)?.saturating_sub(files)))
 }
 
-/// The soft limit of a process in bytes from the text of `/proc/self/limits`; `None` if it has none of this name.
+/// The soft limit called `name` (such as `Max data size`) in bytes, from `limits`, the text of `/proc/self/limits`. `None`
+/// if the text has no such line or the limit is `unlimited`.
 fn limit_of(limits: &str, name: &str) -> Option<u64> {
     limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns the number in the line of `text` that begins with `name`, such as `VmHWM:  123 kB`, in bytes; `None` without such
-/// a line.
+/// Returns the number in the first line of `text` that begins with `name`, such as `VmHWM:  123 kB`, times 1024: in bytes.
+/// `None` without such a line.
 fn read_bytes_field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)

@@ -20,9 +20,10 @@ pub struct AdamWSettings {
     pub beta2: f64,
     /// Added to the root of the second moment; above 0.
     pub epsilon: f64,
-    /// Decoupled weight decay: a step first multiplies each value by 1 − learning rate · this. Not part of the gradient.
+    /// Decoupled weight decay, finite and at least 0: a step first multiplies each value by 1 − learning rate · weight
+    /// decay. Not part of the gradient.
     pub weight_decay: f64,
-    /// Whether moments are divided by 1 − βᵗ. `mlx` leaves it out.
+    /// Whether the moments of step t, counted from 1, are divided by 1 − βᵗ before use. `mlx` leaves the division out.
     pub bias_correction: bool,
 }
 
@@ -36,8 +37,11 @@ impl Default for AdamWSettings {
 #[derive(Debug)]
 pub struct AdamW {
     settings: AdamWSettings,
+    /// The first moments, f32, in the layout of the gradient buffer, gaps included.
     first: Tensor,
+    /// The second moments, f32, in the layout of the gradient buffer, gaps included.
     second: Tensor,
+    /// The number of steps taken so far.
     step: u64,
 }
 
@@ -46,7 +50,8 @@ impl AdamW {
     /// step.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a constant outside its range.
+    /// [`Error::Argument`] for a setting outside the range that its field states. Also when the device has no memory for
+    /// the moments.
     pub fn new(settings: AdamWSettings, parameters: &Parameters) -> Result<Self> {
         let kept = |beta: f64| (0.0..1.0).contains(&beta);
         let positive = settings.epsilon > 0.0 && settings.weight_decay >= 0.0 && settings.weight_decay.is_finite();
@@ -67,8 +72,12 @@ impl AdamW {
     /// the learning rate `rate`, and returns the norm before clipping. Afterwards the gradients are unspecified: the CPU
     /// clips them in place, an accelerator does not.
     ///
-    /// If the norm is not finite, values and moments stay as they are and no step is counted: the caller decides what
-    /// to do. On an accelerator this waits once, for the norm, after the whole step is queued.
+    /// If the norm is not finite, returns it, leaves values and moments as they are, and does not advance the step counter:
+    /// the caller decides what to do. On an accelerator this waits once, for the norm, after the whole step is queued.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if `parameters` do not have as many numbers as the moments. When the device fails, or one of its
+    /// kernels met an index out of range; then the step counter does not advance either.
     pub fn step(&mut self, parameters: &Parameters, rate: f64, limit: f64) -> Result<f64> {
         let Some(accelerator) = parameters.accelerator() else {
             let norm = clip_gradients(parameters, limit)?;
@@ -84,10 +93,11 @@ impl AdamW {
         Ok(norm)
     }
 
-    /// Updates the values on the CPU by one step of AdamW with the learning rate `rate`, without clipping, and counts the
-    /// step. The gradients that `parameters` holds stay as they are.
+    /// Updates the values on the CPU by one step of AdamW with the learning rate `rate`, without clipping, and advances the
+    /// step counter. The gradients that `parameters` holds stay as they are. Fails if the moments have another size.
     ///
-    /// m ← β₁m + (1−β₁)g; v ← β₂v + (1−β₂)g²; w ← w − rate·λ·w; w ← w − rate·m̂ / (√v̂ + ε).
+    /// m ← β₁m + (1−β₁)g; v ← β₂v + (1−β₂)g²; w ← w − rate·λ·w − rate·m̂ / (√v̂ + ε), where λ is the weight decay.
+    /// m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ) for step t, counted from 1; without bias correction m̂ = m and v̂ = v.
     fn update(&mut self, parameters: &Parameters, rate: f64) -> Result<()> {
         self.fits(parameters)?;
         let [keep1, take1, keep2, take2, keep, rate, root, epsilon] = constants(&self.settings, self.step + 1, rate);
@@ -107,9 +117,10 @@ impl AdamW {
         Ok(())
     }
 
-    /// Queues the update of step `self.step + 1`, with the gradients times the clip factor of `norm`. Also
-    /// rewrites the operand copy of the values. Does not advance the step counter. The kernel writes
-    /// nothing if the norm is not finite, or if a kernel before met an index out of range.
+    /// Queues the update of step `self.step + 1` on the accelerator, with the gradients times the clip factor of `norm`.
+    /// Also rewrites the operand copy of the values, if `parameters` have one. Does not advance the step counter. The
+    /// kernel writes nothing if the norm is not finite, or if an earlier kernel met an index out of range. Fails if the
+    /// moments have another size than the gradients.
     fn launch(&self, accelerator: &Accelerator, parameters: &Parameters, rate: f64, norm: &Norm) -> Result<()> {
         self.fits(parameters)?;
         let constants = constants(&self.settings, self.step + 1, rate);
@@ -124,8 +135,8 @@ impl AdamW {
     }
 
     /// Returns what a checkpoint needs: (first moments, second moments, number of steps so far). The moments are f32
-    /// tensors `[len]` on the CPU. If `parameters` are on the CPU, they share the optimizer's memory, so later steps change
-    /// them.
+    /// tensors `[parameters.len()]` on the CPU, without the gaps between slots. On the CPU the returned tensors share the
+    /// optimizer's memory, so later steps change them; from an accelerator they are copies, for which this waits.
     ///
     /// # Errors
     /// When the device fails.
@@ -137,17 +148,19 @@ impl AdamW {
         Ok((moment(&self.first)?, moment(&self.second)?, self.step))
     }
 
-    /// The number of steps taken so far, with those of a restored state. A step whose gradient norm was not finite does not
-    /// count.
+    /// The number of steps taken so far, including those before a restored state. Leaves out steps whose gradient norm was
+    /// not finite.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.step
     }
 
-    /// Replaces moments and step count by a state that [`state`](Self::state) returned, on any device.
+    /// Replaces moments and step count by a state that [`state`](Self::state) returned, on any device. Copies `first` and
+    /// `second` to the device of `parameters` as f32, there with gaps between slots if it is an accelerator.
     ///
     /// # Errors
-    /// [`Error::Shape`] when a moment does not have as many numbers as `parameters`.
+    /// [`Error::Shape`] unless both moments have the shape `[parameters.len()]`, and when the device fails. On an error the
+    /// optimizer keeps its old state.
     pub fn restore(&mut self, parameters: &Parameters, first: &Tensor, second: &Tensor, step: u64) -> Result<()> {
         let fitted = |moment: &Tensor| -> Result<Tensor> {
             if moment.dims() != [parameters.len()] {
@@ -163,7 +176,7 @@ impl AdamW {
         Ok(())
     }
 
-    /// Checks that the optimizer's moments have the size of the gradients of `parameters`.
+    /// Fails with [`Error::Shape`] unless the optimizer's moments have the size of the gradient buffer of `parameters`.
     fn fits(&self, parameters: &Parameters) -> Result<()> {
         if parameters.gradients().dims() == self.first.dims() {
             return Ok(());
@@ -189,9 +202,10 @@ fn clip_gradients(parameters: &Parameters, limit: f64) -> Result<f64> {
     Ok(norm)
 }
 
-/// Computes the constants of the step number `step`, counted from 1, for the learning rate `rate`, in the order of
-/// `Step` in `kernels/optimizer.h`: how much of each moment is kept and how much of the gradient taken, and the keep, the
-/// rate, the root and the ε of w ← keep·w − rate·m / (√v / root + ε).
+/// Computes the constants of the step number `step`, counted from 1, for the learning rate `rate`:
+/// `[β₁, 1 − β₁, β₂, 1 − β₂, keep, r, root, ε]` of w ← keep·w − r·m / (√v / root + ε). keep is 1 − rate · weight decay,
+/// r is rate / (1 − β₁ᵗ), root is √(1 − β₂ᵗ), where t is `step`; without bias correction r is `rate` and root is 1.
+/// Computed in f64 and then rounded. The order is that of `Step` in `kernels/optimizer.h`.
 fn constants(settings: &AdamWSettings, step: u64, rate: f64) -> [f32; 8] {
     let AdamWSettings { beta1, beta2, epsilon, weight_decay, bias_correction } = *settings;
     let corrected = |beta: f64| if bias_correction { 1.0 - beta.powf(step as f64) } else { 1.0 };

@@ -35,10 +35,12 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Creates parameters of zero, with a slot for every name and shape, in the order of the list.
+    /// Creates parameters on `device` with a slot for every (name, shape), in the order of the list. All values and
+    /// gradients are 0. There is no operand copy.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a name comes twice.
+    /// [`Error::Argument`] if a name comes twice, [`Error::Unavailable`] if `crate::device::parse` did not open the device.
+    /// Also when the device has no memory for both buffers.
     pub fn new(list: Vec<(String, Vec<usize>)>, device: &Device) -> Result<Self> {
         let accelerator = Accelerator::of(device)?;
         let layout = Layout::new(list, if accelerator.is_some() { device::EVEN } else { 1 })?;
@@ -47,8 +49,9 @@ impl Parameters {
         Ok(Self { layout, values, gradients, operand_copy: None, accelerator })
     }
 
-    /// Adds a copy of all values in the type `activations`, which later updates keep in step, since products of an
-    /// accelerator take both operands in one type. Does nothing on the CPU, or if `activations` is f32.
+    /// Adds a copy of all values in the type `activations`, since products of an accelerator take both operands in one
+    /// type. [`set`](Self::set), [`copy_from`](Self::copy_from) and the optimizer update this operand copy together with
+    /// the values. Does nothing on the CPU, or if `activations` is f32.
     ///
     /// # Errors
     /// When the device has no memory for it.
@@ -116,19 +119,24 @@ impl Parameters {
         }
     }
 
-    /// Returns a view of a slot's value in the slot's shape. It changes with later updates.
+    /// Returns a view of the f32 value of the slot number `index`, in the slot's shape, on the device of the buffers. The
+    /// view changes with later updates. Fails if there is no such slot.
     pub fn value(&self, index: usize) -> Result<Tensor> {
         self.view(&self.values, index)
     }
 
-    /// Returns a view of a slot's value in the type in which products take it: of the operand copy if there is one,
-    /// else of the f32 value. It changes with later updates.
+    /// Returns a view of the slot number `index`, in the slot's shape, for use in a product: of the operand copy if there is
+    /// one, else of the f32 value. The view changes with later updates. Fails if there is no such slot.
     pub fn operand(&self, index: usize) -> Result<Tensor> {
         self.view(self.operand_copy.as_ref().unwrap_or(&self.values), index)
     }
 
-    /// Returns a slot's value on the CPU: a view that changes with later updates if the buffers are there, else a copy,
-    /// for which this waits.
+    /// Returns the f32 value of the slot number `index` on the CPU, in the slot's shape. If the buffers are on the CPU, the
+    /// result is a view that changes with later updates. Else it is a copy, for which this waits until the device has done
+    /// all queued work.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there is no such slot; also when the device fails.
     pub fn value_on_cpu(&self, index: usize) -> Result<Tensor> {
         let value = self.value(index)?;
         match &self.accelerator {
@@ -139,20 +147,26 @@ impl Parameters {
         }
     }
 
-    /// Returns a view of a slot's gradient in the slot's shape. It changes as gradients are accumulated.
+    /// Returns a view of the f32 gradient of the slot number `index`, in the slot's shape. The view changes as gradients are
+    /// accumulated or cleared. Fails if there is no such slot.
     pub fn gradient(&self, index: usize) -> Result<Tensor> {
         self.view(&self.gradients, index)
     }
 
-    /// Overwrites the value of the slot number `index`, and its operand copy, with a tensor of the slot's shape, of any
-    /// float type, on the CPU or the same device.
+    /// Overwrites the value of the slot number `index`, and its part of the operand copy if there is one, with `value`: a
+    /// tensor of the slot's shape, of any float type, on the CPU or the device of the buffers. Gradients stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there is no such slot, [`Error::Shape`] for another shape. Also for a tensor of another
+    /// device.
     pub fn set(&self, index: usize, value: &Tensor) -> Result<()> {
         let operand_copy = self.operand_copy.as_ref().map(|operand_copy| self.view(operand_copy, index)).transpose()?;
         self.overwrite(&self.value(index)?, operand_copy.as_ref(), &self.fitted(index, value)?)
     }
 
-    /// Copies `from` (as many numbers, of any float type) over `values`, a part of the value buffer, and over
-    /// `operand_copy`, the part of the operand copy that belongs to it.
+    /// Copies `from` over `values`, the value buffer or a part of it, then rounds `values` into `operand_copy`, the matching
+    /// part of the operand copy, if given. `from` has as many numbers as `values`: f32 on the CPU, of any float type on an
+    /// accelerator. The CPU does not use `operand_copy`.
     fn overwrite(&self, values: &Tensor, operand_copy: Option<&Tensor>, from: &Tensor) -> Result<()> {
         let Some(accelerator) = &self.accelerator else {
             return update_pairs(values, from, |to, from| *to = from);
@@ -161,8 +175,12 @@ impl Parameters {
         operand_copy.map_or(Ok(()), |operand_copy| device::narrow(accelerator, operand_copy, values))
     }
 
-    /// Adds a tensor to the gradient of the slot number `index`. The tensor has the slot's shape and any float type, and is
-    /// on the CPU or the same device.
+    /// Adds the tensor `gradient` to the gradient of the slot number `index`, in f32. The tensor has the slot's shape and
+    /// any float type, and is on the CPU or the device of the buffers.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there is no such slot, [`Error::Shape`] for another shape. Also for a tensor of another
+    /// device.
     pub fn accumulate(&self, index: usize, gradient: &Tensor) -> Result<()> {
         let place = self.gradient(index)?;
         let gradient = self.fitted(index, gradient)?;
@@ -182,8 +200,11 @@ impl Parameters {
         }
     }
 
-    /// Returns the Euclidean norm of all gradients together, summed in f64 in fixed chunks. On an accelerator this
-    /// waits.
+    /// Returns the Euclidean norm of all gradients together. Squares are summed in f64 (on Metal in pairs of f32) in chunks
+    /// of fixed size, so the result does not depend on the number of threads. On an accelerator this waits for the device.
+    ///
+    /// # Errors
+    /// When the device fails, or one of its kernels met an index out of range.
     pub fn gradient_norm(&self) -> Result<f64> {
         match &self.accelerator {
             None => {
@@ -196,7 +217,8 @@ impl Parameters {
         }
     }
 
-    /// Copies slots and values to new parameters on the same device, with gradients of zero.
+    /// Copies the slots, the values and the operand copy (if there is one) to new parameters on the same device, with
+    /// gradients of zero. Later updates of either do not change the other. Fails when the device has no memory.
     pub fn detached_copy(&self) -> Result<Self> {
         let gradients = zeros(self.layout.size, self.device())?;
         let operand_copy = self.operand_copy.as_ref().map(Tensor::copy).transpose()?;
@@ -204,8 +226,11 @@ impl Parameters {
         Ok(Self { layout, values: self.values.copy()?, gradients, operand_copy, accelerator })
     }
 
-    /// Overwrites all values, and the operand copy, with those of other parameters with the same slots on the same
-    /// device. Gradients stay as they are.
+    /// Overwrites all values with those of `other`, and rewrites the operand copy, if there is one, from them. Gradients
+    /// stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the slots differ in a name, a shape or their order, [`Error::Argument`] if the devices differ.
     pub fn copy_from(&self, other: &Self) -> Result<()> {
         if self.slots() != other.slots() {
             return Err(Error::shape("the two sets of parameters differ in their slots"));
@@ -234,14 +259,20 @@ impl Parameters {
         self.accelerator.as_ref()
     }
 
-    /// Returns a view of one slot of a flat buffer, in the slot's shape.
+    /// Returns a view of the slot number `index` in the flat buffer `flat`, in the slot's shape. Fails if there is no such
+    /// slot.
     fn view(&self, flat: &Tensor, index: usize) -> Result<Tensor> {
         let (slot, place) = self.layout.slot(index)?;
         Ok(flat.narrow(0, place, slot.count())?.reshape(slot.shape.as_slice())?)
     }
 
-    /// Checks that a tensor has the slot's shape and brings it to the device of the buffers, outside the autograd
-    /// graph: on the CPU as contiguous f32; on an accelerator as it is if it is there, else uploaded as f32.
+    /// Checks that `tensor` has the shape of the slot number `index`, detaches it from the autograd graph and brings it to
+    /// the accelerator if the buffers are on one. On an accelerator, a tensor that is already there keeps its type and
+    /// layout, and one of the CPU is uploaded as contiguous f32. On the CPU the tensor becomes contiguous f32.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there is no such slot, or the buffers are on an accelerator and the tensor is on another one.
+    /// [`Error::Shape`] for another shape.
     fn fitted(&self, index: usize, tensor: &Tensor) -> Result<Tensor> {
         let (slot, _) = self.layout.slot(index)?;
         if tensor.dims() != slot.shape {

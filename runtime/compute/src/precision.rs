@@ -49,6 +49,8 @@ pub enum Storage {
 }
 
 impl std::fmt::Display for Storage {
+    /// Writes text for users: `as stored` for [`AsStored`](Self::AsStored), the type and `, quantized ones as stored` for
+    /// [`Plain`](Self::Plain), else the lower-case name of the format or element type, such as `nf4`.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AsStored => formatter.write_str("as stored"),
@@ -98,7 +100,11 @@ impl Precision {
         Self { asked, activations, plain: Some(activations) }
     }
 
-    /// The precision that follows from a request on a device, for a model of `weights` numbers.
+    /// The precision that follows from the request `asked` on `device`, for a model of `weights` numbers. On an accelerator,
+    /// activations and unquantized matrices are in bf16, or in f32 if [`Compute::F32`] is asked for. On the CPU, unquantized
+    /// matrices keep the type of the files. Activations are in bf16 on the CPU for [`Compute::Bf16`], and for
+    /// [`Compute::Auto`] if the model has at least [`SMALL_MODEL`] numbers and this CPU multiplies bf16 faster than f32;
+    /// else in f32.
     #[must_use]
     pub fn of(asked: impl Into<PrecisionRequest>, device: &Device, weights: u64) -> Self {
         let asked = asked.into();
@@ -117,13 +123,15 @@ impl Precision {
         self.asked
     }
 
-    /// The storage that was asked for the frozen linear weights.
+    /// The storage of frozen linear weights that the request names.
     #[must_use]
     pub fn base(self) -> Base {
         self.asked.base
     }
 
-    /// Returns how numbers of some purpose are stored.
+    /// Returns how numbers of some purpose are stored. Linear matrices are in NF4 if the request asks for NF4. All other
+    /// matrices keep the format of the files, except that unquantized ones take the type of activations on an accelerator.
+    /// Activations, and scratch on an accelerator, are in the type of activations. The rest is in f32.
     #[must_use]
     pub const fn storage(self, purpose: Purpose) -> Storage {
         match (purpose, self.asked.base, self.plain) {
@@ -154,23 +162,25 @@ impl Precision {
         self.plain
     }
 
-    /// Bytes of `numbers` numbers of some purpose. Not for matrices of the model, whose storage may be quantized.
+    /// Bytes of `numbers` numbers of some purpose in [`dtype`](Self::dtype), saturating. Not for matrices of the model,
+    /// whose storage may be quantized.
     #[must_use]
     pub fn bytes(self, purpose: Purpose, numbers: u64) -> u64 {
         numbers.saturating_mul(self.dtype(purpose).size_in_bytes() as u64)
     }
 
-    /// Whether a matrix of this purpose is quantized to NF4 when the model is read. False for `columns` that are not
-    /// whole blocks of 64: such a matrix stays as it is stored.
+    /// Whether a matrix of this purpose is quantized to NF4 when the model is read: a linear matrix, if the request asks for
+    /// NF4. False if `columns`, the length of a row, is not a multiple of 64: such a matrix stays as it is stored.
     #[must_use]
     pub fn quantizes(self, purpose: Purpose, columns: usize) -> bool {
         self.storage(purpose) == Storage::Format(Format::NF4) && Format::NF4.bytes(1, columns).is_some()
     }
 
-    /// Quantizes a frozen matrix to NF4 if this precision asks for it, else returns it as it is.
+    /// Quantizes a frozen matrix of the CPU to NF4 if [`quantizes`](Self::quantizes) holds for it, else returns it as it is.
     ///
     /// # Errors
-    /// [`Error::Argument`] when it is to be quantized and is quantized already, or a number of it is not finite.
+    /// Only for a matrix that is to be quantized: [`Error::Argument`] when it is quantized already or a number of it is not
+    /// finite, [`Error::Shape`] when it does not have two axes; also when it is on an accelerator.
     pub fn convert(self, weight: Weight, purpose: Purpose) -> Result<Weight> {
         let columns = match &weight {
             Weight::Tensor(tensor) => tensor.dims().last().copied().unwrap_or(0),
@@ -187,7 +197,7 @@ impl Precision {
         }
     }
 
-    /// Returns (name, storage) for each purpose, for display.
+    /// Returns (name, storage) for each purpose but [`Purpose::Scratch`], in the order in which they are displayed.
     #[must_use]
     pub fn lines(self) -> Vec<(&'static str, Storage)> {
         [
@@ -213,7 +223,7 @@ pub fn already_quantized(format: &str) -> Error {
     ))
 }
 
-/// Bytes that the elements of a tensor take.
+/// Bytes that the elements of a tensor take: of a view only those that it shows.
 #[must_use]
 pub fn bytes(tensor: &Tensor) -> usize {
     tensor.elem_count() * tensor.dtype().size_in_bytes()

@@ -16,7 +16,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Creates the stream of this seed and name, at position 0.
+    /// Creates the stream of this seed and name, at position 0. Its key is the SHA-256 of `tunebox stream`, a zero byte, the
+    /// seed (8 bytes, little-endian) and the name.
     #[must_use]
     pub fn new(seed: u64, name: &str) -> Self {
         let mut digest = Sha256::new();
@@ -26,7 +27,8 @@ impl Stream {
         Self { words: ChaCha12Rng::from_seed(digest.finalize().into()) }
     }
 
-    /// Creates the stream of this seed and name, at a position that [`position`](Self::position) returned.
+    /// Creates the stream of this seed and name, at a position that [`position`](Self::position) returned: as if `position`
+    /// words of 32 bits had been drawn.
     #[must_use]
     pub fn at(seed: u64, name: &str, position: u64) -> Self {
         let mut stream = Self::new(seed, name);
@@ -64,12 +66,13 @@ impl Stream {
         (self.next_u32() >> 8) as f32 / (1u32 << 24) as f32
     }
 
-    /// Draws `count` numbers in [0, 1), one word each.
+    /// Draws `count` numbers by [`uniform`](Self::uniform), in [0, 1), one word each.
     pub fn uniforms(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| self.uniform()).collect()
     }
 
-    /// Draws a standard normal number (Box & Muller 1958). Always takes two words, so that positions can be computed.
+    /// Draws a standard normal number (Box & Muller 1958, the cosine of the pair), computed in f64. Always takes two words,
+    /// the first for the radius and the second for the angle, so that positions can be computed.
     pub fn normal(&mut self) -> f32 {
         let step = f64::from(u32::MAX) + 1.0;
         let radius = (-2.0 * ((f64::from(self.next_u32()) + 0.5) / step).ln()).sqrt();
@@ -100,8 +103,8 @@ impl Stream {
         }
     }
 
-    /// Draws 0 … `count` − 1 in random order (Fisher & Yates). Takes two words, rarely more, for each number but the
-    /// first.
+    /// Draws 0 … `count` − 1 in random order (Fisher & Yates): for each index from the last down to 1, swaps its number with
+    /// that of a random index up to it. Takes two words, rarely more, for each of these indices.
     pub fn permutation(&mut self, count: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count).map(|index| index as u32).collect();
         for last in (1..count).rev() {

@@ -70,9 +70,13 @@ impl Schedule {
         SHAPES.iter().map(|(_, name, _)| *name)
     }
 
-    /// The factor by which the peak learning rate is multiplied at `step`, counted from 0, of a run of `total` steps, in
-    /// the first `warmup` of which the factor rises from 0. With a warm-up, step 0 has factor 0, except for `constant` and
-    /// `cosine-warmup-with-min-rate`.
+    /// The factor by which the peak learning rate is multiplied at `step`, counted from 0, of a run of `total` steps with
+    /// `warmup` warm-up steps.
+    ///
+    /// In the warm-up the factor is step / warmup, but (step + 1) / warmup for `cosine-warmup-with-min-rate` and always 1
+    /// for `constant`. Afterwards it follows the curve of the schedule, which ends at `total` and lasts at least 1 step.
+    /// Past the end of the curve the factor keeps the last value, except for `inverse-sqrt`, which goes on falling. The last
+    /// part of `warmup-stable-decay` is rounded to whole steps and never begins before the end of the warm-up.
     #[must_use]
     pub fn factor(&self, step: u64, warmup: u64, total: u64) -> f64 {
         let (now, rise, end) = (step as f64, warmup as f64, total as f64);
@@ -103,7 +107,7 @@ impl Schedule {
     }
 }
 
-/// Half a cosine, ½·(1 + cos πp): from 1 at progress 0 to 0 at progress 1 and beyond.
+/// Half a cosine, ½·(1 + cos πp) for the progress p: from 1 at 0 to 0 at 1; also 0 above 1.
 fn half_cosine(progress: f64) -> f64 {
     0.5 * (1.0 + (PI * progress.min(1.0)).cos())
 }
@@ -121,6 +125,7 @@ fn inverse_square_root(now: f64, rise: f64) -> f64 {
 }
 
 impl fmt::Display for Schedule {
+    /// Writes the text that `from_str` parses: the name, then a colon and the parameter if the schedule has one.
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (_, name, range) in SHAPES.iter().filter(|(shape, ..)| *shape == self.shape) {
             to.write_str(name)?;

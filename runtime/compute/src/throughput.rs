@@ -21,8 +21,9 @@ const TOGETHER: usize = 10;
 /// Seconds: an accelerator that takes longer for one product of side [`SIDE`] is measured by that product alone.
 const SLOW: f64 = 0.01;
 
-/// Measures the matrix-product throughput of a device: floating-point operations per second of the fastest product of
-/// square matrices in `dtype`, on the CPU on all cores that this program uses.
+/// Measures the matrix-product throughput of a device in floating-point operations per second. On the CPU: the fastest of 8
+/// products of random `[1984, 1984]` matrices in `dtype`, on all cores that this program uses. On an accelerator: the
+/// fastest of 8 batches of 10 products of `[7936, 7936]` matrices, or a single smaller product if the device is slow.
 ///
 /// # Errors
 /// When the device has too little memory, or cannot multiply matrices of `dtype`.
@@ -33,7 +34,8 @@ pub fn matmul_flops(device: &Device, dtype: DType) -> Result<f64> {
     }
 }
 
-/// Measures the CPU: operations per second of the fastest of some products in `dtype`, f32 or bf16.
+/// Measures the CPU: operations per second of the fastest of [`PRODUCTS`] products of side [`SIDE`] in `dtype`, f32 or
+/// bf16.
 fn on_cpu(dtype: DType) -> Result<f64> {
     let square = |name| Tensor::from_vec(numbers(name), (SIDE, SIDE), &Device::Cpu)?.to_dtype(dtype);
     let (a, b) = (square("pace/a")?, square("pace/b")?);
@@ -41,8 +43,9 @@ fn on_cpu(dtype: DType) -> Result<f64> {
     Ok(operations(SIDE) / least)
 }
 
-/// Measures an accelerator: operations per second of the fastest of some batches of products in `dtype`. Returns after
-/// one product of side [`SIDE`] if that takes more than [`SLOW`] seconds.
+/// Measures an accelerator: operations per second of the fastest of [`PRODUCTS`] batches of [`TOGETHER`] products in `dtype`
+/// of side [`TIMES`] · [`SIDE`]. First times two single products of side [`SIDE`]; if the faster takes more than [`SLOW`]
+/// seconds, returns its operations per second instead.
 fn on_accelerator(accelerator: &Accelerator, dtype: DType) -> Result<f64> {
     // The first products of a process load their library.
     let small = on_device(accelerator, dtype, [1, 1, 2])?;
@@ -54,7 +57,7 @@ fn on_accelerator(accelerator: &Accelerator, dtype: DType) -> Result<f64> {
 }
 
 /// Measures batches of products of square matrices with the side `times` · [`SIDE`]: returns the seconds of the fastest
-/// of `rounds` batches of `together` products each.
+/// of `rounds` batches of `together` products each, including the wait for the result of the batch.
 fn on_device(accelerator: &Accelerator, dtype: DType, [times, together, rounds]: [usize; 3]) -> Result<f64> {
     let side = times * SIDE;
     let square = |name| {
@@ -82,7 +85,7 @@ fn numbers(name: &str) -> Vec<f32> {
     Stream::new(0, name).normals(SIDE * SIDE)
 }
 
-/// Runs `work` `rounds` times and returns the seconds of the fastest run.
+/// Calls `work` `rounds` times and returns the seconds of the fastest call; infinity for 0 rounds. Stops at the first error.
 fn least(rounds: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut least = f64::INFINITY;
     for _ in 0..rounds {

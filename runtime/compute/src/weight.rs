@@ -67,7 +67,8 @@ impl Packed {
         Ok(packed)
     }
 
-    /// The bytes as plain numbers of type `N`. `None` if they are not aligned for `N` or not a whole number of them.
+    /// The bytes as plain numbers of type `N`, whatever the format. `None` if the bytes are not aligned for `N` or not a
+    /// whole number of `N`. Empty if the matrix is on an accelerator.
     pub(crate) fn plain<N: bytemuck::Pod>(&self) -> Option<&[N]> {
         bytemuck::try_cast_slice(self.raw()).ok()
     }
@@ -104,8 +105,8 @@ impl Packed {
         }
     }
 
-    /// Copies rows of the matrix in another order: row `i` of the result is row `order[i]`. Rows may repeat or be left
-    /// out.
+    /// Copies rows of the matrix to a new one of `order.len()` rows: row `i` of the result is row `order[i]`. Rows may
+    /// repeat or be left out.
     ///
     /// # Errors
     /// When the order names a row that is not there, the format is `NF4`, whose blocks share scales across rows, or the
@@ -140,11 +141,12 @@ impl Weight {
         WeightRef::from(self).device()
     }
 
-    /// Returns the numbers exactly, as a tensor of the CPU: in f16 or bf16 if they are stored so, else in f32. A tensor
-    /// of the CPU is returned as it is. What is on an accelerator is copied, for which this waits.
+    /// Returns the numbers exactly, as a tensor of the CPU: in f16 or bf16 if they are stored so, else in f32. Quantized
+    /// blocks are widened to f32. A tensor of the CPU is returned as it is. A weight of an accelerator is copied, for which
+    /// this waits.
     ///
     /// # Errors
-    /// When the tensor library has no memory for them.
+    /// When the device fails, or a tensor of an accelerator is not contiguous.
     pub fn to_tensor(&self) -> Result<Tensor> {
         let packed = match self {
             Self::Tensor(tensor) => return device::to_cpu(tensor),
@@ -161,8 +163,8 @@ impl Weight {
         })
     }
 
-    /// Returns rows `first` … `first + count − 1` as a CPU tensor in f32, `[count, columns]`. The other rows are not
-    /// read.
+    /// Returns rows `first` … `first + count − 1` as a contiguous CPU tensor in f32, `[count, columns]`. The other rows are
+    /// not read. For a weight of an accelerator this waits.
     ///
     /// # Errors
     /// When the weight has no such rows.
@@ -182,12 +184,12 @@ impl Weight {
         }
     }
 
-    /// Quantizes the matrix to NF4 with double quantization (arXiv:2305.14314): 4 bits for each number, 8 for the scale
-    /// of 64 numbers, 32 for the scale of 256 such scales. Reads some rows at a time, so the matrix is never widened as
-    /// a whole.
+    /// Quantizes a matrix of the CPU to a new one in NF4 with double quantization (arXiv:2305.14314): 4 bits for each
+    /// number, 8 for the scale of 64 numbers, 32 for the scale of 256 such scales. Reads some rows at a time, so the matrix
+    /// is never widened as a whole.
     ///
     /// # Errors
-    /// When it is no matrix, its rows are not whole blocks of 64, or a number is not finite.
+    /// When it is no matrix, its rows are not whole blocks of 64, a number is not finite, or it is on an accelerator.
     pub fn to_nf4(&self) -> Result<Self> {
         let sides = WeightRef::from(self).sides();
         let &[rows, columns] = sides.as_slice() else {
@@ -199,13 +201,14 @@ impl Weight {
     }
 
     /// Bytes that a `rows × columns` matrix takes in NF4, the shared scales included. `None` if a row is not whole
-    /// blocks of 64.
+    /// blocks of 64, or the number of bytes overflows.
     #[must_use]
     pub fn nf4_bytes(rows: usize, columns: usize) -> Option<usize> {
         Some(Format::NF4.bytes(rows, columns)? + Scales::bytes_of(rows * (columns / Format::NF4.block())))
     }
 
-    /// Bytes that the weight takes, shared scales included.
+    /// Bytes that the weight takes where it is, including the scales that blocks of `NF4` share. For a tensor: its elements
+    /// times the size of its type.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {

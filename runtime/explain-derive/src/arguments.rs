@@ -18,8 +18,8 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Parses all `#[explain(...)]` among the attributes of a type or variant. Fails at the first unknown or repeated
-    /// argument.
+    /// Parses all `#[explain(...)]` among the attributes of a type or variant, and ignores other attributes. Fails at the
+    /// first argument whose name is unknown, which has no value, or which comes twice; `source` has no value and may repeat.
     pub(crate) fn parse(attributes: &[Attribute]) -> syn::Result<Self> {
         let mut found = Self::default();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("explain")) {
@@ -43,8 +43,8 @@ impl Arguments {
         Ok(found)
     }
 
-    /// Adds the arguments of the whole type (`shared`) for which this variant gives no answer. Adds none if the variant
-    /// has `source`, since then its inner error answers.
+    /// Adds those arguments of the whole type (`shared`) that this variant does not give itself, `source` among them.
+    /// Returns the variant's arguments as they are if it has `source`, since then its inner error gives the others.
     pub(crate) fn or(mut self, shared: &Self) -> Self {
         if !self.source {
             for (name, value) in &shared.answers {
@@ -60,8 +60,9 @@ impl Arguments {
         self.answers.keys().any(|name| name == "category")
     }
 
-    /// Generates the expression of the `Explanation`: the given arguments, and for the others those of `source` (the
-    /// expression of the inner error) if `#[explain(source)]` is set, else none.
+    /// Generates the expression of the `Explanation`. Its `what` is the error's `Display` text, and the given arguments are
+    /// its fields (`exit` is none). Other fields come from the explanation of `source` (the expression of the inner error)
+    /// if `#[explain(source)]` is set; else they are empty.
     pub(crate) fn explanation(&self, source: &TokenStream) -> TokenStream {
         let explain = quote!(::tunebox_foundation::explain);
         let fields = self.answers.iter().filter(|(name, _)| *name != "exit").map(|(name, value)| quote!(#name: #value));
@@ -80,8 +81,9 @@ impl Arguments {
     }
 }
 
-/// Converts the value of the argument `name` to an expression of the field's type: a string literal becomes `format!`,
-/// and a bare name for `exit` a variant of `Exit`.
+/// Converts the value of the argument `name` to an expression of the field's type. A string literal becomes `format!`,
+/// except for `category`. A path given for `exit` becomes a variant of `Exit`. All values but those of `exit`, `snippet` and
+/// `trace` are wrapped in `Into::into`, which makes a `String` an `Option<String>`.
 fn answer(name: &Ident, value: Expr) -> TokenStream {
     let value = match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if name != "category" => {

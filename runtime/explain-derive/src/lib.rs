@@ -29,7 +29,9 @@ pub fn derive_explain(input: proc_macro::TokenStream) -> proc_macro::TokenStream
     expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// Generates the `impl Explain` block. Fails for an unknown argument, a missing category and a union.
+/// Generates the `impl Explain` block with `explanation` and `exit`, which match on the variants; a struct is one variant
+/// with the arguments of the type. Fails for a wrong argument, for a union, and where a variant has neither `category`
+/// (its own or of the type) nor `source`.
 fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let shared = Arguments::parse(&input.attrs)?;
     let (mut explanations, mut exits) = (Vec::new(), Vec::new());
@@ -71,7 +73,8 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     })
 }
 
-/// Generates a pattern that binds every field of a variant, tuple fields as `_0`, `_1`, …
+/// Generates the part of a pattern after the variant's name, which binds every field: named fields by name, tuple fields as
+/// `_0`, `_1`, … Empty for a variant without fields.
 fn pattern(fields: &Fields) -> TokenStream {
     match fields {
         Fields::Named(fields) => {
@@ -86,7 +89,8 @@ fn pattern(fields: &Fields) -> TokenStream {
     }
 }
 
-/// The name to which [`pattern`] binds the inner error: `source` for named fields, else `_0`.
+/// The name to which [`pattern`] binds the inner error: `source` for named fields, else `_0`. Does not check that the
+/// variant has this field.
 fn source(fields: &Fields) -> TokenStream {
     if let Fields::Named(_) = fields { quote!(source) } else { quote!(_0) }
 }

@@ -8,7 +8,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Opens an ordinary file for reading. Fails if it is missing, or is a folder, a device or a pipe.
+/// Opens an ordinary file for reading; follows symbolic links. Fails with `NotFound` if it is missing, with `IsADirectory`
+/// for a folder, and with `Other` for a device or a pipe, which is not opened.
 pub fn open(path: &Path) -> Result<File> {
     let about = fs::metadata(path)?;
     // Checked before opening: opening a pipe blocks until another process writes to it.
@@ -18,8 +19,8 @@ pub fn open(path: &Path) -> Result<File> {
     if about.is_file() { File::open(path) } else { Err(Error::other("it is no ordinary file")) }
 }
 
-/// Reads a whole ordinary file of at most `limit` bytes. Fails as [`open`] does, and with `FileTooLarge` for a longer
-/// file, of which at most `limit + 1` bytes are read.
+/// Reads a whole ordinary file of at most `limit` bytes. Fails if [`open`] fails, and with `FileTooLarge` for a longer
+/// file. Nothing is read if the system reports a larger size; at most `limit + 1` bytes are read in any case.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let file = open(path)?;
     let size = file.metadata()?.len();
@@ -34,7 +35,7 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     if bytes.len() as u64 > limit { Err(too_large(format!("more than {limit}"))) } else { Ok(bytes) }
 }
 
-/// Reads a whole ordinary UTF-8 file of at most `limit` bytes. Fails as [`read`] does, and with `InvalidData` for bytes
+/// Reads a whole ordinary UTF-8 file of at most `limit` bytes. Fails if [`read`] fails, and with `InvalidData` for bytes
 /// that are not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|error| Error::new(ErrorKind::InvalidData, error))

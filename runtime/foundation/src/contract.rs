@@ -19,9 +19,11 @@ pub fn is_of_track(version: &Version) -> bool {
     (version.major, version.minor) == (CONTRACT.major, CONTRACT.minor)
 }
 
-/// Builds the error for a component that needs version `wants` of the contract, which this program does not implement.
-/// `location` says where that version is named. `missing` says what this program lacks; it is shown only if `wants` has
-/// the major and minor number of [`CONTRACT`].
+/// Builds the error, of the category `sandbox`, for a component that needs version `wants` of the contract, which this
+/// program does not implement. `component` is its name in the message, and `location` says where `wants` is named. The
+/// cause is `missing`, which says what this program lacks, if `wants` has the major and minor number of [`CONTRACT`]; else
+/// that other numbers mean another contract. The hint is a newer tunebox if `wants` is later than [`CONTRACT`], else a new
+/// build of the component.
 #[must_use]
 pub fn version_mismatch(component: &str, wants: &Version, location: &str, missing: String) -> Explanation {
     let why = if is_of_track(wants) {

@@ -36,14 +36,15 @@ pub fn variable(name: &str) -> Option<OsString> {
     }
 }
 
-/// Returns the home folder of the user: the one that the parent process sent if [`override_variables`] was called, else
-/// that of this process. `None` if it is not known.
+/// Returns the home folder of the user: `HOME` as the parent process sent it if [`override_variables`] was called, else
+/// what [`std::env::home_dir`] returns in this process. `None` if it is not known.
 #[must_use]
 pub fn home_folder() -> Option<PathBuf> {
     if RECEIVED.get().is_some() { variable("HOME").map(PathBuf::from) } else { std::env::home_dir() }
 }
 
-/// Returns the values of the variables to send to a child process, by name. Leaves out those that are not set or not UTF-8.
+/// Returns the variables to send to a child process, values by name: those of a fixed list that this process sees, such as
+/// `TUNEBOX_HOME` and `CUDA_HOME`. `HOME` is the home folder. Leaves out those that are not set or not UTF-8.
 #[must_use]
 pub fn child_variables() -> BTreeMap<String, String> {
     let home = home_folder().and_then(|home| home.into_os_string().into_string().ok());
@@ -51,8 +52,8 @@ pub fn child_variables() -> BTreeMap<String, String> {
     SENT.iter().filter_map(|name| Some(((*name).to_owned(), value(name)?))).collect()
 }
 
-/// Makes [`variable`] and [`home_folder`] return `received` (values by name) instead of this process's own environment.
-/// Later calls do nothing.
+/// Makes [`variable`] and [`home_folder`] return `received` (values by name) instead of this process's own environment. A
+/// variable that `received` lacks then counts as not set. Only the first call has an effect.
 pub fn override_variables(received: BTreeMap<String, String>) {
     // The first ones count: nothing may change them while others read.
     let _ = RECEIVED.set(received);

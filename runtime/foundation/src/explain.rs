@@ -102,8 +102,9 @@ pub struct Snippet {
 }
 
 impl Snippet {
-    /// Creates a snippet of the line of `text` in which the byte range begins. Marks the part of the range in that line as
-    /// wrong, at least one character. A range past the end of the text begins at its end.
+    /// Creates a snippet of the line of `text` in which the byte range `range` begins, without a note. Marks the part of the
+    /// range in that line as wrong, at least one character. A range that begins past the end of the text is taken to begin
+    /// at the end, and one that begins inside a character at that character.
     #[must_use]
     pub fn of(text: &str, range: &Range<usize>) -> Self {
         let (before, after) = text.split_at(text.floor_char_boundary(range.start));
@@ -142,7 +143,7 @@ pub trait Explain: std::error::Error {
     /// All parts of the message; parts that the error does not provide are empty.
     fn explanation(&self) -> Explanation;
 
-    /// The exit code of the program if it ends with this error.
+    /// The exit code of the program if it ends with this error: [`Exit::Usage`] unless the error says otherwise.
     fn exit(&self) -> Exit {
         Exit::Usage
     }

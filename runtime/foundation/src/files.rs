@@ -58,8 +58,8 @@ impl FileError {
         }
     }
 
-    /// Suggests a similar path or to check the path if the file does not exist, and to free space if the disk is full.
-    /// `None` for other errors.
+    /// Returns what to do. If the file does not exist: "did you mean …" with a similar entry of its folder, or else to check
+    /// the path. If [`disk_full`](Self::disk_full) holds: to free space. `None` for other errors.
     fn hint(&self) -> Option<String> {
         match self.source.kind() {
             ErrorKind::NotFound => Some(
@@ -106,8 +106,9 @@ pub fn create_folder(path: &Path) -> Result<(), FileError> {
     fs::create_dir_all(path).map_err(FileError::at("created", path))
 }
 
-/// Creates a folder and its missing parents. `None` if the path exists already. Dropping the returned value removes the
-/// folder with its content, unless [`TempDir::keep`] was called.
+/// Creates the folder `path`, of exactly this name, and its missing parents, with the user's usual permissions. `None` if
+/// the path exists already, as a folder or a file. Dropping the returned value removes the folder with its content, unless
+/// [`TempDir::keep`] was called.
 ///
 /// # Errors
 /// When the system reports an error.
@@ -142,8 +143,8 @@ pub fn remove_folder(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// The names of all entries of a folder, sorted; empty if the folder does not exist. Bytes that are not UTF-8 are
-/// replaced.
+/// The names of all entries of a folder (files, folders and others, hidden ones too), sorted by bytes. Empty if the folder
+/// does not exist. Bytes that are not UTF-8 are replaced.
 ///
 /// # Errors
 /// When the folder cannot be listed.
@@ -161,8 +162,8 @@ pub fn names(folder: &Path) -> Result<Vec<String>, FileError> {
     Ok(names)
 }
 
-/// Replaces a file atomically: writes a temporary file beside it, makes it readable for all users, syncs and renames
-/// it.
+/// Creates or replaces a file atomically: writes a temporary file beside it, sets mode 644, syncs the file, renames it and
+/// syncs the folder. The folder must exist.
 ///
 /// # Errors
 /// When the system reports an error, as on a full disk. The file then has its old content, or the new content if only the
@@ -171,8 +172,9 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     write_with(path, |file| file.write_all(bytes).map_err(FileError::at("written", path)))
 }
 
-/// Replaces a file atomically with the bytes that `fill` writes: gives `fill` a buffered writer to a temporary file beside
-/// the target, makes that file readable for all users, syncs and renames it.
+/// Creates or replaces a file atomically with the bytes that `fill` writes: gives `fill` a buffered writer to a temporary
+/// file beside the target, sets mode 644, syncs that file, renames it and syncs the folder. The folder must exist. On an
+/// error the temporary file is removed.
 ///
 /// # Errors
 /// The error of `fill`, or a [`FileError`] when the system reports one. The file then has its old content, or the new

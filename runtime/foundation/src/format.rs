@@ -21,13 +21,14 @@ pub fn grouped(number: u64) -> String {
 }
 
 /// Formats a number with `decimals` digits after the point; if that text is longer than `room` bytes, in scientific
-/// notation instead, as `1.00e4`.
+/// notation with two decimals instead, as `1.00e4`, however long that is.
 pub fn number(value: f64, decimals: usize, room: usize) -> String {
     let plain = format!("{value:.decimals$}");
     if plain.len() <= room { plain } else { format!("{value:.2e}") }
 }
 
-/// Formats a count with the noun `what`, with a plural `s` unless the count is 1: `1 step`, `1,234 steps`.
+/// Formats a count, with commas between groups of three digits, and the noun `what`, with a plural `s` unless the count is
+/// 1: `1 step`, `1,234 steps`.
 pub fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
@@ -45,8 +46,8 @@ pub fn bytes(count: u64) -> String {
     format!("{size:.1} GiB")
 }
 
-/// Formats seconds in at most two units: `1.2 s`, `42 s`, `6 min 12 s`, `1 h 2 min`. From one minute on, fractions of the
-/// smaller unit are cut off.
+/// Formats seconds in at most two units: below 10 s with one decimal (`1.2 s`), below a minute rounded to seconds (`42 s`),
+/// below an hour as `6 min 12 s`, else as `1 h 2 min`. From one minute on, fractions of the smaller unit are cut off.
 pub fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 10.0 => format!("{s:.1} s"),

@@ -33,8 +33,9 @@ pub fn resolve(path: &Path) -> PathBuf {
     path
 }
 
-/// Finds an existing sibling of a missing path whose name differs from the path's last component by a typing error.
-/// Returns `None` if there is none, or if the parent folder cannot be listed.
+/// Finds the entry of the path's parent folder whose name is most similar to the path's last component by [`nearest`], but
+/// not equal to it; of equally similar ones the first by name. Returns the entry's path without `.` components. `None` if
+/// no name is similar enough, or the parent folder cannot be listed.
 #[must_use]
 pub fn similar_entry(path: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(parent(path)).ok()?.flatten();
@@ -43,8 +44,9 @@ pub fn similar_entry(path: &Path) -> Option<PathBuf> {
     most_similar(path, &others)
 }
 
-/// Finds the path among `others` whose last component differs from that of `path` by a typing error. Never returns an
-/// equal name. `None` if there is none.
+/// Finds the path among `others` whose last component is most similar to that of `path` by [`nearest`], so that it is
+/// probably a misspelling; the first of equals. Skips paths whose last component equals that of `path` or is not UTF-8.
+/// `None` if no other component is similar enough.
 #[must_use]
 pub fn most_similar(path: &Path, others: &[PathBuf]) -> Option<PathBuf> {
     let last = |path: &Path| path.file_name()?.to_str().map(str::to_owned);

@@ -29,7 +29,8 @@ pub fn printable_except(text: &str, limit: usize, kept: &[char]) -> String {
     shown
 }
 
-/// Whether a character is unsafe to show: a control character, a mark of writing direction, or an invisible character.
+/// Whether a character is unsafe to show: a control character (line breaks and tabs too), a mark of writing direction, or an
+/// invisible character such as a soft hyphen or a zero-width space. False for ordinary spaces.
 #[must_use]
 pub fn is_unprintable(character: char) -> bool {
     character.is_control()

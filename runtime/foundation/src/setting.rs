@@ -19,6 +19,7 @@ pub enum Value {
 }
 
 impl fmt::Display for Value {
+    /// Writes the value alone; a text without quotes.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Boolean(value) => value.fmt(formatter),

@@ -130,8 +130,8 @@ impl Configuration {
         Err(Error::Argument(format!("layer `{layer}` is not there, the model's layers are 0 to {last}")))
     }
 
-    /// Checks that all token ids are below the vocabulary size. `holder` names their source in the error, such as "row
-    /// `3`".
+    /// Returns an error that names the first token id at or above the vocabulary size, if there is one. `holder` names the
+    /// source of the ids in the error, such as "row `3`".
     pub(crate) fn check_tokens(&self, holder: &str, ids: &[u32]) -> Result<()> {
         let Some(id) = ids.iter().find(|id| **id as usize >= self.vocabulary) else { return Ok(()) };
         let last = self.vocabulary.saturating_sub(1);
@@ -151,7 +151,9 @@ const LARGEST_SIDE: usize = 1 << 24;
 const MOST_LAYERS: usize = 1 << 12;
 
 impl Configuration {
-    /// Checks sizes, scales, soft caps, windows and rotations. `file` is named in errors.
+    /// Returns an error that names the first wrong setting and `file`. Checks the sizes; that key heads divide query heads;
+    /// that the width of a head and its rotated features are even; that the attention scale and soft caps are positive, the
+    /// epsilon is not negative, and windows are not 0; and the rotations.
     pub(crate) fn check(&self, file: &Path) -> Result<()> {
         self.check_sizes(file)?;
         let is_even = |width: usize| width.is_multiple_of(2);
@@ -177,8 +179,8 @@ impl Configuration {
         self.check_ropes(file)
     }
 
-    /// Checks that sizes are from 1 to [`LARGEST_SIDE`], and that the number of layers is from 1 to [`MOST_LAYERS`] and
-    /// matches `layer_kinds`.
+    /// Checks that sizes, and the width of all query heads together, are from 1 to [`LARGEST_SIDE`], and that the number of
+    /// layers is from 1 to [`MOST_LAYERS`] and matches `layer_kinds`.
     fn check_sizes(&self, file: &Path) -> Result<()> {
         let sides = [
             ("hidden_size", self.hidden),

@@ -41,8 +41,11 @@ pub enum Form {
 /// A matrix of the model as rows of a stored weight: all of its rows, unless the checkpoint fuses several matrices.
 #[derive(Debug, Clone)]
 pub struct Matrix {
+    /// The name of the stored weight.
     pub(crate) name: String,
+    /// The name of the stored bias of a linear map; `None` if the map has none.
     pub(crate) bias: Option<String>,
+    /// The layer and the stored linear map; `None` for the embedding and the head.
     pub(crate) place: Option<(usize, Site)>,
     /// The first row in the stored weight.
     pub(crate) first: usize,
@@ -77,8 +80,8 @@ impl Matrix {
         Ok(Self { name, bias, place: Some((layer, stored)), first, rows, columns })
     }
 
-    /// The stored linear map that holds a site, which differs only for fused projections, and the site's first row
-    /// there.
+    /// Returns the stored linear map that holds the rows of `site`, and the index of the site's first row in it. Without
+    /// fused projections, and for sites that are stored alone, that is `site` and 0.
     fn part(configuration: &Configuration, site: Site) -> (Site, usize) {
         let rows = |site: Site| site.shape(configuration).0;
         match site {
@@ -126,7 +129,8 @@ impl Edits {
         self.changed.is_empty()
     }
 
-    /// Appends the outer product of an edit to those of its linear map. Errors: more than [`MOST_FACTORS`] for one map.
+    /// Appends the outer product of an edit to those of the linear map `place`, a layer and its map. Errors: the map has
+    /// [`MOST_FACTORS`] already.
     pub(crate) fn record_factor(&mut self, place: (usize, Site), factor: Factor) -> Result<()> {
         let list = self.factors.entry(place).or_default();
         if list.len() >= MOST_FACTORS {
@@ -137,8 +141,8 @@ impl Edits {
     }
 }
 
-/// Returns a copy of `weight` in which left·rightᵀ is added to the rows of `matrix`: `left` is `[rows, 1]`, `right`
-/// `[1, in]`, both `f32`. The copy is stored as `dtype`.
+/// Returns a copy of the stored `weight` in which left·right is added to the rows of `matrix`: `left` is `[rows, 1]`,
+/// `right` `[1, in]`, both `f32`. Sums in `f32` and stores the copy as `dtype`.
 pub(crate) fn add_outer(
     weight: &Tensor,
     matrix: &Matrix,
@@ -185,7 +189,8 @@ pub(crate) fn project_out(
     })
 }
 
-/// Scales each row of `changed` to the norm of the same row of `before`; rows of zeros stay zero.
+/// Scales each row of `changed` `[rows, in]` to the Euclidean norm of that row in `before` `[rows, in]`. A row of zeros
+/// stays zero.
 fn restore_row_norms(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
     let squares = |rows: &Tensor| rows.sqr()?.sum_keepdim(1);
     let (now, then) = (squares(changed)?, squares(before)?);
@@ -193,8 +198,9 @@ fn restore_row_norms(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
     Ok(changed.broadcast_mul(&factor)?)
 }
 
-/// Copies a weight as `dtype` with the rows of `matrix` replaced by `change`, block by block in `f32`. `change` gets
-/// the index within the matrix of a block's first row, and the block.
+/// Copies a stored weight as `dtype`, with the rows of `matrix` replaced by what `change` returns for them. Calls `change`
+/// for blocks of at most [`BLOCK`] rows, in `f32` and in order, with the index within the matrix of the block's first
+/// row, and the block. Other rows of the weight are only converted.
 fn change_rows(
     weight: &Tensor,
     matrix: &Matrix,

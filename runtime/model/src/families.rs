@@ -38,7 +38,8 @@ const FAMILIES: [&Family; 8] = [
 ];
 
 impl Configuration {
-    /// Reads `config.json` of a model folder; `file` names the file in errors.
+    /// Reads the parsed `config.json` of a model folder and checks its values; `file` names the file in errors. The family
+    /// is the one that lists the `model_type`.
     ///
     /// # Errors
     /// When the family is not known, a setting is missing or has a value that cannot be run.
@@ -54,11 +55,11 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// Adds the `eos_token_id` values of `generation_config.json`, such as end-of-turn tokens, unless they are known
-    /// already. `file` names the file in errors.
+    /// Appends the `eos_token_id` values of a parsed `generation_config.json`, such as end-of-turn tokens, to `eos`. Skips
+    /// those that `eos` contains already; does nothing if the key is missing or null. `file` names the file in errors.
     ///
     /// # Errors
-    /// When they are not token ids.
+    /// When `config` is not an object, or the values are not token ids.
     pub fn add_eos(&mut self, config: &Value, file: &Path) -> Result<()> {
         for id in Fields::new(config, file)?.list("eos_token_id")?.unwrap_or_default() {
             if !self.eos.contains(&id) {
@@ -68,7 +69,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// Reads the configuration from the metadata of a GGUF file, and from `facts` found in its tensors.
+    /// Reads the configuration from the metadata of a GGUF file, and from `facts` found in its tensors, and checks its
+    /// values.
     ///
     /// # Errors
     /// When the architecture is not known, a setting is missing or has a value that cannot be run.
@@ -85,7 +87,8 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// Converts the configuration to a `config.json`, for models that came without one.
+    /// Converts the configuration to a `config.json`, for models that came without one. An unknown family gets the keys of
+    /// Llama.
     #[must_use]
     pub fn to_hugging_face(&self) -> Value {
         let family = family_of(self);

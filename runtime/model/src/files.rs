@@ -42,23 +42,23 @@ pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
     bounded::read_text(path, LONGEST_TEXT)
 }
 
-/// Reads and parses a JSON file.
+/// Reads and parses a JSON file of at most [`LONGEST_TEXT`] bytes.
 ///
 /// # Errors
-/// When the file cannot be read, or is not JSON.
+/// When the file cannot be read or is longer, or is not JSON.
 pub(crate) fn read_json(path: &Path) -> Result<Value> {
     let text = read_text(path).map_err(|error| Error::file(path, error))?;
     serde_json::from_str(&text).map_err(|error| Error::broken(path, format!("this is not JSON: {error}")))
 }
 
-/// Writes a file that appears whole or not at all, and replaces an existing one.
+/// Writes a file into an existing folder, and replaces one of this name. The file appears whole or not at all.
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
     Ok(foundation::write(path, bytes.as_ref())?)
 }
 
 /// Writes a safetensors file that appears whole or not at all, with `metadata`, or `format: pt` if that is `None`.
-/// Calls `tensor` with an index into `list` whenever the bytes of that tensor are due, in the order of names. Errors:
-/// also a tensor of another shape than listed.
+/// Calls `tensor` once for each tensor, with its index in `list`, in the order of names, and writes the result converted
+/// to the listed type. Errors: also a tensor of another shape than listed, or a type other than f32, bf16 and f16.
 pub(crate) fn write_tensors(
     path: &Path,
     list: &[TensorSpec],
@@ -89,8 +89,8 @@ pub(crate) fn write_tensors(
     })
 }
 
-/// The JSON header of a safetensors file, padded with spaces to a multiple of 8 bytes. `order` is the order of the
-/// data, as indices into `list`.
+/// The JSON header of a safetensors file, padded with spaces to a multiple of 8 bytes, without the length before it.
+/// `order` is the order of the data, as indices into `list`. Errors: a type other than f32, bf16 and f16.
 fn header(list: &[TensorSpec], order: &[usize], metadata: Value) -> Result<Vec<u8>> {
     let mut table = Map::new();
     table.insert("__metadata__".into(), metadata);

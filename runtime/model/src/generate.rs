@@ -45,6 +45,8 @@ pub struct Sampling {
 }
 
 impl Default for Sampling {
+    /// One completion of at most 256 tokens for each prompt, at temperature 1, without filters and stop texts, with seed
+    /// 42.
     fn default() -> Self {
         Self {
             temperature: 1.0,
@@ -61,7 +63,8 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Checks that temperature, top-p and min-p are in their ranges.
+    /// Checks that the temperature is finite and not negative, top-p in (0, 1] and min-p in [0, 1]. The error names the
+    /// first setting, in this order, that is not.
     fn check(&self) -> Result<()> {
         let Self { temperature, top_p, min_p, .. } = *self;
         let checks = [
@@ -91,12 +94,14 @@ pub struct Completion {
 }
 
 /// Generates `sampling.completions` completions of each prompt (token ids); those of one prompt are adjacent in the
-/// result. Calls `on_token` with the index of the completion in the result and each new token; returning false ends
-/// that completion.
+/// result. Runs at most [`BATCH`] completions at a time. Calls `on_token` with the index of the completion in the result
+/// and each new token, the last one included; if `on_token` returns false, that completion ends. With `max_tokens` 0, all
+/// completions are empty.
 ///
 /// # Errors
-/// When a setting is outside its range, a prompt is empty, too long or holds unknown tokens, stop texts are given but
-/// the model has no tokenizer, or the model gives no finite logits.
+/// When a setting is outside its range, a prompt is empty, fills the model's context or holds unknown tokens, stop texts
+/// are given but the model has no tokenizer, a snapshot does not exist, the deadline has passed, or the model gives no
+/// finite logits.
 pub fn generate(
     policy: &Policy,
     view: &View,
@@ -118,7 +123,8 @@ pub fn generate(
 }
 
 /// Generates the completions of one batch to their ends: runs the prompts, then one token per unfinished sequence and
-/// step.
+/// step. Empties the cache slot of each sequence that ends. Answer-only patches change the generated tokens, not the
+/// prompts. At temperature 0, logits are those of temperature 1.
 fn generate_batch(
     policy: &Policy,
     view: &View,

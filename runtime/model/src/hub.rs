@@ -22,14 +22,17 @@ const PREFIX: &str = "models--";
 /// A model's name on a hub: `owner/model`, `owner/model@revision`, `owner/model/file.gguf`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
+    /// `owner/model`.
     owner_and_model: String,
     revision: String,
+    /// The GGUF file; `None` for a model in safetensors files.
     file: Option<String>,
 }
 
 impl Name {
-    /// Parses `owner/model`, `owner/model@revision` or `owner/model/file.gguf`; `None` for anything else. A revision in
-    /// the name wins over `revision`; the default is `main`.
+    /// Parses `owner/model` or `owner/model/file.gguf`, either with `@revision` at its end; `None` for anything else. Each
+    /// part between slashes, also of the revision, is made of ASCII letters, digits, `-`, `_` and `.`, and does not begin
+    /// with `.`. A revision in the name wins over `revision`; the default is `main`.
     #[must_use]
     pub fn parse(name: &str, revision: Option<&str>) -> Option<Self> {
         let (path, own) = match name.split_once('@') {
@@ -55,9 +58,13 @@ impl Name {
 /// A hub's address, and the cache folder for files downloaded from it.
 #[derive(Debug, Clone)]
 pub struct Hub {
+    /// The address, without a slash at its end.
     endpoint: String,
+    /// The cache folder; `None` if no variable names one and the user has no home folder.
     cache: Option<PathBuf>,
+    /// The access token; without one, the token that is stored in the cache is used, if any.
     token: Option<String>,
+    /// Whether only the cache is used.
     offline: bool,
 }
 
@@ -77,8 +84,10 @@ impl Hub {
         Self { endpoint, cache: Some(cache.to_path_buf()), token: None, offline }
     }
 
-    /// A hub configured by environment variables that `look_up` reads; empty ones count as missing. `home` is the
-    /// user's home folder, for the default cache.
+    /// A hub configured by environment variables that `look_up` reads; empty ones count as missing. The cache is
+    /// `HF_HUB_CACHE`, else `HF_HOME/hub`, else `.cache/huggingface/hub` in `home`, the user's home folder. The hub is
+    /// offline if `offline` is true or `HF_HUB_OFFLINE` is anything but `0`, `false`, `no` and `off`. `HF_ENDPOINT`
+    /// replaces [`ENDPOINT`].
     fn from_variables(offline: bool, look_up: impl Fn(&str) -> Option<String>, home: Option<PathBuf>) -> Self {
         let variable = |name| look_up(name).filter(|value| !value.is_empty());
         let root = variable("HF_HOME").map(PathBuf::from).or(home.map(|home| home.join(".cache/huggingface")));
@@ -90,11 +99,13 @@ impl Hub {
         Self { endpoint: endpoint.trim_end_matches('/').into(), cache, token, offline: offline || offline_by_variable }
     }
 
-    /// Downloads the files of a model that the cache lacks, all from one commit, and returns its folder or GGUF file in
-    /// the cache. Offline, only looks in the cache.
+    /// Downloads the files of a model that the cache lacks, all from the commit that the revision names now, and returns
+    /// its folder or GGUF file in the cache. Records the commit in the cache under the name of the revision. Offline, only
+    /// looks in the cache.
     ///
     /// # Errors
-    /// When the hub has no such model or cannot be reached, or when offline and the model is not in the cache.
+    /// When there is no cache folder, when the hub has no such model or cannot be reached, when the model has no
+    /// `config.json` with safetensors weights, or when offline and the model is not in the cache.
     pub fn fetch(&self, name: &Name) -> Result<PathBuf> {
         let Some(folder) = &self.cache else {
             return Err(self.error(name, "there is no home folder to keep it in", "set `HF_HOME` to a folder"));
@@ -158,7 +169,8 @@ impl Hub {
         names
     }
 
-    /// A client for this endpoint, cache and token.
+    /// A client for this endpoint and cache, without progress bars and with [`RETRIES`] retries. Uses the token of the hub,
+    /// else the one stored in the cache.
     fn api(&self, cache: Cache) -> std::result::Result<Api, ApiError> {
         let token = self.token.clone().or_else(|| cache.token());
         ApiBuilder::from_cache(cache)
@@ -170,8 +182,8 @@ impl Hub {
             .build()
     }
 
-    /// The error for a repository, with the files `there`, that lacks `config.json` or safetensors weights. Names one
-    /// of its GGUF files, if it has any.
+    /// The error for a repository that lacks `config.json` or safetensors weights. `there` are its files; the hint names
+    /// the first GGUF file among them, if there is one.
     fn no_weights(&self, name: &Name, there: &[&str]) -> Error {
         let gguf: Vec<&str> = there.iter().copied().filter(|file| file.ends_with(".gguf")).take(3).collect();
         let hint = match gguf.first() {
@@ -202,8 +214,9 @@ impl Hub {
     }
 }
 
-/// Fetches `config.json`, the other files beside the weights, and all weight files. Returns their folder; `None`, and
-/// fetches nothing, if the repository (`there` are its files) lacks `config.json` or weights.
+/// Fetches `config.json`, those of `README.md` and [`COMPANIONS`] that exist, and all weight files: those of the index if
+/// there is one, else [`SINGLE`]. Returns their folder. `there` are the files of the repository; if it lacks
+/// `config.json` or weights, fetches nothing and returns `None`. `fetch` gets a file by its name and returns its path.
 fn fetch_folder(there: &[&str], fetch: &mut dyn FnMut(&str) -> Result<PathBuf>) -> Result<Option<PathBuf>> {
     let has = |file: &str| there.contains(&file);
     if !has("config.json") || !(has(SINGLE) || has(INDEX)) {

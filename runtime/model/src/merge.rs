@@ -18,11 +18,12 @@ use crate::source::COMPANIONS;
 use crate::{Model, families};
 
 /// Writes a model folder with the policy's adapter or trained weights and its edits merged into the weights:
-/// `model.safetensors`, `config.json` and the tokenizer's files. `dtype` is that of the weights: `F32`, `BF16` or
-/// `F16`; sums are in `f32` either way.
+/// `model.safetensors`, `config.json`, and the files of tokenizer, chat template and generation settings. Creates the
+/// folder if needed and replaces files in it. `dtype` is that of the written weights: `F32`, `BF16` or `F16`; sums are in
+/// `f32` either way.
 ///
 /// # Errors
-/// When a file cannot be read or written.
+/// When a file cannot be read or written, or `dtype` is another type.
 pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     let model = policy.model();
     create_folder(out)?;
@@ -35,8 +36,9 @@ pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     add_companions(model, out)
 }
 
-/// Computes one weight of the merged model, in `f32`, on the CPU: under full fine-tuning the trained weight, else the
-/// edited or base weight plus the product of the adapter, if it has a module there.
+/// Computes the weight of this name of the merged model, in `f32`, on the CPU: under full fine-tuning the trained weight;
+/// else the edited weight, or the base weight if it was not edited, with the adapter's module added if there is one on
+/// this weight. A DoRA module also scales the rows.
 pub(crate) fn merge_weight(model: &Model, adapter: &Adapter, edits: &Edits, name: &str) -> Result<Tensor> {
     let parameters = adapter.parameters();
     if adapter.is_full()
@@ -61,8 +63,8 @@ pub(crate) fn merge_weight(model: &Model, adapter: &Adapter, edits: &Edits, name
     effective(&weight, &low, module.magnitude_slot.map(lengths).transpose()?.as_ref())
 }
 
-/// Computes W + s·B·A, `[out, in]`, `f32`. `lengths` is given for DoRA: the magnitude m and ‖W‖² of each row of
-/// W, both `[out]`. Each row of the sum is then multiplied by m / ‖row‖, with the norm of that row of the sum.
+/// Computes W + s·B·A, `[out, in]`, `f32`, on the CPU. `lengths` is given for DoRA: the magnitude m and ‖W‖² of each row
+/// of W, both `[out]`. With it, each row of the sum is multiplied by m / ‖row‖, with the norm of that row of the sum.
 pub(crate) fn effective(weight: &Tensor, low: &LowRank, lengths: Option<&(Tensor, Tensor)>) -> Result<Tensor> {
     let added = (low.b.matmul(&low.a)? * f64::from(low.scale))?;
     let sum = (weight.to_dtype(DType::F32)? + added)?;
@@ -81,8 +83,9 @@ fn module_of<'a>(adapter: &'a Adapter, name: &str) -> Option<&'a Module> {
     adapter.modules().iter().find(|module| module.site.path(module.layer) == path)
 }
 
-/// The model's own `config.json`, or, for a model without one, a new one made from its configuration; with `dtype` set
-/// to the number format and quantization settings removed.
+/// Returns the `config.json` to write: that of the model's folder, or, for a GGUF file or a model made from parts, a new
+/// one made from its configuration. Sets the key `dtype` to `bfloat16`, `float16` or, for every other type, `float32`,
+/// and removes `torch_dtype` and `quantization_config`.
 fn configuration(model: &Model, dtype: DType) -> Result<Value> {
     let mut value = match model.folder() {
         Some(folder) => files::read_json(&folder.join("config.json"))?,
@@ -101,8 +104,8 @@ fn configuration(model: &Model, dtype: DType) -> Result<Value> {
     Ok(value)
 }
 
-/// Adds tokenizer, chat template and generation settings to a folder: copies of the model's own files, or, for a model
-/// that is not a folder, newly written ones.
+/// Adds tokenizer, chat template and generation settings to the folder `out`: copies of those files in [`COMPANIONS`] that
+/// the model's folder has; or, for a GGUF file or a model made from parts, newly written ones.
 fn add_companions(model: &Model, out: &Path) -> Result<()> {
     let Some(folder) = model.folder() else { return write_companions(model, out) };
     for name in COMPANIONS {
@@ -114,7 +117,8 @@ fn add_companions(model: &Model, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the tokenizer, chat template and end tokens of a model that came without such files.
+/// Writes the files of a model's tokenizer, `chat_template.jinja`, and the end tokens as `generation_config.json`; leaves
+/// out each that the model does not have.
 fn write_companions(model: &Model, out: &Path) -> Result<()> {
     if let Some(tokenizer) = &model.tokenizer {
         tokenizer.write(out)?;

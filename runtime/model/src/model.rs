@@ -46,8 +46,9 @@ impl Model {
         Self::open_in(source, device, PrecisionRequest::default())
     }
 
-    /// Opens a model in the precision `asked`: quantizes block matrices one by one while they are read, if it asks for
-    /// that, and computes in its type of activations.
+    /// Opens a model in the precision `asked` and reads all weights onto a device, then tokenizer and chat template.
+    /// Quantizes block matrices one by one while they are read, if `asked` says so. Passes compute in the precision's type
+    /// of activations.
     ///
     /// # Errors
     /// When [`Model::open`] fails, or a weight cannot be quantized or placed on the device in this precision.
@@ -60,11 +61,11 @@ impl Model {
         Ok(model)
     }
 
-    /// Opens a model without reading its weights: each is read when it is first asked for. Reads tokenizer and
-    /// template.
+    /// Opens a model in the default precision without reading its weights: each is read when it is first asked for. Reads
+    /// tokenizer and chat template, and checks names and shapes of the weights.
     ///
     /// # Errors
-    /// When [`Model::open`] fails.
+    /// When the model's family is not known, a file is missing or broken, or weights and configuration do not fit together.
     pub fn inspect(source: &Source, device: &Device) -> Result<Self> {
         let (mut model, metadata) = Self::shape(source, device)?;
         (model.tokenizer, model.template) = read_text(source.path(), metadata.as_ref())?;
@@ -77,7 +78,8 @@ impl Model {
         Self { configuration, weights, tokenizer: None, template: None, name: name.into(), source: None }
     }
 
-    /// The files that the model was opened from; `None` for a model made from parts.
+    /// The files that the model was opened from, or that a random model took its shape from; `None` for a model made from
+    /// parts.
     #[must_use]
     pub fn source(&self) -> Option<&Source> {
         self.source.as_ref()
@@ -117,7 +119,8 @@ impl Model {
         self.template.as_ref().ok_or_else(|| Error::not_a_model(&self.name, why, hint))
     }
 
-    /// Sets the model's source, and reads tokenizer and chat template from its folder.
+    /// Sets the model's source, which is a folder, and reads tokenizer and chat template from there, if it has a
+    /// `tokenizer.json`; else removes both.
     pub(crate) fn with_folder(mut self, source: Source) -> Result<Self> {
         (self.tokenizer, self.template) = read_text(source.path(), None)?;
         self.source = Some(source);
@@ -136,8 +139,9 @@ impl Model {
         Ok(configuration)
     }
 
-    /// Opens a model's configuration and weight files. Returns the model, whose weights are not read yet, and the
-    /// metadata if it is a GGUF file.
+    /// Opens a model's configuration and weight files, as work that the watchdog limits. Returns the model, whose weights
+    /// are not read yet and which has no tokenizer and template yet, and the file's metadata if the model is a GGUF file,
+    /// else `None`.
     fn shape(source: &Source, device: &Device) -> Result<(Self, Option<Metadata>)> {
         let path = source.path();
         let work = Work::on_file("reading the headers of the model's files", path);
@@ -162,8 +166,8 @@ impl Model {
 /// A tokenizer and a chat template, where there are any.
 type Text = (Option<Tokenizer>, Option<ChatTemplate>);
 
-/// Reads tokenizer and chat template from the metadata of a GGUF file, or from `folder` if `metadata` is `None`; both
-/// are `None` if the model has no tokenizer.
+/// Reads tokenizer and chat template from the metadata of a GGUF file, or from `folder` if `metadata` is `None`. Both are
+/// `None`, without an error, if the metadata has no `tokenizer.ggml.model` or the folder no `tokenizer.json`.
 fn read_text(folder: &Path, metadata: Option<&Metadata>) -> Result<Text> {
     let (tokenizer, template) = match metadata {
         Some(metadata) if metadata.value("tokenizer.ggml.model").is_some() => {
@@ -186,8 +190,9 @@ const SHORT_FACTORS: &str = "rope_factors_short.weight";
 /// The GGUF tensor of LongRoPE's factors for long sequences.
 const LONG_FACTORS: &str = "rope_factors_long.weight";
 
-/// Collects what a GGUF file states only through its tensors: vocabulary size, tied head, biases, and rotation
-/// factors. Errors: the file has the rotation factors for short sequences without those for long ones, or the reverse.
+/// Collects what a GGUF file states only through its tensors: the vocabulary size (rows of `token_embd.weight`, 0 without
+/// it), a tied head (no `output.weight`), biases (by the tensors of block 0), and rotation factors. Errors: the file has
+/// the rotation factors for short sequences without those for long ones, or the reverse.
 fn facts(header: &Header) -> Result<TensorFacts> {
     let rows = header.tensors.get("token_embd.weight").and_then(|location| location.shape.first());
     let read = |name: &str| -> Result<Option<Vec<f64>>> {
@@ -217,12 +222,13 @@ fn facts(header: &Header) -> Result<TensorFacts> {
 const RANGE: f64 = 0.02;
 
 impl Model {
-    /// A model with the shape and tokenizer of a folder and random weights: matrices normal with the deviation
-    /// `initializer_range` of `config.json`, norms that change nothing, biases 0. Each matrix draws from a stream of
-    /// its own name, so the same seed gives the same weights on every machine.
+    /// A model with the configuration, tokenizer and chat template of a folder and random `f32` weights: matrices normal
+    /// with the deviation `initializer_range` of `config.json`, or 0.02 without it, norms that only normalize, biases 0.
+    /// Each matrix draws from a random stream named after it, so equal seeds give equal weights on every machine. Does not
+    /// look at weight files.
     ///
     /// # Errors
-    /// When the folder has no `config.json`, or its family is not known.
+    /// When the folder has no `config.json`, its family is not known, or a file is broken.
     pub fn random(folder: &Path, seed: u64, device: &Device) -> Result<Self> {
         let source = Source::without_weights(folder)?;
         let configuration = Model::read_configuration(folder)?;
@@ -240,8 +246,9 @@ impl Model {
     }
 }
 
-/// The initial values of a weight: biases 0, norms 1 (0 for norms by 1 + weight), matrices normal with this deviation,
-/// from a stream named after the weight.
+/// Computes the initial values of a weight in row-major order: 0 for a name that ends in `.bias`; for other vectors, the
+/// weights of norms, 1, or 0 if the norm's factor is 1 + weight; for matrices, normal values with this deviation, from a
+/// random stream named after the weight.
 fn values(name: &str, shape: &[usize], deviation: f32, seed: u64, configuration: &Configuration) -> Vec<f32> {
     let count = shape.iter().product();
     if name.ends_with(".bias") {

@@ -14,8 +14,9 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Runs `work` and catches a panic, which is not printed. `work` must leave no state behind that a panic makes
-/// inconsistent.
+/// Runs `work` on this thread and catches a panic, which is not printed. The first call in the process wraps the panic
+/// hook: panics outside of `catch_panic` go to the hook that was set before. Calls may be nested. `work` must leave no
+/// state behind that a panic makes inconsistent.
 ///
 /// # Errors
 /// The panic's message.
@@ -34,7 +35,7 @@ pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     outcome.map_err(|panic| panic_message(&*panic))
 }
 
-/// The text of a panic, or a fixed text if it has none.
+/// The text of a panic's payload, if that is a `&str` or a `String`, else a fixed text.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("the library that reads it gave up").to_owned()

@@ -78,6 +78,7 @@ pub struct Policy {
     untouched: Patches,
     settings: PolicySettings,
     tables: RopeTables,
+    /// The update count: how often the weights have changed, by optimizer steps or edits.
     generation: u64,
     /// The number of slices scored for learning since the last update; with the update count, it names their dropout
     /// masks.
@@ -88,10 +89,11 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A policy with a newly created adapter. Its reference is the base model.
+    /// A policy with a newly created adapter, whose values are initialized from the settings' seed. Its reference is the
+    /// base model.
     ///
     /// # Errors
-    /// When the settings do not fit the model.
+    /// When the settings are invalid or do not fit the model, or there is too little memory for the trained values.
     pub fn new(model: Arc<Model>, adapter: &AdapterSettings, settings: PolicySettings) -> Result<Self> {
         let adapter = Adapter::create(&model, adapter)?;
         Ok(Self::assemble(model, adapter, None, settings))
@@ -112,7 +114,8 @@ impl Policy {
         Ok(Self::assemble(model, adapter, Some(reference), settings))
     }
 
-    /// A policy at generation 0, without snapshots, edits and patches.
+    /// A policy from its parts, with update count 0 and without snapshots, edits, patches and deadline. `reference` is the
+    /// initial state of the adapter; `None` makes the base model the reference.
     fn assemble(model: Arc<Model>, adapter: Adapter, reference: Option<Adapter>, settings: PolicySettings) -> Self {
         Self {
             model,
@@ -131,8 +134,8 @@ impl Policy {
         }
     }
 
-    /// Sets the time at which passes through the model stop, between two blocks, with [`Error::OutOfTime`]; `None` lets
-    /// them run to their end.
+    /// Sets the time after which passes through the model fail: before the next block with [`Error::OutOfTime`], or, in
+    /// the output head on the CPU, with [`Error::Compute`]. `None` lets passes run to their end.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
     }
@@ -167,14 +170,14 @@ impl Policy {
         self.generation
     }
 
-    /// Adds 1 to the update count and restarts the numbering of dropout passes. Rows scored before can no longer be
-    /// learned from.
+    /// Adds 1 to the update count and restarts the numbering of dropout passes at 0. Rows scored before this call can no
+    /// longer be learned from: [`backward`](Self::backward) rejects them. Changes no weight.
     pub fn note_update(&mut self) {
         self.resume_at(self.generation + 1);
     }
 
-    /// Sets the update count to that of a checkpoint and restarts the numbering of dropout passes, so that dropout
-    /// masks are those of an uninterrupted run.
+    /// Sets the update count to `generation`, that of a checkpoint, and restarts the numbering of dropout passes at 0, so
+    /// that dropout masks are those of an uninterrupted run.
     pub fn resume_at(&mut self, generation: u64) {
         self.generation = generation;
         *self.learning_slices.get_mut() = 0;
@@ -208,16 +211,18 @@ impl Policy {
         self.adapter.save(&self.model, folder)
     }
 
-    /// Reads the values of a checkpoint into the adapter. Changes neither the reference nor the update count.
+    /// Reads the trained values that [`save`](Self::save) wrote into a folder into the adapter. Does not read the settings
+    /// file. Changes neither the reference, the edits, the snapshots nor the update count.
     ///
     /// # Errors
-    /// When the files hold other modules or shapes.
+    /// When the file cannot be read, or holds other modules or shapes.
     pub fn restore(&mut self, folder: &Path) -> Result<()> {
         self.adapter.read_values(folder)
     }
 
-    /// The network of a view, without dropout: a snapshot has its own edits, the reference none; patches act on the
-    /// policy alone. Errors: no snapshot of this name.
+    /// Builds the network of a view, with the policy's deadline, and without dropout, readers and decoding. The policy has
+    /// its present adapter, edits and patches; a snapshot its own adapter and edits; the reference the initial adapter, if
+    /// training continues one, and no edits. Errors: no snapshot of this name.
     pub(crate) fn network(&self, view: &View) -> Result<Network<'_>> {
         let (adapter, edits, patches) = match view {
             View::Policy => (Some(&self.adapter), Some(&self.edits), &self.patches),
@@ -231,7 +236,7 @@ impl Policy {
         Ok(Network { model, adapter, tables, dropout: None, edits, patches, readers: None, decoding: false, deadline })
     }
 
-    /// The error for an unknown snapshot name; lists the known ones.
+    /// The error for a name without a snapshot; lists the names of all snapshots, or `none`.
     fn no_snapshot(&self, name: &str) -> Error {
         let known: Vec<String> = self.snapshots.keys().map(|name| format!("`{name}`")).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };

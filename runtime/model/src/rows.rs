@@ -44,7 +44,8 @@ impl Rows {
         Self { ids: self.ids.clone(), targets }
     }
 
-    /// A copy of some rows, in the order of `numbers` (row indices); `None` if an index is past the last row.
+    /// A copy of some rows, in the order of `numbers` (row indices, which may repeat); `None` if an index is past the last
+    /// row.
     #[must_use]
     pub fn select(&self, numbers: &[u32]) -> Option<Self> {
         let row = |number: &u32| {
@@ -61,7 +62,7 @@ impl Rows {
         self.ids.len()
     }
 
-    /// The length of the longest row.
+    /// The length of the longest row, in tokens; 0 without rows.
     #[must_use]
     pub fn width(&self) -> usize {
         self.ids.iter().map(Vec::len).max().unwrap_or(0)
@@ -112,7 +113,8 @@ impl Rows {
         Ok(Tensor::from_vec(lengths, self.count(), device)?)
     }
 
-    /// Creates a `[rows, width]` tensor on a device of `value(row, token)`, and 0 after the end of each row.
+    /// Creates a `[rows, width]` tensor on a device: `value(row, token)`, with the indices of a row and of a token in it,
+    /// and 0 after the end of each row.
     fn padded<T: WithDType + Default>(&self, device: &Device, value: impl Fn(usize, usize) -> T) -> Result<Tensor> {
         let width = self.width();
         let padded = |row: usize| {

@@ -36,12 +36,13 @@ pub struct Source {
     path: PathBuf,
     /// Safetensors files sorted by name, or the GGUF file itself.
     weights: Vec<PathBuf>,
+    /// The sha256 of the weight files once it was computed; clones share it.
     digest: Arc<OnceLock<String>>,
 }
 
 impl Source {
-    /// Finds a model by its folder, its GGUF file, or its name on the hub; fetches what is not here yet unless
-    /// `offline`.
+    /// Finds a model by its folder, its GGUF file, or its name on the hub of [`Hub::from_environment`]. Downloads files of
+    /// a hub model that the cache lacks, unless `offline`.
     ///
     /// # Errors
     /// When there is no such model, or it cannot be fetched.
@@ -49,8 +50,8 @@ impl Source {
         Self::find(name, None, &Hub::from_environment(offline))
     }
 
-    /// Finds a model by its folder, its GGUF file or its name on the hub, from which missing files are downloaded.
-    /// `revision` counts if the name holds none.
+    /// Finds a model by its folder, its GGUF file or its name on the hub, from which missing files are downloaded. A path
+    /// that exists wins over a hub name. `revision` is used only for a hub name without an `@revision`.
     ///
     /// # Errors
     /// When there is no such model, or it cannot be fetched.
@@ -79,8 +80,8 @@ impl Source {
         Ok(Self { name: name.into(), path, weights, digest: Arc::default() })
     }
 
-    /// A source for a folder with a model's `config.json` and tokenizer but no weights. `config.json` takes the place
-    /// of the weight files, also in the digest.
+    /// A source for a folder with a model's `config.json` and tokenizer but no weights; its name is the folder's path.
+    /// `config.json` takes the place of the weight files, also in the digest.
     ///
     /// # Errors
     /// When it has no `config.json`.
@@ -121,7 +122,8 @@ impl Source {
         self.weights.iter().map(|file| std::fs::metadata(file).map_or(0, |metadata| metadata.len())).sum()
     }
 
-    /// The sha256 over the weight files, in hexadecimal. Reads all files the first time, and caches the result.
+    /// The sha256 over the weight files, in hexadecimal. Reads all files at the first call, and caches the result for this
+    /// source and its clones.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -134,8 +136,8 @@ impl Source {
     }
 }
 
-/// Finds the GGUF file at a path: the file itself, or the only one in a folder. Errors: another file, or a folder with none
-/// or several.
+/// Finds the GGUF file at a path: the path itself, or the only GGUF file in a folder; told by the extension `gguf` in any
+/// case. Errors: another file, or a folder with none or several.
 fn find_gguf_file(path: &Path) -> Result<PathBuf> {
     let refuse = |why: String, hint: &str| Err(Error::not_a_model(path.display(), why, hint));
     if !path.is_dir() {

@@ -55,8 +55,8 @@ impl Vectors {
         })
     }
 
-    /// Writes a GGUF control vector for llama.cpp and repeng, without layer 0. `family` is the model's type, such as
-    /// `llama`.
+    /// Writes a GGUF control vector for llama.cpp and repeng: tensors `direction.<layer>` in `f32`, without layer 0 and
+    /// without [`Vectors::metadata`]. `family` is the model's type, such as `llama`, which the file names as a hint.
     ///
     /// # Errors
     /// When there is no other layer than 0, or the file cannot be written.
@@ -82,11 +82,12 @@ impl Vectors {
         files::write(path, bytes.get_ref())
     }
 
-    /// Reads vectors from safetensors or a GGUF control vector, by the file's first bytes. A GGUF file gives no
-    /// metadata.
+    /// Reads vectors, as `f32`, from a GGUF control vector if the file begins with `GGUF`, else from safetensors. A GGUF
+    /// file gives no metadata.
     ///
     /// # Errors
-    /// When the file cannot be read, is neither, holds other tensors, or its vectors differ in width or are not finite.
+    /// When the file cannot be read, has more than 1 GiB, is neither, holds no vectors or tensors of other names or more
+    /// axes, or its vectors are empty, differ in width or are not finite.
     pub fn load(path: &Path) -> Result<Self> {
         let failed = |error| Error::file(path, error);
         let bytes = bounded::read(path, LARGEST).map_err(failed)?;
@@ -124,11 +125,13 @@ impl Vectors {
 }
 
 impl Policy {
-    /// Activates a patch that adds `coefficient` · direction to the output of each block in `layers` for which there is
-    /// a direction, at every token. Skips layers without a direction.
+    /// Activates one patch for each layer in `layers` for which there is a direction: it adds `coefficient` · direction to
+    /// the block's output at every token. Skips layers without a direction.
     ///
     /// # Errors
-    /// When the vectors are for a model of other sizes, or none is for a layer in `layers`.
+    /// When any vector is for a layer that the model does not have, no vector is for a layer in `layers`, the vectors are
+    /// not as long as the hidden dimension, or `coefficient` · direction is not finite. If the product is not finite for
+    /// some layer, the patches of lower layers stay active.
     pub fn steer(&mut self, vectors: &Vectors, coefficient: f32, layers: &RangeInclusive<usize>) -> Result<()> {
         let configuration = &self.model().configuration;
         vectors.layers.keys().try_for_each(|layer| configuration.check_layer(*layer))?;

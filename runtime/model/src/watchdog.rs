@@ -35,9 +35,10 @@ const TICK: Duration = Duration::from_millis(100);
 /// All work of this process that can be marked.
 static ACCOUNTS: Mutex<Vec<Weak<Account>>> = Mutex::new(Vec::new());
 
-/// Starts the thread that calls `end` once marked work has taken more time or memory than it may. `end` is expected to
-/// show the explanation and end the process with [`Exit::Usage`](tunebox_foundation::explain::Exit::Usage). Call it
-/// once.
+/// Starts a thread that checks all marked work every 100 ms for the life of the process, and calls `end` when some work
+/// has taken more time or memory than it may. `end` is expected to show the explanation and end the process with
+/// [`Exit::Usage`](tunebox_foundation::explain::Exit::Usage); if `end` returns, the checks go on. Each check adds at most
+/// 200 ms to the time of work. Call `start` once, since each call starts a thread.
 ///
 /// # Errors
 /// The system gives no thread.
@@ -57,8 +58,9 @@ pub fn start(end: impl Fn(Explanation) + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name("watchdog".into()).spawn(watch).map(drop)
 }
 
-/// Charges `elapsed` to all work under way, while the process holds `resident` bytes of memory. Returns the explanation of
-/// one that has taken more than it may.
+/// Charges `elapsed` to all work under way, oldest first, while the process holds `resident` bytes of memory. Stops at the
+/// first work that has taken more time or memory than it may, and returns its explanation; else `None`. Drops the entries
+/// of work of which no [`Work`] is left.
 fn charge_all(elapsed: Duration, resident: u64) -> Option<Explanation> {
     let mut accounts = ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
     accounts.retain(|account| account.strong_count() > 0);
@@ -73,10 +75,15 @@ pub(crate) struct Work(Arc<Account>);
 /// limit both.
 #[derive(Debug)]
 struct Account {
+    /// The words for this work in messages.
     what: &'static str,
+    /// The file that messages name.
     file: PathBuf,
+    /// The time that each byte allows.
     per_byte: Duration,
+    /// The bytes of all texts, or of the file.
     bytes: AtomicU64,
+    /// The time taken so far, summed over threads.
     nanoseconds: AtomicU64,
     /// Bytes that the process held when this work was last not under way.
     resident_before: AtomicU64,
@@ -88,19 +95,22 @@ struct Account {
 pub(crate) struct Mark<'a>(&'a Account);
 
 impl Work {
-    /// Work on texts by `what`, such as "the chat template", which comes from `file`.
+    /// Registers work on texts by `what`, such as "the chat template", which comes from `file`. It has no bytes until
+    /// [`add_bytes`](Self::add_bytes) adds those of each text.
     pub(crate) fn on_texts(what: &'static str, file: &Path) -> Self {
         Self::new(what, file, PER_TEXT_BYTE)
     }
 
-    /// Work on a file, described by `what`, such as "reading the tokenizer". Its bytes are the size of the file, at
-    /// most [`MAX_FILE_BYTES`].
+    /// Registers work on a file, described by `what`, such as "reading the tokenizer". Its bytes are the size of the file,
+    /// at most [`MAX_FILE_BYTES`]; 0 if the size cannot be read.
     pub(crate) fn on_file(what: &'static str, file: &Path) -> Self {
         let work = Self::new(what, file, PER_FILE_BYTE);
         work.add_bytes(std::fs::metadata(file).map_or(0, |metadata| metadata.len().min(MAX_FILE_BYTES)));
         work
     }
 
+    /// Creates work without bytes, time and marks, which may take `per_byte` of time for each byte, and adds it to
+    /// [`ACCOUNTS`]. Reads the memory of the process; where the system does not report it, counts no growth of memory.
     fn new(what: &'static str, file: &Path, per_byte: Duration) -> Self {
         let (bytes, nanoseconds, threads) = Default::default();
         let (file, resident_before) = (file.to_path_buf(), memory::resident().unwrap_or(u64::MAX).into());
@@ -109,7 +119,7 @@ impl Work {
         Self(account)
     }
 
-    /// Marks this work as under way on this thread.
+    /// Marks this work as under way on one more thread until the mark is dropped.
     pub(crate) fn begin(&self) -> Mark<'_> {
         self.0.threads.fetch_add(1, Ordering::Relaxed);
         Mark(&self.0)
@@ -128,8 +138,10 @@ impl Drop for Mark<'_> {
 }
 
 impl Account {
-    /// Adds `elapsed` for each thread that does this work, while the process holds `resident` bytes of memory. Returns the
-    /// explanation if it has taken more time or memory than it may.
+    /// Adds `elapsed` to this work's time for each thread that does it, while the process holds `resident` bytes of memory.
+    /// If no thread does it, only stores `resident` as the memory before the work, and returns `None`. Returns an
+    /// explanation if the process has grown since then by more than [`MEMORY`] and [`MEMORY_PER_BYTE`] for each byte, or
+    /// the total time exceeds [`ALLOWANCE`] and `per_byte` for each byte; else `None`.
     fn charge(&self, elapsed: Duration, resident: u64) -> Option<Explanation> {
         let threads = self.threads.load(Ordering::Relaxed);
         if threads == 0 {
@@ -147,7 +159,8 @@ impl Account {
         (spent > allowed).then(|| self.explain(&format!("{} s", allowed.as_secs()), bytes))
     }
 
-    /// The explanation that this work takes more than `allowed` for so many bytes.
+    /// The explanation that this work takes more than `allowed`, a time or memory as text, for so many bytes; 0 bytes are
+    /// called "its first text". Names the file, and ends with a hint.
     fn explain(&self, allowed: &str, bytes: u64) -> Explanation {
         let work = if bytes == 0 { "its first text".into() } else { format!("{bytes} bytes") };
         Explanation::new("model", format!("{} takes more than {allowed} for {work}", self.what))

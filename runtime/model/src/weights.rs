@@ -30,6 +30,7 @@ use reading::Repair;
 /// vectors in `f32`.
 #[derive(Debug)]
 pub struct Weights {
+    /// Each weight that the configuration needs, by its Hugging Face name.
     entries: BTreeMap<String, Entry>,
     files: mapped::Files,
     device: Device,
@@ -40,7 +41,8 @@ pub struct Weights {
 
 impl Weights {
     /// Locates the weights in safetensors files, maps the files, and checks names, shapes and formats against the
-    /// configuration. Reads no tensor yet. `folder` is named in errors.
+    /// configuration. Also finds weights by the names that multimodal models give them; ignores tensors that the
+    /// configuration does not need. Reads no tensor yet. `folder` is named in errors.
     ///
     /// # Errors
     /// When a file is broken, or a weight is missing, of another shape, or stored in a format that is not read.
@@ -61,10 +63,12 @@ impl Weights {
     }
 
     /// Locates the weights in a GGUF file, maps the file, and checks names and shapes against the configuration. Reads
-    /// no tensor yet.
+    /// no tensor yet; a format that is not supported is an error only when the tensor is read. `header` is the header of
+    /// this file. Ignores unused tensors outside of blocks.
     ///
     /// # Errors
-    /// When a weight is missing or of another shape, or a block has a tensor that the model does not use.
+    /// When the file cannot be opened, a weight is missing or of another shape, or a block (`blk.`) has a tensor that the
+    /// model does not use.
     pub(crate) fn from_gguf(
         path: &Path,
         mut header: gguf::Header,
@@ -85,8 +89,9 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Wraps weights in CPU memory, in any stored format, after a check against the configuration. Copies each to the
-    /// device when it is first asked for.
+    /// Wraps weights in CPU memory, in any stored format, by their Hugging Face names, after a check against the
+    /// configuration. Ignores weights that the configuration does not need. If `device` is not the CPU, copies each weight
+    /// to the device when the weight is first asked for.
     ///
     /// # Errors
     /// When a weight is missing or of another shape.
@@ -100,8 +105,9 @@ impl Weights {
         })
     }
 
-    /// Calls `find` for each weight that the configuration needs. Errors: those of `find`, or a weight that is not
-    /// found or has another shape; `place` is named in them.
+    /// Calls `find` with the Hugging Face name of each weight that the configuration needs, and collects the entries.
+    /// Maps no files; sets the default precision of the device. Errors: those of `find`, or a weight that is not found
+    /// (`None`) or has another shape. These name the weight's file, or `place` if it has none.
     fn collect(
         place: &Path,
         configuration: &Configuration,
@@ -129,11 +135,13 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Sets the precision of the block matrices and of computation. Converts weights already in memory on the CPU;
-    /// others are converted one by one when they are read.
+    /// Sets the precision of the block matrices and of computation. On an accelerator, drops the weights that are loaded,
+    /// so that they are read again. On the CPU, converts them; a matrix that is loaded in NF4 stays so. Weights that are
+    /// not loaded are converted one by one when they are read.
     ///
     /// # Errors
-    /// When a matrix is quantized in its file already.
+    /// When NF4 is asked for and a block matrix is quantized already, in its file or as loaded, or a loaded one holds a
+    /// number that is not finite.
     pub fn with_precision(mut self, asked: impl Into<PrecisionRequest>) -> Result<Self> {
         self.precision = self.precision_for(asked);
         for (name, entry) in &mut self.entries {
@@ -147,7 +155,7 @@ impl Weights {
         Ok(self)
     }
 
-    /// The precision of these weights on their device for a request.
+    /// The precision that follows from a request, the device and the total number of values in these weights.
     fn precision_for(&self, asked: impl Into<PrecisionRequest>) -> Precision {
         let numbers = self.entries.values().map(|entry| entry.shape.iter().product::<usize>() as u64);
         Precision::of(asked, &self.device, numbers.sum())
@@ -183,7 +191,9 @@ impl Weights {
         if self.device.is_cpu() { self.weight(name) } else { self.read(name, self.entry(name)?) }
     }
 
-    /// A weight as a CPU tensor with exact values, `f32` if it is quantized. A weight in a file is copied.
+    /// A weight as a CPU tensor with exact values: those of its file or source, or those of NF4 if the precision quantizes
+    /// it. In `f32` if it is quantized. A weight in a file is copied; if the model is not on the CPU, the mapped pages are
+    /// released afterwards.
     ///
     /// # Errors
     /// When there is no such weight, or its file cannot be read any more.
@@ -195,7 +205,8 @@ impl Weights {
         Ok(tensor)
     }
 
-    /// Reads and places all weights, on all cores. Without this call, each is read when it is first asked for.
+    /// Reads all weights that are not loaded yet and copies them to the device, on all cores. Without this call, each is
+    /// read when it is first asked for.
     ///
     /// # Errors
     /// When a file cannot be read any more.
@@ -230,13 +241,14 @@ impl Weights {
     }
 
     /// The bytes of all weights as kept: in memory, in the mapped file or on the device. Weights not read yet count as
-    /// they will be kept.
+    /// they will be kept, but without quantization to NF4; [`bytes_in`](Self::bytes_in) includes that.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.entries.values().map(|entry| entry.bytes(self.precision)).sum()
     }
 
-    /// The bytes of the weights that were copied out of their files.
+    /// The bytes of the loaded weights that have their own memory, on the CPU or the device, and are not parts of the mapped
+    /// files.
     #[must_use]
     pub fn bytes_in_memory(&self) -> u64 {
         self.entries.values().filter(|entry| entry.is_copy()).map(|entry| entry.bytes(self.precision)).sum()
@@ -245,13 +257,14 @@ impl Weights {
     /// The bytes that all weights would take with the block matrices kept as `base`. Converts nothing.
     ///
     /// # Errors
-    /// When a matrix is quantized in its file already.
+    /// When `base` is NF4 and a block matrix is quantized in its file already.
     pub fn bytes_in(&self, base: Base) -> Result<u64> {
         let precision = self.precision_for(PrecisionRequest { base, ..self.precision.request() });
         self.entries.iter().map(|(name, entry)| entry.bytes_in(name, precision, &self.place)).sum()
     }
 
-    /// The number of block matrices that are kept as stored, not quantized, and the number of all block matrices.
+    /// The number of block matrices that the precision does not quantize to NF4, and the number of all block matrices, in
+    /// this order.
     #[must_use]
     pub fn linear_as_stored(&self) -> (usize, usize) {
         let linear = self.entries.iter().filter(|(name, entry)| entry.purpose(name) == Purpose::Linear);

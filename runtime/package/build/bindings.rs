@@ -10,7 +10,7 @@ use wit_bindgen_core::wit_parser::Resolve;
 use wit_bindgen_core::{Files, WorldGenerator};
 use wit_bindgen_rust::Opts;
 
-/// Where a manifest asks for the macro.
+/// The text in the SDK's `Cargo.toml` that asks for the macro of `wit-bindgen`.
 const MACRO: &str = ", features = [\"macros\"]";
 
 /// Generates the text that replaces `sdk/rust/src/bindings.rs` outside of this repository: the bindings of the world
@@ -32,7 +32,8 @@ pub(crate) fn manifest(text: &str) -> io::Result<String> {
 }
 
 /// Generates the Rust bindings of the world `name`, with the options that the SDK gives to the macro of `wit-bindgen`.
-/// `export` is the name of the generated export macro, `place` the module path that this macro refers to.
+/// `contract` is the folder of the WIT files, `export` the name of the generated export macro, and `place` the path of the
+/// Rust module that this macro refers to. Errors: WIT that cannot be parsed, no such world, or no generated text.
 fn world(contract: &Path, name: &str, export: &str, place: &str) -> io::Result<String> {
     let generated = || {
         let mut resolve = Resolve::default();

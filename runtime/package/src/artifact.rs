@@ -129,9 +129,10 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Parses and checks an OCI manifest, before what it names is fetched. `served` is the `Content-Type` that it was
-    /// served with, used if the manifest itself states no media type. Errors: it is not of a WebAssembly package, has
-    /// not exactly one layer, has a digest that is no SHA-256, or names a part that is too large.
+    /// Parses and checks an OCI manifest, before the parts that it names are fetched. `served` is the `Content-Type` that
+    /// the manifest was served with, used if the manifest itself states no media type. Errors: a media type other than
+    /// those of a WebAssembly package, no or several layers, a digest that is no SHA-256, or a part that is too large: 1 MiB
+    /// for manifest and configuration, 64 MiB for the component, 4 KiB for the signature in base64.
     pub fn read(manifest: &[u8], served: Option<&str>) -> Result<Self, Error> {
         fits("manifest", manifest.len() as u64, LARGEST_DOCUMENT)?;
         document::media_type("manifest", MANIFEST, document::stated_media_type(manifest).as_deref().or(served))?;

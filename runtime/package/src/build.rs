@@ -110,8 +110,9 @@ pub fn build(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<
     Ok(Built { path, manifest, imports, bytes, warnings })
 }
 
-/// Returns the file to write: `output` if given, else `<name>.wasm` in the method's folder, or beside the module if
-/// `folder` is a module file. Errors: the component would overwrite that module.
+/// Returns the file to write: `output` if given, else `<name>.wasm` in `folder`, or beside it if `folder` is a module
+/// file. Writes nothing. Errors: the result is the file `folder` itself, so that the component would overwrite its
+/// module.
 fn output_path(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathBuf, Error> {
     let path = match output {
         Some(path) => path.to_owned(),
@@ -129,8 +130,9 @@ fn output_path(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathB
 
 /// Builds a component in memory without writing the component file. A folder holds a method in Python or Rust, which is
 /// compiled; a file is a core module of another compiler, which is wrapped and must hold the contract's types and a
-/// manifest. Still writes cargo's own files, the SDK and the files for editors. `watch` gets the events of the build.
-/// Errors: no method, no toolchain, source that does not compile, a manifest or an import that breaks a rule.
+/// manifest. Still writes cargo's own files, the SDK and the files for editors. `options` matter only for a method in Rust.
+/// `watch` gets the events of the build. Errors: no method, no toolchain, source that does not compile, a manifest or an
+/// import that breaks a rule.
 pub fn compile(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
     if folder.is_file() {
         let module = files::read(folder)?;
@@ -153,8 +155,9 @@ pub fn compile(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Resul
     Ok(Compiled { warnings, ..compiled })
 }
 
-/// Returns the file that [`build`] writes for a folder by default, `<folder>/<name>.wasm`, without compiling. Errors:
-/// the folder holds no method, or its `Cargo.toml` or `pyproject.toml` has no name.
+/// Returns the file that [`build`] writes for a folder by default, `<folder>/<name>.wasm`, without compiling. `<name>` is
+/// the package's name in `Cargo.toml`, or the project's in `pyproject.toml`. Errors: the folder holds no method, or that
+/// file cannot be parsed or has no name.
 pub fn component_path(folder: &Path) -> Result<PathBuf, Error> {
     expect_method(folder)?;
     if python::is_python(folder) {

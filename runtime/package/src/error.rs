@@ -105,7 +105,8 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Returns the exit code of the program for an error of this reason.
+    /// Returns the exit code of the program for an error of this reason: `No` for a registry that does not answer, `Trust`
+    /// for an unknown signer and for a mismatch, `Sandbox` for [`Reason::Sandbox`], `Usage` for all others.
     fn exit(self) -> Exit {
         match self {
             Self::Unreachable => Exit::No,
@@ -122,12 +123,14 @@ impl Reason {
 }
 
 impl From<wasmparser::BinaryReaderError> for Error {
+    /// Makes the error for bytes that are no WebAssembly component.
     fn from(error: wasmparser::BinaryReaderError) -> Self {
         Self::not_component(error.message())
     }
 }
 
 impl From<Explanation> for Error {
+    /// Makes an [`Error::Explained`] with [`Reason::Other`].
     fn from(explanation: Explanation) -> Self {
         Reason::Other.error(explanation)
     }
@@ -153,6 +156,7 @@ impl Error {
     }
 
     /// Makes the error for a provenance document (the list of what a package was built from) that cannot be made or read.
+    /// `problem` says why; its control characters are escaped, and it is cut to about 400 bytes.
     pub(crate) fn provenance(problem: &str) -> Self {
         let what = format!("the list of what the package was built from is not usable: {}", printable(problem, 400));
         Explanation::new("package", what).with_hint("its author can build and pack it again").into()

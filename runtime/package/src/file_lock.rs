@@ -60,7 +60,8 @@ pub(crate) fn lock_folders(folders: [&Path; 2], patience: Duration) -> Result<Ve
 }
 
 /// Takes the exclusive lock of a folder, and waits for it until the time `end`. Where the system cannot lock folders,
-/// locks the file [`GUARD`] in it. Dropping the returned file releases the lock.
+/// locks the file [`GUARD`] in it, and creates that file if it is missing. Dropping the returned file releases the lock.
+/// Errors: [`Error::Held`] if another process keeps the lock, or a folder that cannot be locked in either way.
 fn lock_folder(folder: &Path, end: Instant) -> Result<File, Error> {
     if let Ok(file) = File::open(folder) {
         match wait_for_lock(&file, File::try_lock, end) {

@@ -44,9 +44,9 @@ fn known() -> Result<Option<PathBuf>, Error> {
     path.map(|path| std::path::absolute(&path).map_err(Error::file("found", &path))).transpose()
 }
 
-/// Returns where the user's folder is: `TUNEBOX_HOME`, else `tunebox` in an absolute `XDG_DATA_HOME`, else in the
-/// default data folder below the home folder `person`. `variable` reads an environment variable; an empty one counts as
-/// not set. `None` if nothing is set.
+/// Returns where the user's folder is: `TUNEBOX_HOME`, else `tunebox` in `XDG_DATA_HOME` if that is absolute, else
+/// `.local/share/tunebox` in the home folder `person`. `variable` reads an environment variable; an empty one counts as not
+/// set, and so does an empty `person`. `None` if nothing is set.
 fn place(variable: &dyn Fn(&str) -> Option<OsString>, person: Option<PathBuf>) -> Option<PathBuf> {
     let named = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = named(VARIABLE) {

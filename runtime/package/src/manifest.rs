@@ -181,8 +181,9 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// Reads the method's name and the version of the contract that it needs. `None` if the text is not JSON with both.
-    /// Errors: a version with another major or minor number than [`CONTRACT`].
+    /// Reads the method's name, safe to show, and the version of the contract that it needs. `None` if the text is not JSON
+    /// with both, or `interface` is no semantic version. Errors: a version with another major or minor number than
+    /// [`CONTRACT`].
     fn read(text: &[u8]) -> Result<Option<(String, Version)>, Error> {
         let Ok(Self { name, interface }) = serde_json::from_slice(text) else { return Ok(None) };
         let Ok(wants) = Version::parse(&interface) else { return Ok(None) };

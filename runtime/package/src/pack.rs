@@ -45,13 +45,15 @@ pub fn pack(component: &[u8], readme: Option<&str>) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Whether two packages are equal apart from the sections that packing adds. False if one of them is no component.
+/// Whether two packages are equal apart from the sections that packing adds: README, description, licences, version and
+/// provenance. False if one of them is no component.
 pub(crate) fn same_component(left: &[u8], right: &[u8]) -> bool {
     let rest = |package: &[u8]| section::without(&unpacked(package)?, provenance::SECTION);
     matches!((rest(left), rest(right)), (Ok(left), Ok(right)) if left == right)
 }
 
-/// Returns a package without the sections that [`pack`] adds.
+/// Returns a package without the sections that [`pack`] adds: [`README`] and those of [`STANDARD`]. Errors: malformed
+/// bytes.
 fn unpacked(package: &[u8]) -> Result<Vec<u8>, Error> {
     let mut bytes = section::without(package, README)?;
     for name in STANDARD {

@@ -129,8 +129,8 @@ fn pull_from_folder(folder: &Path, place: &Location, progress: &mut dyn Progress
     Ok((artifact, stored.manifest_digest))
 }
 
-/// Makes a more specific error for a path that is no folder of packages: if it is a file, or the name of a package behind
-/// one slash where two are needed. `None` in all other cases.
+/// Makes a more specific error for a path that is no folder of packages: if it is a file, or if its parent is a folder of
+/// packages, so that two slashes are missing before a package's name. `None` in all other cases.
 fn explain_wrong_folder(path: &Path) -> Option<Error> {
     let shown = path.display();
     if path.is_file() {

@@ -95,7 +95,8 @@ pub(crate) fn fits(setting: &Setting, value: Value) -> Result<Value, String> {
     }
 }
 
-/// Whether a number is within the bounds that a setting has.
+/// Whether a number is within all bounds that a setting has: `low` and `high` inclusive, `above` and `below` exclusive.
+/// True if it has none.
 fn in_range(setting: &Setting, value: f64) -> bool {
     setting.low.is_none_or(|low| value >= low)
         && setting.high.is_none_or(|high| value <= high)
@@ -103,7 +104,8 @@ fn in_range(setting: &Setting, value: f64) -> bool {
         && setting.below.is_none_or(|below| value < below)
 }
 
-/// Describes what a setting takes, in words: "at least 0 and below 1", "`nll` or `dft`", "a finite number".
+/// Describes what a setting takes, in words: its choices ("`nll` or `dft`"), else its bounds ("at least 0 and below 1"),
+/// else the kind of its values ("a finite number").
 pub fn range(setting: &Setting) -> String {
     if !setting.choices.is_empty() {
         let choices: Vec<String> = setting.choices.iter().map(|choice| format!("`{choice}`")).collect();

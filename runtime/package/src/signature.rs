@@ -79,8 +79,8 @@ impl Signed {
         }
     }
 
-    /// Parses the text of a `.minisig` file, and verifies nothing. Errors: another form than minisign's, or a trusted
-    /// comment that is not `tunebox NAME@VERSION key RW…`.
+    /// Parses the text of a `.minisig` file, and verifies nothing. Errors: more than 2 KiB, another form than the four lines
+    /// of minisign, or a trusted comment that is not `tunebox NAME@VERSION key RW…`.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let malformed = |problem: &str| refuse("the signature cannot be read", problem, ASK_FOR_SIGNATURE);
         if text.len() > LONGEST {

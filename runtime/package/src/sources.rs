@@ -71,8 +71,8 @@ fn workspace_table() -> Table {
     manifest.get("workspace").and_then(Value::as_table).cloned().unwrap_or_default()
 }
 
-/// Returns the entry of a dependency in the repository's workspace, rewritten for the `Cargo.toml` of a folder outside.
-/// `None` if the workspace does not declare it.
+/// Returns the entry of the dependency `name` in the repository's `[workspace.dependencies]`, as a table for another
+/// `Cargo.toml`; a `path` gets `../` in front. `None` if the workspace does not declare the dependency.
 pub(crate) fn dependency(name: &str) -> Option<Value> {
     let mut entry = Value::Table(Table::from_iter([("workspace".to_owned(), Value::Boolean(true))]));
     standalone::resolve_dependency(name, &mut entry, &workspace_table(), "..");

@@ -103,9 +103,9 @@ impl Store {
         Ok(stored)
     }
 
-    /// Finds and reads the package that matches `wanted`, and hashes all its bytes; the highest version if none is wanted.
-    /// Errors: none matches, several of different names or sources match, its bytes have changed, or the index calls it by
-    /// another name.
+    /// Finds and reads the package that matches `wanted`, and hashes all its bytes; the highest version if `wanted` names
+    /// none. Errors: no package matches, several of different names or sources match, its bytes have changed, or the index
+    /// has another name or version than the package itself.
     pub fn find(&self, wanted: Wanted<'_>) -> Result<(Stored, Artifact), Error> {
         let _lock = self.layout.lock_shared();
         let chosen = choice::choose(&self.known()?, wanted, self.layout.shared_folder())?;
@@ -146,8 +146,9 @@ impl Store {
         self.known_within(MOST_UNLABELED)
     }
 
-    /// Returns the packages that the index lists, sorted by name, version and source. Errors: packages that other tools
-    /// wrote have more than `left` bytes, which must be read to list them.
+    /// Returns the packages that the index lists, sorted by name, version and source. Entries that other tools wrote have no
+    /// labels, so their packages are read; entries that are no tunebox package are left out. Errors: those packages have
+    /// more than `left` bytes in all, or bytes that have changed.
     fn known_within(&self, mut left: u64) -> Result<Vec<Stored>, Error> {
         let mut known = Vec::new();
         for entry in &self.layout.index()?.manifests {

@@ -89,7 +89,8 @@ impl Trust {
     }
 
     /// Reads publishers and lock as [`open`](Self::open) does, but takes the organization's list from the file `keyring`
-    /// in place of the one that `TUNEBOX_PUBLISHERS` names. `None`: there is no such list.
+    /// in place of the one that `TUNEBOX_PUBLISHERS` names. With `None`, the organization's list is empty, whatever that
+    /// variable says. Errors: those of [`open`](Self::open).
     pub fn with_keyring(home: &Path, project: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
         let keyring = Publishers::of_organization(keyring)?;
         let project = simplify(project);

@@ -42,8 +42,9 @@ pub fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Re
     Ok(survey.imports)
 }
 
-/// Makes the checks of [`admit`] except that of the types, which is made once, before a component is compiled. Returns the
-/// imports, exports and counts that it collected.
+/// Checks a component's size, form, imports against `grants`, and the export `training`, in that order. Leaves out the check
+/// of the types, which is made once, before a component is compiled. Returns the imports, exports and counts that it
+/// collected.
 pub(crate) fn admit_form(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Survey, Error> {
     let survey = examine(bytes, method, limits.component_bytes)?;
     survey.imports.iter().try_for_each(|import| check_import(grants, import, method))?;
@@ -58,14 +59,16 @@ pub(crate) fn admit_form(bytes: &[u8], method: &str, grants: &Grants, limits: &L
     Ok(survey)
 }
 
-/// Checks the types of a component with these imports, and that this host provides every function that it uses of them.
+/// Validates a component with these imports (full names), and checks that this host provides every function of them that
+/// the component uses. Errors: bytes that are invalid or take longer than 5 s to validate, and a missing function.
 pub(crate) fn check_types(bytes: &[u8], imports: &[String], name: &str) -> Result<(), Error> {
     let types = validate(bytes, name)?;
     imports.iter().try_for_each(|import| check_functions(&types, import, name))
 }
 
-/// Checks one import, by its full name, against the contract and the grants of the run. Fails for a name outside the
-/// contract, for a version that this host does not provide, and for an interface that `grants` lacks.
+/// Checks one import, by its full name, against the contract and the grants of the run. Errors: [`Error::NotGranted`] for a
+/// name outside the contract and for an interface that `grants` lacks; that of [`needs_version`] for another track (major
+/// and minor version) than this host's, and for an unknown interface of a newer version.
 fn check_import(grants: &Grants, import: &str, method: &str) -> Result<(), Error> {
     let shown = printable(import, NAME_BYTES);
     let refused = |by_name| Err(Error::NotGranted { method: method.to_owned(), import: shown.clone(), by_name });
@@ -86,7 +89,7 @@ fn needs_version(component: &str, wants: &Version, location: &str, item: &str) -
 /// Returns `None` if the component exports `interface` in the contract's track (same major and minor version), else the
 /// full name that it should export.
 ///
-/// Errors: the component exports `interface` only in another track.
+/// `name` names the component in the error. Errors: the component exports `interface` only in another track.
 pub(crate) fn missing_export(survey: &Survey, name: &str, interface: &str) -> Result<Option<String>, Error> {
     let offered = survey.exports.iter().filter_map(|export| {
         let (found, version) = named(export)?;
@@ -108,7 +111,8 @@ pub(crate) fn missing_export(survey: &Survey, name: &str, interface: &str) -> Re
 }
 
 /// Checks that this host provides every function that the component uses of one import. A function is provided if it
-/// has a row in the table of costs. Does nothing for an import that is not an interface of the contract.
+/// has a row in the table of costs. Does nothing for an import that is not an interface of the contract. Errors: that of
+/// [`needs_version`] if the import's version is newer than this host's, else [`Error::Mismatch`].
 fn check_functions(types: &Types, import: &str, method: &str) -> Result<(), Error> {
     let Some((interface, wants)) = named(import) else { return Ok(()) };
     let Some(ComponentEntityType::Instance(instance)) = types.component_item_for_import(import).map(|item| item.ty)

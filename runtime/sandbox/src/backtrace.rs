@@ -40,7 +40,8 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Creates a frame with the demangled, escaped name; `otherwise` gives the name if there is none.
+    /// Creates a frame with the name demangled, escaped and cut at 200 bytes. If `name` is `None`, takes the text of
+    /// `otherwise` unchanged.
     fn new(name: Option<&str>, otherwise: impl FnOnce() -> String, place: Option<Place>) -> Self {
         let name = name.map_or_else(otherwise, |name| printable(&plain(name), TEXT_BYTES));
         Self { name, place }
@@ -76,8 +77,8 @@ pub(crate) fn author_place(frames: &[Frame]) -> Option<Place> {
 }
 
 /// Builds the call stack of an error message, innermost first, with at most 20 functions. Lists the author's functions
-/// and those that an author's function called directly; lists all functions if none is the author's. `None` for no
-/// frames.
+/// and those that an author's function called directly; lists all functions if none is the author's. `located` is true if
+/// any frame, listed or not, has a place. `None` for no frames.
 pub(crate) fn trace(frames: &[Frame]) -> Option<Trace> {
     let located = frames.iter().any(|frame| frame.place.is_some());
     let any = frames.iter().any(Frame::is_own);

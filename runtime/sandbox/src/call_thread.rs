@@ -17,8 +17,8 @@ const STACK: usize = 8 << 20;
 /// The longest message of a panic that is shown, in bytes.
 const MESSAGE_BYTES: usize = 1_000;
 
-/// Runs a closure on a new thread with a stack of 8 MiB and waits for its result. Errors: a panic, which is not printed,
-/// and no memory for the thread.
+/// Runs a closure on a new thread with a stack of 8 MiB and waits for its result. Errors: [`Cause::Host`] with message and
+/// place of a panic, which is not printed; [`Cause::Device`] if the system does not start the thread.
 pub(crate) fn run_on_call_thread<R: Send>(work: impl FnOnce() -> R + Send) -> Result<R, Cause> {
     let _call = MethodCall::begin();
     thread::scope(|scope| {

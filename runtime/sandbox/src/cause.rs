@@ -211,7 +211,8 @@ impl Cause {
     }
 
     /// Suggests a setting under which the method would not have passed its limit, such as `limits.step-seconds=120`:
-    /// four times the seconds, or the count doubled until it suffices. `None` for a cause that no setting changes.
+    /// four times the seconds, at least 1; twice the sum of limit and estimate for an operation that was too long; or the
+    /// count doubled until it suffices. `None` for a cause that no setting changes.
     pub(crate) fn enough(&self) -> Option<String> {
         let (name, value) = match self {
             Self::Time { limit, .. } => ("step-seconds", format!("{}", (limit * 4.0).max(1.0))),

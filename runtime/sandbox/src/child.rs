@@ -65,7 +65,8 @@ impl Program {
         self
     }
 
-    /// Returns a command that starts the program with the streams and the environment of this process.
+    /// Returns a command that starts the program under the name `tunebox` (`argv[0]`), with the streams and the environment
+    /// of this process.
     #[must_use]
     pub fn inheriting(&self) -> Command {
         let mut command = Command::new(&self.path);
@@ -73,8 +74,8 @@ impl Program {
         command
     }
 
-    /// Returns a command that starts the program with the variables of `ENVIRONMENT` only, with the three standard streams of
-    /// this process, and on Linux with no other open file of this process, inherited ones included.
+    /// Returns a command that starts the program with the variables of `ENVIRONMENT` only, with the three standard streams
+    /// of this process, and on Linux with no other open file of this process, inherited ones included.
     #[must_use]
     pub fn alone(&self) -> Command {
         let kept = ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
@@ -93,8 +94,8 @@ impl Program {
     }
 }
 
-/// Makes the command close every file of this process but the three standard streams when it starts the program. Does
-/// nothing on systems other than Linux.
+/// Makes the command mark every file of this process but the three standard streams as close-on-exec before it starts the
+/// program. Ignores a failure. Does nothing on systems other than Linux.
 #[cfg_attr(
     target_os = "linux",
     expect(unsafe_code, reason = "the standard library cannot close the files that this process inherited")
@@ -124,7 +125,8 @@ pub fn settle() -> io::Result<()> {
     Ok(())
 }
 
-/// Sends the variables that name folders to a child that calls [`receive_environment`], as the first line of its input.
+/// Sends the variables that name folders to a child that calls [`receive_environment`], as one line of JSON, the first of
+/// its input.
 ///
 /// # Errors
 /// When the child is gone.
@@ -134,24 +136,27 @@ pub fn send_environment(input: &mut impl Write) -> io::Result<()> {
     input.write_all(&line)
 }
 
-/// Reads the first line of `input` and makes its variables those of this process.
+/// Reads the first line of `input`, the JSON that [`send_environment`] writes, and makes `tunebox_foundation::environment`
+/// return its variables in place of those of this process. A second call reads the line but changes nothing.
 ///
 /// # Errors
-/// When no such line comes.
+/// When the line is missing, longer than 1 MiB, or not such JSON.
 pub fn receive_environment(input: &mut impl BufRead) -> io::Result<()> {
     environment::override_variables(read_line(input, ENVIRONMENT_BYTES)?);
     Ok(())
 }
 
-/// Reads one line of at most `most` bytes and parses it as JSON.
+/// Reads one line of at most `most` bytes and parses it as JSON. Errors: the input fails, has ended, or the line is longer
+/// or no JSON for a `T`.
 pub(crate) fn read_line<T: DeserializeOwned>(input: &mut impl BufRead, most: u64) -> io::Result<T> {
     let mut line = Vec::new();
     input.take(most).read_until(b'\n', &mut line)?;
     Ok(serde_json::from_slice(&line)?)
 }
 
-/// Waits until a child ends, kills it if that takes longer than `timeout`, and returns its exit status. Keeps the child's
-/// input open, since the end of its input would tell it that the parent is gone.
+/// Waits until a child ends, kills it if that takes longer than `timeout`, and returns its exit status. A `timeout` of 0
+/// kills it at once. Keeps the child's input open until it is killed, since the end of its input would tell it that the
+/// parent is gone.
 ///
 /// # Errors
 /// When the system does not wait for the child or kill it.
@@ -167,8 +172,8 @@ pub fn wait_or_kill(child: &mut Child, timeout: Duration) -> io::Result<ExitStat
     child.wait()
 }
 
-/// Limits the processor time (seconds) and data memory (bytes) of this process permanently. Past the time, the system
-/// ends it with `SIGXCPU`.
+/// Limits the processor time (seconds) and data memory (bytes) of this process permanently; lower limits stay. Past the
+/// time, the system sends `SIGXCPU`, and `SIGKILL` a second later.
 pub(crate) fn bound(seconds: u64, bytes: u64) -> io::Result<()> {
     // The first bound ends it with a signal that tells why, the second with one that does not.
     limit(Resource::Cpu, seconds, seconds + 1)?;
@@ -183,7 +188,8 @@ pub(crate) fn limit(resource: Resource, current: u64, maximum: u64) -> io::Resul
     Ok(setrlimit(resource, after)?)
 }
 
-/// Describes how a child ended, as words that follow its name: `was killed (signal 9, SIGKILL)`.
+/// Describes how a child ended, as words that follow its name: `was killed (signal 9, SIGKILL)`. Exit code 0 is `ended
+/// before it was done`, and 101, that of a Rust panic, `panicked`.
 #[must_use]
 pub fn ending(status: ExitStatus) -> String {
     let Some(number) = status.signal() else {
@@ -235,8 +241,9 @@ impl StderrTail {
         Self { tail, reader }
     }
 
-    /// Returns the last line that is neither blank nor begins with `note:`, escaped; `None` if there is none. Call it
-    /// after the child has ended: it waits at most 0.1 s for the reading thread.
+    /// Returns the last line that is neither blank nor begins with `note:`, trimmed, escaped and cut at 400 bytes; `None` if
+    /// there is none. Call it after the child has ended: it waits at most 0.1 s for the reading thread, and then takes what
+    /// was read so far.
     #[must_use]
     pub fn last_line(self) -> Option<String> {
         // Whoever holds the other end of the pipe may outlive the child, so the reader is not waited for long.

@@ -62,7 +62,8 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// Creates a compiler and opens the cache, if a folder is named. Compiles without one if it cannot be opened.
+    /// Creates a compiler and opens the cache, if the settings name a folder. If the folder cannot be used, the compiler
+    /// works without a cache, and `cache` holds the reason.
     pub(crate) fn new(settings: Compiling) -> Self {
         let cache = settings.cache.as_deref().map(|folder| {
             let failed = |why| format!("compiled methods are not kept: `{}` cannot be used, {why}", folder.display());
@@ -71,7 +72,8 @@ impl Compiler {
         Self { settings, cache }
     }
 
-    /// Loads the code of a component from the cache, if it is there. Removes an entry that does not load.
+    /// Loads the code of a component from the cache. Returns `None` without a cache or an entry, and for an entry that
+    /// `engine` does not load, which is removed.
     pub(crate) fn load(&self, engine: &wasmtime::Engine, component: &[u8]) -> Option<Component> {
         let cache = self.cache.as_ref()?.as_ref().ok()?;
         let key = key(engine, component);
@@ -79,8 +81,12 @@ impl Compiler {
         code.load(engine).map_err(|_| cache.remove(&key)).ok()
     }
 
-    /// Compiles a component whose types have been checked, and puts the code into the cache. Compiles in a child process if
-    /// `untrusted` is true and a program for it is configured, else in this process.
+    /// Compiles a component whose types have been checked, and puts the code into the cache, if there is one. Compiles in a
+    /// child process if `untrusted` is true and a program for it is configured, else in this process, without limits. `name`
+    /// names the component in errors.
+    ///
+    /// Errors: [`Error::Malformed`] for a component that the compiler rejects; [`Error::NotAdmitted`] if the child takes too
+    /// much time or memory, ends without an answer, or does not start.
     pub(crate) fn compile(
         &self,
         engine: &wasmtime::Engine,

@@ -28,8 +28,8 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Joins prompts and completions into rows. `completions` holds the same number for each prompt, those of one
-    /// prompt contiguous.
+    /// Joins prompts and completions into rows, in the order of `completions`, which holds the same number for each prompt,
+    /// those of one prompt contiguous.
     ///
     /// # Errors
     /// When the number of completions is not a multiple of the number of prompts.
@@ -66,7 +66,7 @@ impl Completions {
         ids.get(self.start(row)..).unwrap_or(&[])
     }
 
-    /// Returns the index of the first completion token in row `row`: the length of its prompt.
+    /// Returns the index of the first completion token in row `row`: the length of its prompt; 0 if there is no such row.
     fn start(&self, row: usize) -> usize {
         let prompt = self.group.get(row).and_then(|group| self.prompts.ids.get(*group as usize));
         prompt.map_or(0, Vec::len)

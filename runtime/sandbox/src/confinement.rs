@@ -27,7 +27,9 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Returns every ring. Finds out about the ring for files by confining a short-lived thread.
+    /// Returns the three rings, each with whether this system has it. Tests the one for files by confining a short-lived
+    /// thread, and the one for system calls by the entry `Seccomp:` of `/proc/self/status`. Linux always has the one for
+    /// memory.
     #[must_use]
     pub fn list() -> [Self; 3] {
         let files = std::thread::spawn(|| confine_files(&[], &[])).join().is_ok_and(|tried| tried.is_ok_and(|on| on));
@@ -45,7 +47,7 @@ impl Ring {
 /// and folders may also be written, created and removed. Of all other files, only the system's libraries, `/dev/null`, the
 /// random devices, and the files in which the system describes itself remain. Denies TCP, signals to other processes, and
 /// the capabilities of the root user except for files of other users. Returns whether the system enforces the rules for
-/// files. Skips paths that do not exist.
+/// files, even if only a part of them. Skips paths that do not exist.
 ///
 /// # Errors
 /// When the system rejects the rules or the change of capabilities.
@@ -65,7 +67,8 @@ pub fn confine_files(_: &[PathBuf], _: &[PathBuf]) -> io::Result<bool> {
 
 /// Makes the system end this process if one of its threads opens a socket, starts a program or another process, acts on
 /// another process, changes the permissions of a file by its path, allocates memory that [`limit_memory`] does not count,
-/// or cancels the signal that ends this process with its parent. Does nothing where the system has no such ring.
+/// or cancels the signal that ends this process with its parent. Lets `clone3` and `memfd_create` fail with `ENOSYS`, since
+/// libraries do without. Cannot be undone. Does nothing on systems other than Linux.
 ///
 /// # Errors
 /// When the system rejects the filters.
@@ -87,8 +90,8 @@ pub fn deny_calls_to_line_editor() -> io::Result<()> {
 }
 
 /// Limits the private writable memory of this process (`RLIMIT_DATA`), stacks of threads included, to `bytes` more than it
-/// has now. Does not count shared memory: [`deny_calls`] denies it. Does nothing where the system does not report how much
-/// the process has.
+/// has now, for good; a limit that is lower already stays. Does not count shared memory: [`deny_calls`] denies it. Does
+/// nothing where the system does not report how much the process has.
 ///
 /// # Errors
 /// When the system rejects the limit.
@@ -103,9 +106,9 @@ pub const MARGIN: u64 = 768 << 20;
 /// Bytes allowed for reading a model in addition to a multiple of the size of its files.
 const READING: u64 = 2 << 30;
 
-/// Limits the memory of this process to [`MARGIN`] more than what it has and the machine has free, swap included. Does
-/// nothing where the system does not report that, or on a machine with NVIDIA's driver: there the memory of the process
-/// includes what it has on the device.
+/// Limits the memory of this process, as [`limit_memory`] does, to what it has now plus the machine's free memory and swap
+/// plus [`MARGIN`]. Does nothing where the system does not report these sizes, or on a machine with NVIDIA's driver: there
+/// the memory of the process includes what it has on the device.
 ///
 /// # Errors
 /// When the system rejects the limit.
@@ -114,7 +117,8 @@ pub fn limit_to_free_memory() -> io::Result<()> {
     free.map_or(Ok(()), |free| limit_memory(free.saturating_add(MARGIN)))
 }
 
-/// Whether this machine has NVIDIA's driver, which opens files of its own choice.
+/// Whether this machine has NVIDIA's driver, which opens files of its own choice: whether
+/// `/dev/nvidiactl` exists, or `/dev/dxg` in its place under WSL.
 #[must_use]
 pub fn has_nvidia_driver() -> bool {
     ["/dev/nvidiactl", "/dev/dxg"].iter().any(|device| std::path::Path::new(device).exists())
@@ -131,8 +135,8 @@ pub fn reading_memory(model: u64, data: u64) -> u64 {
 pub struct MemoryLimit(Rlimit);
 
 impl MemoryLimit {
-    /// Limits the memory of this process to `bytes` more than it has now, or keeps its present limit if that is lower. Does
-    /// nothing where the system does not report how much it has.
+    /// Lowers the soft limit `RLIMIT_DATA` of this process to `bytes` more than it has now, until the value is dropped.
+    /// Keeps a soft limit that is lower, and changes nothing where the system does not report how much the process has.
     ///
     /// # Errors
     /// When the system rejects the limit.
@@ -147,6 +151,7 @@ impl MemoryLimit {
 }
 
 impl Drop for MemoryLimit {
+    /// Restores the limits that held before [`MemoryLimit::set`]. Ignores a failure.
     fn drop(&mut self) {
         // A limit that was allowed before is allowed again.
         let _ = setrlimit(Resource::Data, self.0);

@@ -59,14 +59,15 @@ enum Code {
 
 impl Method {
     /// Returns a method that runs as a process of its own, outside the sandbox, through the connection `twin`. It may
-    /// call the interfaces in `imports`. One session can use it; a later one gets [`Error::Over`].
+    /// call the interfaces in `imports`, given by full name. One session can use it; a later one gets [`Error::Over`].
+    /// Escapes `name` and cuts it at 200 bytes.
     #[must_use]
     pub fn native(name: &str, imports: Vec<String>, twin: Twin) -> Self {
         Self { name: printable(name, 200), code: Code::Process(Arc::new(Mutex::new(Some(twin)))), imports }
     }
 
     /// Makes the object that a session calls: an empty store for the component, or the process, which this takes out of
-    /// the method. Runs nothing of the method.
+    /// the method. Runs nothing of the method. `ledger` is the budget for the bytes that the method will hold on the host.
     ///
     /// Errors: [`Error::Over`] if an earlier session took the process.
     pub(crate) fn guest(
@@ -92,7 +93,7 @@ impl Method {
         &self.imports
     }
 
-    /// Returns the method's name as messages show it.
+    /// Returns the method's name as messages show it: escaped and cut at 200 bytes.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -133,7 +134,7 @@ impl Engine {
     }
 
     /// Returns a clone of the engine, sharing its cache and counters. If `untrusted`, the clone compiles components in a
-    /// child process, where one is configured.
+    /// child process, where one is configured; otherwise it compiles in this process.
     #[must_use]
     pub fn for_untrusted(&self, untrusted: bool) -> Self {
         Self { untrusted, ..self.clone() }
@@ -146,8 +147,8 @@ impl Engine {
         self.compiler.cache.as_ref()?.as_ref().err().map(String::as_str)
     }
 
-    /// Checks a component against the contract, the grants and the limits, then compiles it.
-    /// Nothing of the component runs.
+    /// Checks a component against the contract, the grants and the limits, then compiles it or loads its code from the
+    /// cache. Nothing of the component runs. `name` names the method in messages, escaped and cut at 200 bytes.
     ///
     /// # Errors
     /// Every refusal of [`Error`] that is found before anything runs.
@@ -170,7 +171,7 @@ impl Engine {
 
     /// Loads the code of a component from the cache, or checks its types and compiles it. The component has passed all other
     /// checks, and `imports` are the full names of its imports. Does not check the types of a cached component again.
-    /// Increments the count of [`Engine::compiled`].
+    /// Increments the count of [`Engine::compiled`] unless the check of the types fails, even if compiling then fails.
     pub(crate) fn compile(&self, bytes: &[u8], name: &str, imports: &[String]) -> Result<Component, Error> {
         let cached = self.compiler.load(&self.engine, bytes);
         if cached.is_none() {
@@ -181,14 +182,16 @@ impl Engine {
     }
 }
 
-/// Creates a wasmtime engine with the settings of the sandbox, without ticker and linker.
+/// Creates a wasmtime engine with the settings of the sandbox, without ticker and linker. `code` says whether backtraces
+/// have source lines and whether code counts its instructions (wasmtime's fuel).
 pub(crate) fn bare(code: CodeOptions) -> wasmtime::Result<wasmtime::Engine> {
     let details = if code.source_lines { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable };
     wasmtime::Engine::new(profile().wasm_backtrace_details(details).consume_fuel(code.count_instructions))
 }
 
-/// Returns the sandbox's wasmtime settings: epoch interruption and NaN canonicalisation on; memory64, multi-memory,
-/// exceptions, garbage collection, relaxed SIMD, tail calls and concurrency off.
+/// Returns the sandbox's wasmtime settings: a stack of 512 KiB; components, epoch interruption and NaN canonicalization on;
+/// memory64, multi-memory, custom page sizes, wide arithmetic, function references, exceptions, garbage collection, relaxed
+/// SIMD, tail calls and concurrency off.
 fn profile() -> Config {
     let mut config = Config::new();
     config

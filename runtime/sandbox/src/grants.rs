@@ -34,7 +34,7 @@ impl Default for Grants {
 }
 
 impl Grants {
-    /// Returns the grants with one more interface, named without package and version.
+    /// Returns the grants with one more interface, named without package and version. Does not check that it exists.
     #[must_use]
     pub fn with(mut self, interface: &str) -> Self {
         self.interfaces.insert(interface.to_owned());
@@ -42,7 +42,8 @@ impl Grants {
     }
 }
 
-/// Splits `tunebox:method/INTERFACE@A.B.C` into interface and version; `None` for any other name.
+/// Splits `tunebox:method/INTERFACE@A.B.C` into interface and version. `None` for another package, and for a version that is
+/// missing or has a pre-release or build part. Does not check that the interface exists.
 pub(crate) fn named(name: &str) -> Option<(&str, Version)> {
     let (package, rest) = name.split_once('/')?;
     let (interface, version) = rest.split_once('@')?;
@@ -51,7 +52,7 @@ pub(crate) fn named(name: &str) -> Option<(&str, Version)> {
 }
 
 /// Returns the interface of a full name, `tensor` for `tunebox:method/tensor@0.1.0`. `None` for a name outside the
-/// contract or of another track (major and minor version) than this host's.
+/// contract's package or of another track (major and minor version) than this host's. The interface need not exist.
 #[must_use]
 pub fn interface_of(name: &str) -> Option<&str> {
     named(name).filter(|(_, version)| is_of_track(version)).map(|(interface, _)| interface)

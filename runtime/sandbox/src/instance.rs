@@ -55,7 +55,8 @@ impl Guest for Instance {
     }
 
     /// Resets the counters, starts the method's clock for `seconds`, and has the engine interrupt the method at the
-    /// next tick. Lets the method execute `step_instructions`.
+    /// next tick. Lets the method execute `step_instructions`, any number if that is 0. Errors: such a limit where the
+    /// component's code does not count instructions.
     fn begin(&mut self, seconds: f64) -> wasmtime::Result<()> {
         let state = self.store.data_mut();
         state.meters.begin(seconds);
@@ -69,8 +70,8 @@ impl Guest for Instance {
         instructions::executed(&self.store, self.store.data().limits.step_instructions)
     }
 
-    /// Instantiates the component in its store, under the limits of `init_seconds`. Errors: the instance cannot be
-    /// made.
+    /// Instantiates the component in its store, after counting `instance_bytes` as memory of the method. Errors: a limit is
+    /// passed, or the instance cannot be made.
     fn start(&mut self) -> wasmtime::Result<ExportResult<()>> {
         self.store.data_mut().memory.reserve(self.instance_bytes)?;
         self.instance = Some(self.ready.instantiate(&mut self.store)?);
@@ -112,7 +113,8 @@ impl Guest for Instance {
     }
 }
 
-/// Takes a sample for the profile, if one is recorded. The time that this takes does not count as the method's.
+/// Adds the method's call stack to the profile as a sample; does nothing without a profile. The time that this takes does
+/// not count as the method's.
 fn sample(store: &mut StoreContextMut<'_, State>) {
     let state = store.data();
     let Some(profiler) = state.profiler.clone() else { return };

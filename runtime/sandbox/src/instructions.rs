@@ -15,8 +15,8 @@ pub(crate) fn set_limit<T>(store: &mut Store<T>, limit: u64) -> wasmtime::Result
     }
 }
 
-/// Returns how many instructions the code of a store executed since [`set_limit`] with the same limit; 0 if the limit is
-/// 0.
+/// Returns how many instructions the code of a store executed since [`set_limit`] set `limit`; 0 if the limit is 0 or the
+/// engine does not count.
 pub(crate) fn executed<T>(store: &Store<T>, limit: u64) -> u64 {
     store.get_fuel().map_or(0, |left| limit.saturating_sub(left))
 }

@@ -32,8 +32,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Formats a number of this unit for people, as in `1 h 30 min` or `1.0 MiB`. Numbers that are not whole stay as
-    /// they are, except seconds.
+    /// Formats a number of this unit for people, as in `1 h 30 min`, `1.0 MiB` or `16,384`. Numbers that are negative or not
+    /// whole stay as they are, except seconds. 0 instructions become [`NOT_COUNTED`].
     #[must_use]
     pub fn show(self, number: &Number) -> String {
         match (self, number.as_u64()) {
@@ -178,7 +178,8 @@ impl Limits {
     /// laptop, and a slow machine several times that.
     pub const INTERPRETER_SECONDS: f64 = 120.0;
 
-    /// Returns every limit with its value, in the order of the list.
+    /// Returns every limit with its value, in the order of [`LIMITS`]. Leaves out a value that JSON has no number for, such
+    /// as infinity.
     pub fn entries(&self) -> impl Iterator<Item = (&'static Limit, Number)> + use<> {
         let values = serde_json::to_value(self).unwrap_or_default();
         LIMITS.iter().filter_map(move |limit| Some((limit, values.get(limit.name)?.as_number()?.clone())))

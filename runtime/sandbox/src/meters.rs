@@ -20,24 +20,33 @@ use crate::usage::{Counts, Slowest};
 /// Counters of the current call into the method.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
+    /// How long the method itself may compute in this call; infinite for no limit.
     seconds: f64,
     limits: Limits,
+    /// The method's own time before `resumed`.
     guest: Duration,
+    /// The host's time in finished operations.
     host: Duration,
+    /// When the method's clock was started; `None` while it is stopped.
     resumed: Option<Instant>,
+    /// When the host's clock was started; `None` while it is stopped.
     paused: Option<Instant>,
     counts: Counts,
+    /// The host function that was entered last.
     last: Option<&'static str>,
+    /// The slowest finished host operation.
     slowest: Option<(&'static str, Duration)>,
 }
 
 impl Meters {
-    /// Creates counters at zero with stopped clocks, for a call of at most `init_seconds`.
+    /// Creates counters at zero with stopped clocks. Until [`begin`](Self::begin), the method's own time is limited to
+    /// `init_seconds`.
     pub(crate) fn new(limits: &Limits) -> Self {
         Self { seconds: limits.init_seconds, limits: limits.clone(), ..Self::default() }
     }
 
-    /// Resets all counters for a call in which the method itself may compute for `seconds`, and starts its clock.
+    /// Resets all counters for a call in which the method itself may compute for `seconds` (infinite for no limit), and
+    /// starts its clock.
     pub(crate) fn begin(&mut self, seconds: f64) {
         *self = Self { seconds, limits: std::mem::take(&mut self.limits), ..Self::default() };
         self.resume();
@@ -52,8 +61,8 @@ impl Meters {
         self.paused = Some(now);
     }
 
-    /// Stops the host's clock and restarts the method's. Keeps the host operation that just ended if it is the slowest
-    /// of this call so far.
+    /// Stops the host's clock and restarts the method's. Keeps the host operation that just ended, under the name of the
+    /// function entered last, if it is the slowest of this call so far.
     pub(crate) fn resume(&mut self) {
         let now = Instant::now();
         if let Some(paused) = self.paused.take() {
@@ -88,8 +97,9 @@ impl Meters {
         self.counts.host_calls
     }
 
-    /// Counts a call to the host function `function` and remembers it as the last one. Charges the fixed work of a call,
-    /// and checks the limits of calls, work and time. Drops of handles do not use this.
+    /// Counts a call to the host function `function` and stores its name as the one entered last. Charges the fixed work of
+    /// a call. Drops of handles do not use this. Errors: the cause that ends the method past the limit of calls, work or
+    /// time.
     pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
         self.last = Some(function);
         add(&mut self.counts.host_calls, 1, self.limits.host_calls, |limit| Cause::HostCalls { limit })?;
@@ -97,8 +107,8 @@ impl Meters {
         self.check_time()
     }
 
-    /// Charges units of work of the host function that was entered last, each at the price in its row of the table of
-    /// costs. Called before the work is done.
+    /// Charges units of work of the host function that was entered last, each at the price in the function's row of the
+    /// table of costs, 1 if the row has none. Called before the work is done; past the limit `work` ends the method.
     pub(crate) fn work(&mut self, units: u64) -> Result<(), Cause> {
         let each = self.last.map_or(1, costs::each);
         self.charge(units.saturating_mul(each))
@@ -109,7 +119,8 @@ impl Meters {
         add(&mut self.counts.work, work, self.limits.work, |limit| Cause::Work { limit })
     }
 
-    /// Counts one pass through the model and its multiply-adds, before the pass runs.
+    /// Counts one pass through the model and its multiply-adds, before the pass runs; past `passes` or `model_work` ends the
+    /// method.
     pub(crate) fn pass(&mut self, multiply_adds: u64) -> Result<(), Cause> {
         add(&mut self.counts.passes, 1, self.limits.passes, |limit| Cause::Passes { limit })?;
         self.model(multiply_adds)
@@ -176,13 +187,15 @@ impl Meters {
         Err(Cause::LongOperation { seconds, limit })
     }
 
-    /// Returns the time at which this call has lasted `step_wall_seconds`; `None` if an [`Instant`] cannot hold it.
+    /// Returns the time at which this call has lasted `step_wall_seconds`; now, if it has lasted that long already. `None`
+    /// if an [`Instant`] cannot hold it.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let left = Duration::try_from_secs_f64(self.limits.step_wall_seconds - self.wall_seconds());
         Instant::now().checked_add(left.unwrap_or_default())
     }
 
-    /// Returns the seconds of this call that count against `step_wall_seconds`, up to now.
+    /// Returns the seconds of this call that count against `step_wall_seconds`, up to now: the host's time, the operation
+    /// under way included, and the method's own time unless that has no limit.
     fn wall_seconds(&self) -> f64 {
         // Passes that were put off run in one operation: its time so far counts.
         let running = self.paused.map_or(Duration::ZERO, |paused| paused.elapsed());
@@ -197,7 +210,7 @@ impl Meters {
         (self.guest + running).as_secs_f64()
     }
 
-    /// Returns what the current call has used so far.
+    /// Returns what the current call has used so far. The host's time is that of finished operations.
     pub(crate) fn counts(&self) -> Counts {
         Counts { guest_seconds: self.guest_seconds(), host_seconds: self.host.as_secs_f64(), ..self.counts }
     }

@@ -59,21 +59,23 @@ impl Profiler {
         Ok(recording.recorded)
     }
 
-    /// Sets the method's name in the profile.
+    /// Names the process and the thread of the profile after the method.
     pub(crate) fn name(&self, method: &str) {
         let recording = &mut *self.recording();
         recording.profile.set_process_name(recording.process, method);
         recording.profile.set_thread_name(recording.thread, method);
     }
 
-    /// Marks the start of a call into the method: the time before it belongs to no sample.
+    /// Marks the start of a call into the method: the next sample stands for the time from now on, and the method's own
+    /// seconds count from 0 again.
     pub(crate) fn begin(&self) {
         let mut recording = self.recording();
         (recording.last, recording.guest) = (Instant::now(), 0.0);
     }
 
-    /// Records the call stack that `trace` captures. Does nothing during the pause after the last sample, which is longer
-    /// the slower that sample was. `guest`: the seconds that the method itself has computed in this call.
+    /// Records the call stack that `trace` captures. Does nothing, and does not call `trace`, during the pause after the
+    /// last sample: four times as long as taking that sample took. `guest`: the seconds that the method itself has computed
+    /// in this call.
     pub(crate) fn sample(&self, guest: f64, trace: impl FnOnce() -> WasmBacktrace) {
         let (mut recording, begun) = (self.recording(), Instant::now());
         if begun < recording.next {
@@ -83,7 +85,8 @@ impl Profiler {
         recording.next = Instant::now() + begun.elapsed() * PAUSE;
     }
 
-    /// Records a call to the host from `begun` until now, under the name `operation`.
+    /// Records a call to the host from `begun` until now, under the name `operation`. Past 200,000 calls only counts it as
+    /// left out.
     pub(crate) fn call(&self, operation: &str, begun: Instant) {
         self.recording().call(operation, begun);
     }
@@ -128,8 +131,9 @@ impl Recording {
         Self { profile, process, thread, foreign, own, start, last: start, next: start, guest: 0.0, recorded }
     }
 
-    /// Adds a sample with these frames, innermost first, weighted by the ticks since the last sample. `guest` is the
-    /// method's own seconds in this call. Past `SAMPLES` only counts the sample as left out.
+    /// Adds a sample at time `now` with these frames, innermost first. Its weight is the number of ticks since the last
+    /// sample, rounded, at least 1; its processor time is the growth of `guest`, the method's own seconds in this call,
+    /// since then. Past `SAMPLES` only counts the sample as left out.
     fn sample(&mut self, now: Instant, guest: f64, functions: &[Frame]) {
         if self.recorded.samples == SAMPLES {
             self.recorded.left_out += 1;

@@ -51,7 +51,8 @@ impl Reports {
         Self { names, limits, log_bytes: 0, metrics: Vec::new(), lines: Vec::new(), dropped: 0 }
     }
 
-    /// Records a value of a declared metric.
+    /// Appends a value of a declared metric to those of the current call. A name may get several values in one call, and
+    /// all are kept.
     ///
     /// Errors: `invalid-argument` for an undeclared name, `out-of-budget` past the limit `metrics`, the values of one call.
     pub(crate) fn metric(&mut self, name: &str, value: Measure, combine: Combine) -> Result<()> {
@@ -79,8 +80,9 @@ impl Reports {
         Ok(Measure::Tensor { value, _bytes: Arc::clone(&held.bytes) })
     }
 
-    /// Escapes and records a log line. Drops and counts it instead if it is longer than `log_line_bytes`, or past
-    /// `log_lines` in this call or `run_log_bytes` in the session.
+    /// Escapes and records a log line. Only increments the number of dropped lines if the line is longer than
+    /// `log_line_bytes`, if this call has `log_lines` lines already, or if the lines of the session, with one byte for each
+    /// line's end, would pass `run_log_bytes`. Bytes are counted before escaping.
     pub(crate) fn line(&mut self, line: &str) {
         let after = self.log_bytes.saturating_add(line.len() as u64 + 1);
         let limits = &self.limits;
@@ -93,7 +95,8 @@ impl Reports {
         }
     }
 
-    /// Returns the bytes of all log lines kept since the session started, plus one for the end of each line.
+    /// Returns the bytes, before escaping, of all log lines kept since the session started, plus one for the end of each
+    /// line. Lines that were taken count as well.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.log_bytes
     }
@@ -105,8 +108,8 @@ impl Reports {
         (std::mem::take(&mut self.lines), std::mem::take(&mut self.dropped))
     }
 
-    /// Removes and returns the metrics recorded since the last time, as name, value and way to combine. Reads tensors
-    /// back and rounds values to seven digits.
+    /// Removes and returns the metrics recorded since the last time, in order, as name, value and way to combine. Reads
+    /// tensors back and rounds values to seven significant digits. Errors: the device fails; all metrics are lost then.
     pub(crate) fn take_metrics(&mut self) -> Result<Vec<(String, f64, Combine)>, candle_core::Error> {
         let mut metrics = Vec::with_capacity(self.metrics.len());
         for (place, value, combine) in self.metrics.drain(..) {

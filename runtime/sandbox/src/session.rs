@@ -49,7 +49,7 @@ pub struct StepReport {
     pub host_calls: u64,
     /// Seconds that the method itself computed.
     pub guest_seconds: f64,
-    /// A host operation that lasted longer than the run's `operation-seconds`.
+    /// The slowest host operation of the call, if it lasted longer than the limit `operation-seconds`.
     pub slow: Option<Slowest>,
     /// The first host function that refused to compute a gradient in this call, such as `learn.minimise`, and its message.
     /// The method went on after it.
@@ -118,7 +118,8 @@ impl<H: RunHooks> Session<H> {
     /// Calls `init` with every setting of the manifest, as names and values.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the method's message, [`Error::Stopped`], [`Error::Over`].
+    /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it traps or
+    /// passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
     pub fn init(&mut self, settings: &[(String, Value)]) -> Result<StepReport, Error> {
         let settings: Vec<_> = settings.iter().map(|(name, value)| (name.clone(), value.into())).collect();
         Ok(self.call(Function::Init, |guest| guest.init(&settings))?.1)
@@ -127,15 +128,17 @@ impl<H: RunHooks> Session<H> {
     /// Calls `step` with one micro-batch and returns what the method reported and used.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the method's message, [`Error::Stopped`], [`Error::Over`].
+    /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it traps or
+    /// passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
     pub fn step(&mut self, batch: Batch) -> Result<StepReport, Error> {
         Ok(self.call(Function::Step, |guest| guest.step(batch))?.1)
     }
 
-    /// Calls `finish` and returns what the method reported and used.
+    /// Calls `finish` and returns what the method reported and used. Does not end the session.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the method's message, [`Error::Stopped`], [`Error::Over`].
+    /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it traps or
+    /// passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
     pub fn finish(&mut self) -> Result<StepReport, Error> {
         Ok(self.call(Function::Finish, |guest| guest.finish())?.1)
     }
@@ -143,7 +146,8 @@ impl<H: RunHooks> Session<H> {
     /// Calls `save-state` and returns the method's bytes for a checkpoint.
     ///
     /// # Errors
-    /// [`Error::Stopped`], also for more bytes than the limit `state_bytes`; [`Error::Over`].
+    /// [`Error::Stopped`] if the method traps, passes a limit, or returns more bytes than the limit `state_bytes`, which
+    /// ends it; [`Error::Over`] if it has ended before.
     pub fn save_state(&mut self) -> Result<Vec<u8>, Error> {
         let limit = self.limits.state_bytes as u64;
         let (state, _) = self.call(Function::SaveState, move |guest| {
@@ -154,8 +158,8 @@ impl<H: RunHooks> Session<H> {
         Ok(state)
     }
 
-    /// Sets the named random sequences to the positions of a checkpoint. Call it after `init`. Does nothing once the
-    /// method has ended.
+    /// Sets the named random sequences to the positions of a checkpoint, and leaves all others as they are. Call it after
+    /// `init`. Does nothing once the method has ended.
     pub fn restore_streams(&mut self, streams: &BTreeMap<String, u64>) {
         if let Some(alive) = self.alive.as_deref_mut() {
             let state = alive.state();
@@ -164,10 +168,11 @@ impl<H: RunHooks> Session<H> {
         }
     }
 
-    /// Calls `load-state` with the bytes of an earlier `save-state`, after `init`.
+    /// Calls `load-state` with the bytes of an earlier `save-state`. Call it after `init`. Discards the report of the call.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the method's message, [`Error::Stopped`], [`Error::Over`].
+    /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it traps or
+    /// passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
     pub fn load_state(&mut self, state: &[u8]) -> Result<(), Error> {
         self.call(Function::LoadState, |guest| guest.load_state(state))?;
         Ok(())
@@ -177,7 +182,8 @@ impl<H: RunHooks> Session<H> {
     /// `None` once the process is gone, with a report of what the method used meanwhile.
     ///
     /// # Errors
-    /// [`Error::Stopped`], always for a component, which requests nothing between two calls; [`Error::Over`].
+    /// [`Error::Stopped`] if the process breaks the protocol or passes a limit, and always for a component, which requests
+    /// nothing between two calls; this ends the method. [`Error::Over`] if it has ended before.
     pub fn wait(&mut self) -> Result<(Option<String>, StepReport), Error> {
         self.call(Function::Wait, |guest| guest.wait().map(Ok))
     }
@@ -192,7 +198,8 @@ impl<H: RunHooks> Session<H> {
         self.alive.is_some()
     }
 
-    /// Returns the position of each named random sequence after the last call, for a checkpoint.
+    /// Returns the position of each named random sequence after the last call or [`restore_streams`](Self::restore_streams),
+    /// for a checkpoint. They stay when the method ends.
     pub fn streams(&self) -> &BTreeMap<String, u64> {
         &self.positions
     }
@@ -202,8 +209,8 @@ impl<H: RunHooks> Session<H> {
         self.ledger.held()
     }
 
-    /// Removes and returns the escaped log lines of a call that failed, and the number of dropped lines. Empty after
-    /// the first time.
+    /// Removes and returns the escaped log lines of the last call if it failed, and the number of its dropped lines. Empty
+    /// and 0 if it succeeded, or when called again.
     pub fn take_last_lines(&mut self) -> (Vec<String>, u32) {
         std::mem::take(&mut self.last_lines)
     }

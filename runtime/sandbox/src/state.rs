@@ -131,7 +131,8 @@ impl HasData for HostContexts {
 }
 
 impl State {
-    /// Creates the state before the first call, without handles and with counters at zero.
+    /// Creates the state before the first call, without handles and with counters at zero. Notes how many bytes this process
+    /// holds if the model is on the CPU. `budget` is for the bytes that the method will hold on the host.
     pub(crate) fn new(settings: SessionSettings, budget: Budget, train_state: Shared) -> Self {
         let SessionSettings { limits, seed, metric_names, profiler, .. } = settings;
         let (configuration, on_cpu) = {
@@ -169,13 +170,15 @@ impl State {
         }
     }
 
-    /// Counts a call to the host function `function`; see [`Meters::enter`]. Every import but a drop begins with this.
+    /// Counts a call to the host function `function` and charges its fixed work; see [`Meters::enter`]. Every import but a
+    /// drop begins with this. Errors: the limit of calls, work or time is passed, which ends the method.
     pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
         self.meters.enter(function)
     }
 
-    /// Remembers an error that the host returns to the method, with the host function entered last: as the last error
-    /// of this call, and as the first refused gradient if it is one. Does nothing before the first host function.
+    /// Stores the message of an error that the host returns to the method, with the host function entered last: in `denied`,
+    /// over an earlier one, and in `unlearned` if the function computes gradients and `unlearned` is empty. Does nothing if
+    /// no host function was entered in this call of the method.
     pub(crate) fn deny(&mut self, message: &str) {
         let Some(function) = self.meters.last() else { return };
         let denied = Denied { function, message: message.to_owned() };
@@ -191,20 +194,22 @@ impl State {
         self.weights.saturating_mul(tokens)
     }
 
-    /// Counts one forward pass through the model over `tokens` tokens, before it runs.
+    /// Counts one forward pass through the model over `tokens` tokens, before it runs. Past `passes` or `model_work` ends
+    /// the method.
     pub(crate) fn pass(&mut self, tokens: usize) -> Result<(), Cause> {
         self.meters.pass(self.multiply_adds(tokens as u64))
     }
 
-    /// Locks the train state, which the session and its method share. Passes through the model then stop when the call
-    /// lasts longer than `step_wall_seconds`.
+    /// Locks the train state, which the session and its method share. Also sets the policy's deadline, so that passes
+    /// through the model stop when the call lasts longer than `step_wall_seconds`.
     pub(crate) fn train_state(&self) -> MutexGuard<'_, TrainState> {
         let mut train_state = lock(&self.train_state);
         train_state.policy.set_deadline(self.meters.deadline());
         train_state
     }
 
-    /// Reserves bytes of the method's tensor memory, before they are allocated; past `device_bytes` ends the method.
+    /// Reserves bytes of the method's tensor memory, before they are allocated, until the result is dropped. Past
+    /// `device_bytes` ends the method.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation> {
         Ok(self.budget.reserve(bytes)?)
     }
@@ -232,7 +237,7 @@ impl State {
         OperationBudget { ledger: &self.budget, meters: &mut self.meters }
     }
 
-    /// Returns a number that no tensor, score or pass of the session had before.
+    /// Returns 0, 1, 2 and so on: a number that no tensor, score or pass of the session had before.
     pub(crate) fn next_number(&mut self) -> u64 {
         let number = self.serial;
         self.serial += 1;
@@ -254,7 +259,7 @@ impl State {
     }
 
     /// Sets these random sequences to the given positions, creating those that are missing. Leaves all others as they
-    /// are.
+    /// are. Does not check the names and their number.
     pub(crate) fn restore_streams(&mut self, positions: &BTreeMap<String, u64>) {
         for (name, position) in positions {
             self.streams.insert(name.clone(), Stream::at(self.seed, &stream_name(name), *position));

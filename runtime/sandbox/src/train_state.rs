@@ -88,7 +88,7 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         norm
     }
 
-    /// Sets the gradient to 0.
+    /// Sets the policy's gradient to 0. [`has_gradient`](Self::has_gradient) is false afterwards, even on an error.
     ///
     /// # Errors
     /// When the device fails.
@@ -97,10 +97,11 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         Ok(self.policy.parameters().clear_gradients()?)
     }
 
-    /// Makes a frozen copy of the trained weights under a name; replaces one of the same name.
+    /// Has the policy store a frozen copy of its adapter and edits under a name, and stores the trained values in
+    /// `snapshots`, flat and on the CPU. Replaces a snapshot of that name.
     ///
     /// # Errors
-    /// When the adapter cannot be copied or memory runs out.
+    /// When all weights are trained, so that there is no adapter to copy, or memory runs out.
     pub fn snapshot(&mut self, name: &str) -> Result<(), Error> {
         self.policy.snapshot(name)?;
         self.snapshots.insert(name.to_owned(), self.policy.parameters().snapshot()?);
@@ -119,10 +120,11 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         Ok(())
     }
 
-    /// Overwrites all trained weights with those of a flat tensor on the CPU, in the order of the parameters' slots.
+    /// Overwrites all trained weights with those of a flat tensor on the CPU, in the order of the parameters' slots. Ignores
+    /// values past the last slot.
     ///
     /// # Errors
-    /// When there are fewer values than trained weights, or the device fails.
+    /// When there are fewer values than trained weights, or the device fails; the slots before stay overwritten.
     pub fn set_trained(&self, values: &Tensor) -> Result<(), Error> {
         let parameters = self.policy.parameters();
         for (index, slot) in parameters.slots().iter().enumerate() {

@@ -104,7 +104,8 @@ impl Usage {
     }
 
     /// Combines this usage with `before`, that of an earlier version of the method since the run was started or resumed:
-    /// totals add up, peaks and the slowest operation are the larger ones.
+    /// calls, totals, log lines and metrics add up; peaks and the slowest operation are the larger ones, of two equally slow
+    /// operations the one of `before`.
     #[must_use]
     pub fn after(&self, before: &Self) -> Self {
         let slower = if self.slowest.seconds > before.slowest.seconds { self } else { before };

@@ -17,8 +17,10 @@ use tunebox_foundation::files;
 const ADAPTER: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
 const MODEL: [&str; 2] = ["model.safetensors", "config.json"];
 
-/// Decides the kind of artifact of a run: edits beside a trained or continued adapter, and training of all weights,
-/// need the whole model; edits alone become an adapter if they can.
+/// Decides the kind of artifact of a run. Training of all weights gives the whole model. So do edits, unless an adapter
+/// holds them and no other adapter was trained or continued: then they give that adapter. Without edits, a trained or
+/// continued adapter is the artifact, else directions if there are any, else nothing. An adapter counts as trained after
+/// one update.
 fn artifact_kind(plan: &PlannedRun, train_state: &TrainState) -> ArtifactKind {
     let policy = &train_state.policy;
     let trained = train_state.hooks.optimizer.steps() > 0 || plan.settings.file.model.adapter.is_some();
@@ -31,8 +33,9 @@ fn artifact_kind(plan: &PlannedRun, train_state: &TrainState) -> ArtifactKind {
     }
 }
 
-/// Writes the artifact, the card and the finished lock into the run's folder, each file atomically. Returns the written
-/// files, card and lock last.
+/// Writes the artifact, the card and the finished lock into the run's folder, in this order and each file atomically.
+/// Directions are written beside every kind of artifact. A model with all weights trained is written in `f32`, another in
+/// the type of its weights. Returns the written files, card and lock last.
 pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &MetricsFile) -> Result<Vec<Written>, Error> {
     let (folder, policy) = (&plan.folder, &train_state.policy);
     let kind = artifact_kind(plan, train_state);

@@ -113,8 +113,9 @@ fn properties(plan: &PlannedRun) -> String {
     text
 }
 
-/// The Markdown table of at most 13 evenly spaced steps, including the first and the last; then the first and last
-/// validation loss, the usage of limits, and the closing metrics, as far as `rows` have them.
+/// The Markdown table of at most 13 evenly spaced steps, including the first and the last, with the metrics of the manifest
+/// that some step reported; then the first and last validation loss, the last usage of limits, and the closing metrics, as
+/// far as `rows` have them.
 fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     let steps: Vec<_> = rows.iter().filter(|row| row.contains_key("rate")).collect();
     let reported = |name: &&String| steps.iter().any(|row| row.contains_key(name.as_str()));
@@ -163,7 +164,7 @@ fn usage_sentence(used: &Value) -> String {
     )
 }
 
-/// Formats a JSON number with four decimals; a dash if there is none.
+/// Formats a JSON number with four decimals; a dash if the value is missing or no number.
 fn number(value: Option<&Value>) -> String {
     value.and_then(Value::as_f64).map_or("–".into(), |value| format!("{value:.4}"))
 }

@@ -85,7 +85,8 @@ impl State {
         from_hexadecimal(&self.method_state).ok_or_else(wrong)
     }
 
-    /// Reads the state from the folder of a checkpoint. Fails if it is missing, damaged or of another layout.
+    /// Reads the state from the folder of a checkpoint. Fails if the file is missing, damaged, of another layout or larger
+    /// than [`LARGEST_STATE`], or if its counts are not plausible.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(STATE);
         let state: Self =
@@ -146,7 +147,7 @@ pub(crate) fn folder(run: &Path, step: u64) -> PathBuf {
     run.join("steps").join(folder_name(step))
 }
 
-/// The name of the folder for the checkpoint of a step.
+/// The name of the folder for the checkpoint of a step: the number with at least six digits, such as `000010`.
 fn folder_name(step: u64) -> String {
     format!("{step:06}")
 }
@@ -157,7 +158,8 @@ pub(crate) fn reject_links(run: &Path) -> Result<(), Error> {
     Ok(files::reject_links(run, LEVELS)?)
 }
 
-/// The steps of the checkpoints in the run's folder `run`, in ascending order; empty if it has none.
+/// The steps of the checkpoints in the run's folder `run`, in ascending order, by the names in its folder `steps`; empty if
+/// there is no such folder. Ignores names that are not those of a checkpoint, and does not look into the checkpoints.
 pub(crate) fn steps(run: &Path) -> Result<Vec<u64>, Error> {
     let names = files::names(&run.join("steps"))?;
     let step = |name: &String| name.parse().ok().filter(|step| folder_name(*step) == *name);
@@ -174,8 +176,8 @@ pub(crate) fn last_whole(run: &Path) -> Option<(u64, PathBuf)> {
     Some((step, folder(run, step)))
 }
 
-/// Writes a checkpoint into the run's folder `run` atomically, then deletes all but the last `keep`. Returns the
-/// checkpoint's folder.
+/// Writes a checkpoint of `state` and the train state into the run's folder `run` atomically, in place of one of the same
+/// step, then deletes all but the last `keep` checkpoints. Returns the checkpoint's folder.
 pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: usize) -> Result<PathBuf, Error> {
     let target = folder(run, state.step);
     files::create_folder(&run.join("steps"))?;
@@ -200,7 +202,9 @@ pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: us
 }
 
 /// Restores the train state from the checkpoint in `folder`, whose state was read as `state`, and clears the gradient.
-/// Call after the method's `init`: the saved values replace those that `init` made.
+/// Call after the method's `init`: the saved values replace those that `init` made. Of what `init` made, snapshots under
+/// other names, directions of other layers, and edits if the checkpoint has none stay. Fails for a file that is missing,
+/// damaged or of another model.
 pub(crate) fn restore(folder: &Path, state: &State, train_state: &mut TrainState) -> Result<(), Error> {
     if !state.snapshots.is_empty() {
         let snapshots = read_tensors(&folder.join(SNAPSHOTS), &state.snapshots, train_state)?;
@@ -239,7 +243,8 @@ fn is_draft(name: &str) -> bool {
 }
 
 /// Reads the tensors `names` from a safetensors file to the CPU, each flat with one `f32` for every trained number.
-/// Returns them with their names, in the order of `names`.
+/// Returns them with their names, in the order of `names`. Fails for a tensor that is missing or has another type or shape,
+/// and for a file larger than such tensors and a header of [`MAX_HEADER_BYTES`].
 fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Result<Vec<(String, Tensor)>, Error> {
     let wanted = train_state.policy.parameters().len();
     let numbers = names.len().saturating_mul(wanted).saturating_mul(4) as u64;

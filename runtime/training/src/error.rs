@@ -89,15 +89,16 @@ fn describe_last_loss(last: Option<(f64, u64)>) -> String {
     last.map_or("no step before it was good".into(), |(loss, step)| format!("last good loss {loss:.4} at step {step}"))
 }
 
-/// Appends to a hint about a failed step how to resume the run, if it has a checkpoint (`saved`).
+/// Appends to a hint about a failed step how to resume the run, if the run has a checkpoint (`saved`). `None` without hint
+/// and checkpoint.
 fn resume_hint(hint: Option<String>, saved: bool) -> Option<String> {
     let resume = saved.then(|| "the same command with `--resume` continues from the last checkpoint".to_owned());
     let parts: Vec<String> = hint.into_iter().chain(resume).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// What to do about a loss or gradient (`quantity`) that is not finite. `untrained`: no update was made before it;
-/// `rate` is the run's peak learning rate.
+/// What to do about a loss or gradient (`quantity`) that is not finite: check the formula if no update was made before
+/// (`untrained`), else a tenth of `rate`, the run's peak learning rate; for a gradient also how to skip such updates.
 fn non_finite_hint(quantity: &str, untrained: bool, rate: f64) -> String {
     let cause = if untrained {
         "no update was made before, so no rate helps: check the method's formula, and `log` its parts".to_owned()

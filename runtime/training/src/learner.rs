@@ -1,7 +1,7 @@
 //! The run's part of a train state: optimizer, schedule, verifiers, and the cache of the reference's scores.
 //!
-//! Clipping, the learning rate of an update and the guard against numbers that are not finite are here; when an update is
-//! due is decided by the loop, or by a method that asks for one.
+//! An update clips the gradient, takes the learning rate of its step and rejects a gradient that is not finite. The loop of
+//! the run decides when an update is due, or a method that asks for one.
 
 pub(crate) mod directions;
 pub(crate) mod initial_state;
@@ -37,18 +37,18 @@ pub(crate) struct LearningRate {
     pub peak: f64,
     /// How the rate changes with the steps.
     pub schedule: Schedule,
-    /// Steps over which it rises from 0.
+    /// Steps over which the rate rises from 0.
     pub warmup: u64,
     /// Steps of the run.
     pub steps: u64,
     /// The largest gradient norm, to which larger gradients are scaled down; 0 disables clipping.
     pub clip: f64,
-    /// Skip an update whose gradient is not finite.
+    /// Skip an update whose gradient is not finite, instead of failing.
     pub skip_non_finite: bool,
 }
 
 impl LearningRate {
-    /// The learning rate of a step, counted from 0.
+    /// Returns the learning rate of step `step` (from 0): the peak times the schedule's factor for that step.
     pub(crate) fn at(&self, step: u64) -> f64 {
         self.peak * self.schedule.factor(step, self.warmup, self.steps)
     }
@@ -70,7 +70,7 @@ pub(crate) struct Progress {
 pub(crate) struct RewardState {
     /// The run's verifiers.
     pub(crate) verifiers: Verifiers,
-    /// New tokens of a completion at most.
+    /// The most new tokens of a completion.
     pub(crate) max_new_tokens: u32,
     /// The run's seed.
     seed: u64,
@@ -83,13 +83,13 @@ pub(crate) struct RewardState {
 }
 
 impl RewardState {
-    /// The state before the first step. `seed` is the run's; `max_new_tokens` is the default maximum length of a
-    /// completion.
+    /// Creates the state before the first step, with all counts 0. `seed` is the seed of the run; `max_new_tokens` is the
+    /// most new tokens of a completion.
     pub(crate) fn new(verifiers: Verifiers, max_new_tokens: u32, seed: u64) -> Self {
         Self { verifiers, max_new_tokens, seed, ..Self::default() }
     }
 
-    /// Clears the counts and the error of the step before, also those of the verifiers.
+    /// Sets the counts of calls and sampled tokens to 0, removes the recorded error, and clears every verifier's results.
     fn begin_step(&mut self) {
         (self.calls, self.sampled_tokens, self.failure) = (0, 0, None);
         self.verifiers.begin_step();
@@ -131,7 +131,8 @@ pub fn bench_train_state(policy: Policy) -> Result<TrainState, Error> {
     Ok(TrainState::new(policy, Trainer::new(optimizer, rate, RewardState::default())))
 }
 
-/// Begins a step, counted from 0: resets its progress and errors, the counts of its completions, and the dropout masks.
+/// Begins step `step` (from 0), whose learning rate applies from then on. Clears the results, errors and completion counts
+/// of the previous step, and restarts the numbering of dropout masks. Keeps weights, gradient and update count.
 pub(crate) fn begin_step(train_state: &mut TrainState, step: u64) {
     // Dropout masks are counted anew: a run that is resumed after a step without an update draws the same ones.
     train_state.policy.resume_at(train_state.policy.generation());
@@ -143,30 +144,35 @@ pub(crate) fn begin_step(train_state: &mut TrainState, step: u64) {
 }
 
 impl RunHooks for Trainer {
+    /// Returns the learning rate of the present step, which every update in the step uses.
     fn learning_rate(&self) -> f64 {
         self.learning_rate.at(self.step)
     }
 
-    /// The number of the present step, from 0; `u32::MAX` if it is larger.
+    /// Returns the number of the present step, from 0; `u32::MAX` if the number is larger.
     fn position(&self) -> u32 {
         u32::try_from(self.step).unwrap_or(u32::MAX)
     }
 
+    /// Returns the number of steps of the run; `u32::MAX` if the number is larger.
     fn planned_steps(&self) -> u32 {
         u32::try_from(self.learning_rate.steps).unwrap_or(u32::MAX)
     }
 
-    /// The default maximum length of a completion: the tokens that the longest prompt leaves of the maximum length.
+    /// Returns the most new tokens of a completion: the tokens that the longest prompt of the data leaves of
+    /// `data.max-length`.
     fn max_new_tokens(&self) -> u32 {
         self.rewards.max_new_tokens
     }
 
+    /// Returns the name of every verifier and its weight in the reward, in the order of the run file.
     fn verifiers(&self) -> Vec<(String, f32)> {
         self.rewards.verifiers.names_and_weights()
     }
 
     /// Scores rows. Takes the scores from the cache, if there is one, for requests of the reference at temperature 1 with
-    /// the default taps. If the log-probabilities are not finite, records that as the cause of a later failure.
+    /// the default taps. If the log-probabilities are not finite, still returns the scores, and sets `non_finite` to `loss`,
+    /// which becomes the error if the step fails.
     fn score(&mut self, policy: &Policy, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
         let ScoreRequest { view, taps, temperature, learning } = request;
         let cacheable = *view == View::Reference && *taps == TapSet::default() && *temperature == 1.0;
@@ -181,9 +187,10 @@ impl RunHooks for Trainer {
         Ok(scored)
     }
 
-    /// Executes an optimizer step with the rate of the present step, and clears the gradient; returns the gradient's
-    /// norm before clipping. A gradient that is not finite changes no weights: it is counted as skipped with
-    /// `skip_non_finite`, else an error.
+    /// Clips the gradient, executes an optimizer step with the rate of the present step, adds 1 to the counts of updates,
+    /// and clears the gradient. Returns the norm of the gradient before clipping. A gradient whose norm is not finite is
+    /// cleared without changing a weight: with `skip_non_finite` the update counts as skipped and the norm is returned;
+    /// else `non_finite` becomes `gradient` and the call fails.
     fn update(&mut self, policy: &mut Policy) -> Result<f32, Error> {
         let rate = self.learning_rate();
         let parameters = policy.parameters();
@@ -203,8 +210,9 @@ impl RunHooks for Trainer {
         Err(ComputeError::NonFinite(format!("the norm of the gradient is {norm}")).into())
     }
 
-    /// Samples completions with a seed drawn from the run's seed, the step and the number of the call in the step, so that
-    /// a resumed run samples the same ones. Adds their tokens to the step's count.
+    /// Samples completions of every prompt. Replaces `sampling.seed` by one drawn from the run's seed, the step and the
+    /// number of the call in the step, so that a resumed run samples the same completions. Advances the number of the call
+    /// even if sampling fails, and adds the new tokens to the step's count.
     fn generate(
         &mut self,
         policy: &Policy,
@@ -221,9 +229,10 @@ impl RunHooks for Trainer {
         Ok(completions)
     }
 
-    /// Decodes completions and scores them by every verifier; no text reaches the method. Returns the verdicts
-    /// `[completions, verifiers]`, flat in row-major order, NaN for no verdict. Records a failure of the verifiers as the
-    /// cause of the failed step.
+    /// Decodes the completions `written` and has every verifier judge each of them; no text reaches the method.
+    /// `written.group` gives the index in `questions` of each completion. Returns the verdicts `[completions, verifiers]`,
+    /// flat in row-major order, NaN for no verdict. Fails if the verifiers fail, and then records their error as the cause
+    /// of the failed step, unless the time `end` has passed.
     fn judge(
         &mut self,
         policy: &Policy,

@@ -38,7 +38,7 @@ pub(crate) fn has_finished(folder: &Path) -> bool {
     read(folder).as_ref().is_some_and(is_finished)
 }
 
-/// Reads and parses the `run.lock` in `folder`; `None` if it is missing or cannot be parsed.
+/// Reads and parses the `run.lock` in `folder`; `None` if it is missing, larger than 1 MiB or cannot be parsed.
 pub(crate) fn read(folder: &Path) -> Option<Table> {
     read_text(&folder.join(FILE)).ok()?.parse().ok()
 }
@@ -60,8 +60,8 @@ pub(crate) fn damaged(path: &Path, what: &str) -> Error {
         .into()
 }
 
-/// The number format of the base model of the run in `folder`, or, if `folder` is a checkpoint, of the run that it
-/// belongs to. `None` if neither holds a lock.
+/// The number format of the base model of the run in `folder`, or, if `folder` is in a folder `steps`, of the run above
+/// `steps`. The default format if the lock names none; `None` if neither folder holds a lock.
 ///
 /// # Errors
 /// A lock that cannot be read, or with an unknown format.

@@ -42,8 +42,9 @@ impl Tally {
         }
     }
 
-    /// The combined metrics, a sum or a mean for each name, in the order of `names`. Metrics that are not in `names`
-    /// come first. Rounds to seven significant digits again, since a sum of rounded numbers has more.
+    /// Returns the combined metrics, a sum or a mean for each name, in the order of `names`; those that are not in `names`
+    /// come first, in the order of their first report. Rounds to seven significant digits again, since a sum of rounded
+    /// numbers may have more.
     pub(crate) fn numbers(&self, names: &[String]) -> Vec<(String, f64)> {
         let position = |name: &String| names.iter().position(|known| known == name);
         let combined = self.sums.iter().map(|(name, sum, count, combine)| {
@@ -71,7 +72,7 @@ impl MetricsFile {
     }
 
     /// Opens the metrics file in the run's folder `run` for appending, and creates it if it does not exist. Removes the
-    /// rows after `step`, which will be executed again, and lines that are not complete rows.
+    /// rows of steps after `step`, which will be executed again, and lines that are not rows with a `step`.
     pub(crate) fn open(run: &Path, step: u64) -> Result<Self, Error> {
         let path = run.join(FILE);
         if path.exists() {
@@ -86,15 +87,15 @@ impl MetricsFile {
         Ok(Self { lines: Lines::append_to(&path)?, path })
     }
 
-    /// Appends a row, given as a JSON object, with every number in it rounded to seven digits.
+    /// Appends a row, given as a JSON object, with every number in it rounded to seven significant digits. Does not sync.
     pub(crate) fn add(&mut self, row: &Value) -> Result<(), Error> {
         let mut row = row.clone();
         round_numbers(&mut row);
         Ok(self.lines.push(&row.to_string())?)
     }
 
-    /// Appends the row of a step: its metrics, gradient norm, rate, counts and times. Skipped updates only if there are
-    /// any.
+    /// Appends the row of a step: its number, epoch, metrics, gradient norm, rate, counts and times; `skipped-updates` only
+    /// if there are any. Rounds the epoch, the seconds and the tokens per second to four decimals.
     pub(crate) fn add_step(&mut self, event: &StepEvent) -> Result<(), Error> {
         let mut row = json!({ "step": event.step, "epoch": rounded(event.epoch) });
         for (name, value) in &event.metrics {
@@ -124,7 +125,8 @@ impl MetricsFile {
         self.add(&row)
     }
 
-    /// Appends the row of a pass rate of the validation prompts after `step` steps.
+    /// Appends the row of a pass rate of the validation prompts after `step` steps: pass@1, pass@k if k is above 1, and the
+    /// mean reward.
     pub(crate) fn add_pass_rate(&mut self, step: u64, rate: PassRate) -> Result<(), Error> {
         let mut row = json!({ "step": step, "validation-pass-at-1": rate.at_one });
         if rate.k > 1 {
@@ -158,7 +160,7 @@ impl MetricsFile {
         rows(&self.path)
     }
 
-    /// The names, out of `names`, that are a key of no row; in their order.
+    /// Returns those of `names`, in their order, that are a key of no row in the file.
     pub(crate) fn unreported<'a>(&self, names: &'a [String]) -> Result<Vec<&'a str>, Error> {
         let rows = self.rows()?;
         let names = names.iter().map(String::as_str);
@@ -166,7 +168,8 @@ impl MetricsFile {
     }
 }
 
-/// Reads the rows of a metrics file; skips lines that are not JSON objects, such as half a line after a crash.
+/// Reads the rows of a metrics file; skips lines that are not JSON objects, such as half a line after a crash. Fails if the
+/// file cannot be read or has more than [`MAX_BYTES`].
 pub(crate) fn rows(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
     let bytes = files::read(path, MAX_BYTES)?;
     Ok(bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
@@ -178,8 +181,8 @@ fn is_up_to(line: &str, step: u64) -> bool {
     row.and_then(|row| row["step"].as_u64()).is_some_and(|number| number <= step)
 }
 
-/// Rounds every number in a value to seven significant digits, integers included: a method could hide data in the number
-/// of its calls to the host.
+/// Rounds every number in a value, at any depth, to seven significant digits, integers included: a method could hide data in
+/// the number of its calls to the host. Unsigned integers stay integers.
 fn round_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {

@@ -19,19 +19,21 @@ pub trait Observer {
     /// Handles one event.
     fn event(&mut self, event: &Event);
 
-    /// Returns a newer component that differs from `present` and was not returned before. Called between two steps of
-    /// an author's run; does not wait.
+    /// Returns the newest component of the method if it differs from `present` and was not returned before; `None`
+    /// otherwise, and by default. Called between two steps of an author's run; does not wait.
     fn next_component(&mut self, _present: &[u8]) -> Option<Vec<u8>> {
         None
     }
 
-    /// Waits, after a failed step of an author's run, for a newer component to try it again; `None` ends the run.
+    /// Waits, after a step of an author's run that failed with `error`, for a newer component with which to try the step
+    /// again. `None` ends the run: as stopped by the user if `stop` is set, else with the error. By default returns `None`
+    /// at once.
     fn wait_for_fix(&mut self, _error: &Error, _stop: &AtomicBool) -> Option<Vec<u8>> {
         None
     }
 
-    /// Reports, after `step` steps, whether the run continues with the component that was returned last, or keeps the
-    /// version before it.
+    /// Reports, after `step` finished steps, whether the run continues with the component that was returned last, whose
+    /// manifest `Ok` has, or keeps the version before it because of the error in `Err`. By default does nothing.
     fn report_outcome(&mut self, _step: u64, _outcome: Result<&Manifest, &Error>) {}
 }
 

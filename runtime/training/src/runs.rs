@@ -41,8 +41,8 @@ pub struct Listed {
     pub changed: SystemTime,
 }
 
-/// Lists the runs in a folder, sorted by name and number. A folder that does not exist has none; a run whose lock cannot be
-/// parsed is left out.
+/// Lists the runs in a folder, sorted by name and number. A folder that does not exist has none. Leaves out names that begin
+/// with `.`, and runs whose lock cannot be parsed or lacks a key.
 ///
 /// # Errors
 /// A folder or a lock that exists and cannot be read.
@@ -67,7 +67,8 @@ fn sort_key(name: &str) -> (&str, Option<u64>) {
     (before, name[before.len()..].parse().ok())
 }
 
-/// The entry of a run, from its lock and the step of its last checkpoint; `None` if the lock lacks a key.
+/// Builds the entry of a run, from its lock and `checkpoint`, the step of its last checkpoint. Takes the time of the change
+/// from the lock's file, 1970 if it is unknown. `None` if the lock lacks a key.
 fn listed(name: &str, folder: &Path, lock: &toml::Table, checkpoint: Option<u64>) -> Option<Listed> {
     let text = |table: &str, key: &str| lock.get(table)?.get(key)?.as_str();
     let written = folder.join(lock::FILE).metadata().and_then(|about| about.modified());

@@ -19,8 +19,8 @@ const FOLDER: &str = ".sample";
 /// The run file for methods without their own.
 pub const RUN_FILE: &str = include_str!("../sample/run.toml");
 
-/// Whether a folder holds the sample's model, or a run on the sample's data. A model of the sample has seen no
-/// conversations.
+/// Whether a folder is the unpacked sample or one of its folders, by its path alone, or holds a valid `run.toml` with
+/// training data of the sample. A model of the sample has seen no conversations.
 #[must_use]
 pub fn is_sample(folder: &Path) -> bool {
     let uses_sample = |run: RunSettings| is_of_sample(&run.path("data.path", &run.file.data.path));
@@ -33,8 +33,8 @@ pub fn run_file_of(method: &str) -> Option<&'static str> {
     file(&format!("{method}.toml"))
 }
 
-/// Unpacks the embedded files into the folder `.sample` of `runs` and returns its path. Does nothing if all are there
-/// and unchanged; otherwise replaces the folder.
+/// Unpacks the embedded files into the folder `.sample` of `runs` and returns the path of `.sample`. Does nothing if all of
+/// them are there and unchanged; otherwise replaces the whole folder atomically, and creates `runs` if it does not exist.
 ///
 /// # Errors
 /// A folder that cannot be written.
@@ -63,8 +63,8 @@ pub(crate) fn is_of_sample(path: &Path) -> bool {
     split(path).is_some_and(|(_, inside)| FILES.iter().any(|(name, _)| Path::new(name).starts_with(inside)))
 }
 
-/// The path of a data file in the same unpacked sample as `path`, the first whose first line satisfies `fits`. `None`
-/// if `path` is not of a sample or no file fits.
+/// The path, in the same unpacked sample as `path`, of the first data file whose first line satisfies `fits`, in the order
+/// of the embedded run files that name the data. `None` if `path` is not of a sample or no file fits.
 pub(crate) fn data_beside(path: &Path, fits: impl Fn(&[u8]) -> bool) -> Option<PathBuf> {
     let (sample, _) = split(path).filter(|_| is_of_sample(path))?;
     let data = |(name, text): &(&str, &[u8])| {

@@ -64,14 +64,16 @@ pub(crate) fn pass_rate(
     judge(policy, &complete(policy, data, &sampling)?, data, verifiers)
 }
 
-/// Generates completions of every prompt; those of one prompt are adjacent.
+/// Generates `sampling.completions` completions of the first side of every example under the policy, in the order of the
+/// examples; those of one prompt are adjacent.
 pub(crate) fn complete(policy: &Policy, data: &Dataset, sampling: &Sampling) -> Result<Vec<Completion>, Error> {
     let prompts: Vec<Vec<u32>> = data.examples.iter().map(|example| example.sides[0].ids.clone()).collect();
     Ok(generate(policy, &View::Policy, &prompts, sampling, &mut |_, _| true)?)
 }
 
 /// Scores completions by the verifiers and computes the pass rate. `completions` has the same number for each prompt of
-/// `data`, those of one prompt adjacent.
+/// `data`, those of one prompt adjacent. Adds the verdicts to the verifiers' counts of the present step. Fails if a verifier
+/// fails on most completions.
 pub(crate) fn judge(
     policy: &Policy,
     completions: &[Completion],
@@ -89,7 +91,8 @@ pub(crate) fn judge(
 
 /// Computes the pass rate, rounded to seven significant digits. `verdicts` is `[completions][verifiers]`, the `k`
 /// completions of a prompt adjacent; NaN means no verdict. A completion passes if its first verdict is at least [`PASS`].
-/// `weights` are the verifiers' factors in the reward.
+/// `weights` are the verifiers' factors in the reward, which is Σ weight · verdict over the verdicts that are not NaN. The
+/// mean reward is over the completions with such a verdict; 0 without any.
 fn rate(verdicts: &[Vec<f32>], weights: &[f32], k: usize) -> PassRate {
     let passes: Vec<bool> = verdicts.iter().map(|row| row.first().is_some_and(|verdict| *verdict >= PASS)).collect();
     let share = |count: usize, of: usize| seven_digits(count as f64 / of.max(1) as f64);

@@ -122,8 +122,8 @@ pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling
 }
 
 impl Verification {
-    /// The folder of the run's method, if the method is given as a folder and the component built there is no longer
-    /// the one that the run used; `None` otherwise.
+    /// Returns the folder of the run's method if the method is given as a folder and the digest of the component built there
+    /// differs from the recorded one; `None` otherwise.
     #[must_use]
     pub fn changed_method(&self) -> Option<PathBuf> {
         let changed = self.inputs.iter().any(|input| input.what == "method.sha256" && !input.same());
@@ -187,16 +187,16 @@ impl Verification {
     }
 }
 
-/// The `--set` arguments of a replay: a folder for runs that does not exist, the name `replay`, no checkpoint before the
-/// last step, and the device and number format of activations from the run's lock `recorded`.
+/// The `--set` arguments of a replay: a folder for runs that cannot be created, the name `replay`, no checkpoint before the
+/// last step, and the device and number format of activations from the run's lock `recorded`, as far as the lock has them.
 fn overrides(recorded: &Table) -> Vec<String> {
     let key = |key: &str| recorded.get(key).map(|value| format!("train.{key}={value}"));
     let own = ["run.folder=/dev/null/replay".into(), "run.name=replay".into(), "train.save-every=10000000".into()];
     own.into_iter().chain(key("device")).chain(key("compute")).collect()
 }
 
-/// The lock that the run would have if it started now. Plans it on the CPU, since the inputs are the same on every
-/// device.
+/// Plans the run on the CPU, without executing it, and returns the lock that it would have if it started now. The inputs are
+/// the same on every device.
 fn planned_lock(settings: &RunSettings) -> Result<Table, Error> {
     let mut on_cpu = settings.clone();
     on_cpu.file.train.device = "cpu".into();
@@ -204,8 +204,8 @@ fn planned_lock(settings: &RunSettings) -> Result<Table, Error> {
     lock::write::table(&plan(on_cpu)?.run)
 }
 
-/// Replaces version, system, processor, device and accelerator in the lock `now` by those of this program and machine.
-/// Leaves the device out if it is not available.
+/// Replaces version, system, processor, device and accelerator in the lock `now` by those of this program and machine, for
+/// the device `train.device` of the settings. Removes the device if it is not available here.
 fn add_surroundings(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
     now.insert("tunebox".into(), env!("CARGO_PKG_VERSION").into());
     now.insert("system".into(), lock::write::system().into());
@@ -243,8 +243,8 @@ fn read_lock(folder: &Path) -> Result<Table, Error> {
     lock::parse(&path, &lock::read_text(&path)?)
 }
 
-/// Compares files, given by name and recorded digest, with the files of those names in a folder. A file that is not
-/// there is found as `missing`.
+/// Compares files, given by name and recorded digest, with the files of those names in a folder, in order. The value found
+/// for a file that does not exist is `missing`. Fails for a file that cannot be read.
 fn compare_files(recorded: Vec<(String, String)>, folder: &Path) -> Result<Vec<Comparison>, Error> {
     let compared = recorded.into_iter().map(|(name, recorded)| {
         let path = folder.join(&name);

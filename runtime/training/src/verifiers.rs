@@ -30,12 +30,16 @@ pub struct Answer<'a> {
 /// the others are decoded for each verifier, so that the memory of all does not grow with their number.
 struct Texts<'a> {
     tokenizer: &'a Tokenizer,
+    /// The texts of the first completions, in order.
     kept: Vec<String>,
+    /// Bytes of `kept`.
     bytes: usize,
 }
 
 impl Texts<'_> {
-    /// The text of completion number `number` (from 0) of this call, whose token ids are `ids`.
+    /// Returns the text of completion number `number` (from 0) of this call, whose token ids are `ids`, without special
+    /// tokens. Keeps a newly decoded text if all texts before it are kept and the kept texts then have at most
+    /// [`DECODED_BYTES`].
     fn decode(&mut self, number: usize, ids: &[u32]) -> Result<Cow<'_, str>, Error> {
         if number < self.kept.len() {
             return Ok(Cow::Borrowed(&self.kept[number]));
@@ -63,8 +67,11 @@ struct Entry {
 /// The results of a verifier in one step.
 #[derive(Debug, Clone, Default)]
 struct Counts {
+    /// The verdicts.
     values: Vec<f64>,
+    /// Number of completions on which the verifier failed.
     failed: usize,
+    /// The cause of the first failure.
     reason: Option<String>,
 }
 
@@ -77,8 +84,8 @@ pub struct Verifiers {
 }
 
 impl Verifiers {
-    /// Starts the verifiers with their settings. `seconds`: how long one call of [`Verifiers::verdicts`] outside of a
-    /// step may take.
+    /// Starts each verifier once with its settings to check them, and drops the instance: the first verdict of a call makes
+    /// a new one. `seconds`: how long one call of [`Verifiers::verdicts`] outside of a step may take.
     ///
     /// # Errors
     /// A verifier that rejects its settings or cannot be started.
@@ -132,8 +139,8 @@ impl Verifiers {
     }
 
     /// For every verifier that gave a verdict or failed in the present step: mean (`reward-NAME-mean`) and sample
-    /// standard deviation (`reward-NAME-std`) of its verdicts, and its failed calls (`reward-NAME-failed`). Leaves out
-    /// numbers that are not finite; the others have seven digits.
+    /// standard deviation (`reward-NAME-std`) of its verdicts, and the number of its failures (`reward-NAME-failed`). Leaves
+    /// out numbers that are not finite, such as the deviation of one verdict; rounds the others to seven significant digits.
     pub(crate) fn metrics(&self) -> Vec<(String, f64)> {
         let mut numbers = Vec::new();
         for entry in &self.entries {
@@ -164,8 +171,10 @@ impl Verifiers {
 }
 
 impl Entry {
-    /// Judges every completion by this verifier; returns one verdict for each, NaN if it abstained or failed. Fails if the
-    /// verifier failed on all completions, or on more than half of them and more than eight, and when `end` is reached.
+    /// Judges every completion by this verifier; returns one verdict for each, in order, NaN if the verifier abstained or
+    /// failed. Passes the record's field `self.field` as the reference answer, empty text if there is no such field, and
+    /// adds each verdict to the counts. Fails if the verifier failed on all completions, as soon as it failed on more than
+    /// half of them and more than eight, and when `end` is reached.
     fn judge_all(
         &mut self,
         texts: &mut Texts<'_>,

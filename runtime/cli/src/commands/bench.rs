@@ -80,8 +80,8 @@ const PARTS: [(&str, Phase); 5] = [
 ];
 
 impl Bench {
-    /// Checks the signer of the method and fetches the model. Returns the files that the command reads, and its temporary
-    /// folder.
+    /// In the parent, checks the signer of the method, creates a temporary folder, and fetches a model that is not on this
+    /// machine. Returns the files that the command reads, and that folder; `None` if it computes on an accelerator.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         let mut scratch = None;
         if !global.supervised {
@@ -132,7 +132,8 @@ impl Bench {
     }
 }
 
-/// Shows the results; `steps` is the number of timed steps.
+/// Shows the results, one line for each part that was measured, and one for each number of prompts in generation. `steps`
+/// is the number of timed steps.
 fn show_report(terminal: Terminal, measured: &Measured, steps: u32) {
     let Measured { model, method, precision, threads, batch, sequence, rank, .. } = measured;
     terminal.status("Bench", format!("{model} ({precision}), {method}, {threads} threads"));
@@ -180,7 +181,7 @@ fn show_report(terminal: Terminal, measured: &Measured, steps: u32) {
     terminal.suggest("the same command with `--model` to measure your model, or with `--json`");
 }
 
-/// Formats the peak memory of a part; empty if it is unknown.
+/// Formats the peak memory of a part, in bytes, as the end of a line: `, peak …`. Empty if it is unknown.
 fn peak_text(peak: Option<u64>) -> String {
     peak.map_or_else(String::new, |peak| format!(", peak {}", bytes(peak)))
 }

@@ -35,6 +35,7 @@ const HELP: &str = "/compare   answer the last question again, with and without 
 const SINGLE_QUESTIONS: &str =
     "The sample has single questions only; type `/new` before the next question, or the answer may be poor.";
 
+/// A model and the messages exchanged with it.
 struct Conversation {
     loaded: LoadedModel,
     /// Whether the model differs from its base, by an adapter or by steering.
@@ -46,7 +47,8 @@ struct Conversation {
 }
 
 impl Chat {
-    /// Fetches the model and returns the files that the command reads.
+    /// Fetches the model and returns the files that the command reads, marked as a command that edits lines of a terminal.
+    /// `None` if it computes on an accelerator.
     pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
         let access = self.steering.extend(self.model.prepare(global)?);
         Ok(access.map(|access| Access { edits_lines: true, ..access }))
@@ -88,8 +90,8 @@ impl Chat {
 }
 
 impl Conversation {
-    /// Handles one line of input: runs it if it begins with `/`, ignores it if it is empty, else answers it as a
-    /// question. Returns false if the user wants to quit.
+    /// Handles one line of input: runs it as a command if it begins with `/`, ignores it if it is empty, else answers it as
+    /// a question. An unknown command shows the help. Returns false for `/exit` and `/quit`.
     fn handle_line(&mut self, terminal: Terminal, line: &str) -> Result<bool, Failure> {
         match line {
             "" => {}
@@ -115,8 +117,9 @@ impl Conversation {
         Ok(())
     }
 
-    /// Prints two answers to the last question, by the base model and by the adapted or steered one. Changes no
-    /// messages. Only says why if there is no question yet or the model does not differ from its base.
+    /// Prints two new answers to the last question, by the base model and by the adapted or steered one, each line behind
+    /// `base` or `adapted`. The conversation stays as it is. If there is no question yet, or the model does not differ from
+    /// its base, only shows a message that says so.
     fn compare(&self, terminal: Terminal) -> Result<(), Failure> {
         let Some(last) = self.messages.iter().rposition(|message| message.role == "user") else {
             terminal.message("there is no question to compare yet");

@@ -38,7 +38,8 @@ pub(crate) struct Check {
 
 impl Check {
     /// Asks whether to accept what the run file requests, fetches the model and compiles the components. Returns the files
-    /// that the command reads. `None` for a method: the check compiles it in a child process, and reads no model.
+    /// that the command reads. `None` for a run on an accelerator, and for a method: the check compiles it in a child
+    /// process, and reads no model.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         if !self.is_of_run() {
             return Ok(None);
@@ -53,12 +54,12 @@ impl Check {
         Ok(access.map(|access| Access { read: access.read.into_iter().chain(own).collect(), ..access }))
     }
 
-    /// Whether the argument is a run file, not a method.
+    /// Whether the argument is a run file, by its extension `toml`; else it names a method. Does not look for the file.
     fn is_of_run(&self) -> bool {
         self.subject.extension().is_some_and(|extension| extension == "toml")
     }
 
-    /// Reads the settings of the run file.
+    /// Reads the settings of the run file with the overrides of `--set`.
     fn settings(&self, global: &Global) -> Result<RunSettings, Failure> {
         let mut settings = RunSettings::load(&self.subject, &self.set)?;
         settings.offline = global.offline;
@@ -71,8 +72,8 @@ impl Check {
         if self.is_of_run() { self.check_run(terminal, global) } else { self.check_method(terminal) }
     }
 
-    /// Plans the run without a step and shows plan, precision and estimated memory. Exit code 1 if `--fit` is given and
-    /// the memory does not fit.
+    /// Limits the memory of this process, plans the run without a step, and shows plan, precision and estimated memory. If
+    /// the named run exists, shows a note and plans a new run. Exit code 1 if `--fit` is given and the memory does not fit.
     fn check_run(&self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut settings = self.settings(global)?;
         let existing = find_existing_run(&mut settings)?;

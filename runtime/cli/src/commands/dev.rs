@@ -37,8 +37,9 @@ pub(crate) struct Dev {
 }
 
 impl Dev {
-    /// Trains, and starts a new run whenever the source or the run file changes after one, until Ctrl-C. Errors are
-    /// shown and a change is waited for, except wrong options before any run had a step, and errors after Ctrl-C.
+    /// Trains, and after each run waits for a change of the source or of the run file to start a new one, until Ctrl-C: exit
+    /// code 130. An error of a run is shown, and the command waits for a change. It ends with the error only after Ctrl-C,
+    /// and for an error of exit code 2 before any run has begun.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let stop = stop_on_interrupt()?;
         let mut session = Session::open(terminal, self.folder.clone(), self.run_file(), global.offline)?;
@@ -87,14 +88,16 @@ impl Dev {
         show_summary(terminal, &summary, None)
     }
 
-    /// The path of the run file: the argument, else `run.toml` of the method folder, which need not exist. `None` with
-    /// `--sample` and no argument.
+    /// Returns the path of the run file: the argument, else `run.toml` of the method folder, which need not exist. `None`
+    /// with `--sample` and no argument.
     fn run_file(&self) -> Option<PathBuf> {
         self.run.clone().or_else(|| (!self.options.sample).then(|| self.folder.join("run.toml")))
     }
 
-    /// Reads the settings of a run, with the folder as method and the options on top. A method that learns trains
-    /// endlessly unless `--set` gives steps or epochs; one that does not keeps the steps of the run file.
+    /// Reads the settings of a run from the run file that was given, else from an existing `run.toml` of the folder, else
+    /// from `--model` and `--data` if one is given, else from the sample; with the folder as method and the options on top.
+    /// A run name in the file is dropped. If `is_learning` (the method imports `learn`), the run is endless unless `--set`
+    /// gives steps or epochs; else the steps of the file stay. Epochs of `--set` remove the steps of the file.
     fn settings(&self, is_learning: bool) -> Result<RunSettings, Failure> {
         let overrides = self.options.overrides(Some(self.method().display().to_string()), None);
         let file = self.run_file().filter(|path| self.run.is_some() || path.is_file());
@@ -119,7 +122,8 @@ impl Dev {
         Ok(settings)
     }
 
-    /// The method folder as a path that cannot be mistaken for the name of a built-in method: `dpo` becomes `./dpo`.
+    /// Returns the method folder as a path that cannot be mistaken for the name of a built-in method: `dpo` becomes `./dpo`.
+    /// A path that begins with `.`, `..` or `/` stays as it is.
     fn method(&self) -> PathBuf {
         match self.folder.components().next() {
             Some(Component::Normal(_)) => Path::new(".").join(&self.folder),

@@ -68,8 +68,9 @@ fn parse_threshold(text: &str) -> Result<(String, f64), String> {
 }
 
 impl Eval {
-    /// Asks whether to accept what the run file of `--rewards` requests, fetches the model and compiles the verifiers.
-    /// Returns the files that the command reads.
+    /// In the parent, asks whether to accept what the run file of `--rewards` requests, fetches the model and compiles the
+    /// verifiers. Returns the files that the command reads; `None` if it computes on an accelerator. Fails if the data file
+    /// cannot be opened.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         files::open(&self.data)?;
         let quiet = Terminal { json: false, quiet: true, verbose: false };
@@ -108,8 +109,9 @@ impl Eval {
         self.check_thresholds(terminal, &result)
     }
 
-    /// The settings of the run whose verifiers judge completions: of the file of `--rewards`, else of `run.toml` in the
-    /// folder of the model. `None` without either, or if the latter names a verifier that is not built in.
+    /// Reads the settings of the run whose verifiers judge completions: from the file of `--rewards`, else from `run.toml`
+    /// in the folder of the model. `None` without either, and, with a warning, if that `run.toml` names a verifier that is
+    /// not built in or asks for more than the defaults.
     fn rewards(&self, terminal: Terminal) -> Result<Option<RunSettings>, Failure> {
         let own = || self.model.folder().map(|folder| folder.join("run.toml")).filter(|path| path.is_file());
         let settings = match &self.rewards {
@@ -121,8 +123,9 @@ impl Eval {
         Ok(Some(settings))
     }
 
-    /// Shows each threshold that the figures miss; returns exit code 1 if there is one. Compares the adapted model's
-    /// value if there is one, else the base's. Fails if a figure does not exist.
+    /// Shows each threshold of `--at-least` and `--at-most` that the figures miss; returns exit code 1 if there is one. A
+    /// value equal to its threshold is no miss. Compares the adapted model's value if there is one, else the base model's.
+    /// Fails if a figure does not exist.
     fn check_thresholds(&self, terminal: Terminal, result: &Evaluation) -> CommandResult {
         let mut status = ExitStatus::Success;
         let minimums = self.at_least.iter().map(|threshold| (threshold, true));
@@ -141,8 +144,9 @@ impl Eval {
     }
 }
 
-/// Loads the run file of a run's folder for its verifiers. Returns `None`, with a warning, if one is not built in, or if
-/// the file raises a limit: such a file is used only if the user names it.
+/// Loads the run file of a run's folder for its verifiers. Returns `None`, with a warning, if a verifier is not built in, or
+/// if the file asks for more than the defaults and this was not accepted before: such a file is used only if the user names
+/// it with `--rewards`. Never asks.
 fn load_own_rewards(terminal: Terminal, file: &Path) -> Result<Option<RunSettings>, Failure> {
     let settings = RunSettings::load(file, &[])?;
     let foreign = settings.file.verifier.iter().find(|verifier| builtin::find_verifier(&verifier.r#use).is_none());

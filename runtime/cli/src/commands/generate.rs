@@ -27,12 +27,13 @@ pub(crate) struct Generate {
 }
 
 impl Generate {
-    /// Fetches the model and returns the files that the command reads.
+    /// Fetches the model and returns the files that the command reads; `None` if it computes on an accelerator.
     pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
         Ok(self.steering.extend(self.model.prepare(global)?))
     }
 
-    /// Prints the completion while it is generated, or one JSON object with ids and log-probabilities.
+    /// Prints the completion while it is generated, or with `--json` one object with ids and log-probabilities. The prompt
+    /// is encoded with the chat template unless `--raw` is given or the model has none.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut policy = self.model.load(terminal, global)?.policy;
         self.steering.apply(terminal, &mut policy)?;

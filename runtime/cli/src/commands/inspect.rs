@@ -57,7 +57,8 @@ impl Inspect {
         Ok(Some(Access::reading(package_files(&package).into_iter().chain([lock]).collect())))
     }
 
-    /// Prints the description, or the WIT text with `--wit`. Fails if the component is malformed.
+    /// Prints the description, or the WIT text with `--wit`, or the CycloneDX document with `--sbom`. With the description,
+    /// notes a later version in `tunebox.lock`, and suggests how to use the package. Fails if the component is malformed.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let package = Reference::parse(&self.package, Path::new("."))?.open()?;
         let imports = tunebox_sandbox::imports(&package.bytes)?;
@@ -109,7 +110,7 @@ fn print_sbom(terminal: Terminal, package: &Package) -> CommandResult {
     Ok(ExitStatus::Success)
 }
 
-/// The suggestion how to use a package under `name`: the training command for a method, a run file entry for a
+/// Returns the suggestion how to use a package under `name`: the training command for a method, a run file entry for a
 /// verifier.
 fn next_command(package: &Package, name: &str) -> String {
     match package.manifest.world {
@@ -126,14 +127,16 @@ fn later_version(package: &Package) -> Result<Option<String>, Failure> {
     Ok(later_in(Trust::open(&home, Path::new("."))?.lock(), &package.manifest))
 }
 
-/// The version that the lock requires for the manifest's package if it is later than the manifest's, as `NAME@VERSION`.
+/// Returns the highest version of the manifest's package that the lock has seen if the manifest's version is older, as
+/// `NAME@VERSION`. `None` if it is not older, or if the lock does not pin a package of this name.
 fn later_in(lock: &Lock, manifest: &Manifest) -> Option<String> {
     let version = lock.find(&manifest.name)?.later_than(&manifest.version)?;
     Some(format!("{}@{version}", manifest.name))
 }
 
-/// Formats the description of a package: its manifest, who signed it and how it was made, what each import permits, its
-/// settings and the default limits.
+/// Formats the description of a package: its manifest, who signed it (`signed`) and how it was made (`made`), the sizes of
+/// its `parts`, what each import permits, its settings and the default limits. Metrics and confinement are left out for a
+/// verifier.
 fn describe(package: &Package, imports: &[String], [signed, made]: [&str; 2], parts: &[Part]) -> String {
     let manifest = &package.manifest;
     let mut lines = vec![format!("{} {}  {}", manifest.name, manifest.version, manifest.description)];
@@ -190,7 +193,8 @@ fn section_sizes(parts: &[Part]) -> String {
     cells.join(", ")
 }
 
-/// Lists the default limits of a method or verifier with their units.
+/// Lists the default limits with their units, one line each: for a verifier those whose names begin with `verifier-`, for a
+/// method all others.
 fn limits_list(world: World) -> impl Iterator<Item = String> {
     let entries = Limits::default().entries();
     let own = entries.filter(move |(limit, _)| limit.name.starts_with("verifier-") != world.is_method());

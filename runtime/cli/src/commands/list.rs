@@ -26,7 +26,8 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// Prints packages, models and runs, as chosen, and suggests a command for the newest of them.
+    /// Prints packages, models and runs, or only one kind with `--packages` or `--runs`. Suggests to chat with the newest
+    /// printed run that has a model, else to inspect the last printed package of the store, else to train the sample.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let (packages, models, runs) = (!self.runs, !self.runs && !self.packages, !self.packages);
         let mut next = "tunebox train --sample".to_owned();
@@ -102,7 +103,7 @@ fn state(run: &Listed) -> String {
     }
 }
 
-/// The number of steps of a run; `None` if it is endless.
+/// Returns the planned number of steps of a run; `None` if it is endless.
 fn steps(run: &Listed) -> Option<u64> {
     Some(run.steps).filter(|steps| *steps != u64::from(ENDLESS))
 }

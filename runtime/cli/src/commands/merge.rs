@@ -24,8 +24,8 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// Fetches the model and returns the files that the command reads and the folder that it writes. Fails if that folder
-    /// exists.
+    /// Fetches the model and returns the files that the command reads and the folder that it writes; `None` if it computes
+    /// on an accelerator. In the parent, fails if that folder exists.
     pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
         // The parent creates it for the child.
         if !global.supervised && self.out.exists() {

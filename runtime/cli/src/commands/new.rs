@@ -64,7 +64,8 @@ impl New {
         Ok(ExitStatus::Success)
     }
 
-    /// Reports the created files and suggests the commands that build, test and train.
+    /// Shows the created files and suggests the commands that build, test (only in Rust) and train (not for a verifier).
+    /// Emits a `created` event.
     fn show_created(&self, terminal: Terminal, template: &Template, folder: &Path) {
         let name = &self.name;
         let files: Vec<&str> = template.own_files().collect();

@@ -34,8 +34,9 @@ pub(crate) struct Pack {
 }
 
 impl Pack {
-    /// Writes the package file, and its signature beside it with `--sign`. Builds the component first if it is missing
-    /// or stale. Suggests `tunebox push`, or how to sign.
+    /// Writes the package file, and its signature beside it with `--sign`. Builds the component of a folder first where
+    /// [`open_or_build`](Self::open_or_build) says so, and adds what it was built from. Suggests `tunebox push`, or how to
+    /// sign.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         // The key is read first, because a build takes time.
         let key = self.read_key(terminal)?;
@@ -75,7 +76,8 @@ impl Pack {
         Ok(ExitStatus::Success)
     }
 
-    /// Opens the component. Builds it first if it is missing, stale or a debug build, and always before signing.
+    /// Opens the component. A component file is opened as it is. The component of a folder is built first if it is missing,
+    /// stale or a debug build; with `--sign` always, in an empty target folder.
     fn open_or_build(&self, terminal: Terminal, offline: bool) -> Result<Package, Failure> {
         if self.folder.is_file() {
             return Ok(Reference::File(self.folder.clone()).open()?);

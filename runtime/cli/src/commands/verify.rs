@@ -52,7 +52,8 @@ pub(crate) struct Verify {
 }
 
 impl Verify {
-    /// Returns the files that the verification of a package or of a run reaches; `None` for a replay in a worker.
+    /// Returns the files that the verification of a package reads; creates the folder of `TUNEBOX_HOME` for it. For a run,
+    /// returns what [`prepare_run`](Self::prepare_run) does.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         let Some(package) = package::find_package(&self.subject)? else { return self.prepare_run(terminal, global) };
         // The child cannot create that folder. The check of the signer says if it cannot be used.
@@ -97,7 +98,7 @@ impl Verify {
         Ok(Some(access))
     }
 
-    /// The folder that the run lies in.
+    /// Returns the absolute path of the folder that the run's folder lies in.
     fn folder_around(&self) -> Result<PathBuf, Failure> {
         let run = std::path::absolute(&self.subject).map_err(FileError::at("used", &self.subject))?;
         Ok(run.parent().unwrap_or(&run).to_owned())

@@ -32,8 +32,9 @@ pub(crate) fn describe_settings(title: &str, manifest: &Manifest) -> Vec<String>
     std::iter::once(title.to_owned()).chain(manifest.settings.iter().map(row)).collect()
 }
 
-/// The command that trains the sample with a method whose component has `size` bytes. Raises the limits that a component
-/// with an interpreter needs, which is larger and slower to compile.
+/// Returns the command that trains the sample with a method whose component has `size` bytes. If that is more than the
+/// default limit, as with an interpreter inside, the command also sets `limits.component-bytes` to the next power of two and
+/// raises `limits.compile-seconds`.
 pub(crate) fn train_command(method: impl Display, size: u64) -> String {
     let command = format!("tunebox train --sample --method {method}");
     if size <= Limits::default().component_bytes as u64 {
@@ -43,15 +44,17 @@ pub(crate) fn train_command(method: impl Display, size: u64) -> String {
     format!("{command} --set limits.component-bytes={bytes} --set limits.compile-seconds={seconds}")
 }
 
-/// The command that trains the sample with a built method. Names the method folder, or the component file if it was
-/// written elsewhere with `--out` (`is_elsewhere`) or wrapped from a core module (`folder` is a file).
+/// Returns the command that trains the sample with a built method whose component has `size` bytes. It names the method
+/// folder, or the component file if that was written elsewhere with `--out` (`is_elsewhere`) or wrapped from a core module
+/// (`folder` is a file).
 pub(crate) fn train_built_command(folder: &Path, is_elsewhere: bool, component: &Path, size: u64) -> String {
     let method = if is_elsewhere || folder.is_file() { component } else { folder };
     train_command(Reference::written(method), size)
 }
 
-/// Finds the trusted publisher whose key signed a package; of several with this key, the one first seen earliest.
-/// `None` if the package is unsigned, the key is unknown, or this user has no tunebox folder yet.
+/// Finds the trusted publisher whose key signed a package; of several with this key, the one first seen earliest, and one
+/// without a day before all others. `None` if the package is unsigned, the key is unknown, or this user has no tunebox
+/// folder yet. Errors: a list of publishers or a `tunebox.lock` of the present folder that cannot be read.
 pub(crate) fn publisher(package: &Package) -> Result<Option<Publisher>, Failure> {
     let (Some(home), Some(signer)) = (existing()?, &package.signer) else { return Ok(None) };
     let trust = Trust::open(&home, Path::new("."))?;

@@ -45,13 +45,15 @@ impl TrustOptions {
         Ok((trust, admitted))
     }
 
-    /// The options of a command that has only `--yes`.
+    /// Makes the options of a command that has `--yes` (`yes`) and no `--locked`.
     pub(crate) fn answering(yes: bool) -> Self {
         Self { yes, locked: false }
     }
 
-    /// Asks about what the run file permits beyond the defaults, and saves the answer yes; with `--yes` only shows it.
-    /// `components` is whether methods and verifiers that the file names by a path would run.
+    /// Asks whether to accept what the run file permits beyond the defaults, and saves the answer yes. Does not ask if there
+    /// is nothing to accept or it was accepted before. With `--yes`, shows what is accepted in place of asking. `components`
+    /// is whether methods and verifiers that the file names by a path would run. Fails if the answer is no, if no question
+    /// can be asked, and with `--locked`.
     pub(crate) fn check_run_file(
         self,
         terminal: Terminal,
@@ -71,8 +73,9 @@ impl TrustOptions {
         Ok(admit_run_file(settings, components, &mut ask)?)
     }
 
-    /// Asks about the permissions of the run file and the signers of all packages that a run uses, and saves what was
-    /// accepted. Skips references that cannot be resolved: the plan reports them later.
+    /// Asks about the permissions of the run file and the unknown signers of all packages that a run uses, and saves what
+    /// was accepted. With `--locked`, accepts only packages that are built in or in the lock, and never asks. Skips
+    /// references that cannot be resolved: the plan reports them later. Fails if something is not accepted.
     pub(crate) fn check_run(self, terminal: Terminal, settings: &RunSettings) -> Result<(), Failure> {
         self.check_run_file(terminal, settings, true)?;
         let mut ask = |question: &Question| self.accepts(terminal, question);
@@ -81,16 +84,18 @@ impl TrustOptions {
         Ok(admit_packages(&found, settings.project(), if self.locked { None } else { Some(&mut ask) })?)
     }
 
-    /// Checks the signer of one package, asking if it is unknown, and saves what was accepted in the present folder's
-    /// lock.
+    /// Checks the signer of one package, asks if the signer is unknown, and saves what was accepted in the present folder's
+    /// lock. With `--locked`, accepts only a package that is built in or in that lock, and asks and saves nothing. Fails if
+    /// the package is not accepted.
     pub(crate) fn check_package(self, terminal: Terminal, package: &Reference) -> Result<(), Failure> {
         let mut ask = |question: &Question| self.accepts(terminal, question);
         let found = std::slice::from_ref(package);
         Ok(admit_packages(found, Path::new("."), if self.locked { None } else { Some(&mut ask) })?)
     }
 
-    /// Decides the question whether to accept a signer. With `--yes`: true unless there are doubts. Else asks on the
-    /// terminal; false if no question can be asked.
+    /// Decides the question whether to accept a signer, or the replacement of an unsigned pin. With `--yes`: true unless
+    /// there are doubts. Else shows package, key, imports and doubts and asks on the terminal; false if no question can be
+    /// asked.
     fn accepts(self, terminal: Terminal, question: &Question) -> bool {
         if self.yes {
             return question.doubts.is_empty();

@@ -99,6 +99,8 @@ impl RunDisplay {
 }
 
 impl Observer for RunDisplay {
+    /// Emits the event with `--json`, else shows it above the progress bar. `Planned` shows the plan and creates the bar;
+    /// `Saved` is shown only with `--verbose`.
     fn event(&mut self, event: &Event) {
         let terminal = self.terminal;
         self.has_begun = true;
@@ -145,7 +147,7 @@ impl Observer for RunDisplay {
     }
 }
 
-/// The JSON event of a step.
+/// Returns the JSON event of a step, with all its metrics.
 fn step_json(event: &StepEvent) -> Value {
     let metrics: Map<String, Value> = event.metrics.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     json!({
@@ -158,7 +160,8 @@ fn step_json(event: &StepEvent) -> Value {
 /// Metrics in a row of the table; `metrics.jsonl` has all of them.
 const MAX_COLUMNS: usize = 4;
 
-/// The name, value and column width of the first [`MAX_COLUMNS`] metrics of a step. A width is at least 10 characters.
+/// Iterates over the first [`MAX_COLUMNS`] metrics of a step as (name, value, column width). The width is that of the name
+/// and two more, and at least 10 characters.
 fn columns(event: &StepEvent) -> impl Iterator<Item = (&str, f64, usize)> {
     event.metrics.iter().take(MAX_COLUMNS).map(|(name, value)| (name.as_str(), *value, name.chars().count().max(8) + 2))
 }

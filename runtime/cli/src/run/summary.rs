@@ -27,8 +27,8 @@ use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 const NO_ARTIFACT: &str =
     "no adapter was written: no step made an update; `minimise(&loss)?` in the method's `step` asks for one";
 
-/// Reports how a run ended and emits a `finished` or `stopped` event. After a finished run with `sample`, also shows
-/// the model's answers before and after. Exit code 130 if it was interrupted.
+/// Shows how a run ended and emits a `finished` or `stopped` event. After a finished run with `sample`, also shows the
+/// model's answers before and after the run. Returns exit code 130 if the run was interrupted, else success.
 pub(crate) fn show_summary(terminal: Terminal, summary: &Summary, sample: Option<&SampleReport>) -> CommandResult {
     let (name, status) = match summary.interrupted {
         true => ("stopped", show_stopped(terminal, summary)),
@@ -44,8 +44,8 @@ pub(crate) fn show_summary(terminal: Terminal, summary: &Summary, sample: Option
     Ok(status)
 }
 
-/// Reports an interrupted run with its checkpoint, and suggests the commands that resume it and, if the checkpoint has
-/// an adapter, chat with it. Returns exit code 130.
+/// Shows an interrupted run with its checkpoint, and suggests the commands that resume it and, if the checkpoint has an
+/// adapter, chat with it. Without a checkpoint, only shows that there is nothing to save. Returns exit code 130.
 fn show_stopped(terminal: Terminal, summary: &Summary) -> ExitStatus {
     let of = if summary.total == u64::from(ENDLESS) { String::new() } else { format!(" of {}", summary.total) };
     if let Some((_, saved)) = &summary.checkpoint {
@@ -60,8 +60,8 @@ fn show_stopped(terminal: Terminal, summary: &Summary) -> ExitStatus {
     ExitStatus::Code(Exit::Interrupted)
 }
 
-/// Reports steps, time, last loss and accuracy, and the written files of a finished run. Warns and stops there if the
-/// run wrote no weights; else shows the sample report if given, and suggests the next command.
+/// Shows steps, time, last loss and accuracy, and the written files of a finished run. If the run wrote no `.safetensors`
+/// file, warns and returns; else shows the report of `sample`, if given, and suggests the next command. Returns success.
 fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleReport>) -> CommandResult {
     let metric = |name: &str| summary.last.as_ref().and_then(|step| step.metric(name));
     let loss = metric("loss").map_or(String::new(), |loss| format!(", loss {}", number(loss, 3, 12)));
@@ -88,8 +88,8 @@ fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleRe
     Ok(ExitStatus::Success)
 }
 
-/// The command that chats with the result of a run: its folder if it has an adapter or a model (a `.json` file), else
-/// the steering vectors on a model that the user is to name.
+/// Returns the command that chats with the result of a run: with its folder if the run wrote an adapter or a model (a
+/// `.json` file), else with its steering vectors on a model that the user is to name, in nf4 if the run's base was.
 fn next_command(summary: &Summary) -> Result<String, Failure> {
     if has_file(summary, "json") {
         return Ok(chat_command(&summary.folder));

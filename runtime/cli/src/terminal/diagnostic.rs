@@ -30,6 +30,7 @@ pub(crate) struct Failure {
 }
 
 impl<E: Explain> From<E> for Failure {
+    /// Creates a failure with the explanation and the exit code of a library's error.
     fn from(error: E) -> Self {
         Self::new(error.explanation(), error.exit())
     }
@@ -60,8 +61,9 @@ impl Failure {
         explanation
     }
 
-    /// Formats the failure for a terminal, with colors. Frames of the method are included with `verbose`, and if the
-    /// method was built with line numbers.
+    /// Formats the failure for a terminal, with colors: category and title, then the output if there is one, else location
+    /// and source line, then why, what was kept, the hint, and the frames of the method. Frames are left out unless
+    /// `verbose` is true or the method was built with line numbers.
     pub(crate) fn text(&self, verbose: bool) -> String {
         let e = self.escaped();
         let (red, bold, blue) = (color(AnsiColor::Red), Style::new().bold(), color(AnsiColor::Blue));

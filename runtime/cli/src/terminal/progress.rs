@@ -48,6 +48,7 @@ impl TransferProgress {
 }
 
 impl Progress for TransferProgress {
+    /// Clears the bar of the transfer before, and shows one of `total` bytes for `what`.
     fn start(&mut self, what: &str, total: u64) {
         let template = "  {prefix} {bar:30} {percent:>3} %  {bytes}/{total_bytes}  {eta} left";
         self.bar.finish_and_clear();

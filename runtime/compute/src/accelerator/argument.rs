@@ -43,7 +43,7 @@ impl Grid {
         Self { blocks: (x, y, 1), threads, shared: 0 }
     }
 
-    /// A grid of blocks on three axes with `threads` threads each and `shared` bytes of dynamic shared memory a block.
+    /// A grid of `blocks` = (x, y, z) blocks with `threads` threads and `shared` bytes of dynamic shared memory each.
     pub(crate) fn cube(blocks: (u32, u32, u32), threads: u32, shared: u32) -> Self {
         Self { blocks, threads, shared }
     }

@@ -62,7 +62,8 @@ pub(super) fn open(ordinal: usize) -> Result<Device> {
     Ok(Device::Cuda(OPEN.open(ordinal, opening::open)?.device.clone()))
 }
 
-/// Whether the driver's library `libcuda` can be opened, so that a user would expect a usable device.
+/// Whether the driver's library `libcuda` can be opened, so that a user would expect a usable device. The library stays
+/// open; the driver is not initialized.
 pub(super) fn is_expected() -> bool {
     sys::DRIVER.open(&library::folders()).is_ok()
 }
@@ -87,10 +88,11 @@ impl Cuda {
         format!("cuda:{}", self.context.ordinal)
     }
 
-    /// Allocates `bytes` bytes and calls `fill` to write them.
+    /// Allocates `bytes` bytes, calls `fill` once to write them, and returns them. If `fill` fails, they are freed.
     ///
     /// # Errors
-    /// [`Error::Full`] when the device has no memory left, [`Error::Stopped`] for every other error of the driver.
+    /// [`Error::Full`], with the free and the total memory (0 if the driver does not report them), when the device has no
+    /// memory left. [`Error::Stopped`] for every other error of the driver.
     fn allocate(&self, bytes: usize, fill: impl Fn(&Memory) -> std::result::Result<(), CallError>) -> Result<Memory> {
         let memory = self.context.allocate(bytes).and_then(|memory| fill(&memory).map(|()| memory));
         memory.map_err(|error| {

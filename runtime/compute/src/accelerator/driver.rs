@@ -29,7 +29,8 @@ pub struct DeviceInfo {
 /// The operations of an accelerator, which CUDA and Metal implement. [`Accelerator`](super::Accelerator) checks shapes and
 /// element types before it calls them, and contiguity for launches and reads.
 pub(crate) trait Driver: std::fmt::Debug + Send + Sync {
-    /// Allocates a contiguous tensor with unspecified content.
+    /// Allocates a contiguous tensor with unspecified content. Fails with [`Error::Dtype`] for a type that the device does
+    /// not support, and with [`Error::Full`] when it does not have enough memory.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 
     /// Creates a contiguous tensor of zeros. `shape` has no dimension 0.
@@ -47,7 +48,10 @@ pub(crate) trait Driver: std::fmt::Debug + Send + Sync {
 
     /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. `views` are `into`,
     /// `left` and `right`. `dims` are `[rows, columns, depth]`: the shape of `into`, and the number of terms that each of
-    /// its elements sums.
+    /// its elements sums. Returns before the product is computed.
+    ///
+    /// # Errors
+    /// When a matrix is on another device or has gaps within its rows, a dimension is too large, or the device refuses.
     fn multiply(&self, views: [MatrixView<'_>; 3], dims: [usize; 3], factor: f32, add: bool) -> Result<()>;
 
     /// Waits for all queued work, then copies the elements of a contiguous tensor into the host buffer `into`, which has
@@ -63,7 +67,7 @@ pub(crate) trait Driver: std::fmt::Debug + Send + Sync {
     /// Returns the name, the software and the memory of the device.
     fn info(&self) -> Result<DeviceInfo>;
 
-    /// Resets the peak of allocated memory to the bytes that are allocated now.
+    /// Resets the peak of allocated memory, which [`info`](Self::info) returns, to the bytes that are allocated now.
     fn reset_peak(&self) -> Result<()>;
 }
 
@@ -88,7 +92,7 @@ impl<D> Registry<D> {
     }
 
     /// Returns the device number `ordinal`. If it is not open yet, calls `open` with the number and keeps the result for
-    /// later calls. A failure is not kept, so the next call tries again.
+    /// later calls. A failure is not kept, so the next call tries again. Holds the lock of the registry while `open` runs.
     ///
     /// # Errors
     /// [`Error::Unavailable`] with the reason that `open` gives.

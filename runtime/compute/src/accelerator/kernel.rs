@@ -154,7 +154,8 @@ impl Kernel {
 }
 
 /// Whether an argument is of the kind that `letter` stands for in [`Kernel::signature`], with activations of type `act`.
-/// [`Argument::Nothing`] fits every pointer. A `d` also fits an f32 tensor `[…, 2]`, whose pairs stand for f64.
+/// A tensor fits a pointer to its element type, and [`Argument::Nothing`] every pointer. An f32 tensor `[…, 2]` also fits
+/// `d`: its pairs stand for f64. [`Argument::Size`] fits `n`, whatever its value.
 fn fits(letter: char, argument: &Argument<'_>, act: DType) -> bool {
     match argument {
         Argument::Tensor(tensor) => {

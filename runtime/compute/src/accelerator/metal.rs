@@ -144,13 +144,15 @@ impl Driver for Metal {
         Ok(self.tensor(buffer, dtype, shape))
     }
 
-    /// Creates a tensor of zeros in a new buffer outside the pool.
+    /// Creates a tensor of zeros in a new buffer outside the pool. Fails with [`Error::Full`] when the device has no memory
+    /// left.
     fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         self.expect_room(shape.iter().product::<usize>() * dtype.size_in_bytes())?;
         Ok(Tensor::zeros(shape, dtype, &Device::Metal(self.device.clone()))?)
     }
 
-    /// Copies the bytes `numbers` (host) into a new buffer outside the pool and wraps it as a contiguous tensor.
+    /// Copies the bytes `numbers` (host) into a new buffer outside the pool and wraps it as a contiguous tensor. Fails for a
+    /// type that [`expect_type`] refuses, and with [`Error::Full`] when the device has no memory left.
     fn upload(&self, numbers: &[u8], dtype: DType, shape: &[usize]) -> Result<Tensor> {
         expect_type(dtype)?;
         self.expect_room(numbers.len())?;
@@ -167,7 +169,8 @@ impl Driver for Metal {
     }
 
     /// Waits for all queued work and copies the elements of a contiguous tensor into the host buffer `into`, which has
-    /// exactly as many bytes. If a kernel met an index out of range, resets the fault word and fails.
+    /// exactly as many bytes. If a kernel met an index out of range, resets the fault word and fails. Also fails for a type
+    /// that [`expect_type`] refuses, and for a buffer that the CPU cannot read or that is too short.
     fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()> {
         expect_type(tensor.dtype())?;
         let (buffer, start) = launch::buffer(self, tensor, "a read")?;
@@ -249,8 +252,8 @@ fn open_first(ordinal: usize) -> std::result::Result<Metal, String> {
     })
 }
 
-/// An upper bound of the GPU's core count by its product line, since Metal does not report the count. Sizes of grids
-/// depend on it, results do not.
+/// An upper bound of the GPU's core count by its product line, since Metal does not report the count: 6, 20, 40 or 80.
+/// Sizes of grids depend on it, results do not.
 fn processors(device: &Found) -> u32 {
     match device.device_type() {
         MetalDeviceType::Phone => 6,

@@ -57,8 +57,8 @@ pub(crate) fn open(kind: &str, ordinal: usize) -> Result<Device> {
     }
 }
 
-/// Whether a user would expect a usable device of this kind: for `cuda` if the driver's library can be opened, for
-/// `metal` on every Mac.
+/// Whether a user would expect a usable device of this kind: for `cuda` on Linux if the driver's library can be opened, for
+/// `metal` on every Mac. False for other kinds and systems.
 pub(crate) fn is_expected(kind: &str) -> bool {
     match kind {
         #[cfg(target_os = "linux")]
@@ -98,11 +98,17 @@ impl Accelerator {
     }
 
     /// Allocates a contiguous tensor with unspecified content.
+    ///
+    /// # Errors
+    /// [`Error::Dtype`] for a type that the device does not support, [`Error::Full`] when it does not have enough memory.
     pub(crate) fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         self.driver.empty(shape, dtype)
     }
 
-    /// Creates a contiguous tensor of zeros.
+    /// Creates a contiguous tensor of zeros. A dimension may be 0.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the device does not have enough memory; also for a type that it does not support.
     pub(crate) fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         if shape.contains(&0) {
             return self.empty(shape, dtype);
@@ -144,7 +150,7 @@ impl Accelerator {
         Ok(numbers)
     }
 
-    /// Queues setting every element of a contiguous f32 tensor to `number`.
+    /// Queues setting every element of the contiguous f32 tensor `x` to `number`. Does nothing for an empty tensor.
     pub(crate) fn fill(&self, x: &Tensor, number: f32) -> Result<()> {
         let count = x.elem_count();
         self.launch(&kernel::FILL, DType::F32, self.flat(count), &arguments![x, number, count as u64])
@@ -221,14 +227,14 @@ impl Accelerator {
         self.driver.multiply([into, left, right], sides, factor, add)
     }
 
-    /// The grid of an element-wise kernel over `count` elements: blocks of 256 threads, one for every 2048 elements, but
-    /// at most [`BLOCKS`] for each multiprocessor.
+    /// The grid of an element-wise kernel over `count` elements: blocks of 256 threads, one block for every 2048 elements
+    /// (rounded up), but at most [`BLOCKS`] for each multiprocessor. No blocks for 0 elements.
     pub(crate) fn flat(&self, count: usize) -> Grid {
         self.at_most((count as u64).div_ceil(FLAT_BLOCK), 256)
     }
 
-    /// The grid of a kernel whose blocks loop over rows: blocks of `threads` threads, one for each row, but at most
-    /// [`BLOCKS`] for each multiprocessor.
+    /// The grid of a kernel whose blocks loop over rows: blocks of `threads` threads, one block for each row, but at most
+    /// [`BLOCKS`] for each multiprocessor. No blocks for 0 rows.
     pub(crate) fn over_rows(&self, rows: usize, threads: u32) -> Grid {
         self.at_most(rows as u64, threads)
     }
@@ -239,7 +245,8 @@ impl Accelerator {
         Grid::of(u32::try_from(blocks.min(most)).unwrap_or(u32::MAX), threads)
     }
 
-    /// Converts a contiguous tensor between f32, bf16 and f16. Returns the tensor itself if it has the type already.
+    /// Queues converting a contiguous tensor between f32, bf16 and f16 and returns the result, a new tensor. Returns `x`
+    /// itself if its type is `dtype` already. Fails with [`Error::Dtype`] for another pair of types.
     pub(crate) fn cast(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
         if x.dtype() == dtype {
             return Ok(x.clone());
@@ -249,8 +256,9 @@ impl Accelerator {
         Ok(y)
     }
 
-    /// Converts the elements of `x` to the type of `y` and writes them into `y`, which has as many elements. Both tensors
-    /// are contiguous, and their types are two different ones of f32, bf16 and f16.
+    /// Queues converting the elements of `x` to the type of `y` and writing them into `y`. The caller ensures that `y` has
+    /// as many elements. Both tensors are contiguous, and their types are two different ones of f32, bf16 and f16; else
+    /// this fails.
     pub(crate) fn cast_into(&self, y: &Tensor, x: &Tensor) -> Result<()> {
         let kernel = match (x.dtype(), y.dtype()) {
             (DType::F32, DType::BF16) => &kernel::F32_TO_BF16,
@@ -269,7 +277,7 @@ impl Accelerator {
     }
 }
 
-/// Refuses a tensor that is not contiguous; `caller` is named in the error.
+/// Fails with [`Error::Shape`] for a tensor that is not contiguous; `caller` is named in the error.
 fn expect_contiguous(tensor: &Tensor, caller: &str) -> Result<()> {
     if tensor.is_contiguous() {
         return Ok(());

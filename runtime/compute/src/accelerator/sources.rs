@@ -72,8 +72,8 @@ impl Language {
         }
     }
 
-    /// Returns the whole source of a module: `#define`s for the activation type and the sizes of `build` that are not
-    /// 0, the prelude, then the files of the module.
+    /// Returns the whole source of a module: a `#define` of `ACTIVATION` (0 for f32, 1 for bf16, 2 for f16), those of
+    /// `HEAD_DIM` and `GROUP` where `build.head` and `build.group` are not 0, the prelude, then the files of the module.
     ///
     /// # Errors
     /// [`Error::Dtype`] for an activation type other than f32, bf16 and f16.

@@ -44,7 +44,7 @@ pub struct AttentionShape {
     pub scale: f32,
     /// Sliding window in tokens: query i sees key j ≤ i only if i − j is less than this. `None`: all keys j ≤ i.
     pub window: Option<usize>,
-    /// Scores become `cap · tanh(score / cap)` (Gemma 2).
+    /// The cap: scores become `cap · tanh(score / cap)` (Gemma 2). `None`: scores stay as they are.
     pub soft_cap: Option<f32>,
 }
 
@@ -65,8 +65,8 @@ impl AttentionShape {
         (ROWS / self.group()).max(16)
     }
 
-    /// The factor by which q·k is multiplied: `scale`, or `scale / cap` with a soft cap, whose tanh takes scores
-    /// divided by the cap.
+    /// The factor by which q·k is multiplied: `scale`, or `scale / cap` with a soft cap, because `cap · tanh(…)` takes
+    /// scores divided by the cap.
     fn factor(&self) -> f32 {
         self.soft_cap.map_or(self.scale, |cap| self.scale / cap)
     }
@@ -84,8 +84,8 @@ impl AttentionShape {
         self.window.map_or(0, |window| (query + 1).saturating_sub(window))
     }
 
-    /// Returns an error unless `heads` is a positive multiple of `kv_heads`, `head_dim` is above 0, and the window is
-    /// not 0.
+    /// Returns [`Error::Shape`] unless `heads` is a positive multiple of `kv_heads` and `head_dim` is above 0, and
+    /// [`Error::Argument`] for a window of 0.
     pub(super) fn check(&self) -> Result<()> {
         if self.kv_heads == 0 || self.head_dim == 0 || !self.heads.is_multiple_of(self.kv_heads) || self.heads == 0 {
             return Err(Error::shape(format!(
@@ -129,8 +129,8 @@ impl<'a> Layer<'a> {
 
     /// Returns the keys or values (`source`) of one key-value head at `positions` of a sequence, `[positions, head_dim]`.
     /// `path` lists the spans of tokens that the sequence consists of, with those of the sequences that it continues. If
-    /// one span covers all positions, the result is a view of `source`. Otherwise the rows are copied into `spare`, with
-    /// zeros for positions past the end of the path.
+    /// one span covers all positions, the result is a view of `source`. Otherwise the rows are copied into `spare`, which
+    /// has room for `positions · head_dim` numbers at least, with zeros for positions past the end of the path.
     fn rows_at(
         &self,
         source: Data<'a>,
@@ -156,8 +156,9 @@ impl<'a> Layer<'a> {
         Matrix::new(copy_rows(source, starts, dim, &mut spare[..positions.len() * dim]), positions.len(), dim, dim)
     }
 
-    /// Copies from some rows of `source`, `[tokens, heads · head_dim]`, the features of the query heads that share
-    /// `kv_head` into `into`, and returns the copy, `[rows, group · head_dim]`, in the type of `source`.
+    /// Copies from the rows `rows` of `source`, `[tokens, heads · head_dim]`, the features of the query heads that share
+    /// `kv_head` into `into`, and returns the copy, `[rows, group · head_dim]`, in the type of `source`. `into` has
+    /// exactly as many elements as the copy.
     fn gather<'b>(&self, source: Data<'_>, rows: Range<usize>, kv_head: usize, into: &'b mut [f32]) -> Data<'b> {
         let (width, stride) = (self.shape.group_features(), self.shape.heads * self.shape.head_dim);
         copy_rows(source, rows.map(|row| row * stride + kv_head * width), width, into)
@@ -165,8 +166,8 @@ impl<'a> Layer<'a> {
 }
 
 /// Copies rows of `width` numbers of `source`, which begin at the indices `starts`, one after another into `into`, and
-/// returns the copy in the type of `source`. It has as many elements as `into`, also in bf16, where these take only half
-/// of its bytes; elements after the last row are 0.
+/// returns the copy in the type of `source`. The copy has `into.len()` elements; in bf16 it takes the first half of the
+/// bytes of `into`. Elements after the last copied row are 0. Rows for which there is no room are not copied.
 fn copy_rows<'b>(source: Data<'_>, starts: impl Iterator<Item = usize>, width: usize, into: &'b mut [f32]) -> Data<'b> {
     fn copy<T: Copy + Default>(from: &[T], starts: impl Iterator<Item = usize>, width: usize, into: &mut [T]) {
         let mut rows = into.chunks_exact_mut(width);
@@ -200,7 +201,11 @@ struct QueryTile<'a> {
 ///
 /// `q` is `[tokens, heads · head_dim]`, `k` and `v` are `[tokens, kv_heads · head_dim]`, f32 or bf16.
 /// Returns the output, shaped like `q` and of its type, and the log Σ exp of the scores, `[tokens, heads]` f32, which
-/// [`attention_backward`] needs.
+/// [`attention_backward`] needs. On a device, queues a kernel and does not wait for it.
+///
+/// # Errors
+/// If `shape` is not valid, an operand has another shape, type or device than described, or, on a device, a head has more
+/// than 256 features.
 pub fn attention(
     q: &Tensor,
     k: &Tensor,
@@ -243,8 +248,9 @@ struct Running {
 /// Computes attention for one tile of query tokens and the query heads of one key-value head. Writes the output to
 /// `out`, `[tokens, group · head_dim]`, and the log Σ exp of the scores to `log`, `[tokens, group]`.
 ///
-/// The last block of keys ends where a whole tile of queries would end, even past the end of the sequence. The keys past
-/// it are masked; so the products have the same shape however short the tile is.
+/// Goes through the keys in blocks of [`KEYS`], from the block of the first visible key on. The last block ends where a
+/// whole tile of queries would end, even past the end of the sequence; keys past the end are masked. So the products have
+/// the same shape however short the tile is.
 fn forward(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
     let shape = layer.shape;
     let (group, dim) = (shape.group(), shape.head_dim);
@@ -281,7 +287,9 @@ fn forward(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Til
 
 /// Adds a block of scores to the running softmax of a query row. Replaces the scores of visible keys by exp(score − the
 /// largest score so far), after the soft cap, and the other scores by 0. If the largest score grows, rescales
-/// `running.sum` and `sums`, the weighted sums of values. Then adds the new weights to `running.sum`.
+/// `running.sum` and `sums`, the weighted sums of values. Then adds the new weights to `running.sum`. `visible` is a range
+/// of indices in `scores`; if it is empty, only the zeros are written. With a soft cap, `scores` are given divided by the
+/// cap.
 #[inline(always)]
 fn fold_scores(
     scores: &mut [f32],

@@ -97,12 +97,12 @@ impl KvCache {
     }
 
     /// Begins a pass that adds tokens to sequences: `growth` yields slots, each with its number of new tokens. The rows
-    /// of the pass are in that order. [`length`](Self::length) counts the new tokens at once; their keys and values
-    /// follow by [`append`](Self::append).
+    /// of the pass are those of the first slot, then those of the second, and so on. [`length`](Self::length) counts the
+    /// new tokens at once; [`append`](Self::append) adds their keys and values.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a slot does not exist or comes twice; nothing has changed then. On a device, also if
-    /// there is no memory for the tables of the pass.
+    /// [`Error::Argument`] if a slot does not exist or comes twice; no length has changed then. On a device, also if
+    /// there is no memory for the tables of the pass; the lengths have grown then.
     pub fn begin(&mut self, growth: impl IntoIterator<Item = (usize, usize)>) -> Result<KvCachePass> {
         let (slots, mut end) = (self.slots(), 0);
         let mut parts = Vec::new();
@@ -127,10 +127,12 @@ impl KvCache {
     }
 
     /// Appends the keys and values of one layer for all rows of a pass: both are `[rows, kv_heads · head_dim]`, f32 or
-    /// bf16. The CPU keeps them in f32.
+    /// bf16. The CPU keeps them in f32, a device in their type. To be called once for each layer of a pass.
     ///
     /// # Errors
-    /// If they have another shape or are on another device, or the layer does not exist.
+    /// If `shape` is not valid, keys or values have another shape or are on another device, the layer does not exist, or
+    /// the pass is of a cache on another kind of device. On a device, also if a layer's width or type changes, or there is
+    /// no memory.
     pub fn append(
         &mut self,
         pass: &KvCachePass,
@@ -159,12 +161,13 @@ impl KvCache {
         Ok(())
     }
 
-    /// Attends with one query per sequence of the pass, that of its last token, to all keys and values that its slot
-    /// holds at `layer`. `q` is `[slots of the pass, heads · head_dim]`, and the result is shaped like it. A sequence's
-    /// result does not depend on the others.
+    /// Attends with one query per sequence of the pass, that of its last token, to the keys and values that its slot
+    /// holds at `layer`: to all of them, or to the last ones if `shape` has a window. `q` is `[slots of the pass, heads ·
+    /// head_dim]`, and the result is shaped like `q`. A sequence's result does not depend on the other sequences.
     ///
     /// # Errors
-    /// If `q` has another shape or is on another device, the layer does not exist, or it holds no keys of a sequence.
+    /// If `shape` is not valid, `q` has another shape or is on another device, the layer does not exist or holds no keys
+    /// of a sequence, or the pass is of a cache on another kind of device.
     pub fn attend(&self, pass: &KvCachePass, layer: usize, q: &Tensor, shape: &AttentionShape) -> Result<Tensor> {
         shape.check()?;
         host::expect(q, "q", &[pass.parts.len(), shape.heads * shape.head_dim])?;
@@ -198,7 +201,8 @@ impl KvCache {
         Ok(())
     }
 
-    /// Empties a slot and releases the memory of its sequence. Does nothing for a slot that does not exist.
+    /// Empties a slot: its length becomes 0. The CPU releases the memory of the sequence; on a device, other sequences can
+    /// use it. Does nothing for a slot that does not exist.
     pub fn clear_slot(&mut self, slot: usize) {
         match &mut self.kept {
             Kept::Cpu(sequences) => {
@@ -212,12 +216,13 @@ impl KvCache {
     }
 }
 
-/// Creates the error of a pass that was begun by a cache of the CPU and used with one of a device, or the reverse.
+/// Creates the [`Error::Argument`] for a pass that a cache of the CPU began and that is used with a cache of a device, or
+/// the reverse.
 fn elsewhere() -> Error {
     Error::argument("a pass of one cache was used with another")
 }
 
-/// Creates the error of a layer number that the cache does not have.
+/// Creates the [`Error::Argument`] for a layer number that the cache does not have.
 fn no_layer(layer: usize) -> Error {
     Error::argument(format!("the cache has no layer {layer}"))
 }

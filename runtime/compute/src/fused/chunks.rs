@@ -12,10 +12,13 @@ use super::product::Data;
 use super::scratch;
 use crate::error::Result;
 
-/// Computes `O` tensors from `I` tensors of one shape, f32 or bf16, on the CPU; the results have the type of the first
-/// operand. Calls `fill` with the index of each chunk of `size` numbers, the chunk of each operand, and the numbers to
-/// write, all in f32, in tasks on several threads. The last chunk may be shorter. Each operand comes with its name for
-/// errors.
+/// Computes `O` tensors from `I` tensors of one shape, f32 or bf16, on the CPU; the results have the shape and type of the
+/// first operand. Calls `fill` with the index of each chunk of `size` numbers, the chunk of each operand, and for each
+/// result the numbers to write, all in f32, in tasks on several threads. The last chunk may be shorter. Each operand comes
+/// with its name for errors.
+///
+/// # Errors
+/// If an operand has another shape than the first, is neither f32 nor bf16, not on the CPU, or not contiguous.
 pub(super) fn map_chunks<const I: usize, const O: usize>(
     operands: [(&Tensor, &str); I],
     size: usize,
@@ -47,7 +50,8 @@ pub(super) fn map_chunks<const I: usize, const O: usize>(
     }))
 }
 
-/// Returns numbers as f32. Those of bf16 are converted into `buffer`, which must be there and as long.
+/// Returns numbers as f32: f32 as they are, bf16 converted into `buffer`. The caller passes a `buffer` of the same length
+/// for bf16; without one, the result is empty.
 fn floats<'a>(data: Data<'a>, buffer: Option<&'a mut [f32]>) -> &'a [f32] {
     match data {
         Data::F32(numbers) => numbers,
@@ -60,7 +64,8 @@ fn floats<'a>(data: Data<'a>, buffer: Option<&'a mut [f32]>) -> &'a [f32] {
 }
 
 /// Makes `O` tensors of `shape` on the CPU. Calls `fill` with the index of each chunk of `size` numbers and with that chunk
-/// of each tensor, which has at least one number, in tasks on several threads.
+/// of each tensor, filled with zeros, in tasks on several threads. The last chunk may be shorter; none is empty. `size` is
+/// at least 1.
 fn tensors_of_chunks<T: WithDType + Default, const O: usize>(
     shape: &[usize],
     size: usize,

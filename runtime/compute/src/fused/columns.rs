@@ -10,7 +10,8 @@ use super::norm::device_weight_gradient;
 use crate::accelerator::{Accelerator, Argument, arguments, kernel};
 use crate::error::{Error, Result};
 
-/// Splits `joined`, `[rows, Σ widths]`, by columns into one contiguous matrix `[rows, width]` for each width, in order.
+/// Splits `joined`, `[rows, Σ widths]`, by columns into one contiguous matrix `[rows, width]` for each width, in order. A
+/// width may be 0. Returns [`Error::Shape`] if the widths do not add up to the columns of `joined`.
 pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let (rows, _) = host::matrix(joined, "joined")?;
     host::expect(joined, "joined", &[rows, widths.iter().sum()])?;
@@ -26,7 +27,7 @@ pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
 }
 
 /// Joins matrices with the same number of rows and the same type side by side, in order. This is the backward pass of
-/// [`split_columns`]. Returns an error for an empty list.
+/// [`split_columns`]. Returns an error for an empty list, or if the matrices differ in their rows or their device.
 pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
     let Some(first) = parts.first() else { return Err(Error::shape("there are no columns to join")) };
     let (rows, _) = host::matrix(first, "columns")?;
@@ -41,8 +42,9 @@ pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
     }
 }
 
-/// Multiplies each column by its factor and adds its bias: `x ⊙ factors + bias`. `x` is `[rows, columns]`, `factors`
-/// and `bias` are `[columns]` f32. The result has the type of `x`.
+/// Multiplies each column by its factor and adds its bias, if there is a bias: `x ⊙ factors + bias`. `x` is `[rows,
+/// columns]`, `factors` and `bias` are `[columns]` f32. The result has the type of `x`. Returns an error if the shapes or
+/// devices do not fit each other.
 pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let (rows, columns) = host::matrix(x, "x")?;
     host::expect(factors, "factors", &[columns])?;
@@ -63,8 +65,9 @@ pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Res
     })
 }
 
-/// Sums `a ⊙ b` over the rows, in their order: `a` and `b` are `[rows, columns]`, the result is `[columns]` f32. This is
-/// the gradient of [`scale_columns`] with respect to its factors.
+/// Sums `a ⊙ b` over the rows, in f32 and in a fixed order: `a` and `b` are `[rows, columns]`, the result is `[columns]`
+/// f32. This is the gradient of [`scale_columns`] with respect to its factors. Returns an error if the shapes or devices
+/// differ.
 pub fn product_sums(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (_, columns) = host::matrix(a, "a")?;
     host::expect(b, "b", a.dims())?;
@@ -75,7 +78,8 @@ pub fn product_sums(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Splits a matrix by columns into parts of these widths on a device, with one copy for each part.
+/// Splits a matrix by columns into parts of these widths, in order, on a device. Queues one copy for each part that is not
+/// empty. The caller has checked that the widths add up to the columns.
 fn cut(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let act = expect_type(joined, "joined")?;
     let (rows, columns) = host::matrix(joined, "joined")?;
@@ -92,7 +96,8 @@ fn cut(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Result<Vec<Te
     Ok(parts)
 }
 
-/// Joins matrices of `rows` rows side by side on a device, with one copy for each part.
+/// Joins matrices of `rows` rows side by side, in order, on a device, in the type of the first. Queues one copy for each
+/// part that is not empty.
 fn join(device: &Accelerator, parts: &[Tensor], rows: usize) -> Result<Tensor> {
     let act = parts.first().map_or(Ok(DType::F32), |first| expect_type(first, "columns"))?;
     let columns = parts.iter().filter_map(|part| part.dims().last()).sum();
@@ -115,8 +120,8 @@ fn from(matrix: &Tensor, column: usize) -> Result<Tensor> {
     Ok(flat.narrow(0, column, flat.elem_count() - column)?)
 }
 
-/// Copies `[rows, columns]` numbers between two tensors of one type. A stride is the distance of two row starts in
-/// numbers.
+/// Queues copying `[rows, columns]` numbers of `from` into `to` on a device. Both tensors have one type. A stride is the
+/// distance between the starts of two rows, in numbers.
 pub(super) fn copy(
     device: &Accelerator,
     (to, to_stride): (&Tensor, usize),

@@ -32,9 +32,10 @@ pub(super) fn over_rows(device: &Accelerator, rows: usize) -> Grid {
     device.over_rows(rows, THREADS)
 }
 
-/// Computes sums over rows in two steps, in a fixed order, and returns them as `[columns]` f32. `fill` launches the kernel
-/// that sums each part of the rows; it gets the tensor to write, `[parts, columns]` f32, the number of rows of a part, and
-/// a grid with one block per part along its second axis. A second kernel adds the parts in order.
+/// Computes sums over rows in two steps, in a fixed order, and returns them as `[columns]` f32. Cuts the rows into parts of
+/// [`ROWS_OF_PART`], or of more so that there are at most [`MOST_PARTS`] parts; there is at least one. `fill` launches the
+/// kernel that sums the rows of each part; it gets the tensor to write, `[parts, columns]` f32, the number of rows of a
+/// part, and a grid with one block per part along its second axis. A second kernel adds the sums of the parts in order.
 pub(super) fn parts(
     device: &Accelerator,
     rows: usize,
@@ -62,8 +63,9 @@ pub(super) fn matrix<'a>(device: &Accelerator, weight: WeightRef<'a>, act: DType
     }
 }
 
-/// Gathers rows of a matrix by index: row i of the result is `scale` times row `ids[i]`, in type `dtype`. `ids` is
-/// `[count]` u32 on the device, and the host has checked its range.
+/// Gathers rows of a matrix by index: row i of the result, `[count, columns]`, is `scale` times row `ids[i]`, in type
+/// `dtype`. `ids` is `[count]` u32 on the device, and the host has checked that every id is a row. Returns
+/// [`Error::Dtype`] for a tensor that is not f32, bf16 or f16; packed weights may have any quantized format.
 pub(super) fn rows(
     device: &Accelerator,
     weight: WeightRef<'_>,

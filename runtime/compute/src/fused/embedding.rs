@@ -25,8 +25,8 @@ const TOKENS: usize = 64;
 pub(super) const TOKEN: [&str; 2] = ["token", "of the vocabulary"];
 
 /// Looks up embeddings: row i of the result is `scale · weight[ids[i]]`. `weight` is `[vocabulary, hidden]` in any
-/// stored format; the result is `[tokens, hidden]` in the type of activations, `dtype`, f32 or bf16.
-/// Returns an error for an id past the vocabulary.
+/// stored format; the result is `[tokens, hidden]` in the type of activations, `dtype`, f32 or bf16, on the device of the
+/// weight. Returns an error for an id past the vocabulary.
 pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dtype: DType) -> Result<Tensor> {
     let weight = weight.into();
     check_below(ids, weight.sides().first().copied().unwrap_or(0), TOKEN)?;
@@ -51,7 +51,8 @@ pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dt
 }
 
 /// Computes the gradient of the embedding table, `[rows, hidden]` f32, from that of the embeddings, `dy` `[tokens,
-/// hidden]`: row `id` is `scale · Σ dy` over the tokens with that id, in order.
+/// hidden]`: row `id` is `scale · Σ dy` over the tokens with that id, in order, and 0 if there are none. Returns an error if
+/// `dy` has not one row for each id, or for an id of `rows` or more.
 pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Result<Tensor> {
     let (_, hidden) = host::matrix(dy, "dy")?;
     host::expect(dy, "dy", &[ids.len(), hidden])?;
@@ -75,7 +76,8 @@ pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Re
 }
 
 /// Sums rows by index on a device: row n of the result, `[rows, width]` in type `dtype`, is `scale` times the sum of the
-/// rows i of `dy` with `numbers[i] == n`, in order, and 0 if there are none. `kernel` must write sums of that type.
+/// rows i of `dy` with `numbers[i] == n`, in order, and 0 if there are none. `kernel` must write sums of type `dtype`. The
+/// caller has checked that `dy` has a row for each number and that every number is below `rows`.
 pub(super) fn sum_rows_by_index(
     device: &Accelerator,
     kernel: &'static Kernel,
@@ -113,7 +115,7 @@ struct Runs {
 
 impl Runs {
     /// Groups the positions in `numbers` by the number at them, numbers ascending. The positions of one number keep their
-    /// order.
+    /// order. Returns [`Error::Shape`](crate::error::Error::Shape) for 2³² numbers or more.
     fn of(numbers: &[u32]) -> Result<Self> {
         let end = extent(numbers.len())?;
         let mut order: Vec<u32> = (0..end).collect();

@@ -43,11 +43,13 @@ impl<'x> LinearInput<'x> {
         Self { x, whole: IntegerTokens::default() }
     }
 
-    /// Computes `x·Wᵀ + b`, plus `s·(x·Aᵀ)·Bᵀ` with an adapter: `[tokens, out]` in the type of the tokens. With a quantized
-    /// weight the tokens may be rounded to 16-bit integers first ([`integer`](super::integer)), once for all layers.
+    /// Computes `x·Wᵀ + b`, plus `s·(x·Aᵀ)·Bᵀ` with an adapter (`low`): `[tokens, out]` in the type of the tokens. `weight`
+    /// is `[out, in]` in any stored format, `bias` is `[out]` f32. On a CPU with AVX-512 VNNI, a quantized weight other than
+    /// NF4 is multiplied with the tokens rounded to 16-bit integers; the first such call rounds them for all later ones.
     ///
     /// # Errors
-    /// If the shapes do not fit each other, or the weight is in a type that cannot be read.
+    /// If the shapes do not fit each other, the operands are on different devices, or the weight is in a type that cannot be
+    /// read.
     pub fn linear<'w>(
         &self,
         weight: impl Into<WeightRef<'w>>,
@@ -64,14 +66,16 @@ impl<'x> LinearInput<'x> {
     }
 }
 
-/// Computes one linear layer without an adapter, `x·Wᵀ + b`, over a few tokens, as [`LinearInput::linear`] does.
+/// Computes one linear layer without an adapter, `x·Wᵀ + b`, over a few tokens: `x` is `[tokens, in]`, `weight` is `[out,
+/// in]` in any stored format, `bias` is `[out]` f32; the result is `[tokens, out]` in the type of `x`. Calls
+/// [`LinearInput::linear`], whose errors it returns.
 pub fn linear_few_tokens<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
     LinearInput::of(x).linear(weight, bias, None)
 }
 
-/// Computes a linear layer on the CPU with its bias and adapter, if any: `[tokens, out]` in type `dtype`. Calls `more` with
-/// each finished tile of the result (all tokens of some features), which it may change, while the tile is in the
-/// processor's cache.
+/// Computes a linear layer on the CPU with its bias and adapter (`low`), if any: `[tokens, out]` in type `dtype`. Calls
+/// `more` with each finished tile of the result (all tokens of some features, in f32), which `more` may change, while the
+/// tile is in the processor's cache. A small layer is one tile and one task.
 pub(super) fn few_tokens_tiles(
     input: &LinearInput<'_>,
     weight: WeightRef<'_>,
@@ -123,7 +127,7 @@ struct Adapter<'a> {
 }
 
 impl<'a> Adapter<'a> {
-    /// Computes `x·Aᵀ` and borrows B, which must have `outputs` rows.
+    /// Computes `x·Aᵀ` and borrows B. Returns an error if A does not fit `x` or B is not `[outputs, rank]`.
     fn of(x: &Tensor, low: &'a LowRank, outputs: usize) -> Result<Self> {
         let down = linear_few_tokens(x, &low.a, None)?;
         let (_, rank) = host::matrix(&down, "xa")?;
@@ -139,7 +143,8 @@ impl<'a> Adapter<'a> {
 }
 
 /// Computes the dot products of every token with the weight's rows from `first` on, one row for each column of the
-/// tile. Calls `put` with each number of the tile and the dot product of its token and row.
+/// tile. `x` is `[tokens, in]`; the tile has a row for each token. Calls `put` with each number of the tile, which `put` may
+/// change, and the dot product of the number's token and weight row.
 fn dots(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: impl Fn(&mut f32, f32)) {
     let (depth, tokens, features) = (weight.columns, tile.rows(), tile.columns());
     if let (1, Some((format, rows))) = (tokens, weight.blocks(first..first + features)) {

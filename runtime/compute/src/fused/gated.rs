@@ -27,7 +27,8 @@ pub enum Activation {
     GeluTanh,
 }
 
-/// Computes `activation(gate) · up` elementwise, for tensors of one shape and type, f32 or bf16.
+/// Computes `activation(gate) · up` elementwise, for tensors of one shape and type, f32 or bf16. Computes in f32 and rounds
+/// to the type of `gate`. Returns an error if shapes or devices differ.
 pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     host::expect(up, "up", gate.dims())?;
     if let Some(device) = accelerator_of([(gate, "gate"), (up, "up")])? {
@@ -42,8 +43,9 @@ pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tenso
     y
 }
 
-/// Returns the gradients (dgate, dup) of [`gated`] with respect to `gate` and `up`, shaped like them, from `dy`, that of
-/// the result: `dgate = dy·up·activation'(gate)`, `dup = dy·activation(gate)`.
+/// Returns the gradients (dgate, dup) of [`gated`] with respect to `gate` and `up`, shaped like them, from `dy`, the
+/// gradient of the result: `dgate = dy·up·activation'(gate)`, `dup = dy·activation(gate)`. Returns an error if shapes or
+/// devices differ.
 pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<(Tensor, Tensor)> {
     host::expect(up, "up", gate.dims())?;
     host::expect(dy, "dy", gate.dims())?;
@@ -62,7 +64,8 @@ pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activ
     Ok((dgate?, dup?))
 }
 
-/// Returns rows and columns of a tensor of any rank: the last axis is the columns, all others together the rows.
+/// Returns rows and columns of a tensor of any rank: the last axis is the columns, at least 1; all others together are the
+/// rows.
 fn sides(tensor: &Tensor) -> [usize; 2] {
     let columns = tensor.dims().last().copied().unwrap_or(1).max(1);
     [tensor.elem_count() / columns, columns]

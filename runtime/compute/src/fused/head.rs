@@ -64,7 +64,7 @@ impl Default for HeadOptions {
 }
 
 impl HeadOptions {
-    /// Returns [`Error::PastDeadline`] if the deadline has passed. Called before each block of rows.
+    /// Returns [`Error::PastDeadline`] if there is a deadline and it has passed. Called before each block of rows.
     fn check_deadline(&self) -> Result<()> {
         if self.deadline.is_some_and(|deadline| Instant::now() > deadline) { Err(Error::PastDeadline) } else { Ok(()) }
     }
@@ -133,7 +133,11 @@ impl Inputs<'_> {
 
 /// Computes the taps of each row without keeping its logits. `hidden` is `[rows, hidden]`, f32 or bf16, with only the rows
 /// that have a target; `weight` is the head, `[vocabulary, hidden]` in any stored format; `targets` has a token id for
-/// each row. Waits for a device once. Returns an error for a target outside the vocabulary.
+/// each row. The log-probability is always among the taps. Waits for a device once.
+///
+/// # Errors
+/// If the shapes do not fit each other, the vocabulary is empty, a target is outside it, or the inputs are on different
+/// devices. On the CPU, [`Error::PastDeadline`] if the deadline of `options` passes before the last block of [`ROWS`] rows.
 pub fn head_taps<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -148,8 +152,8 @@ pub fn head_taps<'w>(
 }
 
 /// Computes all logits of some rows, after scale, soft cap and temperature: `hidden` is `[rows, hidden]`, `weight` is
-/// `[vocabulary, hidden]`, the result `[rows, vocabulary]` f32. Ignores the taps and the deadline of `options`. For
-/// generation, on the last tokens only.
+/// `[vocabulary, hidden]` in any stored format, the result `[rows, vocabulary]` f32 on their device. Ignores the taps and
+/// the deadline of `options`. For generation, on the last tokens only. Returns an error if shapes or devices do not fit.
 pub fn logits<'w>(hidden: &Tensor, weight: impl Into<WeightRef<'w>>, options: &HeadOptions) -> Result<Tensor> {
     let weight = weight.into();
     if let Some(device) = accelerator_with([(hidden, "hidden")], weight)? {

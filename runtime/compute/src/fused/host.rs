@@ -57,7 +57,7 @@ impl<'a> Locked<'a> {
     }
 }
 
-/// Creates the error of a tensor on `device` that an operation of the CPU was given.
+/// Creates the [`Error::Argument`] for a tensor on `device`, called `name`, that an operation of the CPU was given.
 pub(super) fn not_on_cpu(device: &Device, name: &str) -> Error {
     let device = crate::device::describe(device);
     Error::argument(format!("`{name}` is on `{device}`, and this operation runs on the CPU"))
@@ -118,7 +118,8 @@ pub(super) fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
     }
 }
 
-/// Returns [`Error::Shape`] unless a tensor has the shape `shape`, which follows from the other operands.
+/// Returns [`Error::Shape`] unless a tensor has the shape `shape`, which follows from the other operands. `name` is what the
+/// message calls the tensor.
 pub(super) fn expect(tensor: &Tensor, name: &str, shape: &[usize]) -> Result<()> {
     expect_dims(tensor.dims(), name, shape)
 }
@@ -153,12 +154,13 @@ pub(super) fn in_f32(x: &Tensor, work: impl FnOnce(&Tensor) -> candle_core::Resu
     Ok(work(&x.to_dtype(DType::F32)?)?.to_dtype(x.dtype())?)
 }
 
-/// Creates the error of a type that activations do not have.
+/// Creates the [`Error::Dtype`] for a type that activations cannot have: any but f32 and bf16.
 pub(super) fn no_activations(dtype: DType) -> Error {
     Error::dtype(format!("activations are f32 or bf16, {} was asked for", dtype.as_str()))
 }
 
-/// Converts numbers on all threads: calls `convert_all` with equal parts of `numbers` and of the result.
+/// Converts numbers on all threads: calls `convert_all` with each [`TASK_NUMBERS`] numbers (the last part may be shorter)
+/// and the part of the result to write for them. Returns as many numbers, in order.
 fn convert<A: Sync, B: Copy + Default + Send + Sync>(numbers: &[A], convert_all: fn(&[A], &mut [B])) -> Vec<B> {
     let mut converted = zeros(numbers.len());
     let parts = converted.par_chunks_mut(TASK_NUMBERS).zip(numbers.par_chunks(TASK_NUMBERS));
@@ -166,7 +168,8 @@ fn convert<A: Sync, B: Copy + Default + Send + Sync>(numbers: &[A], convert_all:
     converted
 }
 
-/// Makes `count` zeros; many on all threads, because memory that is touched for the first time is slow.
+/// Makes a list of `count` default values (zeros). From [`TASK_NUMBERS`] on writes them on all threads, because memory that
+/// is touched for the first time is slow.
 pub(super) fn zeros<T: Copy + Default + Send + Sync>(count: usize) -> Vec<T> {
     const PIECE: usize = 1024;
     if count < TASK_NUMBERS {

@@ -29,7 +29,7 @@ impl Indices {
     }
 }
 
-/// Returns [`Error::Argument`] if a number is `count` or more. `what` and `known` are words of the message:
+/// Returns [`Error::Argument`] for the first number that is `count` or more. `what` and `known` are words of the message:
 /// `["row", "that are there"]` gives "row 7 is past the 5 that are there".
 pub(super) fn check_below(numbers: &[u32], count: usize, [what, known]: [&str; 2]) -> Result<()> {
     match numbers.iter().find(|number| **number as usize >= count) {
@@ -38,8 +38,8 @@ pub(super) fn check_below(numbers: &[u32], count: usize, [what, known]: [&str; 2
     }
 }
 
-/// Returns the copies on `device` from `kept`, or makes them. Keeps those for the first device that asks; another
-/// device gets new copies on each call.
+/// Returns the copies in `kept` if they are on `device`, else the copies that `make` returns for it. Stores these in `kept`
+/// if that is still empty: so only the first device's copies are kept, and `make` runs on each call for another device.
 pub(super) fn copied_once<const N: usize>(
     kept: &OnceLock<[Tensor; N]>,
     device: &Device,

@@ -27,8 +27,9 @@ pub(super) const FEATURES: usize = 256;
 /// Columns below which a weight gradient is computed transposed.
 const THIN: usize = 128;
 
-/// Computes the linear layer `y = x·Wᵀ + b`: `x` is `[tokens, in]`, `weight` is `[out, in]` in any stored format,
-/// `bias` is `[out]` f32; the result is `[tokens, out]` in the type of `x`. Sums are in f32.
+/// Computes the linear layer `y = x·Wᵀ + b`: `x` is `[tokens, in]` f32 or bf16, `weight` is `[out, in]` in any stored
+/// format, `bias` is `[out]` f32; the result is `[tokens, out]` in the type of `x`. The weight is converted to the type of
+/// `x`; sums are in f32. Returns an error if shapes or devices do not fit each other.
 pub fn linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
     let weight = weight.into();
     let Some(device) = accelerator_with([(x, "x")], weight)? else {
@@ -45,7 +46,8 @@ pub fn linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Te
 }
 
 /// Computes the gradient of [`linear`] with respect to its input, `dx = dy·W`: `dy` is `[tokens, out]`, `weight` is
-/// `[out, in]`, the result `[tokens, in]` in the type of `dy`.
+/// `[out, in]` in any stored format, the result `[tokens, in]` in the type of `dy`. Returns an error if shapes or devices
+/// do not fit each other.
 pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) -> Result<Tensor> {
     let weight = weight.into();
     let Some(device) = accelerator_with([(dy, "dy")], weight)? else {
@@ -59,7 +61,8 @@ pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) 
 }
 
 /// Computes the gradient of [`linear`] with respect to its weight, `dW = dyᵀ·x`: `dy` is `[tokens, out]`, `x` is
-/// `[tokens, in]`, the result `[out, in]` f32.
+/// `[tokens, in]`, the result `[out, in]` f32, zeros if there are no tokens. Returns an error if the numbers of tokens or
+/// the devices differ.
 pub fn linear_weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
     let ((tokens, _), (_, inputs)) = (host::matrix(dy, "dy")?, host::matrix(x, "x")?);
     host::expect(x, "x", &[tokens, inputs])?;
@@ -72,8 +75,8 @@ pub fn linear_weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Computes the gradient of [`linear`] with respect to its bias: sums `dy`, `[tokens, out]`, over the tokens, in their
-/// order. The result is `[out]` f32.
+/// Computes the gradient of [`linear`] with respect to its bias: sums `dy`, `[tokens, out]`, over the tokens, in f32 and in
+/// a fixed order (on the CPU that of the tokens). The result is `[out]` f32, zeros if there are no tokens.
 pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
     let (tokens, outputs) = host::matrix(dy, "dy")?;
     if let Some(device) = accelerator_of([(dy, "dy")])? {
@@ -88,14 +91,16 @@ pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
     host::tensor(result, &[outputs])
 }
 
-/// Adds `bias`, `[columns]` f32, to every row of `y`, `[rows, columns]`, in place, on a device.
+/// Queues adding `bias`, `[columns]` f32, to every row of `y`, `[rows, columns]`, in place, on a device. The caller has
+/// checked the length of the bias.
 pub(super) fn add_bias(device: &Accelerator, y: &Tensor, bias: &Tensor) -> Result<()> {
     let (rows, columns) = host::matrix(y, "y")?;
     let arguments = arguments![y, bias, rows, columns, columns as u64];
     device.launch(&kernel::ADD_BIAS, y.dtype(), over_rows(device, rows), &arguments)
 }
 
-/// Computes `factor · left·right` on a device into a new tensor of type `dtype`: zeros if the inner dimension is 0.
+/// Queues computing `factor · left·right` on a device and returns the result, a new tensor of shape `[rows of left, columns
+/// of right]` and type `dtype`. It is zeros if the inner dimension is 0.
 pub(super) fn product(
     device: &Accelerator,
     left: MatrixView<'_>,
@@ -118,8 +123,9 @@ pub(super) fn sides(weight: WeightRef<'_>) -> Result<[usize; 2]> {
         .map_err(|sides| Error::shape(format!("`weight` has shape {sides:?}, a matrix is needed")))
 }
 
-/// Computes `x·Wᵀ + b` on the CPU, `[tokens, out]`. Calls `more` with the tokens and the output features of each
-/// finished tile and with the tile, which it may change, while the tile is in the processor's cache.
+/// Computes `x·Wᵀ + b` on the CPU, `[tokens, out]` in the type of `x`. Calls `more` with the range of tokens and the range
+/// of output features of each finished tile and with the tile, in f32, which `more` may change, while the tile is in the
+/// processor's cache. A token's result does not depend on the tokens beside it.
 pub(super) fn linear_tiles<'w>(
     x: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -142,8 +148,8 @@ pub(super) fn linear_tiles<'w>(
     })
 }
 
-/// Computes `dy·W` on the CPU, `[tokens, in]`. Calls `more` with the tokens and the input features of each finished
-/// tile and with the tile, which it may change.
+/// Computes `dy·W` on the CPU, `[tokens, in]` in the type of `dy`. Calls `more` with the range of tokens and the range of
+/// input features of each finished tile and with the tile, in f32, which `more` may change.
 pub(super) fn transposed_linear_tiles<'w>(
     dy: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -162,9 +168,9 @@ pub(super) fn transposed_linear_tiles<'w>(
     })
 }
 
-/// Makes a matrix of `shape` in type `dtype` on the CPU, from tiles of at most `tile` rows and columns, one task each. Calls
-/// `fill` with the rows and the columns of each tile and with the tile, zeros in f32, which is rounded while it is in the
-/// processor's cache.
+/// Makes a matrix of `shape` in type `dtype` on the CPU, from tiles of at most `tile` (rows, columns), one task each. Calls
+/// `fill` with the range of rows and the range of columns of each tile and with the tile, zeros in f32, which `fill`
+/// overwrites. A tile of a bf16 matrix is rounded afterwards, while it is in the processor's cache.
 ///
 /// # Errors
 /// [`Error::Dtype`] unless `dtype` is f32 or bf16.
@@ -200,7 +206,7 @@ pub(super) fn tensor_of_tiles(
 
 /// Computes `factor · leftᵀ·right` on the CPU, `[outputs, inputs]` f32: `left` is `[tokens, outputs]`, `right` is
 /// `[tokens, inputs]`, each with what error messages call it. Every weight gradient has this form. The result is zeros if
-/// there are no tokens.
+/// there are no tokens. The caller has checked that both have the same number of tokens.
 pub(super) fn transposed_product(factor: f32, left: (&Tensor, &str), right: (&Tensor, &str)) -> Result<Tensor> {
     let ((tokens, outputs), (_, inputs)) = (host::matrix(left.0, left.1)?, host::matrix(right.0, right.1)?);
     // Rows of bf16 that lie apart in memory are slower to read than columns: as few rows as possible.
@@ -229,7 +235,8 @@ impl<'a> Bias<'a> {
         Ok(Self(bias.map(|bias| Floats::of(bias, "bias")).transpose()?))
     }
 
-    /// Adds the bias of some outputs, the tile's columns, to every row of the tile. Does nothing without a bias.
+    /// Adds the bias of the outputs `columns`, which are the tile's columns, to every row of the tile. Does nothing without
+    /// a bias.
     pub(super) fn add(&self, columns: Range<usize>, tile: &mut Tile<'_>) {
         if let Some(bias) = &self.0 {
             let bias = &bias[columns];
@@ -238,8 +245,8 @@ impl<'a> Bias<'a> {
     }
 }
 
-/// Cuts a result into tiles of at most these rows and columns, each a parallel task. A tile comes with the rows and the
-/// columns that it covers.
+/// Cuts a result into tiles of at most these rows and columns, and returns them as a parallel iterator in which each tile is
+/// a task of its own. A tile comes with the range of rows and the range of columns that it covers.
 pub(super) fn par_tiles<T: Send>(
     result: Tile<'_, T>,
     [rows, columns]: [usize; 2],

@@ -52,9 +52,10 @@ impl LowRank {
     }
 }
 
-/// Computes a linear layer with an adapter, `x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ`. Returns the output, `[tokens, out]`, and `x·Aᵀ`,
-/// `[tokens, rank]`, which the gradients need. Both have the type of `x`. Dropout applies only to the input of the
-/// adapter: `drop(x)·Aᵀ` then stands for `x·Aᵀ` in both.
+/// Computes a linear layer with an adapter (`low`), `x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ`: `x` is `[tokens, in]`, `weight` is `[out, in]`
+/// in any stored format, `bias` is `[out]` f32. Returns the output, `[tokens, out]`, and `x·Aᵀ`, `[tokens, rank]`, which
+/// [`adapted_linear_backward`] needs. Both have the type of `x`. With dropout, both are computed with `drop(x)·Aᵀ` in the
+/// place of `x·Aᵀ`; `x·Wᵀ` has no dropout. Returns an error if shapes or devices do not fit each other.
 pub fn adapted_linear<'w>(
     x: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -89,8 +90,9 @@ pub fn adapted_linear<'w>(
 }
 
 /// Computes the gradients of [`adapted_linear`]: `dA = s·(dy·B)ᵀ·x`, `dB = s·dyᵀ·(x·Aᵀ)`, and, if `want_input`,
-/// `dx = dy·W + s·(dy·B)·A`. `xa` is the `x·Aᵀ` that the forward pass returned; `dropout` must be that of the forward pass.
-/// Gradients of A and B are f32, the input's has the type of `dy`.
+/// `dx = dy·W + s·(dy·B)·A`. `dy` is the gradient of the output, `[tokens, out]`; `xa` is the `x·Aᵀ` that the forward pass
+/// returned. `dropout` must be that of the forward pass; it is applied to x in `dA` and to `s·(dy·B)·A` in `dx`.
+/// Gradients of A and B are f32, the input's has the type of `dy`. Returns an error if shapes or devices do not fit.
 pub fn adapted_linear_backward<'w>(
     dy: &Tensor,
     x: &Tensor,
@@ -180,8 +182,8 @@ fn drop_values<'a>(x: &'a Tensor, dropout: Option<&Dropout>) -> Result<Cow<'a, T
     dropout.map_or(Ok(Cow::Borrowed(x)), |dropout| Ok(Cow::Owned(dropout.apply(x)?)))
 }
 
-/// Computes the gradients of the adapted layer by A, by B and, if `want_input`, by x on a device. `xa` and `dropout`
-/// are those of the forward pass.
+/// Computes the gradients of the adapted layer with respect to A, B and, if `want_input`, x on a device. `xa` and `dropout`
+/// are those of the forward pass. The caller has checked the shapes.
 #[expect(clippy::too_many_arguments, reason = "the terms of one formula")]
 fn backward_on_device(
     device: &Accelerator,

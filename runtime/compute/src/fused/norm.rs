@@ -23,7 +23,8 @@ const TASK_NUMBERS: usize = 1 << 15;
 
 /// Normalizes every row of `x`, `[…, width]`, by its root mean square and multiplies it by `weight`, `[width]` f32:
 /// `y = x·r·w` with `r = 1/√(mean(x²) + epsilon)`. `unit_offset` adds one to the weight. Returns `y`, shaped like `x`
-/// and of its type, and `r`, `[rows]` f32, which the gradients need.
+/// and of its type, and `r`, `[rows]` f32, which the gradients need; all axes of `x` but the last together are the rows.
+/// Returns an error unless `x` is f32 or bf16 and the width is above 0 and that of the weight.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) -> Result<(Tensor, Tensor)> {
     let (width, offset) = (width(x, weight)?, offset(unit_offset));
     if let Some(device) = accelerator_of([(x, "x"), (weight, "weight")])? {
@@ -49,8 +50,9 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) ->
     Ok((host::tensor_in(x.dtype(), y, x.dims())?, host::tensor(rates, &[rows])?))
 }
 
-/// Computes the gradient of [`rms_norm`] with respect to `x`, shaped like it: `dx = r·(dy·w) − x·r³·mean(dy·w·x)`. `rstd`
-/// is the r that the forward pass returned, `[rows]` f32; w is `weight`, plus 1 with `unit_offset`.
+/// Computes the gradient of [`rms_norm`] with respect to `x`, in its shape and type: `dx = r·(dy·w) − x·r³·mean(dy·w·x)`.
+/// `dy` is the gradient of the result, `rstd` the r that the forward pass returned, `[rows]` f32; w is `weight`, plus 1 with
+/// `unit_offset`. Returns an error if shapes or devices do not fit each other.
 pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, unit_offset: bool) -> Result<Tensor> {
     let (width, offset) = (width(x, weight)?, offset(unit_offset));
     host::expect(dy, "dy", x.dims())?;
@@ -132,7 +134,7 @@ fn choose(width: usize, rows: usize, [narrow, wide]: [&'static Kernel; 2]) -> Re
     })
 }
 
-/// Normalizes one row into `y` and returns r. `offset` is added to the weight.
+/// Writes the normalized row, `x·r·(weight + offset)`, to `y` and returns r = 1/√(mean(x²) + epsilon).
 #[inline(always)]
 fn forward_row(y: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, offset: f32) -> f32 {
     let mean = f64::from(dot(x, x)) / x.len() as f64;
@@ -141,7 +143,8 @@ fn forward_row(y: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, offset: f
     rate
 }
 
-/// Writes the gradient of one row by `x` to `dx`; `rate` is r, and `offset` is added to the weight.
+/// Writes the gradient of one row with respect to `x`, `r·(dy·w) − x·r³·mean(dy·w·x)`, to `dx`. `rate` is r, and w is
+/// `weight + offset`.
 #[inline(always)]
 fn backward_row(dx: &mut [f32], dy: &[f32], x: &[f32], weight: &[f32], rate: f32, offset: f32) {
     dx.iter_mut().zip(dy).zip(weight).for_each(|((dx, dy), w)| *dx = dy * (w + offset));

@@ -16,8 +16,9 @@ use crate::error::Result;
 /// Threads of a device's block, which has a row.
 const THREADS: u32 = 128;
 
-/// Adds `vector`, `[1, width]` f32, to every row of `rows`, `[tokens, width]`. With `marks`, `[tokens, 1]` f32 of zeros and
-/// ones, adds it only to the rows marked 1.
+/// Adds `vector`, `[1, width]` f32, to every row of `rows`, `[tokens, width]`, and returns the sums in the type of `rows`.
+/// With `marks`, `[tokens, 1]` f32 of zeros and ones, adds it only to the rows marked 1. Returns an error if shapes or
+/// devices do not fit each other.
 pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Result<Tensor> {
     let (tokens, width) = host::matrix(rows, "rows")?;
     host::expect(vector, "vector", &[1, width])?;
@@ -36,8 +37,8 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
     }
 }
 
-/// Removes the component along `direction`, r of length 1, `[1, width]` f32, from every row of `rows`, `[tokens, width]`:
-/// `x − (x·r) r`. The caller ensures the length.
+/// Removes the component along `direction`, a vector r of length 1, `[1, width]` f32, from every row x of `rows`, `[tokens,
+/// width]`: returns `x − (x·r) r` in the type of `rows`. The caller ensures that r has length 1.
 pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
     match accelerator(rows, direction)? {
         None => host::in_f32(rows, |rows| rows - along(rows, direction)?.matmul(direction)?),
@@ -45,8 +46,8 @@ pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Sets the component of every row of `rows`, `[tokens, width]`, along `direction`, r of length 1, `[1, width]` f32, to
-/// `value`: `x + (value − x·r) r`. The caller ensures the length.
+/// Sets the component of every row x of `rows`, `[tokens, width]`, along `direction`, a vector r of length 1, `[1, width]`
+/// f32, to `value`: returns `x + (value − x·r) r` in the type of `rows`. The caller ensures that r has length 1.
 pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Tensor> {
     match accelerator(rows, direction)? {
         None => host::in_f32(rows, |rows| rows + along(rows, direction)?.affine(-1.0, value)?.matmul(direction)?),

@@ -17,7 +17,8 @@ pub(super) fn prefetch(bytes: &[u8]) {
     let _ = (bytes, LINE);
 }
 
-/// Returns piece number `part`, from 0, of `parts` pieces of equal size. The last pieces may be shorter or empty.
+/// Cuts `bytes` into `parts` pieces of equal size, rounded up, and returns the piece with index `part`. The last pieces may
+/// be shorter or empty. With 0 `parts`, piece 0 is all of `bytes`.
 #[inline(always)]
 pub(super) fn nth_chunk(bytes: &[u8], part: usize, parts: usize) -> &[u8] {
     let size = bytes.len().div_ceil(parts.max(1));

@@ -52,7 +52,8 @@ impl RopeTable {
         }
     }
 
-    /// Appends the rows of `other` to the table: they become the positions after its last one.
+    /// Appends the rows of `other` to the table: position 0 of `other` becomes the first position after the table's last
+    /// one. Drops the copies on a device.
     ///
     /// # Errors
     /// [`Error::Shape`] if `other` rotates another number of features.
@@ -66,7 +67,7 @@ impl RopeTable {
         Ok(self)
     }
 
-    /// The number of positions in the table.
+    /// The number of positions in the table; 0 for a table without frequencies.
     #[must_use]
     pub fn positions(&self) -> usize {
         self.cos.len() / self.half.max(1)
@@ -82,8 +83,13 @@ impl RopeTable {
 }
 
 /// Rotates each head of `x`, `[tokens, heads · head_dim]`, by the position of its token; `inverse` rotates by the negative
-/// angle, as the backward pass needs. Features of a head past the table's `2 · half` stay as they are. The result has the
-/// type of `x`.
+/// angle, as the backward pass needs. `positions` has a row of `table` for each token. Features i and i + half of a head are
+/// rotated together, for i below the table's `half`; features from `2 · half` on stay as they are. The result has the type
+/// of `x`.
+///
+/// # Errors
+/// [`Error::Shape`] if `x` is not `heads` heads of at least `2 · half` features, or there is not one position for each
+/// token; [`Error::Argument`] for a position past the table.
 pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, inverse: bool) -> Result<Tensor> {
     let (tokens, features) = host::matrix(x, "x")?;
     check(tokens, features, heads, positions, table)?;
@@ -106,8 +112,9 @@ pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, in
     y
 }
 
-/// Rotates each head of `x` by the position of its token on a device; a `sign` of −1 rotates back. Returns `x` itself
-/// if there are no tokens or nothing is rotated.
+/// Queues rotating each head of `x` by the position of its token on a device; a `sign` of −1 rotates back. Returns the
+/// rotated tensor, or `x` itself if there are no tokens or the table has no frequencies. The caller has checked shapes and
+/// positions.
 fn on_device(
     device: &Accelerator,
     x: &Tensor,
@@ -145,8 +152,8 @@ fn turn(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32], sign: f32) {
     }
 }
 
-/// Returns an error if the heads do not divide the features or are narrower than the table, there is not one position
-/// per token, or a position is past the table.
+/// Returns an error if `heads` does not divide `features`, a head has fewer than the table's `2 · half` features, there is
+/// not one position per token, or a position is past the table. Positions are not checked if the table has no frequencies.
 fn check(tokens: usize, features: usize, heads: usize, positions: &[u32], table: &RopeTable) -> Result<()> {
     if heads == 0 || !features.is_multiple_of(heads) || 2 * table.half > features / heads {
         return Err(Error::shape(format!("{features} features are not {heads} heads of at least {}", 2 * table.half)));

@@ -26,8 +26,9 @@ pub fn gather_rows(from: &Tensor, rows: &Indices) -> Result<Tensor> {
     }
 }
 
-/// Computes the gradient of [`gather_rows`], `[count, width]`: adds row i of `selected` to row `rows[i]` of zeros.
-/// Returns an error for an index of `count` or more.
+/// Computes the gradient of [`gather_rows`], `[count, width]` in the type of `selected`: adds row i of `selected` to row
+/// `rows[i]` of zeros, in f32 and in order. Returns an error for an index of `count` or more, or if `selected` has not one
+/// row for each index.
 pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<Tensor> {
     let (_, width) = host::matrix(selected, "selected")?;
     host::expect(selected, "selected", &[rows.len(), width])?;
@@ -40,7 +41,8 @@ pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<T
     host::in_f32(selected, |selected| zeros.index_add(&rows, selected, 0))
 }
 
-/// Joins matrices of one width and type one below the other, in order. Returns an error for an empty list.
+/// Joins matrices of one width and type one below the other, in order. Returns an error for an empty list, or if the
+/// matrices differ in their width or their device.
 pub fn concat_rows(parts: &[Tensor]) -> Result<Tensor> {
     let Some(first) = parts.first() else { return Err(Error::shape("there are no rows to stack")) };
     let (_, width) = host::matrix(first, "rows")?;
@@ -60,8 +62,8 @@ pub fn concat_rows(parts: &[Tensor]) -> Result<Tensor> {
     Ok(all)
 }
 
-/// Returns all numbers of a tensor in order, on the host. Converts them to f32; on a device it
-/// waits for the copy.
+/// Copies all numbers of a tensor to the host, in row-major order, converted to f32. Waits for a device. On a device, the
+/// tensor must be contiguous and f32, bf16 or f16.
 pub fn to_host_f32(tensor: &Tensor) -> Result<Vec<f32>> {
     match Accelerator::of(tensor.device())? {
         None => Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?),

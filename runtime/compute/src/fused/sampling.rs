@@ -40,8 +40,8 @@ pub struct SampledToken {
 
 /// Samples one token for each row of logits on their device. `logits` are `[rows, vocabulary]` f32, already divided by
 /// the temperature, and are overwritten. `streams` gives each row its random stream at the position of its draw; the
-/// caller still has to advance each stream by one draw (two words). Only streams and results are copied: forty bytes to
-/// the device and eight back for each row.
+/// caller still has to advance each stream by one draw (two words). Returns the tokens in the order of the rows. Waits for
+/// the device. Copies forty bytes to the device and eight back for each row, but not the logits.
 ///
 /// Returns `None`, without a side effect, where the caller has to sample by [`map_rows`] and [`token_weights`]: on the
 /// CPU, and for a vocabulary of more than 524,288 tokens, for which the kernel has no room. A device samples the token that
@@ -103,10 +103,12 @@ pub struct TokenWeights {
     pub total: f64,
 }
 
-/// Computes e^(logit − the largest logit) of every token, given one row of logits, `[vocabulary]`.
+/// Computes e^(logit − the largest logit) of every token and the sum of these weights, given one row of logits,
+/// `[vocabulary]`.
 ///
 /// # Errors
-/// [`Error::NonFinite`] if a logit is not finite, [`Error::Shape`] if there are none.
+/// [`Error::NonFinite`], which names the first such token, if a logit is not finite; [`Error::Shape`] if there are no
+/// logits.
 pub fn token_weights(logits: &[f32]) -> Result<TokenWeights> {
     let top = vectorize!(largest(logits));
     // Not a number is passed over by the largest, so every logit is looked at.
@@ -124,17 +126,17 @@ pub fn token_weights(logits: &[f32]) -> Result<TokenWeights> {
     Ok(TokenWeights { best: best as u32, weights, total })
 }
 
-/// Creates the error of a logit that is not finite.
+/// Creates the [`Error::NonFinite`] for the logit of token id `token`, which is not finite.
 fn not_finite(token: usize, logit: f32) -> Error {
     Error::NonFinite(format!("the logit of token `{token}` is `{logit}`; the model's weights or adapter have diverged"))
 }
 
-/// Creates the error of a row without logits.
+/// Creates the [`Error::Shape`] for an empty vocabulary.
 fn no_logits() -> Error {
     Error::shape("there are no logits to choose from")
 }
 
-/// Sums numbers in f64, in 32 lanes side by side that are added last.
+/// Sums numbers in f64: adds number i of each whole group of 32 to sum i, then adds the 32 sums and the remaining numbers.
 #[inline(always)]
 fn sum(numbers: &[f32]) -> f64 {
     const LANES: usize = 32;
@@ -149,10 +151,11 @@ fn sum(numbers: &[f32]) -> f64 {
 }
 
 /// Calls `work(index, row)` for each row of an f32 matrix, in parallel, and returns the results in the order of the rows.
-/// A matrix of a device is first copied to the host as a whole.
+/// A matrix on a device is first copied to the host as a whole. Without columns, `work` is not called.
 ///
 /// # Errors
-/// If the tensor is no matrix of f32. If `work` fails for several rows, the error of the first of them.
+/// If the tensor is no contiguous matrix of f32. If `work` fails for a row, the error of the first such row; `work` is
+/// called for the other rows nevertheless.
 pub fn map_rows<R: Send, E: From<Error> + Send>(
     matrix: &Tensor,
     work: impl Fn(usize, &[f32]) -> std::result::Result<R, E> + Sync,

@@ -14,14 +14,15 @@ thread_local! {
     static BUFFERS: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `work` with one buffer of each length, of unknown content, and returns its result. The buffers are pieces of
-/// one.
+/// Calls `work` with one buffer of each length, of unknown content, and returns the result of `work`. The buffers are
+/// adjacent pieces of one buffer of [`with`], in order.
 pub(super) fn with_parts<R, const N: usize>(lengths: [usize; N], work: impl FnOnce([&mut [f32]; N]) -> R) -> R {
     with(lengths.iter().sum(), |mut rest| work(lengths.map(|length| rest.split_off_mut(..length).unwrap_or_default())))
 }
 
-/// Calls `work` with a buffer of `length` numbers of unknown content and returns its result. Takes the buffer from
-/// those that the thread keeps, enlarges it if needed, and gives it back. Calls may nest.
+/// Calls `work` with a buffer of `length` numbers of unknown content and returns the result of `work`. Takes the buffer
+/// that the thread used last and does not use now, or a new one, and enlarges it if needed; keeps it afterwards for later
+/// calls of the thread. The numbers begin at a multiple of 64 bytes where possible. Calls may nest.
 pub(super) fn with<R>(length: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
     let mut buffer = BUFFERS.with_borrow_mut(|buffers| buffers.pop()).unwrap_or_default();
     if buffer.len() < length + SLACK {

@@ -43,7 +43,7 @@ impl Span {
         self.first..self.first + self.rows.len()
     }
 
-    /// Returns the rows of some positions of the span.
+    /// Returns the rows of the tokens at `positions`, which must lie within the span.
     pub(super) fn rows_of(&self, positions: &Range<usize>) -> Range<usize> {
         self.rows.start + positions.start - self.first..self.rows.start + positions.end - self.first
     }
@@ -70,8 +70,9 @@ impl Segments {
     /// Packs sequences, in order, each given as its length and the index of the sequence that it continues, if any.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a sequence continues neither the one just before it nor one that this one continues,
-    /// directly or not. So all that continue a sequence must follow it before an unrelated one begins.
+    /// [`Error::Argument`] unless the sequence that a sequence continues is the one just before it in the list, or one that
+    /// the one just before it continues, directly or not. So all that continue a sequence must follow it before an
+    /// unrelated one begins.
     pub fn branching(pieces: &[(usize, Option<usize>)]) -> Result<Self> {
         let mut segments = Self::default();
         for (number, (length, parent)) in pieces.iter().enumerate() {
@@ -83,8 +84,9 @@ impl Segments {
         Ok(segments)
     }
 
-    /// Appends a sequence of `length` tokens after all others. It continues the sequence `parent`, if any; positions go
-    /// on from there, else from 0.
+    /// Appends a sequence of `length` tokens after all others. It continues the sequence with index `parent`, if any: its
+    /// positions begin at the end of that sequence's, else at 0. Extends the reach of `parent`, and of all sequences that
+    /// `parent` continues, to the new end. Panics if `parent` does not exist.
     fn push(&mut self, length: usize, parent: Option<usize>) {
         let (start, end) = (self.tokens(), self.tokens() + length);
         let first = parent.map_or(0, |parent| self.sequences[parent].own.positions().end);
@@ -93,7 +95,8 @@ impl Segments {
         self.sequences.push(Sequence { own: Span { first, rows: start..end }, parent, reach: end });
     }
 
-    /// Yields sequence `from`, the one that it continues, the one that that continues, and so on; nothing for `None`.
+    /// Yields the index `from`, then the index of the sequence that sequence `from` continues, and so on up to a sequence
+    /// that continues none. Yields nothing for `None`.
     fn line(&self, from: Option<usize>) -> impl Iterator<Item = usize> {
         std::iter::successors(from, |one| self.sequences[*one].parent)
     }
@@ -115,8 +118,8 @@ impl Segments {
         self.sequences.iter().map(|sequence| sequence.own.rows.clone())
     }
 
-    /// Returns the position of each token in its sequence: from 0, or from the end of the sequence that its own
-    /// continues.
+    /// Returns the position of each token, in the order of the rows. Positions of a sequence count up from 0 or, if it
+    /// continues another one, from the end of that one's positions.
     ///
     /// # Errors
     /// [`Error::Argument`] if a position does not fit in 32 bits.

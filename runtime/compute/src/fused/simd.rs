@@ -40,8 +40,9 @@ pub(super) fn widest<W: pulp::WithSimd>(work: W) -> W::Output {
     pulp::Arch::new().dispatch(work)
 }
 
-/// Folds the pairs of `a` and `b` with `step(sum, a, b)`, from 0: [`LANES`] sums side by side, which are added up, then
-/// the remaining pairs one by one.
+/// Folds the pairs of `a` and `b`, which have equal length, with `step(sum, a, b)`, from 0. Pairs in whole groups of
+/// [`LANES`] go to [`LANES`] sums side by side; these are added up, and the remaining pairs are folded into the total one by
+/// one.
 #[inline(always)]
 pub(super) fn fold2<A: Copy, B: Copy>(a: &[A], b: &[B], step: impl Fn(f32, A, B) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -68,13 +69,13 @@ fn total(mut sums: [f32; LANES]) -> f32 {
     sums[0]
 }
 
-/// Computes the dot product Σ aᵢ·bᵢ.
+/// Computes the dot product Σ aᵢ·bᵢ of slices of equal length, in the order of [`fold2`].
 #[inline(always)]
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     fold2(a, b, |sum, a, b| a.mul_add(b, sum))
 }
 
-/// Returns the largest number, −∞ for an empty slice. NaNs are skipped; the sums that follow show them.
+/// Returns the largest number and skips NaN; −∞ for a slice without numbers.
 #[inline(always)]
 pub(super) fn largest(numbers: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -137,7 +138,8 @@ pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// Computes the hyperbolic tangent: by a series for |x| below 0.25, where 2·sigmoid(2x) − 1 would lose digits.
+/// Computes the hyperbolic tangent: as 2·sigmoid(2x) − 1, but by its series to x⁹ for |x| below 0.25, where that difference
+/// would lose digits.
 #[inline(always)]
 pub(super) fn tanh(x: f32) -> f32 {
     let square = x * x;

@@ -75,7 +75,7 @@ enum Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    /// Borrows the numbers or the blocks of a packed matrix of the host.
+    /// Borrows the numbers or the blocks of a packed matrix on the host. Empty for a matrix on a device.
     fn of(packed: &'a Packed) -> Self {
         // `Packed::new` has seen that plain numbers can be read.
         match packed.format() {
@@ -149,8 +149,8 @@ impl View<'_> {
         }
     }
 
-    /// Returns the rows or columns of a piece of a block that has `all` of them: `all` for numbers in the type of
-    /// `like`, which are not copied, else [`BLOCK_DEPTH`].
+    /// Returns how many rows or columns of a block are read at once, of `all` that it has: `all` for numbers stored in the
+    /// type of `like`, which are not copied, else [`BLOCK_DEPTH`].
     fn depth(&self, all: usize, like: Data<'_>) -> usize {
         match (self.numbers, like) {
             (Numbers::F32(_), Data::F32(_)) | (Numbers::Bf16(_), Data::Bf16(_)) => all,
@@ -158,13 +158,14 @@ impl View<'_> {
         }
     }
 
-    /// Writes one row as f32 to the front of `into`.
+    /// Writes the row with index `row` as f32 to the first `columns` numbers of `into`. Panics if the row does not exist or
+    /// `into` is shorter.
     pub(super) fn copy_row(&self, row: usize, into: &mut [f32]) {
         self.numbers.widen(row * self.columns, &mut into[..self.columns]);
     }
 
-    /// Calls `work` with whole rows as f32 numbers, one after another: stored f32 without a copy, other formats widened
-    /// into a scratch buffer.
+    /// Calls `work` with the rows `rows` as f32 numbers, one row after another, and returns the result of `work`. Stored
+    /// f32 is not copied; other formats are widened into a scratch buffer. Panics if the rows end past the matrix.
     pub(super) fn with_numbers<R>(&self, rows: Range<usize>, work: impl FnOnce(&[f32]) -> R) -> R {
         let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
         if let Numbers::F32(numbers) = self.numbers {
@@ -191,8 +192,9 @@ impl View<'_> {
         &bytes[size(bytes)]
     }
 
-    /// Returns whole rows as a format and the blocks that [`dot_blocks`](super::unpack::dot_blocks) reads: the GGML
-    /// formats, and bf16 in rows of multiples of 32. `None` for f32, f16, NF4 and other bf16.
+    /// Returns whole rows as a format and the blocks that [`dot_blocks`](super::unpack::dot_blocks) reads: the quantized
+    /// GGML formats, and bf16 in rows of a multiple of 32 numbers. `None` for f32, f16, NF4, other bf16, and a matrix
+    /// without columns.
     pub(super) fn blocks(&self, rows: Range<usize>) -> Option<(Format, &[u8])> {
         let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
         match self.numbers {
@@ -244,16 +246,18 @@ impl View<'_> {
 }
 
 impl WeightRef<'_> {
-    /// Calls `work` with some rows as f32 numbers, one after another.
+    /// Calls `work` with the rows `rows` as f32 numbers, one row after another, and returns the result of `work`. Panics if
+    /// the rows end past the matrix.
     ///
     /// # Errors
-    /// If the weight is no matrix of the CPU or is in a type that cannot be read.
+    /// If the weight is no contiguous matrix of the CPU in f32, bf16, f16 or a packed format.
     pub(crate) fn with_rows<R>(self, rows: Range<usize>, work: impl FnOnce(&[f32]) -> R) -> Result<R> {
         Ok(Stored::of(self, "weight")?.view().with_numbers(rows, work))
     }
 }
 
-/// Returns some rows of a packed matrix of the host as f32, one after another.
+/// Returns the rows `rows` of a packed matrix on the host as f32, one row after another. Unpacks on all threads. Panics if
+/// the rows end past the matrix.
 pub(crate) fn unpacked(packed: &Packed, rows: Range<usize>) -> Vec<f32> {
     /// Numbers of one task: whole blocks of every format.
     const TASK: usize = 1 << 16;

@@ -114,7 +114,7 @@ impl<T> Taps<T> {
         self.0[tap as usize].as_ref()
     }
 
-    /// Sets the value of a tap and drops an earlier one.
+    /// Sets the value of a tap; drops the value that the tap had before, if any.
     pub fn insert(&mut self, tap: Tap, value: T) {
         self.0[tap as usize] = Some(value);
     }
@@ -148,7 +148,7 @@ impl<T> IntoIterator for Taps<T> {
 }
 
 impl<T> FromIterator<(Tap, T)> for Taps<T> {
-    /// Collects values by their taps. The last value of a tap counts.
+    /// Collects values by their taps. Of several values of one tap, keeps the last.
     fn from_iter<I: IntoIterator<Item = (Tap, T)>>(values: I) -> Self {
         let mut taps = Self::default();
         values.into_iter().for_each(|(tap, value)| taps.insert(tap, value));

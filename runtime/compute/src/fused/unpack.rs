@@ -53,8 +53,8 @@ fn loops(format: Format) -> Option<(Unpack, Dots)> {
     }
 }
 
-/// Converts whole blocks of NF4 to f32 numbers in `into`. `scales` are what all blocks of the matrix share; `first` is
-/// the index of the first block in its matrix.
+/// Converts whole blocks of NF4 to f32 numbers in `into`. `scales` are those of the whole matrix; `first` is the index in
+/// the matrix of the first of these blocks.
 pub(super) fn unpack_nested(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f32]) {
     vectorize!(unpack_nf4(scales, first, blocks, into));
 }
@@ -93,11 +93,12 @@ pub(super) fn dot_blocks(format: Format, rows: &[u8], x: &[f32], into: &mut [f32
     }
 }
 
-/// Implements [`dot_blocks`] for one format.
+/// Implements [`dot_blocks`] for the block layout `B`: writes the dot product of each row of blocks with `x` to `into`.
 fn dots<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(rows: &[u8], x: &[f32], into: &mut [f32]) {
     widest(BlockDots::<B, SIZE, COUNT> { rows, x, into, format: PhantomData });
 }
 
+/// The operands of [`dots`]: rows of blocks, the numbers `x` of one row, and the dot products to write, one for each row.
 struct BlockDots<'a, B, const SIZE: usize, const COUNT: usize> {
     rows: &'a [u8],
     x: &'a [f32],
@@ -142,8 +143,9 @@ pub(super) enum Rows<'a> {
     Numbered(&'a Tensor),
 }
 
-/// Unpacks rows of a matrix on a device and multiplies them by `scale`: `[count, columns]` in type `act`. Returns an
-/// error if the matrix is not on a device, its format is f32, f16 or bf16, or a range of rows ends past the matrix.
+/// Queues unpacking rows of a matrix on a device and multiplying them by `scale`; returns the result, `[count, columns]` in
+/// type `act`. Returns an error if the matrix is not on a device, its format is f32, f16 or bf16, or a range of rows ends
+/// past the matrix.
 pub(super) fn unpacked(
     device: &Accelerator,
     packed: &Packed,
@@ -166,8 +168,8 @@ pub(super) fn unpacked(
     device.compute(kernel(packed.format())?, act, device.flat(number * columns), &[number, columns], &arguments)
 }
 
-/// Unpacks consecutive rows of a matrix on the matrix's device: `[rows, columns]` f32. Returns an error if the matrix
-/// is on the CPU.
+/// Queues unpacking consecutive rows of a matrix on the matrix's device; returns them as `[rows, columns]` f32. Returns an
+/// error if the matrix is on the CPU or the rows end past the matrix.
 pub(crate) fn rows_on_device(packed: &Packed, rows: Range<usize>) -> Result<Tensor> {
     match Accelerator::of(packed.device())? {
         Some(device) => unpacked(&device, packed, Rows::Between(rows), 1.0, DType::F32),

@@ -75,7 +75,7 @@ pub fn divide(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> 
 }
 
 /// Returns the smaller of a and b element by element, broadcast; NaN if either is NaN. Where both are equal, each gets
-/// half of the gradient.
+/// half of the gradient; where either is NaN, both get 0.
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
@@ -86,7 +86,7 @@ pub fn minimum(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output>
 }
 
 /// Returns the larger of a and b element by element, broadcast; NaN if either is NaN. Where both are equal, each gets
-/// half of the gradient.
+/// half of the gradient; where either is NaN, both get 0.
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
@@ -106,14 +106,14 @@ fn above(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
     a.gt(b)
 }
 
-/// Returns a where `wins(a, b)` is 1 or a is NaN, and b elsewhere.
+/// Returns a where `wins(a, b)` ([`below`] or [`above`]) is 1 or a is NaN, and b elsewhere. Both have one shape.
 fn extreme(a: &Tensor, b: &Tensor, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>) -> Raw<Tensor> {
     let first = wins(a, b)?.add(&is_nan(a)?)?;
     first.where_cond(a, b)
 }
 
-/// Returns the gradient of `operand`, which is `pair.a` or `pair.b`: the result's gradient where the operand wins, half
-/// of it where both operands are equal, and 0 elsewhere.
+/// Returns the gradient of `operand`, which is `pair.a` or `pair.b`, in the shape of the result: the result's gradient where
+/// `wins(operand, other)` is 1, half of it where both operands are equal, and 0 elsewhere.
 fn gradient_share(pair: &Pair, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>, operand: &Tensor) -> Raw<Tensor> {
     let (a, b) = (spread(pair.a, pair)?, spread(pair.b, pair)?);
     let mine = if std::ptr::eq(operand, pair.a) { wins(&a, &b)? } else { wins(&b, &a)? };
@@ -122,7 +122,7 @@ fn gradient_share(pair: &Pair, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>, operan
 }
 
 /// Returns a where `condition` (`u8`) is not 0 and b elsewhere (`where` of PyTorch), broadcast. A value that is not
-/// taken has gradient 0 even if it is NaN.
+/// taken has gradient 0 even if it is NaN. a and b have one element type, which may be any.
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if the three shapes cannot be broadcast, [`crate::Error::Dtype`] if the condition is not
@@ -143,7 +143,8 @@ pub fn choose(budget: &mut dyn Meter, condition: &Tensor, a: &Tensor, b: &Tensor
     })
 }
 
-/// Computes `relation` (a `u8` tensor of 0 and 1) on the broadcast operands, which have one element type. No gradient.
+/// Checks that both operands have one element type, charges `budget`, and returns `relation` of the broadcast operands, a
+/// `u8` tensor of 0 and 1. No gradient.
 fn compare(
     budget: &mut dyn Meter,
     a: &Tensor,

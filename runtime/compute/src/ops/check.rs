@@ -14,7 +14,7 @@ pub const MAX_ELEMENTS: u64 = i32::MAX as u64;
 /// The most tensors that one operation joins, or parts into which it cuts a tensor.
 pub const MAX_PARTS: usize = 1024;
 
-/// Checks that `axes`, a number of axes, is at most [`MAX_RANK`].
+/// Returns [`Error::Shape`] if `axes`, a number of axes, is above [`MAX_RANK`].
 pub(super) fn rank(axes: usize) -> Result<()> {
     ensure(axes <= MAX_RANK, || Error::shape(format!("a shape of {axes} axes, {MAX_RANK} are allowed")))
 }
@@ -69,8 +69,8 @@ pub(super) fn resized(dims: &[usize], axis: usize, length: usize) -> Vec<usize> 
     dims.iter().enumerate().map(|(place, held)| if place == axis { length } else { *held }).collect()
 }
 
-/// Checks that two tensors have the same shape apart from the length of `axis`. `role` names the second tensor in the
-/// error.
+/// Returns [`Error::Shape`] unless two tensors have the same number of axes and the same lengths on all of them but `axis`.
+/// `role` names the second tensor in the error.
 pub(super) fn same_but(x: &Tensor, other: &Tensor, axis: usize, role: &str) -> Result<()> {
     let (x, other) = (x.dims(), other.dims());
     let is_same = |(at, (a, b)): (usize, (&usize, &usize))| at == axis || a == b;
@@ -78,20 +78,20 @@ pub(super) fn same_but(x: &Tensor, other: &Tensor, axis: usize, role: &str) -> R
     ensure(same, || Error::shape(format!("{role} is {other:?} for {x:?}: they may differ on axis {axis} only")))
 }
 
-/// Checks that a tensor is f32, f64, f16 or bf16.
+/// Returns [`Error::Dtype`] unless a tensor is f32, f64, f16 or bf16.
 pub(super) fn float(tensor: &Tensor) -> Result<()> {
     let dtype = tensor.dtype();
     let other = || Error::dtype(format!("`{}` where floating-point numbers are needed; `cast` first", name(dtype)));
     ensure(matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16), other)
 }
 
-/// Checks that a tensor has the element type `dtype`. `role` names the tensor in the error.
+/// Returns [`Error::Dtype`] unless a tensor has the element type `dtype`. `role` names the tensor in the error.
 pub(super) fn exactly(tensor: &Tensor, dtype: DType, role: &str) -> Result<()> {
     let (held, wanted) = (name(tensor.dtype()), name(dtype));
     ensure(held == wanted, || Error::dtype(format!("{role} is `{held}`, not `{wanted}`")))
 }
 
-/// Checks that two tensors have one element type.
+/// Returns [`Error::Dtype`] unless two tensors have one element type.
 pub(super) fn same_type(a: &Tensor, b: &Tensor) -> Result<()> {
     let (a, b) = (name(a.dtype()), name(b.dtype()));
     ensure(a == b, || Error::dtype(format!("`{a}` and `{b}` cannot be combined; `cast` one of them first")))
@@ -119,13 +119,14 @@ pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
     Ok(dims)
 }
 
-/// Checks that a scalar argument is neither NaN nor infinite. `role` names it in the error.
+/// Returns [`Error::Argument`] if a scalar argument is NaN or infinite. `role` names the argument in the error.
 pub(super) fn finite(value: f64, role: &str) -> Result<()> {
     ensure(value.is_finite(), || Error::argument(format!("`{role}` is {value}, which is not finite")))
 }
 
-/// Returns a contiguous copy of an index tensor outside the graph, after checking that it is `u32` and every index is
-/// below `bound`. The caller must have charged the copy. Waits for the device.
+/// Returns an index tensor outside the graph and contiguous, after checking that it is `u32` ([`Error::Dtype`]) and every
+/// index is below `bound` ([`Error::Argument`]). Copies a tensor that is not contiguous; the caller must have charged the
+/// copy. Waits for the device.
 pub(super) fn indices(index: &Tensor, bound: usize) -> Result<Tensor> {
     exactly(index, DType::U32, "the index")?;
     let index = index.detach().contiguous()?;

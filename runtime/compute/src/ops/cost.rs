@@ -126,7 +126,8 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The cost of a backward pass through an operation that cost `self`: twice the work, the same temporaries.
+    /// The cost of a backward pass through an operation that cost `self`: twice the work, as many temporaries, and no bytes
+    /// that stay reserved.
     fn backward(self) -> Self {
         let (work, numbers) = (self.work.saturating_mul(2), self.numbers.saturating_mul(2));
         Self { kind: self.kind, work, numbers, scratch: self.scratch, bytes: 0 }
@@ -205,7 +206,9 @@ impl Estimate {
         self
     }
 
-    /// Computes the cost by the formula of the kind. Adds the saved bytes if an operand is in the autograd graph.
+    /// Computes the cost by the formula of the kind. The bytes are those of the result, plus the saved ones if an operand is
+    /// in the autograd graph. Elements of temporaries count as at least 4 bytes each. Results that overflow are clamped to
+    /// the largest `u64`.
     fn cost(&self) -> Cost {
         let formula = self.kind.formula();
         let saved = if self.tracked { self.saved } else { 0 };
@@ -227,7 +230,8 @@ impl Estimate {
     }
 
     /// Charges the estimated cost to `budget`, runs `make`, and then releases the bytes of temporaries. If `budget` rejects
-    /// the cost, returns its error without running `make`.
+    /// the cost, returns its error without running `make`. If `make` fails, releases all bytes and returns that error. The
+    /// output's backward cost is zero if no operand is in the autograd graph.
     pub(super) fn run_within_budget<V: Into<Value>>(
         self,
         budget: &mut dyn Meter,
@@ -241,7 +245,8 @@ impl Estimate {
     }
 }
 
-/// The cost of a backward pass through a view, which reads and writes its elements; zero if the view is in no graph.
+/// The cost of a backward pass through a view: four units of work for each element, twice those of reading and writing it.
+/// Zero if the view is in no graph.
 pub(super) fn backward_of_view(view: &Tensor) -> Cost {
     if !view.track_op() {
         return Cost::default();

@@ -110,7 +110,8 @@ pub fn random_permutation(
     make(budget, &[count], DType::U32, |dims| Ok(Tensor::from_vec(sequence.permutation(count as usize), dims, device)?))
 }
 
-/// Checks a shape, charges `budget`, and only then calls `numbers` with the dimensions to create the tensor.
+/// Checks a shape, charges `budget`, and then calls `numbers` with the dimensions to create the tensor, which is in no
+/// autograd graph. Does not call `numbers` if the check or the charge fails, but returns that error.
 fn make(
     budget: &mut dyn Meter,
     shape: &[u32],
@@ -121,7 +122,7 @@ fn make(
     Estimate::new(Kind::Create, &dims, dtype, &[])?.run_within_budget(budget, || numbers(dims))
 }
 
-/// Checks that a shape holds exactly `count` elements.
+/// Returns [`Error::Shape`] if a shape is not allowed or does not hold exactly `count` elements.
 fn fits(count: usize, shape: &[u32]) -> Result<()> {
     let dims = check::shape(shape)?;
     let fits = check::elements(&dims)? == count as u64;

@@ -68,6 +68,7 @@ impl GradFn {
 }
 
 impl fmt::Debug for GradFn {
+    /// Prints the number of operands only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GradFn").field("operands", &self.operands.len()).finish_non_exhaustive()
     }
@@ -78,7 +79,8 @@ impl fmt::Debug for GradFn {
 pub(super) struct Gradients(HashMap<TensorId, Tensor>);
 
 impl Gradients {
-    /// Adds `gradient`, in shape and type of `tensor`, to the sum of `tensor`. Does nothing for a tensor in no graph.
+    /// Adds `gradient`, in shape and type of `tensor`, to the sum of `tensor`. The first gradient of a tensor is copied.
+    /// Does nothing for a tensor in no graph.
     pub(super) fn add(&mut self, tensor: &Tensor, gradient: &Tensor) -> Raw<()> {
         if !tensor.track_op() {
             return Ok(());
@@ -92,7 +94,8 @@ impl Gradients {
         Ok(())
     }
 
-    /// Adds `gradient` in place to the slice of the sum of `tensor` that begins at `start` on `axis`.
+    /// Adds `gradient` in place to the slice of the sum of `tensor` that begins at `start` on `axis` and is as long as
+    /// `gradient` there. Creates a sum of zeros first if `tensor` has none. Does not check that `tensor` is in a graph.
     fn add_to_slice(&mut self, tensor: &Tensor, axis: usize, start: usize, gradient: &Tensor) -> Raw<()> {
         let sum = match self.0.entry(tensor.id()) {
             Entry::Vacant(entry) => entry.insert(tensor.zeros_like()?),
@@ -166,8 +169,9 @@ pub(super) struct Pair<'a> {
 pub(super) type Pull = fn(&Pair) -> Raw<Tensor>;
 
 /// Puts `value`, which was computed from `a` and `b` outside the autograd graph, into the graph as one node, rounded to
-/// `dtype`. `pulls` are the gradients of `a` and of `b` in the shape of the result; they are summed back to the shapes
-/// of broadcast operands. If neither operand is in a graph, neither is the result.
+/// `dtype`. `pulls` compute the gradients of `a` and of `b` in the shape of the result; these are summed back to the shapes
+/// of broadcast operands. The pull of an operand that is in no graph is not called. If neither operand is in a graph,
+/// neither is the result.
 pub(super) fn derive_pair<A, B>(a: &Tensor, b: &Tensor, dtype: DType, value: &Tensor, pulls: (A, B)) -> Result<Value>
 where
     A: Fn(&Pair) -> Raw<Tensor> + Send + Sync + 'static,
@@ -194,7 +198,8 @@ where
     Ok(Value { tensor: mark(value, dtype)?, grad_fn: Some(grad_fn) })
 }
 
-/// Sums a gradient over the axes that broadcasting repeated, so that the result has the shape `dims`.
+/// Sums a gradient over the axes that broadcasting added or repeated, so that the result has the shape `dims`. Returns the
+/// gradient itself if it has that shape. `dims` must be broadcastable to the gradient's shape.
 pub(super) fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
     if gradient.dims() == dims {
         return Ok(gradient.clone());

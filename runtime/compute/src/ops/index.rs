@@ -9,7 +9,8 @@ use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result, ensure};
 
 /// Returns the entries of x at the indices along an axis: out[i][j] = x[index[i][j]][j] for axis 0, and so on for other
-/// axes. `index` (`u32`) has the shape of x apart from that axis.
+/// axes. `index` (`u32`) has the shape of x apart from that axis. Takes any element type. Gradients of an entry that is
+/// read several times add up.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that does not exist or an index out of range, [`Error::Shape`] if the other axes
@@ -28,7 +29,8 @@ pub fn gather(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor) -> 
     })
 }
 
-/// Returns the entries of an axis whose indices `index` lists (`u32`, one axis), in that order. Indices may repeat.
+/// Returns the entries of an axis whose indices `index` lists (`u32`, one axis), in that order. Indices may repeat;
+/// gradients of a repeated entry add up. Takes any element type.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that does not exist or an index out of range, [`Error::Shape`] if `index` has not
@@ -85,8 +87,8 @@ pub fn index_add(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor, 
 ///
 /// # Errors
 /// [`Error::Shape`] if x has no axis or `segments` is not as long as its axis 0, [`Error::Dtype`] if x is not
-/// floating-point or `segments` not `u32`, [`Error::Argument`] if `count` is 0 or not above a segment, and the error of
-/// `budget` if the operation exceeds a memory, work or time limit.
+/// floating-point or `segments` not `u32`, [`Error::Argument`] if `count` is 0 or a number in `segments` is not below
+/// `count`, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn segment_sum(budget: &mut dyn Meter, x: &Tensor, segments: &Tensor, count: u32) -> Result<Output> {
     check::float(x)?;
     one_axis(segments, "`segments`")?;
@@ -106,7 +108,8 @@ pub fn segment_sum(budget: &mut dyn Meter, x: &Tensor, segments: &Tensor, count:
     })
 }
 
-/// Checks that an index tensor is `u32` with one axis. `role` names it in the error.
+/// Returns [`Error::Dtype`] unless an index tensor is `u32`, and [`Error::Shape`] unless it has one axis. `role` names the
+/// tensor in the error.
 fn one_axis(index: &Tensor, role: &str) -> Result<()> {
     check::exactly(index, DType::U32, role)?;
     ensure(index.rank() == 1, || Error::shape(format!("{role} has {} axes, one is needed", index.rank())))

@@ -27,6 +27,7 @@ impl Lanes {
     }
 
     /// Cuts a tensor into lanes along one axis, or makes the whole tensor one lane if `axis` is `None`.
+    /// [`crate::Error::Argument`] if there is no such axis.
     pub(super) fn over(x: &Tensor, axis: Option<i32>) -> Result<Self> {
         let dims = x.dims().to_vec();
         let Some(axis) = axis else {
@@ -38,7 +39,8 @@ impl Lanes {
         Ok(Self { axis: Some(axis), outer, length: check::length(&dims, axis), inner, dims })
     }
 
-    /// Reshapes a tensor of the original shape to `[outer, length, inner]`, outside the graph and in at least 32 bits.
+    /// Reshapes a tensor of the original shape to `[outer, length, inner]`, outside the graph. f16 and bf16 are widened to
+    /// f32; other types stay.
     pub(super) fn view(&self, x: &Tensor) -> Raw<Tensor> {
         super::graph::wide(x)?.reshape((self.outer, self.length, self.inner))
     }

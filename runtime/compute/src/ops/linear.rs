@@ -39,7 +39,9 @@ fn matrix(x: &Tensor) -> Option<(&[usize], [usize; 2])> {
     x.dims().split_last_chunk::<2>().map(|(batch, last)| (batch, *last))
 }
 
-/// Multiplies matrices over the last two axes, the axes before them broadcast, outside the graph and without checks.
+/// Multiplies matrices over the last two axes; the axes before them are broadcast. The caller has checked the shapes and
+/// passes tensors outside the graph. Copies both operands to `[batch, rows, columns]` if either has two or more leading
+/// axes, since candle multiplies few such layouts.
 fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
     let (Some((a_batch, [rows, inner])), Some((b_batch, [_, columns]))) = (matrix(a), matrix(b)) else {
         return a.broadcast_matmul(b);
@@ -91,7 +93,8 @@ pub fn dot(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     })
 }
 
-/// Checks that both operands are vectors of one floating-point type and returns their lengths, a's first.
+/// Returns the lengths of two vectors, a's first. [`Error::Dtype`] unless both are of one floating-point type,
+/// [`Error::Shape`] unless both have one axis.
 fn vectors(a: &Tensor, b: &Tensor) -> Result<(usize, usize)> {
     check::float(a)?;
     check::same_type(a, b)?;

@@ -40,8 +40,8 @@ enum Divisor {
     Mask,
 }
 
-/// Returns Σ x·m over one axis or all, divided as `divisor` says, with the gradients of x and of the mask. A `u8` mask
-/// counts as 0 and 1 and has no gradient.
+/// Returns Σ x·m over one axis, or over all if `axis` is `None`, divided by `divisor`, with the gradients of x and of the
+/// mask. A `u8` mask counts as 0 and 1 and has no gradient. `keep` leaves reduced axes with length 1.
 fn masked(
     budget: &mut dyn Meter,
     x: &Tensor,
@@ -105,19 +105,23 @@ impl Sum {
         self.lanes.sum(&times(&mask, &x)?)?.div(&self.divide_by(&mask)?)
     }
 
-    /// Divides the gradient of the result by each lane's divisor and broadcasts it along the lanes.
+    /// Divides the gradient of the result by each lane's divisor and broadcasts it along the lanes: `[outer, length,
+    /// inner]`. `mask` has that shape too.
     fn spread(&self, pair: &Pair, mask: &Tensor) -> Raw<Tensor> {
         let grad = self.lanes.view_reduced(pair.grad)?.div(&self.divide_by(mask)?)?;
         self.lanes.spread(&grad)?.contiguous()
     }
 
-    /// Returns the gradient of x in the common shape.
+    /// Returns the gradient of x in the common (broadcast) shape: the mask times the result's gradient, divided by the
+    /// lane's divisor.
     fn pull_x(&self, pair: &Pair) -> Raw<Tensor> {
         let mask = self.view(pair.b)?;
         times(&self.spread(pair, &mask)?, &mask)?.reshape(self.lanes.dims())
     }
 
-    /// Returns the gradient of the mask in the common shape. Where the mask is 0 and x is NaN, it is 0.
+    /// Returns the gradient of the mask in the common (broadcast) shape: the result's gradient, divided by the lane's
+    /// divisor, times x. In a mean y over a lane with Σ m above 1, x − y takes the place of x. The gradient is 0 where the
+    /// mask is 0 and x is NaN.
     fn pull_mask(&self, pair: &Pair) -> Raw<Tensor> {
         let (x, mask) = (self.view(pair.a)?, self.view(pair.b)?);
         let mut slope = x.clone();

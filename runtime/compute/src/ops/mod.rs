@@ -71,18 +71,19 @@ use crate::error::Result;
 
 /// Limits operations: charges the cost of each before it runs, or rejects it.
 pub trait Meter {
-    /// Charges an operation before it runs: reserves its bytes, temporaries included, and counts its work.
+    /// Charges an operation before it runs: reserves its bytes, temporaries included, and counts its work. Returns the
+    /// reservation, of which the caller releases the temporaries when the operation has run.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`], [`crate::Error::OutOfWork`] or [`crate::Error::OutOfTime`]; the operation then
-    /// does nothing.
+    /// does not run.
     fn charge(&mut self, cost: Cost) -> Result<Reservation>;
 
-    /// Called before the backward pass through each operation with the cost of that pass, whose work is charged already.
-    /// Does nothing by default.
+    /// Checks a time limit. A backward pass calls this before it goes through each operation, with the cost of going
+    /// through that operation. The work of the whole pass was charged before. Does nothing by default.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfTime`]; the backward pass then stops.
+    /// [`crate::Error::OutOfTime`]; the backward pass then stops and returns this error.
     fn continue_gradient(&mut self, _cost: &Cost) -> Result<()> {
         Ok(())
     }
@@ -90,7 +91,10 @@ pub trait Meter {
 
 /// A budget alone limits bytes, not work or time.
 impl Meter for Budget {
-    /// Reserves the bytes of the operation, temporaries included. Does not limit its work.
+    /// Reserves the bytes of the operation, temporaries included. Neither counts nor limits its work.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`] if the reserved bytes would pass the limit of the budget.
     fn charge(&mut self, cost: Cost) -> Result<Reservation> {
         self.reserve(cost.bytes.saturating_add(cost.scratch))
     }
@@ -110,8 +114,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// Wraps a result that shares the bytes of its operand, so that nothing is reserved. `grad_fn` is built only if the
-    /// result is in the autograd graph.
+    /// Wraps a result that shares the bytes of its operand: reserves nothing. Calls `grad_fn` only if the result is in
+    /// the autograd graph; else there is no backward function, and the backward cost is zero.
     fn view(tensor: Tensor, grad_fn: impl FnOnce() -> GradFn) -> Self {
         let (backward, grad_fn) = (cost::backward_of_view(&tensor), tensor.track_op().then(grad_fn));
         Self { tensor, reservation: None, backward, grad_fn }

@@ -39,8 +39,9 @@ impl Node {
         Self { tensor, bytes, _own: own, depth: 0, backward: Cost::default(), grad_fn: None, operands }
     }
 
-    /// Connects the node to the operands from which its tensor was computed, and keeps them alive as long as it lives.
-    /// `grad_fn` passes a gradient to them, at the cost `backward`.
+    /// Connects the node to the operands from which its tensor was computed, and keeps them alive as long as it lives. Sets
+    /// its depth to one more than that of the deepest operand. `grad_fn` passes a gradient to the operands, at the cost
+    /// `backward`; `None` if the operation has no gradient.
     #[must_use]
     pub fn with_operands(self, operands: Vec<Arc<Self>>, grad_fn: Option<GradFn>, backward: Cost) -> Self {
         let depth = 1 + depth_of(&operands);
@@ -91,7 +92,8 @@ pub fn depth_of(nodes: &[Arc<Node>]) -> u32 {
 }
 
 /// Computes the gradients of a loss (one element) with respect to leaves, in the order of `leaves`; `None` for a leaf that
-/// the loss does not depend on. `order` is what [`Node::order`] of the loss returned.
+/// the loss does not depend on, and where a leaf is listed again. `order` is what [`Node::order`] of the loss returned. If
+/// `order` is empty or the loss is in no graph, all gradients are `None`.
 ///
 /// Gradients are outside the graph, in shape and type of their leaf. Reserves six times the bytes of the graph in `budget`
 /// during the pass, and the temporaries of its largest operation. Charges no work: the caller must have charged the sum of

@@ -33,14 +33,15 @@ pub(super) fn nan_as_zero(x: &Tensor) -> Raw<Tensor> {
     where_or_zero(&x.eq(x)?, x)
 }
 
-/// Returns a tensor in the shape and type of `like` of which every element is `value`, first rounded to `dtype`.
+/// Returns a tensor in the shape and type of `like`, on its device, of which every element is `value`, first rounded to
+/// `dtype`. The result is a broadcast view of one element.
 pub(super) fn filled(like: &Tensor, value: f64, dtype: DType) -> Raw<Tensor> {
     let value = Tensor::new(value, &candle_core::Device::Cpu)?.to_dtype(dtype)?.to_dtype(like.dtype())?;
     value.to_device(like.device())?.broadcast_as(like.shape())
 }
 
 /// Returns log(1 + x), accurate near 0: x / (u − 1) · log(u) with u = 1 + x as rounded, because the error of rounding u
-/// cancels in the quotient (Kahan).
+/// cancels in the quotient (Kahan). Returns x itself where u is rounded to 1 and where x is ∞.
 pub(super) fn log_one_plus(x: &Tensor) -> Raw<Tensor> {
     let u = x.affine(1., 1.)?;
     let rounded = u.affine(1., -1.)?;
@@ -52,7 +53,8 @@ pub(super) fn log_one_plus(x: &Tensor) -> Raw<Tensor> {
     same.where_cond(x, &exact)
 }
 
-/// Returns eˣ − 1, accurate near 0: (u − 1) · x / log(u) with u = eˣ as rounded (Kahan).
+/// Returns eˣ − 1, accurate near 0: (u − 1) · x / log(u) with u = eˣ as rounded (Kahan). Returns u − 1 where |x| ≥ 1, and
+/// x where u is rounded to 1.
 pub(super) fn exp_minus_one(x: &Tensor) -> Raw<Tensor> {
     let u = x.exp()?;
     let less = u.affine(1., -1.)?;

@@ -12,7 +12,8 @@ use super::lanes::Lanes;
 use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result, ensure};
 
-/// Sorts the entries along an axis. The sort is stable, and NaN comes last in either direction. Takes any element type.
+/// Sorts the entries along an axis, ascending or, if `descending`, descending. The sort is stable, and NaN comes last in
+/// either direction. Takes any element type. Waits for the device.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a memory,
@@ -23,8 +24,8 @@ pub fn sort(budget: &mut dyn Meter, x: &Tensor, axis: i32, descending: bool) -> 
     ordered(budget, x, lanes, descending, count)
 }
 
-/// Returns the `count` largest entries along an axis, largest first (`topk`); NaN counts as the smallest. Takes any
-/// element type.
+/// Returns the `count` largest entries along an axis, largest first (`topk`); NaN counts as the smallest. Of equal entries
+/// the one with the lower index comes first. Takes any element type. Waits for the device.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that does not exist, or a `count` of 0 or above the axis length, and the error of
@@ -37,7 +38,8 @@ pub fn top(budget: &mut dyn Meter, x: &Tensor, axis: i32, count: u32) -> Result<
     ordered(budget, x, lanes, true, count)
 }
 
-/// Sorts each lane and keeps its first `count` entries, with the gradient.
+/// Sorts each lane, stably and with NaN last, and returns its first `count` entries. The gradient of an entry goes back to
+/// where the entry was; entries that are left out get 0. Waits for the device.
 fn ordered(budget: &mut dyn Meter, x: &Tensor, lanes: Lanes, descending: bool, count: usize) -> Result<Output> {
     let dims = lanes.resized(count);
     let numbers = x.elem_count() as u64;
@@ -59,8 +61,8 @@ fn ordered(budget: &mut dyn Meter, x: &Tensor, lanes: Lanes, descending: bool, c
     })
 }
 
-/// Returns the indices that sort the entries along an axis, as `u32`. The sort is stable, and NaN comes last in either
-/// direction. No gradient.
+/// Returns the indices that sort the entries along an axis, ascending or, if `descending`, descending, as `u32`. The sort is
+/// stable, and NaN comes last in either direction. No gradient. Waits for the device.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a memory,
@@ -73,8 +75,8 @@ pub fn argsort(budget: &mut dyn Meter, x: &Tensor, axis: i32, descending: bool) 
         .run_within_budget(budget, || Ok(places_in_order(&lanes, &x, descending)?.reshape(lanes.dims())?))
 }
 
-/// Sorts each lane on the host and returns the indices of its entries in sorted order: `[outer, length, inner]`, as
-/// `u32`. Waits for the device.
+/// Sorts each lane on the host, stably and with NaN last, and returns the indices of its entries in sorted order: `[outer,
+/// length, inner]`, as `u32`, on the device of x. Waits for the device.
 fn places_in_order(lanes: &Lanes, x: &Tensor, descending: bool) -> Raw<Tensor> {
     let rows = lanes.view(x)?.transpose(1, 2)?.contiguous()?.flatten_all()?;
     let places = if rows.dtype().is_float() {
@@ -106,7 +108,8 @@ fn sorted_places<T>(numbers: &[T], length: usize, order: impl Fn(&T, &T) -> Orde
     places
 }
 
-/// Inverts the indices of [`places_in_order`]: for each entry, its position in sorted order.
+/// Inverts the indices of [`places_in_order`], on the host: returns for each entry its position in sorted order, `[outer,
+/// length, inner]`, as `u32`. Waits for the device.
 fn ranks_of(lanes: &Lanes, places: &Tensor) -> Raw<Tensor> {
     let rows = places.transpose(1, 2)?.contiguous()?.flatten_all()?.to_vec1::<u32>()?;
     let mut ranks = vec![0_u32; rows.len()];
@@ -122,7 +125,7 @@ fn ranks_of(lanes: &Lanes, places: &Tensor) -> Raw<Tensor> {
 }
 
 /// Returns the `q` quantile of all entries, with linear interpolation between neighbors, as a scalar; NaN if an entry
-/// is NaN. No gradient.
+/// is NaN. Has the type of x and no gradient. Sorts on the host, so it waits for the device.
 ///
 /// # Errors
 /// [`Error::Argument`] if `q` is not in 0 … 1, [`Error::Dtype`] if x is not floating-point, and the error of `budget`
@@ -140,7 +143,8 @@ pub fn quantile(budget: &mut dyn Meter, x: &Tensor, q: f64) -> Result<Output> {
     })
 }
 
-/// Sorts the numbers and returns the value at index q · (n − 1), by linear interpolation between neighbors.
+/// Sorts the n numbers and returns the value at index q · (n − 1), by linear interpolation between neighbors. There must be
+/// at least one number, and none may be NaN.
 fn interpolate_quantile(numbers: &mut [f64], q: f64) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let place = q * (numbers.len() - 1) as f64;

@@ -13,7 +13,12 @@ use crate::error::Result;
 
 /// Computes a differentiable reduction of a floating-point tensor over one axis, or over all if `axis` is `None`;
 /// `keep` leaves reduced axes with length 1. `value` gets x as `[outer, length, inner]` and returns `[outer, 1,
-/// inner]`; `pull` gets x, the result and the result's gradient in these shapes and returns the gradient of x.
+/// inner]`; `pull` gets x, the result and the result's gradient in these shapes and returns the gradient of x. Both get
+/// numbers of at least 32 bits; the result is rounded to the type of x.
+///
+/// # Errors
+/// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
+/// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub(super) fn reduce(
     budget: &mut dyn Meter,
     x: &Tensor,
@@ -77,7 +82,9 @@ pub fn min(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) ->
 /// A candle function that returns the largest or the smallest entry along an axis, which stays with length 1.
 type Extreme = fn(&Tensor, usize) -> Raw<Tensor>;
 
-/// Returns the entry of each lane that [`first_extreme`] finds with `pick`; that entry gets the gradient.
+/// Returns the largest or smallest entry (`pick`) over one axis, or over all if `axis` is `None`: the first NaN if there
+/// is one, else the first of equal entries. Only this entry gets the gradient. `keep` leaves reduced axes with length 1.
+/// Takes any element type.
 fn extreme(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, pick: Extreme) -> Result<Output> {
     let lanes = Lanes::over(x, axis)?;
     let dims = lanes.reduced(keep);
@@ -94,8 +101,8 @@ fn extreme(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, pi
     })
 }
 
-/// The index of each lane's first NaN, or if there is none of the first entry equal to the one that `pick` (largest or
-/// smallest) returns: `[outer, 1, inner]`, as `u32`.
+/// Returns the index within each lane of its first NaN or, in a lane without NaN, of the first entry equal to the one
+/// that `pick` (largest or smallest) returns: `[outer, 1, inner]`, as `u32`. x is `[outer, length, inner]`.
 fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> Raw<Tensor> {
     let hits = if x.dtype().is_float() {
         let nan = is_nan(x)?;
@@ -113,8 +120,9 @@ fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> Raw<Tensor> {
     hits.where_cond(&places, &nowhere)?.min_keepdim(1)
 }
 
-/// Returns the index of the largest entry over one axis, or in row-major order over all if `axis` is `None`, as `u32`:
-/// of the first NaN if there is one, else of the first of equals. `keep` leaves reduced axes with length 1. No gradient.
+/// Returns the index along `axis` of the largest entry, as `u32`, or its row-major index in the whole tensor if `axis` is
+/// `None`. The first NaN counts as the largest entry; of equal entries the first counts. `keep` leaves reduced axes with
+/// length 1. Takes any element type. No gradient.
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a
@@ -129,7 +137,7 @@ pub fn argmax(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool)
 }
 
 /// Returns log Σ eˣ over one axis, or over all if `axis` is `None`, without overflow. `keep` leaves reduced axes with
-/// length 1.
+/// length 1. If all summed entries are −∞, the result is −∞ and their gradient is 0.
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
@@ -149,15 +157,16 @@ pub(super) fn lane_log_sum_exp(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
     lanes.sum(&x.sub(&lanes.spread(&largest)?)?.exp()?)?.log()?.add(&largest)
 }
 
-/// The largest number of each lane, with NaN taken as 0, or 0 if it is infinite: `[outer, 1, inner]`. Subtracted before
-/// exponentials, so that they do not overflow.
+/// Returns the largest number of each lane, NaN counted as 0: `[outer, 1, inner]`. Returns 0 where that number is
+/// infinite. Callers subtract it before they compute exponentials, so that these do not overflow.
 pub(super) fn lane_peak(x: &Tensor) -> Raw<Tensor> {
     let peak = nan_as_zero(x)?.max_keepdim(1)?;
     super::number::is_finite(&peak)?.where_cond(&peak, &peak.zeros_like()?)
 }
 
-/// Returns the Euclidean norm √Σ x² over one axis, or over all if `axis` is `None`, without overflow; `keep` leaves reduced
-/// axes with length 1. The gradient at 0 is 0.
+/// Returns the Euclidean norm √Σ x² over one axis, or over all if `axis` is `None`. Divides by the largest magnitude before
+/// it squares, so that squares do not overflow. `keep` leaves reduced axes with length 1. Where the norm is 0, the gradient
+/// is 0.
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
@@ -204,8 +213,9 @@ pub fn all(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) ->
     truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.count_nonzero(&x.eq(&x.zeros_like()?)?)?.eq(0_u32))
 }
 
-/// Reduces a `u8` tensor over one axis or all. `value` gets the tensor as `[outer, length, inner]` and returns `[outer,
-/// 1, inner]` of type `dtype`. No gradient.
+/// Reduces a `u8` tensor over one axis, or over all if `axis` is `None`; `keep` leaves reduced axes with length 1. `value`
+/// gets the tensor as `[outer, length, inner]` and returns `[outer, 1, inner]` of type `dtype`. No gradient.
+/// [`crate::Error::Dtype`] if x is not `u8`.
 fn truth(
     budget: &mut dyn Meter,
     x: &Tensor,
@@ -222,7 +232,9 @@ fn truth(
 }
 
 /// Checks that x is floating-point, charges `budget`, computes `value` along an axis, and records the gradient in the
-/// autograd graph. `pull` gets the lanes, the result and the result's gradient and returns the gradient of x.
+/// autograd graph. `value` gets x and returns the result, in the shape of x. `pull` gets the result and the result's
+/// gradient and returns the gradient of x. All are `[outer, length, inner]` in at least 32 bits; the result is rounded to
+/// the type of x.
 fn apply(
     budget: &mut dyn Meter,
     x: &Tensor,
@@ -241,8 +253,8 @@ fn apply(
     })
 }
 
-/// Returns the running sums along an axis, in log₂ n sweeps (Hillis and Steele): the order of the sums does not depend
-/// on the device.
+/// Returns the running sums along an axis: entry i of the result is the sum of entries 0 … i. Computes them in log₂ n
+/// sweeps (Hillis and Steele), in an order of additions that does not depend on the device.
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
@@ -252,7 +264,8 @@ pub fn cumulative_sum(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<O
     apply(budget, x, axis, |lanes, x| running(lanes, x, false), |lanes, _, grad| running(lanes, grad, true))
 }
 
-/// Returns the running sums of each lane from its start, or from its end if `backwards`: `[outer, length, inner]`.
+/// Returns the running sums of each lane, `[outer, length, inner]`: entry i is the sum of entries 0 … i, or of entries
+/// i … length − 1 if `backwards`. Sweep k adds to each entry the one 2ᵏ places before it (after it if `backwards`).
 fn running(lanes: &Lanes, x: &Tensor, backwards: bool) -> Raw<Tensor> {
     let mut sums = x.clone();
     let mut step = 1;
@@ -270,7 +283,7 @@ fn running(lanes: &Lanes, x: &Tensor, backwards: bool) -> Raw<Tensor> {
     Ok(sums)
 }
 
-/// Returns the softmax along an axis, without overflow.
+/// Returns the softmax along an axis, without overflow. NaN where all entries along the axis are −∞.
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
@@ -286,7 +299,7 @@ pub fn softmax(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> 
     })
 }
 
-/// Returns the logarithm of the softmax along an axis, without overflow.
+/// Returns the logarithm of the softmax along an axis, without overflow. NaN where all entries along the axis are −∞.
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and

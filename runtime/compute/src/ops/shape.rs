@@ -174,7 +174,8 @@ pub fn stack(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<O
     })
 }
 
-/// Attaches the backward function of a join: cuts the gradient of `tensor` along `axis` into the gradients of `parts`.
+/// Attaches a backward function to `tensor`, which [`concat`] or [`stack`] joined from `parts` along `axis`: it cuts the
+/// gradient of `tensor` along `axis` into the gradients of `parts`. Attaches none if `tensor` is in no graph.
 fn joined(parts: &[&Tensor], tensor: Tensor, axis: usize) -> Value {
     let backward = move |parts: &[Tensor], y: &Tensor, grad: &Tensor, sums: &mut Gradients| {
         let mut start = 0;
@@ -189,7 +190,8 @@ fn joined(parts: &[&Tensor], tensor: Tensor, axis: usize) -> Value {
     Value { grad_fn: tensor.track_op().then(|| GradFn::new(parts, backward)), tensor }
 }
 
-/// Bytes of the operands that are not contiguous: each is copied first, and the autograd graph keeps the copy.
+/// Returns the bytes of the elements of those tensors that are not contiguous. A join copies each of them first, and the
+/// autograd graph keeps the copy.
 fn copies(tensors: &[&Tensor]) -> u64 {
     let scattered = tensors.iter().filter(|tensor| !tensor.is_contiguous());
     scattered.map(|tensor| tensor.elem_count() as u64 * tensor.dtype().size_in_bytes() as u64).sum()

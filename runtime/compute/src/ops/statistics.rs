@@ -50,7 +50,7 @@ fn inverse_divisor(lanes: &Lanes, correction: u32) -> f64 {
     if divisor > 0. { divisor.recip() } else { f64::NAN }
 }
 
-/// Subtracts from each entry the mean of its lane.
+/// Subtracts from each entry the mean of its lane: `[outer, length, inner]`, like x.
 fn deviations(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
     let mean = lanes.sum(x)?.affine(1. / lanes.length as f64, 0.)?;
     x.sub(&lanes.spread(&mean)?)

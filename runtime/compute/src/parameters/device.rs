@@ -45,7 +45,8 @@ pub(super) fn narrow(accelerator: &Accelerator, to: &Tensor, from: &Tensor) -> R
     onto(accelerator, &kernel::NARROW_TO_ACT, to.dtype(), to, from)
 }
 
-/// Queues a kernel that writes `to` from `from`, with a factor of 1, compiled for the activation type `act`.
+/// Queues the element-wise kernel `kernel` from `from` to `to`, which have as many numbers, with a factor of 1. The kernel
+/// is compiled for the activation type `act`: the type of that one of the two tensors which need not be f32.
 fn onto(accelerator: &Accelerator, kernel: &kernel::Kernel, act: DType, to: &Tensor, from: &Tensor) -> Result<()> {
     let count = from.elem_count();
     let arguments = arguments![to, from, 1f32, count as u64];
@@ -85,7 +86,7 @@ impl Norm {
         Ok(norm)
     }
 
-    /// Waits for the device and returns the norm.
+    /// Waits for the device and returns the norm, the sum of both halves in f64.
     ///
     /// # Errors
     /// When the device failed, or a kernel met an index out of range.

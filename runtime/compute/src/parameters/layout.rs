@@ -20,7 +20,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The number of elements of the slot's shape.
+    /// The number of elements of the slot's shape, 1 for an empty shape.
     #[must_use]
     pub fn count(&self) -> usize {
         self.shape.iter().product()
@@ -42,8 +42,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Lays out a slot for every name and shape, in order, each beginning at a multiple of `step` numbers in the
-    /// buffers.
+    /// Lays out a slot for every (name, shape), in order. In the buffers each slot begins at a multiple of `step` numbers,
+    /// and the size of a buffer is a multiple of `step` too; 1 gives no gaps.
     ///
     /// # Errors
     /// [`Error::Argument`] if a name comes twice.
@@ -62,13 +62,15 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Returns the slot number `index`, and the index of its first number in the buffers, gaps counted.
+    /// Returns the slot number `index`, and the index of its first number in the buffers, gaps counted. Fails with
+    /// [`Error::Argument`] if there is no such slot.
     pub(super) fn slot(&self, index: usize) -> Result<(&Slot, usize)> {
         let missing = || Error::argument(format!("there is no parameter {index}, only {}", self.slots.len()));
         self.slots.get(index).zip(self.places.get(index).copied()).ok_or_else(missing)
     }
 
-    /// Copies a buffer of an accelerator to a tensor `[len]` of the CPU, leaving the gaps out. Waits for the device.
+    /// Copies an f32 buffer `[size]` of an accelerator to a tensor `[len]` of the CPU, leaving the gaps out. Waits for the
+    /// device. If there are gaps, takes a temporary buffer `[len]` on the accelerator.
     pub(crate) fn gathered(&self, accelerator: &Accelerator, buffer: &Tensor) -> Result<Tensor> {
         if self.len == self.size {
             return Ok(Tensor::from_vec(accelerator.download::<f32>(buffer)?, self.len, &Device::Cpu)?);
@@ -80,8 +82,8 @@ impl Layout {
         Ok(Tensor::from_vec(accelerator.download::<f32>(&flat)?, self.len, &Device::Cpu)?)
     }
 
-    /// Copies numbers `[len]`, on the CPU or the accelerator, into a new buffer `[size]` of the accelerator, with gaps
-    /// of 0 between the slots.
+    /// Copies numbers `[len]` of any float type, on the CPU or the accelerator, into a new f32 buffer `[size]` of the
+    /// accelerator, with gaps of 0 between the slots.
     pub(crate) fn spread(&self, accelerator: &Accelerator, numbers: &Tensor) -> Result<Tensor> {
         let numbers = match numbers.device() {
             Device::Cpu => device::uploaded(accelerator, numbers)?,

@@ -16,7 +16,7 @@ impl Bytes {
     /// Shares the part `range` of the bytes of `owner`, which must return the same bytes at every call.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the range reaches past the end of the bytes.
+    /// [`Error::Argument`] when the range reaches past the end of the bytes, or ends before it starts.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Result<Self> {
         let length = (*owner).as_ref().len();
         if range.start > range.end || range.end > length {
@@ -25,7 +25,7 @@ impl Bytes {
         Ok(Self { owner, range })
     }
 
-    /// The shared bytes.
+    /// The shared bytes. Empty if the owner now returns too few bytes for the range.
     pub(super) fn slice(&self) -> &[u8] {
         (*self.owner).as_ref().get(self.range.clone()).unwrap_or(&[])
     }

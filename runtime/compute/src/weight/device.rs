@@ -70,12 +70,13 @@ impl Packed {
 }
 
 impl Weight {
-    /// Copies the weight to a device. On an accelerator, quantized blocks stay as they are and plain numbers are
-    /// rounded to the type `plain`. On the CPU, a weight that is there is returned as it is, and one of an accelerator
-    /// as by [`Weight::to_tensor`].
+    /// Copies the weight to `device`. To an accelerator: quantized blocks stay as they are, and plain numbers become a
+    /// tensor of the type `plain`; what is already there in that form is not copied. To the CPU: a weight that is there is
+    /// returned as it is, and one of an accelerator is copied by [`Weight::to_tensor`]; `plain` is not used.
     ///
     /// # Errors
-    /// When the device has no memory for it, or the weight has gaps or another type than f32, bf16 and f16.
+    /// When the device has no memory for it, or, to an accelerator, when a tensor has gaps, another type than f32, bf16 and
+    /// f16, or is on another accelerator.
     pub fn to_device(&self, device: &Device, plain: DType) -> Result<Self> {
         let Some(accelerator) = Accelerator::of(device)? else {
             return if self.device().is_cpu() { Ok(self.clone()) } else { Ok(self.to_tensor()?.into()) };
@@ -88,7 +89,8 @@ impl Weight {
         }
     }
 
-    /// The numbers of a vector (a bias or the weight of a norm) in f32, on the device where they are.
+    /// Returns the tensor of a vector (a bias or the weight of a norm) in f32, on the device where it is; as it is if it is
+    /// f32 already. Does not check its shape.
     ///
     /// # Errors
     /// [`Error::Argument`] for a packed weight, which is always a matrix.
@@ -103,8 +105,8 @@ impl Weight {
     }
 }
 
-/// Copies a contiguous tensor (bf16, f16 or f32) of an accelerator to the CPU, and waits for it. Returns a tensor of
-/// the CPU as it is.
+/// Copies a contiguous tensor (bf16, f16 or f32) of an accelerator to the CPU in its type, and waits for the device. Fails
+/// for gaps or another type. Returns a tensor of the CPU as it is.
 pub(super) fn to_cpu(tensor: &Tensor) -> Result<Tensor> {
     let Some(accelerator) = Accelerator::of(tensor.device())? else { return Ok(tensor.clone()) };
     let (sides, cpu) = (tensor.dims(), &Device::Cpu);
@@ -134,7 +136,8 @@ fn upload_packed(accelerator: &Accelerator, packed: &Packed, plain: DType) -> Re
     Ok(tensor.into())
 }
 
-/// Copies a contiguous tensor of the CPU (f32, bf16 or f16) to the accelerator, converted to the type `plain`.
+/// Copies a contiguous tensor of the CPU (f32, bf16 or f16) to the accelerator, converted to the type `plain`. Fails for
+/// another type, for gaps, and for a tensor that is not on the CPU.
 fn upload_tensor(accelerator: &Accelerator, tensor: &Tensor, plain: DType) -> Result<Tensor> {
     let (storage, layout) = tensor.storage_and_layout();
     let (Storage::Cpu(storage), Some((start, end))) = (&*storage, layout.contiguous_offsets()) else {
@@ -153,8 +156,8 @@ fn upload_tensor(accelerator: &Accelerator, tensor: &Tensor, plain: DType) -> Re
     }
 }
 
-/// Copies numbers to the accelerator as a tensor of shape `sides`, and rounds them to `dtype` there, [`PIECE`] numbers
-/// at a time.
+/// Copies `numbers` to the accelerator as a tensor of shape `sides` and type `dtype`. If they have another type, uploads
+/// [`PIECE`] of them at a time and converts each piece on the accelerator.
 fn upload_numbers<N: WithDType + Pod>(
     accelerator: &Accelerator,
     numbers: &[N],

@@ -16,11 +16,12 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Creates the empty temporary folder `.<name>.partial` beside `target`. Removes what an interrupted draft of the
-    /// same target left there.
+    /// Creates the empty temporary folder `.<name>.partial` beside `target`, whose last component is `<name>`, and missing
+    /// parents. First removes a temporary folder that an interrupted draft of the same target left. Leaves `target` as it
+    /// is.
     ///
     /// # Errors
-    /// When the folder cannot be created.
+    /// When the old temporary folder cannot be removed, or the new one cannot be created.
     pub fn begin(target: &Path) -> Result<Self, FileError> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let partial = parent(target).join(format!(".{name}.partial"));
@@ -35,7 +36,7 @@ impl Draft {
         &self.partial
     }
 
-    /// Writes one file into the draft, without syncing it.
+    /// Creates or overwrites the file `name` in the draft, without syncing it.
     ///
     /// # Errors
     /// When the system reports an error.
@@ -44,10 +45,12 @@ impl Draft {
         fs::write(&path, bytes).map_err(FileError::at("written", &path))
     }
 
-    /// Syncs every file, renames the draft to its target, and removes an older folder of that name.
+    /// Syncs every file and folder of the draft. Renames an existing target to `.<name>.old`, then the draft to the target,
+    /// syncs the parent folder, and removes `.<name>.old`.
     ///
     /// # Errors
-    /// When the system reports an error. If that happens between the two renames, the older folder is kept as `.<name>.old`.
+    /// When the system reports an error. If that happens between the two renames, the older folder stays at `.<name>.old`.
+    /// Unless the second rename succeeded, the draft is removed.
     pub fn commit(mut self) -> Result<(), FileError> {
         sync_below(&self.partial)?;
         let name = self.target.file_name().unwrap_or_default().to_string_lossy();

@@ -14,7 +14,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Opens a file for appending; creates it if it does not exist.
+    /// Opens a file for appending lines after its present content; creates it if it does not exist.
     ///
     /// # Errors
     /// When the path is a symbolic link, or the system reports an error.

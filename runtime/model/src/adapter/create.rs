@@ -47,7 +47,7 @@ impl Adapter {
 
     /// Resets every parameter to its initial value: the model's weights, as `f32`, for [`AdapterKind::Full`]; else A to
     /// uniform values in ±1/√in, drawn from the seed and the module's path, B to 0, and DoRA magnitudes to ‖W‖ of every
-    /// row of the frozen weight.
+    /// row of the frozen weight. Leaves gradients as they are. Errors: a weight of the model cannot be read.
     pub(crate) fn initialize(&self, model: &Model) -> Result<()> {
         if self.is_full() {
             for (number, slot) in self.parameters.slots().iter().enumerate() {
@@ -74,9 +74,10 @@ impl Adapter {
         Ok(())
     }
 
-    /// Builds an adapter that adds given outer products left·rightᵀ to weights. For each module, the left vectors
-    /// become the columns of B and the right vectors the rows of A; rank = alpha = number of products, which makes the
-    /// scale 1 for LoRA.
+    /// Builds an adapter that adds given outer products left·rightᵀ to weights, with one module for each linear map in
+    /// `products`, in the order of layers and sites. The left vectors of a map become the columns of B, the right vectors
+    /// the rows of A; rank = alpha = number of the map's products, which makes the scale 1 for LoRA. Ignores the rank,
+    /// alpha and targets of `settings` but keeps them in the adapter.
     pub(crate) fn from_outer_products(model: &Model, settings: &AdapterSettings, products: &Factors) -> Result<Self> {
         let plan = |(place, list): (&ModuleKey, &Vec<_>)| {
             let rank = list.len();
@@ -94,7 +95,8 @@ impl Adapter {
 }
 
 /// Returns the slot name and shape of every A `[rank, in]`, B `[out, rank]` and, for DoRA, magnitude `[out]` of the
-/// planned modules, in the order of the plans.
+/// planned modules: module by module in the order of the plans, A first. Names are those of PEFT's tensors without the
+/// prefix, such as `model.layers.0.self_attn.q_proj.lora_A.weight`.
 pub(super) fn slots(model: &Model, kind: AdapterKind, plans: &[ModulePlan]) -> Vec<(String, Vec<usize>)> {
     let of_plan = |plan: &ModulePlan| {
         let (layer, site) = plan.place;
@@ -107,7 +109,8 @@ pub(super) fn slots(model: &Model, kind: AdapterKind, plans: &[ModulePlan]) -> V
     plans.iter().flat_map(of_plan).collect()
 }
 
-/// Allocates an adapter with the planned modules, in the order of the plans; every A, B and DoRA magnitude is 0.
+/// Allocates an adapter with the planned modules, in the order of the plans; every A, B and DoRA magnitude is 0. For DoRA,
+/// also reads each frozen weight and computes ‖W‖² of its rows. Errors: too little memory.
 pub(crate) fn zeros(model: &Model, settings: &AdapterSettings, plans: &[ModulePlan]) -> Result<Adapter> {
     let is_dora = settings.kind == AdapterKind::Dora;
     let each = if is_dora { 3 } else { 2 };
@@ -135,8 +138,9 @@ fn base_squares(model: &Model, layer: usize, site: Site) -> Result<Tensor> {
     Ok(Weight::from(squared_norms(&weight)?).to_device(model.weights.device(), DType::F32)?.vector()?)
 }
 
-/// Allocates an adapter with one `f32` slot, filled with 0, for each name and shape in `slots`. Errors: on the CPU, the
-/// values and their gradients, 8 bytes for each value, need more memory than this process can allocate.
+/// Allocates an adapter with one `f32` slot, filled with 0, for each name and shape in `slots`; on an accelerator also
+/// with a copy of the values in the type of activations, unless that is `f32`. Errors: on the CPU, the values and their
+/// gradients, 8 bytes for each value, need more memory than this process can allocate; or the device has too little.
 fn allocate(
     model: &Model,
     settings: &AdapterSettings,

@@ -79,7 +79,8 @@ impl Adapter {
         self.set_values(&locate_values(self.settings.kind, slots, folder)?)
     }
 
-    /// Reads the value of every slot from its location, as `f32`.
+    /// Reads the value of every slot as `f32`; `values` holds the location of each slot's value, in the order of the slots.
+    /// If one cannot be read, the slots before it are already overwritten.
     fn set_values(&self, values: &[Location]) -> Result<()> {
         for (number, location) in values.iter().enumerate() {
             self.parameters.set(number, &location.read()?.to_dtype(DType::F32)?)?;
@@ -89,8 +90,8 @@ impl Adapter {
 }
 
 /// Locates the values of slots, given by name and shape, in the weights file of an adapter's folder, in the order of the
-/// slots. Reads none of them. Errors: the file is missing, too large or broken, a key is missing or unknown, or a shape
-/// differs.
+/// slots. Reads none of them. Errors: the file is missing or broken, has more than 100 MiB and 8 bytes for each wanted
+/// value, lacks a wanted key or has another one, or a shape differs.
 fn locate_values<'a>(
     kind: AdapterKind,
     slots: impl Iterator<Item = (&'a String, &'a Vec<usize>)>,

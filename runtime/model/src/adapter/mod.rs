@@ -23,6 +23,7 @@ use crate::error::Result;
 pub struct Adapter {
     settings: AdapterSettings,
     modules: Vec<Module>,
+    /// The index into `modules` by layer and linear map.
     places: HashMap<(usize, Site), usize>,
     parameters: Parameters,
 }
@@ -99,7 +100,8 @@ impl Adapter {
         self.places.get(&(layer, site)).map(|number| &self.modules[*number])
     }
 
-    /// Copies the adapter with a detached copy of its parameters: later optimizer updates do not reach the copy.
+    /// Copies settings, modules and parameters, the latter with gradients of 0. Later updates of this adapter do not
+    /// change the copy.
     pub(crate) fn frozen_copy(&self) -> Result<Self> {
         let parameters = self.parameters.detached_copy()?;
         Ok(Self::assemble(self.settings.clone(), self.modules.clone(), parameters))

@@ -67,8 +67,10 @@ pub(crate) fn write(adapter: &Adapter, base: &str) -> String {
 }
 
 /// Reads `adapter_config.json` and resolves its modules, ranks and alphas for a model. Returns the settings, and a plan
-/// for each module. With `exclude_modules`, the returned settings list the remaining modules by full path and name no
-/// layers. Errors: unsupported or broken keys, or names and layers that the model does not have.
+/// for each module, by layer and then in the order of a forward pass. The first entry of `rank_pattern` or
+/// `alpha_pattern` that matches a module gives its rank or alpha, else `r` or `lora_alpha`. With `exclude_modules`, the
+/// returned settings list the remaining modules by full path and name no layers. Errors: unsupported or broken keys, or
+/// names and layers that the model does not have.
 pub(crate) fn read(path: &Path, configuration: &Configuration) -> Result<(AdapterSettings, Vec<ModulePlan>)> {
     let value = files::read_json(path)?;
     let fields = Fields::new(&value, path)?;
@@ -93,8 +95,9 @@ pub(crate) fn read(path: &Path, configuration: &Configuration) -> Result<(Adapte
     Ok((settings, plans))
 }
 
-/// Reads kind, rank, alpha, dropout, targets and layers, and checks them; the seed is the default one. Errors: a
-/// missing `r`, `lora_alpha` or `target_modules`, a value of a wrong type or range, or rsLoRA and DoRA together.
+/// Reads kind, rank, alpha, dropout, targets and layers, and checks them; the seed is the default one. Missing
+/// `use_rslora` and `use_dora` count as false, a missing `lora_dropout` as 0, missing layers as all. Errors: a missing
+/// `r`, `lora_alpha` or `target_modules`, a value of a wrong type or range, or rsLoRA and DoRA together.
 fn settings(fields: &Fields<'_>) -> Result<AdapterSettings> {
     let kind = match (fields.get_or("use_rslora", Some(false))?, fields.get_or("use_dora", Some(false))?) {
         (false, false) => AdapterKind::Lora,

@@ -36,6 +36,7 @@ impl AdapterKind {
 }
 
 impl fmt::Display for AdapterKind {
+    /// Writes the name that settings files use, such as `rslora`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         serde::Serialize::serialize(self, formatter)
     }
@@ -73,6 +74,7 @@ pub struct AdapterSettings {
 }
 
 impl Default for AdapterSettings {
+    /// LoRA of rank 16 and alpha 32 on all linear maps of all blocks, without dropout, with seed 42.
     fn default() -> Self {
         Self {
             kind: AdapterKind::Lora,
@@ -87,10 +89,11 @@ impl Default for AdapterSettings {
 }
 
 impl AdapterSettings {
-    /// Checks the settings that do not depend on a model. Kind full ignores rank and alpha.
+    /// Checks the settings that do not depend on a model. Does not look at rank and alpha of kind full.
     ///
     /// # Errors
-    /// When a number is outside its range, or a combination is not supported.
+    /// When dropout is outside [0, 1), or above 0 for DoRA or kind full; when kind full has layers, or targets other than
+    /// all linear maps; when the rank is 0, or alpha is not a positive finite number.
     pub fn check(&self) -> Result<()> {
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(Error::Argument(format!("adapter dropout `{}` is outside [0, 1)", self.dropout)));
@@ -150,7 +153,8 @@ pub(crate) fn target_modules(configuration: &Configuration, settings: &AdapterSe
     Ok(places)
 }
 
-/// Whether a name matches a module path: the whole path, or an end of it that starts after a dot.
+/// Whether a name matches a module path: the name is the whole path, or an end of it that starts after a dot. An empty
+/// name matches no module.
 pub(crate) fn matches_module(name: &str, path: &str) -> bool {
     match path.strip_suffix(name) {
         Some(before) => before.is_empty() || (!name.is_empty() && before.ends_with('.')),

@@ -37,8 +37,8 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     set_clock(environment, None);
 }
 
-/// Registers `strftime_now`: it formats `moment` on every call, or the current time for `None`. Always in UTC, so that
-/// machines in other time zones give the same tokens.
+/// Registers the function `strftime_now(format)`, in place of an earlier one: it formats `moment` on every call, or the
+/// current time for `None`. Always in UTC, so that machines in other time zones give the same tokens.
 pub(super) fn set_clock(environment: &mut Environment<'static>, moment: Option<Timestamp>) {
     environment.add_function("strftime_now", move |format: &str| {
         let now = moment.unwrap_or_else(Timestamp::now).to_zoned(TimeZone::UTC);
@@ -64,7 +64,8 @@ fn kind_is(value: &Value, kinds: &[ValueKind]) -> bool {
 }
 
 /// Calls a method that the engine does not know: `title`, `removeprefix`, `removesuffix`, `partition`, `rpartition` and
-/// `rsplit` of texts as Python defines them, every other name by minijinja's `pycompat`.
+/// `rsplit` of texts as Python defines them. All but `title` need a text as first argument. Every other call goes to
+/// minijinja's `pycompat`, which fails for names that it does not know.
 fn method(state: &mut State, value: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error> {
     if let ("title", Some(text)) = (name, value.as_str()) {
         return Ok(Value::from(title(text)));
@@ -98,8 +99,9 @@ fn title(text: &str) -> String {
     out
 }
 
-/// The three parts of Python's `partition` or `rpartition`: left, separator, right. If the separator was not found
-/// (`None`), the text stands last with `from_right`, else first, beside two empty texts.
+/// The three parts of Python's `partition` or `rpartition`: left, separator, right. `halves` are the left and the right
+/// part; if they are `None`, because the separator was not found, the whole text stands last with `from_right`, else
+/// first, beside two empty texts.
 fn partition(text: &str, halves: Option<(&str, &str)>, separator: &str, from_right: bool) -> Value {
     let parts = match halves {
         Some((left, right)) => [left, separator, right],
@@ -109,8 +111,8 @@ fn partition(text: &str, halves: Option<(&str, &str)>, separator: &str, from_rig
     parts.into_iter().map(Value::from).collect()
 }
 
-/// Implements Python's `str.rsplit(separator, most)`: at most `most` splits from the right; all if it is missing or
-/// negative.
+/// Implements Python's `str.rsplit(separator, most)`: at most `most` splits from the right; all if `most` is missing,
+/// negative or not an integer. Returns the parts from left to right.
 fn from_the_right(text: &str, separator: &str, most: Option<&Value>) -> Value {
     let limit = most.and_then(Value::as_i64).and_then(|most| usize::try_from(most).ok());
     let mut parts: Vec<&str> = match limit {

@@ -7,8 +7,9 @@ use serde_json::Value as Json;
 use super::python_repr;
 
 /// Implements `value | tojson(ensure_ascii, indent, separators, sort_keys=…)` as Python's `json.dumps`, without HTML
-/// escapes. Arguments may be positional or named, except `sort_keys`. Errors: a value that is not JSON, or an unknown
-/// argument.
+/// escapes. Arguments may be positional or named, except `sort_keys`. Defaults: characters outside ASCII as they are, one
+/// line, `, ` between items (`,` with an indent), `: ` after keys, keys in the order of the map. Errors: a value that is
+/// not JSON, is nested too deep or becomes too long, or an unknown argument.
 pub(super) fn tojson(
     value: &Value,
     ensure_ascii: Option<Value>,
@@ -39,7 +40,7 @@ pub(super) fn tojson(
 }
 
 /// Converts the argument `indent` to the string that indents one level: `None` for none or undefined, a string
-/// unchanged, a number as that many spaces (0 to 64). Errors: any other value.
+/// unchanged, an integer as that many spaces, clamped to 0 to 64. Errors: any other value.
 fn indentation(value: &Value) -> Result<Option<String>, Error> {
     if value.is_none() || value.is_undefined() {
         return Ok(None);
@@ -58,18 +59,26 @@ fn part(separators: &Value, index: usize) -> Result<String, Error> {
     text.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "`separators` is not a pair of texts"))
 }
 
+/// Writes values as JSON with the options of `tojson`.
 struct Writer {
+    /// The JSON written so far.
     out: String,
+    /// Whether characters outside printable ASCII are escaped.
     ascii: bool,
+    /// The text that indents one level; `None` writes everything in one line.
     indent: Option<String>,
+    /// The text between two items.
     between: String,
+    /// The text between a key and its value.
     after_key: String,
+    /// Whether maps are sorted by key.
     sorted: bool,
 }
 
 impl Writer {
     /// Appends a value as JSON. `depth` is the number of lists and maps around it, for the indent. Errors: a value that
-    /// is not JSON, or is nested too deep.
+    /// is not JSON, is nested deeper than [`python_repr::MAX_DEPTH`], or makes `out` longer than
+    /// [`python_repr::MAX_TEXT`].
     fn write(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         if depth > python_repr::MAX_DEPTH {
             return Err(Error::new(
@@ -126,8 +135,9 @@ impl Writer {
         })
     }
 
-    /// Appends items between brackets, each by `write`, with the separator between them and line breaks if there is an
-    /// indent.
+    /// Appends items between brackets, each by `write`, with the separator between them. With an indent, each item and the
+    /// closing bracket begin a line; without items, there are no line breaks. `depth` is the number of lists and maps
+    /// around this one. Errors: those of `write`, or `out` is longer than [`python_repr::MAX_TEXT`] before an item.
     fn items(
         &mut self,
         [open, close]: [char; 2],

@@ -16,6 +16,7 @@ pub struct Message {
     pub content: String,
     /// Everything else that was in the record (`tool_calls`, `name`, …), kept for the template.
     pub fields: Map<String, Value>,
+    /// Whether the content was null or missing, so that the template sees none.
     absent: bool,
 }
 
@@ -31,7 +32,8 @@ impl Message {
     }
 
     /// The fields that a template sees: role, content unless it was null or missing, and all other fields except null
-    /// ones. The first reasoning found is also given as `reasoning_content` and, unless set, as `thinking`.
+    /// ones. The first of `reasoning_content`, `thinking` and `reasoning` that is set is also given as `reasoning_content`
+    /// and, unless that is set, as `thinking`.
     pub(super) fn template_fields(&self) -> Map<String, Value> {
         let mut seen = Map::new();
         seen.insert("role".into(), self.role.clone().into());
@@ -69,8 +71,8 @@ impl<'de> Deserialize<'de> for Message {
     }
 }
 
-/// Converts a `content` to text: null to an empty text, a list of text parts to their concatenation. Errors: another
-/// type, or a part that is not text.
+/// Converts a `content` to text: a string unchanged, null to an empty text, a list of text parts to their concatenation
+/// without separators. Errors: another type, or a part that is not text.
 fn join_text_parts(content: Value) -> Result<String, String> {
     match content {
         Value::Null => Ok(String::new()),

@@ -8,7 +8,8 @@ pub(super) const MAX_DEPTH: usize = 100;
 /// The most bytes of a printed value, and of a whole rendering: more than any model reads.
 pub(super) const MAX_TEXT: usize = 32 << 20;
 
-/// Formats a value as Python's `str` does; undefined gives an empty text.
+/// Formats a value as Python's `str` does: strings without quotes, other values as [`repr`] prints them. Undefined gives
+/// an empty text.
 pub(super) fn text(value: &Value) -> String {
     match value.as_str() {
         Some(text) => text.to_owned(),
@@ -42,7 +43,8 @@ fn repr(out: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// Appends the items of a sequence or the keys of a map, each by `write`, between brackets and with commas.
+/// Appends the items of a sequence or the keys of a map, each by `write`, between the brackets `open` and `close` and
+/// separated by `, `. Stops before an item once `out` has more than [`MAX_TEXT`] bytes, but still closes.
 fn items(out: &mut String, value: &Value, [open, close]: [char; 2], write: impl Fn(&mut String, &Value)) {
     out.push(open);
     for (number, item) in value.try_iter().into_iter().flatten().enumerate() {
@@ -66,7 +68,8 @@ pub(super) fn number(value: &Value) -> String {
     f64::try_from(value.clone()).map_or_else(|_| value.to_string(), float)
 }
 
-/// Formats a float in Python's notation, with an exponent below 1e-4 and from 1e16 on.
+/// Formats a float in Python's notation, with an exponent if its absolute value is below 1e-4, but not 0, or from 1e16 on;
+/// `nan`, `inf` and `-inf` for the values that are not finite.
 fn float(number: f64) -> String {
     if number.is_nan() {
         return "nan".into();

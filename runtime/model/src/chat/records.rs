@@ -99,12 +99,12 @@ pub fn encode_conversation(
     Encoded::new(ids, targets)
 }
 
-/// Encodes a prompt followed by its completion. Targets are the tokens after the common prefix of this encoding and
-/// that of the prompt alone; `merged` is set if that prefix is shorter than the prompt.
+/// Encodes a prompt followed by its completion. Targets are the tokens after the common prefix of this encoding and the
+/// encoding of the prompt alone, but never the first token; `merged` is set if that prefix is shorter than the prompt.
 ///
 /// # Errors
-/// When the completion is empty, or a text needs an end-of-text token that the tokenizer does not have, and the errors
-/// of rendering and encoding.
+/// When no target is left, or a text needs an end-of-text token that the tokenizer does not have, and the errors of
+/// rendering and encoding.
 pub fn encode_prompt_completion(tokenizer: &Tokenizer, example: &Example<'_>) -> Result<Encoded> {
     let (prompt, whole) = example.ids(tokenizer)?;
     let shared = shared_length(&prompt, &whole);
@@ -112,7 +112,8 @@ pub fn encode_prompt_completion(tokenizer: &Tokenizer, example: &Example<'_>) ->
 }
 
 /// Encodes a prompt with its chosen and its rejected completion; returns the chosen example first. The targets of both
-/// begin at the same index: the end of the longest prefix that the two encodings and that of the prompt alone share.
+/// begin at the same index: the end of the longest prefix that the two encodings share with the encoding of the prompt
+/// alone. The prompt of `chosen` is used; that of `rejected` is expected to be equal.
 ///
 /// # Errors
 /// When [`encode_prompt_completion`] fails.
@@ -139,7 +140,8 @@ pub fn encode_text(tokenizer: &Tokenizer, text: &str) -> Result<Encoded> {
     Encoded::new(ids, targets)
 }
 
-/// Renders and encodes a conversation as a prompt, with the template's opening of an answer at its end.
+/// Renders and encodes a conversation as a prompt, with the template's opening of an answer at its end. Adds no special
+/// ids: the template writes them.
 ///
 /// # Errors
 /// When rendering or encoding fails.
@@ -152,7 +154,9 @@ pub fn encode_prompt(
 }
 
 impl Example<'_> {
-    /// The token ids of the prompt alone, and of prompt and completion together, in this order.
+    /// The token ids of the prompt alone, and of prompt and completion together, in this order. Texts get the tokenizer's
+    /// leading ids; both together also get an end-of-text token and the trailing ids, unless they end with them. Messages
+    /// are rendered by the template, the prompt alone with the opening of an answer, and get no further ids.
     fn ids(&self, tokenizer: &Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
         match self {
             Self::Text { prompt, completion } => {
@@ -185,7 +189,8 @@ fn shared_length(left: &[u32], right: &[u32]) -> usize {
     left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
 
-/// Builds an example whose targets begin at index `at`; sets its `merged` flag.
+/// Builds an example whose targets are all tokens from index `at` on, except the first token; sets its `merged` flag.
+/// Errors: no target is left.
 fn split(ids: Vec<u32>, at: usize, merged: bool) -> Result<Encoded> {
     let targets = (0..ids.len()).map(|place| place >= at).collect();
     Ok(Encoded { merged, ..Encoded::new(ids, targets)? })

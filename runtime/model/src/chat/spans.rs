@@ -49,8 +49,9 @@ pub(super) fn find(
 }
 
 /// Selects the marked spans of the last answer: the last span if there are as many spans as answers, else those that
-/// end after the rendering of all messages before it. The pair holds the index of the last answer's message and the
-/// number of answers. Errors: neither applies.
+/// end after the rendering of all messages before the last answer. The pair holds the index of the last answer's message
+/// and the number of answers. Errors: the numbers differ, and `text` does not begin with the rendering of the messages
+/// before, with or without the opening of an answer.
 fn select_last_answer(
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
@@ -81,17 +82,17 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The byte range of the answer in message `turn`, its end-of-turn token included. `number` counts answers from 1,
-    /// for errors.
+    /// The byte range of the answer in message `turn` (an index), from [`start`](Self::start) to [`end`](Self::end), its
+    /// end-of-turn token included. `number` counts answers from 1, for errors.
     fn answer(&self, turn: usize, number: usize) -> Result<Range<usize>> {
         let start = self.start(turn, number)?;
         let end = self.end(turn, number, start)?;
         Ok(start..end)
     }
 
-    /// The byte at which an answer begins: where the rendering of the messages before it, with the opening of an
-    /// answer, ends. If the template has no such opening, the answer begins at its first words. Errors:
-    /// no such byte can be found.
+    /// The byte at which the answer in message `turn` begins: where the rendering of the messages before it, with the
+    /// opening of an answer, ends. If the template has no such opening, the answer begins at its first words. If the text
+    /// does not begin with that rendering, [`start_apart`](Self::start_apart) decides. Errors: no such byte is found.
     fn start(&self, turn: usize, number: usize) -> Result<usize> {
         let unclear = |why: &str| error::unclear(number, "begins", why);
         let before = self.conversation.first(turn);
@@ -133,9 +134,10 @@ impl Search<'_> {
         Some(place.filter(|_| !words.is_empty()).map_or(shared, |place| shared.min(place)))
     }
 
-    /// The byte at which an answer ends: the end of the text for the last message, else where the rendering up to this
-    /// message ends. If the template renders a last message differently, the answer ends after the end-of-turn token
-    /// that follows its words. Errors: there is no such token.
+    /// The byte at which the answer in message `turn`, which begins at byte `start`, ends: the end of the text for the last
+    /// message, else where the rendering of all messages up to this one ends. If that rendering fails or is not the
+    /// beginning of the text, the answer ends after the end-of-turn token that follows its words. Errors: there is no such
+    /// token.
     fn end(&self, turn: usize, number: usize, start: usize) -> Result<usize> {
         if turn + 1 == self.conversation.messages.len() {
             return Ok(self.text.len());
@@ -156,8 +158,8 @@ impl Search<'_> {
         closing.map(|end| start + said + end).ok_or_else(|| error::unclear(number, "ends", why))
     }
 
-    /// The byte at which the first end-of-turn token of a text ends; `None` if there is none. With `behind_words`, a
-    /// special token that only white space precedes also counts as one.
+    /// The byte of `rest` at which its first end-of-turn token ends; `None` if there is none. Such a token is one of
+    /// [`Tokenizer::eos`] or, with `behind_words`, any special token that only white space precedes.
     fn closing_token(&self, rest: &str, behind_words: bool) -> Result<Option<usize>> {
         let spans = self.tokenizer.encode_spans(rest)?;
         let blank = |range: &Range<usize>| rest[..range.start].trim().is_empty();

@@ -43,26 +43,30 @@ const PLAIN: &str = "plain";
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
     default: Compiled,
+    /// The template for conversations with tools, if there is a separate one.
     with_tools: Option<Compiled>,
+    /// The special tokens as (role, text), such as (`bos_token`, `<s>`): variables of every rendering.
     names: Vec<(String, String)>,
 }
 
-/// A rendered text, and the bytes that the template marks as answers; no ranges where it marks none.
+/// A rendered text, and the byte ranges in it that the template marks as answers.
 pub(super) type Marked = (String, Vec<Range<usize>>);
 
 impl ChatTemplate {
-    /// Compiles a template; the tokenizer provides the values of variables such as `bos_token`.
+    /// Compiles a template, used with and without tools; the tokenizer provides the values of variables such as
+    /// `bos_token`.
     ///
     /// # Errors
-    /// When the source is not a valid template; the error names line and column.
+    /// When the source is longer than 64 KiB or is not a valid template; the error names line and column where known.
     pub fn parse(source: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let sources = HashMap::from([("default".to_owned(), source.to_owned())]);
         let template = Self::choose(&sources, tokenizer, Path::new("chat template"))?;
         template.ok_or_else(|| error::broken("is missing"))
     }
 
-    /// Reads the template of a Hugging Face folder: `chat_template.jinja`, else the one in `tokenizer_config.json`; and
-    /// the one named `tool_use`, if any, for conversations with tools. `None` if the folder has no default template.
+    /// Reads the template of a Hugging Face folder: `chat_template.jinja`, else the one in `tokenizer_config.json`; and for
+    /// conversations with tools, `additional_chat_templates/tool_use.jinja`, else the one named `tool_use` in
+    /// `tokenizer_config.json`, if any. `None` if the folder has no default template.
     ///
     /// # Errors
     /// When a file cannot be read, or [`ChatTemplate::parse`] fails.
@@ -89,8 +93,8 @@ impl ChatTemplate {
         Self::choose(&sources.collect(), tokenizer, metadata.path())
     }
 
-    /// Compiles the sources named `default` and, for conversations with tools, `tool_use`; ignores all others. `None`
-    /// without a `default`. `origin` is the file or folder that they come from.
+    /// Compiles the sources named `default` and, for conversations with tools, `tool_use`; ignores all others. `sources`
+    /// are template sources by name; `origin` is the file or folder that they come from. `None` without a `default`.
     fn choose(sources: &HashMap<String, String>, tokenizer: &Tokenizer, origin: &Path) -> Result<Option<Self>> {
         let compile = |name| sources.get(name).map(|source| Compiled::new(source, origin)).transpose();
         let Some(default) = compile("default")? else { return Ok(None) };
@@ -115,10 +119,11 @@ impl ChatTemplate {
         &self.default.source
     }
 
-    /// Renders messages to text; `add_generation_prompt` appends the opening of an answer.
+    /// Renders messages to text, without further template variables; `add_generation_prompt` appends the opening of an
+    /// answer.
     ///
     /// # Errors
-    /// When the template rejects the conversation, or fails.
+    /// When the template rejects the conversation, fails, or takes more steps or makes more text than is allowed.
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool, tools: Option<&Json>) -> Result<String> {
         self.render_conversation(&Conversation { messages, tools, variables: None }, add_generation_prompt)
     }
@@ -132,9 +137,9 @@ impl ChatTemplate {
         self.for_conversation(conversation).run(PLAIN, self.context(conversation, add_generation_prompt))
     }
 
-    /// Renders a conversation and finds the answers that the template marks. `None` if it marks none, or if the text
-    /// with marks removed differs from the plain rendering. Errors: the plain text holds a mark
-    /// character.
+    /// Renders a conversation in its plain and its marked form, and finds the answers that the template marks. `None` if it
+    /// marks none, if marks are nested or unpaired, or if the text with marks removed differs from the plain one. Errors:
+    /// those of rendering, or the plain text of a template with marks holds a mark character.
     pub(super) fn render_marked(&self, conversation: &Conversation<'_>) -> Result<Option<Marked>> {
         let template = self.for_conversation(conversation);
         if !template.marked {
@@ -178,8 +183,11 @@ impl ChatTemplate {
 /// One template source, compiled in its plain and its marked form.
 #[derive(Debug, Clone)]
 struct Compiled {
+    /// The engine, which holds the forms [`PLAIN`] and [`MARKED`].
     environment: Arc<Environment<'static>>,
+    /// The source before its generation tags were rewritten.
     source: String,
+    /// Whether the source has `{% generation %}` blocks.
     marked: bool,
     /// What the watchdog measures: the time for compiling and all renderings, shared by the copies of a template.
     work: Work,
@@ -204,8 +212,9 @@ impl Compiled {
         outcome.unwrap_or_else(|why| Err(error::broken(&format!("cannot be compiled: {why}"))))
     }
 
-    /// Rewrites generation tags, and compiles the source as the plain and as the marked form, with limits of steps and
-    /// recursion.
+    /// Rewrites generation tags, and compiles the same source under the names [`PLAIN`] and [`MARKED`], with limits of
+    /// steps and recursion. As in transformers, renderings leave out the line break after a block tag, and the white space
+    /// before the tag in its line. Errors: a syntax error.
     fn compile(source: &str, work: Work) -> Result<Self> {
         let failed = |error: minijinja::Error| error::from_engine(&error, source);
         let rewritten = markers::rewrite_generation_tags(source);
@@ -240,6 +249,7 @@ impl Compiled {
 struct BoundedText(Vec<u8>);
 
 impl io::Write for BoundedText {
+    /// Appends all of `bytes`. Fails, and appends none, if the text would be longer than [`MAX_TEXT`].
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > MAX_TEXT {
             return Err(io::Error::other("it makes more text than any model reads"));

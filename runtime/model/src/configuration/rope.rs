@@ -106,8 +106,8 @@ impl RopeSetting {
         }
     }
 
-    /// The frequencies, in radians per position, of sequences longer than LongRoPE's original context; `None` for all
-    /// other kinds.
+    /// The frequencies, in radians per position, of `width` rotated features in sequences longer than LongRoPE's original
+    /// context; `None` for all other kinds.
     #[must_use]
     pub fn long_frequencies(&self, width: usize) -> Option<Vec<f64>> {
         match &self.scaling {
@@ -152,7 +152,8 @@ impl RopeSetting {
     /// Returns YaRN's ramp: a function from the index of a frequency to the share in which it is divided by the factor:
     /// 0 for high frequencies, 1 for low ones, linear over the index between them. `ends` are the numbers of rotations
     /// within the original context, `original` tokens, at which the ramp begins and ends. `truncate` rounds the indices
-    /// of both ends outwards.
+    /// of both ends outwards. The ramp begins at index 0 at the earliest, and ends at `width − 1` at the latest, with
+    /// `width` rotated features.
     fn yarn_ramp(&self, width: usize, original: usize, ends: [f64; 2], truncate: bool) -> impl Fn(usize) -> f64 {
         let index_of = |turns: f64| width as f64 * (original as f64 / (turns * TAU)).ln() / (2.0 * self.theta.ln());
         let [mut first, mut last] = ends.map(index_of);
@@ -179,13 +180,14 @@ pub fn longrope_attention_factor(factor: f64, original: f64) -> f64 {
     if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / original.ln()).sqrt() }
 }
 
-/// Divides each frequency by the divisor of the same index.
+/// Divides each frequency by the divisor of the same index. The result is as long as the shorter of the two.
 fn divide(plain: impl Iterator<Item = f64>, divisors: &[f64]) -> Vec<f64> {
     plain.zip(divisors).map(|(frequency, divisor)| frequency / divisor).collect()
 }
 
 /// Llama 3.1's scaling of one frequency: kept if its wavelength in tokens is below `original / high`, divided by
-/// `factor` above `original / low`, blended linearly between.
+/// `factor` above `original / low`, between them blended linearly over `original / wavelength`. `low` and `high` are
+/// `low_freq_factor` and `high_freq_factor`; `original` is the original context in tokens.
 fn llama3(frequency: f64, factor: f64, low: f64, high: f64, original: f64) -> f64 {
     let wave = TAU / frequency;
     if wave < original / high {

@@ -32,7 +32,9 @@ pub(crate) struct Attention {
 /// Queries and keys after norm and rotation, values as projected.
 #[derive(Debug, Clone)]
 pub(crate) struct Projected {
+    /// 1/rms of each row of the half's input, `[tokens]`.
     input_inverse: Tensor,
+    /// What each linear map saved for its backward pass.
     linears: Vec<SavedLinear>,
     pub(crate) query: Rotated,
     pub(crate) key: Rotated,
@@ -53,6 +55,7 @@ pub(crate) struct Rotated {
 #[derive(Debug)]
 pub(crate) struct SavedAttention {
     projected: Projected,
+    /// The attention's result before the output projection, `[tokens, heads · head_dim]`.
     attended: Tensor,
     /// log Σ exp of the scores, `[tokens, heads]`.
     log_sums: Tensor,
@@ -83,8 +86,9 @@ impl Attention {
             || [&self.query_norm, &self.key_norm].into_iter().flatten().any(Norm::is_trained)
     }
 
-    /// Runs the attention half over packed rows `[tokens, hidden]`. Returns the residual stream `[tokens, hidden]`
-    /// after it, and what the backward pass needs.
+    /// Runs the attention half over packed rows `[tokens, hidden]`. `positions` holds each token's row in the rotation
+    /// table; `segments` says which tokens each token attends to. Returns the residual stream `[tokens, hidden]` after
+    /// the half, and what the backward pass needs.
     pub(crate) fn forward(
         &self,
         input: &Tensor,
@@ -98,8 +102,9 @@ impl Attention {
         Ok((stream, SavedAttention { projected, attended, log_sums, output }))
     }
 
-    /// Computes the queries, keys and values of `input` `[tokens, hidden]`, normalized and rotated by their positions,
-    /// before any attention.
+    /// Applies the input norm to `input` `[tokens, hidden]` and projects it to queries, keys and values. Then applies the
+    /// head norms, if the model has them, and the rotation to queries and keys. `positions` holds each token's row in
+    /// the rotation table. Runs no attention.
     pub(crate) fn project(&self, input: &Tensor, positions: &Indices) -> Result<Projected> {
         let (normed, input_inverse) = self.input_norm.forward(input)?;
         let ([query, key, value], linears) = self.projection.forward(&normed)?;
@@ -109,8 +114,9 @@ impl Attention {
         Ok(Projected { input_inverse, linears, query, key, value })
     }
 
-    /// Normalizes each head of `rows` `[tokens, heads · head_dim]` if there is a norm, and rotates it by its position
-    /// if the layer has a rotation.
+    /// Normalizes each head of `rows` `[tokens, heads · head_dim]` if `norm` is given, then rotates each head by its
+    /// token's row of the rotation table if the layer has one. With a norm, also returns the rows before the norm and
+    /// 1/rms of each head.
     fn norm_and_rotate(&self, rows: Tensor, norm: Option<&Norm>, heads: usize, positions: &Indices) -> Result<Rotated> {
         let (rows, before) = match norm {
             Some(norm) => {
@@ -126,9 +132,11 @@ impl Attention {
         Ok(Rotated { before, after })
     }
 
-    /// Runs the backward pass of the attention half: `upstream` `[tokens, hidden]` is the gradient of its output. Adds
-    /// the gradients of trained weights to `context.gradients`. Returns the gradient of the half's input, the residual
-    /// connection included; `None` unless `context.want_input` is set or the input norm is trained.
+    /// Runs the backward pass of the attention half: `upstream` `[tokens, hidden]` is the gradient of the half's output,
+    /// `input` and `saved` are those of the forward pass. Adds the gradients of trained weights to `context.gradients`.
+    /// Returns the gradient of `input`, the residual connection included; `None` unless `context.want_input` is set or
+    /// the input norm is trained. Computes nothing if `context.want_input` is not set and no weight of the half is
+    /// trained.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
@@ -166,7 +174,8 @@ impl Attention {
     }
 
     /// Returns the gradient of the projected queries or keys, from `upstream`, the gradient after norm and rotation.
-    /// Adds a trained head norm's gradient to `context.gradients`.
+    /// Rotates back if the layer has a rotation, then runs the head norm's backward pass if there is a norm. Adds a
+    /// trained head norm's gradient to `context.gradients`.
     fn norm_and_rotate_backward(
         &self,
         upstream: Tensor,
@@ -189,9 +198,12 @@ impl Attention {
 /// The arguments that all parts of a block's backward pass share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Context<'a> {
+    /// For each token: its row in the rotation tables.
     pub(crate) positions: &'a Indices,
+    /// Which tokens each token attends to.
     pub(crate) segments: &'a Segments,
+    /// The parameters to whose gradient buffer gradients are added.
     pub(crate) gradients: &'a Parameters,
-    /// Whether something before this part is trained, so that the gradient of its input is needed.
+    /// Whether the caller needs the gradient of this part's input, because something before the part is trained.
     pub(crate) want_input: bool,
 }

@@ -49,8 +49,9 @@ impl SavedBlock {
 }
 
 impl Block {
-    /// Runs the block: input hooks, attention, feed-forward, output hooks. Returns the output and everything that the
-    /// backward pass reads.
+    /// Runs the block over `input` `[tokens, hidden]`: input hooks, attention, feed-forward, output hooks. `positions`
+    /// holds each token's row in the rotation table; `segments` says which tokens each token attends to. Returns the
+    /// output `[tokens, hidden]` and everything that the backward pass reads.
     pub(crate) fn forward(
         &self,
         input: &Tensor,
@@ -63,9 +64,10 @@ impl Block {
         Ok((self.output_hooks.forward(output)?, BlockActivations { input, attention, feed_forward }))
     }
 
-    /// Adds the gradients of the block's trained weights to `context.gradients`. Returns the gradient of the block's
-    /// input; may be `None` if `context.want_input` is not set. Runs the forward pass again if only the input was
-    /// saved. Frees the saved tensors of the feed-forward half before the attention half.
+    /// Adds the gradients of the block's trained weights to `context.gradients`; `upstream` `[tokens, hidden]` is the
+    /// gradient of the block's output. Returns the gradient of the block's input; `None` unless `context.want_input` is
+    /// set or the attention's input norm is trained. Runs the forward pass again if only the input was saved. Frees the
+    /// saved tensors of the feed-forward half before the backward pass of the attention half.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,

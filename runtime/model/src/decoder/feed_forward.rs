@@ -24,11 +24,17 @@ pub(crate) struct FeedForward {
 /// What the backward pass of the feed-forward half needs.
 #[derive(Debug)]
 pub(crate) struct SavedFeedForward {
+    /// The half's input, `[tokens, hidden]`.
     input: Tensor,
+    /// 1/rms of each row of the input, `[tokens]`.
     input_inverse: Tensor,
+    /// What the gate and up projections saved, one entry for each map.
     linears: Vec<SavedLinear>,
+    /// The output of the gate projection before the activation, `[tokens, intermediate]`.
     gate: Tensor,
+    /// The output of the up projection, `[tokens, intermediate]`.
     up: Tensor,
+    /// What the down projection and its norm saved.
     output: SavedOutput,
 }
 
@@ -58,9 +64,10 @@ impl FeedForward {
         Ok((stream, saved))
     }
 
-    /// Runs the backward pass of the feed-forward half: `upstream` `[tokens, hidden]` is the gradient of its output.
-    /// Adds the gradients of trained weights to `context.gradients`. Returns the gradient of the half's input, the
-    /// residual connection included; `None` unless `context.want_input` is set or the input norm is trained.
+    /// Runs the backward pass of the feed-forward half: `upstream` `[tokens, hidden]` is the gradient of the half's
+    /// output. Adds the gradients of trained weights to `context.gradients`. Returns the gradient of the half's input,
+    /// the residual connection included; `None` unless `context.want_input` is set or the input norm is trained.
+    /// Computes nothing if `context.want_input` is not set and no weight of the half is trained.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,

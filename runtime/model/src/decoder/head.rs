@@ -22,6 +22,7 @@ pub(crate) struct OutputHead {
 pub(crate) struct SavedHead {
     /// The hidden states that predict a target, before the final norm: `[targets, hidden]`.
     selected: Tensor,
+    /// 1/rms of each row of `selected`, `[targets]`.
     inverse: Tensor,
     /// The taps (log-probability and others) of each target, in the order of the targets.
     pub(crate) taps: HeadTaps,
@@ -31,7 +32,8 @@ pub(crate) struct SavedHead {
 }
 
 impl SavedHead {
-    /// The bytes of all saved values.
+    /// The bytes of the saved tensors, and of two values for each target: its log-sum-exp and its log-probability.
+    /// Further taps are not counted.
     pub(crate) fn bytes(&self) -> usize {
         let taps = 2 * size_of_val(self.taps.log_sum_exp.as_slice());
         bytes(&self.selected) + bytes(&self.inverse) + taps + self.slopes.as_ref().map_or(0, bytes)
@@ -53,9 +55,10 @@ impl OutputHead {
         Ok(Self { norm: network.norm("model.norm.weight")?, matrix: network.head()?, options })
     }
 
-    /// Computes the taps of each target from `selected` `[targets, hidden]`, the hidden states that predict the
-    /// targets. With `save`, and if the head is frozen and the mean log-probability is not tapped, also computes the
-    /// gradients of the log-probabilities, so that the backward pass needs no logits unless a loss uses other taps.
+    /// Applies the final norm to `selected` `[targets, hidden]`, the hidden states that predict the targets, and computes
+    /// the taps of each target; `targets` holds their token ids. With `save`, and if the head is frozen and the mean
+    /// log-probability is not tapped, also computes the gradients of the log-probabilities, so that the backward pass
+    /// needs no logits unless a loss uses other taps.
     pub(crate) fn forward(&self, selected: Tensor, targets: &Indices, save: bool) -> Result<SavedHead> {
         let (normed, inverse) = self.norm.forward(&selected)?;
         let (weight, options) = (&self.matrix.weight, &self.options);
@@ -68,9 +71,10 @@ impl OutputHead {
         Ok(SavedHead { selected, inverse, taps, slopes })
     }
 
-    /// Returns the gradient `[targets, hidden]` of a loss with respect to the selected hidden states, given its
-    /// gradients with respect to the taps (`seeds`). Adds the gradients of the head and the final norm to `gradients`
-    /// if they are trained.
+    /// Returns the gradient `[targets, hidden]` of a loss with respect to the selected hidden states, given the loss's
+    /// gradients with respect to the taps (`seeds`). If the only seeds are those of the log-probability and the forward
+    /// pass saved its gradients, scales these; else computes the logits again. Adds the gradients of the head and the
+    /// final norm to `gradients` if they are trained.
     pub(crate) fn backward(
         &self,
         saved: &SavedHead,
@@ -96,8 +100,8 @@ impl OutputHead {
         self.norm.backward(&upstream, &saved.selected, &saved.inverse, gradients)
     }
 
-    /// The logits `[rows, vocabulary]` of a few hidden states `[rows, hidden]`, after scale, soft cap and division by
-    /// the temperature.
+    /// Applies the final norm to a few hidden states `[rows, hidden]` and computes all their logits,
+    /// `[rows, vocabulary]`, `f32`, after scale, soft cap and division by the temperature.
     pub(crate) fn logits(&self, rows: &Tensor) -> Result<Tensor> {
         let (normed, _) = self.norm.forward(rows)?;
         Ok(fused::logits(&normed, &self.matrix.weight, &self.options)?)

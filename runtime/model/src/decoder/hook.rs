@@ -24,7 +24,7 @@ pub(crate) enum AnswerMask {
 }
 
 impl AnswerMask {
-    /// Builds the mask of the tokens whose mark is true, on a device.
+    /// Builds the mask `[tokens, 1]` on a device from one mark per token: 1 where the mark is true, else 0.
     pub(crate) fn of(marks: impl Iterator<Item = bool>, device: &Device) -> Result<Self> {
         let marks: Vec<f32> = marks.map(|mark| f32::from(u8::from(mark))).collect();
         let shape = (marks.len(), 1);
@@ -42,7 +42,8 @@ pub(crate) struct SiteHooks {
 }
 
 impl SiteHooks {
-    /// Applies the patches in order to activations `[tokens, hidden]`, and gives the result to the reader, if any.
+    /// Applies the patches in order to activations `[tokens, hidden]` and returns the result. The reader, if any, stores
+    /// the selected tokens of that result.
     pub(crate) fn forward(&self, mut rows: Tensor) -> Result<Tensor> {
         for patch in &self.patches {
             rows = patch.forward(&rows, &self.answers)?;
@@ -53,8 +54,8 @@ impl SiteHooks {
         Ok(rows)
     }
 
-    /// Converts the gradient with respect to the activations after the patches to that with respect to the activations
-    /// before them, `[tokens, hidden]`.
+    /// Converts the gradient with respect to the activations after the patches to the gradient with respect to the
+    /// activations before the patches, `[tokens, hidden]`. Goes through the patches in reverse order.
     pub(crate) fn backward(&self, mut upstream: Tensor) -> Result<Tensor> {
         for patch in self.patches.iter().rev() {
             upstream = patch.backward(upstream)?;
@@ -64,8 +65,9 @@ impl SiteHooks {
 }
 
 impl Patch {
-    /// Applies the patch to activations `[tokens, hidden]`. Only additions honor the answer mask; setting a component
-    /// changes all tokens.
+    /// Applies the patch to activations `[tokens, hidden]`: sets the component along the vector if the patch has one,
+    /// else adds the vector. An addition with `answers_only` changes only the tokens of the mask, so none for
+    /// [`AnswerMask::None`]; every other patch changes all tokens.
     fn forward(&self, rows: &Tensor, answers: &AnswerMask) -> Result<Tensor> {
         Ok(match (self.component, answers) {
             (Some(value), _) => fused::set_component(rows, &self.vector, value)?,
@@ -103,7 +105,8 @@ impl TokenSelection {
     }
 
     /// Averages the activations of each row's tokens: `width` values for each row, row after row, summed in `f64`.
-    /// `selected` holds the activations `[tokens, width]` of the selected tokens.
+    /// `selected` holds the activations `[tokens, width]` of the selected tokens; on a device they are copied to the
+    /// host first.
     fn means(&self, selected: &Tensor) -> Result<Vec<f32>> {
         let (_, width) = selected.dims2()?;
         let selected = fused::to_host_f32(selected)?;
@@ -135,8 +138,8 @@ impl ActivationReader {
         Self { selection: Arc::clone(selection), found: Mutex::new(None) }
     }
 
-    /// Stores the selected tokens of `rows`, replacing what was read before: their means on the CPU, the activations
-    /// themselves on another device.
+    /// Selects tokens from the activations `rows` `[tokens, hidden]` and stores, in place of what was read before: on the
+    /// CPU their means by row, on another device their activations.
     fn read(&self, rows: &Tensor) -> Result<()> {
         let mut found = fused::gather_rows(rows, &self.selection.tokens)?;
         if found.device().is_cpu() {
@@ -146,7 +149,8 @@ impl ActivationReader {
         Ok(())
     }
 
-    /// Returns and clears the means that were read, row after row; empty if nothing was read since the last call.
+    /// Returns and clears the means that were read last, `hidden` values for each row of the batch, row after row; empty
+    /// if nothing was read since the last call. Waits for a device that is not the CPU.
     pub(crate) fn take(&self) -> Result<Vec<f32>> {
         match self.found.lock().unwrap_or_else(PoisonError::into_inner).take() {
             None => Ok(Vec::new()),

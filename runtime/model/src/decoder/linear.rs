@@ -69,8 +69,9 @@ impl Linear {
         !matches!(self.learned, Learned::Nothing)
     }
 
-    /// Computes y = x·Wᵀ + b with the adapter, `[tokens, in]` to `[tokens, out]`, and with dropout if it is set. While
-    /// decoding, runs without dropout and saves nothing.
+    /// Computes y = x·Wᵀ + b with the adapter, `[tokens, in]` to `[tokens, out]`, and with dropout if it is set. Returns y
+    /// and what the backward pass needs: x·Aᵀ with low-rank matrices, with DoRA also the product before it is scaled and
+    /// the row norms, else nothing. If the map is for decoding, runs without dropout and saves nothing.
     pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, SavedLinear)> {
         if self.decoding {
             return Ok((self.forward_few(&LinearInput::of(input))?, SavedLinear::default()));
@@ -89,7 +90,8 @@ impl Linear {
         Ok((output, SavedLinear { reduced: Some(reduced), scaled: Some(scaled) }))
     }
 
-    /// Computes y = x·Wᵀ + b with the adapter, for a few tokens while decoding: no dropout, nothing saved.
+    /// Computes y = x·Wᵀ + b with the adapter, DoRA's scaling included, `[tokens, in]` to `[tokens, out]`, for the few
+    /// tokens of a decoding step. Applies no dropout and saves nothing.
     pub(super) fn forward_few(&self, input: &LinearInput<'_>) -> Result<Tensor> {
         let bias = self.bias.as_ref();
         match &self.learned {
@@ -102,9 +104,9 @@ impl Linear {
         }
     }
 
-    /// Runs the backward pass: `upstream` `[tokens, out]` is the gradient of the output. Adds the gradients of the
-    /// trained weight or adapter to `gradients`. Returns the gradient `[tokens, in]` of the input if `want_input`, else
-    /// `None`.
+    /// Runs the backward pass: `upstream` `[tokens, out]` is the gradient of the output. Adds the gradients of what is
+    /// trained, of the weight and bias or of the adapter, to `gradients`; a frozen map adds none. Returns the gradient
+    /// `[tokens, in]` of the input if `want_input`, else `None`. Errors: an adapter, but the forward pass saved nothing.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
@@ -164,6 +166,7 @@ impl Linear {
 pub(crate) struct Magnitude {
     /// m, `[out]`, `f32`.
     pub(crate) value: Tensor,
+    /// The index of m's slot in the parameters.
     pub(crate) slot: usize,
     /// ‖W‖² of every row, `[out]`, `f32`; computed once, because the base is frozen.
     pub(crate) base_squares: Tensor,
@@ -205,8 +208,8 @@ impl Magnitude {
         Ok((output, SavedMagnitude { product, norm }))
     }
 
-    /// Returns the gradient `[tokens, out]` of the product before scaling, from `upstream`, that of the output. Adds
-    /// the gradient of m to `gradients`.
+    /// Returns the gradient `[tokens, out]` of the product before scaling, upstream · m/n, from `upstream`, the gradient
+    /// of the output. Adds the gradient of m, Σ upstream ⊙ product / n over the tokens, to `gradients`.
     pub(crate) fn backward(&self, upstream: &Tensor, saved: &SavedMagnitude, gradients: &Parameters) -> Result<Tensor> {
         let along = fused::product_sums(upstream, &saved.product)?;
         gradients.accumulate(self.slot, &fused::divide(&along, &saved.norm)?)?;

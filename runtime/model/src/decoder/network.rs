@@ -61,7 +61,7 @@ pub(crate) struct Matrix {
 }
 
 impl Network<'_> {
-    /// Returns [`Error::OutOfTime`] if the deadline has passed. Called before each block of a pass.
+    /// Returns [`Error::OutOfTime`] if there is a deadline and it has passed. Called before each block of a pass.
     pub(crate) fn check_deadline(&self) -> Result<()> {
         if self.deadline.is_some_and(|deadline| Instant::now() > deadline) { Err(Error::OutOfTime) } else { Ok(()) }
     }
@@ -80,7 +80,8 @@ impl Network<'_> {
         })
     }
 
-    /// The patches and the activation reader at one site of a layer, with the mask for answer-only patches.
+    /// Collects the active patches at one site of a layer, oldest first, and the mask for answer-only patches. Adds the
+    /// layer's activation reader if the network's readers are for this site and include this layer.
     fn site_hooks(&self, layer: usize, site: stream::Site, answer_mask: &AnswerMask) -> SiteHooks {
         let reader = self.readers.filter(|readers| readers.site == site);
         SiteHooks {
@@ -112,7 +113,9 @@ impl Network<'_> {
         self.matrix("lm_head.weight")
     }
 
-    /// Builds the attention half of a block, with the rotation table of the layer's kind.
+    /// Builds the attention half of a block: input norm, projections, head norms and the norm after the output projection
+    /// if the model has them, and the layer's rotation table, with at least `rows` rows, if the layer has a rotation.
+    /// `output_hooks` act on what the output projection gives.
     fn attention(&self, layer: usize, rows: usize, output_hooks: SiteHooks) -> Result<Attention> {
         let configuration = &self.model.configuration;
         let kind = &configuration.layer_kinds[layer];
@@ -140,7 +143,9 @@ impl Network<'_> {
         })
     }
 
-    /// Builds the feed-forward half of a block. Its input norm has another name in models with sandwich norms.
+    /// Builds the feed-forward half of a block; `output_hooks` act on what the down projection gives. With sandwich norms
+    /// (Gemma), the input norm is `pre_feedforward_layernorm` and a second norm follows the down projection; else the
+    /// input norm is `post_attention_layernorm`.
     fn feed_forward(&self, layer: usize, output_hooks: SiteHooks) -> Result<FeedForward> {
         let configuration = &self.model.configuration;
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
@@ -158,8 +163,8 @@ impl Network<'_> {
         })
     }
 
-    /// Builds the linear maps of sites that read the same input: one map for each of `apart`, or the one map of
-    /// `joined` if the checkpoint fuses projections.
+    /// Builds the linear maps of sites that read the same input: one map for each site in `apart`, or, if the checkpoint
+    /// fuses projections, the one map of `joined` with the output widths of the sites in `apart`.
     fn projection(&self, layer: usize, apart: &[Site], joined: Site) -> Result<Projection> {
         let configuration = &self.model.configuration;
         let (sites, widths) = if configuration.fused_projections {
@@ -171,8 +176,8 @@ impl Network<'_> {
         Ok(Projection { linears, widths })
     }
 
-    /// Builds a linear map with its bias. What it trains is the weight and bias themselves in full training, the
-    /// adapter's factors if the map has a module, else nothing.
+    /// Builds a linear map, with its bias if the model has one at this site. The map trains the weight and bias
+    /// themselves in full training, the adapter's factors if the adapter has a module at this site, else nothing.
     fn linear(&self, layer: usize, site: Site) -> Result<Linear> {
         let path = site.path(layer);
         let weight = self.matrix(&format!("{path}.weight"))?;
@@ -190,8 +195,9 @@ impl Network<'_> {
     }
 
     /// Builds the adapter part of a linear map from its module in the adapter: A and B in `f32` for DoRA, else in the
-    /// dtype that products use; DoRA's magnitudes, with cached row norms while decoding; and dropout if this network
-    /// has it. `path` names the module in the dropout masks, `weight` is the frozen weight.
+    /// dtype that products use; DoRA's magnitudes, with row norms computed once if the network decodes; and dropout if
+    /// the network has it and the adapter's rate is above 0. `path` is part of the dropout masks' name; `weight` is the
+    /// frozen weight.
     fn low_rank(&self, adapter: &Adapter, module: &Module, path: &str, weight: &Weight) -> Result<LowRankPart> {
         let parameters = adapter.parameters();
         // DoRA takes lengths of the f32 numbers; products alone take them as they multiply.
@@ -215,7 +221,7 @@ impl Network<'_> {
         Ok(LowRankPart { low, slots: (module.a_slot, module.b_slot), magnitude, dropout })
     }
 
-    /// The RMS norm with the weight of this name; `None` unless `present`.
+    /// The RMS norm with the weight of this name; `None`, without a look at the weights, unless `present`.
     fn norm_if(&self, present: bool, name: &str) -> Result<Option<Norm>> {
         present.then(|| self.norm(name)).transpose()
     }
@@ -227,7 +233,8 @@ impl Network<'_> {
         Ok(Norm { weight, slot, epsilon: configuration.norm_epsilon, unit_offset: configuration.unit_offset_norm })
     }
 
-    /// The vector of this name in `f32`, trained or frozen, and its parameter slot if it is trained.
+    /// The vector of this name in `f32`, and the index of its parameter slot if it is trained; a frozen vector is the
+    /// edited one if there is one. Errors: no weight of this name.
     fn vector(&self, name: &str) -> Result<(Tensor, Option<usize>)> {
         if let Some((parameters, slot)) = self.trained(name) {
             return Ok((parameters.value(slot)?, Some(slot)));
@@ -235,7 +242,9 @@ impl Network<'_> {
         Ok((self.frozen(name)?.vector()?, None))
     }
 
-    /// The matrix of this name, trained or frozen, and its parameter slot if it is trained.
+    /// The matrix of this name, and the index of its parameter slot if it is trained. A trained matrix is in the type in
+    /// which products take it; a frozen one is the edited matrix if there is one, else the base model's, maybe quantized.
+    /// Errors: no weight of this name.
     fn matrix(&self, name: &str) -> Result<Matrix> {
         if let Some((parameters, slot)) = self.trained(name) {
             return Ok(Matrix { weight: parameters.operand(slot)?.into(), slot: Some(slot) });
@@ -243,13 +252,15 @@ impl Network<'_> {
         Ok(Matrix { weight: self.frozen(name)?, slot: None })
     }
 
-    /// The parameters and the slot of a weight; `None` unless all weights are trained and this is one of them.
+    /// The parameters and the slot of the weight of this name; `None` unless the adapter trains all weights and has a
+    /// slot of this name.
     fn trained(&self, name: &str) -> Option<(&Parameters, usize)> {
         let parameters = self.adapter.filter(|adapter| adapter.is_full())?.parameters();
         Some((parameters, parameters.index(name)?))
     }
 
-    /// The edited weight of this name, if there is one, else the model's own.
+    /// The edited weight of this name on the model's device, if there is one, else the base model's weight. Errors: no
+    /// weight of this name.
     fn frozen(&self, name: &str) -> Result<Weight> {
         match self.edits.and_then(|edits| edits.get_on_device(name)) {
             Some(edited) => Ok(edited),

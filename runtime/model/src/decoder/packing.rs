@@ -40,8 +40,9 @@ pub(crate) struct Packing {
 /// For each row of a slice, and each of its tokens: the index of that token among the packed ones.
 pub(crate) type TokenPositions = Vec<Vec<u32>>;
 
-/// For each row, the index among all packed tokens of each of its tokens, found by walking from the piece that the row
-/// ends with through its parents.
+/// Returns, for each row and each of its packed tokens, the index of that token among all packed ones. `ends` holds the
+/// index of each row's last piece, `None` for a row without tokens; the row's other pieces are that piece's parent, the
+/// parent's parent and so on. `lengths` holds the packed tokens of each row; `segments` are the pieces in their order.
 fn find_tokens(pieces: &[Piece], ends: &[Option<usize>], lengths: &[usize], segments: &Segments) -> TokenPositions {
     let starts: Vec<usize> = segments.ranges().map(|range| range.start).collect();
     let of_row = |(end, length): (&Option<usize>, &usize)| {
@@ -56,8 +57,9 @@ fn find_tokens(pieces: &[Piece], ends: &[Option<usize>], lengths: &[usize], segm
 }
 
 impl Packing {
-    /// Packs the tokens that the targets of a slice of rows depend on. `share` packs common prefixes once, which must
-    /// not be done where tokens of different rows need different dropout masks.
+    /// Packs the tokens that the targets of a slice of rows depend on: of each row the tokens before its last target, and
+    /// none of a row without a target. A target mark on a row's first token is ignored. `share` packs common prefixes
+    /// once, which must not be done where tokens of different rows need different dropout masks.
     ///
     /// # Errors
     /// When a token is not in the vocabulary, or a row has another number of target marks than of tokens.
@@ -78,9 +80,9 @@ impl Packing {
         Ok(packing)
     }
 
-    /// Packs the prefixes of a slice of rows, each of the given length, for passes that read activations instead of
-    /// scoring targets; the predictors are the last token of each prefix. Also returns the packed index of each token
-    /// of each row.
+    /// Packs a prefix of each row of a slice, as long as `lengths` says, for passes that read activations instead of
+    /// scoring targets. Common prefixes are packed once. The predictors are the last token of each prefix; there are no
+    /// targets. Also returns the packed index of each token of each prefix.
     ///
     /// # Errors
     /// When a token is not in the vocabulary, or a length is 0 or past the end of its row.
@@ -102,9 +104,9 @@ impl Packing {
         Ok((packing, token_positions))
     }
 
-    /// Packs the first `lengths` tokens of each row of a slice, with predictors and targets still empty. Also returns
-    /// the packed index of each token of each row. Errors: a row has another number of target marks than of tokens, or a
-    /// token past the vocabulary.
+    /// Packs a prefix of each row of a slice, as long as `lengths` says, and leaves predictors and targets empty. `share`
+    /// packs common prefixes once. Also returns the packed index of each token of each prefix. Errors: a row has another
+    /// number of target marks than of tokens, or a token past the vocabulary.
     fn pack(
         rows: &Rows,
         slice: Range<usize>,
@@ -142,8 +144,8 @@ impl Packing {
         Ok((packing, token_positions))
     }
 
-    /// An upper bound of the tokens that a row adds to a pass whose last row is the previous one: its length, less the
-    /// prefix shared with that row if `share`. An earlier row may share more.
+    /// An upper bound of the tokens that row `row` adds to a pass whose last row is `row` − 1: the row's length, less, with
+    /// `share`, the length of the prefix that it has in common with row `row` − 1. An earlier row may share more.
     pub(crate) fn added_tokens(rows: &Rows, row: usize, share: bool, configuration: &Configuration) -> usize {
         let tokens = |row: usize| row_tokens(rows, row, rows.ids[row].len(), configuration);
         let own = tokens(row);
@@ -151,7 +153,8 @@ impl Packing {
         own.ids.len() - common
     }
 
-    /// The mask of packed tokens that are targets, on the model's device; [`AnswerMask::None`] if no patch asks for it.
+    /// Builds the mask of the packed tokens that are targets themselves, on the model's device. Returns
+    /// [`AnswerMask::None`] if no active patch is limited to answers, or no token is packed.
     pub(crate) fn answer_mask(&self, network: &Network<'_>) -> Result<AnswerMask> {
         if !network.patches.ask_for_answers() || self.answers.is_empty() {
             return Ok(AnswerMask::None);
@@ -210,7 +213,8 @@ fn check_row(rows: &Rows, row: usize, configuration: &Configuration) -> Result<(
     configuration.check_tokens(&format!("row `{row}`"), &rows.ids[row])
 }
 
-/// The first `length` tokens of a row. The length of the whole row determines their rotation.
+/// The first `length` tokens of a row and their target marks, with the first token's row in the rotation tables, which
+/// depends on the length of the whole row.
 fn row_tokens<'a>(rows: &'a Rows, row: usize, length: usize, configuration: &Configuration) -> RowTokens<'a> {
     let (ids, marks) = (&rows.ids[row], &rows.targets[row]);
     RowTokens { ids: &ids[..length], marks: &marks[..length], first_row: first_table_row(configuration, ids.len()) }

@@ -66,7 +66,8 @@ impl Site {
         format!("model.layers.{layer}.{}", self.module())
     }
 
-    /// Whether the map has a bias.
+    /// Whether the map has a bias. The configuration decides it for three groups: query, key and value maps, fused or not;
+    /// the attention's output projection; and all feed-forward maps.
     #[must_use]
     pub fn has_bias(self, configuration: &Configuration) -> bool {
         match self {

@@ -23,19 +23,21 @@ pub enum Recompute {
     Blocks,
 }
 
-/// Runs every block and saves nothing. Returns the hidden states after the last block, `[tokens, hidden]`.
+/// Runs the embedding and every block and saves nothing. Returns the hidden states after the last block, before the
+/// final norm, `[tokens, hidden]`.
 pub(crate) fn forward(network: &Network<'_>, packing: &Packing) -> Result<Tensor> {
     forward_to(network, packing, network.model.configuration.layers - 1)
 }
 
-/// Runs the blocks up to index `last` and saves nothing for a backward pass; activation readers store what they read.
-/// Returns the hidden states after that block, `[tokens, hidden]`.
+/// Runs the embedding and the blocks 0 to `last`, inclusive, and saves nothing for a backward pass; activation readers
+/// store what they read. Returns the hidden states after block `last`, `[tokens, hidden]`.
 pub(crate) fn forward_to(network: &Network<'_>, packing: &Packing, last: usize) -> Result<Tensor> {
     run_blocks(network, packing, last, |_, _, _| {})
 }
 
-/// Runs every block. Returns the hidden states after the last block, `[tokens, hidden]`, and what the backward pass
-/// needs of each block from the lowest trained one on, in order; nothing if no block is trained.
+/// Runs the embedding and every block. Returns the hidden states after the last block, `[tokens, hidden]`, and what the
+/// backward pass needs of each block from the lowest trained one to the last, in order; an empty list if no block is
+/// trained. `recompute` says whether that is all activations of a block or only its input.
 pub(crate) fn forward_saving(
     network: &Network<'_>,
     packing: &Packing,
@@ -55,8 +57,9 @@ pub(crate) fn forward_saving(
     Ok((hidden, saved))
 }
 
-/// Runs the embedding and the blocks up to index `last`. Calls `keep` after each block with its index, its input and
-/// its activations. Returns the hidden states after the last of these blocks, `[tokens, hidden]`.
+/// Runs the embedding and the blocks 0 to `last`, inclusive. Calls `keep` after each block with the block's index, input
+/// and activations. Returns the hidden states after block `last`, `[tokens, hidden]`. Errors: the deadline has passed
+/// before a block, or a weight is missing.
 fn run_blocks(
     network: &Network<'_>,
     packing: &Packing,
@@ -74,8 +77,9 @@ fn run_blocks(
 }
 
 /// Runs the backward pass from the last block down to the lowest saved one; `upstream` `[tokens, hidden]` is the
-/// gradient of the hidden states after the last block. Adds the gradients of trained weights, including a trained
-/// embedding, to `gradients`. Frees saved tensors on the way.
+/// gradient of the hidden states after the last block, and `saved` holds one entry for each block from the lowest
+/// trained one to the last. Adds the gradients of trained weights, including a trained embedding, to `gradients`. Frees
+/// each block's saved tensors with its backward pass.
 pub(crate) fn backward(
     network: &Network<'_>,
     packing: &Packing,

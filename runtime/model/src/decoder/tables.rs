@@ -27,7 +27,8 @@ pub(crate) fn first_table_row(configuration: &Configuration, length: usize) -> u
 
 impl RopeTables {
     /// Returns the table of rotation `number`, an index into [`Configuration::ropes`], with at least `rows` rows: the
-    /// cached one, or a larger one that is built and replaces it. Errors: the model has no such rotation.
+    /// cached one if it is large enough, else a new one that replaces it. A new table has `rows` rounded up to a power
+    /// of two, at least 256. Locks the cache meanwhile. Errors: the model has no such rotation.
     pub(crate) fn get_or_build(
         &self,
         configuration: &Configuration,
@@ -48,8 +49,9 @@ impl RopeTables {
     }
 }
 
-/// Builds a rotation table with `rows` rows: those up to LongRoPE's original context with the frequencies for short
-/// sequences, the rest, counted from position 0 again, with those for long ones.
+/// Builds a rotation table with `rows` rows. With LongRoPE, as many rows as its original context is long have the
+/// frequencies for short sequences; the rows after them start from position 0 again, with the frequencies for long
+/// sequences. Without LongRoPE, row i is position i.
 fn table(setting: &RopeSetting, configuration: &Configuration, rows: usize) -> Result<RopeTable> {
     let short = configuration.short_context().unwrap_or(rows).min(rows);
     let (width, factor) = (configuration.rotated, setting.attention_factor());

@@ -58,7 +58,8 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// A family of plain decoders without a name and keys of its own, whose sizes have to be named.
+    /// The base of all families: plain decoders without a name and keys of their own, whose sizes `config.json` has to
+    /// name.
     pub(super) const PLAIN: Self = Self {
         name: "",
         model_types: &[],

@@ -72,9 +72,9 @@ fn set_architecture(configuration: &mut Configuration) {
     configuration.embedding_scale = (configuration.hidden as f64).sqrt() as f32;
 }
 
-/// Sets what Gemma 2 and Gemma 3 share in `config.json`: the attention scale, and windows on the layers that
-/// `layer_types` names; if it is missing, on those for which `slides` is true. Errors: bidirectional attention, or
-/// wrong `layer_types`.
+/// Sets what Gemma 2 and Gemma 3 share in `config.json`: the attention scale, 1/√`query_pre_attn_scalar` (256 by default),
+/// and the window `sliding_window` (4,096 by default, `null` for none) on the layers that `layer_types` names as sliding;
+/// if that is missing, on those for which `slides` is true. Errors: bidirectional attention, or wrong `layer_types`.
 fn read_shared(fields: &Fields<'_>, configuration: &mut Configuration, slides: impl Fn(usize) -> bool) -> Result<()> {
     fields.only("use_bidirectional_attention", &json!(false))?;
     let scalar: f64 = fields.get_or("query_pre_attn_scalar", Some(256.0))?;
@@ -83,7 +83,8 @@ fn read_shared(fields: &Fields<'_>, configuration: &mut Configuration, slides: i
     hugging_face::set_windows(fields, configuration, window, slides)
 }
 
-/// Sets Gemma 2's attention scale, soft caps (`null` for none), and windows, by default on every other layer.
+/// Sets Gemma 2's attention scale, soft caps (`null` for none, 50 on scores and 30 on logits if the keys are missing), and
+/// windows, by default on the layers with an even index.
 fn gemma2_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     let cap = |key: &str, default| match fields.contains_key(key) {
         true => fields.get(key),
@@ -94,7 +95,9 @@ fn gemma2_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configurati
     read_shared(fields, configuration, |layer| layer.is_multiple_of(2))
 }
 
-/// Sets Gemma 3's attention scale, soft cap of logits, and the windows and rotations of local and global layers.
+/// Sets Gemma 3's attention scale, soft cap of logits (none by default), and the windows and rotations of local and global
+/// layers. `layer_types` names the local layers; if it is missing, all are local but each `sliding_window_pattern`-th,
+/// by default each sixth. Errors: also a soft cap of scores.
 fn gemma3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     // transformers reads the key and does nothing with it.
     fields.only("attn_logit_softcapping", &Value::Null)?;
@@ -114,7 +117,8 @@ fn gemma3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configurati
     Ok(())
 }
 
-/// Sets Gemma 2's attention scale, soft caps, and windows on every other layer from GGUF metadata.
+/// Sets Gemma 2's attention scale, soft caps (50 on scores and 30 on logits by default), and windows (4,096 tokens by
+/// default) on the layers with an even index, from GGUF metadata.
 fn gemma2_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     set_gguf_scale(keys, configuration, 46);
     configuration.attention_soft_cap = Some(keys.number("attn_logit_softcapping").unwrap_or(SCORE_CAP) as f32);
@@ -126,8 +130,10 @@ fn gemma2_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Resul
     Ok(())
 }
 
-/// Sets Gemma 3's attention scale, soft cap of logits, and the windows and rotations of local and global layers from
-/// GGUF metadata.
+/// Sets Gemma 3's attention scale, soft cap of logits (none by default), and the windows and rotations of local and global
+/// layers from GGUF metadata; appends the local rotation to `ropes`. The key `attention.sliding_window_pattern` holds a
+/// list with a number other than 0 for each local layer, or the period of global layers; by default each sixth layer is
+/// global. Errors: no window.
 fn gemma3_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     set_gguf_scale(keys, configuration, 62);
     configuration.logit_soft_cap = keys.number("final_logit_softcapping").map(|cap| cap as f32);
@@ -147,8 +153,8 @@ fn gemma3_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Resul
     Ok(())
 }
 
-/// Sets the attention scale from GGUF metadata. If the key is missing, it is 1/√(hidden/heads) for the model with
-/// `largest` layers, the 27B one, and 1/√head_dim for every other.
+/// Sets the attention scale from the GGUF key `attention.scale`. If it is missing, the scale is 1/√(hidden/heads) for the
+/// model with `largest` layers, the 27B one, and 1/√head_dim for every other.
 fn set_gguf_scale(keys: &Keys<'_>, configuration: &mut Configuration, largest: usize) {
     let scalar = if configuration.layers == largest {
         configuration.hidden as f64 / configuration.heads.max(1) as f64
@@ -158,7 +164,8 @@ fn set_gguf_scale(keys: &Keys<'_>, configuration: &mut Configuration, largest: u
     configuration.attention_scale = keys.number("attention.scale").unwrap_or(scalar.sqrt().recip()) as f32;
 }
 
-/// Adds the `config.json` keys that Gemma 2 and Gemma 3 share.
+/// Adds the `config.json` keys that Gemma 2 and Gemma 3 share: window, `layer_types` (sliding for each layer with a
+/// window), soft cap of logits, and `query_pre_attn_scalar`, rounded to an integer.
 fn write_shared(configuration: &Configuration, config: &mut Value) {
     hugging_face::write_one_window(configuration, config);
     config["layer_types"] = hugging_face::layer_types(configuration, |kind| kind.window.is_some());
@@ -168,7 +175,8 @@ fn write_shared(configuration: &Configuration, config: &mut Value) {
     config["query_pre_attn_scalar"] = json!(scalar as u64);
 }
 
-/// Adds Gemma 3's own keys to a `config.json`.
+/// Adds Gemma 3's own keys to a `config.json`: those that it shares with Gemma 2, with layers of the local rotation as
+/// sliding in `layer_types`, and `rope_parameters` with an object for each rotation.
 fn gemma3_to_hugging_face(configuration: &Configuration, config: &mut Value) {
     write_shared(configuration, config);
     config["layer_types"] = hugging_face::layer_types(configuration, |kind| kind.rope == Some(LOCAL));

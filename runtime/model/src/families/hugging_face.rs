@@ -12,8 +12,9 @@ use crate::fields::Fields;
 /// The attention window, in tokens, that transformers assumes if a family uses one and `config.json` does not name it.
 pub(super) const WINDOW: usize = 4096;
 
-/// Reads the configuration of a `config.json` of this family, from its `text_config` if it is a multimodal checkpoint.
-/// Leaves the check of values to the caller.
+/// Reads the configuration of a `config.json` of this family, from its `text_config` if it is a multimodal checkpoint;
+/// special tokens and `tie_word_embeddings` at the top level then win over those in it. Leaves the check of values to the
+/// caller. Errors: a key is missing or of another type, or the activation is not that of the family.
 pub(super) fn read(whole: &Fields<'_>, family: &Family) -> Result<Configuration> {
     let text = whole.object("text_config")?;
     let fields = text.as_ref().unwrap_or(whole);
@@ -36,7 +37,9 @@ pub(super) fn read(whole: &Fields<'_>, family: &Family) -> Result<Configuration>
     Ok(configuration)
 }
 
-/// A decoder of this family with the sizes and special tokens that all families read from the same keys.
+/// A decoder of this family with the sizes and special tokens that all families read from the same keys. Missing and null
+/// keys get the defaults of the family, except that a null `num_key_value_heads` means as many as query heads. Errors: a
+/// key without a default is missing, or one has another type.
 fn shared_keys(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
     let hidden: usize = fields.require("hidden_size")?;
     let layers = fields.require("num_hidden_layers")?;
@@ -59,7 +62,8 @@ fn shared_keys(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
     Ok(configuration)
 }
 
-/// The key and the name of a configuration's activation in `config.json`.
+/// The key and the name of a configuration's activation in `config.json`: (`hidden_activation`, `gelu_pytorch_tanh`) for
+/// tanh GELU, (`hidden_act`, `silu`) for every other.
 fn activation(configuration: &Configuration) -> (&'static str, &'static str) {
     match configuration.activation {
         Activation::GeluTanh => ("hidden_activation", "gelu_pytorch_tanh"),
@@ -67,7 +71,8 @@ fn activation(configuration: &Configuration) -> (&'static str, &'static str) {
     }
 }
 
-/// Sets end, beginning and padding tokens from the keys that are present; others stay as they are.
+/// Sets end, beginning and padding tokens from the keys that are present; others stay as they are. Of a list of beginning
+/// or padding tokens, takes the first. Errors: values that are not token ids.
 fn read_special(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     if let Some(eos) = fields.list("eos_token_id")?.filter(|eos| !eos.is_empty()) {
         configuration.eos = eos;
@@ -124,7 +129,8 @@ pub(super) fn window_in_use(fields: &Fields<'_>, usual: Option<usize>) -> Result
     Ok(window)
 }
 
-/// Converts a configuration of a family to the `config.json` keys that all families share.
+/// Converts a configuration of a family to the `config.json` keys that all families share. Writes bias keys only if the
+/// family reads them, special tokens only if they are set, and `eos_token_id` as a list only if there are several.
 pub(super) fn write(configuration: &Configuration, family: &Family) -> Value {
     let mut config = json!({
         "model_type": configuration.family,

@@ -143,8 +143,9 @@ pub(super) const QWEN3: Family = Family {
     ..QWEN2
 };
 
-/// Sets the window on the layers that `layer_types` names, or on those from `max_window_layers` on; on none unless
-/// `use_sliding_window` is set.
+/// Sets the window, `sliding_window` or 4,096 tokens by default, on the layers that `layer_types` names as sliding; if that
+/// is missing, on those from index `max_window_layers` (28 by default) on. No layer has a window unless
+/// `use_sliding_window` is true. Errors: wrong `layer_types`, or sliding layers without a window.
 fn set_upper_windows(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     let window = hugging_face::window_in_use(fields, Some(hugging_face::WINDOW))?;
     let first = fields.get_or("max_window_layers", Some(28))?;

@@ -4,8 +4,8 @@ use super::family::GgufLayout;
 use crate::configuration::Configuration;
 use crate::decoder::site::Site;
 
-/// The Hugging Face names and shapes of all weights of a model, in the order of a forward pass. Without
-/// `lm_head.weight` if the head is tied.
+/// The Hugging Face names and shapes (`[out, in]` for matrices) of all weights of a model: the embedding, each block, the
+/// last norm and the output head. Without `lm_head.weight` if the head is tied.
 #[must_use]
 pub fn weight_shapes(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
     let hidden = configuration.hidden;
@@ -22,7 +22,8 @@ pub fn weight_shapes(configuration: &Configuration) -> Vec<(String, Vec<usize>)>
     list
 }
 
-/// The names, within the block, and the shapes of one block's weights.
+/// The names, within the block, and the shapes of one block's weights: norms, matrices `[out, in]`, and biases `[out]` of
+/// those matrices that have one.
 fn block(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
     let (hidden, width) = (configuration.hidden, configuration.head_dim);
     let mut list = vec![("input_layernorm.weight".to_owned(), vec![hidden])];
@@ -59,8 +60,8 @@ pub(crate) fn aliases(name: &str) -> Vec<String> {
     }
 }
 
-/// The name of a weight in GGUF files, such as `blk.0.attn_q.weight`, from its Hugging Face name; `None` if GGUF has
-/// none.
+/// The name of a weight or bias in GGUF files, such as `blk.0.attn_q.weight`, from its Hugging Face name; `None` if GGUF
+/// has none. With four norms a block (`form.sandwich_norms`), the norm after attention has another name than without.
 pub(crate) fn gguf_name(name: &str, form: GgufLayout) -> Option<String> {
     match name {
         "model.embed_tokens.weight" => return Some("token_embd.weight".into()),

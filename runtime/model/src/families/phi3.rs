@@ -29,7 +29,8 @@ pub(super) const PHI3: Family = Family {
     ..Family::PLAIN
 };
 
-/// Sets one window for all layers. Errors: biases.
+/// Sets the window `sliding_window` for all layers; missing or null means none. Errors: `attention_bias`,
+/// `mlp_bias` or `lm_head_bias` is set and not false.
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     for key in ["attention_bias", "mlp_bias", "lm_head_bias"] {
         fields.only(key, &json!(false))?;
@@ -38,8 +39,9 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     Ok(())
 }
 
-/// Sets one window for all layers; 0 means none. Older GGUF files of Phi-3-mini-4k and Phi-3-medium-4k, recognized by
-/// their sizes, do not name their window of 2,047 tokens (llama.cpp pull request 8931).
+/// Sets the window `attention.sliding_window` for all layers; 0 means none. If the key is missing, a model with 32 or 40
+/// layers and a context of 4,096 tokens gets 2,047 tokens, any other none: older GGUF files of Phi-3-mini-4k and
+/// Phi-3-medium-4k do not name their window (llama.cpp pull request 8931).
 fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     let is_4k = matches!(configuration.layers, 32 | 40) && configuration.max_positions == 4096;
     let window = keys.optional_size("attention.sliding_window")?.or(is_4k.then_some(2047));
@@ -47,7 +49,9 @@ fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     Ok(())
 }
 
-/// Adds Phi-3's own keys to a `config.json`; LongRoPE's attention factor only if it differs from the inferred one.
+/// Adds Phi-3's own keys to a `config.json`: the window, the share of rotated features and, for LongRoPE, its original
+/// context and factors in place of a `rope_scaling` written before. Adds LongRoPE's attention factor only if it differs
+/// from the inferred one by more than the precision of `f32`.
 fn to_hugging_face(configuration: &Configuration, config: &mut Value) {
     hugging_face::write_one_window(configuration, config);
     config["partial_rotary_factor"] = json!(share(configuration.rotated, configuration.head_dim));

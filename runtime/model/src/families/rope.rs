@@ -104,8 +104,9 @@ fn rope_of(
     Ok(RopeSetting { theta, scaling })
 }
 
-/// Reads YaRN's parameters. Defaults as in transformers: factor `max_positions / original`, and an attention factor
-/// inferred from the factor, with `mscale` and `mscale_all_dim` if both are set.
+/// Reads YaRN's parameters. Defaults as in transformers: factor `max_positions / original`, `beta_fast` 32, `beta_slow` 1,
+/// `truncate` true, and an attention factor inferred from the factor, with `mscale` and `mscale_all_dim` if both are set.
+/// A 0 counts as missing in `mscale`, `mscale_all_dim` and the betas.
 fn yarn(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<RopeScaling> {
     let factor = parameters.get_or("factor", Some(max_positions as f64 / original))?;
     let weight = |key| -> Result<Option<f64>> { Ok(parameters.get(key)?.filter(|weight| *weight != 0.0)) };
@@ -123,8 +124,8 @@ fn yarn(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<
     })
 }
 
-/// Reads LongRoPE's parameters: a list of factors for short and one for long sequences. If missing, `factor` is
-/// `max_positions / original`, and the attention factor is inferred from it. Errors: a list is missing.
+/// Reads LongRoPE's parameters: a list of factors for short and one for long sequences, and an attention factor. If that
+/// is missing, it is inferred from `factor`, by default `max_positions / original`. Errors: a list is missing.
 fn longrope(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<RopeScaling> {
     let factors =
         |key| parameters.get(key)?.ok_or_else(|| parameters.value_error(key, "one factor for each frequency"));

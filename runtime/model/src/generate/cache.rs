@@ -14,15 +14,16 @@ use crate::error::Result;
 /// The most prompt tokens of one pass; a longer prompt has a pass of its own.
 const PASS: usize = 4096;
 
-/// Builds all blocks, with rotation tables for sequences of up to `longest` tokens. `answer_mask` says which tokens
-/// answer-only patches change.
+/// Builds all blocks of a network, in order, with rotation tables for sequences of up to `longest` tokens. `answer_mask`
+/// says which tokens answer-only patches change. Errors: the deadline has passed, or a weight is missing.
 pub(super) fn build_blocks(network: &Network<'_>, longest: usize, answer_mask: &AnswerMask) -> Result<Vec<Block>> {
     let rows = first_table_row(&network.model.configuration, longest) + longest;
     (0..network.model.configuration.layers).map(|layer| network.block(layer, rows, answer_mask)).collect()
 }
 
-/// Runs the prompts of a batch and fills the cache slots of all sequences; a prompt that several sequences share runs
-/// once. Returns the hidden row of each sequence's last prompt token, `[sequences, hidden]`.
+/// Runs the prompts of a batch and fills the cache slots of all sequences. A prompt that adjacent sequences share runs
+/// once, in the slot of the first of them, which is then copied to the others. Returns the last block's output for each
+/// sequence's last prompt token, `[sequences, hidden]`, in the order of `batch`.
 pub(super) fn prefill(
     network: &Network<'_>,
     blocks: &[Block],
@@ -49,8 +50,9 @@ pub(super) fn prefill(
     Ok(fused::gather_rows(&lasts, &Indices::from(row_of))?)
 }
 
-/// Runs the last token of every active sequence and adds its keys and values to the cache. Returns the hidden rows,
-/// `[sequences, hidden]`.
+/// Runs the newest token of every active sequence, which the cache does not hold yet, and adds its keys and values to the
+/// cache. Returns the last block's output for these tokens, `[sequences, hidden]`. Errors: a sequence has no new token
+/// yet, or the deadline has passed.
 pub(super) fn decode_step(
     network: &Network<'_>,
     blocks: &[Block],
@@ -119,8 +121,9 @@ pub(super) fn recompute_outgrown(
 }
 
 /// Runs tokens through all blocks and stores their keys and values in the cache. `ids` are the token ids and
-/// `positions` their rows in the rotation tables. `attend` computes attention from the cache, the layer, and queries,
-/// keys and values. Returns the last block's output, `[tokens, hidden]`.
+/// `positions` their rows in the rotation tables; `pass` says which slots of the cache grow by these tokens. `attend`
+/// computes attention from the cache, the layer, and queries, keys and values, after the cache has the new keys and values
+/// of that layer. Returns the last block's output, `[tokens, hidden]`. Errors: the deadline has passed before a block.
 fn run_blocks(
     network: &Network<'_>,
     blocks: &[Block],

@@ -11,7 +11,8 @@ use super::sequence::Sequence;
 use crate::error::Result;
 
 /// Samples one token for every sequence from logits `[sequences, vocabulary]`, which are divided by the temperature
-/// already. Takes one number of each sequence's random stream.
+/// already. Takes one number of each sequence's random stream, also at temperature 0. Runs on the device of the logits if
+/// that can sample, and overwrites them there; else row by row on the CPU. Errors: a logit is not finite.
 pub(super) fn sample_tokens(
     logits: &Tensor,
     sampling: &Sampling,
@@ -29,8 +30,10 @@ pub(super) fn sample_tokens(
     }
 }
 
-/// Samples one token from one row of logits, already divided by the temperature. `draw` is uniform in [0, 1).
-/// Temperature 0 ignores it and takes the likeliest token.
+/// Samples one token from one row of logits, already divided by the temperature, after the filters top-k, top-p and min-p.
+/// `draw` is uniform in [0, 1). The token's log-probability is that among the tokens which the filters leave. At
+/// temperature 0, takes the likeliest token, the lowest id of equals, without `draw` and filters, and its log-probability
+/// among all tokens. Errors: a logit is not finite, or there are none.
 pub(super) fn sample_token(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<SampledToken> {
     let TokenWeights { best, weights, total } = fused::token_weights(logits)?;
     if sampling.temperature == 0.0 {
@@ -46,8 +49,10 @@ pub(super) fn sample_token(logits: &[f32], sampling: &Sampling, draw: f64) -> Re
     Ok(draw_token(kept, total, draw, best))
 }
 
-/// The first token at which the running sum of positive weights exceeds `draw · total`, with the log of its share of
-/// the total. If rounding keeps the sum below, the last token with a positive weight; `best` if there is none.
+/// Returns the first token at which the running sum of positive weights exceeds `draw · total`, with ln(weight / total) as
+/// its log-probability. `weights` yields (token id, weight); `total` is the sum of the weights. If rounding keeps the
+/// running sum from exceeding, returns the last token with a positive weight; if no weight is positive, `best` with weight
+/// 1.
 fn draw_token(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best: u32) -> SampledToken {
     let wanted = draw * total;
     let mut reached = 0.0;
@@ -65,8 +70,9 @@ fn draw_token(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, 
     SampledToken { id: chosen.0, logprob: (chosen.1 / total).ln() as f32 }
 }
 
-/// The token ids that top-k, then top-p, then min-p leave, by descending weight. `weights` are the probabilities by
-/// token id, relative to that of the likeliest token. Top-p applies to what top-k leaves.
+/// The token ids that top-k, then top-p, then min-p leave, by descending weight; ties by lower id. `weights` are the
+/// probabilities by token id, relative to that of the likeliest token, whose weight is 1. Top-p counts shares of what
+/// top-k leaves. Top-k 0 keeps all tokens.
 fn candidates(weights: &[f32], sampling: &Sampling) -> Vec<u32> {
     let limit = if sampling.top_k == 0 { weights.len() } else { sampling.top_k.min(weights.len()) };
     let mut kept = ranked(weights, sampling, limit);
@@ -75,8 +81,8 @@ fn candidates(weights: &[f32], sampling: &Sampling) -> Vec<u32> {
     kept
 }
 
-/// The fewest of the `limit` likeliest tokens that together hold the top-p share of their weight, by descending weight;
-/// all `limit` at top-p 1.
+/// The fewest of the `limit` likeliest tokens that together hold at least the share top-p of the weight of these `limit`
+/// tokens, by descending weight; ties by lower id. All `limit` tokens at top-p 1.
 fn ranked(weights: &[f32], sampling: &Sampling, limit: usize) -> Vec<u32> {
     if sampling.top_p >= 1.0 {
         return top_tokens(weights, limit);

@@ -34,8 +34,8 @@ pub(super) struct StopCriteria<'a> {
 }
 
 impl<'a> StopCriteria<'a> {
-    /// Collects the end tokens of configuration and tokenizer, and the stop texts. Errors: stop texts, but no
-    /// tokenizer.
+    /// Collects the end tokens of the model's configuration and tokenizer, and the stop texts. Errors: there are stop texts
+    /// but the model has no tokenizer.
     pub(super) fn new(model: &'a Model, sampling: &'a Sampling) -> Result<Self> {
         let tokenizer = if sampling.stop.is_empty() { None } else { Some(model.tokenizer()?) };
         let mut ends = model.configuration.eos.clone();
@@ -52,7 +52,8 @@ impl<'a> StopCriteria<'a> {
         })
     }
 
-    /// Whether the last token is an end token, or the decoded end of the completion contains a stop text.
+    /// Whether the last token of a completion is an end token, or the text of its last `reach` tokens, with special tokens,
+    /// contains a stop text. Empty stop texts never match. Errors: the tokens cannot be decoded.
     fn is_met(&self, ids: &[u32]) -> Result<bool> {
         if ids.last().is_some_and(|id| self.ends.contains(id)) {
             return Ok(true);
@@ -64,8 +65,9 @@ impl<'a> StopCriteria<'a> {
 }
 
 impl Sequence {
-    /// A completion before its first token. `number` is its index in the result; at most `room` tokens fit after its
-    /// prompt.
+    /// A completion before its first token. `number` is its index in the result, from which its prompt, its cache slot
+    /// (`number` modulo [`BATCH`]) and the name of its random stream follow. It gets at most `sampling.max_tokens` tokens,
+    /// and at most `room`, the number that fits in the model's context after the prompt.
     pub(super) fn new(number: usize, sampling: &Sampling, room: usize) -> Self {
         let prompt = number / sampling.completions;
         let sample = number % sampling.completions;
@@ -87,13 +89,14 @@ impl Sequence {
         last.ok_or_else(|| Error::Argument("a completion went on before its first token".into()))
     }
 
-    /// Takes the next number of the random stream, in [0, 1).
+    /// Draws a number in [0, 1), a multiple of 2⁻⁵³, from the random stream. Takes two words of the stream.
     pub(super) fn next_uniform(&mut self) -> f64 {
         (self.stream.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Appends a token and calls `on_token` with the completion's index and the token. Marks the sequence as ended if
-    /// its stop criteria are met, `on_token` returned false, or it has its maximum number of tokens.
+    /// Appends a token and its log-probability, then calls `on_token` with the completion's index and the token. Marks the
+    /// completion as finished if the stop criteria are met. Marks the sequence as ended if the completion is finished,
+    /// `on_token` returned false, or the maximum number of tokens is reached. Errors: the tokens cannot be decoded.
     pub(super) fn push(
         &mut self,
         id: u32,

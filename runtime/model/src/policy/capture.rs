@@ -22,11 +22,13 @@ use crate::stream::{Site, Token};
 const LOGIT_ROWS: usize = 32;
 
 impl Policy {
-    /// Reads activations at a site of some layers of a view, at one token of each row or averaged over its targets,
-    /// after patches: `[layers, rows, hidden]`, `f32`, on the CPU.
+    /// Reads the activations of a view at a site of each of `layers`, after patches, at one token of each row or averaged
+    /// over the row's targets: `[layers, rows, hidden]`, `f32`, on the CPU, in the order of `layers`. Runs only the blocks
+    /// up to the highest of these layers.
     ///
     /// # Errors
-    /// When a layer is not there or named twice, a row is too short, or a row has no target to average over.
+    /// When `layers` is empty, a layer is not there or named twice, a row is too short, a row has no target to average
+    /// over, a token is not in the vocabulary, a snapshot does not exist, or the deadline has passed.
     pub fn capture(&self, view: &View, rows: &Rows, layers: &[usize], site: Site, token: Token) -> Result<Tensor> {
         let configuration = &self.model.configuration;
         let last = layers.iter().copied().max().ok_or_else(|| Error::Argument("no layer is named".into()))?;
@@ -43,8 +45,8 @@ impl Policy {
         Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
     }
 
-    /// Runs one slice of rows up to layer `last`, and appends the activations read at each layer to its list in
-    /// `found`.
+    /// Runs one slice of rows up to layer `last`, each row up to the last token that is read. Appends the activations read
+    /// at each layer that is a key of `found` to that layer's list: `hidden` values for each row, row after row.
     fn capture_slice(
         &self,
         view: &View,
@@ -73,10 +75,12 @@ impl Policy {
         Ok(())
     }
 
-    /// log p(id) of each of `ids` as the token that follows each row: `[rows, ids]`, `f32`, on the CPU.
+    /// Computes log p(id), in nats at temperature 1, of each of `ids` as the token that follows each row: `[rows, ids]`,
+    /// `f32`, on the CPU.
     ///
     /// # Errors
-    /// When a row is empty or a token is not in the vocabulary.
+    /// When a row is empty, a token of a row or of `ids` is not in the vocabulary, a snapshot does not exist, or the
+    /// deadline has passed.
     pub fn next_token(&self, view: &View, rows: &Rows, ids: &[u32]) -> Result<Tensor> {
         self.model.configuration.check_tokens("the list of tokens", ids)?;
         let mut found = Vec::with_capacity(rows.count() * ids.len());
@@ -91,10 +95,11 @@ impl Policy {
         Ok(Tensor::from_vec(found, (rows.count(), ids.len()), &Device::Cpu)?)
     }
 
-    /// KL(view ‖ other), in nats, of the distributions of the token that follows each row: `[rows]`, `f32`, on the CPU.
+    /// Computes KL(view ‖ other), in nats, of the distributions of the token that follows each row, at temperature 1:
+    /// `[rows]`, `f32`, on the CPU.
     ///
     /// # Errors
-    /// When a row is empty or a token is not in the vocabulary.
+    /// When a row is empty, a token is not in the vocabulary, a snapshot does not exist, or the deadline has passed.
     pub fn divergence(&self, view: &View, other: &View, rows: &Rows) -> Result<Tensor> {
         let mut found = Vec::with_capacity(rows.count());
         for slice in self.slices(rows, true) {
@@ -107,8 +112,9 @@ impl Policy {
         Ok(Tensor::from_vec(found, count, &Device::Cpu)?)
     }
 
-    /// Runs one slice of rows; the iterator gives the logits of the token that follows each row, for at most
-    /// [`LOGIT_ROWS`] rows at a time, since those of all rows may not fit in memory.
+    /// Runs all blocks over one slice of rows at once. The iterator yields the logits of the token that follows each row,
+    /// at temperature 1, for at most [`LOGIT_ROWS`] rows at a time and in their order; it computes them when asked, since
+    /// the logits of all rows may not fit in memory.
     fn last_logits(
         &self,
         view: &View,
@@ -128,8 +134,8 @@ impl Policy {
     }
 }
 
-/// The indices of the tokens of a row to read, ascending: one, or all targets. Errors: the row is too short or has no
-/// target.
+/// The indices of the tokens to read in the row with index `row`, ascending: one for [`Token::FromEnd`], all targets for
+/// [`Token::TargetMean`]. Errors: the row has no such token, or no target.
 fn token_indices(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
     let length = rows.ids[row].len();
     match token {

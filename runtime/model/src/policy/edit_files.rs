@@ -20,7 +20,8 @@ use crate::weights::{Location, safetensors};
 const EDITS: &str = "edits.safetensors";
 
 impl Policy {
-    /// Builds a LoRA adapter that holds the edits, one rank for each; `None` if no edits are kept as an adapter.
+    /// Builds a LoRA adapter that holds the edits: each edited linear map gets a module with one rank for each of its
+    /// edits and scale 1. `None` if there are no edits, or they are held as weights ([`Form::Weights`]).
     ///
     /// # Errors
     /// When the device fails.
@@ -72,7 +73,8 @@ impl Policy {
     }
 
     /// Stores a snapshot of the trained values as they are now, with the edits in a file that
-    /// [`save_snapshot_edits`](Self::save_snapshot_edits) wrote; with no edits if there is no file.
+    /// [`save_snapshot_edits`](Self::save_snapshot_edits) wrote; with no edits if there is no file. Replaces an earlier
+    /// snapshot of this name.
     ///
     /// # Errors
     /// When the file is damaged, or its edits are of another model.
@@ -81,8 +83,9 @@ impl Policy {
         self.keep_snapshot(name, edits)
     }
 
-    /// Reads the edits in a file and places edited weights on the device; `None` if there is no file. Errors: also edits
-    /// of another model.
+    /// Reads the edits in a file and copies edited weights to the model's device; `None` if there is no file. The form is
+    /// [`Form::Adapter`] if the file holds factors or no tensor at all, else [`Form::Weights`]. Errors: the file is
+    /// damaged, or its tensors have other names or shapes than this model's.
     fn read_edits(&self, path: &Path) -> Result<Option<Edits>> {
         if !path.is_file() {
             return Ok(None);
@@ -109,9 +112,10 @@ impl Policy {
         Ok(Some(edits))
     }
 
-    /// Moves the factors of one linear map, left and right vectors, from the tensors `found` in a file to the edits,
-    /// in the order of their numbers. Errors: a factor of another shape, or a left vector without its right one or the
-    /// reverse; `path` is named in the latter.
+    /// Moves the factors of one linear map, left and right vectors, from the tensors `found` in a file to the edits, in
+    /// the order of their numbers from 0 to the first number that is not there, and sets the form to [`Form::Adapter`] if
+    /// there are any. Errors: a factor of another shape, a left vector without its right one or the reverse, or more
+    /// factors than one map may have. `path` is the file, for messages.
     fn read_factors(
         &self,
         path: &Path,
@@ -136,8 +140,8 @@ impl Policy {
     }
 }
 
-/// Checks the shape of a tensor, then reads it, so that a tensor of the wrong size is never read. Errors: another
-/// shape.
+/// Reads a tensor of a file of edits as it is stored, after a check that its shape is `wanted`, so that a tensor of the
+/// wrong size is never read. Errors: another shape.
 fn read_shaped(location: &Location, wanted: &[usize]) -> Result<Tensor> {
     let (name, shape) = (&location.name, &location.shape);
     if shape != wanted {
@@ -153,8 +157,8 @@ fn factor_name(layer: usize, site: Site, number: usize, side: &str) -> String {
     format!("factor.{layer}.{}.{number:04}.{side}", site.short_name())
 }
 
-/// Writes edited weights and adapter factors to a safetensors file. Without edits, writes a file without tensors if
-/// later edits are to be held by an adapter, else no file.
+/// Writes all edited weights, in their own types, and all adapter factors to a safetensors file. Without edits, writes a
+/// file without tensors if the form is [`Form::Adapter`], else no file.
 fn write(edits: &Edits, path: &Path) -> Result<()> {
     if edits.is_empty() && edits.form == Form::Weights {
         return Ok(());

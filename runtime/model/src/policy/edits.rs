@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::stream::{Patch, Patches, normalize};
 
 impl Policy {
-    /// Activates a patch for all later passes. Returns its number, for [`unpatch`](Self::unpatch).
+    /// Activates a patch for all later passes through the policy, after those already active. Copies its vector to the
+    /// model's device. Returns the patch's number, for [`unpatch`](Self::unpatch); numbers count from 0.
     ///
     /// # Errors
     /// When a layer is not there, the vector is not as long as the hidden dimension, or the device has no room for it.
@@ -48,7 +49,7 @@ impl Policy {
     /// Sets whether later edits replace weights or are held by an adapter.
     ///
     /// # Errors
-    /// When edits were kept the other way already, or an adapter is asked for while all weights are trained.
+    /// When there are edits of the other form already, or the form is [`Form::Adapter`] under full fine-tuning.
     pub fn keep_edits_as(&mut self, form: Form) -> Result<()> {
         if form != self.edits.form && !self.edits.is_empty() {
             return Err(Error::Argument("edits are kept one way in a run, and some were made already".into()));
@@ -60,14 +61,14 @@ impl Policy {
         Ok(())
     }
 
-    /// Whether there are edits outside the trained parameters. Edits under full fine-tuning change those, and do not
-    /// count.
+    /// Whether any weight was edited outside the trained parameters. False for edits under full fine-tuning, which change
+    /// the trained parameters themselves.
     #[must_use]
     pub fn is_edited(&self) -> bool {
         !self.edits.is_empty()
     }
 
-    /// Whether edits, those made and those to come, are held by an adapter.
+    /// Whether the form of all edits, past and later, is [`Form::Adapter`].
     #[must_use]
     pub fn edits_are_an_adapter(&self) -> bool {
         self.edits.form == Form::Adapter
@@ -103,8 +104,10 @@ impl Policy {
     /// Edits a matrix: W ← W + `scale` · left·rightᵀ, with `left` `[out]` and `right` `[in]`. Counts as an update.
     ///
     /// # Errors
-    /// When the layer is not there, a vector does not have the length of its side of the matrix, or the matrix cannot
-    /// be edited.
+    /// When the layer is not there, `left` does not have as many values as the matrix has rows, `right` not as many as it
+    /// has columns, or the matrix cannot be edited: a DoRA module is on it, the model is NF4 and the edit would not be held
+    /// by an adapter alone, or, if edits are held by an adapter ([`Form::Adapter`]), it is the embedding or the output head
+    /// or has the maximum number of edits.
     pub fn add_outer(&mut self, role: Role, layer: usize, left: &[f32], right: &[f32], scale: f32) -> Result<()> {
         let matrix = self.editable_matrix(role, layer)?;
         let (Matrix { rows, columns, .. }, out, input) = (&matrix, left.len(), right.len());
@@ -123,8 +126,8 @@ impl Policy {
     ///
     /// # Errors
     /// When the layer is not there, the length of the direction is 0 or not finite, it has another number of values than
-    /// the matrix has outputs, or the matrix cannot be edited. If edits are held by an adapter ([`Form::Adapter`]), also
-    /// with `keep_norms`, or when the adapter holds the maximum number of edits of this matrix.
+    /// the matrix has outputs, or the matrix cannot be edited, as in [`add_outer`](Self::add_outer). If edits are held by
+    /// an adapter ([`Form::Adapter`]), also with `keep_norms`.
     pub fn project_out(
         &mut self,
         role: Role,
@@ -157,8 +160,9 @@ impl Policy {
         Ok(())
     }
 
-    /// Adds −strength · r·(rᵀ·W) to a matrix as an edit of rank one that an adapter holds. Errors: `keep_norms`, which
-    /// such an adapter cannot hold.
+    /// Adds −`strength` · r·(rᵀ·W) to a matrix as an edit of rank one that an adapter holds: `weight` is the stored weight
+    /// with the matrix's rows, `direction` is r, `[1, out]`, of length 1. Leaves the bias as it is. Errors: `keep_norms`,
+    /// which such an adapter cannot hold.
     fn project_out_as_adapter(
         &mut self,
         matrix: &Matrix,
@@ -178,8 +182,9 @@ impl Policy {
         self.add_product(matrix, &left, &right)
     }
 
-    /// Adds left·rightᵀ to a matrix, with `left` `[out]` and `right` `[in]`: to the weight itself, or, if edits are
-    /// held by an adapter, to its factors and to an `f32` copy of the weight, with which passes run.
+    /// Adds left·rightᵀ to a matrix, with `left` `[out]` and `right` `[in]`, and counts an update. Replaces the stored
+    /// weight by one of the same type; or, if edits are held by an adapter, records the two vectors as a factor and
+    /// replaces the weight by an `f32` one, with which passes run. Errors: the maximum number of factors of this map.
     fn add_product(&mut self, matrix: &Matrix, left: &[f32], right: &[f32]) -> Result<()> {
         let weight = self.weight(&matrix.name)?;
         let device = weight.device();
@@ -222,7 +227,8 @@ impl Policy {
         Ok(matrix)
     }
 
-    /// Copies a weight to a CPU tensor, with edits or full training applied but not the adapter.
+    /// The weight of this name as a CPU tensor, in `f32` if it is stored quantized, with edits or full training applied
+    /// but not the adapter.
     fn weight(&self, name: &str) -> Result<Tensor> {
         Ok(self.stored_weight(name)?.to_tensor()?)
     }
@@ -237,7 +243,8 @@ impl Policy {
         self.edits.get(name).map_or_else(|| self.model.weights.on_host(name), |edited| Ok(edited.into()))
     }
 
-    /// Copies an edited weight to the model's device, unquantized, in the type that computation uses.
+    /// Copies an edited weight to the model's accelerator, unquantized: a vector in `f32`, a matrix in the type of plain
+    /// matrices there. On the CPU, returns the weight as it is.
     pub(super) fn place_on_device(&self, weight: &Tensor) -> Result<Weight> {
         let purpose = if weight.rank() == 1 { Purpose::Vector } else { Purpose::Vocabulary };
         let (device, dtype) = (self.model.weights.device(), self.precision().dtype(purpose));

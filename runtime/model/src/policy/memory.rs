@@ -31,8 +31,9 @@ pub struct PassMemory {
 
 impl Policy {
     /// Estimates the memory of learning, if one pass runs `slice` tokens, `together` tokens are scored before one
-    /// backward pass, and passes save the activations that `recompute` says. Without trained parameters, nothing is
-    /// saved.
+    /// backward pass, and passes save the activations that `recompute` says. Raises the tokens of a pass to what
+    /// `min_slice_bytes` allows, under [`Slice::Whole`] to all, and caps them at `together`. If `together` exceeds `slice`,
+    /// adds the activations of further slices, up to `max_saved_bytes`. Without trained parameters, nothing is saved.
     #[must_use]
     pub fn pass_memory(&self, slice: u64, together: u64, recompute: Recompute) -> PassMemory {
         let (sizes, settings, precision) = (&self.model.configuration, &self.settings, self.precision());
@@ -52,7 +53,9 @@ impl Policy {
         PassMemory { kept, scratch, head }
     }
 
-    /// Estimates the memory of scoring these rows. With `learning`, activations saved for their backward pass count.
+    /// Estimates the memory of scoring these rows. With `learning`, and if something is trained, the activations saved for
+    /// their backward pass count: all if the slice setting allows the rows in one pass, else at most what is left of
+    /// `max_saved_bytes` plus those of the largest slice.
     #[must_use]
     pub fn score_memory(&self, rows: &Rows, learning: bool) -> PassMemory {
         let (sizes, settings, precision) = (&self.model.configuration, &self.settings, self.precision());
@@ -73,8 +76,8 @@ impl Policy {
         PassMemory { kept, scratch: scratch(sizes, precision, largest), head: self.head_bytes(largest) }
     }
 
-    /// The most tokens that the rows of a slice have in one pass. With `share`, a prefix that a row shares with the
-    /// one before it counts once.
+    /// The most tokens that one pass over the rows of a slice can have: all tokens of these rows, where with `share` a
+    /// prefix that a row has in common with the row before it in the slice counts once.
     fn packed(&self, rows: &Rows, slice: std::ops::Range<usize>, share: bool) -> u64 {
         let configuration = &self.model.configuration;
         let added = |row| Packing::added_tokens(rows, row, share && row > slice.start, configuration) as u64;
@@ -91,7 +94,9 @@ impl Policy {
         self.precision().bytes(Purpose::Scratch, all)
     }
 
-    /// The bytes of all snapshots and edited matrices, which the policy keeps beside the model and the adapter.
+    /// The bytes that the policy keeps beside the model and the adapter: [`snapshot_bytes`](Self::snapshot_bytes) for each
+    /// snapshot, and the edited weights on the CPU of the policy and all snapshots. A weight that several of them share
+    /// counts once.
     #[must_use]
     pub fn copied_bytes(&self) -> u64 {
         let mut seen = HashSet::new();
@@ -109,8 +114,9 @@ impl Policy {
         if self.adapter.is_full() { 0 } else { 4 * bytes(self.parameters().values()) as u64 }
     }
 
-    /// The bytes that an edit of a matrix takes while it is made: the stored weight that holds the matrix, once as it
-    /// is read and once as it is changed.
+    /// The bytes that an edit of a matrix takes while it is made: the stored weight that holds the matrix, once as it is
+    /// read, in the type of [`Weights::dtype`](crate::Weights::dtype), and once as it is changed, in `f32` if edits are held
+    /// by an adapter, else in the type in which it is read. `layer` is ignored for the embedding and the head.
     ///
     /// # Errors
     /// When the layer is not there.
@@ -155,7 +161,8 @@ impl Policy {
     }
 }
 
-/// The bytes that blocks save for the backward pass for each token, without those of adapter modules.
+/// The bytes that all blocks save for the backward pass for each token, without those of adapter modules. With
+/// [`Recompute::Blocks`]: the input of every block, and all activations of the one block that runs again.
 pub(super) fn token_bytes(configuration: &Configuration, precision: Precision, recompute: Recompute) -> u64 {
     let queries = configuration.heads * configuration.head_dim;
     let keys = configuration.kv_heads * configuration.head_dim;

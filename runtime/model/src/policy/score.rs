@@ -59,7 +59,7 @@ impl Pass {
 
 impl Scored {
     /// Wraps taps that [`Policy::score`] did not compute, without saved activations, dropout and patches, at
-    /// temperature 1. `generation` is the policy's update count.
+    /// temperature 1. `generation` is the update count of the policy that they are for. Checks nothing.
     #[must_use]
     pub fn of_taps(view: View, rows: Arc<Rows>, taps: Taps<Tensor>, generation: u64) -> Self {
         Self {
@@ -75,8 +75,9 @@ impl Scored {
         }
     }
 
-    /// A copy with other rows, for the same view, taps and patches, and without saved activations: its backward pass
-    /// runs the forward pass again. Not for rows scored with dropout, whose masks belong to their batch.
+    /// A copy with other rows, without saved activations and dropout: its backward pass runs the forward pass over `rows`
+    /// again. View, update count, temperature, patches and tap values are those of `self`; the values are not computed for
+    /// `rows`. Not for rows scored with dropout, whose masks belong to their batch.
     #[must_use]
     pub fn of_rows(&self, rows: Arc<Rows>) -> Self {
         let copy = Self::of_taps(self.view.clone(), rows, self.taps.clone(), self.generation);
@@ -104,10 +105,12 @@ impl Policy {
     /// [`View::Policy`] alone, adapter dropout applies and activations are saved for [`Policy::backward`]: all of them
     /// if the slice setting allows the rows in one pass, else those of as many slices as
     /// [`PolicySettings::max_saved_bytes`](super::PolicySettings::max_saved_bytes) has room for. The backward pass of a
-    /// slice without saved activations runs its forward pass again.
+    /// slice without saved activations runs its forward pass again. Scoring for learning advances the counter that names
+    /// dropout masks by the number of slices. Through another view, `learning` has no effect.
     ///
     /// # Errors
-    /// When the temperature is not positive, a token is not in the vocabulary, or a snapshot does not exist.
+    /// When the temperature is not positive and finite, a token is not in the vocabulary, a snapshot does not exist, or
+    /// the deadline has passed.
     pub fn score(
         &self,
         view: &View,
@@ -168,15 +171,15 @@ impl Policy {
         Ok(Pass { packing, blocks, head, reservation: None })
     }
 
-    /// Whether common prefixes of rows run once. False for learning passes (`learning`, on the policy) with dropout:
-    /// each row has its own masks.
+    /// Whether common prefixes of rows run once. False only if `learning` is set, the view is [`View::Policy`] and the
+    /// adapter has dropout, because then each row has its own masks.
     #[must_use]
     pub fn shares_prefixes(&self, view: &View, learning: bool) -> bool {
         !(learning && *view == View::Policy && self.adapter.settings().dropout > 0.0)
     }
 
-    /// Whether the estimated activations of `tokens` tokens fit, with all that is saved already, into
-    /// `max_saved_bytes`.
+    /// Whether the estimated saved activations of `tokens` tokens, without those of adapter modules, and the bytes that
+    /// all scored rows have saved already are at most `max_saved_bytes`.
     fn has_room(&self, tokens: usize) -> bool {
         let token = token_bytes(&self.model.configuration, self.precision(), self.settings.recompute);
         let bytes = token.saturating_mul(tokens as u64);
@@ -192,8 +195,9 @@ pub(super) fn slice_dropout(first: Option<(u64, u64)>, slice: u64) -> Option<(u6
 
 impl Policy {
     /// Adds Σ seed · d(tap)/d(parameter) to the flat gradient; `seeds` are the gradients of a loss with respect to
-    /// the taps. Consumes the saved activations of `scored`. Slices without them run the forward pass again under the
-    /// same dropout masks, with the same result. Does nothing if nothing is trained.
+    /// the taps. Consumes the saved activations of `scored`; a slice without saved activations runs its forward pass again
+    /// with the dropout masks of the first time and the same result. Skips slices whose seeds are all 0. If nothing is
+    /// trained, checks the arguments, frees the saved activations and does nothing else.
     ///
     /// # Errors
     /// When the rows were scored through another view or before the last update, or seeds have another shape or belong
@@ -240,8 +244,8 @@ impl Policy {
         stack::backward(network, &packing, blocks, upstream, gradients)
     }
 
-    /// Checks that rows were scored through the policy and since the last update, and that each seed's tap was asked
-    /// for.
+    /// Checks that rows were scored through [`View::Policy`], that the update count has not changed since, and that each
+    /// tap with seeds was asked for when the rows were scored.
     fn check(&self, scored: &Scored, seeds: &Seeds) -> Result<()> {
         if scored.view != View::Policy {
             return Err(Error::Argument("only rows scored through the policy can be learned from".into()));

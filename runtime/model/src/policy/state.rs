@@ -24,16 +24,18 @@ impl Policy {
         PolicyState { edits: self.edits.clone(), snapshots: self.snapshots.clone(), generation: self.generation }
     }
 
-    /// Restores edits, snapshots and update count as [`state`](Self::state) returned them. The caller restores the
-    /// trained values.
+    /// Replaces edits, with their form, snapshots and update count by those that [`state`](Self::state) returned, and
+    /// restarts the numbering of dropout passes. Patches stay. The caller restores the trained values.
     pub fn restore_state(&mut self, state: &PolicyState) {
         self.edits.clone_from(&state.edits);
         self.snapshots.clone_from(&state.snapshots);
         self.resume_at(state.generation);
     }
 
-    /// Restores a saved state after a method's `init` has run again. The saved edits, if any, replace those that
-    /// `init` made; snapshots that only `init` took stay. The caller restores the trained values.
+    /// Restores a saved state after a method's `init` has run again. The saved edits, if any weight was edited, replace
+    /// those that `init` made; else the edits of `init` stay. Saved snapshots replace those of `init` with equal names; its
+    /// other snapshots stay. Sets the update count to the saved one and restarts the numbering of dropout passes. The
+    /// caller restores the trained values.
     pub fn restore_state_over_init(&mut self, state: &PolicyState) {
         if !state.edits.is_empty() {
             self.edits.clone_from(&state.edits);
@@ -42,7 +44,8 @@ impl Policy {
         self.resume_at(state.generation);
     }
 
-    /// Returns to the state before the first step: initial trained values, no edits, no snapshots, update count 0.
+    /// Returns to the state before the first step: initial trained values (of the continued adapter, if there is one), no
+    /// edits, edits held as weights, no snapshots, update count 0. Patches and gradients stay as they are.
     ///
     /// # Errors
     /// When a weight cannot be read, or the device fails.

@@ -11,7 +11,8 @@ use crate::rows::Rows;
 /// as `width`; values at tokens that are not targets are ignored.
 pub type Seeds = Taps<Tensor>;
 
-/// Selects rows of all taps, by their indices and in that order, and their first `width` columns; each `[rows, width]`.
+/// Selects from every tap the rows with these indices, in the order of the indices, and of each row the first `width`
+/// columns. Returns new tensors, `[rows, width]` each; an index may come twice.
 ///
 /// # Errors
 /// When an index is past the last row, or the width past that of the taps.
@@ -35,7 +36,7 @@ impl BatchTaps {
         Self { shape, values: asked.iter().map(|tap| (tap, vec![0.0; shape.0 * shape.1])).collect() }
     }
 
-    /// Writes the taps of a slice at the positions of its targets.
+    /// Writes the taps of a slice at the positions of the slice's targets. Ignores taps that were not asked for.
     pub(super) fn add(&mut self, packing: &Packing, taps: &HeadTaps) {
         for (tap, all) in self.values.iter_mut() {
             if let Some(values) = taps.values.get(tap) {

@@ -16,8 +16,9 @@ use super::gguf::{Kind, Vocabulary};
 use super::{error, merges};
 use crate::error::Result;
 
-/// Builds the library's tokenizer with model, pre-tokenizer and decoder. Merges come from the file, or from the scores
-/// if it has none.
+/// Builds the library's tokenizer with model, decoder, and the pre-tokenizer and normalizer of `style`. Merges come from
+/// the vocabulary, or are derived from its scores if it has none. Errors: a merge that is not two pieces, or parts that
+/// do not fit together.
 pub(super) fn build(vocabulary: &Vocabulary, style: Style) -> Result<tokenizers::Tokenizer> {
     let alphabet = ByteLevel::alphabet();
     let tokens = vocabulary.tokens.iter().zip(&vocabulary.kinds);
@@ -42,15 +43,15 @@ pub(super) fn build(vocabulary: &Vocabulary, style: Style) -> Result<tokenizers:
     Ok(tokenizer)
 }
 
-/// Splits a line of `tokenizer.ggml.merges` at its first space into the left and the right piece.
+/// Splits a line of `tokenizer.ggml.merges` at its first space into the left and the right piece. Errors: no space.
 fn pair(line: &str) -> Result<(String, String)> {
     let missing = || error::missing("tokenizer.ggml.merges", "two pieces with a space between them");
     line.split_once(' ').map(|(left, right)| (left.to_owned(), right.to_owned())).ok_or_else(missing)
 }
 
-/// Spells a token in the alphabet of 256 printable characters that stand for bytes. Returns control and user-defined
-/// tokens, which are matched as text before any merging, and tokens already in the alphabet unchanged; spells others,
-/// which some converters leave as plain text, byte by byte.
+/// Spells a token in the alphabet of 256 printable characters that stand for bytes; `is_in_alphabet` tests for one of
+/// them. Returns unchanged: control and user-defined tokens, which are matched as text before any merging, and tokens
+/// already in the alphabet. Spells all others, which some converters leave as plain text, byte by byte.
 fn spell(token: &str, kind: Kind, is_in_alphabet: impl Fn(char) -> bool) -> Result<String> {
     let plain = matches!(kind, Kind::Control | Kind::UserDefined);
     if plain || token.chars().all(is_in_alphabet) {
@@ -143,7 +144,9 @@ pub(super) fn find_style(name: &str) -> Result<Style> {
     style.ok_or_else(|| error::unknown("pre-tokenizer", name, known()))
 }
 
-/// Sets the tokenizer's pre-tokenizer, and its NFC normalizer if the style has one.
+/// Sets the tokenizer's pre-tokenizer: the style's splitting into words, then the spelling of bytes in the alphabet of
+/// byte-level models, without a space before the text. Sets an NFC normalizer if the style is `composed`, else leaves
+/// the normalizer as it is.
 pub(super) fn apply_style(style: Style, tokenizer: &mut tokenizers::Tokenizer) -> Result<()> {
     if style.composed {
         tokenizer.with_normalizer(Some(NFC)).map_err(error::broken)?;

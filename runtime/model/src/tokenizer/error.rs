@@ -29,7 +29,8 @@ pub(super) fn malformed(path: &Path, error: impl ToString) -> Error {
     explain(format!("`{}` is not a tokenizer file", path.display()), error).into()
 }
 
-/// The error for a folder without a `tokenizer.json`.
+/// The error for a folder without a `tokenizer.json`. If the folder has a `tokenizer.model`, the hint says how to convert
+/// it; else, to copy the missing file.
 pub(super) fn absent(folder: &Path) -> Error {
     let absent = Explanation::new("tokenizer", format!("`{}` has no `tokenizer.json`", folder.display()));
     if !folder.join("tokenizer.model").is_file() {
@@ -56,7 +57,7 @@ pub(super) fn unknown(what: &str, found: &str, known: impl Iterator<Item = &'sta
     explain(what, format!("known are {}", known.join(", "))).with_hint(CONVERT).into()
 }
 
-/// An explanation with its cause.
+/// Builds an explanation in the category `tokenizer`; `what` is its message and `why` the cause.
 fn explain(what: impl Into<String>, why: impl ToString) -> Explanation {
     Explanation::new("tokenizer", what).with_why(why.to_string())
 }

@@ -28,7 +28,8 @@ impl Tokenizer {
     /// `special_tokens_map.json`, `generation_config.json` and `config.json`, those that exist.
     ///
     /// # Errors
-    /// When the folder has no `tokenizer.json`, or one that is broken.
+    /// When the folder has no `tokenizer.json`, or one of these files cannot be read, is too large or is broken, or the
+    /// tokenizer has steps that are unknown or may lengthen a text too much.
     pub fn from_folder(folder: &Path) -> Result<Self> {
         let path = folder.join("tokenizer.json");
         let work = Work::on_file("reading the tokenizer", &path);
@@ -37,7 +38,8 @@ impl Tokenizer {
     }
 
     /// Does the work of [`Tokenizer::from_folder`], without catching panics of the library. `path` is the
-    /// `tokenizer.json`.
+    /// `tokenizer.json`, of at most [`MAX_BYTES`]. Removes its padding and truncation, and checks the growth of its steps
+    /// before any of them runs.
     fn read(folder: &Path, path: &Path) -> Result<Self> {
         let bytes = match bounded::read(path, MAX_BYTES) {
             Ok(bytes) => bytes,
@@ -61,7 +63,8 @@ impl Tokenizer {
     }
 }
 
-/// The parts of a `tokenizer.json` that the library already runs while it reads the file. They are checked before.
+/// The parts of a `tokenizer.json` that the library uses already while it reads the file: the normalizer runs over the
+/// added tokens. Both are checked before.
 #[derive(Deserialize)]
 struct Early {
     normalizer: Option<NormalizerWrapper>,
@@ -112,7 +115,9 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds the tokens of `added_tokens_decoder` that `tokenizer.json` lacks, in the order of their ids.
+    /// Adds the tokens of `added_tokens_decoder` in `tokenizer_config.json` whose ids are not added tokens yet. Their ids
+    /// only give the order: the library numbers new tokens itself. Skips entries without a numeric id or a text. Does
+    /// nothing if the key is missing. Errors: the normalizer may lengthen the tokens too much.
     fn add_tokens(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         let Some(listed) = self.tokenizer.get("added_tokens_decoder").and_then(Value::as_object) else {
             return Ok(());
@@ -129,9 +134,10 @@ impl Settings {
         Ok(())
     }
 
-    /// Finds the tokens that have a role, registers them as special, and collects the ids that end an answer:
-    /// `eos_token`, and those of `generation_config.json`, or, if it has none, of `config.json` and the known ends of
-    /// turns.
+    /// Finds the tokens that have a role, skipping those without an id in `inner`, and registers them as special unless
+    /// they are added tokens already. Collects the ids that end an answer: first that of `eos_token`, then `eos_token_id`
+    /// of `generation_config.json`, or, if that has none, `eos_token_id` of `config.json` and the special tokens spelled
+    /// as in [`TURN_ENDS`](super::special::TURN_ENDS).
     fn specials(&self, inner: &mut tokenizers::Tokenizer) -> Result<Specials> {
         let mut found = Specials::default();
         for role in ROLES {
@@ -160,15 +166,16 @@ impl Settings {
         Ok(found)
     }
 
-    /// The text of the token with this role, such as `eos_token`, from `tokenizer_config.json`, else from
-    /// `special_tokens_map.json`.
+    /// The text of the token with this role, such as `eos_token`, from `tokenizer_config.json`, or, if that has none or
+    /// null, from `special_tokens_map.json`. The value is a text or an object with a text `content`; else `None`.
     fn role(&self, role: &str) -> Option<&str> {
         let value = self.tokenizer.get(role).filter(|value| !value.is_null()).or_else(|| self.map.get(role))?;
         value.as_str().or_else(|| value.get("content")?.as_str())
     }
 
-    /// The ids before and after a whole text: from `add_bos_token` and `add_eos_token` if either is set, else those
-    /// that `tokenizer.json` puts around a sample text.
+    /// The ids before and after a whole text, in this order. If `tokenizer_config.json` has a boolean `add_bos_token` or
+    /// `add_eos_token`: the `bos_token` before if the first is true, the `eos_token` after if the second is; a missing one
+    /// counts as false. Else those that `tokenizer.json` puts around the sample text `a`.
     fn surrounding_ids(&self, inner: &tokenizers::Tokenizer, specials: &Specials) -> Result<(Vec<u32>, Vec<u32>)> {
         let flag = |key| self.tokenizer.get(key).and_then(Value::as_bool);
         let flags = (flag("add_bos_token"), flag("add_eos_token"));
@@ -187,13 +194,14 @@ impl Settings {
     }
 }
 
-/// Reads a JSON object from a file; empty if there is no file.
+/// Reads a JSON object from a file; empty if there is no file. Errors: the file cannot be read, is longer than 32 MiB, or
+/// is not a JSON object.
 pub(crate) fn object(path: &Path) -> Result<Map<String, Value>> {
     let Some(text) = read_optional(path)? else { return Ok(Map::new()) };
     serde_json::from_str(&text).map_err(|error| error::malformed(path, error))
 }
 
-/// Reads a text file; `None` if there is no file.
+/// Reads a UTF-8 file; `None` if there is no file. Errors: it cannot be read, is longer than 32 MiB, or is not UTF-8.
 pub(crate) fn read_optional(path: &Path) -> Result<Option<String>> {
     match files::read_text(path) {
         Ok(text) => Ok(Some(text)),

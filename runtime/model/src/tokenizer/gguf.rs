@@ -31,16 +31,21 @@ const PHI3_KEEPING: [&str; 3] = ["<unk>", "<s>", "<|endoftext|>"];
 /// The vocabulary as the file stores it, by id.
 pub(super) struct Vocabulary {
     pub(super) tokens: Vec<String>,
+    /// The scores of the tokens; may be shorter than `tokens`, or empty.
     pub(super) scores: Vec<f64>,
+    /// The kinds of the tokens; as long as `tokens`.
     pub(super) kinds: Vec<Kind>,
+    /// The merges in order, each as two pieces with a space between them; `None` if the file has none.
     pub(super) merges: Option<Vec<String>>,
+    /// Whether a space is put before a text; true if the file does not say.
     pub(super) space_prefix: bool,
+    /// The id of the token that stands for text that cannot be spelled.
     unknown: Option<u32>,
 }
 
 impl Vocabulary {
-    /// Reads tokens, scores, kinds and merges. Tokens without a kind are ordinary. Errors: no token list, or a key of
-    /// another type.
+    /// Reads tokens, scores, kinds, merges and options from `tokenizer.ggml.*`. Tokens without a kind are ordinary.
+    /// Errors: no token list, or a list of another type.
     fn read(metadata: &Metadata) -> Result<Self> {
         let tokens = texts(metadata, "tokenizer.ggml.tokens")?
             .ok_or_else(|| missing("tokenizer.ggml.tokens", "a list of texts"))?;
@@ -56,7 +61,7 @@ impl Vocabulary {
         })
     }
 
-    /// The token that stands for text that cannot be spelled, if the file names one.
+    /// The token that stands for text that cannot be spelled; `None` if the file names none, or an id without a token.
     pub(super) fn unknown(&self) -> Option<&str> {
         self.unknown.and_then(|id| self.tokens.get(id as usize)).map(String::as_str)
     }
@@ -66,14 +71,17 @@ impl Tokenizer {
     /// Builds the tokenizer that the metadata of a GGUF file describes.
     ///
     /// # Errors
-    /// When a key is missing, or the kind of tokenizer or pre-tokenizer is not known.
+    /// When the tokens or the kind of tokenizer are missing, the kind of tokenizer or pre-tokenizer is not known, or the
+    /// parts do not fit together.
     pub fn from_gguf(metadata: &Metadata) -> Result<Self> {
         let work = Work::on_file("reading the tokenizer", metadata.path());
         let _mark = work.begin();
         catch_panic(|| Self::read_gguf(metadata)).unwrap_or_else(|panic| Err(error::broken(panic)))
     }
 
-    /// Does the work of [`Tokenizer::from_gguf`], without catching panics of the library.
+    /// Does the work of [`Tokenizer::from_gguf`], without catching panics of the library. If the file does not say, a text
+    /// gets a beginning-of-text token for SentencePiece models and for byte-level styles that open with one, and no
+    /// end-of-text token. A byte-level model without a named pre-tokenizer uses `default`.
     fn read_gguf(metadata: &Metadata) -> Result<Self> {
         let vocabulary = Vocabulary::read(metadata)?;
         let (mut inner, opens) = match metadata.string("tokenizer.ggml.model") {
@@ -98,8 +106,9 @@ impl Tokenizer {
     }
 }
 
-/// Registers control and user-defined tokens. Returns the tokens with a role, and the ids that end an answer: those
-/// that the file names and the known ends of turns.
+/// Registers control and user-defined tokens. Returns the tokens with a role, skipping ids without a token, and the ids
+/// that end an answer: those that the file names as end of text, of turn and of message, then the special tokens spelled
+/// as in [`TURN_ENDS`](super::special::TURN_ENDS).
 fn specials(metadata: &Metadata, vocabulary: &Vocabulary, inner: &mut tokenizers::Tokenizer) -> Result<Specials> {
     let mut found = Specials::default();
     for (role, key) in [
@@ -124,7 +133,8 @@ fn specials(metadata: &Metadata, vocabulary: &Vocabulary, inner: &mut tokenizers
 }
 
 /// Registers control tokens and the tokens with a role (`named`) as special, and user-defined ones as whole pieces of
-/// text. In Phi-3's files with a SentencePiece model, all but [`PHI3_KEEPING`] also swallow the white space after them.
+/// text; all are matched before normalization. Skips tokens that the model of `inner` does not have. In Phi-3's files
+/// with a SentencePiece model, all but [`PHI3_KEEPING`] also strip the white space after them.
 fn register(
     metadata: &Metadata,
     vocabulary: &Vocabulary,
@@ -160,7 +170,8 @@ fn kind(code: f64) -> Kind {
     }
 }
 
-/// The list of texts of a key; `None` if it is missing. Errors: another type.
+/// The list of texts of a key; `None` if it is missing. An empty list of numbers counts as one of texts. Errors: another
+/// type.
 fn texts(metadata: &Metadata, key: &str) -> Result<Option<Vec<String>>> {
     match metadata.value(key) {
         None => Ok(None),

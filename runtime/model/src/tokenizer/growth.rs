@@ -14,7 +14,7 @@ use tokenizers::{ModelWrapper, NormalizerWrapper};
 const MAX_FACTOR: u64 = 512;
 /// The most bytes of a text after all steps.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
-/// The most steps of a tokenizer, those of sequences counted one by one.
+/// The most steps of a tokenizer. A sequence counts as one step, and each step in it as one more.
 const MAX_STEPS: usize = 64;
 /// The most ids that a post-processor may put around a text.
 const MAX_SPECIAL_IDS: usize = 64;
@@ -67,12 +67,14 @@ pub(super) struct Steps {
     pub(super) encode: Growth,
     /// The growth of tokens that are decoded; their length is that of their spellings in bytes plus 1 for each token.
     pub(super) decode: Growth,
+    /// The steps inspected so far, as [`MAX_STEPS`] counts them.
     count: usize,
 }
 
 impl Steps {
-    /// Inspects the parts of a tokenizer. Errors: a step that is not known, too many steps, more growth than
-    /// [`MAX_FACTOR`], or a BPE prefix or suffix longer than [`MAX_AFFIX_BYTES`].
+    /// Computes the growth by the steps of a tokenizer; runs none of them. Errors: a step that is not known or has no
+    /// bound, more than [`MAX_STEPS`], a factor above [`MAX_FACTOR`], more than [`MAX_BYTES`] added to an empty text, or a
+    /// BPE prefix or suffix longer than [`MAX_AFFIX_BYTES`].
     pub(super) fn of(tokenizer: &tokenizers::Tokenizer) -> Result<Self, String> {
         // The library reads some steps by their keys and not by their name: what it made of them counts.
         let steps = Self::inspect(
@@ -90,13 +92,17 @@ impl Steps {
         Ok(steps)
     }
 
-    /// Checks the steps of a normalizer, as [`of`](Self::of) does those of a tokenizer, and that added tokens of
-    /// `bytes` bytes in total stay within [`MAX_BYTES`].
+    /// Checks the steps of a normalizer (`None` for no steps), and that added tokens of `bytes` bytes in total stay within
+    /// [`MAX_BYTES`] after them. Errors: a step that is not known or has no bound, more than [`MAX_STEPS`], a factor above
+    /// [`MAX_FACTOR`], or too many bytes.
     pub(super) fn check_normalizer(normalizer: Option<&NormalizerWrapper>, bytes: usize) -> Result<(), String> {
         Self::inspect(&json(normalizer)?, &Value::Null, &Value::Null, &Value::Null)?.encode.check(bytes)
     }
 
-    /// Inspects the parts of a tokenizer, each as the JSON that the library writes of it; null for none.
+    /// Computes the growth by the parts of a tokenizer, each as the JSON that the library writes of it; null for none.
+    /// `encode` is the growth of the normalizer followed by the pre-tokenizer; the post-processor is only checked.
+    /// `decode` is that of the decoder, or a factor of 2 without one. Errors: a step that is not known or has no bound,
+    /// more than [`MAX_STEPS`], a factor above [`MAX_FACTOR`], or more than [`MAX_BYTES`] added to an empty text.
     fn inspect(
         normalizer: &Value,
         pre_tokenizer: &Value,
@@ -121,9 +127,9 @@ impl Steps {
         Ok(steps)
     }
 
-    /// The growth of a step or, if it is a `Sequence`, of all steps in its list `key`; none for null. `growth`
-    /// computes that of one step from its type and JSON, `None` if the step is unknown or unbounded. Errors: such a
-    /// step, or too many steps.
+    /// The growth of a step or, if it is a `Sequence`, of all steps in its list `key`, which may be sequences again. Null
+    /// and a missing list do not grow. Adds to `count`. `growth` computes the growth of one step from its type and JSON;
+    /// it returns `None` if the step is unknown or has no bound. Errors: such a step, or more than [`MAX_STEPS`].
     fn sequence(
         &mut self,
         step: &Value,
@@ -148,8 +154,8 @@ impl Steps {
         Ok(all)
     }
 
-    /// The growth of a normalizer. It runs on every part of a text between added tokens, so what it adds to a part
-    /// counts once for each byte.
+    /// The growth of a normalizer, from its type `name` and its JSON `step`; `None` if it is unknown or has no bound. It
+    /// runs on every part of a text between added tokens, so what it adds to a part counts once for each byte.
     fn normalizer(name: &str, step: &Value) -> Option<Growth> {
         Some(match name {
             "Strip" | "StripAccents" | "Nmt" => Growth::NONE,
@@ -168,7 +174,8 @@ impl Steps {
         })
     }
 
-    /// The growth of a pre-tokenizer, which may put a prefix before every part, each of at least a byte.
+    /// The growth of a pre-tokenizer, from its type `name` and its JSON `step`; `None` if it is unknown, or its regular
+    /// expression is too large. It may put a prefix before every part of a text, each of at least a byte.
     fn pre_tokenizer(name: &str, step: &Value) -> Option<Growth> {
         Some(match name {
             "BertPreTokenizer" | "Whitespace" | "WhitespaceSplit" | "CharDelimiterSplit" | "Punctuation" | "Digits"
@@ -206,8 +213,8 @@ impl Steps {
         is_bounded.then_some(Growth::NONE)
     }
 
-    /// The growth of a decoder, which may put a space before each token: lengths are the bytes of all tokens plus 1
-    /// for each.
+    /// The growth of a decoder, from its type `name` and its JSON `step`; `None` if it is unknown or has no bound. It may
+    /// put a space before each token: lengths are the bytes of all tokens plus 1 for each.
     fn decoder(name: &str, step: &Value) -> Option<Growth> {
         Some(match name {
             "Metaspace" | "ByteFallback" | "Fuse" | "Strip" => Growth::NONE,
@@ -219,8 +226,9 @@ impl Steps {
         })
     }
 
-    /// The growth of a `Replace`. With a literal pattern, each match becomes the content of the step. A regular
-    /// expression or an empty pattern may match anywhere, so the content may stand on both sides of every byte.
+    /// The growth of a `Replace`. With a literal pattern: the bytes of its `content` by those of the pattern, rounded up,
+    /// at least 1. A regular expression or an empty pattern may match anywhere, so the content may stand on both sides of
+    /// every byte. `None` without a pattern or content, or if [`check_pattern`] refuses the pattern.
     fn replacement(step: &Value) -> Option<Growth> {
         let content = bytes(&step["content"])?;
         match (step["pattern"]["String"].as_str(), step["pattern"]["Regex"].as_str()) {
@@ -236,7 +244,7 @@ impl Steps {
 }
 
 /// Returns `None` if a regular expression is longer than [`MAX_PATTERN_BYTES`] or its repetition counts multiply to
-/// more than [`MAX_REPETITIONS`], since the engine expands repetitions in memory.
+/// more than [`MAX_REPETITIONS`], since the engine expands repetitions in memory; else `Some(())`.
 fn check_pattern(pattern: &str) -> Option<()> {
     (pattern.len() <= MAX_PATTERN_BYTES && repetitions(pattern) <= MAX_REPETITIONS).then_some(())
 }
@@ -251,7 +259,8 @@ fn bytes(value: &Value) -> Option<u64> {
     value.as_str().map(|text| text.len() as u64).filter(|bytes| *bytes <= MAX_BYTES)
 }
 
-/// The product of the highest counts of all repetitions such as `{2,5}` in a regular expression.
+/// The product of the highest counts of all repetitions such as `{2,5}` in a regular expression, saturating; 1 without
+/// any. A count of 0 counts as 1; braces without a number, as in `\p{L}`, are skipped.
 fn repetitions(pattern: &str) -> u64 {
     let counts = pattern.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(count, _)| count);
     let highest = |count: &str| count.split(',').filter_map(|part| part.trim().parse::<u64>().ok()).max();
@@ -259,7 +268,8 @@ fn repetitions(pattern: &str) -> u64 {
 }
 
 /// The bytes of the longest text in a SentencePiece map of characters. The map is base64 of the size in bytes of a
-/// trie (little-endian `u32`), the trie, then texts that each end in a zero byte. `None` if it is cut short.
+/// trie (little-endian `u32`), the trie, then texts that each end in a zero byte. `None` if the map is not base64 or ends
+/// inside the trie.
 fn longest_replacement(map: &str) -> Option<u64> {
     let map = STANDARD.decode(map).ok()?;
     let (size, rest) = map.split_first_chunk::<4>()?;

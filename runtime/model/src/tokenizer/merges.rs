@@ -2,23 +2,27 @@
 //!
 //! SentencePiece joins, again and again, the two neighbors whose union scores best. A list of
 //! pairs in that order makes a byte-pair model do the same. The order among equals follows
-//! transformers' converter: longer left part first, then longer right part, then lower ids.
+//! transformers' converter: longer left part first, then longer right part, then the lower id of the joined token, of
+//! the left part and of the right part.
 
 use std::collections::HashMap;
 
 /// One pair of pieces, and what decides its place in the list.
 struct Pair<'a> {
+    /// The score of the joined token.
     score: f64,
     left: &'a str,
     right: &'a str,
+    /// The numbers of characters of `left` and of `right`.
     lengths: (usize, usize),
 }
 
-/// Derives the merges that a vocabulary implies, as (left, right), by descending score of the joined token; ties by
-/// longer left part, then longer right part, then lower ids.
+/// Derives the merges that a vocabulary implies: every pair (left, right) of tokens whose joined spelling is a token too.
+/// Sorts by descending score of the joined token; ties by longer left part, then longer right part (in characters), then
+/// lower id of the joined token, of the left part and of the right part.
 ///
-/// `tokens` are the spellings by id and `scores` their scores by id, 0 if missing. If a spelling occurs twice, its last
-/// id counts.
+/// `tokens` are the spellings by id and `scores` their scores by id, 0 if missing. A spelling that occurs twice gives its
+/// pairs once: with the score of its last id, but in ties in the place of its first.
 pub(super) fn from_scores(tokens: &[String], scores: &[f64]) -> Vec<(String, String)> {
     let ids: HashMap<&str, usize> = tokens.iter().enumerate().map(|(id, token)| (token.as_str(), id)).collect();
     let mut seen = vec![false; tokens.len()];
@@ -38,7 +42,7 @@ pub(super) fn from_scores(tokens: &[String], scores: &[f64]) -> Vec<(String, Str
 }
 
 /// Every way to split a token into two tokens of the vocabulary, ordered by the id of the left part, then of the right
-/// part. `score` is the token's own.
+/// part. `ids` are the ids by spelling; `score` is the score of the token, which each pair gets.
 fn halves<'a>(token: &'a str, score: f64, ids: &HashMap<&str, usize>) -> Vec<Pair<'a>> {
     let total = token.chars().count();
     let mut found: Vec<((usize, usize), Pair<'a>)> = token

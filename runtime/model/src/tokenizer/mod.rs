@@ -37,12 +37,16 @@ const MAX_TEXT_BYTES: usize = 4 << 20;
 /// Turns text into token ids and ids into text.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
+    /// How much the steps around the model may lengthen a text or tokens.
     steps: Steps,
     /// Encoding and decoding, for the watchdog: some steps may take far more time than the length of the text explains.
     work: Work,
+    /// The ids put before a whole text.
     leading: Vec<u32>,
+    /// The ids put after a whole text.
     trailing: Vec<u32>,
     specials: Specials,
+    /// The highest id, added tokens included, plus 1; 0 without tokens.
     size: usize,
     /// Bytes of the longest token's spelling.
     longest: usize,
@@ -53,13 +57,14 @@ pub struct Tokenizer {
 pub struct Spans {
     /// The token ids, in order.
     pub ids: Vec<u32>,
-    /// For each id its bytes in the text; neighbors touch, so every byte belongs to a token.
+    /// For each id its bytes in the text. Neighbors touch or overlap, so every byte belongs to a token.
     pub ranges: Vec<Range<usize>>,
 }
 
 impl Tokenizer {
-    /// Builds the tokenizer from its parts. `leading` and `trailing` are the ids put before and after a whole text;
-    /// `file` is where they come from. Errors: steps without a bound.
+    /// Builds the tokenizer from its parts. Computes the growth bounds of its steps, `size` and `longest`, and registers
+    /// its encoding and decoding with the watchdog. `leading` and `trailing` are the ids put before and after a whole
+    /// text; `file` is the tokenizer's file, for messages. Errors: those of [`Steps::of`], such as an unknown step.
     fn assemble(
         inner: tokenizers::Tokenizer,
         leading: Vec<u32>,
@@ -75,11 +80,12 @@ impl Tokenizer {
         Ok(Self { inner, steps, work, leading, trailing, specials, size, longest })
     }
 
-    /// Encodes `text`. Names of special tokens in the text become those tokens. `add_special` adds the ids that this
-    /// tokenizer puts around a text, such as a beginning-of-text token.
+    /// Encodes `text`. Names of special tokens in the text become those tokens. `add_special` also puts the tokenizer's
+    /// leading ids (such as a beginning-of-text token) before the result and its trailing ids after it.
     ///
     /// # Errors
-    /// When the vocabulary cannot spell the text, or the text is too long for the steps of this tokenizer.
+    /// When the vocabulary cannot spell the text, or the text is longer than 4 MiB or may exceed 64 MiB in the steps of
+    /// this tokenizer.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
         let encoding = self.encoded(text, false)?;
         if !add_special {
@@ -95,18 +101,18 @@ impl Tokenizer {
     /// Encodes the beginning of a text, with the leading special ids and without the trailing ones.
     ///
     /// # Errors
-    /// When the vocabulary cannot spell the text.
+    /// When [`encode`](Self::encode) fails.
     pub fn encode_opening(&self, text: &str) -> Result<Vec<u32>> {
         let mut ids = self.leading.clone();
         ids.extend(self.encode(text, false)?);
         Ok(ids)
     }
 
-    /// Encodes a whole training text with leading and trailing special ids; does not add trailing ids with which the
-    /// encoded text already ends.
+    /// Encodes a whole training text with leading and trailing special ids. Adds no trailing ids if the encoded text
+    /// already ends with all of them.
     ///
     /// # Errors
-    /// When the vocabulary cannot spell the text.
+    /// When [`encode`](Self::encode) fails.
     pub fn encode_whole(&self, text: &str) -> Result<Vec<u32>> {
         let mut ids = self.encode_opening(text)?;
         if !ids.ends_with(&self.trailing) {
@@ -115,10 +121,12 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// Encodes `text` without adding special ids, and gives the bytes of the text that each id stands for.
+    /// Encodes `text` without adding special ids, and gives the byte range of the text that each id stands for. A range
+    /// that would begin after the end of the one before it begins at that end instead; the last range ends with the text.
+    /// Ranges overlap where tokens share a character.
     ///
     /// # Errors
-    /// When the vocabulary cannot spell the text.
+    /// When [`encode`](Self::encode) fails.
     pub fn encode_spans(&self, text: &str) -> Result<Spans> {
         let encoding = self.encoded(text, true)?;
 
@@ -142,7 +150,7 @@ impl Tokenizer {
     /// which only pad the embedding.
     ///
     /// # Errors
-    /// When the decoder cannot put the pieces together, or the text may be too long.
+    /// When the decoder cannot put the pieces together, or the text may be longer than 64 MiB.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
         let most = ids.len().saturating_mul(self.longest + 1);
         self.steps.decode.check(most).or_else(|_| self.steps.decode.check(self.spelled(ids))).map_err(error::decode)?;
@@ -151,25 +159,27 @@ impl Tokenizer {
         decoded.map_err(error::decode)?.map_err(error::decode)
     }
 
-    /// The most bytes of text that [`decode`](Self::decode) makes of `ids` ids.
+    /// An upper bound, in bytes, of the text that [`decode`](Self::decode) returns for any `ids` ids (a count). Computed
+    /// from the longest spelling in the vocabulary; at most 64 MiB.
     pub fn most_decoded(&self, ids: usize) -> u64 {
         self.steps.decode.most(ids.saturating_mul(self.longest + 1)).min(MAX_BYTES)
     }
 
-    /// The total bytes of the spellings of ids, plus 1 for each id.
+    /// The total bytes of the spellings of ids, plus 1 for each id. An unknown id has no spelling.
     fn spelled(&self, ids: &[u32]) -> usize {
         ids.iter().map(|id| 1 + self.inner.id_to_token(*id).map_or(0, |token| token.len())).sum()
     }
 
-    /// Marks the encoding or decoding of `bytes` bytes as under way until the result is dropped. The watchdog ends the
-    /// process if all such work takes far longer than its bytes explain.
+    /// Marks an encoding or decoding as under way until the result is dropped, and raises the watchdog's time limit by
+    /// `bytes` and a fixed number of bytes. `bytes` is the length of the text, or the number of ids to decode. The
+    /// watchdog ends the process if all such work takes longer than the limit.
     fn begin_work(&self, bytes: usize) -> Mark<'_> {
         self.work.add_bytes(bytes as u64 + OVERHEAD);
         self.work.begin()
     }
 
-    /// Encodes a text without added ids; with offsets of its tokens in bytes if `spans`. A panic of the library becomes an
-    /// error.
+    /// Encodes a text without added ids. `spans` also computes the byte offsets of its tokens. Errors: the text is longer
+    /// than [`MAX_TEXT_BYTES`] or may exceed [`MAX_BYTES`] in the steps, or the library fails or panics.
     fn encoded(&self, text: &str, spans: bool) -> Result<Encoding> {
         if text.len() > MAX_TEXT_BYTES {
             return Err(error::encode(format!("it has {} bytes; at most {MAX_TEXT_BYTES} are encoded", text.len())));
@@ -192,7 +202,8 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
-    /// Whether an id is a control token, whose name is not text. False for unknown ids.
+    /// Whether an id is an added token that the tokenizer marks as special: a control token, whose name is not text.
+    /// False for unknown ids.
     pub fn is_special(&self, id: u32) -> bool {
         self.inner.get_added_vocabulary().get_added_tokens_decoder().get(&id).is_some_and(|token| token.special)
     }
@@ -202,7 +213,7 @@ impl Tokenizer {
         self.specials.id("bos_token")
     }
 
-    /// The ids that end an answer, the tokenizer's own end-of-text first.
+    /// The ids that end an answer, each once, the tokenizer's own end-of-text id first if it has one. May be empty.
     pub fn eos(&self) -> &[u32] {
         &self.specials.eos
     }

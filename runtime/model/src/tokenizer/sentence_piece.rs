@@ -22,8 +22,11 @@ use crate::error::Result;
 /// What SentencePiece writes for a space.
 const SPACE: &str = "\u{2581}";
 
-/// Builds the library's tokenizer with model, normalizer, pre-tokenizer and decoder for an architecture
-/// (`general.architecture`), which decides how spaces are treated.
+/// Builds the library's tokenizer with model, normalizer, pre-tokenizer and decoder. `architecture` is the file's
+/// `general.architecture`. All spaces become [`SPACE`]. One more [`SPACE`] is put before the text, and removed again on
+/// decoding, unless the architecture begins with `gemma` or the vocabulary has no `space_prefix`. For `phi3` it is put
+/// before every part of a text between special tokens; for others only at the start of the whole text, unless that is a
+/// special token or a space.
 pub(super) fn build(vocabulary: &Vocabulary, architecture: &str) -> Result<tokenizers::Tokenizer> {
     let gemma = architecture.starts_with("gemma");
     let model =
@@ -42,8 +45,8 @@ pub(super) fn build(vocabulary: &Vocabulary, architecture: &str) -> Result<token
     Ok(tokenizer)
 }
 
-/// Builds Gemma's model, with runs of spaces spelled as [`SPACE`]s and with merges in the order of ids: the scores of
-/// Gemma's files do not follow the order of merging.
+/// Builds Gemma's model. Spells tokens of white space that contain a space with one [`SPACE`] for each character. Merges
+/// by ascending id of the joined token: the scores of Gemma's files do not follow the order of merging.
 fn gemma_model(vocabulary: &Vocabulary) -> Result<BPE> {
     let respell = |token: &String| {
         let run = token.contains(' ') && token.trim().is_empty();
@@ -54,7 +57,8 @@ fn gemma_model(vocabulary: &Vocabulary) -> Result<BPE> {
     model(vocabulary, &tokens, &order)
 }
 
-/// Builds a BPE with byte fallback from tokens by id and their scores, from which the merges are derived.
+/// Builds a BPE with byte fallback from tokens by id and their scores, from which the merges are derived. Takes from
+/// `vocabulary` only the unknown token, if it names one; neighboring unknown characters become one such token.
 fn model(vocabulary: &Vocabulary, tokens: &[String], scores: &[f64]) -> Result<BPE> {
     let vocab: Vocab = tokens.iter().enumerate().map(|(id, token)| (token.clone(), id as u32)).collect();
     let mut builder =
@@ -65,7 +69,7 @@ fn model(vocabulary: &Vocabulary, tokens: &[String], scores: &[f64]) -> Result<B
     builder.build().map_err(error::broken)
 }
 
-/// Sets a normalizer that replaces each space by [`SPACE`]; with `prefix`, it first puts one before the text.
+/// Sets a normalizer that replaces each space by [`SPACE`]; with `prefix`, it first puts a [`SPACE`] before the text.
 fn replace_spaces(tokenizer: &mut tokenizers::Tokenizer, prefix: bool) -> Result<()> {
     let replace = Replace::new(ReplacePattern::String(" ".into()), SPACE.to_owned()).map_err(error::broken)?;
     let mut steps: Vec<NormalizerWrapper> = Vec::new();

@@ -34,30 +34,32 @@ pub(super) struct Special {
 /// All special tokens of one tokenizer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Specials {
+    /// The tokens with a role; each role occurs at most once.
     pub(super) named: Vec<Special>,
-    /// The ids that end an answer.
+    /// The ids that end an answer, each once.
     pub(super) eos: Vec<u32>,
 }
 
 impl Specials {
-    /// The id of the token with this role, such as `eos_token`.
+    /// The id of the token with this role, such as `eos_token`; `None` if no token has it.
     pub(super) fn id(&self, role: &str) -> Option<u32> {
         self.named.iter().find(|special| special.role == role).map(|special| special.id)
     }
 
-    /// The text of the token with this role.
+    /// The text of the token with this role; `None` if no token has it.
     pub(super) fn name(&self, role: &str) -> Option<&str> {
         self.named.iter().find(|special| special.role == role).map(|special| special.text.as_str())
     }
 
-    /// Adds an id that ends an answer. Does nothing if it is known already.
+    /// Appends an id to `eos`. Does nothing if `eos` contains the id already.
     pub(super) fn add_eos(&mut self, id: u32) {
         if !self.eos.contains(&id) {
             self.eos.push(id);
         }
     }
 
-    /// Adds every special token whose spelling is in [`TURN_ENDS`] to the ids that end an answer.
+    /// Appends to `eos` the ids of the spellings in [`TURN_ENDS`] that `inner` holds as special tokens, in the order of
+    /// that list. Skips ids that `eos` contains already.
     pub(super) fn add_turn_ends(&mut self, inner: &tokenizers::Tokenizer) {
         let added = inner.get_added_vocabulary().get_added_tokens_decoder();
         for name in TURN_ENDS {

@@ -12,7 +12,9 @@ const UNFINISHED: char = '\u{FFFD}';
 /// Turns a stream of ids into text that never has to be taken back.
 #[derive(Debug, Clone)]
 pub struct StreamDecoder {
+    /// Whether the names of special tokens are left out of the text.
     skip_special: bool,
+    /// The last ids that were pushed, in order: those that later text may still depend on.
     ids: Vec<u32>,
     /// The index in `ids` at which decoding starts; no later text depends on the ids before it.
     context: usize,
@@ -26,7 +28,8 @@ impl StreamDecoder {
         Self { skip_special, ids: Vec::new(), context: 0, returned: 0 }
     }
 
-    /// Adds an id and returns the text that is now settled; empty while a character is incomplete.
+    /// Adds an id and returns the text that follows what was returned so far. Returns an empty text, and holds the new
+    /// one back, while the text of all ids ends in an incomplete character or is no longer than before.
     ///
     /// # Errors
     /// When the decoder cannot put the pieces together.
@@ -53,8 +56,8 @@ impl StreamDecoder {
         Ok(now.get(before..).unwrap_or_default().to_owned())
     }
 
-    /// Decodes the ids from the context on: the length in bytes of the part that was returned already, and the whole
-    /// text.
+    /// Decodes the ids from `context` on. Returns the length in bytes of the text of those up to `returned`, and the text
+    /// of all of them.
     fn texts(&self, tokenizer: &Tokenizer) -> Result<(usize, String)> {
         let before = tokenizer.decode(&self.ids[self.context..self.returned], self.skip_special)?;
         let now = tokenizer.decode(&self.ids[self.context..], self.skip_special)?;

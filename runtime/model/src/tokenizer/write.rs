@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::files;
 
 impl Tokenizer {
-    /// Writes `tokenizer.json` and `tokenizer_config.json` into a folder.
+    /// Writes `tokenizer.json` and `tokenizer_config.json` into an existing folder; replaces files of these names. In
+    /// `tokenizer.json`, a post-processor that adds the leading and trailing ids follows the tokenizer's own.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -27,7 +28,8 @@ impl Tokenizer {
         files::write(&folder.join("tokenizer_config.json"), &(settings + "\n"))
     }
 
-    /// The `tokenizer_config.json`: class, whether ids are put around a text, and the tokens with a role.
+    /// The content of `tokenizer_config.json`: class, whether ids are put before (`add_bos_token`) and after
+    /// (`add_eos_token`) a text, and the spellings of tokens by role.
     fn settings(&self) -> Value {
         let mut table = Map::new();
         table.insert("tokenizer_class".into(), "PreTrainedTokenizerFast".into());
@@ -39,8 +41,8 @@ impl Tokenizer {
         Value::Object(table)
     }
 
-    /// The post-processor for `tokenizer.json` that puts ids around a text, for readers that ignore `add_bos_token`
-    /// and `add_eos_token`; `None` if the tokenizer puts no ids around a text.
+    /// The post-processor for `tokenizer.json` that puts the leading and trailing ids around a text, or around each text
+    /// of a pair; `None` if there are no such ids. It is for readers that ignore `add_bos_token` and `add_eos_token`.
     fn template_processing(&self) -> Option<Value> {
         if self.leading.is_empty() && self.trailing.is_empty() {
             return None;

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 pub(super) struct Entry {
     pub(super) shape: Vec<usize>,
     pub(super) stored: Stored,
+    /// The weight in the precision of the model and on its device; empty until it is first asked for.
     pub(super) loaded: OnceLock<Weight>,
 }
 
@@ -54,7 +55,8 @@ impl Entry {
         Self { shape, stored: Stored::InMemory { dtype, original }, loaded }
     }
 
-    /// The bytes of the weight: as loaded, else as it will be kept in memory, in its file or on the device.
+    /// The bytes of the weight: as loaded; else as it will be kept in memory, in its file or on the device, with the types
+    /// that `precision` gives plain numbers on an accelerator. Does not take into account that it may become NF4.
     pub(super) fn bytes(&self, precision: Precision) -> u64 {
         if let Some(weight) = self.loaded.get() {
             return weight.bytes() as u64;
@@ -79,7 +81,7 @@ impl Entry {
         format.is_some_and(|format| format.block() > 1)
     }
 
-    /// The element type that holds the stored values exactly.
+    /// The element type that holds the stored values exactly; `F32` for a format that is converted to `f32` or not read.
     pub(super) fn dtype(&self) -> DType {
         match &self.stored {
             Stored::File { location, .. } => location.kept_format().map_or(DType::F32, Format::dtype),
@@ -87,8 +89,8 @@ impl Entry {
         }
     }
 
-    /// Whether the loaded weight has its own memory, on whatever device, and is not a part of the mapped file. False if
-    /// it is not loaded.
+    /// Whether the loaded weight has its own memory, on whatever device, and is not a part of the mapped file. A packed
+    /// matrix on the CPU counts as mapped unless its rows were reordered or it is NF4. False if it is not loaded.
     pub(super) fn is_copy(&self) -> bool {
         // Moving rows takes a copy of the matrix.
         let moved = matches!(self.stored, Stored::File { repair: Repair::Pairs { .. }, .. });
@@ -100,7 +102,8 @@ impl Entry {
         }
     }
 
-    /// Whether this precision quantizes the weight when it is read.
+    /// Whether this precision quantizes the weight when it is read. `name` is its Hugging Face name, which tells what it is
+    /// used for; `place` is the file or folder that the error names.
     ///
     /// # Errors
     /// When the precision would, but the weight is quantized in its file already.
@@ -117,7 +120,8 @@ impl Entry {
         }
     }
 
-    /// The bytes of the weight if it were kept in this precision.
+    /// The bytes of the weight if it were kept in this precision: those of NF4 if the precision quantizes it, else those of
+    /// [`bytes`](Self::bytes). `name` and `place` are those of [`quantizes`](Self::quantizes).
     ///
     /// # Errors
     /// When the precision would quantize it, but it is quantized in its file already.
@@ -138,7 +142,8 @@ impl Entry {
     }
 }
 
-/// Adds the names of weight and file to an argument error; converts other errors as they are.
+/// Converts an error of the compute library. Puts the names of the weight and of `place`, its file or folder, before the
+/// message of an argument error; leaves the messages of other errors as they are.
 pub(super) fn name_tensor_in_error(name: &str, place: &Path, error: tunebox_compute::Error) -> Error {
     match error {
         tunebox_compute::Error::Argument(why) => {

@@ -30,7 +30,7 @@ pub enum Value {
 
 impl Value {
     /// The value as a non-negative integer of type `T`; for a list of equal numbers, their value. `None` for anything
-    /// else, or if it does not fit.
+    /// else, an empty list, a number above 2^53 or one that does not fit `T`.
     #[must_use]
     pub fn whole<T: TryFrom<u64>>(&self) -> Option<T> {
         let number = match self {
@@ -79,7 +79,8 @@ impl Metadata {
         }
     }
 
-    /// The non-negative integer of a key, such as a token id; `None` if missing, of another type or out of range.
+    /// The non-negative integer of a key, such as a token id, or that of a list of equal ones; `None` if missing, of another
+    /// type or out of range.
     #[must_use]
     pub fn u32(&self, key: &str) -> Option<u32> {
         self.values.get(key)?.whole()

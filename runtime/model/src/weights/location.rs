@@ -26,7 +26,9 @@ const PIECE: usize = 1 << 20;
 pub(crate) struct StoredFormat {
     /// Its GGML type number in GGUF files.
     number: u32,
+    /// Its name in safetensors files, if they have it, and in messages.
     name: &'static str,
+    /// The type with which candle reads it.
     pub(super) dtype: GgmlDType,
     /// The format in which matrix products read the stored bytes; `None` if a tensor of it is converted to `f32`.
     pub(super) native: Option<Format>,
@@ -55,7 +57,7 @@ static FORMATS: [StoredFormat; 13] = [
 ];
 
 impl StoredFormat {
-    /// The unquantized format with this safetensors name; the name itself as the error if it is not read.
+    /// The unquantized format with this safetensors name: `F32`, `F16` or `BF16`. For any other, the name as the error.
     pub(super) fn plain(name: String) -> std::result::Result<&'static Self, String> {
         FORMATS[..3].iter().find(|format| format.name == name).ok_or(name)
     }
@@ -77,12 +79,13 @@ pub(crate) struct Location {
     pub(super) format: std::result::Result<&'static StoredFormat, String>,
     /// The position of the data in bytes, from the start of the file.
     pub(super) offset: u64,
+    /// The length of the data in bytes; 0 for a GGUF format that cannot be read.
     pub(super) bytes: usize,
 }
 
 impl Location {
-    /// The location of a GGUF tensor, by the number of its format and its offset in bytes. A format that is not read is
-    /// an error only when the tensor is asked for.
+    /// The location of a GGUF tensor, by the GGML type number of its format and its offset in bytes; `shape` has the
+    /// outermost dimension first. A format that is not read is an error only when the tensor is asked for.
     ///
     /// # Errors
     /// When its rows are not whole blocks, or its size overflows.
@@ -101,7 +104,7 @@ impl Location {
         Ok(Self { path: path.to_path_buf(), name: name.to_owned(), shape, format, offset, bytes })
     }
 
-    /// Checks that the tensor ends within a file of this length in bytes.
+    /// Returns an error if the tensor ends after `file_length`, the length of its file in bytes.
     pub(super) fn check_end(&self, file_length: u64) -> Result<()> {
         let end = self.offset.saturating_add(self.bytes as u64);
         if end > file_length {
@@ -126,8 +129,9 @@ impl Location {
         })
     }
 
-    /// The format in which the tensor is kept: that of the file if matrix products can read it and the tensor is
-    /// unquantized or a matrix; else `None`, and the tensor is converted to `f32`.
+    /// The format in which the tensor is kept: the one in the file if matrix products can read it and the tensor is
+    /// unquantized or a matrix; else `None`, and the tensor is converted to `f32`. Also `None` for a format that is not
+    /// read.
     pub(super) fn kept_format(&self) -> Option<Format> {
         let format = self.format.as_ref().ok().filter(|format| !format.is_quantized() || self.shape.len() == 2)?;
         format.native
@@ -168,7 +172,7 @@ impl Location {
         Ok(self.read()?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
     }
 
-    /// Reads unquantized values of `N` bytes each, converted by `convert`.
+    /// Reads all values of an unquantized tensor, [`PIECE`] bytes at a time. `convert` makes a value of its `N` bytes.
     fn read_plain<const N: usize, T>(&self, convert: impl Fn([u8; N]) -> T) -> Result<Vec<T>> {
         let mut output = Vec::with_capacity(self.bytes / N);
         for start in (0..self.bytes).step_by(PIECE) {
@@ -178,7 +182,8 @@ impl Location {
         Ok(output)
     }
 
-    /// Reads quantized blocks and converts them to `f32`, on all cores.
+    /// Reads all blocks of a tensor that is quantized as `dtype` and converts them to `f32`, on all cores, in tasks of
+    /// [`TASK`] values, rounded up to whole blocks.
     fn dequantize(&self, dtype: GgmlDType) -> Result<Vec<f32>> {
         let (block, size) = (dtype.block_size(), dtype.type_size());
         let task = TASK.next_multiple_of(block);
@@ -192,7 +197,8 @@ impl Location {
         Ok(output)
     }
 
-    /// Reads some of the tensor's bytes, from `start` within the tensor.
+    /// Opens the file and reads `length` of the tensor's bytes, from byte `start` of the tensor on. Errors: the file cannot
+    /// be read or is too short.
     fn read_bytes(&self, start: usize, length: usize) -> Result<Vec<u8>> {
         let failed = |error| Error::file(&self.path, error);
         let mut file = File::open(&self.path).map_err(failed)?;

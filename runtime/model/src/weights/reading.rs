@@ -14,8 +14,9 @@ use crate::error::{Error, Result};
 use crate::families::GgufLayout;
 
 impl Weights {
-    /// Reads or maps a weight on the CPU, undoes what a GGUF writer did to it, and quantizes it if the precision asks for
-    /// it. Does not cache it. Errors: also a weight that was in memory and is not any more.
+    /// Reads or maps a weight on the CPU, undoes what a GGUF writer did to it, and quantizes it to NF4 if the precision
+    /// asks for it. A weight given in memory is not copied. Does not store the result in `entry`. Errors: also an entry in
+    /// memory without its original, which is only in `loaded`.
     pub(super) fn read(&self, name: &str, entry: &Entry) -> Result<Weight> {
         let weight = match &entry.stored {
             Stored::InMemory { original, .. } => {
@@ -33,8 +34,9 @@ impl Weights {
         self.quantize(name, entry, weight)
     }
 
-    /// Copies a CPU weight to the model's device, in the type that computation uses there, and releases its mapped
-    /// pages. Returns the weight itself if the device is the CPU.
+    /// Copies a CPU weight to the model's device and releases its mapped pages. Converts plain matrices to the type of
+    /// activations and vectors to `f32`; quantized blocks stay as they are. Returns the weight itself if the device is the
+    /// CPU.
     pub(super) fn place_on_device(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
         if self.device.is_cpu() {
             return Ok(weight);
@@ -49,15 +51,15 @@ impl Weights {
         Ok(placed)
     }
 
-    /// Releases the mapped pages of a weight. Does nothing for a weight that is not in a file.
+    /// Tells the system that it may drop the mapped pages of a weight. Does nothing for a weight that is not in a file.
     pub(super) fn release(&self, entry: &Entry) {
         if let Stored::File { location, .. } = &entry.stored {
             self.files.release(&location.path, location.offset, location.bytes);
         }
     }
 
-    /// Converts a weight to the model's precision; releases its mapped pages if it becomes NF4. Does nothing if weights
-    /// are kept as stored.
+    /// Quantizes a CPU weight to NF4 if the model's precision does so for its purpose and width, and then releases its
+    /// mapped pages; else returns the weight as it is.
     fn quantize(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
         if self.precision.base() == Base::Stored {
             return Ok(weight);
@@ -70,9 +72,9 @@ impl Weights {
         Ok(kept)
     }
 
-    /// A matrix in the mapped file, or a copy with its rows in Hugging Face's order. `None` if it has to be read: a
-    /// vector, a format without products, or unmapped or misaligned bytes. Errors: a repair that is not a reordering of
-    /// whole rows.
+    /// A matrix in the mapped file, or, if `repair` reorders rows, a copy with its rows in Hugging Face's order, after which
+    /// the mapped pages are released. `None` if it has to be read: a vector, a format without products, or unmapped or
+    /// misaligned bytes. Errors: a format that is not read, or a repair that is not a reordering of all rows.
     fn map_packed(&self, entry: &Entry, location: &Location, repair: Repair) -> Result<Option<Packed>> {
         let &[rows, columns] = entry.shape.as_slice() else { return Ok(None) };
         let Some(format) = location.format()?.native else { return Ok(None) };
@@ -113,7 +115,8 @@ pub(super) enum Repair {
 }
 
 impl Repair {
-    /// What the GGUF layout of the family changed on the weight of this name.
+    /// What the GGUF layout `form` changed on the weight of this Hugging Face name: pairs in query and key weights and
+    /// biases if it has adjacent pairs, 1 added to norms if it has that, else nothing.
     pub(super) fn of(name: &str, form: GgufLayout, configuration: &Configuration) -> Self {
         if form.pairs_adjacent && name.contains(".q_proj.") {
             Self::Pairs { heads: configuration.heads }
@@ -127,7 +130,7 @@ impl Repair {
     }
 
     /// The order of rows before the GGUF writer moved them: row `i` of the repaired matrix is row `order[i]` of the
-    /// stored one. `None` if rows do not move.
+    /// stored one. `None` if rows do not move. Shorter than `rows` if they are not whole pairs for each head.
     pub(super) fn order(self, rows: usize) -> Option<Vec<usize>> {
         let Self::Pairs { heads } = self else { return None };
         let half = rows / heads.max(1) / 2;

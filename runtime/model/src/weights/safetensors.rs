@@ -89,8 +89,9 @@ pub(crate) fn metadata(path: &Path) -> Result<BTreeMap<String, String>> {
     Ok(header(path)?.2.metadata().clone().unwrap_or_default().into_iter().collect())
 }
 
-/// Reads a file's header. Returns the offset of the tensors' bytes, the file's length in bytes, and the parsed header.
-/// Errors: also a name that is in it twice.
+/// Reads a file's header: its size as a little-endian `u64`, then its JSON. Returns the offset of the tensors' bytes, the
+/// file's length in bytes, and the parsed header. Errors: the header is longer than [`MAX_HEADER_BYTES`] or than the file,
+/// is not that of a safetensors file, or has a name twice.
 fn header(path: &Path) -> Result<(u64, u64, Metadata)> {
     let failed = |error| Error::file(path, error);
     let mut file = bounded::open(path).map_err(failed)?;
@@ -113,8 +114,8 @@ fn header(path: &Path) -> Result<(u64, u64, Metadata)> {
     Ok((8 + size, length, header))
 }
 
-/// The location of a tensor, after a check of its size against its shape; `start` is the offset of all tensors' bytes
-/// in the file.
+/// The location of a tensor; `start` is the offset of all tensors' bytes in the file. A format that is not read is an
+/// error only when the tensor is asked for. Errors: its size in bytes does not follow from its shape and type.
 fn location(path: &Path, name: &str, info: &TensorInfo, start: u64) -> Result<Location> {
     let (from, to) = info.data_offsets;
     let values = info.shape.iter().try_fold(1usize, |product, side| product.checked_mul(*side));
@@ -142,6 +143,7 @@ impl<'de> Visitor<'de> for DistinctNames {
         formatter.write_str("a table of tensors")
     }
 
+    /// Reads all names and skips their values. Errors: a name that occurs twice.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
         let mut names = BTreeSet::new();
         while let Some((name, _)) = map.next_entry::<String, IgnoredAny>()? {

@@ -28,7 +28,8 @@ pub(crate) fn too_large(part: &str, size: u64, limit: u64) -> Error {
     unusable(format!("the {part} is too large for a package"), why).into()
 }
 
-/// The error for a document that is not of the required form; `problem` says why. Its control characters are escaped.
+/// The error for a document that is not of the required form; `problem` says why. Escapes control characters in `problem`
+/// and cuts it to about 300 bytes.
 pub(crate) fn malformed(part: &str, problem: &str) -> Error {
     unusable(format!("the {part} of this package cannot be used"), printable(problem, 300)).into()
 }
@@ -39,7 +40,8 @@ pub(crate) fn wrong_size(part: &str, wanted: u64, found: u64) -> Error {
     refuse(format!("the {part} is not as long as was named"), why, PULL_AGAIN)
 }
 
-/// The error for a part with the digest `found` where `wanted` was expected. Control characters in both are escaped.
+/// The error for a part with the digest `found` where `wanted` was expected. Escapes control characters in both digests
+/// and cuts each to about 80 bytes.
 pub(crate) fn wrong_digest(part: &str, wanted: &str, found: &str) -> Error {
     let why = format!("its digest is {}, {} was named", printable(found, 80), printable(wanted, 80));
     refuse(format!("the {part} is not what was named"), why, PULL_AGAIN)
@@ -47,7 +49,8 @@ pub(crate) fn wrong_digest(part: &str, wanted: &str, found: &str) -> Error {
 
 const PULL_AGAIN: &str = "`tunebox pull` it again; if it repeats, tell the publisher";
 
-/// Makes the explanation for an artifact that is no package, with the hint how to name or push one.
+/// Makes the explanation for an artifact that is no package, from what it is and why that is wrong. Adds that nothing was
+/// installed or run, and the hint to check the name.
 fn unusable(what: String, why: impl Into<String>) -> Explanation {
     let hint = "check the name; `tunebox push` and `wkg` write packages in the form that is read here";
     Explanation::new("package", what).with_why(why).with_kept(KEPT).with_hint(hint)

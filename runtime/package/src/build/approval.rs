@@ -22,7 +22,8 @@ pub fn record(folder: &Path) -> Result<bool, Error> {
     record_in(&home::home()?, folder)
 }
 
-/// Marks a folder as [`record`] does, with the marks kept below `home`. Returns true if it was not marked before.
+/// Marks `folder` by an empty file in `home/built`, named by the SHA-256 of the folder's resolved path. Returns true if the
+/// folder was not marked before. Errors: no such folder, or a `home` that other users may change.
 fn record_in(home: &Path, folder: &Path) -> Result<bool, Error> {
     let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
     note(&home.join(BUILT), folder.as_os_str().as_encoded_bytes())
@@ -35,8 +36,9 @@ pub fn is_recorded(folder: &Path) -> bool {
     found().is_some_and(|(home, folder)| is_noted(&home.join(BUILT), folder.as_os_str().as_encoded_bytes()))
 }
 
-/// Records that this user accepts `requests`, a text with what a run file asks for. Errors: a home folder that other users
-/// may change.
+/// Records that this user accepts `requests`, a text with what a run file asks for: creates an empty file in the folder
+/// `accepted` of [`home::home`], named by the SHA-256 of the text. A file that exists already is no error. Errors: a home
+/// folder that other users may change.
 pub fn accept(requests: &str) -> Result<(), Error> {
     note(&home::home()?.join(ACCEPTED), requests.as_bytes()).map(drop)
 }
@@ -51,7 +53,8 @@ fn is_noted(notes: &Path, bytes: &[u8]) -> bool {
     notes.join(digest::sha256(bytes)).is_file()
 }
 
-/// Creates an empty file in the folder `notes`, named by the SHA-256 of the bytes. Returns true if it did not exist.
+/// Creates an empty file in the folder `notes`, named by the SHA-256 of the bytes. Creates the folder too if it is missing.
+/// Returns true if the file did not exist. Errors: a folder that other users may change, or that cannot be written.
 fn note(notes: &Path, bytes: &[u8]) -> Result<bool, Error> {
     home::create(notes)?;
     let path = notes.join(digest::sha256(bytes));

@@ -62,7 +62,8 @@ struct Package {
 /// Compiles a method folder in Rust. Returns the bytes of the core module, and the compiler's warnings about the
 /// method's own package. First writes the SDK into the workspace, where needed. Holds the lock of the target folder while
 /// it builds. With [`Options::clean`] it builds in an empty temporary folder. `watch` gets an event for a wait, and one
-/// for every other crate once it is compiled.
+/// for every other crate once it is compiled. Errors: cargo fails, the crate makes no WebAssembly module, or another build
+/// holds the lock for 15 minutes.
 pub(super) fn build(
     folder: &Path,
     toolchain: &Toolchain,
@@ -82,8 +83,9 @@ pub(super) fn build(
     Ok((module, warnings))
 }
 
-/// Takes the exclusive build lock of a target folder, the file `guest.lock` in it, and waits for other builds; `watch` gets
-/// an event for the wait. Creates the folder. Dropping the returned file releases the lock.
+/// Takes the exclusive build lock of a target folder, the file `guest.lock` in it. Waits for other builds for up to 15
+/// minutes; `watch` gets one event if it waits. Creates folder and file if missing. Dropping the returned file releases the
+/// lock.
 fn take_turn(target: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     files::create_folder(target)?;
     let path = target.join("guest.lock");
@@ -153,7 +155,8 @@ impl Job<'_> {
     }
 
     /// Returns the `--remap-path-prefix` flags of all crates, so that no path of this machine gets into the module. They are
-    /// separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects.
+    /// separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects. Path dependencies outside of `.tunebox` become `tunebox`,
+    /// the SDK becomes `sdk`, the folders of unpacked dependencies `dependencies`, and the standard library's source `rust`.
     ///
     /// Cargo compiles the standard library and the SDK again wherever these flags differ. So they leave out the method's
     /// workspace, which [`Job::compile`] adds for the method's own crate only. With [`Options::debug`] they include it if a

@@ -38,10 +38,10 @@ const OFFLINE: [&str; 7] = [
     "you're using offline mode",
 ];
 
-/// Turns the output of a failed cargo into an error. Shows the compiler's errors if there are any, else recognizes a
-/// missing target, a workspace without this folder and a dependency that cannot be fetched,
-/// else shows cargo's last error. The compiler names files from the workspace's `root`; the error names them from
-/// `folder`.
+/// Turns the output of a failed cargo into an error. Shows the compiler's errors if there are any. Else recognizes a
+/// workspace that does not list this folder and a dependency that cannot be fetched; any other failure shows cargo's error
+/// on one line. A missing standard library of the target has its own error, whether the compiler or cargo reports it. The
+/// compiler names files from the workspace's `root`; the error names them from `folder`.
 pub(super) fn explain(folder: &Path, root: &Path, output: &Output) -> Error {
     let words = String::from_utf8_lossy(&output.stderr);
     let errors: Vec<Value> = messages(&output.stdout).filter_map(of_compiler).collect();
@@ -95,8 +95,10 @@ fn dependency(words: &str) -> Option<String> {
     (!name.is_empty() && !name.contains('/')).then(|| name.to_owned())
 }
 
-/// The error for source that does not compile. Its title is `message`, the first error's; below it come up to five
-/// errors as the compiler renders them, how many there are, and `rustc --explain` for their codes.
+/// The error for source that does not compile. Its title is `message`, the first error's, with its code in brackets; its
+/// location is the first error's. The output has up to five errors as the compiler renders them, the first without the
+/// lines of `message`, and how many there are if more than one. The hint names `rustc --explain` for the distinct codes of
+/// these errors; no hint without codes.
 fn refused(message: &str, errors: &[Value], places: &Places) -> Error {
     let shown = || errors.iter().take(SHOWN);
     let mut output: Vec<String> = shown().map(|error| places.in_text(text(error, "rendered").unwrap_or(""))).collect();
@@ -161,9 +163,10 @@ impl Places {
         Self { root: root.to_owned(), down, up: "../".repeat(way.iter().count()) }
     }
 
-    /// Translates a path from the workspace's root into one from the method's folder. The compiler names a file of the SDK
-    /// by its path in the SDK's own repository; such a file is looked for below `.tunebox`. A path of no existing file is
-    /// returned unchanged, unless it begins with the folder's own path.
+    /// Translates a path from the workspace's root into one from the method's folder. A path below the folder loses the
+    /// folder's part, even if there is no such file; another existing file gets `../` in front. The compiler names a file of
+    /// the SDK by its path in the SDK's own repository: a file that exists only below `.tunebox` gets that folder in front.
+    /// Any other path is returned unchanged.
     fn of_file(&self, named: &str) -> String {
         let supplied = format!("{FOLDER}/{named}");
         match named.strip_prefix(&self.down) {

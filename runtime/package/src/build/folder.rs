@@ -12,8 +12,9 @@ use crate::files;
 /// The most other folders that an error lists.
 const NAMED: usize = 5;
 
-/// Fails unless the folder holds a method: `Cargo.toml` or `pyproject.toml`, and the folder `src`. The error suggests a
-/// similar path, or lists up to five methods in the folder, else beside it.
+/// Fails unless the folder holds a method: `Cargo.toml` or `pyproject.toml`, and the folder `src`. If there is no such
+/// folder, the error suggests the method folder beside it with the most similar name. Else it lists up to five methods in
+/// the folder, or beside it if there is none in it.
 pub fn expect_method(folder: &Path) -> Result<(), Error> {
     if holds_method(folder) {
         return Ok(());

@@ -13,8 +13,9 @@ use crate::{Error, files};
 
 /// Writes this program's SDK below the workspace's root, if the method's `Cargo.toml` takes `tunebox` from
 /// `.tunebox/sdk/rust` there. Does nothing if it takes the SDK from elsewhere, or if the same files are there. `watch`
-/// gets an event if another build holds the lock. Errors: `Cargo.toml` asks for another version of the SDK, or a folder
-/// cannot be written.
+/// gets an event if another build holds the lock. Errors: the dependency has a `version` that this program's version does
+/// not match (one that cannot be parsed is no error), a folder that cannot be written, or a lock that is not released in
+/// time.
 pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     let manifest = files::read_text(&folder.join("Cargo.toml")).unwrap_or_default();
     let manifest: toml::Table = manifest.parse().unwrap_or_default();
@@ -39,7 +40,8 @@ pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Erro
 }
 
 /// Writes files below [`sources::FOLDER`] in `root`. Does nothing if the same files are there. Holds the lock of the
-/// existing file `lock` meanwhile; `watch` gets an event if another build holds it. Errors: a folder that cannot be written.
+/// existing file `lock` meanwhile; `watch` gets an event if another build holds it. Errors: a folder that cannot be written,
+/// no file `lock`, or a lock that is not released within 15 minutes.
 pub(super) fn write_locked(root: &Path, files: &Files, lock: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     if sources::has_files(root, files) {
         return Ok(());

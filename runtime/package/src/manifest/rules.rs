@@ -32,8 +32,9 @@ const RESERVED: [&str; 14] = [
     "validation-reward",
 ];
 
-/// Checks what the manifest's types do not express: valid and distinct names, texts that can be shown, a plain contract
-/// version, at most 64 settings and 64 metrics, and no metric with a name that the run uses itself.
+/// Fails unless a manifest keeps the rules that its types do not express: valid names for method and data shape; valid and
+/// distinct names of settings, of metrics and of each setting's choices; texts of at most 4 KiB without control characters;
+/// a contract version without pre-release and build parts; at most 64 settings and 64 metrics; no metric in [`RESERVED`].
 pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     name("the method", &manifest.name)?;
     name("the data shape", &manifest.shape)?;
@@ -64,8 +65,8 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns a setting's default as a value of the setting's kind, or `None` if it has none. Errors: a default of another
-/// kind, or one that the setting does not allow.
+/// Returns a setting's default as a value of the setting's kind, or `None` if it has none. An integer becomes a number if
+/// the setting takes numbers. Errors: a default of another kind, or one outside of the setting's range or choices.
 pub(super) fn default(setting: &Setting) -> Result<Option<Value>, Error> {
     let Some(value) = &setting.default else { return Ok(None) };
     match fits(setting, value.clone()) {

@@ -93,7 +93,9 @@ fn reached(packages: &[Locked], own: usize) -> BTreeSet<Component> {
     seen.iter().filter_map(|index| packages.get(*index)).map(component).collect()
 }
 
-/// Makes the component of a crate. A crate from a folder gets no package URL, since no registry has its bytes.
+/// Makes the component of a crate, with its checksum if it has one. The package URL is `pkg:cargo/NAME@VERSION`, with
+/// `?vcs_url=SOURCE` added for a crate that is not from crates.io. A crate from a folder gets no package URL, since no
+/// registry has its bytes.
 fn component(locked: &Locked) -> Component {
     let Locked { name, version, source, checksum, .. } = locked;
     let purl = source.as_deref().map(|source| match source {
@@ -106,8 +108,9 @@ fn component(locked: &Locked) -> Component {
     Component::new(name.clone(), version.clone(), purl, checksum.clone())
 }
 
-/// Lists the packages that are installed in the `.venv` of a method's folder, by the names of their `dist-info` folders;
-/// empty without one. Only these can get into a component. Errors: a folder that cannot be read.
+/// Lists the packages that are installed in the `.venv` of a method's folder, by the names of their `NAME-VERSION.dist-info`
+/// folders, with `NAME` in lower case and hyphens for underscores. Empty without a `.venv`. Only these packages can get into
+/// a component. Errors: a folder that cannot be read.
 pub(super) fn python_packages(folder: &Path) -> Result<BTreeSet<Component>, Error> {
     let mut found = BTreeSet::new();
     let library = folder.join(".venv").join("lib");

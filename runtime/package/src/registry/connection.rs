@@ -74,8 +74,9 @@ impl HttpRequest<'_> {
 }
 
 impl Connection {
-    /// Prepares a connection to the registry of a package; sends nothing. `writes` says whether a login must allow
-    /// pushing. Errors: the location is offline, or certificates cannot be read.
+    /// Prepares a connection to the registry of a package; sends nothing. Uses HTTP if the location says so or the registry
+    /// is on this machine, else HTTPS. `writes` says whether a login must allow pushing. Errors: the location is offline, or
+    /// certificates cannot be read.
     pub(super) fn new(place: &Location, remote: &Remote, writes: bool) -> Result<Self, Error> {
         if place.offline {
             let hint = "leave `--offline` out, or use what was pulled before: `tunebox list`";
@@ -149,7 +150,7 @@ impl Connection {
     }
 
     /// Turns a response with an unexpected status into an error, with the registry's own message and the `Retry-After`
-    /// seconds, if it sends them.
+    /// seconds, if it sends them. Status 401 becomes the error for a missing or rejected login; its body is not read.
     pub(super) fn refusal(&self, response: Response<Body>) -> Error {
         let status = response.status();
         if status == StatusCode::UNAUTHORIZED {
@@ -209,8 +210,9 @@ impl Connection {
         self.follow(from, location.to_str().unwrap_or_default()).map(Some)
     }
 
-    /// Resolves the value of a `Location` header relative to `from`. Errors: the result is no address, or is unencrypted
-    /// where that is not allowed.
+    /// Resolves the value of a `Location` header relative to `from`. Errors: the result is no `http` or `https` address, or
+    /// is unencrypted where that is not allowed. `http` is allowed only if the registry itself is reached by `http`, and
+    /// then only to this machine, or to any host if the location allows plain HTTP.
     pub(super) fn follow(&self, from: &Address, location: &str) -> Result<Address, Error> {
         let nowhere =
             || broken(&self.registry, format!("it leads to `{}`, which is no address", printable(location, 120)));
@@ -239,8 +241,8 @@ impl<Bytes: Read, Advance: FnMut(u64)> Read for Watched<Bytes, Advance> {
     }
 }
 
-/// Returns the message, else the code, of the first error in a registry's JSON answer, safe to show. `None` if there is
-/// none.
+/// Returns the message, else the code, of the first error in a registry's JSON answer, with control characters escaped and
+/// cut to about 200 bytes. `None` if there is none.
 fn said(text: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(text).ok()?;
     let word = |path| answer.pointer(path)?.as_str();

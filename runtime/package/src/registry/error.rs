@@ -31,8 +31,9 @@ pub(crate) fn no_version(name: &str, highest: Option<String>) -> Error {
     explain(format!("`{name}` names no version"), hint).into()
 }
 
-/// The error for a package or version that does not exist. `place` names it, `source` without its version; `there` are
-/// the versions that exist, the highest last, and `nearest` the one that was probably meant.
+/// The error for a package or version that does not exist. `place` is its location, `source` the location without the
+/// version; `there` are the versions that exist, the highest last, and `nearest` the one that was probably meant. Lists up
+/// to eight versions, the highest first. The hint names `nearest`, else the highest version.
 pub(super) fn not_found(place: &str, source: &str, there: &[String], nearest: Option<&str>) -> Error {
     let hint = match (nearest, there.last()) {
         (Some(nearest), _) => format!("did you mean `{source}:{nearest}`?"),
@@ -49,8 +50,9 @@ pub(super) fn not_found(place: &str, source: &str, there: &[String], nearest: Op
     explain(format!("there is no `{place}`"), hint).with_why(why).into()
 }
 
-/// The error for an HTTP status other than the expected ones. `said` is the registry's message, `wait` the seconds to
-/// wait.
+/// The error for an HTTP status other than the expected ones. `said` is the registry's message, `wait` the seconds after
+/// which to try again, used for status 429 only. The reason is [`Reason::Unreachable`] for 429 and from 500 on, else
+/// [`Reason::Other`].
 pub(super) fn bad_status(place: &str, registry: &str, status: u16, said: Option<String>, wait: Option<u64>) -> Error {
     let answers = format!("`{registry}` answers with status {status}");
     let busy = format!("`{registry}` was asked too often");

@@ -138,8 +138,8 @@ impl Login {
         found.find(|login| !matches!(login, Self::Nobody)).unwrap_or(Self::Nobody)
     }
 
-    /// Finds the login as [`find`](Self::find) does, and returns `Unusable` if a credential helper does not end within
-    /// [`PATIENCE`].
+    /// Runs [`find`](Self::find) on a new thread and returns its result, or `Unusable` if it takes longer than [`PATIENCE`],
+    /// because a credential helper does not end. The thread is not stopped then.
     pub(super) fn find_in_time(registry: &str, file: Option<&Path>) -> Self {
         let (sender, found) = mpsc::channel();
         let (registry, file) = (registry.to_owned(), file.map(Path::to_owned));
@@ -149,8 +149,9 @@ impl Login {
         found.recv_timeout(PATIENCE).unwrap_or_else(late)
     }
 
-    /// Finds the login under `key` in the text of a Docker configuration. May run a credential helper, whose output is
-    /// never repeated: it may hold the secret. `file` is the path for messages.
+    /// Finds the login under `key` in the text of a Docker configuration. May run a credential helper, whose output no
+    /// message repeats: it may hold the secret. `file` is the path for messages. Returns `Nobody` if there is no login, and
+    /// `Unusable` with the reason if the helper fails, or the text or the login cannot be parsed.
     fn read(text: &[u8], key: &str, file: &Path) -> Self {
         use CredentialRetrievalError as Problem;
         let file = file.display();

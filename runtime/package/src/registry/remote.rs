@@ -75,8 +75,8 @@ pub(super) fn push(
     Ok(documents.digest)
 }
 
-/// Uploads the manifest under a tag, which makes the package visible. Errors: the registry reports another digest for
-/// it.
+/// Uploads the manifest under a tag, which makes the package visible. Errors: the registry rejects it, or reports another
+/// digest for the manifest.
 fn name(connection: &mut Connection, tag: &str, documents: &Documents) -> Result<(), Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let request = HttpRequest {
@@ -93,8 +93,8 @@ fn name(connection: &mut Connection, tag: &str, documents: &Documents) -> Result
 /// The bytes of a manifest, and the `Content-Type` that it was served with.
 type Served = (Vec<u8>, Option<String>);
 
-/// Downloads the manifest of a tag, and checks its size and the digest that the registry reports. Returns it with its
-/// `Content-Type`, or `None` if there is no such tag.
+/// Downloads the manifest of a tag. Returns it with its `Content-Type`, or `None` if there is no such tag. Errors: more
+/// than 1 MiB, or bytes that differ from the SHA-256 that the registry reports, if it reports one.
 fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Served>, Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let request = HttpRequest { accept: Some(MANIFESTS), ..HttpRequest::plain(Method::GET, address) };
@@ -114,8 +114,8 @@ fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Served>, Er
     }
 }
 
-/// Downloads a blob and checks its size and digest. `what` names it in errors; `progress` receives the number of bytes
-/// that arrive.
+/// Downloads the blob `wanted` and checks its size and digest. `what` names the blob in errors; `progress` receives the
+/// number of bytes of each read. Errors: no such blob, a download that ends early, or another size or digest.
 fn blob(
     connection: &mut Connection,
     what: &'static str,
@@ -171,7 +171,9 @@ fn upload(connection: &mut Connection, bytes: &[u8], progress: &mut dyn Progress
     connection.expect(request, &[StatusCode::CREATED]).map(|_| ())
 }
 
-/// Returns the versions in the repository, the highest last, for messages. Empty if the registry gives no list.
+/// Returns the tags of the repository, the highest version last, for messages. Leaves out tags that are longer than 128
+/// bytes, begin with `sha256-`, or have other characters than ASCII letters, digits, `.`, `_` and `-`. Empty if the
+/// registry gives no list.
 fn tags(connection: &mut Connection) -> Vec<String> {
     let request = HttpRequest::plain(Method::GET, connection.address("tags/list"));
     let answer = connection.expect(request, &[StatusCode::OK]).and_then(|answer| connection.text(answer));

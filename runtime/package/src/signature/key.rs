@@ -49,6 +49,7 @@ impl Signer {
 }
 
 impl fmt::Display for Signer {
+    /// Writes the public key, `RW…`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.key.fmt(formatter)
     }
@@ -81,8 +82,8 @@ pub struct SecretKey {
 
 impl SecretKey {
     /// Creates a pair of keys and returns the public one. Writes the secret key to the new file `path`, encrypted if
-    /// there is a password, and the public key to `path` with `.pub` appended. Errors: a file that exists, an empty
-    /// password, a folder that cannot be written.
+    /// there is a password, and the public key to `path` with `.pub` appended. Errors: one of the two files exists, an empty
+    /// password, a folder that cannot be written. After an error, no new file stays.
     pub fn generate(path: &Path, password: Option<&str>) -> Result<Signer, Error> {
         let beside = path.with_added_extension("pub");
         if let Some(taken) = [path, &beside].into_iter().find(|path| path.symlink_metadata().is_ok()) {

@@ -38,7 +38,8 @@ pub(super) fn choose(known: &[Stored], wanted: Wanted<'_>, folder: Option<&Path>
     Err(no_package(wanted, nearest(name, others), &there, folder))
 }
 
-/// Returns the highest version for each pair of name and source, out of packages sorted by version.
+/// Returns the highest version for each pair of name and source, out of packages sorted by version. The result is sorted by
+/// name and source.
 fn newest<'a>(ordered: &[&'a Stored]) -> Vec<&'a Stored> {
     let highest: BTreeMap<_, _> = ordered.iter().map(|one| ((&one.name, &one.source), *one)).collect();
     highest.into_values().collect()

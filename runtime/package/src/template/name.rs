@@ -46,8 +46,9 @@ const KEPT_IN_PYTHON: &str = "abc aifc annotationlib antigravity argparse array 
     turtle turtledemo types typing unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg \
     winsound wit_world wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
 
-/// Fails if a method cannot have this name, or a built-in method or verifier has it. The error suggests the nearest
-/// name that is free.
+/// Fails if a name is not made of lower-case words joined by hyphens, if the tools of `language` or a file system reserve
+/// it, or if a built-in method or verifier has it. For a name of the wrong form, the error suggests what [`tidied`] makes of
+/// it, if that is free.
 pub(super) fn check(name: &str, language: Language) -> Result<(), Error> {
     let refused = |name: &str| Explanation::new("new", format!("a method cannot be called `{name}`"));
     let good = tidied(name);

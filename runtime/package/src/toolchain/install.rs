@@ -20,8 +20,9 @@ pub struct Installed {
     pub commands: Vec<String>,
 }
 
-/// Makes sure that there is a toolchain for methods: does nothing if there is one, else tries rustup, then apt. Returns
-/// the toolchain and the commands that were run. Errors: no way worked; the error lists what each command answered.
+/// Makes sure that there is a toolchain for methods: does nothing if there is one, else runs `rustup target add`, then
+/// `apt-get` if there is still none. Returns the toolchain and the commands that were tried, also those that failed.
+/// Errors: there is no toolchain after all commands; the error lists what each command answered.
 pub fn install() -> Result<Installed, Error> {
     if let Ok(toolchain) = find() {
         return Ok(Installed { toolchain, commands: Vec::new() });
@@ -41,7 +42,8 @@ pub fn install() -> Result<Installed, Error> {
     Err(Explanation { location, ..error.with_hint(hint) }.into())
 }
 
-/// Runs a command and returns a phrase about it: `done`, the last line of its error output, or why it could not be run.
+/// Runs a command line, split at spaces, without a shell, and waits for its end. Returns a phrase about it: `done`, the last
+/// line of its error output if it fails, or why it could not be run.
 fn run(line: &str) -> String {
     let mut words = line.split(' ');
     let Some(program) = words.next().and_then(on_path) else { return "there is no such program here".to_owned() };

@@ -233,8 +233,9 @@ impl Trust {
         }
     }
 
-    /// Keeps a package and its signer for [`commit`](Self::commit) to write, and counts both as known from now on.
-    /// Returns what was admitted.
+    /// Adds a package and its signer to the lock and the publishers in memory, and to the list that
+    /// [`commit`](Self::commit) writes. A signer that was not known is recorded with the present day and the source that was
+    /// asked for. Returns what was admitted, with the version that the lock pinned before if it was another one.
     fn remember(&mut self, candidate: Candidate, known: Known) -> Admitted {
         let Candidate { statement, source, signer } = candidate;
         let Statement { name, version, sha256, interface, .. } = &statement;

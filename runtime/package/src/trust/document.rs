@@ -108,8 +108,9 @@ impl<T: Entry> TrustFile<T> {
         }
     }
 
-    /// Parses and checks the entries of a text; `path` is what errors call it. Errors: malformed TOML, an unknown key, a
-    /// missing or a wrong one, with line and column.
+    /// Parses and checks the entries of a text; errors name it by `path`, which is not read. Errors, with line and column
+    /// where known: malformed TOML, an unknown or missing key, an invalid value, an entry that contradicts an earlier one,
+    /// or a `schema` other than 1.
     pub fn parse(path: impl AsRef<Path>, text: &str) -> Result<Self, Error> {
         let path = path.as_ref();
         let wrong = |span: Option<Range<usize>>, problem: &str| {

@@ -143,6 +143,8 @@ impl Entry for Locked {
     const TABLE: &'static str = "package";
     const HINT: &'static str = "correct it, or take the entry out: the package is then pinned anew";
 
+    /// Fails unless name, versions, source, digest and signer are each of their form, and `highest` is not below `version`.
+    /// Changes nothing.
     fn check(&mut self) -> Result<(), InvalidValue> {
         check_package_name(&self.name).map_err(InvalidValue::at("name"))?;
         let used = version(&self.version).map_err(InvalidValue::at("version"))?;

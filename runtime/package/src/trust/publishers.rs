@@ -139,6 +139,8 @@ impl Entry for Publisher {
     const TABLE: &'static str = "publisher";
     const HINT: &'static str = "correct it, or take the entry out: its signer is then asked about again";
 
+    /// Fails unless prefix, key, day, source and package names are each of their form. Normalizes the prefix's registry,
+    /// and sorts the package names without repetition.
     fn check(&mut self) -> Result<(), InvalidValue> {
         // One registry may be written in several ways, and is one prefix.
         self.prefix = prefix(&self.prefix).map_err(InvalidValue::at("prefix"))?;
@@ -154,6 +156,7 @@ impl Entry for Publisher {
         Ok(())
     }
 
+    /// Adds the entry, or merges it into the one with the same prefix and key. Never fails.
     fn add_to(self, list: &mut Vec<Self>) -> Result<(), InvalidValue> {
         merge(list, &self);
         Ok(())

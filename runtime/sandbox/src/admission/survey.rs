@@ -64,7 +64,8 @@ pub(crate) fn validate(bytes: &[u8], name: &str) -> Result<Types, Error> {
     validate_within(VALIDATION, bytes, name)
 }
 
-/// Validates a component as [`validate`] does; fails if that takes longer than `limit`.
+/// Runs wasmparser's full validation of a component with the features of [`features`], on a thread of its own, and returns
+/// its types. Fails if that takes longer than `limit`; the thread then runs on.
 pub(super) fn validate_within(limit: Duration, bytes: &[u8], name: &str) -> Result<Types, Error> {
     let bytes = bytes.to_vec();
     let validate = move || Validator::new_with_features(features()).validate_all(&bytes);
@@ -94,8 +95,9 @@ fn features() -> WasmFeatures {
         | WasmFeatures::COMPONENT_MODEL
 }
 
-/// Collects a component's imports, exports and sizes in one parse, without full validation. Stops at the first feature
-/// or size that the contract excludes and returns it as an error.
+/// Collects a component's imports, exports and sizes in one parse, without full validation. `method` names the component in
+/// errors. Errors: bytes that are no component or cannot be parsed, and the first feature or size that the contract
+/// excludes.
 pub(super) fn survey(bytes: &[u8], method: &str) -> Result<Survey, Error> {
     if !bytes.starts_with(b"\0asm") {
         return Err(Error::malformed(method, "it does not begin like WebAssembly"));
@@ -208,7 +210,8 @@ impl Survey {
     }
 
     /// Returns the most bytes that the host keeps for all instances of the component's modules, beside their memories and
-    /// tables: each counted as the largest module.
+    /// tables: each counted as the module with the most items. Counts `INSTANCES` instances if components inside the
+    /// outermost one instantiate modules.
     pub(crate) fn instance_bytes(&self) -> u64 {
         let (outermost, nested) = self.modules;
         let instances = if nested { u64::from(INSTANCES) } else { outermost };

@@ -52,7 +52,11 @@ enum Answer {
 }
 
 /// Compiles a component in a child process, waiting at most `compile_seconds`, and returns its code. The child
-/// has ended when this returns.
+/// has ended when this returns: it is killed if its answer is late, or if it goes on for 2 s after its answer. `name` names
+/// the component in errors.
+///
+/// Errors: the component is malformed, compiling takes too much time or memory, or the child does not start or ends without
+/// a complete answer.
 pub(super) fn compile(
     program: &Program,
     bytes: &[u8],
@@ -100,8 +104,8 @@ fn order(limits: &Limits, code: CodeOptions) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Reads the child's answer to the end: `Ok` with the code, or `Err` with why the component is malformed. `None` if the
-/// answer is incomplete, by its length or digest.
+/// Reads the child's answer: `Ok` with the code, or `Err` with why the component is malformed. `None` if the first line
+/// cannot be read or parsed, or the code does not have the length and digest of that line.
 fn answer(output: impl Read) -> Option<Result<Vec<u8>, String>> {
     let mut output = BufReader::new(output);
     match read_line(&mut output, LINE).ok()? {
@@ -134,7 +138,8 @@ fn no_answer(name: &str, status: ExitStatus, last_line: Option<String>, limits: 
         .into()
 }
 
-/// Builds the error for a component that takes longer than `seconds` to compile.
+/// Builds the error for a component that takes longer than `seconds` to compile. Its hint suggests four times as many
+/// seconds, at least 1.
 fn too_slow(name: &str, seconds: f64) -> Error {
     let more = (4.0 * seconds).max(1.0).to_string();
     over_limit(name, "takes too long to compile", &format!("{seconds} s"), "seconds", &more)
@@ -157,7 +162,8 @@ fn unusable(name: &str, why: String) -> Explanation {
 }
 
 /// Runs the child's side of compiling: reads limits and component from standard input, applies the limits to this
-/// process, gives up files, network and other processes, compiles, and writes the answer to standard output.
+/// process, gives up files, network and other processes, compiles, and writes the answer to standard output. For a component
+/// that does not compile, the answer is the compiler's message, cut at 600 characters.
 ///
 /// # Errors
 /// When the streams break or the system rejects the limits; the parent then gets no answer.

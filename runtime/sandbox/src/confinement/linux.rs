@@ -132,7 +132,9 @@ const OLD: [i64; 8] = [
 
 type Failed = Box<dyn Error + Send + Sync>;
 
-/// Applies Landlock to this thread and drops its capabilities; see [`super::confine_files`].
+/// Drops the capabilities of this thread, then applies Landlock rules to it: everything below `SYSTEM` and `read` may be
+/// read, `DEVICES` also written, and files below `write` also written, created and removed; TCP and signals to processes
+/// without these rules are denied. Returns false only if the kernel enforces none of them. See [`super::confine_files`].
 pub(super) fn confine_files(read: &[PathBuf], write: &[PathBuf]) -> Result<bool, Failed> {
     drop_capabilities()?;
     let reading = AccessFs::ReadFile | AccessFs::ReadDir;
@@ -163,6 +165,7 @@ const CAPABILITY_VERSION: u32 = 0x2008_0522;
 const FILES_OF_OTHERS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
 
 /// Drops all capabilities of this thread except those for the files of other users, which the rules of Landlock restrict.
+/// Programs that it starts inherit none. Errors: the kernel does not report or change the capabilities.
 #[expect(unsafe_code, reason = "no crate of this workspace drops capabilities")]
 fn drop_capabilities() -> io::Result<()> {
     // This thread; and, in two words each, what it may do now, could do, and passes on.

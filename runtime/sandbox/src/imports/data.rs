@@ -58,8 +58,8 @@ impl HostRows for HostContext<'_> {
         whole(self.table.get(&this)?.0.targets())
     }
 
-    /// Makes a copy of the rows in which every token but the first of each row is a target, and returns its handle.
-    /// Reserves the bytes of the copy.
+    /// Makes a copy of the rows in which every token but the first of each row is a target, and returns the handle of the
+    /// copy. Charges one unit of work for each token and reserves the bytes of the copy.
     fn whole(&mut self, this: Handle<RowsEntry>) -> Answer<RowsEntry> {
         self.enter("data.rows.whole")?;
         let rows = self.table.get(&this)?.0.clone();
@@ -93,7 +93,7 @@ impl HostRows for HostContext<'_> {
         Ok(self.table.push(RowsEntry(Arc::new(selected), reservation.shrunk_to(held)))?)
     }
 
-    /// Deletes the handle and releases the bytes of rows that the method made. Not counted as a call.
+    /// Deletes the handle and releases the bytes that were reserved for it. Not counted as a call.
     fn drop(&mut self, this: Handle<RowsEntry>) -> wasmtime::Result<()> {
         Ok(self.table.delete(this).map(drop)?)
     }
@@ -106,7 +106,7 @@ impl HostBatch for HostContext<'_> {
         Ok(self.table.get(&this)?.0.sides.iter().map(|(side, _)| side.clone()).collect())
     }
 
-    /// Returns a handle of the rows of one side; `invalid-argument` if the batch has no such side.
+    /// Returns a handle of the rows of one side and reserves their bytes; `invalid-argument` if the batch has no such side.
     fn rows(&mut self, this: Handle<BatchEntry>, side: String) -> Answer<RowsEntry> {
         self.enter("data.batch.rows")?;
         let batch = self.table.get(&this)?.0.clone();

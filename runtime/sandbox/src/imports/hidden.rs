@@ -22,10 +22,11 @@ impl Host for HostContext<'_> {
         Ok(u32::try_from(self.configuration.hidden)?)
     }
 
-    /// Runs one forward pass and returns a handle of the activations at one site and token: `[layers, rows,
-    /// dimension]`, `f32`, without gradient.
+    /// Runs one forward pass under `view` and returns a handle of the activations at one site and token, with active patches
+    /// applied: `[layers, rows, dimension]`, `f32`, in the order of `layers`, without gradient. Charges a pass.
     ///
-    /// Errors: `invalid-argument` for a layer that is missing or named twice, for no rows, or for a token that a row lacks.
+    /// Errors: `invalid-argument` for no layers, one that is missing or named twice, for no rows, or for a token that a row
+    /// lacks. Too little memory for the pass ends the method.
     fn capture(
         &mut self,
         view: Handle<ViewEntry>,
@@ -83,8 +84,8 @@ impl State {
         Ok(layers.into_iter().map(|layer| layer as usize).collect())
     }
 
-    /// Returns the numbers of an `f32` vector `[dimension]`, as wide as the residual stream; errors as in
-    /// [`vector`](State::vector).
+    /// Returns the numbers of an `f32` vector `[dimension]`, as wide as the residual stream. Charges one unit of work for
+    /// each number. Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number that is not finite.
     pub(crate) fn stream_vector(&mut self, vector: &Handle) -> Result<Vec<f32>> {
         self.vector(vector, self.configuration.hidden, "the stream")
     }

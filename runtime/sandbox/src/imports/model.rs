@@ -29,38 +29,44 @@ impl HostView for HostContext<'_> {
 }
 
 impl HostScores for HostContext<'_> {
-    /// Returns a handle of the log-probability of each target token: `[rows, width]`, `f32`. Runs the pass of the
-    /// scores if it was deferred. Traps where another tap would return an error.
+    /// Returns a handle of the log-probability of each target token: `[rows, width]`, `f32`, 0 off the targets. Runs the
+    /// scoring passes that were deferred first. Ends the method if the pass of the scores failed, for want of a `result` in
+    /// WIT.
     fn logprob(&mut self, this: Handle<ScoresEntry>) -> wasmtime::Result<Handle> {
         Ok(self.give_tap("model.scores.logprob", &this, Tap::Logprob)?)
     }
 
-    /// Returns a handle of the entropy of each next-token distribution in nats: `[rows, width]`, `f32`; errors as in
-    /// [`State::give_tap`].
+    /// Returns a handle of the entropy in nats of the distribution that predicts each target token: `[rows, width]`, `f32`,
+    /// 0 off the targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were
+    /// requested without this tap; the model's error if their pass failed.
     fn entropy(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.entropy", &this, Tap::Entropy)
     }
 
-    /// Returns a handle of log Σ p² of each next-token distribution p: `[rows, width]`, `f32`; errors as in
-    /// [`State::give_tap`].
+    /// Returns a handle of log Σ p² of the distribution p that predicts each target token: `[rows, width]`, `f32`, 0 off the
+    /// targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were requested
+    /// without this tap; the model's error if their pass failed.
     fn log_sum_square(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.log-sum-square", &this, Tap::LogSumSquare)
     }
 
-    /// Returns a handle of the mean logit over the vocabulary at each token: `[rows, width]`, `f32`; errors as in
-    /// [`State::give_tap`].
+    /// Returns a handle of the mean logit over the vocabulary for each target token: `[rows, width]`, `f32`, 0 off the
+    /// targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were requested
+    /// without this tap; the model's error if their pass failed.
     fn mean_logit(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.mean-logit", &this, Tap::MeanLogit)
     }
 
-    /// Returns a handle of the mean log-probability over the vocabulary at each token: `[rows, width]`, `f32`; errors as in
-    /// [`State::give_tap`].
+    /// Returns a handle of the mean log-probability over the vocabulary for each target token: `[rows, width]`, `f32`, 0 off
+    /// the targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were
+    /// requested without this tap; the model's error if their pass failed.
     fn mean_logprob(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.mean-logprob", &this, Tap::MeanLogprob)
     }
 
     /// Returns a handle of a tensor `[rows, width]`, `f32`, that is 1 where no token is more likely than the target token,
-    /// else 0; errors as in [`State::give_tap`].
+    /// else 0. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were requested
+    /// without this tap; the model's error if their pass failed.
     fn top_one(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.top-one", &this, Tap::TopOne)
     }
@@ -98,7 +104,8 @@ impl Host for HostContext<'_> {
     /// view. Counts one pass, and first runs the scoring passes that were deferred. A copy that exceeds `activation_bytes`
     /// or the memory that is left ends the method.
     ///
-    /// Errors: `invalid-argument` for an empty or long name, `out-of-budget` past the number of snapshots of the run.
+    /// Errors: `invalid-argument` for an empty or long name, `out-of-budget` past the number of snapshots of the run,
+    /// `unsupported` if all weights are trained.
     fn snapshot(&mut self, name: String) -> Answer<ViewEntry> {
         self.enter("model.snapshot")?;
         let longest = self.limits.name_bytes;
@@ -143,7 +150,7 @@ impl Host for HostContext<'_> {
     /// end of each row: `[rows, ids]`, `f32`, without gradient.
     ///
     /// Errors: `invalid-argument` for no rows, an empty row, no ids, more than `MOST_IDS`, or an id outside the
-    /// vocabulary.
+    /// vocabulary. Too little memory for the pass ends the method.
     fn next_token(&mut self, view: Handle<ViewEntry>, rows: Handle<RowsEntry>, ids: Vec<u32>) -> Answer {
         self.enter("model.next-token")?;
         let view = self.table.get(&view)?.0.clone();
@@ -162,7 +169,7 @@ impl Host for HostContext<'_> {
     /// Runs two forward passes and returns a handle of the KL divergence, in nats, of the next-token distributions
     /// after the end of each row, from `view` (p) to `other` (q): `[rows]`, `f32`, without gradient.
     ///
-    /// Errors: `invalid-argument` for no rows or an empty row.
+    /// Errors: `invalid-argument` for no rows or an empty row. Too little memory for a pass ends the method.
     fn divergence(&mut self, view: Handle<ViewEntry>, other: Handle<ViewEntry>, rows: Handle<RowsEntry>) -> Answer {
         self.enter("model.divergence")?;
         let (view, other) = (self.table.get(&view)?.0.clone(), self.table.get(&other)?.0.clone());
@@ -196,8 +203,8 @@ impl State {
         }
     }
 
-    /// Counts a call of `function`, runs the pass of the scores if it was deferred, and returns a handle of one tap:
-    /// `[rows, width]`, `f32`, 0 off the target tokens.
+    /// Counts a call of `function`, runs all scoring passes that were deferred, and returns a handle of one tap: `[rows,
+    /// width]`, `f32`, 0 off the target tokens. The handle shares the tap's numbers and their reservation.
     ///
     /// Errors: `invalid-argument` if the tap was not requested with the scores; the model's error if their pass failed.
     fn give_tap(&mut self, function: &'static str, scores: &Handle<ScoresEntry>, tap: Tap) -> Answer {
@@ -221,8 +228,8 @@ impl State {
     }
 
     /// Charges work, a pass and the bytes of the taps, and returns a handle of scores. With `learning`, the pass saves
-    /// the activations for a backward pass. Defers the pass if the policy can share prefixes between rows in one pass;
-    /// else runs it now.
+    /// the activations for a backward pass. Logits are divided by `temperature`. Defers the pass if the policy can share
+    /// prefixes between rows in one pass; else runs it now, and frees the scores again if it fails.
     ///
     /// Errors: `invalid-argument` for a temperature that is not finite and above 0, or for no rows; the model's error if
     /// the pass ran and failed.
@@ -264,7 +271,7 @@ impl State {
     }
 }
 
-/// Converts the flags of a call to the set of optional taps.
+/// Converts the flags of a call to the set of taps; log-probabilities are always in it.
 fn tap_set(flags: Taps) -> TapSet {
     let optional = [
         (Taps::ENTROPY, Tap::Entropy),

@@ -24,7 +24,8 @@ impl Host for HostContext<'_> {
         Ok(self.train_state().hooks.verifiers().into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Returns a handle of the weights of the run's verifiers: `[verifiers]`, `f32`; `unsupported` if the run has none.
+    /// Returns a handle of the weights of the run's verifiers, in the order of their names: `[verifiers]`, `f32`;
+    /// `unsupported` if the run has none.
     fn weights(&mut self) -> Answer {
         self.enter("reward.weights")?;
         let weights: Vec<f32> = self.weighted_verifiers()?.into_iter().map(|(_, weight)| weight).collect();
@@ -32,11 +33,12 @@ impl Host for HostContext<'_> {
     }
 
     /// Has every verifier judge every completion and returns a handle of the verdicts: `[rows, verifiers]`, `f32`, NaN
-    /// where a verifier gave none or an infinite one. Before decoding, reserves bytes for the longest text of a completion
-    /// and for the texts that are kept for the next verifier.
+    /// where a verifier gave none or an infinite one. Charges work and counts verdicts for every entry. Reserves bytes for
+    /// the longest text of a completion, and for the texts that are kept for the next verifier, until all are judged.
     ///
     /// Errors: `unsupported` if the run has no verifier; `invalid-argument` if the completions do not continue all
-    /// prompts of the batch.
+    /// prompts of one side of the batch, or the batch has no prompts as text; the error of the run's `judge` hook. Past
+    /// `step_wall_seconds` ends the method.
     fn judge(&mut self, batch: Handle<BatchEntry>, completions: Handle<CompletionsEntry>) -> Answer {
         self.enter("reward.judge")?;
         let columns = self.weighted_verifiers()?.len();

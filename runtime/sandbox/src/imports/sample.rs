@@ -31,7 +31,7 @@ impl HostSampler for HostContext<'_> {
         Ok(self.table.push(SamplerEntry(sampling)).map_err(Refusal::from)?)
     }
 
-    /// Sets what the logits are divided by, finite and 0 or more; 0 takes the likeliest token.
+    /// Sets what the logits are divided by, finite and 0 or more, else `invalid-argument`; 0 takes the likeliest token.
     fn temperature(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<()> {
         self.enter("sample.sampler.temperature")?;
         within(value.is_finite() && value >= 0.0, "temperature", &value, "0 or more, and finite")?;
@@ -46,7 +46,8 @@ impl HostSampler for HostContext<'_> {
         Ok(())
     }
 
-    /// Restricts sampling to the likeliest tokens that together hold the probability `value`, in (0, 1].
+    /// Restricts sampling to the likeliest tokens that together hold the probability `value`, in (0, 1], else
+    /// `invalid-argument`.
     fn top_p(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<()> {
         self.enter("sample.sampler.top-p")?;
         within(value > 0.0 && value <= 1.0, "top-p", &value, "above 0 and at most 1")?;
@@ -54,7 +55,8 @@ impl HostSampler for HostContext<'_> {
         Ok(())
     }
 
-    /// Restricts sampling to tokens with at least `value` times the likeliest token's probability, in [0, 1].
+    /// Restricts sampling to tokens with at least `value` times the likeliest token's probability; `invalid-argument` for a
+    /// value outside [0, 1].
     fn min_p(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<()> {
         self.enter("sample.sampler.min-p")?;
         within((0.0..=1.0).contains(&value), "min-p", &value, "0 to 1")?;
@@ -62,7 +64,8 @@ impl HostSampler for HostContext<'_> {
         Ok(())
     }
 
-    /// Sets the most new tokens of a completion: 1 to the run's own limit, end token included.
+    /// Sets the most new tokens of a completion, end token included: 1 to the run's own limit, else `invalid-argument`. In
+    /// a run that does not sample, every value is an error.
     fn max_tokens(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<()> {
         self.enter("sample.sampler.max-tokens")?;
         let limit = self.train_state().hooks.max_new_tokens();
@@ -72,7 +75,7 @@ impl HostSampler for HostContext<'_> {
         Ok(())
     }
 
-    /// Sets the completions for each prompt: 1 to the limit `completions`.
+    /// Sets the completions for each prompt: 1 to the limit `completions`, else `invalid-argument`.
     fn completions(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<()> {
         self.enter("sample.sampler.completions")?;
         let limit = self.limits.completions;
@@ -129,8 +132,8 @@ impl HostCompletions for HostContext<'_> {
 }
 
 impl Host for HostContext<'_> {
-    /// Samples completions and returns their handle. Charges tokens, multiply-adds and bytes at their largest number
-    /// first; returns unused tokens and bytes afterwards.
+    /// Samples completions of each prompt under `view` and returns their handle. Charges tokens, multiply-adds and bytes at
+    /// their largest number first; returns unused tokens and bytes afterwards, but not multiply-adds.
     ///
     /// Errors: `invalid-argument` for no prompts, or a prompt without tokens or as long as the model's maximum;
     /// `unsupported` if the run does not sample; `out-of-budget` past the number of completions in one call. Caches that

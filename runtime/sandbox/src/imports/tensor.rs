@@ -33,8 +33,8 @@ impl HostTensor for HostContext<'_> {
         Ok(element_type_of(held.tensor.dtype())?)
     }
 
-    /// Returns the element of a one-element tensor as `f32` and counts its bytes as read back; `out-of-budget` past the
-    /// limit.
+    /// Returns the element of a one-element tensor as `f32` and counts 4 bytes as read back. Errors: `shape-mismatch` for
+    /// another number of elements; `out-of-budget` past `readback_bytes`.
     fn item(&mut self, this: Handle) -> Result<f32> {
         self.enter("tensor.tensor.item")?;
         let held = self.held(&this)?;
@@ -43,8 +43,8 @@ impl HostTensor for HostContext<'_> {
         Ok(number)
     }
 
-    /// Returns all elements of a tensor, flat and as `f32`. Counts the bytes as read back before it copies;
-    /// `out-of-budget` past the limit.
+    /// Returns all elements of a tensor in row-major order, as `f32`. First counts 4 bytes an element as read back, and
+    /// charges work. Errors: `out-of-budget` past `readback_bytes`.
     fn copy_to_list(&mut self, this: Handle) -> Result<Vec<f32>> {
         self.enter("tensor.tensor.copy-to-list")?;
         let held = self.held(&this)?;
@@ -70,13 +70,14 @@ impl HostScope for HostContext<'_> {
         Ok(self.open_scope()?)
     }
 
-    /// Exempts a tensor from being freed with a scope.
+    /// Exempts a tensor from being freed with a scope. Ends the method if the tensor was freed already.
     fn keep(&mut self, this: Handle<ScopeEntry>, tensor: Handle) -> wasmtime::Result<()> {
         self.enter("tensor.scope.keep")?;
         Ok(self.keep_beyond(&this, &tensor)?)
     }
 
-    /// Closes the scope: frees the tensors made since it was opened, except those kept. Not counted as a call.
+    /// Closes the scope: frees the tensors made since it was opened, except those kept. Their handles stay, and using one
+    /// ends the method. Not counted as a call.
     fn drop(&mut self, this: Handle<ScopeEntry>) -> wasmtime::Result<()> {
         Ok(self.close_scope(this)?)
     }

@@ -11,10 +11,11 @@ const MOST_IDS: usize = 65_536;
 const MOST_BYTES: usize = 1 << 20;
 
 impl Host for HostContext<'_> {
-    /// Decodes token ids to text without special tokens. Counts the text's bytes as read back.
+    /// Decodes token ids to text, leaving out special tokens. Charges work for each id and counts the text's bytes as read
+    /// back.
     ///
     /// Errors: `invalid-argument` for more than `MOST_IDS` ids or one outside the vocabulary; `out-of-budget` past the
-    /// bytes that a step may read back.
+    /// bytes that a step may read back; `device-error` for a model without a tokenizer.
     fn decode(&mut self, ids: Vec<u32>) -> Result<String> {
         self.enter("text.decode")?;
         let count = ids.len();
@@ -27,10 +28,11 @@ impl Host for HostContext<'_> {
         Ok(text)
     }
 
-    /// Encodes text to token ids without special tokens. Counts 4 bytes an id as read back.
+    /// Encodes text to token ids, adding no special tokens. Charges work for each byte and counts 4 bytes an id as read
+    /// back.
     ///
     /// Errors: `invalid-argument` for more than `MOST_BYTES` bytes; `out-of-budget` past the bytes that a step may read
-    /// back.
+    /// back; `device-error` for a model without a tokenizer.
     fn encode(&mut self, text: String) -> Result<Vec<u32>> {
         self.enter("text.encode")?;
         let count = text.len();

@@ -30,11 +30,12 @@ impl Host for HostContext<'_> {
         Ok(self.train_state().policy.keep_edits_as(form)?)
     }
 
-    /// Returns a handle of the rows `first` to `first + count` of the matrix with this role in block `layer`: `[count, in]`,
-    /// `f32`. `layer` is ignored for embedding and head. Counts the bytes as read back.
+    /// Returns a handle of `count` rows, from `first` on, of the matrix with this role in block `layer`: `[count, in]`,
+    /// `f32`, with edits and full training applied but not the adapter. `layer` is ignored for embedding and head. Charges
+    /// work and counts the bytes as read back.
     ///
-    /// Errors: `invalid-argument` for no rows or rows past the matrix; `out-of-budget` past the bytes that a step may
-    /// read back.
+    /// Errors: `invalid-argument` for a missing layer, no rows or rows past the matrix; `out-of-budget` past the bytes that
+    /// a step may read back.
     fn read_rows(&mut self, role: Role, layer: u32, first: u32, count: u32) -> Answer {
         self.enter("weights.read-rows")?;
         let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
@@ -50,7 +51,7 @@ impl Host for HostContext<'_> {
 
     /// Adds `scale` · `left` `right`ᵀ to the matrix `[out, in]` with this role in block `layer`, which is ignored for
     /// embedding and head. `left` is `[out]` and `right` `[in]`, both `f32`. First runs the scoring passes that were
-    /// deferred, with the weights as they are.
+    /// deferred, with the weights as they are. Earlier scores take no gradient afterwards.
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a missing layer, a number that is not finite, or a
     /// product that could overflow `f32`; `unsupported` for a matrix that cannot be edited.
@@ -70,10 +71,13 @@ impl Host for HostContext<'_> {
 
     /// Changes the matrix W `[out, in]` with this role in block `layer` to W − `strength` · r rᵀ W, where r is
     /// `direction`, `[out]`, at length 1. For the embedding, `direction` is `[in]`, and each row loses its component along
-    /// it. `keep_norms` restores the length of each row. First runs the scoring passes that were deferred.
+    /// it. `keep_norms` restores the length of each row. Unless edits are kept as an adapter, also changes a bias b of the
+    /// matrix to b − `strength` · r rᵀ b. First runs the scoring passes that were deferred. Earlier scores take no gradient
+    /// afterwards.
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a missing layer, a strength outside −16 to 16,
-    /// or a direction that has no length or is not finite; `unsupported` for a matrix that cannot be edited.
+    /// or a direction that has no length or is not finite; `unsupported` for a matrix that cannot be edited, and for
+    /// `keep_norms` where edits are kept as an adapter.
     fn project_out(
         &mut self,
         role: Role,

@@ -65,10 +65,11 @@ impl TwinListener {
     }
 
     /// Waits for the process to connect: at most `longest` (without limit if `None`), or until `is_cancelled` returns
-    /// true. `patience` limits how long the process may compute in each later call.
+    /// true, which is called every 10 ms. A connection that does not send a manifest within 5 s is closed, and the next one
+    /// accepted. `patience` limits how long the process may compute in each later call; `None` for no limit.
     ///
     /// # Errors
-    /// Failures of the socket. A connection without a manifest is closed, and the next one accepted.
+    /// Failures of the socket.
     pub fn wait(
         &self,
         longest: Option<Duration>,
@@ -99,7 +100,8 @@ impl TwinListener {
     }
 }
 
-/// Reads the first message of a connection, which must come within 5 s. Returns the connection and the message.
+/// Reads the first message of a connection, which must come within 5 s. Returns the connection and the decoded message.
+/// Errors: `UnexpectedEof` for a closed connection, `InvalidData` for other bytes than one `T`, `TimedOut`.
 fn read_hello<T: Decode>(mut stream: UnixStream) -> io::Result<(UnixStream, T)> {
     let invalid = |error: Malformed| io::Error::new(ErrorKind::InvalidData, error.0);
     let hello = frame::receive(&mut stream, frame::LARGEST, after(Some(HELLO)))?;
@@ -139,16 +141,16 @@ impl Twin {
 pub struct Notifier(UnixStream);
 
 impl Notifier {
-    /// Sends the report of a call; `text` is JSON.
+    /// Sends the report of a call, within 5 s; `text` is JSON.
     ///
     /// # Errors
-    /// When the connection broke.
+    /// When the connection broke or the process does not read in time.
     pub fn report(&mut self, text: &str) -> io::Result<()> {
         self.send(REPORT, text)
     }
 
-    /// Sends the reason to stop, closes the connection for writing, and discards what the process still sends. Ignores
-    /// failures.
+    /// Sends the reason to stop, closes the connection for writing, and discards what the process still sends, until it
+    /// closes the connection, is silent for 5 s, or has sent as many bytes as the largest message. Ignores failures.
     pub fn stop(mut self, reason: &str) {
         // The method ends in any case; the reason is sent as far as the connection allows.
         let _ = self.send(STOP, reason);
@@ -185,7 +187,7 @@ impl UnitTest {
     }
 
     /// Sends the version of the contract to the test at the other end of a socket, and reads the manifest of the method and
-    /// the run that the test asks for.
+    /// the run that the test asks for, each within 5 s. Later calls of the method have no time limit.
     fn greet(mut stream: UnixStream) -> io::Result<Self> {
         let mut greeting = Vec::new();
         CONTRACT.to_string().encode(&mut greeting);

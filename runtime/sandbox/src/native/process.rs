@@ -61,7 +61,8 @@ fn malformed(what: impl Into<String>) -> Cause {
 }
 
 impl Process {
-    /// Takes over a connected process. It may request functions of the interfaces in `imports`, given by full name.
+    /// Takes over a connected process. It may request functions of the interfaces in `imports`, given by full name; names
+    /// outside the contract are ignored.
     pub(crate) fn new(twin: Twin, imports: &[String], state: State) -> Self {
         let Twin { stream, patience, .. } = twin;
         let interfaces = imports.iter().filter_map(|import| interface_of(import)).map(str::to_owned).collect();
@@ -97,7 +98,8 @@ impl Process {
     }
 
     /// Answers requests between two calls, without time limit, until the process sends text that says what to do next, and
-    /// returns that text; `None` if the process is gone.
+    /// returns that text; `None` if the process is gone. Errors: the process sends the result of a call, panics, or
+    /// breaks the protocol.
     fn idle(&mut self) -> wasmtime::Result<Option<String>> {
         match self.receive(None)? {
             Message::Next(order) => Ok(Some(order)),
@@ -127,10 +129,11 @@ impl Process {
         Ok([&[ANSWER], answer.as_slice()].concat())
     }
 
-    /// Answers requests until another message comes, and returns that message. The time that the host needs for answers
-    /// is added to the deadline.
+    /// Answers requests until another message comes, and returns that message; [`Message::Gone`] if the connection is
+    /// closed. The time that the host needs for answers is added to the deadline.
     ///
-    /// Errors: the method panicked, sent no message in time, or sent one that the protocol does not have.
+    /// Errors: the method panicked (its message and place are stored as the fault), sent no message in time, or sent one
+    /// that the protocol does not have; an answer failed or could not be sent.
     fn receive(&mut self, mut deadline: Deadline) -> wasmtime::Result<Message> {
         loop {
             let received = match frame::receive(&mut self.stream, LARGEST, deadline) {
@@ -188,7 +191,7 @@ impl Guest for Process {
         &mut self.state
     }
 
-    /// Starts a call without limit of the method's own time, which for native code says nothing about the component.
+    /// Resets the counters and starts the clocks of a call. Ignores the seconds: the method's own time has no limit here.
     fn begin(&mut self, _: f64) -> wasmtime::Result<()> {
         // How long native code computes says nothing about the component.
         self.state.meters.begin(f64::INFINITY);
@@ -239,7 +242,8 @@ impl Guest for Process {
 }
 
 impl Drop for Process {
-    /// Tells the process that the session is over, unless a call failed or the process is gone.
+    /// Tells the process, within 1 s, that the session is over, unless a call failed or the process is gone. Ignores a
+    /// failure.
     fn drop(&mut self) {
         if !self.is_closed {
             // A process that is gone needs no word.

@@ -42,7 +42,9 @@ impl State {
         entry.held.clone().ok_or_else(|| Cause::FreedHandle.into())
     }
 
-    /// Reserves 4 bytes an element, makes a tensor of `elements` elements, and returns its handle.
+    /// Reserves 4 bytes for each of `elements` elements, has `make` compute a tensor of that size, reserves
+    /// [`TENSOR_BYTES`], and returns the tensor's handle. Errors: those of [`give`](Self::give), and that of
+    /// `make`, as a refusal.
     pub(crate) fn give_new<E: Into<Refusal>>(
         &mut self,
         elements: u64,
@@ -53,12 +55,15 @@ impl State {
         self.give(tensor, Arc::new(reservation))
     }
 
-    /// Returns a handle of a new vector with a copy of `values`. Reserves 4 bytes a number before it copies.
+    /// Returns a handle of a new tensor `[values]` with a copy of these numbers. Reserves 4 bytes a number before it copies.
+    /// Errors: `invalid-argument` for an empty list.
     pub(crate) fn give_list<T: WithDType>(&mut self, values: &[T]) -> Answer {
         self.give_new(values.len() as u64, |_| Tensor::from_slice(values, values.len(), &DEVICE))
     }
 
-    /// Returns a handle of a tensor without a graph. `bytes` is the reservation of its numbers. Reserves [`TENSOR_BYTES`].
+    /// Returns a handle of a tensor that has no operands: it is outside a graph, or a leaf of one. `bytes` is the
+    /// reservation of its numbers. Reserves [`TENSOR_BYTES`]. Errors: `invalid-argument` for a tensor without elements; past
+    /// `device_bytes` or `handles` ends the method.
     pub(crate) fn give(&mut self, tensor: Tensor, bytes: Arc<Reservation>) -> Answer {
         let own = self.reserve(TENSOR_BYTES)?;
         self.hand_out(Node::new(tensor, bytes, own))
@@ -84,8 +89,8 @@ impl State {
         self.hand_out(Node::new(tensor, bytes, own).with_operands(operands.to_vec(), grad_fn, backward))
     }
 
-    /// Returns a handle of a tensor whose bytes are reserved already. Numbers the tensor for scopes and updates the
-    /// peak.
+    /// Returns a handle of a tensor whose bytes are reserved already. Gives the tensor a serial number, by which scopes find
+    /// it, and raises `usage.peak_tensors`. Past `handles` ends the method.
     ///
     /// Errors: `invalid-argument` for a tensor that has a dimension of 0, which operations do not expect.
     fn hand_out(&mut self, node: Node) -> Answer {
@@ -99,20 +104,22 @@ impl State {
         Ok(handle)
     }
 
-    /// Deletes a handle. The tensor's bytes are released when no other tensor or graph needs them.
+    /// Deletes a handle, also one whose tensor a scope freed. The tensor's bytes are released when no other tensor or graph
+    /// needs them. An invalid handle ends the method.
     pub(crate) fn free(&mut self, handle: Handle) -> Result<()> {
         let entry = self.table.delete(handle)?;
         self.live.remove(&entry.serial);
         Ok(())
     }
 
-    /// Opens a scope, to which tensors given out from now on belong, and returns its handle.
+    /// Opens a scope, to which tensors given out from now on belong, and returns its handle. Scopes may overlap. Past
+    /// `handles` ends the method.
     pub(crate) fn open_scope(&mut self) -> Answer<ScopeEntry> {
         Ok(self.table.push(ScopeEntry { opened: self.serial, kept: BTreeMap::new() })?)
     }
 
-    /// Exempts a tensor from being freed with a scope. Reserves [`KEPT_BYTES`]. Ends the method if the tensor was freed
-    /// already.
+    /// Exempts a tensor from being freed with this scope; other scopes still free it. Reserves [`KEPT_BYTES`], which
+    /// are released when the scope is closed, or earlier if the tensor is gone. Ends the method if it was freed already.
     pub(crate) fn keep_beyond(&mut self, scope: &Handle<ScopeEntry>, tensor: &Handle) -> Result<()> {
         self.held(tensor)?;
         let serial = self.table.get(tensor)?.serial;

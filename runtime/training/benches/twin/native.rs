@@ -1,7 +1,8 @@
-//! `lora` and `dpo` without a sandbox: what they do as they come, written by hand against the model.
+//! The methods `lora` and `dpo` with their default settings, without a sandbox, written by hand against the model.
 //!
-//! Losses and their gradients are in closed form, with neither graph nor handles: what a person would write who needs no
-//! other loss. So all that a general tensor library costs the component counts against it, as the wall does.
+//! Losses and their gradients are in closed form, with neither an autograd graph nor handles, as for code that needs no
+//! other loss. So the measured overhead of a component includes the cost of the general tensor library, not only of the
+//! sandbox.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use tunebox_training::TrainState;
 
 use super::Outcome;
 
-/// How strongly `dpo` holds the policy to the reference unless told otherwise.
+/// The default β of `dpo`, the factor of the differences of log-ratios in its loss.
 const BETA: f32 = 0.1;
 
 /// What a step reports, by the names of the method's manifest.
@@ -78,8 +79,8 @@ pub(crate) fn preference(train_state: &mut TrainState, batch: &Batch) -> Outcome
     ])
 }
 
-/// Joins the rows of both sides alternately (chosen, rejected, chosen, …), so that the model computes once what the
-/// answers of a pair begin with. A session joins rows that a component scores one after another in the same order.
+/// Joins the rows of both sides alternately (chosen, rejected, chosen, …), so that the model computes the common beginning
+/// of a pair once. Ends with the shorter side. A session joins the rows that a component scores in this order, too.
 fn interleaved(chosen: &Rows, rejected: &Rows) -> Outcome<Arc<Rows>> {
     let ids = chosen.ids.iter().zip(&rejected.ids).flat_map(|(one, other)| [one.clone(), other.clone()]);
     let marks = chosen.targets.iter().zip(&rejected.targets).flat_map(|(one, other)| [one.clone(), other.clone()]);
@@ -94,7 +95,7 @@ fn part(scores: &Scored, first: u32, rows: &Arc<Rows>) -> Outcome<Scored> {
     Ok(Scored::of_taps(scores.view.clone(), Arc::clone(rows), taps, scores.generation))
 }
 
-/// The request to score a view with these taps at temperature 1; scores of the policy are learned from.
+/// The request to score a view with these taps at temperature 1. Saves activations for a backward pass only for the policy.
 fn request(view: View, taps: TapSet) -> ScoreRequest {
     let learning = view == View::Policy;
     ScoreRequest { view, taps, temperature: 1.0, learning }

@@ -65,10 +65,11 @@ impl Pair {
         Ok(Self { twin, native: train_state(model, rank)?, component })
     }
 
-    /// Executes a step of each twin over the same batch and compares them; `native_first` decides the order.
+    /// Executes and times a step of each twin over the same batch, the native one first if `native_first`, else second, and
+    /// compares the reported numbers and the weights.
     ///
     /// # Errors
-    /// When they come to different weights or report different numbers.
+    /// A step that fails, numbers that differ by more than [`TOLERANCE`], and weights with different bits.
     pub(crate) fn step(&mut self, batch: &Batch, native_first: bool) -> Outcome<Timed> {
         let first = native_first.then(|| self.native(batch)).transpose()?;
         let (component, report) = self.component(batch)?;

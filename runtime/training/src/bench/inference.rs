@@ -65,7 +65,8 @@ pub(super) fn without_end_tokens(mut model: Arc<Model>) -> Arc<Model> {
     model
 }
 
-/// Measures scoring of `rows` random rows of `length` tokens (at least 2) in the fastest of several passes.
+/// Measures scoring of `rows` random rows of `length` tokens (at least 2), all targets, in the fastest of three passes, and
+/// the peak memory afterwards.
 pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scoring, Error> {
     let ids = random_ids(policy, rows, length.max(2));
     let targets = ids.iter().map(|row| vec![true; row.len()]).collect();
@@ -93,8 +94,8 @@ pub(super) fn generation(policy: &Policy, settings: &BenchSettings) -> Result<Ge
     })
 }
 
-/// Measures the greedy generation of `completions` completions at once, each of its own random prompt. Takes the best
-/// of several passes.
+/// Measures the greedy generation of `completions` completions at once, each of its own random prompt. Takes the shortest
+/// time to the first tokens and the highest speed after them, each of three passes.
 fn generate_at_once(policy: &Policy, settings: &BenchSettings, completions: u32) -> Result<Completions, Error> {
     let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
     let prompts = random_ids(policy, completions as usize, prompt_tokens as usize);
@@ -113,9 +114,10 @@ fn generate_at_once(policy: &Policy, settings: &BenchSettings, completions: u32)
     Ok(Completions { prompts: completions, prompt_tokens, new_tokens, first_seconds, tokens_per_second: speed })
 }
 
-/// Returns the seconds until each of the `completions` has its first token, and the rate of the other tokens per
-/// second. `times` are those of the tokens in order: every completion gets its first token before any gets its second.
-/// `tokens` is the number of all.
+/// Returns the seconds from `begun` until each of the `completions` has its first token, and the other tokens per second
+/// from then to `ended`. `times` are those of the tokens in order: every completion gets its first token before any gets its
+/// second. `tokens` is the number of all tokens. With fewer times than completions, the first tokens count as made at
+/// `ended`.
 fn speeds(begun: Instant, times: &[Instant], completions: usize, tokens: usize, ended: Instant) -> (f64, f64) {
     let first = completions.checked_sub(1).and_then(|last| times.get(last)).copied().unwrap_or(ended);
     let later = tokens.saturating_sub(completions) as f64;

@@ -79,7 +79,8 @@ pub fn bench(settings: &BenchSettings, progress: &mut dyn FnMut(&str)) -> Result
     Ok(measured)
 }
 
-/// Measures start-up, generation and scoring, as far as the settings want them, and writes the results into `measured`.
+/// Opens the model and measures start-up, generation and scoring, in this order and as far as the settings want them. Writes
+/// the results and the model's number format into `measured`. First resets the peak memory of the process and the device.
 fn measure_model(
     settings: &BenchSettings,
     run_settings: &RunSettings,
@@ -122,8 +123,9 @@ fn describe(settings: &BenchSettings) -> Result<Measured, Error> {
     })
 }
 
-/// Builds the settings of the benchmark's run. Unpacks the sample if no model is given, and writes the model in the
-/// wanted number format into `folder` if its files have another.
+/// Builds the settings of the benchmark's run. Unpacks the sample below `folder` if no model is given, and writes the model
+/// in the wanted number format into `folder` if its files have another. Fails for a method or verifier that is not built in,
+/// unless `settings.in_process` allows it.
 fn prepare(settings: &BenchSettings, folder: &Path, progress: &mut dyn FnMut(&str)) -> Result<RunSettings, Error> {
     let model = match &settings.model {
         Some(model) => model.clone(),
@@ -145,8 +147,9 @@ fn prepare(settings: &BenchSettings, folder: &Path, progress: &mut dyn FnMut(&st
     run_settings(settings, &stored.display().to_string(), folder)
 }
 
-/// Builds the settings of the benchmark's run on the model at the path or name `model`, with random records and all
-/// files below `folder`. Plans one step more than the timed ones, for warming up.
+/// Builds the settings of the benchmark's run on the model at the path or name `model`, with as many random records as a
+/// step takes and all files below `folder`. Plans one step more than the timed ones, for warming up. The `set` arguments of
+/// the benchmark replace other settings.
 fn run_settings(settings: &BenchSettings, model: &str, folder: &Path) -> Result<RunSettings, Error> {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let mut overrides = vec![
@@ -179,8 +182,8 @@ fn precision_name(model: &Model) -> &'static str {
     if is_gguf(model) { "gguf" } else { model.weights.dtype().as_str() }
 }
 
-/// Writes the run's model into a folder with weights of the type `dtype`. Returns false and writes nothing if its files
-/// have that type already.
+/// Writes the run's model into a folder with weights of the type `dtype`, and returns true. Returns false and writes nothing
+/// if the weights have that type already; a GGUF file is always converted.
 fn store_model(settings: &RunSettings, dtype: DType, folder: &Path) -> Result<bool, Error> {
     let model = open_model(settings)?;
     if !is_gguf(&model) && model.weights.dtype() == dtype {

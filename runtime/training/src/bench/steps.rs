@@ -51,7 +51,8 @@ pub struct Overhead {
 }
 
 /// Executes the run of a benchmark, and measures its steps, the speed of matrix products, and the cost of the sandbox.
-/// Writes what the settings want of it into `measured`.
+/// Writes the phases that the settings want, and the model's number format, into `measured`. First resets the peak memory.
+/// Step times and tokens leave out the first step; the cost of the sandbox is of all steps.
 pub(super) fn measure(
     settings: &BenchSettings,
     run_settings: &RunSettings,
@@ -93,12 +94,12 @@ pub(super) fn measure(
 struct TimedSteps(Vec<StepEvent>);
 
 impl TimedSteps {
-    /// All steps but the first, which warms up.
+    /// All recorded steps but the first, which warms up; empty without steps.
     fn counted(&self) -> &[StepEvent] {
         self.0.get(1..).unwrap_or_default()
     }
 
-    /// Mean number of tokens of a step after the first.
+    /// Mean number of tokens of the steps after the first; 0 if there are none.
     fn mean_tokens(&self) -> f64 {
         let sum: u64 = self.counted().iter().map(|step| step.tokens).sum();
         sum as f64 / self.counted().len().max(1) as f64
@@ -114,7 +115,7 @@ impl Observer for TimedSteps {
     }
 }
 
-/// The median of some numbers; NaN without numbers.
+/// The median of some numbers, the mean of the two middle ones of an even count; NaN without numbers.
 fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let half = numbers.len() / 2;

@@ -55,7 +55,8 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// The differences between the run of a checkpoint (`self`) and the run as it is set up now, a clause each; empty
-    /// if there are none. The device is compared only if both are known.
+    /// if there are none. Device and number format are compared only if both runs have them; the tokens only if the data
+    /// file is the same.
     pub(crate) fn differences(&self, now: &Self) -> Vec<String> {
         let mut compared = vec![
             (self.version == now.version, format!("it was begun by tunebox {}, this is {}", self.version, now.version)),
@@ -93,7 +94,7 @@ fn word(name: &str, value: Option<&Value>) -> String {
 }
 
 /// The settings in the run file `file` (as JSON, with defaults) that affect the bits of a run, by dotted name. Leaves
-/// out names, paths, limits and intervals of saving and logging.
+/// out those in [`FREE`], and the key `use` of verifiers.
 pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     flatten("", file, &mut flat);
@@ -107,8 +108,8 @@ pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
     flat
 }
 
-/// Inserts the values below `value` into `flat` by dotted name, where `name` is the name of `value`. A list is one
-/// value.
+/// Inserts the values below `value` into `flat` by dotted name, where `name` is the dotted name of `value`, empty for the
+/// whole file. Descends into tables only: a list is one value.
 fn flatten(name: &str, value: &Value, flat: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(table) => {

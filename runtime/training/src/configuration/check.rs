@@ -42,8 +42,8 @@ pub fn schema() -> Value {
     settings.into_generator().into_root_schema_for::<RunFile>().to_value()
 }
 
-/// Finds the dotted key of a run file whose last part is `name`: `train.steps` for `steps`. Returns the first; `None`
-/// if there is none. Top-level tables do not count.
+/// Finds the dotted key of a run file whose last part is `name`: `train.steps` for `steps`. Returns the first in the order
+/// of the schema; `None` if there is none. Top-level tables and keys of `[[verifier]]` do not count.
 #[must_use]
 pub fn find_key(name: &str) -> Option<String> {
     find_key_below(&schema(), "", name)
@@ -76,8 +76,8 @@ pub(super) fn check(document: &mut Document) -> Result<(), Error> {
 }
 
 impl Document {
-    /// Checks every value of a table, that it has no unknown key unless the schema allows more keys, and that no
-    /// required key is missing. `path` is its dotted key.
+    /// Checks every value of the table at the dotted key `path`, that the table has no unknown key unless the schema allows
+    /// more keys, and that no required key is missing. Fails at the first problem.
     fn check_table(&self, path: &str, schema: &Value, table: &mut Map<String, Value>) -> Result<(), Error> {
         let nothing = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&nothing);

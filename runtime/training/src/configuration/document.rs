@@ -66,11 +66,12 @@ impl Document {
         Ok(document)
     }
 
-    /// Applies one `--set table.key=value`, replacing an earlier value of the key. The value is TOML, or plain text if
-    /// it does not parse as TOML.
+    /// Applies one `--set table.key=value`, replacing an earlier value of the key, and records that a `--set` gave the key.
+    /// The value is TOML, or plain text if it does not parse as TOML. Removes spaces around the key's parts and the value.
     ///
     /// # Errors
-    /// An assignment without `=`, or whose key has fewer than two parts, an empty part, or leads through a value.
+    /// An assignment without `=`, or whose key has fewer than 2 or more than 16 parts, an empty part, or leads through a
+    /// value that is neither table nor list, or past the end of a list.
     pub fn set(&mut self, assignment: &str) -> Result<(), Error> {
         let malformed = || {
             let what = format!("`--set {assignment}` is not of the form `table.key=value`");
@@ -87,8 +88,8 @@ impl Document {
         Ok(())
     }
 
-    /// The location of a dotted key or of its value: in the file, or the `--set` that gave it. A key that is not in the
-    /// file gets the file's name alone; `None` without a file.
+    /// Returns the location of a dotted key, or of its value with [`Underline::Value`]: the `--set` that gave the key if one
+    /// did, else the position in the file. A key that is not in the file gets the file's name alone; `None` without a file.
     #[must_use]
     pub fn location(&self, key: &str, underline: Underline) -> Option<SettingLocation> {
         if let Some(assignment) = self.override_of(key) {
@@ -107,8 +108,8 @@ impl Document {
         locate(problem, self.location(key, underline), note)
     }
 
-    /// Whether the value of a dotted key, or of a table above it, came from a `--set`, so that a path in it is relative
-    /// to the current folder.
+    /// Whether a `--set` gave a dotted key, a table above it, or, for a table that is not in the file, a key below it. A
+    /// path that a `--set` gave is relative to the current folder.
     #[must_use]
     pub fn is_override(&self, key: &str) -> bool {
         self.override_of(key).is_some()
@@ -155,8 +156,9 @@ impl Document {
         Ok(map)
     }
 
-    /// Converts the TOML value at the dotted key `path` to JSON. Dates and times become text. Fails for a number
-    /// outside `i64` or not finite.
+    /// Converts the TOML value at the dotted key `path` to JSON. Dates and times become text. Records the position of every
+    /// key in a table, and of every table in a list under its number in the list (from 0). Fails for a number outside `i64`
+    /// or not finite.
     fn read_value(&mut self, path: &str, value: &DeValue<'_>) -> Result<Value, Error> {
         Ok(match value {
             DeValue::String(text) => Value::String(text.to_string()),
@@ -218,8 +220,10 @@ fn parse_value(text: &str) -> Value {
     Document::parse("", &line).map_or_else(|_| text.into(), |mut document| document.tree["value"].take())
 }
 
-/// Inserts a value at a path into the tree, replacing what is there, and creates missing tables and list items. Returns
-/// `None` without inserting the value if the path leads through a value that is no table, or past the end of a list.
+/// Inserts a value at a path into the tree in place of any present value, and creates missing tables and list items. A part
+/// of the path that is a number, neither the first nor the last, is an index into a list; the list's length as index appends
+/// an item. Returns `None` without inserting the value if the path leads through a value that is neither table nor list, or
+/// further past the end of a list; tables created on the way stay.
 fn insert(tree: &mut Value, path: &[String], value: Value) -> Option<()> {
     let mut at = tree;
     for (depth, part) in path.iter().enumerate() {

@@ -107,7 +107,7 @@ impl RunSettings {
     }
 
     /// Reads the text of a run file and applies every `--set` in order. Messages call the file `name`; its paths are
-    /// relative to `folder`.
+    /// relative to `folder`. The `tunebox.lock` of the current folder lists the packages that the run may use.
     ///
     /// # Errors
     /// An unknown key, wrong type or wrong value, with its location.
@@ -124,7 +124,8 @@ impl RunSettings {
     }
 
     /// Applies every `--set`, checks the document against the schema, and reads the tables. Paths in the run file are
-    /// relative to `folder`. A `--set` of `model.adapter` removes `train.adapter` of the file.
+    /// relative to `folder`. A `--set` of `model.adapter` removes `train.adapter` of the file, unless a `--set` gives that,
+    /// too. All flags beside the tables are off.
     fn from_document(mut document: Document, folder: PathBuf, overrides: &[String]) -> Result<Self, Error> {
         for assignment in overrides {
             document.set(assignment)?;
@@ -165,7 +166,7 @@ impl RunSettings {
         if self.project.as_os_str().is_empty() { Path::new(".") } else { &self.project }
     }
 
-    /// Whether a `--set` gave a dotted key, or a table above it.
+    /// Whether a `--set` gave a dotted key, a table above it, or, for a table that is not in the file, a key below it.
     #[must_use]
     pub fn is_override(&self, key: &str) -> bool {
         self.document.is_override(key)
@@ -176,8 +177,9 @@ impl RunSettings {
         self.document.tree.pointer(&format!("/{}", key.replace('.', "/"))).is_some()
     }
 
-    /// The settings as the text of a run file that works from any folder: every default filled in, every existing path
-    /// absolute, and the run named `name`. Names of packages stay as they are.
+    /// Returns the settings as the text of a run file that works from any folder: defaults filled in (of the limits only
+    /// changed ones), the folder of runs and every existing path absolute, and the run named `name`. Names of packages stay
+    /// as they are. Leaves out `train.adapter` if the run continues an adapter.
     #[must_use]
     pub fn to_toml(&self, name: &str) -> String {
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned();

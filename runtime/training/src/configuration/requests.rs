@@ -23,8 +23,8 @@ pub struct Requests {
 }
 
 impl RunSettings {
-    /// Lists what the run may do beyond the defaults. With `components`, methods and verifiers that are given by a path
-    /// count as well.
+    /// Lists what the run may do beyond the defaults. Methods and verifiers that are given by a path have a clause only with
+    /// `components`; the key always counts them. Without a run file, there are no clauses.
     #[must_use]
     pub fn requests(&self, components: bool) -> Requests {
         let names: Vec<String> = self.references().iter().zip(self.written_components()).map(identity).collect();
@@ -41,8 +41,9 @@ impl RunSettings {
         std::iter::once(&self.file.method.r#use).chain(self.file.verifier.iter().map(|verifier| &verifier.r#use))
     }
 
-    /// A clause for each permission whose dotted key satisfies `counts`; those for components given by a path only with
-    /// `components`. `names` are the identities of the method and the verifiers, from [`identity`].
+    /// Returns a clause for each permission whose dotted key satisfies `counts`, in this order: grants; raised limits; with
+    /// `components`, each component given by a path; a folder of runs outside the current folder, if the run file names it,
+    /// whatever `counts` says. `names` are the identities of the method and the verifiers, from [`identity`].
     fn permissions(&self, counts: &dyn Fn(&str) -> bool, components: bool, names: &[String]) -> Vec<String> {
         let mut clauses = Vec::new();
         let granted: Vec<&str> = self.file.method.grants.iter().copied().map(Grant::interface).collect();
@@ -77,8 +78,8 @@ impl RunSettings {
         raised.map(clause).collect()
     }
 
-    /// Whether the run file, and no `--set`, sets `run.folder` to a folder outside the current one. The run file in a run's
-    /// folder may name the folder above, which holds that run.
+    /// Whether the run file, and no `--set`, sets `run.folder` to a folder that is neither the current one nor inside it.
+    /// False for the folder two levels above the run file: a run's own `run.toml` names the folder that holds the run.
     fn has_outside_run_folder(&self) -> bool {
         if self.file_path.is_none() || !self.is_given("run.folder") || self.is_override("run.folder") {
             return false;

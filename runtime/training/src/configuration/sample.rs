@@ -10,9 +10,10 @@ use crate::error::Error;
 use crate::sample;
 
 impl RunSettings {
-    /// Builds the settings of a run on the embedded sample, with `overrides` on top, and unpacks the sample into the folder
-    /// for runs. Uses the run file and data of the method; a method that is not built in gets those of the first built-in
-    /// method with the same shape of records.
+    /// Builds the settings of a run on the embedded sample, with the `--set` arguments `overrides` on top, and unpacks the
+    /// sample into the folder for runs. Uses the sample's run file of the method. A method without one gets that of the
+    /// first built-in method with the same shape of records, or [`sample::RUN_FILE`], in both cases without settings of the
+    /// method.
     ///
     /// # Errors
     /// A wrong setting, and a folder that cannot be written.

@@ -36,7 +36,8 @@ pub struct Evaluation {
 /// Evaluates `base`, and also `adapted` (the same model with an adapter) if given, on a JSONL file. The shape of its
 /// records decides how: for pairs the two answers are compared, for prompts completions are generated, for all other
 /// records the likelihood is computed, without regard to labels. `rewards` are the settings of a run whose verifiers score
-/// the completions; without them none are scored. Figures are rounded to seven significant digits.
+/// the completions; without them none are scored. The maximum length of an example is at most the model's number of
+/// positions. Figures are rounded to seven significant digits.
 ///
 /// # Errors
 /// A file that cannot be read, a model without a tokenizer, a verifier that cannot be loaded, and a failed pass through

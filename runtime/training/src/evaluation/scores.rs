@@ -42,8 +42,8 @@ pub(super) struct RowScore {
     pub(super) targets: usize,
 }
 
-/// Calls `numbers` with the base model and, if given, with the adapted one. The figure at each position combines the two
-/// numbers at that position.
+/// Calls `numbers` with the base model, then, if given, with the adapted one. Each figure combines the two numbers at its
+/// position and has the name that the base model's number has. Fails if a call fails.
 pub(super) fn figures(
     base: &Policy,
     adapted: Option<&Policy>,
@@ -59,7 +59,7 @@ pub(super) fn figures(
 }
 
 /// Scores one row of every example under the policy, `batch` examples at a time: the row at position `side` (from 0) of
-/// the example's sides. Returns one score for each example, in order.
+/// the example's sides. Returns one score for each example, in order. A `batch` of 0 counts as 1.
 pub(super) fn score(policy: &Policy, data: &Dataset, side: usize, batch: usize) -> Result<Vec<RowScore>, Error> {
     let mut scores = Vec::with_capacity(data.examples.len());
     let taps = TapSet::of(&[Tap::TopOne]);

@@ -15,8 +15,8 @@ pub(crate) const FILE: &str = "vectors.safetensors";
 /// The file of the same directions as a control vector for llama.cpp and repeng.
 pub(crate) const CONTROL_VECTOR: &str = "vectors.gguf";
 
-/// Converts directions, by layer, to the content of a file. Its metadata is `pairs` of key and value, and the
-/// site, token and scale of the first direction.
+/// Converts directions, by layer, to the content of a file. Its metadata is `pairs` of key and value; if there is a
+/// direction, also `site`, `token` and `scale` (the coefficient) of that of the lowest layer.
 pub(crate) fn vectors(published: &BTreeMap<usize, Direction>, pairs: &[(&str, &str)]) -> Vectors {
     let layers = published.iter().map(|(layer, direction)| (*layer, direction.vector.clone())).collect();
     let mut metadata: Metadata = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -36,8 +36,8 @@ pub(crate) fn save(published: &BTreeMap<usize, Direction>, folder: &Path) -> Res
     Ok(vectors(published, &[]).save(&folder.join(FILE))?)
 }
 
-/// Reads the directions of a checkpoint from its folder, by layer; none if it has no such file. Fails if the file lacks
-/// the site, token or scale.
+/// Reads the directions of a checkpoint from its folder, by layer; none if the folder has no file of directions. All of
+/// them get the site, token and scale in the file's metadata. Fails if one of the three is missing or unknown.
 pub(crate) fn restore(folder: &Path) -> Result<BTreeMap<usize, Direction>, Error> {
     let path = folder.join(FILE);
     if !path.is_file() {

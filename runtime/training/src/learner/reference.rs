@@ -75,8 +75,8 @@ impl ReferenceCache {
         Ok(Scored::of_taps(View::Reference, Arc::clone(rows), taps, policy.generation()))
     }
 
-    /// Caches the log-probabilities of a row. Does nothing if the row is not one of the data, there is no room left, or
-    /// a number is not finite.
+    /// Caches the log-probabilities of a row, and reduces the room by their number. Does nothing if the row is not one of
+    /// the data, there are more numbers than room, or a number is not finite.
     fn keep(&mut self, key: Key, values: Vec<f32>) {
         if values.len() <= self.room && self.data.contains(&key) && values.iter().all(|value| value.is_finite()) {
             self.room -= values.len();
@@ -97,8 +97,8 @@ impl ReferenceCache {
         digest.finalize().into()
     }
 
-    /// Loads the cache from its file in the run's folder `run`. Ignores a missing or invalid file: its rows are scored
-    /// again.
+    /// Loads the cache from its file in the run's folder `run`. Ignores a missing, too large or invalid file, and rows that
+    /// [`ReferenceCache::keep`] rejects, such as those of another reference: they are scored again.
     pub(crate) fn load(&mut self, run: &Path) {
         // The magic bytes; of each row a key and a length; the numbers; and the digest at the end.
         let most = MAGIC.len() + 36 * self.data.len() + 4 * MOST + 32;
@@ -109,8 +109,9 @@ impl ReferenceCache {
         self.changed = false;
     }
 
-    /// Writes the cache to its file in the run's folder `run`; does nothing if it has not changed since it was loaded
-    /// or saved.
+    /// Writes the cache to its file in the run's folder `run`: [`MAGIC`]; for each row its key, the number of its targets
+    /// (`u32`) and their log-probabilities (`f32`), little-endian; then the SHA-256 of all that. Does nothing if the cache
+    /// has not changed since it was loaded or saved.
     pub(crate) fn save(&mut self, run: &Path) -> Result<(), files::FileError> {
         if !self.changed {
             return Ok(());
@@ -129,8 +130,8 @@ impl ReferenceCache {
     }
 }
 
-/// Parses the bytes of a cache file into its rows: key, and log-probabilities of the targets. `None` if the file is
-/// incomplete or its digest is wrong.
+/// Parses the bytes of a cache file into its rows: key, and log-probabilities of the targets. `None` if the file does not
+/// begin with [`MAGIC`], its digest is wrong or a row is cut.
 fn parse(bytes: &[u8]) -> Option<Vec<(Key, Vec<f32>)>> {
     let (body, sum) = bytes.split_last_chunk::<32>()?;
     if Sha256::digest(body).as_slice() != sum {
@@ -150,8 +151,8 @@ fn parse(bytes: &[u8]) -> Option<Vec<(Key, Vec<f32>)>> {
     Some(entries)
 }
 
-/// Scores the rows with these indices under the reference in one pass. Returns, for each of them, the log-probabilities
-/// of its targets only.
+/// Scores the rows with these indices under the reference in one pass at temperature 1; none without indices. Returns, for
+/// each index in order, the log-probabilities of the row's targets only.
 fn score_rows(policy: &Policy, rows: &Rows, indices: &[usize]) -> Result<Vec<Vec<f32>>, Error> {
     if indices.is_empty() {
         return Ok(Vec::new());

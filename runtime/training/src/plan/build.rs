@@ -24,8 +24,8 @@ use crate::error::{Error, damaged};
 use crate::learner::LearningRate;
 
 /// Plans a run: opens model, data and method, chooses the run's folder, and compares a resumed run with its checkpoint.
-/// Compiles the method and verifiers but calls nothing of them, and does not create the folder of a new run. Packages
-/// named without a version are pinned to the stored one.
+/// Compiles the method and verifiers without executing them, and does not create the folder of a new run. Locks a resumed
+/// run for this process. Packages named without a version are pinned to the stored one.
 ///
 /// # Errors
 /// A wrong setting, a model, data or method that cannot be used, and a resumed run that would not continue exactly.
@@ -47,8 +47,8 @@ pub struct CompiledCode {
 }
 
 /// Compiles the verifiers of a run, and its method if `has_method` is true, into the cache of compiled code, or into a
-/// temporary one if that cannot be used. Executes none of their code. Does nothing if `settings.compiling` names no program
-/// that compiles what is not built in.
+/// temporary one if that cannot be used or none is named. Executes none of their code. Does nothing and returns no folder if
+/// `settings.compiling` names no program that compiles what is not built in.
 ///
 /// # Errors
 /// A method or verifier that cannot be found, read or admitted.
@@ -72,8 +72,12 @@ pub fn compile(mut settings: RunSettings, has_method: bool) -> Result<CompiledCo
     Ok(CompiledCode { folder: settings.compiling.cache, warning, _temporary: temporary })
 }
 
-/// Plans a run whose method is already loaded; [`plan`] loads it from the settings first. `engine` is the run's engine; its
-/// warning becomes one of the plan.
+/// Plans a run whose method is already loaded; [`plan`] loads it from the settings first. `engine` is the run's engine,
+/// whose warning, if any, is added to those of the plan. A resumed run keeps the clock of its checkpoint and a replayed one
+/// the recorded clock; a new run gets the present time. A resumed run is locked for this process.
+///
+/// # Errors
+/// As [`plan`], and a checkpoint whose step is past the end of the run.
 pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: PlannedMethod) -> Result<Plan, Error> {
     check_precision(&settings, &method)?;
     let verifiers = load_verifiers(&settings, &verifier_engine(&settings)?)?;
@@ -126,8 +130,9 @@ fn check_validation(settings: &RunSettings, inputs: &Inputs) -> Result<(), Error
     Err(settings.conflict("data.validation", Underline::Key, what, hint))
 }
 
-/// Collects warnings about the compile cache, an adapter trained on a base in another number format, a device that
-/// `auto` fell back from, and a method that cannot have an effect.
+/// Collects warnings, in this order, about a cache of compiled code that cannot be used, an adapter trained on a base in
+/// another number format, an accelerator that `auto` did not use, and a method that cannot have an effect. Fails if the lock
+/// of the adapter's run is damaged.
 fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> Result<Vec<String>, Error> {
     let cache = engine.warning().map(str::to_owned);
     let device = device::auto_fallback_reason(&settings.file.train.device);
@@ -135,22 +140,25 @@ fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> 
     Ok([cache, changed_base_warning(settings)?, device, effect].into_iter().flatten().collect())
 }
 
-/// Creates the engine that compiles the method of a run, with the run's limits.
+/// Creates the engine that compiles the method of a run, with the run's limits. Its code counts instructions only if
+/// `limits.step-instructions` is above 0.
 pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
     let limits = settings.file.limits.clone();
     let code = CodeOptions { count_instructions: limits.step_instructions > 0, ..settings.compiling.code };
     Ok(Engine::with(Compiling { limits, code, ..settings.compiling.clone() })?)
 }
 
-/// Creates the engine that compiles the verifiers of a run, with the run's limits. It never reads debug sections, even if
-/// the settings ask for those of the method.
+/// Creates the engine that compiles the verifiers of a run, with the run's limits. Its code counts instructions only if
+/// `limits.verifier-instructions` is above 0. Ignores the code options of the settings, such as reading debug sections: they
+/// are for the method.
 pub(crate) fn verifier_engine(settings: &RunSettings) -> Result<Engine, Error> {
     let limits = settings.file.limits.clone();
     let code = CodeOptions { count_instructions: limits.verifier_instructions > 0, ..CodeOptions::default() };
     Ok(Engine::with(Compiling { limits, code, ..settings.compiling.clone() })?)
 }
 
-/// Creates the sampler of the training data, at the checkpoint's position if there is one.
+/// Creates the sampler of the training data, at the checkpoint's position if there is one, else at the beginning. With
+/// packing, a micro-batch takes `train.batch` times the maximum length in tokens.
 ///
 /// # Errors
 /// A position that is past the end of the data.
@@ -169,8 +177,9 @@ fn sampler(settings: &RunSettings, destination: &Destination, data: &Dataset) ->
         .ok_or_else(|| damaged(&destination.folder, "its place in the data is past the end of the data"))
 }
 
-/// The learning-rate settings of a run. The default peak is 2e-5 for training all weights and 2e-4 for an adapter.
-/// `windows` is the number of updates in an epoch; it gives the steps if `train.steps` is not set.
+/// Builds the learning-rate settings of a run. The default peak is 2e-5 for training all weights and 2e-4 for an adapter.
+/// `windows` is the number of updates in an epoch; if `train.steps` is not set, the run has `windows` × `train.epochs`
+/// steps, with 1 epoch unless set. Fails for an unknown schedule.
 fn learning_rate(settings: &RunSettings, policy: &Policy, windows: u64) -> Result<LearningRate, Error> {
     let train = &settings.file.train;
     let schedule: Schedule = train.schedule.parse().map_err(|error: tunebox_compute::Error| {
@@ -187,7 +196,7 @@ fn learning_rate(settings: &RunSettings, policy: &Policy, windows: u64) -> Resul
     })
 }
 
-/// The present time in whole seconds since 1970 (UTC).
+/// The present time in whole seconds since 1970 (UTC); 0 if the system's clock is before that.
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)

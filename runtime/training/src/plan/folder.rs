@@ -65,8 +65,8 @@ pub(crate) fn run_exists(name: &str, folder: &Path, can_resume: bool) -> Error {
     path_error(folder, format!("the run `{name}` exists already"), "a run never writes over another", hint)
 }
 
-/// Finds the run to resume, by its name or as the most suitable one in `runs`, locks it for this process, and reads the
-/// state of its last checkpoint; without one, the run starts over. `known` is the identity of the present settings.
+/// Finds the run to resume, by `run.name` or by [`find_latest`] in the folder `runs`, locks it for this process, and reads
+/// the state of its last checkpoint; without one, the run starts over. `known` is the identity of the present settings.
 ///
 /// # Errors
 /// A folder that does not exist, that holds no run or a link, and a run that is finished or trained by another process.
@@ -108,8 +108,8 @@ fn check_unfinished(name: &str, folder: &Path) -> Result<(), Error> {
 }
 
 /// Whether the run in `folder` is unfinished and its last checkpoint, if it has one, matches the present settings, method
-/// and verifiers (`known`). Model and data are not compared, since they are not read yet. False if the checkpoint cannot
-/// be read or the folder holds a link.
+/// and verifiers (`known`). Model and data are not compared, since they are not read yet. Without a checkpoint, whether the
+/// folder is that of a run. False if the checkpoint cannot be read or the folder holds a link.
 fn can_resume(settings: &RunSettings, folder: &Path, known: &Identity) -> Result<bool, Error> {
     if checkpoint::reject_links(folder).is_err() || lock::has_finished(folder) {
         return Ok(false);
@@ -122,9 +122,10 @@ fn can_resume(settings: &RunSettings, folder: &Path, known: &Identity) -> Result
     Ok(check_same_run(settings, "", Some(&(path, state)), &now).is_ok())
 }
 
-/// Finds the unfinished run with a checkpoint to resume if none is named. Prefers, in this order: a run that can be
-/// resumed with these settings; a run that is endless exactly if these settings are; one that no process trains; the one
-/// with the newest last checkpoint; the one with the last name.
+/// Finds the unfinished run with a checkpoint to resume if none is named, and returns its folder. Prefers, in this order: a
+/// run that can be resumed with these settings; a run that is endless exactly if these settings are; one that no process
+/// trains; the one whose last checkpoint was modified last; the one with the last name. Skips names that begin with `.` and
+/// folders that hold a link. Fails if there is no such run.
 fn find_latest(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<PathBuf, Error> {
     let (mut begun, mut finished) = (Vec::new(), false);
     let endless = settings.file.train.steps == Some(ENDLESS);
@@ -150,7 +151,7 @@ fn find_latest(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<
     Err(path_error(runs, NOTHING_TO_RESUME, why, NEW_RUN))
 }
 
-/// The method's name followed by `-` and the first number from 1 for which `runs` has no entry.
+/// Returns the name of a new run: that of the method, `-`, and the first number from 1 with which `runs` has no entry.
 fn next_name(runs: &Path, method: &str) -> String {
     let free = (1_u32..).map(|number| format!("{method}-{number}")).find(|name| !runs.join(name).exists());
     free.unwrap_or_else(|| method.to_owned())

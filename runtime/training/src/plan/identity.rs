@@ -13,7 +13,8 @@ use crate::error::{Error, path_error};
 use crate::runs::start_from;
 
 /// Adds to `known`, the identity from [`partial_identity`], what the opened inputs determine: the digests of model, adapter,
-/// data and tokens, and the device with its number format.
+/// data and tokens, and the kind of device with the number format of activations, such as `cuda in bf16`. Fails if the
+/// adapter cannot be read.
 pub(super) fn complete_identity(known: Identity, settings: &RunSettings, inputs: &Inputs) -> Result<Identity, Error> {
     let activations = inputs.policy.precision().dtype(Purpose::Activation);
     let device = device::describe(inputs.policy.parameters().device());

@@ -29,8 +29,8 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Opens model and data, and builds the policy. Generates random records instead of reading data if the settings
-    /// ask for them. `clock` is the time that chat templates read, in seconds since 1970.
+    /// Opens model and data, and builds the policy. If the settings ask for random records, generates them instead of
+    /// reading data, and has no validation data. `clock` is the time that chat templates read, in seconds since 1970.
     pub(super) fn open(settings: &RunSettings, method: &PlannedMethod, clock: i64) -> Result<Self, Error> {
         let (model, model_digest) = open_with_digest(settings, clock)?;
         let runtime_bytes = bytes_beside_weights(&model.weights);
@@ -62,7 +62,8 @@ fn generate_dataset(
 }
 
 /// Reads and tokenizes the training data and, if the run file names them, the validation data; returns them in this
-/// order.
+/// order. An error about a file that cannot be read is located at its key in the run file, an error about a record in the
+/// data file.
 fn read_datasets(
     settings: &RunSettings,
     model: &Model,
@@ -114,14 +115,16 @@ fn build_policy(settings: &RunSettings, model: Arc<Model>, learns: bool, sides: 
 const FREE_BYTES: u64 = 2 << 30;
 
 /// Bytes of activations that may be kept for a backward pass although it could recompute them: half of the limit
-/// `activation-bytes`, at most a quarter of the device's free memory. Affects the speed of a run, not its results.
+/// `activation-bytes`, at most a quarter of the device's free memory, 0 if that is unknown. Affects the speed of a run, not
+/// its results.
 fn kept_bytes(settings: &RunSettings, device: &Device) -> u64 {
     let limit = settings.file.limits.activation_bytes;
     (limit / 2).min(free_on(device).unwrap_or(0) / 4)
 }
 
-/// The most rows (or, with packing, tokens) of one pass through the model: those of a micro-batch with all `sides` of
-/// its records. If a method scores more at once, they are split into several passes.
+/// The most rows of one pass through the model: `train.batch` records of `sides` rows each. With packing, the most tokens
+/// instead: that number of rows times the maximum length. If a method scores more at once, the rows are split into several
+/// passes.
 fn pass_size(settings: &RunSettings, model: &Model, sides: usize) -> Slice {
     let rows = settings.file.train.batch as usize * sides;
     if settings.file.data.packing { Slice::Tokens(rows * max_length(settings, model)) } else { Slice::Rows(rows) }

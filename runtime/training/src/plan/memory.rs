@@ -145,8 +145,10 @@ struct Sizes {
 }
 
 impl Tokens {
-    /// The most tokens of a step with micro-batches of `batch` records, from the sizes of the data, the method's
-    /// settings, and whether records are packed or completions generated.
+    /// Computes the most tokens of a step with micro-batches of `batch` records. For prompts, counts completions by the
+    /// method's settings `completions` and `max-tokens`; the latter is at most, and by default, what the longest record
+    /// leaves of the maximum length. For other records counts packed micro-batches with `data.packing`, else every record as
+    /// long as the longest.
     pub(super) fn of(settings: &RunSettings, data: &Dataset, method: &PlannedMethod, batch: u32) -> Self {
         let micro = method.package.manifest.batch.is_micro();
         let sizes = Sizes {
@@ -172,22 +174,24 @@ impl Tokens {
 }
 
 impl Sizes {
-    /// The tokens of a step without packing: micro-batches of `batch` records, each counted as long as the longest.
+    /// Returns the tokens of a step without packing. Counts every record as long as the longest, and no more records than
+    /// the data has.
     fn fixed(self) -> Tokens {
         let of = |records: u64| self.record.saturating_mul(records.min(self.records));
         Tokens { slice: of(self.batch), together: of(self.batch.saturating_mul(self.micro_batches)), generated: None }
     }
 
-    /// The tokens of a step with packing: micro-batches of at most `batch` × `length` tokens. `longest` is the tokens
-    /// of the longest record, `all` those of all records together.
+    /// Returns the tokens of a step with packing: micro-batches of `batch` × `length` tokens, at least `longest`, the tokens
+    /// of the longest record, and at most `all`, those of all records together.
     fn packed(self, length: u64, longest: u64, all: u64) -> Tokens {
         let bin = self.batch.saturating_mul(length).max(longest).min(all);
         Tokens { slice: bin, together: bin.saturating_mul(self.micro_batches).min(all), generated: None }
     }
 
-    /// The tokens of a step that generates `completions` completions (`None` if unknown) of at most `new` tokens each for
-    /// every prompt. One pass has as many rows as a micro-batch has records. With `shared`, the completions of one prompt in
-    /// a pass share the prompt's tokens.
+    /// Returns the tokens of a step that generates `completions` completions of at most `new` tokens each for every prompt.
+    /// One pass has as many rows as a micro-batch has records. With `shared`, the completions of one prompt in a pass share
+    /// the prompt's tokens; otherwise each row has its own copy. If `completions` is `None` (unknown), nothing is shared,
+    /// and the rows and the tokens scored together are `u64::MAX`.
     fn generated(self, new: u64, completions: Option<u64>, shared: bool) -> Tokens {
         let prompts = self.batch.saturating_mul(self.micro_batches).min(self.records);
         let rows = completions.map_or(u64::MAX, |each| prompts.saturating_mul(each));

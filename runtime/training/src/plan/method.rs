@@ -79,7 +79,8 @@ pub fn no_effect_warning(imports: &[String]) -> Option<&'static str> {
 }
 
 /// Finds the method that the settings name, reads its package, checks it against the project's lock, resolves its
-/// settings and compiles its component.
+/// settings and compiles its component. Compiles a method that is not built in in a child process, if `engine` has one
+/// configured. Fails for a verifier's package, a setting that the method rejects, and a component that is not admitted.
 pub(super) fn load_method(settings: &RunSettings, engine: &Engine) -> Result<PlannedMethod, Error> {
     let found = settings.method_reference()?;
     let package = trust::open_package(&found, settings.project())?;
@@ -94,7 +95,8 @@ pub(crate) fn native(settings: &RunSettings, manifest: &str, twin: Twin) -> Resu
 }
 
 /// Prepares a newer version of the run's method from the bytes of a component that its author built during the run.
-/// Compiles the component with the grants and limits of the run.
+/// Compiles the component with the grants and limits of the run, in a child process if `engine` has one configured. Does not
+/// check it against the project's lock.
 pub(crate) fn revised(settings: &RunSettings, bytes: Vec<u8>, engine: &Engine) -> Result<PlannedMethod, Error> {
     let package = unsigned_package(read_manifest(&bytes)?, component::interfaces(&bytes)?.imports, bytes);
     compile(settings, package, &engine.for_untrusted(true))
@@ -113,8 +115,8 @@ fn compile(settings: &RunSettings, package: Package, engine: &Engine) -> Result<
     prepare(settings, package, |package, limits| engine.admit(&package.bytes, &package.manifest.name, &grants, limits))
 }
 
-/// Checks that a package is a method, finds the shapes of its records, resolves its settings, and calls `admit` to
-/// compile its component.
+/// Checks that a package is a method, finds the shapes of its records, resolves its settings, and calls `admit` with the
+/// package and the run's limits to compile its component. Fails for a shape that this version cannot read.
 fn prepare(
     settings: &RunSettings,
     package: Package,
@@ -147,7 +149,8 @@ pub(crate) fn lock_settings(settings: &RunSettings, package: &Package) -> Map<St
 }
 
 /// Turns an error about a component's setting into one with the setting's location in the table `below` of the run
-/// file. `used` is the component as the run file names it.
+/// file: its key if the setting is unknown, else its value. `used` is the component as the run file names it, for the hint
+/// if the error has none.
 fn setting_error(settings: &RunSettings, below: &str, used: &str, wrong: &SettingError) -> Error {
     let underline = if wrong.is_unknown { Underline::Key } else { Underline::Value };
     let inspect = || format!("`tunebox inspect {used}` lists settings and ranges");
@@ -196,7 +199,8 @@ pub(crate) fn load_verifiers(settings: &RunSettings, engine: &Engine) -> Result<
 }
 
 /// Finds the verifier of one `[[verifier]]` table, reads its package, checks it against the project's lock, resolves
-/// its settings and compiles its component. `number` is the table's position, from 0.
+/// its settings and compiles its component. `number` is the table's position, from 0. Compiles a verifier that is not built
+/// in in a child process, if `engine` has one configured. The name is that of the table, else that of the manifest.
 fn load_verifier(settings: &RunSettings, engine: &Engine, number: usize) -> Result<PlannedVerifier, Error> {
     let (key, given) = (format!("verifier.{number}"), &settings.file.verifier[number]);
     let found = settings.verifier_reference(number)?;

@@ -40,9 +40,10 @@ fn open_device(settings: &RunSettings) -> Result<Device, Error> {
     })
 }
 
-/// Opens or randomly initializes the model of a run on its device, in the requested number format. `clock` is the time that
-/// its chat template reads, in seconds since 1970. The second value is the digest of the weights, or of the configuration
-/// for a random model. A replayed run's model gets its recorded name.
+/// Opens the model of a run on the run's device, in the requested number format; with `model.initialise = "random"`, takes
+/// random weights drawn from `train.seed`. `clock` is the time that the model's chat template reads, in seconds since 1970.
+/// The second value is the digest of the weight files, or of the configuration for a random model. In a replay the model
+/// gets the recorded name.
 pub(super) fn open_with_digest(settings: &RunSettings, clock: i64) -> Result<(Arc<Model>, String), Error> {
     let (table, device) = (&settings.file.model, &open_device(settings)?);
     let requested = requested_precision(settings)?;
@@ -63,8 +64,8 @@ pub(super) fn open_with_digest(settings: &RunSettings, clock: i64) -> Result<(Ar
     Ok((Arc::new(model), digest))
 }
 
-/// Opens the model of a run from its files, on the run's device. Unlike [`open_with_digest`], ignores
-/// `model.initialise`.
+/// Opens the model of a run from its files, on the run's device and in the requested number format. Unlike
+/// [`open_with_digest`], ignores `model.initialise` and a replay's recorded inputs.
 pub(crate) fn open_model(settings: &RunSettings) -> Result<Arc<Model>, Error> {
     let device = open_device(settings)?;
     Ok(Arc::new(Model::open_in(&find_source(settings)?, &device, requested_precision(settings)?)?))
@@ -95,7 +96,11 @@ pub(super) fn adapter_digest(settings: &RunSettings) -> Result<Option<String>, E
     Ok(Some(tunebox_model::digest(&[file])?))
 }
 
-/// Finds the files of the run's model. Fetches them if `model.path` is a name on the hub, unless the run is offline.
+/// Finds the files of the run's model. If `model.path` is not an existing path, takes it as a name on the hub and fetches
+/// the files that are not present, unless the run is offline.
+///
+/// # Errors
+/// A missing file of the unpacked sample, and a model that does not exist or cannot be fetched, located at `model.path`.
 pub(crate) fn find_source(settings: &RunSettings) -> Result<Source, Error> {
     let table = &settings.file.model;
     let path = settings.path("model.path", &table.path);

@@ -143,7 +143,8 @@ impl PlanSummary {
     }
 }
 
-/// Collects the figures of a plan, with the estimated memory. `name` is the run's name.
+/// Collects the figures of a plan, with the estimated memory. `name` is the run's name. Without trained parameters, the
+/// adapter is `none` and its rank 0.
 pub(super) fn summary(
     settings: &RunSettings,
     name: &str,
@@ -185,7 +186,7 @@ pub(super) fn summary(
     }
 }
 
-/// The estimated memory of a run with the micro-batches and recomputation of its settings, in bytes by use.
+/// Estimates the memory of a run in bytes by use, with `train.batch` and `train.recompute` of its settings.
 fn estimate(settings: &RunSettings, inputs: &Inputs, method: &PlannedMethod) -> Estimate {
     let train = &settings.file.train;
     let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
@@ -193,8 +194,8 @@ fn estimate(settings: &RunSettings, inputs: &Inputs, method: &PlannedMethod) -> 
     Estimate::of(&inputs.policy, tokens, recompute, inputs.runtime_bytes)
 }
 
-/// Pairs of a use and its number format in words, for display. With NF4, the format of matrices also says how many of
-/// them stay as stored.
+/// Returns pairs of a use, such as activations, and its number format in words, for display. With NF4, the format of the
+/// blocks' matrices also says how many of them stay as stored, if any do.
 fn number_formats(weights: &Weights) -> Vec<(String, String)> {
     let precision = weights.precision();
     let linear = match weights.linear_as_stored() {
@@ -211,8 +212,9 @@ fn number_formats(weights: &Weights) -> Vec<(String, String)> {
 }
 
 impl Plan {
-    /// Settings that would reduce the run's estimated memory: each as the argument of `--set`, with the total estimated
-    /// bytes of the run with that setting. Leaves out those that would not reduce it.
+    /// Lists settings that would reduce the run's estimated memory: each as the argument of `--set`, with the total
+    /// estimated bytes of the run with that setting. Tries a micro-batch of one record, recomputation, both together, and a
+    /// base in NF4 if the run can have one, in this order; leaves out those that would not reduce it.
     #[must_use]
     pub fn smaller(&self) -> Vec<(&'static str, u64)> {
         let (run, whole) = (&self.run, self.run.summary.memory);

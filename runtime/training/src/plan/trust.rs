@@ -21,10 +21,11 @@ pub(crate) const LOCK: &str = "tunebox.lock";
 /// Asks the user about a signer that is not known yet; true accepts it.
 pub type Ask<'a> = dyn FnMut(&Question) -> bool + 'a;
 
-/// Asks the user about the grants, raised limits and paths of a run file, and remembers the answer yes. `components` says
-/// whether methods and verifiers that the file gives by a path would run. Does not ask if there is nothing to ask about, if
-/// the user accepted the same before, or if the run file is in a folder whose code the user has built, since building
-/// already ran that folder's code outside of the sandbox.
+/// Asks the user about the grants, raised limits and paths of a run file. `ask` returns true to accept them. `components`
+/// says whether methods and verifiers that the file gives by a path would run. Does not ask if the file permits nothing
+/// beyond the defaults, if the user accepted the same before, or if the run file is in a folder whose code the user has
+/// built, since building already ran that folder's code outside of the sandbox. Remembers what was accepted or needed no
+/// question, `--set` arguments included, unless `components` left a clause out of the question.
 ///
 /// # Errors
 /// The answer no, and a folder of `TUNEBOX_HOME` that other users may change.
@@ -92,8 +93,9 @@ pub fn open_package(found: &Reference, project: &Path) -> Result<Package, Error>
     Ok(package)
 }
 
-/// Checks a package against the lock of a project; accepts a built-in one. With `only_locked`, a package at a path must
-/// be in the lock, too.
+/// Checks a package against the lock of a project, and one at a path also against the organization's list of signers.
+/// Accepts a built-in package. A package of the store must be in the lock; one at a path only with `only_locked`, else it
+/// must not contradict the lock's entry of its name, if there is one. Asks nothing and writes nothing.
 fn check_lock(found: &Reference, package: &Package, project: &Path, only_locked: bool) -> Result<(), Error> {
     match found {
         Reference::Builtin(_) => {}

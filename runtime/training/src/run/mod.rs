@@ -19,12 +19,13 @@ use crate::plan::Plan;
 use revision::RevisableRun;
 use start::ActiveRun;
 
-/// Executes a plan to its end. `stop` is checked after each step: if it is set, the step is saved and the run ends. In a
-/// run of the method's author the observer may change the method between steps, and a step that fails in the method
-/// waits for a fixed version.
+/// Executes a plan to its end. `stop` is checked after each step: if it is set and steps remain, saves a checkpoint and
+/// returns a summary marked as interrupted, without an artifact. In a run of the method's author the observer may change
+/// the method between steps, and a step that fails in the method waits for a fixed version. Also warns the author about
+/// declared metrics that were never reported, or sends the log lines of the call that failed to the observer.
 ///
 /// # Errors
-/// The error that ends the run; [`Error::Step`] names the last checkpoint.
+/// An error of the start, and [`Error::Step`] for a later one; it names the last checkpoint.
 pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Summary, Error> {
     let mut running = ActiveRun::start(plan, observer)?;
     let ended = execute_steps(&mut running, stop);
@@ -35,8 +36,9 @@ pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result
     ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.summary.checkpoint.clone() })
 }
 
-/// Executes the remaining steps and saves their checkpoints, then calls the method's `finish` and writes the artifact.
-/// If `stop` is set, saves the present step and returns early without either.
+/// Executes the remaining steps, then calls the method's `finish` and writes the artifact. Saves a checkpoint when the
+/// number of finished steps is a multiple of `train.save-every`, and after the last step. If `stop` is set after a step and
+/// steps remain, saves a checkpoint and returns a summary marked as interrupted, without `finish` and artifact.
 fn execute_steps(running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<Summary, Error> {
     let authoring = running.plan.settings.authoring;
     let mut revisable = authoring.then(|| RevisableRun::begin(running)).transpose()?;

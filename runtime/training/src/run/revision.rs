@@ -28,7 +28,8 @@ pub(super) struct RevisableRun {
 }
 
 impl RevisableRun {
-    /// Records the state at which the run starts or resumes, so that the first step can be tried again.
+    /// Records the state at which the run resumes, and the position in the data, so that the first step can be tried
+    /// again. For a run without a checkpoint records the position only: `init` makes the state anew.
     pub(super) fn begin(running: &mut ActiveRun<'_>) -> Result<Self, Error> {
         let checkpoint = running.plan.checkpoint.as_ref();
         let state = checkpoint.map(|(path, state)| state.method_state(path)).transpose()?;
@@ -40,9 +41,13 @@ impl RevisableRun {
         Ok(revisable)
     }
 
-    /// Executes and records the next step, with the newest version of the method. If the step fails in the method,
-    /// waits for a fixed version and tries it again from the state before it. Returns false if the user stopped the run
-    /// instead; the state before the step is then saved.
+    /// Executes and records the next step, after switching to a newer component if the observer has one. If the step
+    /// fails in the sandbox or by a number that is not finite, waits for a newer component and tries the step again from
+    /// the state before it. Returns true after the step; false if the wait ended because `stop` was set, after saving the
+    /// state before the step.
+    ///
+    /// # Errors
+    /// Any other error, and the error of the step if the wait ended without a component and without `stop`.
     pub(super) fn execute_step(&mut self, running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<bool, Error> {
         let mut newest = running.observer.next_component(&running.plan.method.package.bytes);
         loop {
@@ -64,7 +69,7 @@ impl RevisableRun {
     }
 
     /// Tries the next step once, first switching to the component `newest` if there is one, and records the state after
-    /// it. Does not advance the step counter.
+    /// the step for later tries. Does not advance the step counter or write metrics of the step.
     fn try_step(&mut self, running: &mut ActiveRun<'_>, newest: Option<Vec<u8>>) -> Result<StepEvent, Error> {
         if let Some(bytes) = newest {
             self.revise(running, bytes)?;
@@ -75,8 +80,9 @@ impl RevisableRun {
         Ok(event)
     }
 
-    /// Switches the run to the component `bytes`, and reports the outcome to the author. If the component does not fit
-    /// the run, or rejects its settings or state, restarts the version before it from the recorded state.
+    /// Switches the run to the component `bytes`, at the recorded state and position in the data, and reports the outcome
+    /// to the observer. If the component does not fit the run, or rejects its settings or state, restarts the present
+    /// method from the recorded state and returns `Ok`. Fails if that restart fails.
     fn revise(&mut self, running: &mut ActiveRun<'_>, bytes: Vec<u8>) -> Result<(), Error> {
         self.rewind(running);
         match self.try_method(running, bytes) {
@@ -96,8 +102,8 @@ impl RevisableRun {
         Ok(())
     }
 
-    /// Replaces the recorded state by the present one; `state` is the method's saved state. If copying fails, nothing
-    /// is recorded and the run must end.
+    /// Replaces the recorded state by the present one: a copy of the train state, the random streams, the position in the
+    /// data, and `state`, the method's saved bytes. If copying fails, no state is recorded and the run must end.
     fn record_state(&mut self, running: &mut ActiveRun<'_>, state: Vec<u8>) -> Result<(), Error> {
         self.streams.clone_from(running.session.streams());
         self.cursor = running.sampler.cursor();
@@ -114,8 +120,8 @@ impl RevisableRun {
         running.earlier_usage.clone_from(&running.used);
     }
 
-    /// Abandons an unfinished step: restores the state before it and saves that as a checkpoint. Saves nothing before
-    /// the first step, or if that step's checkpoint exists already.
+    /// Abandons an unfinished step: moves the data back, restores the recorded state and saves it as a checkpoint. Only
+    /// moves the data back if no state is recorded, or if the last checkpoint has the number of finished steps.
     fn abandon_step(&self, running: &mut ActiveRun<'_>) -> Result<(), Error> {
         self.rewind(running);
         match &self.saved {
@@ -162,8 +168,8 @@ impl RevisableRun {
 }
 
 impl ActiveRun<'_> {
-    /// Checks that a method has the same name as the run's present method, learns from the shape of its data, and
-    /// imports `learn` and `weights` exactly if that method does.
+    /// Fails unless `method` has the name of the run's present method, learns from the shape of the run's data, and imports
+    /// `learn` and `weights` exactly if the present method does.
     fn check_compatible(&self, method: &PlannedMethod) -> Result<(), Error> {
         let (old, new) = (&self.plan.method, &method.package.manifest);
         let why = if new.name != old.package.manifest.name {
@@ -181,8 +187,9 @@ impl ActiveRun<'_> {
             .into())
     }
 
-    /// Makes `method` the run's method, and appends the change to the metrics. Records nothing if its component is the
-    /// same; before the first step rewrites the lock instead.
+    /// Makes `method` the method in the plan and its summary, without starting it. Appends the change to the metrics and to
+    /// `plan.revised`; if no step is finished, rewrites the lock instead. Records nothing if the component has the digest of
+    /// the method before.
     fn switch_method(&mut self, method: PlannedMethod) -> Result<(), Error> {
         let sha256 = method.package.digest.clone();
         let before = std::mem::replace(&mut self.plan.identity.method, sha256.clone());
@@ -203,7 +210,7 @@ impl ActiveRun<'_> {
 }
 
 /// Says how a method's needs differ from those of the version before it; `None` if they are equal. `learns`: whether it
-/// trains; `edits`: whether it edits weights. Each pair is (before, now).
+/// trains; `edits`: whether it edits weights. Each pair is (before, now). If both differ, names the difference in `learns`.
 fn changed_needs(learns: (bool, bool), edits: (bool, bool)) -> Option<&'static str> {
     match (learns, edits) {
         ((true, false), _) => Some(

@@ -56,10 +56,11 @@ fn create_folder(plan: &PlannedRun) -> Result<Option<TempDir>, Error> {
 
 impl<'a> ActiveRun<'a> {
     /// Starts the method and calls `init`, restores the checkpoint if there is one, creates and locks the folder of a
-    /// new run, sends the plan to the observer, and scores the validation data before the first step.
+    /// new run, opens the metrics, and sends the plan to the observer. Scores the validation data if no step is finished.
+    /// Sends the log lines of a failed `init` to the observer before it returns the error.
     ///
-    /// The folder is created after `init` succeeded and removed if the first step fails, so that a failed start leaves
-    /// nothing behind.
+    /// The folder is created after `init` succeeded and removed if no step is finished when the run is dropped, so that a
+    /// failed start leaves nothing behind.
     pub(super) fn start(plan: Plan, observer: &'a mut dyn Observer) -> Result<Self, Error> {
         let Plan { run: mut plan, policy, sampler } = plan;
         let train_state = train_state(&plan, policy)?;
@@ -109,9 +110,10 @@ impl<'a> ActiveRun<'a> {
     }
 }
 
-/// Opens the metrics file of a run. For a run without a checkpoint, first writes the settings, the lock and a copy of
-/// the project's lock. For a resumed run, removes the metrics after its checkpoint, and records a change of the method
-/// since then in the metrics and in `plan`.
+/// Opens the metrics file of a run. For a run without a checkpoint, first writes `run.toml`, `run.lock` and a copy of the
+/// project's lock, and empties the metrics. For a resumed run, removes the metrics after its checkpoint, reads the earlier
+/// changes of the method into `plan.revised`, appends a change since the last of them to both, and sets
+/// `plan.summary.method_changed` if the component is not that of the checkpoint.
 fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let Some((_, state)) = &plan.checkpoint else {
         files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.summary.name).as_bytes())?;
@@ -133,7 +135,7 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
 }
 
 /// Copies the lock of the run's project into the run's folder, so that the run can be resumed and replayed from there.
-/// Does nothing if neither the method nor a verifier is from the store.
+/// Does nothing if neither the method nor a verifier is from the store. Fails if the lock cannot be read.
 fn copy_project_lock(plan: &PlannedRun) -> Result<(), Error> {
     let mut packages = plan.verifiers.iter().map(|verifier| &verifier.package).chain([&plan.method.package]);
     if packages.any(|package| package.source.is_some()) {
@@ -143,7 +145,8 @@ fn copy_project_lock(plan: &PlannedRun) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sends the plan, its warnings and the log lines of `init` (the report `opening`) to the observer.
+/// Sends the plan, its warnings and the log lines of `init` (in its report `opening`) to the observer, in this order. The
+/// lines are logged under the step of the resumed checkpoint, 0 for a new run.
 fn announce(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer) {
     let resumed = plan.checkpoint.as_ref().map(|(_, state)| state.step);
     let (summary, folder) = (Box::new(plan.summary.clone()), plan.folder.clone());
@@ -155,7 +158,10 @@ fn announce(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer
 }
 
 /// Creates the train state of a plan before the first step: policy, optimizer and rewards, with the verifiers started
-/// and the reference cache loaded.
+/// and the reference cache loaded. Does not restore a checkpoint.
+///
+/// # Errors
+/// An optimizer that cannot be allocated, and a verifier that rejects its settings or cannot be started.
 pub(crate) fn train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<TrainState, Error> {
     let settings = AdamWSettings { weight_decay: plan.settings.file.train.weight_decay, ..AdamWSettings::default() };
     let optimizer = AdamW::new(settings, policy.parameters())?;
@@ -180,8 +186,8 @@ fn references(plan: &PlannedRun) -> Option<ReferenceCache> {
 }
 
 /// Starts a session of the plan's method, calls `init` on the state of the run's beginning, and restores the plan's
-/// checkpoint if it has one. The inner result is the report of `init`, or why `init` or restoring failed; the session
-/// then holds the last log lines.
+/// checkpoint if it has one. The inner result is the report of `init`, or why `init` or restoring failed; after such a
+/// failure the session holds the last log lines. The outer error is a session that cannot be started.
 pub(crate) fn start_session(
     plan: &PlannedRun,
     train_state: TrainState,
@@ -194,14 +200,15 @@ pub(crate) fn start_session(
     Ok((session, opening))
 }
 
-/// Restores the checkpoint in `path`, whose state was read as `state`, over what `init` made.
+/// Restores the checkpoint in the folder `path`, whose state was read as `state`: first the train state, in place of what
+/// `init` made of it, then the random streams and the state of the method.
 fn restore(session: &mut Session, path: &Path, state: &State) -> Result<(), Error> {
     checkpoint::restore(path, state, &mut session.train_state())?;
     continue_at(session, state.step, &state.streams, &state.method_state(path)?)
 }
 
-/// Continues a session after `step` finished steps, with these positions of the random streams and this saved state of
-/// the method.
+/// Continues a session after `step` finished steps: begins the next step, sets the method's random streams to the positions
+/// `streams`, and calls the method's `load-state` with the saved bytes `method_state`. Fails if the method rejects them.
 pub(super) fn continue_at(
     session: &mut Session,
     step: u64,

@@ -27,8 +27,9 @@ impl ActiveRun<'_> {
         self.record_step(event)
     }
 
-    /// Executes the next step without advancing the step counter or writing metrics. Sends log lines and warnings to
-    /// the observer even if the step fails, and updates the usage.
+    /// Executes the next step without advancing the step counter or writing metrics, and returns its event. Sends the log
+    /// lines of every call to the observer even if the step fails, and updates the usage. Warns once for each version of
+    /// the method if it went on after a refused gradient, and after a step about verifiers that failed.
     pub(super) fn try_step(&mut self) -> Result<StepEvent, Error> {
         let (begun, step) = (Instant::now(), self.summary.step);
         let (used, earlier_usage, unlearned) = (&mut self.used, &self.earlier_usage, &mut self.unlearned);
@@ -75,8 +76,9 @@ impl ActiveRun<'_> {
         })
     }
 
-    /// Advances the step counter and the totals, writes the step's metrics, sends them to the observer, and scores the
-    /// validation data if it is due. From then on the run's folder is kept.
+    /// Advances the step counter and the totals, writes the step's metrics, and sends them to the observer. Scores the
+    /// validation data every `train.validate-every` steps and after the last step. From then on the run's folder is kept
+    /// when the run is dropped.
     pub(super) fn record_step(&mut self, event: StepEvent) -> Result<(), Error> {
         self.unused.iter_mut().for_each(|folder| folder.disable_cleanup(true));
         self.summary.step = event.step;
@@ -94,7 +96,8 @@ impl ActiveRun<'_> {
         }
     }
 
-    /// Sends the log and warnings of a call outside of steps to the observer, and updates the usage from its report.
+    /// Sends the log and warnings of a call outside of steps to the observer, under the number of the next step, and
+    /// updates the usage from the call's report.
     pub(super) fn show_report(&mut self, report: &StepReport) {
         show(self.summary.step + 1, report, self.observer);
         self.used = report.usage.after(&self.earlier_usage);
@@ -108,7 +111,7 @@ impl ActiveRun<'_> {
     }
 
     /// Warns the author of a method about metrics that its manifest declares and no step reported. Does nothing if the
-    /// method is not given as a folder, or before the first step.
+    /// method is not given as a folder, before the first step, or if the metrics cannot be read.
     pub(super) fn warn_unreported(&mut self) {
         let own = matches!(self.plan.settings.method_reference(), Ok(Reference::Folder(_)));
         if !own || self.summary.step == 0 {
@@ -179,7 +182,8 @@ impl ActiveRun<'_> {
         Ok(())
     }
 
-    /// Calls `finish` after the last step, and writes the metrics that it reports and the method's usage of its limits.
+    /// Calls the method's `finish`, and writes the metrics that it reports, if any, and the method's usage of its limits to
+    /// the metrics file. Puts the metrics into the summary and sends the log lines to the observer.
     pub(super) fn close(&mut self) -> Result<(), Error> {
         let finished = self.session.finish();
         let moment = (self.summary.step, self.last_loss);

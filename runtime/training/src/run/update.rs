@@ -15,7 +15,7 @@ pub(crate) struct Update {
     pub(crate) tokens: u64,
     /// Target tokens of the records.
     pub(crate) targets: u64,
-    /// The metrics of the method.
+    /// The metrics of the method, combined over the window, in the order of its manifest.
     pub(crate) numbers: Vec<(String, f64)>,
 }
 
@@ -23,11 +23,11 @@ pub(crate) struct Update {
 pub(crate) type LastLoss = Option<(f64, u64)>;
 
 /// Executes step `step` (from 0): calls the method for every batch of the next window, then updates the weights if a
-/// gradient is accumulated. `last` is the last finite loss, for errors. Passes the report of each call to
-/// `handle_report`.
+/// gradient is accumulated. A method of the cadence `Window` gets the whole window as one batch. Advances the sampler past
+/// the window. `last` is the last finite loss, for errors. Passes the report of each successful call to `handle_report`.
 ///
 /// # Errors
-/// A failed call or update, and a reported loss that is not finite.
+/// A failed call or update, and a combined metric `loss` that is not finite; it is checked after the update.
 pub(crate) fn update(
     plan: &PlannedRun,
     session: &mut Session,
@@ -62,9 +62,9 @@ pub(crate) fn update(
     Ok(Update { tokens: window.tokens, targets: window.targets, numbers })
 }
 
-/// Returns the cause of a failed step: a failed verifier or a number that is not finite if there was one, else `error`.
-/// The method itself only sees that a call was rejected. `moment` is the step (from 0) and the last finite loss. Clears
-/// the recorded verifier failure.
+/// Returns the cause of a failed step: the recorded failure of the verifiers, else an error about the loss or gradient that
+/// was not finite in the step, else `error` itself. `moment` is the step (from 0) and the last finite loss. Removes the
+/// recorded failure of the verifiers.
 pub(crate) fn explained(plan: &PlannedRun, session: &mut Session, moment: (u64, LastLoss), error: Error) -> Error {
     let trainer = &mut session.train_state().hooks;
     if let Some(failure) = trainer.rewards.failure.take() {

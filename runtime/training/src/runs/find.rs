@@ -28,11 +28,12 @@ pub fn find_model(name: &str, revision: Option<&str>, offline: bool) -> Result<S
     Ok(Source::find(name, revision, &Hub::from_environment(offline))?)
 }
 
-/// The step and folder of the newest readable checkpoint of an unfinished run, for use as an adapter. `None` if the
-/// folder holds no run or a finished one. Reads no state of more than 4 MiB.
+/// Returns the step and folder of the newest readable checkpoint of an unfinished run, for use as an adapter. `None` if the
+/// folder holds no run or a finished one. A state of more than 4 MiB counts as readable without being read.
 ///
 /// # Errors
-/// A run that has not saved a trained adapter yet, and one whose folder holds a link.
+/// A run without a checkpoint, one that trains all weights, one without an update up to that checkpoint, and one whose
+/// folder holds a link.
 pub fn newest_checkpoint(folder: &Path) -> Result<Option<(u64, PathBuf)>, Error> {
     if !is_run(folder) || lock::has_finished(folder) {
         return Ok(None);
@@ -60,8 +61,8 @@ pub(crate) fn start_from(folder: &Path) -> Option<String> {
     holds("config.json").then(|| format!("`--model {shown}`"))
 }
 
-/// The error about a run that is used in a way that needs a finished run. `why` is the cause; the hint tells how to
-/// finish the run.
+/// The error about a run that is used in a way that needs a finished run. `why` is the cause. The hint depends on the run:
+/// to wait if a process trains it, to train anew if it has no readable checkpoint, else the command that resumes it.
 pub(crate) fn unfinished(folder: &Path, why: &str) -> Error {
     let name = folder.file_name().unwrap_or_default().display();
     let hint = if is_running(folder) {

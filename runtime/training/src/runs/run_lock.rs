@@ -30,7 +30,7 @@ pub(crate) struct RunLock {
 
 impl RunLock {
     /// Locks the run of a folder for this process until the result is dropped, and writes the process's id into the
-    /// lock file.
+    /// lock file, unless that file has a second name (hard link). Waits up to 400 ms for another process.
     ///
     /// # Errors
     /// A run that another process trains, and a lock file that cannot be written.
@@ -84,7 +84,8 @@ fn try_lock(file: &File) -> bool {
     false
 }
 
-/// The id of the process that holds the lock, from the lock file; `None` if it cannot be read.
+/// The process id in the lock file at `path`; `None` if the file cannot be read, has more than [`MAX_BYTES`] or holds no
+/// number.
 fn read_process_id(path: &Path) -> Option<u32> {
     bounded::read_text(path, MAX_BYTES).ok()?.trim().parse().ok()
 }

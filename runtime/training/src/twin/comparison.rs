@@ -69,7 +69,8 @@ impl<E: Into<Error>> From<E> for Stopped {
 
 /// Executes all steps of a run twice, by the method's component and by its native twin, and compares them. The first
 /// difference ends the comparison and is part of the result. Calls `progress` with the number of finished steps and of
-/// planned steps after each equal update.
+/// planned steps after each equal update. After a difference or an error, sends the reason to the twin's process and closes
+/// the connection.
 ///
 /// # Errors
 /// A run that cannot be planned, and an error with which both the component and the twin end.
@@ -125,8 +126,9 @@ impl Comparison {
         Ok(())
     }
 
-    /// Compares the reports and the states of the component (`ours`) and the twin at a moment, and adds what is equal
-    /// to the counts. Fails at the first difference.
+    /// Compares the reports and the states of the component (`ours`) and the twin at the moment `at`. Fails at the first
+    /// difference. Otherwise adds the metrics, and the bits of trained numbers and states, to the counts, and sets
+    /// `self.weights` to the digest of the trained numbers.
     fn compare_snapshots(
         &mut self,
         at: &str,
@@ -169,7 +171,8 @@ fn difference(at: &str, what: String, component: &str, twin: &str) -> Stopped {
 /// Something that must be equal: what it is called in a difference, and its value as text.
 type Fact = (String, String);
 
-/// Fails at the first fact of the component (`ours`) whose value differs from the twin's at the same position.
+/// Fails at the first fact of the component (`ours`) whose value differs from the twin's at the same position. Compares only
+/// as many facts as both lists have; names are not compared.
 fn compare_facts(at: &str, ours: Vec<Fact>, theirs: Vec<Fact>) -> Result<(), Stopped> {
     match ours.into_iter().zip(theirs).find(|(one, other)| one.1 != other.1) {
         Some(((what, one), (_, other))) => Err(difference(at, what, &one, &other)),
@@ -204,7 +207,8 @@ fn exact_text(value: f64) -> String {
     if value.is_nan() { format!("NaN ({:x})", value.to_bits()) } else { value.to_string() }
 }
 
-/// Fails unless all trained numbers have the same bits; the difference counts those that differ.
+/// Fails unless both have the same number of trained numbers, all with the same bits. The difference says how many differ,
+/// and shows the first of them.
 fn compare_trained(at: &str, ours: &[f32], theirs: &[f32]) -> Result<(), Stopped> {
     let [count, found] = [ours, theirs].map(|trained| trained.len().to_string());
     compare_facts(at, vec![("the number of trained numbers".into(), count)], vec![(String::new(), found)])?;

@@ -23,8 +23,8 @@ const STEPS: u32 = 5;
 
 /// Builds the settings for a comparison on the embedded model and data, of the method at the path `method`; `set` holds
 /// further `--set` arguments, which take precedence. `steps` defaults to 5 for a method that trains, and to one epoch for
-/// one that only edits weights. Grants every interface in `imports`, the imports of the method's component. Puts all files
-/// below `folder`.
+/// one that only edits weights. Grants every interface in `imports`, the imports of the method's component, beyond the
+/// default ones. Puts all files below `folder`, and unpacks the sample there.
 ///
 /// # Errors
 /// A wrong setting, and a folder that cannot be written.

@@ -19,7 +19,9 @@ use crate::metrics::Tally;
 use crate::plan::{Plan, engine, native, plan_with_method};
 use crate::sample;
 
-/// Serves a unit test until it disconnects: calls `init`, then what the test orders, and reports after each call.
+/// Serves a unit test until it disconnects: calls `init`, then `load-state` if the request has a saved state, then what the
+/// test orders, and sends a report after `init` and after each order. Puts all files into a temporary folder that is removed
+/// at the end.
 ///
 /// # Errors
 /// A request that cannot be met, and the error that ends the method.
@@ -44,8 +46,8 @@ pub fn serve_test(test: UnitTest) -> Result<(), Error> {
     }
 }
 
-/// Executes one order of the test (`step`, `finish` or `save-state`); returns a report for each call of the method.
-/// Fails on another order.
+/// Executes one order of the test: `step`, a step of the run with its update; `finish`; or `save-state`, whose bytes are
+/// dropped. Returns a report for each call of `step` or `finish`, none for `save-state`. Fails on another order.
 fn call(runner: &mut Runner, order: &str) -> Result<Vec<StepReport>, Error> {
     match order {
         "step" => runner.update(),
@@ -59,7 +61,8 @@ fn call(runner: &mut Runner, order: &str) -> Result<Vec<StepReport>, Error> {
     }
 }
 
-/// The step, combined metrics, log, gradient norm and learning rate after the calls of `reports`, as JSON for the test.
+/// Formats the number of finished steps, the metrics and log lines of `reports`, the last gradient norm and the learning
+/// rate as a JSON object for the test. Metrics of several reports are combined as in a window.
 fn report(runner: &mut Runner, reports: &[StepReport]) -> String {
     let mut tally = Tally::default();
     reports.iter().for_each(|report| tally.add(&report.metrics));
@@ -96,7 +99,8 @@ struct TestRequest {
 }
 
 impl TestRequest {
-    /// Parses the JSON of a request. Fails on an unknown key, and if the request asks for no records or for empty ones.
+    /// Parses the JSON of a request. Fails on an unknown key, on an empty list of records, and if the number of random
+    /// records or their width is 0.
     fn parse(text: &str) -> Result<Self, Error> {
         let request: Self = serde_json::from_str(text)
             .map_err(|error| impossible(error.to_string(), "build the method against this version's SDK"))?;
@@ -122,8 +126,9 @@ impl TestRequest {
         plan_with_method(settings, &engine, method)
     }
 
-    /// Unpacks the sample model and writes the request's records below `folder`, and builds the settings of the run
-    /// from them.
+    /// Unpacks the sample model and writes the request's records, if any, below `folder`, and builds the settings of the run
+    /// on them. Without records, the run trains on random ones. The keys in `set` replace other settings. Fails for a
+    /// setting that TOML cannot express or that the schema rejects.
     fn run_settings(&self, folder: &Path) -> Result<RunSettings, Error> {
         let model = sample::unpack(folder)?.join("model");
         let data = folder.join("records.jsonl");

@@ -112,8 +112,8 @@ pub struct UnconfirmedComponents {
 }
 
 impl UnconfirmedComponents {
-    /// Finds the components that the run file of a folder names by a path and no `--set` overrides; `None` if there are
-    /// none.
+    /// Finds the components, the method first, that the run file of a folder names by the path of an existing file or folder
+    /// and no `--set` overrides; `None` if there are none. `settings` are those of that run file.
     #[must_use]
     pub fn find(folder: &Path, settings: &RunSettings) -> Option<Self> {
         let verifiers = (0..settings.file.verifier.len()).map(|number| format!("verifier.{number}.use"));

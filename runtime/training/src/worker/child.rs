@@ -78,8 +78,8 @@ fn unconfined(error: &std::io::Error) -> Error {
     Error::Explained(Box::new(problem), Exit::Sandbox)
 }
 
-/// Starts the watchdog: if parsing a file of the model takes far longer than the file's size explains, it reports that to
-/// the parent and ends the process.
+/// Starts the watchdog: if parsing a file of the model takes far longer than the file's size explains, the watchdog sends a
+/// failure with the exit code for wrong usage to the parent and calls `orphaned`, which ends the process.
 fn watch_parsers(sender: Sender<impl Write + Send + 'static>) -> io::Result<()> {
     watchdog::start(move |explanation| {
         sender.send_or_end(&Message::Failed(Box::new(explanation), Exit::Usage));
@@ -88,7 +88,7 @@ fn watch_parsers(sender: Sender<impl Write + Send + 'static>) -> io::Result<()> 
 }
 
 /// Starts a thread that sets `stop` for every stop order on `input`, and calls `orphaned` at the end of the pipe, which
-/// means that the parent is gone.
+/// means that the parent is gone, or at the first line that is no order.
 fn listen(mut input: BufReader<impl Read + Send + 'static>, stop: Arc<AtomicBool>, orphaned: fn()) {
     std::thread::spawn(move || {
         while let Input::Document(Order::Stop) = read(&mut input) {
@@ -101,6 +101,7 @@ fn listen(mut input: BufReader<impl Read + Send + 'static>, stop: Arc<AtomicBool
 /// Sends messages to the parent.
 struct Sender<W> {
     output: Arc<Mutex<W>>,
+    /// Called when the parent is gone; expected to end the process.
     orphaned: fn(),
 }
 
@@ -116,7 +117,7 @@ impl<W: Write> Sender<W> {
         write(&mut *self.output.lock().unwrap_or_else(PoisonError::into_inner), message)
     }
 
-    /// Sends a message to the parent. Drops one that is too long; calls `orphaned` if the pipe is closed.
+    /// Sends a message to the parent. Drops a message that is too long; calls `orphaned` on any other error of the pipe.
     fn send_or_end(&self, message: &Message) {
         match self.send(message) {
             Ok(()) => {}
@@ -128,6 +129,7 @@ impl<W: Write> Sender<W> {
 }
 
 impl<W: Write> Observer for Sender<W> {
+    /// Sends the event to the parent. Drops an event that is too long; calls `orphaned` on any other error of the pipe.
     fn event(&mut self, event: &Event) {
         self.send_or_end(&Message::Event(Box::new(event.clone())));
     }

@@ -13,9 +13,10 @@ use tunebox_sandbox::confinement::{
 use crate::configuration::RunSettings;
 use crate::plan::{PlannedRun, find_source};
 
-/// Denies this process what a run does not need: other files, sockets, programs and processes. Until the result is dropped,
-/// also limits its memory to [`memory_of_plan`]. Must be called before other threads start. Does nothing and returns `None`
-/// if the run may use a CUDA device, whose driver opens files and devices of its own.
+/// Denies this process what a run does not need: files other than those of [`readable`] and the folder for runs, sockets,
+/// programs and processes. Until the result is dropped, also limits the memory that it may take in addition to its present
+/// memory to [`memory_of_plan`]. Must be called before other threads start. Does nothing and returns `None` if the run may
+/// use a CUDA device, whose driver opens files and devices of its own.
 ///
 /// # Errors
 /// When the operating system refuses a restriction.
@@ -28,9 +29,9 @@ pub(super) fn confine(settings: &RunSettings) -> io::Result<Option<MemoryLimit>>
     MemoryLimit::set(memory_of_plan(settings)).map(Some)
 }
 
-/// Bytes of memory that planning a run may take: an estimate from the sizes of its model and data, at most the machine's
-/// free memory and a margin. A model that is initialized randomly has no weight files to estimate from, and may take that
-/// most.
+/// Returns the bytes of memory that planning a run may take: an estimate from the sizes of its model and training data (0
+/// for a missing file), at most the machine's free memory and swap space and a margin. For a model that is initialized
+/// randomly, which has no weight files to estimate from, returns that maximum.
 #[must_use]
 pub fn memory_of_plan(settings: &RunSettings) -> u64 {
     let data = std::fs::metadata(settings.path("data.path", &settings.file.data.path)).map_or(0, |file| file.len());
@@ -39,8 +40,9 @@ pub fn memory_of_plan(settings: &RunSettings) -> u64 {
     if settings.file.model.initialise.is_some() { free } else { needed.min(free) }
 }
 
-/// Limits the memory of this process to twice the estimate of a planned run and the limits of its method, or to the
-/// machine's free memory if that is less, each with a margin. Does nothing if the run may use a CUDA device.
+/// Limits the memory that this process may take in addition to its present memory: to twice the estimated memory of a
+/// planned run plus the memory limits of its method, or to the machine's free memory and swap space if that is less, each
+/// with a margin. Does nothing if the run may use a CUDA device.
 ///
 /// # Errors
 /// When the operating system refuses the limit.
@@ -64,7 +66,7 @@ pub fn active_rings(settings: &RunSettings) -> Vec<&'static str> {
     Ring::list().into_iter().filter(|ring| ring.is_active).map(|ring| ring.name).collect()
 }
 
-/// Whether the run may compute on a CUDA device of this machine.
+/// Whether the run may compute on a CUDA device of this machine: `train.device` is not `cpu`, and NVIDIA's driver is here.
 fn may_use_accelerator(settings: &RunSettings) -> bool {
     settings.file.train.device != "cpu" && has_nvidia_driver()
 }
@@ -72,8 +74,9 @@ fn may_use_accelerator(settings: &RunSettings) -> bool {
 /// The file name extensions of a model's files.
 const EXTENSIONS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "model", "txt"];
 
-/// Lists the files and folders that a run with these settings reads: its model, adapter, data, method and verifiers, the
-/// cache of compiled code, and the project's `tunebox.lock`.
+/// Lists the files and folders that a run with these settings reads, whether they exist or not: its model, adapter, training
+/// and validation data, method and verifiers, the cache of compiled code, and the project's `tunebox.lock`. A model of the
+/// hub that is not present is fetched, unless the run is offline.
 #[must_use]
 pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
     let file = &settings.file;
@@ -88,7 +91,7 @@ pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
 }
 
 /// Lists the files and folders that loading the method and the verifiers of these settings reads: their packages, the cache
-/// of compiled code, and the project's `tunebox.lock`.
+/// of compiled code, and the project's `tunebox.lock`. Leaves out a method or verifier that cannot be found.
 #[must_use]
 pub fn component_files(settings: &RunSettings) -> Vec<PathBuf> {
     let packages = settings.references().into_iter().flatten().flat_map(|found| package_files(&found));
@@ -96,8 +99,9 @@ pub fn component_files(settings: &RunSettings) -> Vec<PathBuf> {
     packages.chain([lock]).chain(settings.compiling.cache.clone()).collect()
 }
 
-/// Lists the files and folders that opening a package reads: its own if it is given by a path, the list of signers that
-/// `TUNEBOX_PUBLISHERS` names, and the home folder of tunebox, which holds the store and the known signers.
+/// Lists the files and folders that opening a package reads: its own folder, or its file and the signature file beside it,
+/// if it is given by a path; the list of signers that `TUNEBOX_PUBLISHERS` names; and the home folder of tunebox, if it
+/// exists, which holds the store and the known signers.
 #[must_use]
 pub fn package_files(package: &Reference) -> Vec<PathBuf> {
     let mut read = match package {
@@ -110,9 +114,10 @@ pub fn package_files(package: &Reference) -> Vec<PathBuf> {
     read
 }
 
-/// Lists the files and folders that loading the model, adapter or checkpoint at `path` reads: `path`; the targets of links
-/// in it that have the extension of a model's file; and the `run.lock` of the run that it may belong to. In the cache of a
-/// hub also the folders `blobs`, whose files have no extensions, and `refs`.
+/// Lists the files and folders that loading the model, adapter or checkpoint at `path` reads: `path`; the resolved paths of
+/// the entries of that folder that have the extension of a model's file, in any case; and the `run.lock` in `path` and in
+/// the three folders above, existing or not. In the cache of a hub also the folders `blobs`, whose files have no extensions,
+/// and `refs`.
 #[must_use]
 pub fn model_files(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -48,8 +48,10 @@ pub fn execute(
     }
 }
 
-/// Executes the run in a worker process started from `program`, and waits for that process to end. Forwards events to
-/// `observer`; `stop` ends the run after the present step. A model of the hub is fetched in this process first.
+/// Executes the run in a worker process started from `program`. Forwards events to `observer`; `stop` ends the run after the
+/// present step. Before it starts the process, it fetches a model of the hub, compiles the method and the verifiers, and
+/// creates the folder for runs if there is none. After the run has ended, waits up to 5 seconds for the process to exit, then
+/// kills it, and removes a folder for runs that this call created and that is empty.
 ///
 /// # Errors
 /// The error that the worker reports, its death, or an invalid message.
@@ -95,8 +97,9 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts the worker process, sends it its environment, and starts threads that read its messages and its error
-    /// output.
+    /// Starts the worker process, sends it the environment variables that name folders, and starts threads that read its
+    /// messages, up to the first that is not a document, and its error output. Fails if the process cannot be started or has
+    /// no pipes; ignores that the environment cannot be sent.
     fn start(program: &Program) -> io::Result<Self> {
         let mut child = program.start()?;
         let (mut orders, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -118,8 +121,13 @@ impl Worker {
         Ok(Self { child, orders, messages, stderr, progress: Progress::default() })
     }
 
-    /// Sends the job, checks the worker's version, and forwards events to `observer` until the run ends. Sends one stop
-    /// order once `stop` is set.
+    /// Sends the job, checks that the first message is `Hello` of this version, and forwards events to `observer` until the
+    /// worker reports the end of the run. Sends one stop order once `stop` is set.
+    ///
+    /// # Errors
+    /// The failure that the worker reports, an invalid message, the end of the pipe before the run has ended, and a call of
+    /// the method that lasts more than a second longer than it may. In the last three cases the worker is killed if it does
+    /// not end by itself.
     fn converse(&mut self, job: &Job, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Summary, Error> {
         // A worker that is gone cannot take it; its messages, or their end, tell why.
         self.send(job);
@@ -176,8 +184,8 @@ impl Worker {
         self.progress.error("was ended", why)
     }
 
-    /// Waits for a worker whose output ended, killing it after 5 seconds, and returns the error about its death with
-    /// the last line of its error output.
+    /// Waits for a worker whose output ended, killing it after 5 seconds, and returns the error about its death. The cause
+    /// is the last line of its error output; without one, a guess from how the process ended.
     fn explain_death(&mut self) -> Error {
         let how = wait_or_kill(&mut self.child, GRACE).map_or_else(|error| format!("is lost: {error}"), ending);
         let why = match self.stderr.take().and_then(StderrTail::last_line) {
@@ -217,7 +225,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Updates the progress from an event of the worker. Only the plan and finished steps matter.
+    /// Takes method, folder and steps from the plan, and the finished steps from each step. Ignores other events.
     fn update(&mut self, event: &Event) {
         match event {
             Event::Planned { summary, folder, resumed } => {
@@ -230,9 +238,10 @@ impl Progress {
         }
     }
 
-    /// The error about a worker that failed. `how` completes the sentence "the worker …", as in "was ended"; `why` is the
-    /// cause. The error also names the step, by the worker's events, and the last checkpoint, which is looked up on the
-    /// disk because the worker's messages are not trusted.
+    /// Builds the error about a worker that failed, with the exit code of the sandbox. `how` completes the sentence
+    /// "the worker …", as in "was ended"; `why` is the cause. The error also names the step, by the worker's events, and the
+    /// last readable checkpoint, which is looked up on the disk because the worker's messages are not trusted. The hint
+    /// proposes to resume if there is a checkpoint.
     fn error(&self, how: &str, why: String) -> Error {
         let kept = self.folder.as_ref().and_then(|folder| checkpoint::last_whole(folder));
         let worker = self.method.as_ref().map_or("the worker".to_owned(), |name| format!("the worker of `{name}`"));

@@ -95,12 +95,14 @@ pub(super) enum Input<T> {
     Invalid(String),
 }
 
-/// Reads one line of at most [`MAX_LINE_BYTES`] and parses it as a JSON document.
+/// Reads one line of at most [`MAX_LINE_BYTES`], its end included, and parses it as a JSON document. Blocks until a whole
+/// line, the end of the pipe or an error arrives.
 pub(super) fn read<T: DeserializeOwned>(input: &mut impl BufRead) -> Input<T> {
     read_at_most(input, MAX_LINE_BYTES)
 }
 
-/// Reads one line of at most `most` bytes, including its end, and parses it as a JSON document.
+/// Reads one line of at most `most` bytes, including its end, and parses it as a JSON document. A longer line is `Invalid`,
+/// of which only `most` bytes are read.
 fn read_at_most<T: DeserializeOwned>(input: &mut impl BufRead, most: usize) -> Input<T> {
     let mut line = Vec::new();
     if let Err(error) = io::Read::take(input, most as u64).read_until(b'\n', &mut line) {

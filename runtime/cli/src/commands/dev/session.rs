@@ -19,6 +19,7 @@ use crate::package::build::{check_source, show_compiler_warnings};
 use crate::run::display::RunDisplay;
 use crate::terminal::{Failure, Terminal};
 
+/// A `tunebox dev` command: the thread that watches and builds the method folder, and the display of the present run.
 pub(super) struct Session {
     terminal: Terminal,
     folder: PathBuf,
@@ -57,7 +58,8 @@ impl Session {
         self.used_run_file = read_run_file(self.run_file.as_deref());
     }
 
-    /// Plans a run and carries it out. Each component that is built during the run replaces the method in it.
+    /// Plans a run and carries it out with a new progress display, which is cleared at the end. Each component that is built
+    /// during the run replaces the run's method. `stop` ends the run. Errors: those of the plan and of the run.
     pub(super) fn train(&mut self, settings: RunSettings, stop: &AtomicBool) -> Result<Summary, Error> {
         self.display = RunDisplay::new(self.terminal);
         let summary = plan(settings).and_then(|plan| run(plan, self, stop));
@@ -123,17 +125,18 @@ impl Session {
         component
     }
 
-    /// Whether the last run has sent an event, so that its folder may exist.
+    /// Whether the last run that [`train`](Self::train) started has sent an event, so that its folder may exist.
     pub(super) fn has_begun(&self) -> bool {
         self.display.has_begun()
     }
 
-    /// Whether the last build imports `learn`.
+    /// Whether the last build succeeded and its component imports `learn`.
     pub(super) fn is_learning(&self) -> bool {
         self.learns == Some(true)
     }
 
-    /// Whether the source has changed since its component was built.
+    /// Whether the source has changed since its component was built. False if there is no component, or if it cannot be
+    /// opened for another reason.
     pub(super) fn is_stale(&self) -> bool {
         matches!(Reference::Folder(self.folder.clone()).open(), Err(PackageError::Stale { .. }))
     }
@@ -154,8 +157,8 @@ impl Session {
         self.display.write_above(|| failure.show(self.terminal));
     }
 
-    /// Shows a change. Returns the component if the change is a successful build, else `None`. A failed build also
-    /// clears whether the method learns.
+    /// Shows a change. Returns the component if the change is a successful build, else `None`. A successful build sets
+    /// `learns`, a failed one sets it to `None`. Shows nothing for a run file with the content that the present run uses.
     fn handle(&mut self, change: Change) -> Option<Vec<u8>> {
         match change {
             Change::Source => self.status("Building", &self.folder.display().to_string()),
@@ -201,6 +204,8 @@ impl Observer for Session {
         self.display.event(event);
     }
 
+    /// Shows the changes that the watcher has sent since the last call, without waiting. Returns the component of the last
+    /// successful build among them. `None` if there is none, or if it equals `present` apart from the build record.
     fn next_component(&mut self, present: &[u8]) -> Option<Vec<u8>> {
         let mut newest = None;
         while let Ok(change) = self.changes.try_recv() {
@@ -214,12 +219,15 @@ impl Observer for Session {
         Some(newest)
     }
 
+    /// Shows the error, then waits for the next successful build and returns its component. `None` after Ctrl-C.
     fn wait_for_fix(&mut self, error: &Error, stop: &AtomicBool) -> Option<Vec<u8>> {
         self.show_failure(&Failure::new(error.explanation(), error.exit()));
         self.show_waiting("for a change of the source that fixes it; Ctrl-C ends the run");
         self.wait_for_component(stop)
     }
 
+    /// Shows that the new component replaced the method after `step`, or its error and that the previous version stays.
+    /// Emits a `swapped` or `kept` event.
     fn report_outcome(&mut self, step: u64, outcome: Result<&Manifest, &Error>) {
         match outcome {
             Ok(Manifest { name, version, .. }) => {

@@ -46,8 +46,9 @@ impl<T: PartialEq + Clone> Polled<T> {
     }
 }
 
-/// Polls the folder and the run file every [`POLL_INTERVAL`], builds each new version of the source, and sends what it
-/// finds, also the first state. Blocks until the receiver is gone.
+/// Polls the folder and the run file every [`POLL_INTERVAL`], builds each new version of the source, and sends every change,
+/// the first state of both included. A source that cannot be read is sent as a failed build. Blocks until the receiver is
+/// gone. `offline` keeps builds from using a network.
 pub(super) fn watch(folder: &Path, run_file: Option<&Path>, offline: bool, changes: &Sender<Change>) {
     let (mut sources, mut run_files) = (Polled::default(), Polled::default());
     let mut poll = || -> Result<(), SendError<Change>> {

@@ -25,7 +25,7 @@ pub(super) fn version() -> Result<(i32, i32), CallError> {
     Ok((major, minor))
 }
 
-/// The compute capabilities that NVRTC compiles for, as 90 for `sm_90`.
+/// The compute capabilities that NVRTC compiles for, as 90 for `sm_90`, in the order that NVRTC gives.
 pub(super) fn architectures() -> Result<Vec<u32>, CallError> {
     let mut count = 0;
     // SAFETY: room for one number.

@@ -42,7 +42,7 @@ impl Context {
     }
 
     /// Initializes the driver, retains the primary context of the device `ordinal`, makes it current on this thread,
-    /// and creates a non-blocking stream in it.
+    /// and creates a non-blocking stream in it. Fails with the driver's error; then the context is not retained.
     pub(super) fn open(ordinal: usize) -> Result<Arc<Self>, CallError> {
         let mut opened = Self { device: 0, context: 0, stream: 0, ordinal };
         let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
@@ -124,8 +124,9 @@ impl Context {
         unsafe { sys::cuStreamSynchronize(self.stream) }
     }
 
-    /// Allocates `bytes` bytes with unspecified content, in stream order. If there is no memory left, waits for all
-    /// work, returns the unused memory of the pool to the driver, and tries once more.
+    /// Allocates `bytes` bytes with unspecified content, in stream order; for 0 bytes, memory whose length is 0. If there is
+    /// no memory left, waits for all work, returns the unused memory of the pool to the driver, and tries once more. Fails
+    /// with the driver's error, `OUT_OF_MEMORY` if there still is none.
     pub(super) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Memory, CallError> {
         let mut address = 0;
         self.bind()?;
@@ -165,8 +166,8 @@ impl Context {
         read_value(|module| unsafe { sys::cuModuleLoadData(module, code.as_ptr().cast()) })
     }
 
-    /// Returns the handle of the kernel `name` in a loaded module. If `shared` is given, first allows its blocks that
-    /// many bytes of dynamic shared memory.
+    /// Returns the handle of the kernel `name` in a loaded module. If `shared` is given, also raises the limit of dynamic
+    /// shared memory of the kernel's blocks to that many bytes. Fails if the module has no such kernel.
     pub(super) fn function(&self, module: Handle, name: &str, shared: Option<u32>) -> Result<Handle, CallError> {
         // A name with a zero byte is that of no kernel, and neither is the empty one.
         let name = CString::new(name).unwrap_or_default();
@@ -229,7 +230,8 @@ impl Memory {
         unsafe { sys::cuMemsetD8Async(self.0.address, 0, self.0.bytes, self.0.context.stream) }
     }
 
-    /// Copies all bytes of `from` (host) into this memory, at byte offset `start`. Fails if they reach past its end.
+    /// Queues copying all bytes of `from` (host) into this memory, at byte offset `start`. Has read `from` when it returns.
+    /// Fails if the bytes reach past the end.
     pub(super) fn write(&self, start: usize, from: &[u8]) -> Result<(), CallError> {
         let to = self.part(start, from.len())?;
         self.0.context.bind()?;
@@ -252,10 +254,14 @@ impl driver::Memory for Memory {
         Self::write(self, start, from).map_err(|error| error.to_string())
     }
 
+    /// Copies `into.len()` bytes from byte offset `start` on to the host and waits for all work. Fails if they reach past
+    /// the end.
     fn read(&self, start: usize, into: &mut [u8]) -> Result<(), String> {
         self.0.context.read([(self, start, into)]).map_err(|error| error.to_string())
     }
 
+    /// Queues copying `count` bytes of `other`, from its byte offset `other_start`, into this memory at byte offset `start`.
+    /// Fails if `other` is no [`Memory`], or the bytes reach past the end of either.
     fn copy(&self, start: usize, other: &dyn driver::Memory, other_start: usize, count: usize) -> Result<(), String> {
         let other: &dyn Any = other;
         let other = other.downcast_ref().ok_or("memory of another kind")?;
@@ -268,6 +274,8 @@ impl driver::Memory for Memory {
 pub(super) struct Allocator(pub(super) Arc<Context>);
 
 impl driver::Allocator for Allocator {
+    /// Allocates `bytes` bytes by [`Context::allocate`]. Queues setting them to zero if `cleared`; else their content is
+    /// unspecified.
     fn allocate(&self, bytes: usize, cleared: bool) -> Result<Arc<dyn driver::Memory>, String> {
         let fill = |memory: Memory| if cleared { memory.clear().map(|()| memory) } else { Ok(memory) };
         let memory = self.0.allocate(bytes).and_then(fill).map_err(|error| error.to_string())?;

@@ -93,8 +93,8 @@ pub(super) fn memory(cuda: &Cuda, tensor: &Tensor, caller: &str) -> Result<(Memo
     Ok((memory.clone(), layout.start_offset() * tensor.dtype().size_in_bytes()))
 }
 
-/// Creates a cuBLAS handle on the device's stream and forbids reductions in less than f32. Returns (handle, version),
-/// the version as 130100 for 13.1.
+/// Creates a cuBLAS handle that queues its work in the device's stream, and forbids reductions in less than f32. Returns
+/// (handle, version), the version as 130100 for 13.1. The handle is never destroyed.
 pub(super) fn open_cublas(context: &Context) -> std::result::Result<(Handle, i32), CallError> {
     let (mut blas, mut version) = (0, 0);
     context.bind()?;

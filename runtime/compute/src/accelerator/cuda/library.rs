@@ -38,6 +38,8 @@ pub(super) struct CallError {
 }
 
 impl std::fmt::Display for CallError {
+    /// Writes the library's message for the code and the code in parentheses. Without a message writes the code and the
+    /// library. For [`ABSENT`] writes that the library lacks a function.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { library, code } = self;
         match (library.words)(*code) {
@@ -121,9 +123,9 @@ fn neighbors(folder: &Path, beginnings: &[&str]) -> Vec<PathBuf> {
     files.filter(|file| file.file_name().to_str().is_some_and(of)).map(|file| file.path()).collect()
 }
 
-/// The folders in which CUDA libraries are searched after the loader's own: those of `LD_LIBRARY_PATH`, `lib64` of
-/// `CUDA_HOME` and `CUDA_PATH`, `/usr/local/cuda/lib64`, then those of an active Python environment (`VIRTUAL_ENV`,
-/// `CONDA_PREFIX`).
+/// The folders in which CUDA libraries are searched after the loader's own: the absolute ones of `LD_LIBRARY_PATH`, `lib64`
+/// of `CUDA_HOME` and `CUDA_PATH`, `/usr/local/cuda/lib64`, then those of an active Python environment (`VIRTUAL_ENV`,
+/// `CONDA_PREFIX`). Skips variables that are not set or empty. Does not check that the folders exist.
 pub(super) fn folders() -> Vec<PathBuf> {
     let of = |name: &str| environment::variable(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty());
     // The loader has read this variable itself, unless a parent sent it.
@@ -135,8 +137,9 @@ pub(super) fn folders() -> Vec<PathBuf> {
     loader.into_iter().chain(toolkits).chain(["/usr/local/cuda/lib64".into()]).chain(packages).collect()
 }
 
-/// The folders of libraries in a Python environment, sorted: `lib` itself, where Conda has them, then those of NVIDIA's
-/// packages, `lib/python3.x/site-packages/nvidia/{cu13,cublas,cuda_nvrtc}/lib`.
+/// The folders of libraries in a Python environment: `lib` itself, where Conda has them, then sorted those of NVIDIA's
+/// packages, `lib/<python>/site-packages/nvidia/<package>/lib` for every package that is installed there, such as
+/// `cublas`. Folders that cannot be listed count as empty.
 fn packages(environment: &Path) -> Vec<PathBuf> {
     let listed = |folder: PathBuf| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -88,8 +88,9 @@ impl Loader {
         Ok(function)
     }
 
-    /// Loads the module of a variant: the machine code comes from the code cache on disk or, if it is not there or the
-    /// driver refuses it, from NVRTC, which also writes it to the cache.
+    /// Loads the module of a variant and returns its handle. Takes the machine code from the code cache on disk. If the code
+    /// is not there or the driver refuses it, compiles the source with NVRTC and writes the code to the cache. Fails if
+    /// the source does not compile or the driver refuses the new code; a missing cache is no error.
     fn module(&self, variant: Variant) -> Result<Handle> {
         let source = Language::Cuda.source(variant.0, variant.1)?;
         let options = compile::options(self.capability);

@@ -109,8 +109,8 @@ impl Pool {
     }
 }
 
-/// Rounds a requested number of bytes up to the size of a buffer: at least 256 bytes, with eight sizes from each power of
-/// two to the next.
+/// Rounds a requested number of bytes up to the size of a buffer: at least 256 bytes, above that to a multiple of 1/8 of the
+/// largest power of two below the number.
 fn rounded(bytes: usize) -> usize {
     let bytes = bytes.max(LEAST);
     bytes.next_multiple_of((bytes.next_power_of_two() / 2 / STEPS).max(1))

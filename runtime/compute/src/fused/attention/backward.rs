@@ -54,7 +54,12 @@ impl Task {
 
 /// Computes the backward pass of [`attention`](super::attention): returns (dq, dk, dv), the gradients with respect to q,
 /// k and v, shaped like them and of their type. `dout` is the gradient with respect to the output, `[tokens, heads ·
-/// head_dim]`; `out` and `lse` (log Σ exp, `[tokens, heads]` f32) are what the forward pass returned.
+/// head_dim]`; `out` and `lse` (log Σ exp, `[tokens, heads]` f32) are what the forward pass returned. On a device, queues
+/// kernels and does not wait for them.
+///
+/// # Errors
+/// If `shape` is not valid, an operand has another shape, type or device than described, or, on a device, a head has more
+/// than 256 features.
 #[expect(clippy::too_many_arguments, reason = "the inputs, the outputs and the gradient of one operation")]
 pub fn attention_backward(
     dout: &Tensor,
@@ -98,8 +103,8 @@ pub fn attention_backward(
     Ok((tensor(dq, q)?, tensor(dk, k)?, tensor(dv, v)?))
 }
 
-/// Creates a task for each block of [`BLOCK`] keys of a sequence and each key-value head. Tasks are in the order of
-/// their rows, and those of the same rows in the order of heads.
+/// Creates a task for each block of [`BLOCK`] keys of a sequence, the last block possibly shorter, and each key-value head.
+/// Tasks are in the order of their keys' rows; those of the same rows are in the order of heads.
 fn tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
     let mut tasks = Vec::new();
     for number in 0..segments.count() {
@@ -215,7 +220,9 @@ fn tile(
 
 /// Converts the scores of one tile in place, row by row: `weights` from scores s to softmax weights `p = exp(s − lse)`,
 /// and `slopes` from gradients with respect to p (dp) to those with respect to s, `ds = p·(dp − Σ dout·out)`, times the
-/// derivative of the soft cap. Both are `[query rows, keys]` and become 0 for keys that a query does not see.
+/// derivative of the soft cap. Both are `[query rows, keys]` and become 0 for keys that a query does not see. With a soft
+/// cap, scores are given divided by the cap. `lse` is that of the whole batch, `[tokens, heads]`; `keys` are positions in
+/// the sequence; `dout` and `out` hold the tile's rows only, `[query rows, head_dim]`.
 fn score_gradients(
     shape: &AttentionShape,
     lse: &[f32],
@@ -245,7 +252,7 @@ fn score_gradients(
     }
 }
 
-/// Computes the dot product of two rows.
+/// Computes the dot product of two rows of equal length in f32. Each row may be f32 or bf16.
 fn row_dot(a: Data<'_>, b: Data<'_>) -> f32 {
     match (a, b) {
         (Data::F32(a), Data::F32(b)) => vectorize!(dot(a, b)),

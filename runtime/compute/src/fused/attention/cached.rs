@@ -19,7 +19,8 @@ use crate::fused::simd::{exp_in_place, largest, tanh, vectorize, widest};
 /// A sequence's result does not depend on the others in the batch.
 ///
 /// # Errors
-/// [`Error::Shape`] if a sequence has no keys, or they are not whole rows of `kv_heads · head_dim` numbers.
+/// [`Error::Shape`] if a sequence has no keys, or they are not whole rows of `kv_heads · head_dim` numbers. An error if `q`
+/// is not a contiguous f32 or bf16 tensor of the CPU. The length of the values is not checked.
 pub(in crate::fused) fn attention_cached(
     q: &Tensor,
     kept: &[(&[f32], &[f32])],
@@ -41,8 +42,9 @@ pub(in crate::fused) fn attention_cached(
     host::tensor_in(q.dtype(), out, q.dims())
 }
 
-/// Computes attention of one sequence's newest token for the query heads that share `kv_head`. `query` and `out` are
-/// `[group, head_dim]`, keys and values `[length, kv_heads · head_dim]`. With a window, only its last tokens count.
+/// Computes attention of one sequence's newest token for the query heads that share `kv_head`, and overwrites `out`.
+/// `query` and `out` are `[group, head_dim]`, keys and values `[length, kv_heads · head_dim]`. With a window, the token
+/// attends to the last `window` tokens only.
 fn one(shape: &AttentionShape, query: &[f32], (keys, values): (&[f32], &[f32]), kv_head: usize, out: &mut [f32]) {
     let (group, dim, stride) = (shape.group(), shape.head_dim, shape.kv_heads * shape.head_dim);
     let length = keys.len() / stride;
@@ -155,8 +157,8 @@ fn mix_vectors<S: Simd, const N: usize>(
     sums
 }
 
-/// Converts a row of scores in place to softmax weights, after the soft cap, if any. With a cap, `scores` are given divided
-/// by it.
+/// Converts a row of scores in place to softmax weights, which sum to 1, after the soft cap, if any. With a cap, `scores`
+/// are given divided by the cap.
 #[inline(always)]
 fn softmax(scores: &mut [f32], soft_cap: Option<f32>) {
     if let Some(cap) = soft_cap {

@@ -49,8 +49,9 @@ pub(in crate::fused) fn window(shape: &AttentionShape, tokens: usize) -> Result<
     extent(shape.window.filter(|window| *window < tokens).unwrap_or(0))
 }
 
-/// Launches the forward kernel over `inputs`, which are q, k and v. Returns the output, shaped like q, and log Σ exp,
-/// `[tokens, heads]` f32. The caller has checked the shapes.
+/// Queues the forward kernel over `inputs`, which are q, k and v: the version for tensor cores if [`Layer::tensor_cores`]
+/// allows it, else the plain one. Returns the output, shaped like q, and log Σ exp, `[tokens, heads]` f32. The caller has
+/// checked the shapes.
 pub(super) fn attention(
     device: &Accelerator,
     inputs: [&Tensor; 3],
@@ -68,8 +69,8 @@ pub(super) fn attention(
     Ok((out, lse))
 }
 
-/// Launches the kernels of the gradients. Returns dq, dk and dv, given q, k and v as `inputs` and dout, out and log Σ
-/// exp. The caller has checked the shapes.
+/// Queues the kernels of the gradients: first Σ dout·out, then dq, then dk and dv. Returns dq, dk and dv, given q, k and v
+/// as `inputs`, dout (the gradient of the output), the output and log Σ exp. The caller has checked the shapes.
 pub(super) fn attention_backward(
     device: &Accelerator,
     inputs: [&Tensor; 3],
@@ -197,8 +198,9 @@ impl<'a> Layer<'a> {
         self.device.compute(&kernel::ATTENTION_DELTA, self.build, grid, &[tokens, heads], &arguments)
     }
 
-    /// Launches a kernel over the tiles of all sequences. Its arguments are `first`, then the tile tables, the row
-    /// strides of q, k and v, and the sizes and options of the layer. Does nothing if there are no tokens.
+    /// Queues a kernel over the tiles of all sequences. Its arguments are `first`, then the tile tables, the row strides of
+    /// q, k and v, and the sizes and options of the layer (a soft cap of 0 and a window of 0 mean none). Makes and uploads
+    /// the tile tables if this tiling has none yet. Does nothing if there are no tokens.
     fn launch(&self, kernel: &Kernel, tiles: Tiles, first: &[Argument<'_>]) -> Result<()> {
         if self.segments.tokens() == 0 {
             return Ok(());

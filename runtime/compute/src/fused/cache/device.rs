@@ -67,8 +67,8 @@ impl Paged {
         self.pages.slots()
     }
 
-    /// Reserves pages for the sequences that grow, counts their new tokens, and uploads the tables of the pass. The
-    /// caller has checked the slots.
+    /// Reserves pages for the sequences that grow, adds the new tokens to their lengths, and uploads the tables of the
+    /// pass. The caller has checked the slots. If the upload fails, the lengths have grown nevertheless.
     pub(super) fn begin(&mut self, parts: &[Part]) -> Result<Placed> {
         for part in parts {
             self.pages.grow(part.slot, part.rows.len())?;
@@ -111,8 +111,12 @@ impl Paged {
         Ok(Placed { rows, shortest, longest, pages_of, lengths, pages, rows_of })
     }
 
-    /// Writes the keys and values of a pass into the pages of a layer. First allocates or enlarges the layer's pool if
-    /// needed.
+    /// Queues a kernel that writes the keys and values of a pass, `[rows, kv_heads · head_dim]` each, into the pages of a
+    /// layer. First allocates or enlarges the layer's pool if needed.
+    ///
+    /// # Errors
+    /// If the keys are not f32 or bf16, the layer does not exist, its pool has another width or type, or there is no
+    /// memory.
     pub(super) fn append(
         &mut self,
         placed: &Placed,
@@ -191,7 +195,7 @@ impl Paged {
     }
 
     /// Replaces the sequence of slot `to` by that of slot `from`: full pages are shared, an unfinished last page is
-    /// copied in every layer. The caller has checked both slots.
+    /// copied in every layer. Does nothing if both are the same slot. The caller has checked both slots.
     pub(super) fn fork(&mut self, from: usize, to: usize) -> Result<()> {
         match self.pages.fork(from, to)? {
             Some([from, to]) => self.copy_page(from as usize, to as usize),
@@ -221,8 +225,8 @@ impl Paged {
     }
 }
 
-/// Returns the constants that the cache's kernels are compiled with for a layer, the number of query heads that share a
-/// key-value head among them.
+/// Returns the constants that the cache's kernels are compiled with for a layer: the activation type `act`, the head size
+/// rounded up, and the number of query heads that share a key-value head. [`Error::Shape`] past 256 features per head.
 fn build_constants(act: DType, shape: &AttentionShape) -> Result<Build> {
     build(act, shape, extent(shape.group())?)
 }

@@ -26,7 +26,13 @@ pub type TapGradients<'a> = Taps<&'a [f32]>;
 
 /// Computes the backward pass of [`head_taps`](super::head_taps): returns the gradient of a loss with respect to `hidden`,
 /// `[rows, hidden]` in its type, and, if `want_weight`, with respect to `weight`, `[vocabulary, hidden]` f32. `seeds` are
-/// the gradients of the loss with respect to the taps; `taps` is what the forward pass returned for the same operands.
+/// the gradients of the loss with respect to the taps, 0 for a tap without seeds; `taps` is what the forward pass returned
+/// for the same operands.
+///
+/// # Errors
+/// For inputs that [`head_taps`](super::head_taps) rejects, seeds or taps of another number of rows, a seed of a tap that
+/// has no gradient, and a seed of the entropy without the entropy in `taps`. On the CPU, [`Error::PastDeadline`] if the
+/// deadline of `options` passes before the last block of [`ROWS`] rows.
 pub fn head_taps_backward<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -181,7 +187,8 @@ impl Block<'_> {
     }
 }
 
-/// Returns the gradient of the loss with respect to a logit z of a row, without the `hit` that only the target's has.
+/// Returns the gradient of the loss with respect to a logit z of a row, `linear·p + curved·p·ln p + even`, without the
+/// `hit` that only the target's logit has.
 #[inline(always)]
 fn slope(z: f32, row: &Row) -> f32 {
     let log = z - row.log;
@@ -189,7 +196,8 @@ fn slope(z: f32, row: &Row) -> f32 {
 }
 
 /// Converts one row in place, without a soft cap: from logits to the gradients with respect to the products hidden·Wᵀ.
-/// `hit` is the target's index in the tile, if it is there; `factor` is the derivative of a logit by its product.
+/// `hit` is the target's index in `numbers`, `None` if the target is not among these words; `factor` is the derivative of a
+/// logit by its product.
 #[inline(always)]
 fn plain_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32) {
     for number in numbers.iter_mut() {
@@ -202,7 +210,8 @@ fn plain_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32) {
 
 /// Converts one row in place, with a soft cap: from products hidden·Wᵀ times [`HeadOptions::factor`] to the gradients with
 /// respect to the products without that factor. A logit is `height · tanh(number of the row)`. `hit` is the target's index
-/// in the tile, if it is there; `factor` is the derivative of a logit by its product, without the derivative of tanh.
+/// in `numbers`, `None` if the target is not among these words; `factor` is the derivative of a logit by its product,
+/// without the derivative of tanh.
 #[inline(always)]
 fn capped_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32, height: f32) {
     let hit = hit.map(|hit| (hit, tanh(numbers[hit])));

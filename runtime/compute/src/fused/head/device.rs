@@ -32,8 +32,8 @@ pub const TILE: (usize, usize) = (ROWS, WORDS);
 const EIGHT: usize = 8;
 const THREADS: u32 = 512;
 
-/// Computes the taps of all rows on a device and copies them to the host. Waits for the device. The caller has checked
-/// the shapes.
+/// Computes the taps of all rows on a device and copies them to the host. Waits for the device, unless there are no rows.
+/// Ignores the deadline. The caller has checked the shapes.
 pub(super) fn taps(device: &Accelerator, inputs: Inputs<'_>) -> Result<HeadTaps> {
     let head = Head::of(device, inputs)?;
     let sums = Sums::new(&head)?;
@@ -41,8 +41,8 @@ pub(super) fn taps(device: &Accelerator, inputs: Inputs<'_>) -> Result<HeadTaps>
     sums.taps(&head)
 }
 
-/// Computes whole logits on a device, `[rows, vocabulary]` f32, after scale, soft cap and temperature. A weight of
-/// another type than `hidden` is converted tile by tile.
+/// Queues computing whole logits on a device, `[rows, vocabulary]` f32, after scale, soft cap and temperature. A weight of
+/// another type than `hidden` is converted in tiles of [`WORDS`] rows.
 pub(super) fn logits(
     device: &Accelerator,
     hidden: &Tensor,
@@ -122,7 +122,8 @@ impl Tile<'_> {
 }
 
 impl<'a> Head<'a> {
-    /// Checks that the hidden states are f32 or bf16, and uploads the targets.
+    /// Collects the operands of an operation and uploads the targets. Returns an error if the hidden states are not f32 or
+    /// bf16. The caller has checked the shapes.
     fn of(device: &'a Accelerator, inputs: Inputs<'a>) -> Result<Self> {
         let Inputs { hidden, weight, targets, options } = inputs;
         let act = expect_type(hidden, "hidden")?;
@@ -132,14 +133,14 @@ impl<'a> Head<'a> {
         Ok(Self { device, hidden, weight, options, targets, act, rows, width, words })
     }
 
-    /// Splits the vocabulary into ranges of at most [`WORDS`] words, all of them multiples of [`EIGHT`] except a last
-    /// one of the remaining words.
+    /// Splits the vocabulary, in order, into ranges of at most [`WORDS`] words. The length of each range is a multiple of
+    /// [`EIGHT`]; the words that remain, fewer than [`EIGHT`], are a range of their own.
     fn tiles(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let whole = self.words / EIGHT * EIGHT;
         steps(0..whole, WORDS).chain(steps(whole..self.words, EIGHT))
     }
 
-    /// Launches the kernel that adds a tile's logits to the running sums of its rows. `logprob_gradients`, if wanted, are
+    /// Queues the kernel that adds a tile's logits to the running sums of its rows. `logprob_gradients`, if wanted, are
     /// the running gradients of these rows' log-probabilities, `[block, width]`: the kernel then also writes to
     /// `tile.made` the factors with which the caller has to add the tile's rows of the weight to `logprob_gradients`, and
     /// rescales `logprob_gradients` to the largest logit so far.
@@ -159,9 +160,10 @@ impl<'a> Head<'a> {
         self.device.launch(kernel, self.act, tile.grid()?, &arguments)
     }
 
-    /// Multiplies every tile of words with every block of rows and calls `work` with each result, tile by tile. All
-    /// tiles share one buffer, so their products are lost after the call. `makes` says whether `work` fills
-    /// `tile.made`, which then has a buffer of its own unless activations are f32. Does nothing if there are no rows.
+    /// Multiplies every tile of words with every block of rows and calls `work` with each result: for the first tile all
+    /// blocks in order, then for the second, and so on. All tiles share one buffer, so `work` must not keep the products.
+    /// `makes` says whether `work` fills `tile.made`, which then has a buffer of its own unless activations are f32. Stops
+    /// at the first error. Does nothing if there are no rows.
     fn for_each_tile(&self, makes: bool, mut work: impl FnMut(&Tile<'_>) -> Result<()>) -> Result<()> {
         if self.rows == 0 {
             return Ok(());

@@ -20,9 +20,9 @@ use crate::fused::simd::{exp, tanh, vectorize};
 use crate::fused::stored::Stored;
 use crate::weight::WeightRef;
 
-/// Computes the taps of each row, as [`head_taps`](super::head_taps) does, and the gradient of its log-probability with
-/// respect to its hidden state, `[rows, hidden]` f32. For losses of log-probabilities over a frozen head:
-/// [`scale_head_gradient`] turns it into the gradient of the loss.
+/// Computes the taps of each row, and the gradient of each row's log-probability with respect to its hidden state, `[rows,
+/// hidden]` f32. Inputs, taps and errors are those of [`head_taps`](super::head_taps). For losses that depend on
+/// log-probabilities alone, over a frozen head: [`scale_head_gradient`] turns the gradient into that of the loss.
 pub fn head_taps_with_gradient<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -37,8 +37,9 @@ pub fn head_taps_with_gradient<'w>(
     Ok((taps, host::tensor(logprob_gradients, hidden.dims())?))
 }
 
-/// Computes the taps on the CPU, with a task for each group of the vocabulary. With `want_gradients` also returns the
-/// gradient of each row's log-probability with respect to its hidden state, `[rows, hidden]`; else an empty list.
+/// Computes the taps on the CPU, block by block of [`ROWS`] rows, with a task for each group of the vocabulary. With
+/// `want_gradients` also returns the gradient of each row's log-probability with respect to its hidden state, `[rows,
+/// hidden]`; else an empty list. [`Error::PastDeadline`] if the deadline has passed before a block.
 pub(super) fn on_cpu(inputs: Inputs<'_>, want_gradients: bool) -> Result<(HeadTaps, Vec<f32>)> {
     let Inputs { hidden, targets, options, .. } = inputs;
     let stored = Stored::of(inputs.weight, "weight")?;
@@ -70,7 +71,8 @@ pub(super) fn on_cpu(inputs: Inputs<'_>, want_gradients: bool) -> Result<(HeadTa
 
 /// Multiplies row i of `logprob_gradients`, `[rows, hidden]` f32, by `seeds[i]`. If `logprob_gradients` are the
 /// gradients of log-probabilities with respect to hidden states, and `seeds` those of a loss with respect to the
-/// log-probabilities, the result is the gradient of the loss with respect to the hidden states. It has type `dtype`.
+/// log-probabilities, the result is the gradient of the loss with respect to the hidden states. The result has type
+/// `dtype`. Returns [`Error::Shape`] if there is not one seed for each row.
 pub fn scale_head_gradient(logprob_gradients: &Tensor, seeds: &[f32], dtype: DType) -> Result<Tensor> {
     let (rows, width) = host::matrix(logprob_gradients, "logprob_gradients")?;
     if rows != seeds.len() {
@@ -92,7 +94,8 @@ struct Group {
 }
 
 impl Head<'_> {
-    /// Computes the sums of one group of words for each row of a block, with Σ e·W if `want_gradients`.
+    /// Computes the sums over one group of words (`words`, token ids) for each row of a block, and Σ e·W if
+    /// `want_gradients`. `targets` are the token ids of the block's rows.
     fn accumulate_group(
         &self,
         hidden: Matrix<'_>,
@@ -118,9 +121,10 @@ impl Head<'_> {
         Group { sums, weighted_sums }
     }
 
-    /// Adds a row of a tile of products to the row's sums. With a `weighted_sum`, scales it to the new largest logit
-    /// and replaces the row by the factors with which the words' rows of the weight are to be added to it. Otherwise
-    /// leaves unspecified numbers in the row.
+    /// Adds the words `words` of one row of hidden states to the row's `sums`. `row` holds their products, before the soft
+    /// cap; `target` is the token id of the row's target, which may be outside `words`. With a `weighted_sum`, Σ e·W of the
+    /// row so far, rescales it to the new largest logit, and replaces `row` by the factors with which the words' rows of
+    /// the weight have to be added to `weighted_sum`. Otherwise leaves unspecified numbers in `row`.
     fn accumulate_row(
         &self,
         row: &mut [f32],

@@ -32,7 +32,8 @@ const ALIASING: usize = 1024;
 const PANEL_COLUMNS: usize = 128;
 
 /// Overwrites the tile by `factor · left · right`, or adds the product to it if `accumulate`. Operands of f32 are
-/// rounded to bf16. Runs on the calling thread. The caller has checked the shapes.
+/// rounded to bf16. Runs on the calling thread. The caller has checked the shapes. Leaves the tile as it is if the inner
+/// dimension is 0.
 pub(super) fn multiply(tile: &mut Tile<'_>, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
     let kernel = Kernel::of_this_processor();
     let _tiles = kernel.prepare();
@@ -54,7 +55,8 @@ pub(super) fn multiply(tile: &mut Tile<'_>, accumulate: bool, factor: f32, left:
     });
 }
 
-/// Adds a block's sums, times `factor`, to a tile of at most [`MOST_ROWS`] × [`COLUMNS`] numbers, or overwrites the tile.
+/// Overwrites a tile of at most [`MOST_ROWS`] × [`COLUMNS`] numbers by a block's sums times `factor`, or adds these to the
+/// tile if `accumulate`. Ignores sums outside the tile.
 fn write(mut tile: Tile<'_>, sums: &Sums, accumulate: bool, factor: f32) {
     for (row, sums) in (0..tile.rows()).zip(sums) {
         let numbers = tile.row(row);
@@ -99,7 +101,8 @@ fn read_rows<'a>(
     Rows { numbers: buffer, stride: ROW }
 }
 
-/// Copies numbers that lie `stride` apart, converted by `convert`.
+/// Fills `into` with the numbers of `from` at the indices 0, `stride`, 2 · `stride`, …, converted by `convert`. Stops early
+/// if `from` ends.
 fn gather<T: Copy>(from: &[T], stride: usize, into: &mut [bf16], convert: impl Fn(T) -> bf16) {
     into.iter_mut().zip(from.iter().step_by(stride)).for_each(|(into, from)| *into = convert(*from));
 }

@@ -56,8 +56,9 @@ impl PartialEq for Plans {
 impl Eq for Plans {}
 
 impl Segments {
-    /// Returns the plan for a tiling on the device of `like`. Makes and uploads it on the first call and keeps it for
-    /// later ones.
+    /// Returns the plan for a tiling on `device`, on which the tensor `like` is. Makes and uploads the plan on the first
+    /// call for this tiling and device, and keeps it for later calls, also of clones of the segments. Locks the list of
+    /// plans meanwhile. [`Error::Shape`] for 2³² tokens or more.
     pub(in crate::fused) fn plan(&self, device: &Accelerator, like: &Tensor, tiling: Tiling) -> Result<Arc<Plan>> {
         let mut plans = self.plans.0.lock().unwrap_or_else(PoisonError::into_inner);
         let here = |plan: &Plan| plan.places.device().same_device(like.device());
@@ -131,7 +132,8 @@ impl Numbers {
     }
 }
 
-/// Counts the tokens from the first of a tile of keys on, in its sequence and in those that continue it.
+/// Counts the tokens at or after the first position of a tile of keys, `place`, in the tile's sequence and in those that
+/// continue it. `spans` are the spans of all tiles.
 fn following(place: &[u32; PLACE], spans: &[[u32; SPAN]]) -> u64 {
     let [first, _, _, path, count] = *place;
     let met = &spans[path as usize..(path + count) as usize];

@@ -83,6 +83,7 @@ impl<const SIZE: usize, const LEAST: bool, const FIFTH: bool> Block<SIZE, 32> fo
     }
 }
 
+/// 32 numbers of eight bits (Q8_0): a scale in f16, then a signed byte for each number.
 pub(in crate::fused) struct Q8Zero;
 
 impl Block<34, 32> for Q8Zero {
@@ -96,8 +97,9 @@ impl Block<34, 32> for Q8Zero {
     }
 }
 
-/// Returns the scale and the minimum of part `part`, 0 to 7, of 32 numbers: those of the block (`of_block`) times the
-/// part's own of 6 bits, of which `packed`, twelve bytes, holds eight of both.
+/// Returns the scale and the minimum of part `part`, 0 to 7, of 32 numbers each: those of the block (`of_block`, scale and
+/// minimum) times those of the part, of 6 bits each. `packed`, twelve bytes, holds the scales and minima of all eight
+/// parts.
 #[inline(always)]
 fn scale_and_least(of_block: (f32, f32), packed: &[u8], part: usize) -> (f32, f32) {
     let (scale, least) = if part < 4 {
@@ -134,6 +136,8 @@ impl<const SIZE: usize, const FIFTH: bool> Block<SIZE, 256> for ScaledNibbles<FI
     }
 }
 
+/// 256 numbers of six bits (Q6_K): the lower four bits, the upper two, a scale of 8 bits for each 16 numbers, and a scale of
+/// the block in f16.
 pub(in crate::fused) struct Q6K;
 
 impl Block<210, 256> for Q6K {

@@ -25,13 +25,14 @@ pub(super) struct RowTokens<'a> {
 }
 
 impl RowTokens<'_> {
-    /// The id and the target mark of token `place`, and `first_row`: what must match for two rows to share the token.
-    /// `None` past the end.
+    /// The id and the target mark of the token with index `place`, and `first_row`: two rows can share the token only if
+    /// all three are equal. `None` past the end.
     fn at(&self, place: usize) -> Option<(u32, bool, usize)> {
         Some((*self.ids.get(place)?, *self.marks.get(place)?, self.first_row))
     }
 
-    /// The length of the common prefix of two rows, whose first `from` tokens are known to match.
+    /// The length of the common prefix of two rows: the number of first tokens with equal ids, target marks and
+    /// `first_row`. Does not compare the first `from` tokens, which the caller has found equal.
     pub(super) fn common(&self, other: &RowTokens<'_>, from: usize) -> usize {
         let length = self.ids.len().min(other.ids.len());
         (from..length).find(|place| self.at(*place) != other.at(*place)).unwrap_or(length)
@@ -77,8 +78,8 @@ impl Pieces {
         pieces
     }
 
-    /// Cuts rows into pieces so that common prefixes are packed once, where that saves enough. Below [`MIN_TOKENS`]
-    /// tokens in all, shares nothing.
+    /// Cuts rows into pieces so that a common prefix is one piece, if the piece has at least [`MIN_PREFIX`] tokens and saves
+    /// at least [`MIN_TOKENS_SAVED`]. Shares nothing if the rows have fewer than [`MIN_TOKENS`] tokens in all.
     pub(super) fn shared(rows: &[RowTokens<'_>]) -> Self {
         // By what the rows hold apart: that is what they cost when nothing is shared.
         if rows.iter().map(|row| row.ids.len()).sum::<usize>() < MIN_TOKENS {
@@ -93,8 +94,10 @@ impl Pieces {
         found
     }
 
-    /// Adds the common prefix of a branch's rows as a piece if it saves enough tokens. Returns the branches that
-    /// follow, grouped by their next token; a branch of one row is finished here.
+    /// Finds the common prefix of a branch's rows. Adds those of its tokens that are in no piece yet as a piece, if they
+    /// are at least [`MIN_PREFIX`] and a piece saves at least [`MIN_TOKENS_SAVED`]. Returns the branches that follow: one
+    /// for each next token, in the order of their first rows, and one for each row that ends with the prefix. For a
+    /// branch of one row, adds the row's remaining tokens as a piece and returns no branch.
     fn add_common_prefix(&mut self, branch: Branch, rows: &[RowTokens<'_>]) -> Vec<Branch> {
         let Branch { rows: members, mut from, at, mut parent } = branch;
         let Some((first, others)) = members.split_first() else { return Vec::new() };
@@ -121,8 +124,8 @@ impl Pieces {
         parts
     }
 
-    /// Adds the last tokens of a row as a piece and records it as the row's end. Without tokens, the row ends with
-    /// `parent`.
+    /// Adds `tokens`, the last tokens of a row, as a piece that continues `parent`, and records that piece as the row's
+    /// last. If `tokens` is empty, adds no piece and records `parent` as the row's last.
     fn add_remainder(&mut self, row: usize, tokens: Range<usize>, parent: Option<usize>) {
         if tokens.is_empty() {
             self.ends[row] = parent;

@@ -24,6 +24,7 @@ const MAX_HEADER_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) metadata: Metadata,
+    /// The tensors by their names in the file.
     pub(crate) tensors: BTreeMap<String, Location>,
 }
 
@@ -42,13 +43,17 @@ impl Header {
 struct Cursor<R> {
     path: PathBuf,
     input: R,
+    /// The bytes read so far.
     at: u64,
+    /// The length of the whole file in bytes.
     length: u64,
 }
 
 impl<R: Read> Cursor<R> {
-    /// Reads the whole header from the start of the file. Errors: also a key or tensor that is there twice, or a tensor
-    /// that ends past the file.
+    /// Reads the whole header from the start of the file. The tensor data begins at the next multiple of
+    /// `general.alignment`, 32 by default. Errors: also another version than 2 and 3, more than [`MOST_ENTRIES`], an
+    /// alignment that is not a power of two up to 2^20, a key or tensor that is there twice, or a tensor that ends past the
+    /// file.
     fn header(&mut self) -> Result<Header> {
         if self.bytes::<4>()? != MAGIC {
             return Err(self.broken("this is not a GGUF file: it does not start with `GGUF`"));
@@ -91,8 +96,9 @@ impl<R: Read> Cursor<R> {
         Ok(Header { metadata, tensors: found })
     }
 
-    /// Reads the dimensions, format and offset of a tensor, whose name is read already. The offset is still relative to
-    /// the data.
+    /// Reads the dimensions, format and offset of a tensor, whose name is read already. Reverses the dimensions to outermost
+    /// first. The offset of the result is still relative to the start of all tensor data. Errors: more than
+    /// [`MOST_DIMENSIONS`], or a size that the file cannot hold.
     fn location(&mut self, name: &str) -> Result<Location> {
         let dimensions = self.u32()?;
         if dimensions > MOST_DIMENSIONS {
@@ -110,7 +116,8 @@ impl<R: Read> Cursor<R> {
         Location::of_gguf(&self.path, name, shape, format, offset)
     }
 
-    /// Reads a metadata value of this GGUF type. An `f32` becomes the `f64` with the same shortest decimal form.
+    /// Reads a metadata value of this GGUF type; `kind` is the type's number. An `f32` becomes the `f64` with the same
+    /// shortest decimal form. Errors: an unknown type.
     fn value(&mut self, kind: u32) -> Result<Value> {
         Ok(match kind {
             7 => Value::Boolean(self.bytes::<1>()? != [0]),
@@ -141,7 +148,8 @@ impl<R: Read> Cursor<R> {
     }
 
     /// Reads a list: the type of its elements, their count, then the elements. `depth` is the number of lists around
-    /// it. A list of lists is skipped and gives an empty list.
+    /// it. A list of lists is skipped and gives an empty list of texts. Errors: more elements than the header has bytes
+    /// left, or more than [`DEEPEST_LIST`] lists around one.
     fn list(&mut self, depth: u32) -> Result<Value> {
         let kind = self.u32()?;
         let count = self.u64()?;
@@ -160,7 +168,7 @@ impl<R: Read> Cursor<R> {
         }
     }
 
-    /// Reads a number of entries. Errors: more than [`MOST_ENTRIES`]; `what` names the entries.
+    /// Reads a number of entries as `u64`. Errors: more than [`MOST_ENTRIES`]; `what` names the entries in the message.
     fn count(&mut self, what: &str) -> Result<u64> {
         let count = self.u64()?;
         if count > MOST_ENTRIES {
@@ -169,8 +177,8 @@ impl<R: Read> Cursor<R> {
         Ok(count)
     }
 
-    /// Reads a text with its length, without trailing zero bytes; invalid UTF-8 is replaced. Errors: longer than
-    /// `longest` bytes or than the rest of the header.
+    /// Reads a `u64` length and a text of as many bytes. Removes trailing zero bytes; replaces invalid UTF-8. Errors: longer
+    /// than `longest` bytes or than the rest of the header.
     fn text(&mut self, longest: u64) -> Result<String> {
         let length = self.u64()?;
         if length > longest || length > self.left() {

@@ -36,9 +36,9 @@ struct Fault {
     column: usize,
 }
 
-/// Imports the method's module with the Python of this machine, by `python -m tunebox.describe`, and returns the
-/// manifest entries and interfaces that it declares. The source runs. Errors: a fault in the source, at its line, or no
-/// answer from Python.
+/// Imports the method's module, named `module`, with the Python of this machine by `python -m tunebox.describe`. Returns
+/// the manifest entries and interfaces that it declares. The source runs. Errors: a fault in the source, with its line, or
+/// no JSON as the last line of the output; the error then has the last line of the error output.
 pub(super) fn describe(tools: &Tools, place: &Workspace, module: &str) -> Result<Described, Error> {
     let source = place.part(SOURCE);
     let output = tools.ask(place, &["-m", "tunebox.describe", module, source.to_string_lossy().as_ref()])?;
@@ -55,8 +55,8 @@ pub(super) fn describe(tools: &Tools, place: &Workspace, module: &str) -> Result
 }
 
 impl Fault {
-    /// Turns the fault into an error with its location. The source line is shown if the file is one of the method's
-    /// own.
+    /// Turns the fault into an error with the location `file:line:column`; without a location if `file` is empty. The
+    /// source line, counted from 1, is shown if the file is below `src/` and has that line.
     fn into_error(self, place: &Workspace) -> Error {
         let Self { message, file, line, column } = self;
         let inside = file.strip_prefix("src/").map(|inside| place.part(SOURCE).join(inside));

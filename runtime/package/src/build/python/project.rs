@@ -32,7 +32,8 @@ impl Project {
         self.name.replace('-', "_")
     }
 
-    /// Returns the manifest as JSON: `entries`, which the source declares, with name, version, description and licence of
+    /// Returns the manifest as JSON: `entries`, which the source declares, with name, version and description of
+    /// `pyproject.toml` in place of entries of the same names. The licence is added only if it is a text in
     /// `pyproject.toml`. Errors: an entry that is missing, unknown or of the wrong type.
     pub(super) fn manifest(&self, mut entries: Map<String, Value>) -> Result<Vec<u8>, Error> {
         let own = [("name", &self.name), ("version", &self.version), ("description", &self.description)];
@@ -53,7 +54,8 @@ pub(super) fn read(folder: &Path) -> Result<Project, Error> {
     Ok(file.project)
 }
 
-/// Returns the file name of the component, `<name>.wasm` with the project's name, without building.
+/// Returns the file name of the component, `<name>.wasm` with the project's name, without building. Errors: no
+/// `pyproject.toml`, or one without `name`, `version` or `description`.
 pub(in super::super) fn component_name(folder: &Path) -> Result<String, Error> {
     read(folder).map(|project| format!("{}.wasm", project.name))
 }

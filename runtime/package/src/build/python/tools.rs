@@ -68,14 +68,16 @@ fn among(mut folders: Vec<PathBuf>) -> Result<Tools, Error> {
 }
 
 impl Tools {
-    /// Writes Python bindings for the whole contract into the workspace, so that Python can import the method's source.
+    /// Runs `componentize-py bindings`: writes Python bindings for the whole contract to [`BINDINGS`] in the workspace, so
+    /// that Python can import the method's source. Errors: the program does not start, or fails.
     pub(super) fn bind(&self, place: &Workspace) -> Result<(), Error> {
         let mut command = self.componentizer(place);
         run(command.arg("bindings").arg(place.part(BINDINGS)), &self.componentize).map(|_| ())
     }
 
-    /// Runs `componentize-py` in the workspace and returns the component's bytes. Imports of WASI are replaced by
-    /// traps. Packages of the `.venv` in `folder` get in, no others of this machine.
+    /// Runs `componentize-py componentize` in the workspace and returns the component's bytes. Imports of WASI are replaced
+    /// by traps. Packages of the `.venv` in `folder` get in, no others of this machine. Errors: the program does not start,
+    /// or fails.
     pub(super) fn componentize(&self, place: &Workspace, folder: &Path) -> Result<Vec<u8>, Error> {
         let output = place.path().join("method.wasm");
         let mut command = self.componentizer(place);
@@ -88,8 +90,8 @@ impl Tools {
         std::fs::read(&output).map_err(Error::file("read", output))
     }
 
-    /// Runs Python in the workspace, with the package `tunebox` and the bindings on its path. Returns its output
-    /// whatever its exit status is. Errors: Python does not start.
+    /// Runs Python with `arguments` in the workspace, with the package `tunebox` and the bindings on its path. No bytecode
+    /// is written. Returns the output whatever the exit status is. Errors: Python does not start.
     pub(super) fn ask(&self, place: &Workspace, arguments: &[&str]) -> Result<Output, Error> {
         let folders = [place.part(PACKAGE), place.part(BINDINGS)];
         let path = std::env::join_paths(folders).map_err(|error| not_made(&error.to_string()));
@@ -109,7 +111,8 @@ impl Tools {
     }
 }
 
-/// Runs a program and returns its output. Errors: it does not start, or it fails; the error then holds its message.
+/// Runs `command` and returns its output. `program` is its path, for the error if it does not start. Errors: it does not
+/// start, or it exits with a failure; the error then has a line of its error output, chosen by [`last_words`].
 fn run(command: &mut Command, program: &Path) -> Result<Output, Error> {
     let output = command.output().map_err(Error::file("started", program))?;
     if output.status.success() {
@@ -118,8 +121,8 @@ fn run(command: &mut Command, program: &Path) -> Result<Output, Error> {
     Err(not_made(last_words(&String::from_utf8_lossy(&output.stderr))))
 }
 
-/// Returns the error in a program's output: the last line such as `TypeError: …`, else the first line, else a phrase
-/// that says that there is none.
+/// Returns the error in a program's output, trimmed: the last line such as `TypeError: …`, else the first line that is not
+/// empty, else the phrase `it says nothing`.
 fn last_words(words: &str) -> &str {
     let lines = || words.lines().map(str::trim).filter(|line| !line.is_empty());
     let named = |line: &&str| line.split_once(": ").is_some_and(|(kind, _)| kind.ends_with("Error"));

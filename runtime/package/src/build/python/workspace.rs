@@ -49,16 +49,18 @@ impl Workspace {
         self.path().join(name)
     }
 
-    /// Rewrites the world `method` in the workspace's contract, so that a method imports only these interfaces.
+    /// Rewrites the workspace's `world.wit` from the contract, so that the world `method` imports only these interfaces.
+    /// Other worlds keep their imports.
     pub(super) fn narrow(&self, interfaces: &BTreeSet<String>) -> Result<(), Error> {
         let text = contract().find(|(name, _)| *name == WORLD).map_or(&b""[..], |(_, text)| text);
         write(&self.part(CONTRACT).join(WORLD), narrowed(&String::from_utf8_lossy(text), interfaces).as_bytes())
     }
 }
 
-/// Creates a temporary folder with copies of the method's `src`, the package `tunebox` and the contract, and with the
-/// entry module that loads `module`. Sources and package get one fixed time stamp. Errors: `src` has no module of that
-/// name.
+/// Creates a temporary folder with copies of the method's `src`, the package `tunebox` and the contract, with the entry
+/// module that loads `module`, and with an empty virtual environment. Leaves out `__pycache__` and files that an editor
+/// keeps for itself. Sources and package get the modification time [`STAMP`]. Errors: `src` has neither `<module>.py` nor
+/// `<module>/__init__.py`, or a file cannot be read or written.
 pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace, Error> {
     let place = tempfile::tempdir().map_err(Error::file("created", std::env::temp_dir()))?;
     let place = Workspace { folder: place };
@@ -86,8 +88,8 @@ pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace,
     Ok(place)
 }
 
-/// Returns the text of the world's file without the imports of the world `method` that are not in the set. Other worlds
-/// keep theirs.
+/// Returns `text`, the content of `world.wit`, without the lines `import NAME;` of the world `method` whose name is not in
+/// `interfaces`. Lines of other worlds stay.
 fn narrowed(text: &str, interfaces: &BTreeSet<String>) -> String {
     let mut inside = false;
     let kept = text.lines().filter(|line| {

@@ -48,7 +48,7 @@ impl State {
     }
 
     /// Cuts a tensor into views of it with `function`, counted as one call of `name`, and returns a handle of each, in
-    /// order.
+    /// order. Charges no work beside the call.
     pub(super) fn split(
         &mut self,
         name: &'static str,
@@ -60,7 +60,8 @@ impl State {
         function(&held[0].tensor)?.into_iter().map(|part| self.give_result(part, &held)).collect()
     }
 
-    /// Creates a tensor that has no operands on the CPU with `function`, counted as `name`, and returns its handle.
+    /// Runs `function`, which creates a tensor on the CPU without operands, within the session's budget, counted as one call
+    /// of `name`. Returns the tensor's handle.
     pub(super) fn create(
         &mut self,
         name: &'static str,
@@ -71,8 +72,9 @@ impl State {
         self.give_result(output, &[])
     }
 
-    /// Creates a tensor from the method's random sequence named `sequence`, which advances, and returns its handle. The
-    /// call is counted as `name`.
+    /// Runs `function`, which creates a tensor on the CPU from the method's random sequence named `sequence` and advances
+    /// the sequence, within the session's budget, counted as one call of `name`. Returns the tensor's handle. Errors:
+    /// `invalid-argument` for an empty or too long name, or for one sequence too many.
     pub(super) fn draw(
         &mut self,
         name: &'static str,

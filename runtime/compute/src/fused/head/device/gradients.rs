@@ -12,8 +12,8 @@ use crate::fused::head::{HeadTaps, Inputs, TapGradients};
 use crate::fused::host;
 use crate::fused::taps::Tap;
 
-/// Computes the taps, and the gradient of each row's log-probability with respect to its hidden state, `[rows, width]`
-/// f32. Waits for the device.
+/// Computes the taps, copied to the host, and the gradient of each row's log-probability with respect to its hidden state,
+/// `[rows, width]` f32 on the device. Waits for the device. Ignores the deadline. The caller has checked the shapes.
 pub(in crate::fused::head) fn taps_and_logprob_gradients(
     device: &Accelerator,
     inputs: Inputs<'_>,
@@ -37,7 +37,8 @@ pub(in crate::fused::head) fn taps_and_logprob_gradients(
     Ok((sums.taps(&head)?, logprob_gradients))
 }
 
-/// Multiplies row i of `logprob_gradients`, `[rows, width]` f32, by `seeds[i]`; the result has type `dtype`.
+/// Uploads the seeds and queues multiplying row i of `logprob_gradients`, `[rows, width]` f32, by `seeds[i]`. The result, a
+/// new tensor, has type `dtype`.
 pub(in crate::fused::head) fn scaled(
     device: &Accelerator,
     logprob_gradients: &Tensor,
@@ -120,7 +121,8 @@ impl RowInputs {
     }
 }
 
-/// Launches the kernel that writes the gradients of the loss with respect to a tile's products to `tile.made`.
+/// Queues the kernel that writes the gradients of the loss with respect to a tile's products, `[block, words]`, to
+/// `tile.made`. Inputs of `given` that are absent count as 0.
 fn gradient(head: &Head<'_>, tile: &Tile<'_>, given: &RowInputs) -> Result<()> {
     let given = given.of_block(tile)?;
     let targets = head.targets.narrow(0, tile.block.start, tile.block.len())?;

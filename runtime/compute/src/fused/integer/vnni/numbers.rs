@@ -37,7 +37,8 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Rounds tokens of `depth` numbers each to integers, part by part. `depth` is a multiple of [`PART`].
+    /// Rounds tokens of `depth` numbers each to integers, part by part of [`PART`] numbers. `x` holds whole tokens, one
+    /// after another; `depth` is a multiple of [`PART`].
     pub(super) fn of(x: &[f32], depth: usize) -> Self {
         let tokens = x.len() / depth.max(1);
         let mut planes = vec![Plane::default(); x.len() / PART];
@@ -55,7 +56,8 @@ impl Numbers {
 }
 
 /// Rounds the numbers of a part to multiples of 1/32512 of the largest magnitude and returns the integers with their
-/// scale and sums. All are 0 if that magnitude is at most 1e-30; the scale is NaN if a number is not finite.
+/// scale and sums. All are 0 if that magnitude is at most 1e-30. If a number is not finite, the scale is NaN and the
+/// integers are 0.
 #[inline(always)]
 fn integers(x: &[f32; PART]) -> (Plane, Measure) {
     /// 1.5 · 2²³: adding it leaves the nearest integer in the low bits.

@@ -117,8 +117,8 @@ impl Layout<210, 4> for Q6K {
     }
 }
 
-/// Returns the scale of 16 numbers of Q6_K for every row: that of the block times the signed byte number `byte` of its
-/// sixteen.
+/// Returns the scale of 16 numbers of Q6_K for every row: the scale of the block times the signed byte with index `byte`, 0
+/// to 15, of the block's sixteen scale bytes.
 #[inline(always)]
 fn small(simd: Vnni, (scale, bytes): (__m512, [__m512i; 4]), byte: usize) -> __m512 {
     let f = simd.avx512f;

@@ -79,7 +79,9 @@ fn accumulate_tokens<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize>(
     }
 }
 
-/// Adds the products of one part of 16 rows, scaled to f32, with `T` tokens to the tokens' sums.
+/// Adds the products of one part (32 numbers) of 16 rows with `T` tokens to the tokens' sums: sums code · integer exactly,
+/// subtracts the code of zero times the sum of the integers, multiplies by both scales in f32, and adds the format's offset
+/// times the token's sum, if the format has offsets.
 #[inline(always)]
 fn accumulate_group<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize, const T: usize>(
     simd: Vnni,
@@ -111,8 +113,8 @@ fn accumulate_group<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize, c
     }
 }
 
-/// Returns for each of `T` tokens and 16 rows the token's start plus Σ code · integer over some words of a part,
-/// exactly.
+/// Returns for each of `T` tokens and 16 rows the token's number in `starts` plus Σ code · integer over the words `words` of
+/// a part (four codes each), exactly.
 #[inline(always)]
 fn integer_dots<const T: usize>(
     simd: Vnni,

@@ -11,7 +11,7 @@
 use super::kernel::{Rows, Sums};
 
 /// Asks the system for the tile registers, for all threads of this process. Returns whether the processor has products of
-/// bf16 in them and the system agrees. False but on Linux.
+/// bf16 in them and the system agrees. Always false on systems other than x86-64 Linux.
 pub(super) fn request() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     {
@@ -33,7 +33,8 @@ pub(super) fn request() -> bool {
 pub(super) struct TileRegisters(());
 
 impl TileRegisters {
-    /// Configures the registers. The system has agreed to [`request`].
+    /// Configures the registers of the calling thread and clears them. [`request`] must have returned true. Does nothing
+    /// on systems other than x86-64 Linux.
     pub(super) fn configure() -> Self {
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
         {
@@ -65,6 +66,7 @@ impl TileRegisters {
 }
 
 impl Drop for TileRegisters {
+    /// Releases the registers of the calling thread; their content is lost.
     fn drop(&mut self) {
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
         // SAFETY: nothing is in the registers that is still needed.
@@ -75,8 +77,8 @@ impl Drop for TileRegisters {
 }
 
 /// Writes the sums of a block of 32 × 32 by `tdpbf16ps`, from its rows and a panel, in `steps` steps of 32 numbers. Four
-/// registers hold the sums, two 16 rows each, two 16 columns each. The caller has checked the rows and holds
-/// [`TileRegisters`]. Panics if the panel is too short.
+/// registers hold the sums, each a square of 16 × 16. The caller has checked the rows and holds [`TileRegisters`]. Panics if
+/// the panel is too short or `steps` is 0. Does nothing on systems other than x86-64 Linux.
 #[cfg_attr(
     not(all(target_arch = "x86_64", target_os = "linux")),
     expect(unused_variables, reason = "no such processor")

@@ -39,8 +39,9 @@ pub(super) fn pack_columns(matrix: Matrix<'_>, depth: Range<usize>, columns: Ran
     }
 }
 
-/// Packs a panel of `depth × columns` numbers. One of the strides, the distances of rows and of columns, is 1. `bits`
-/// returns the bits of a number in bf16.
+/// Packs `depth × columns` numbers of `data`, at most [`COLUMNS`] columns, into a panel, and fills up its depth with zeros
+/// to a multiple of [`DEPTH_UNIT`]. One of the strides, the distances of rows and of columns, is 1. `bits` returns the bits
+/// of a number in bf16.
 pub(super) fn pack<T: Copy>(
     data: &[T],
     (row_stride, column_stride): (usize, usize),
@@ -70,8 +71,9 @@ pub(super) fn pack<T: Copy>(
     panel[depth.div_ceil(2) * COLUMNS..depth.next_multiple_of(DEPTH_UNIT) / 2 * COLUMNS].fill(0);
 }
 
-/// Packs a panel of `depth × columns` numbers whose columns lie `stride` apart, each without gaps: in squares, so that
-/// both reads and writes are of neighbors.
+/// Packs `depth × columns` numbers, whose columns lie `stride` apart and have no gaps, into a panel. Packs and transposes
+/// squares of [`SIDE`] columns with [`SIDE`] pairs each, so that both reads and writes are of neighbors. Fills up the last
+/// squares with zeros. `bits` returns the bits of a number in bf16, `transpose` exchanges rows and columns.
 #[inline(always)]
 pub(super) fn pack_transposed<T: Copy>(
     data: &[T],
@@ -95,7 +97,7 @@ pub(super) fn pack_transposed<T: Copy>(
     }
 }
 
-/// Joins at most 2 · [`SIDE`] numbers to pairs. What is missing becomes 0.
+/// Joins at most 2 · [`SIDE`] numbers to [`SIDE`] pairs of neighbors, as bf16. Missing numbers become 0.
 #[inline(always)]
 fn pairs_of<T: Copy>(numbers: &[T], bits: impl Fn(T) -> u16) -> [u32; SIDE] {
     if let Ok(numbers) = <&[T; 2 * SIDE]>::try_from(numbers) {
@@ -111,7 +113,8 @@ pub(super) fn transpose(square: Square) -> Square {
     std::array::from_fn(|row| std::array::from_fn(|column| square[column][row]))
 }
 
-/// Packs as [`pack_transposed`] does, with squares in vector registers.
+/// Calls [`pack_transposed`] with [`transpose_native`], so that squares are transposed in vector registers. `sides` are the
+/// depth and the number of columns.
 ///
 /// # Safety
 /// The processor must have AVX-512 F and BW.
