@@ -99,9 +99,9 @@ fn next_command(summary: &Summary) -> Result<String, Failure> {
     Ok(format!("tunebox chat MODEL --steer {}/vectors.safetensors{precision}", summary.folder.display()))
 }
 
-/// The command that chats with a model, an adapter or a run in a folder.
+/// The command that chats with a model, an adapter or a run in a folder, which is quoted for a shell.
 pub(crate) fn chat_command(folder: &Path) -> String {
-    format!("tunebox chat {}", folder.display())
+    format!("tunebox chat {}", quote(&folder.display().to_string()))
 }
 
 /// Whether a run wrote a file with this extension, given without the dot.
