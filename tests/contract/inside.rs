@@ -16,7 +16,7 @@ use crate::support::transcript::METHOD_TARGET;
 
 /// Two steps of nothing, then a fault in a function of its own. It asks for `learn`, so there is an adapter to save.
 const TRIPS: &str = r#"
-(import "tunebox:method/learn@0.1.0" "rate" (func $rate (result f64)))
+(import "tunebox:method/learn@0.2.0" "rate" (func $rate (result f64)))
 (global $steps (mut i32) (i32.const 0))
 (func $stumble (unreachable))
 (func $step (param i32) (result i32)
@@ -27,7 +27,7 @@ const TRIPS: &str = r#"
 
 /// Counts for some tenths of a second in a function of its own, then asks the host for something.
 pub(super) const COUNTS: &str = r#"
-(import "tunebox:method/learn@0.1.0" "rate" (func $rate (result f64)))
+(import "tunebox:method/learn@0.2.0" "rate" (func $rate (result f64)))
 (func $churn (param $turns i32)
   (loop $again
     (local.set $turns (i32.sub (local.get $turns) (i32.const 1)))
@@ -41,8 +41,8 @@ pub(super) const COUNTS: &str = r#"
 #[test]
 fn a_person_sees_what_there_is_to_see() {
     let place = workspace();
-    write_method(place.path(), "trips", guest::component(TRIPS), "0.1.0");
-    write_method(place.path(), "counts", guest::component(COUNTS), "0.1.0");
+    write_method(place.path(), "trips", guest::component(TRIPS), "0.2.0");
+    write_method(place.path(), "counts", guest::component(COUNTS), "0.2.0");
     play("inside.md", place.path());
 }
 
@@ -57,7 +57,7 @@ fn profile(path: &Path) -> Value {
 #[test]
 fn a_profile_names_the_functions_of_a_method_and_what_it_asked_the_host() {
     let place = workspace();
-    write_method(place.path(), "counts", guest::component(COUNTS), "0.1.0");
+    write_method(place.path(), "counts", guest::component(COUNTS), "0.2.0");
     let mut command = train(place.path(), Path::new("counts.wasm"), 2);
     let output = command.args(["--in-process", "--guest-profile", "counts.json"]).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -59,7 +59,7 @@ fn column<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
 #[ignore = "needs profiler-cli"]
 fn the_public_viewer_shows_the_functions_of_a_method_and_what_it_asked_the_host() {
     let place = workspace();
-    write_method(place.path(), "counts", guest::component(COUNTS), "0.1.0");
+    write_method(place.path(), "counts", guest::component(COUNTS), "0.2.0");
     let mut command = train(place.path(), Path::new("counts.wasm"), 2);
     let output = command.args(["--in-process", "--guest-profile", "counts.json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -9,7 +9,7 @@ use super::contract;
 use crate::support::golden::assert_file;
 
 /// Functions of the interface that the SDK offers as operators, or writes by hand.
-const ELSEWHERE: [&str; 5] = ["add", "subtract", "multiply", "divide", "choose"];
+const ELSEWHERE: [&str; 5] = ["add", "subtract", "multiply", "divide", "where_"];
 
 /// The tensor operations with their classes.
 fn operations(contract: &Contract) -> impl Iterator<Item = (Function<'_>, &str)> {

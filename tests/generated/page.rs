@@ -79,14 +79,14 @@ fn section(resolve: &Resolve, id: InterfaceId) -> String {
 fn the_page_of_the_contract_is_the_contract() {
     let resolve = contract().resolve;
     let (package, _) = resolve.packages.iter().next().unwrap();
-    let mut page = String::from("# The contract `tunebox:method@0.1.0`\n\n");
+    let mut page = String::from("# The contract `tunebox:method@0.2.0`\n\n");
     let _ = write!(page, "Generated from the files beside it; `BLESS=1 cargo test` rewrites it.\n\n");
     let released = std::fs::read_dir(root().join("wit/released")).unwrap().map(|entry| entry.unwrap().path());
     let released = released.filter(|path| path.is_dir());
     let mut released: Vec<String> =
         released.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
     released.sort();
-    let released = released.join(", ");
+    let released = if released.is_empty() { "none yet".to_owned() } else { released.join(", ") };
     let _ = write!(page, "Released, and frozen in [`released/`](released/README.md): {released}.\n\n");
     for (name, world) in &resolve.packages[package].worlds {
         let world = &resolve.worlds[*world];

@@ -63,6 +63,10 @@ impl Module<'_> {
             TypeDefKind::List(Type::U8) => "bytes".into(),
             TypeDefKind::List(ty) => format!("list[{}]", self.type_name(ty)),
             TypeDefKind::Option(ty) => format!("{} | None", self.type_name(ty)),
+            TypeDefKind::Tuple(tuple) if definition.name.is_none() => {
+                let types: Vec<String> = tuple.types.iter().map(|ty| self.type_name(ty)).collect();
+                format!("tuple[{}]", types.join(", "))
+            }
             TypeDefKind::Result(result) => result.ok.as_ref().map_or("None".into(), |ty| self.type_name(ty)),
             _ => {
                 let name = camel(definition.name.as_ref().unwrap());
@@ -110,6 +114,31 @@ impl Module<'_> {
         matches!(ty, Type::Id(id) if matches!(self.resolve.types[*id].kind, TypeDefKind::Result(_)))
     }
 
+    /// The functions of two tensors as methods of the first, as the package gives them; empty for another resource.
+    fn methods_of_functions(&mut self, id: TypeId) -> String {
+        let resolve = self.resolve;
+        let is_tensor = |ty: &Type| self.resource_of(ty) == Some(id);
+        let functions = resolve.interfaces[self.id].functions.values().filter(|function| {
+            let is_free = matches!(function.kind, FunctionKind::Freestanding);
+            is_free && function.params.len() == 2 && function.params.iter().all(|parameter| is_tensor(&parameter.ty))
+        });
+        let mut methods = String::new();
+        for function in functions {
+            let (name, docs) = (function.name.replace('-', "_"), docstring(text(&function.docs), "        ", true));
+            let _ = write!(methods, "\n    def {name}(self, other: Tensor | float) -> Tensor:\n{docs}");
+        }
+        methods
+    }
+
+    /// The resource of a handle; `None` for another type.
+    fn resource_of(&self, ty: &Type) -> Option<TypeId> {
+        let Type::Id(id) = ty else { return None };
+        match self.resolve.types[*id].kind {
+            TypeDefKind::Handle(Handle::Own(id) | Handle::Borrow(id)) => Some(id),
+            _ => None,
+        }
+    }
+
     /// The text of the flag of a name: what a method without a text gives is said there.
     fn flag(&self, name: &str) -> String {
         let flags = |id: &TypeId| match &self.resolve.types[*id].kind {
@@ -147,7 +176,7 @@ impl Module<'_> {
                 {
                     class += &format!("\n{}", self.function(function, "    "));
                 }
-                class + &operators(&name, self.package) + "\n" + CONTEXT
+                class + &self.methods_of_functions(id) + &operators(&name, self.package) + "\n" + CONTEXT
             }
             TypeDefKind::Record(record) => {
                 let fields = record.fields.iter().map(|field| {
@@ -274,4 +303,32 @@ fn what_editors_read_in_python_is_the_contract() {
     let entries = std::fs::read_dir(root().join(folder)).unwrap();
     let found: BTreeSet<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(found, stubs);
+}
+
+#[test]
+fn every_interface_of_the_contract_is_a_module_of_the_package_with_all_its_functions() {
+    let text = |name: &str| std::fs::read_to_string(root().join("sdk/python/tunebox").join(name)).unwrap();
+    let package = text("__init__.py");
+    let (_, plain) = package.split_once("_PLAIN = (").unwrap();
+    let (plain, _) = plain.split_once(')').unwrap();
+    let contract = contract();
+    for interface in contract.interfaces() {
+        let name = interface.name();
+        if plain.contains(&format!("\"{name}\"")) {
+            continue;
+        }
+        // A module of its own, which lists what it gives.
+        let module = text(&format!("{name}.py"));
+        let (_, given) = module.split_once("__all__ = [").unwrap();
+        let (given, _) = given.split_once(']').unwrap();
+        let interface = &contract.resolve.interfaces[interface.id];
+        let functions = interface.functions.values();
+        let functions = functions.filter(|function| matches!(function.kind, FunctionKind::Freestanding));
+        let functions = functions.map(|function| function.name.replace('-', "_"));
+        let is_own = |id: &TypeId| !matches!(contract.resolve.types[*id].kind, TypeDefKind::Type(_));
+        let types = interface.types.iter().filter(|(_, id)| is_own(id)).map(|(ty, _)| camel(ty));
+        for name in functions.chain(types) {
+            assert!(given.contains(&format!("\"{name}\"")), "`{name}` is not in {given}");
+        }
+    }
 }

@@ -53,11 +53,14 @@ pub struct Function<'a> {
 }
 
 impl Contract {
-    /// Reads a folder of WIT files and the cost table, and checks each against the other.
+    /// Reads the folder `folder` of WIT files and the built-in cost table, and checks each against the other. Takes the
+    /// interfaces that the world [`WORLD`] imports.
     ///
     /// # Errors
-    /// Text that is not WIT, a world that has more than interfaces, a function without a row, a row without a function,
-    /// and a row that contradicts its function's text about the gradient.
+    /// Text that is not WIT, a missing world, a world that imports anything but interfaces, a wrong line in the table,
+    /// a function without a row, a row without a function, and a row that contradicts its function's text about the
+    /// gradient: `gradient` must stand in the row of a tensor operation that has operands exactly if the text does not
+    /// contain `No gradient`.
     pub fn read(folder: &Path) -> Outcome<Self> {
         let mut resolve = Resolve::default();
         let (package, _) = resolve.push_dir(folder)?;
@@ -77,7 +80,7 @@ impl Contract {
         self.interfaces.iter().map(|id| Interface { contract: self, id: *id })
     }
 
-    /// Every function of every interface, in the order of the files.
+    /// Every function of every interface, by interface in the order of the world, then in the order of its file.
     pub fn functions(&self) -> impl Iterator<Item = Function<'_>> {
         self.interfaces().flat_map(Interface::functions)
     }
@@ -87,8 +90,9 @@ impl Contract {
         &self.rows
     }
 
-    /// Checks that functions and rows of the table correspond one to one, and that row and text of each operation agree
-    /// on whether it has a gradient.
+    /// Checks that functions and rows of the table correspond one to one, and that row and text of each tensor
+    /// operation with operands agree on the gradient: the row says `gradient`, or the text contains `No gradient`, but
+    /// not both.
     fn check_rows(&self) -> Outcome<()> {
         let mut named = 0;
         for interface in self.interfaces() {
@@ -132,7 +136,8 @@ impl<'a> Interface<'a> {
 }
 
 impl<'a> Function<'a> {
-    /// The name of the function in generated Rust bindings; `new` for a constructor.
+    /// The name of the function in generated Rust bindings, in snake case without its resource: `logical_and` for
+    /// `logical-and`, `exp` for `[method]tensor.exp`. `new` for a constructor.
     pub fn rust_name(&self) -> String {
         match self.signature.kind {
             FunctionKind::Constructor(_) => "new".to_owned(),
@@ -140,7 +145,7 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// The doc text of the function in one line.
+    /// The doc text of the function in one line: each run of white space becomes one space. Empty if it has none.
     pub fn text(&self) -> String {
         self.signature.docs.contents.as_deref().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
     }
@@ -156,12 +161,14 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// The parameters as (name, owned Rust type), in order; for a method, the first is the resource.
+    /// The parameters in order, each as (name in snake case, owned Rust type). For a method the first is the resource,
+    /// named `self`. The type is empty if no tensor operation uses it, as for `u64` or an unnamed tuple.
     pub fn parameters(&self) -> impl Iterator<Item = (String, String)> {
         self.signature.params.iter().map(|parameter| (snake(&parameter.name), self.contract.rust_type(&parameter.ty)))
     }
 
-    /// The Rust type of the result, without the error. Empty if the function returns nothing.
+    /// The Rust type of the result; for a WIT `result` that of its success. Empty if the function returns nothing, or a
+    /// type that no tensor operation uses, as `u64`.
     pub fn result(&self) -> String {
         self.signature.result.as_ref().map_or_else(String::new, |ty| self.contract.rust_type(ty))
     }
@@ -169,7 +176,8 @@ impl<'a> Function<'a> {
 
 impl Contract {
     /// Converts a WIT type to a Rust type, such as `Vec<u32>`. A `result` becomes the type of its success, a handle the
-    /// bare name of its resource. Empty for a type that no tensor operation uses.
+    /// name of its resource, an alias the type that it stands for, and any other named type its name in camel case.
+    /// Empty for other integers, `char` and unnamed types, which no tensor operation uses.
     fn rust_type(&self, ty: &Type) -> String {
         let id = match ty {
             Type::Bool => return "bool".to_owned(),

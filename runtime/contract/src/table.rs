@@ -14,8 +14,8 @@ pub enum Cost {
 }
 
 impl Cost {
-    /// Whether this is the cost of a tensor operation that has operands, and so can have a gradient: every class but
-    /// `Create`.
+    /// Whether this is the cost of a tensor operation that has operands, and so can have a gradient: of every class but
+    /// `Create`. Does not tell whether it has one.
     pub(crate) fn is_differentiable_kind(&self) -> bool {
         matches!(self, Self::Operation(class) if class != "Create")
     }
@@ -42,8 +42,10 @@ pub(crate) fn rows() -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Parses one line, such as `path: call`, `path: 10 × bytes` or `path: Elementwise, gradient, at most MAX_PARTS`. Fails
-/// for a line without a colon and for unknown words.
+/// Parses one line, such as `path: call`, `path: 10 × bytes` or `path: Elementwise, gradient, at most MAX_PARTS`. A
+/// line without a cost costs the call alone. Fails for a line without a colon, for work that is not an integer, and for
+/// words other than these after the cost. Takes any other word in place of the cost as the class of an operation,
+/// unchecked.
 fn row(line: &str) -> Outcome<Row> {
     let (path, rest) = line.split_once(':').ok_or_else(|| format!("`{line}` in `functions.txt` has no colon"))?;
     let (path, rest) = (path.to_owned(), rest.trim());

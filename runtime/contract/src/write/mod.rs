@@ -1,11 +1,14 @@
-//! Writes the Rust code that the sandbox includes: the host's tensor functions, the costs, and what a native twin may ask.
+//! Writes the Rust code that the sandbox includes: the host's tensor functions, the costs, and what a native twin may ask;
+//! and the contract as data for the Python SDK.
 
 mod native;
+mod python;
 mod tensor;
 
 use std::fmt::Write as _;
 
 pub use native::requests;
+pub use python::python;
 pub use tensor::operations;
 
 use crate::{Contract, Cost};

@@ -49,8 +49,10 @@ fn add_interface(
     Ok(())
 }
 
-/// Generates the table entry of a function as (name, source): it reads the arguments in order, expects the end of the
-/// input, calls the function and encodes the answer.
+/// Generates the table entry of the function of the interface `name`, as (`interface/function`, source). The source
+/// reads the arguments in order, expects the end of the input, calls the function on the host and encodes the answer.
+/// Fails for an asynchronous function, for an owned handle inside an argument, and for an error type other than
+/// `types.error`.
 fn entry(resolve: &Resolve, name: &str, function: &Function) -> Outcome<(String, String)> {
     let full = format!("{name}/{}", function.name);
     let (bearer, called) = match function.kind {
@@ -77,7 +79,8 @@ fn entry(resolve: &Resolve, name: &str, function: &Function) -> Outcome<(String,
     Ok((full, text))
 }
 
-/// Generates the table entry that drops a resource's handle, as (name, source).
+/// Generates the table entry that drops a handle of `resource` of the interface `name`, as
+/// (`interface/[resource-drop]resource`, source).
 fn dropping(name: &str, resource: &TypeDef) -> Outcome<(String, String)> {
     let kind = resource.name.as_deref().ok_or("a resource without a name")?;
     let full = format!("{name}/[resource-drop]{kind}");
@@ -110,8 +113,9 @@ fn is_given_away(resolve: &Resolve, function: &str, argument: &Type) -> Outcome<
     }
 }
 
-/// Whether a function's result is a `result` with the contract's error type, `types.error`. Fails for another named
-/// error type; false for results without one.
+/// Whether a function's result is a `result` with the contract's error type, `types.error`. Follows aliases. False for
+/// any other type, and for a `result` whose error is missing or built in. Fails for an error type that another
+/// interface or name defines.
 fn may_be_an_error(resolve: &Resolve, interface: &str, result: &Type) -> Outcome<bool> {
     let Type::Id(id) = result else { return Ok(false) };
     let TypeDefKind::Result(result) = &resolve.types[*id].kind else { return Ok(false) };
@@ -128,14 +132,14 @@ fn may_be_an_error(resolve: &Resolve, interface: &str, result: &Type) -> Outcome
     Err(format!("`{interface}` has an error of its own").into())
 }
 
-/// Whether a type is defined here as an enum, flags, record or variant, and is not an alias.
+/// Whether a type is an enum, record or variant that its interface defines itself, and not an alias.
 fn is_new(defined: &TypeDef) -> bool {
-    use TypeDefKind::{Enum, Flags, Record, Variant};
-    matches!(defined.kind, Enum(_) | Flags(_) | Record(_) | Variant(_))
+    use TypeDefKind::{Enum, Record, Variant};
+    matches!(defined.kind, Enum(_) | Record(_) | Variant(_))
 }
 
-/// Generates the implementations of `Decode` and `Encode` for an enum, flags, record or variant: but for flags they are
-/// macros beside the two traits.
+/// Generates the implementations of `Decode` and `Encode` for an enum, flags, record or variant of `interface`. For
+/// flags writes them out; for the others calls the macros `cases!` and `record!`, which stand beside the two traits.
 fn codec(interface: &str, defined: &TypeDef) -> Outcome<String> {
     let name = defined.name.as_deref().ok_or("a type without a name")?;
     let path = format!("crate::bindings::{}::{}", snake(interface), camel(name));
@@ -146,12 +150,12 @@ fn codec(interface: &str, defined: &TypeDef) -> Outcome<String> {
         }
         TypeDefKind::Enum(set) => cases(&path, set.cases.iter().map(|case| (case.name.as_str(), false))),
         TypeDefKind::Variant(set) => cases(&path, set.cases.iter().map(|case| (case.name.as_str(), case.ty.is_some()))),
-        TypeDefKind::Flags(set) => bits(name, &path, set.flags.iter().map(|flag| snake(&flag.name).to_uppercase())),
         other => Err(format!("`{name}` is a {}", other.as_str()).into()),
     }
 }
 
-/// Generates the implementations for an enum or variant. `cases` are (name, whether it carries a value).
+/// Generates the call of `cases!` for the enum or variant with the Rust path `path`. `cases` are (WIT name, whether it
+/// carries a value); their numbers count from 0. Fails for more than 256 cases.
 fn cases<'a>(path: &str, cases: impl Iterator<Item = (&'a str, bool)>) -> Outcome<String> {
     let mut written = String::new();
     for (number, (case, has_value)) in cases.enumerate() {
@@ -159,23 +163,4 @@ fn cases<'a>(path: &str, cases: impl Iterator<Item = (&'a str, bool)>) -> Outcom
         write!(written, " {}_u8 {}{value}", u8::try_from(number)?, camel(case))?;
     }
     Ok(format!("\ncases!({path} {{{written} }});\n"))
-}
-
-/// Generates the implementations for flags: one bit of a `u32` for each flag, the first in the lowest. Decoding refuses unknown
-/// bits.
-fn bits(name: &str, path: &str, flags: impl Iterator<Item = String>) -> Outcome<String> {
-    let (mut reads, mut writes, mut known) = (String::new(), String::new(), 0_u32);
-    for (number, flag) in flags.enumerate() {
-        let bit = 1_u32.checked_shl(u32::try_from(number)?).ok_or("more than 32 flags")?;
-        known |= bit;
-        writeln!(reads, "        if bits & {bit} != 0 {{\n            flags |= Self::{flag};\n        }}")?;
-        writeln!(writes, "        bits |= if self.contains(Self::{flag}) {{ {bit} }} else {{ 0 }};")?;
-    }
-    let unknown = format!("Err(Malformed(format!(\"`{name}` has no flags {{bits:#x}}\")))");
-    Ok(format!(
-        "\nimpl Decode for {path} {{\n    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {{\n        let bits = \
-         input.read::<u32>()?;\n        if bits & !{known} != 0 {{\n            return {unknown};\n        }}\n        let mut \
-         flags = Self::empty();\n{reads}        Ok(flags)\n    }}\n}}\n\nimpl Encode for {path} {{\n    fn encode(&self, \
-         output: &mut Vec<u8>) {{\n        let mut bits = 0_u32;\n{writes}        bits.encode(output);\n    }}\n}}\n"
-    ))
 }

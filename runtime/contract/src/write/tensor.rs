@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use crate::{Contract, Cost, Function};
 
 /// Generates two macros that implement the tensor operations on the host: `tensor_methods!()` for those that are
-/// methods of the resource `tensor`, `tensor_functions!()` for those of the interface. Each is called inside the `impl`
-/// of its generated trait.
+/// methods of the resource `tensor`, `tensor_functions!()` for those of the interface. Leaves out functions of the
+/// interface that are no tensor operations in the cost table. Each macro is called inside the `impl` of its generated
+/// trait.
 pub fn operations(contract: &Contract) -> String {
     let mut source = String::new();
     for (name, resource) in [("tensor_methods", Some("tensor")), ("tensor_functions", None)] {
@@ -24,8 +25,10 @@ pub fn operations(contract: &Contract) -> String {
     source
 }
 
-/// Generates one function: its signature, and the call of the host function that fits its operands (a list of tensors,
-/// a random stream, none, or tensors).
+/// Generates the host's function for one tensor operation of the cost class `class`: its signature, with handles for
+/// tensors, and one call of a method of the host around `ops::…`. That method is `operate_on_list` if a parameter is a
+/// list of tensors, else `draw` if one is a text (the name of a random stream), else `create` without tensors, else
+/// `split` if the result is a list of tensors, else `operate`. An operation of class `View` gets no budget.
 fn operation(function: &Function<'_>, class: &str) -> String {
     let (name, path) = (function.rust_name(), &function.row.path);
     let (mut signature, mut passed, mut operands, mut list, mut stream) =
