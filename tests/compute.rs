@@ -1,7 +1,8 @@
-//! Claims about tensor operations, in one program.
+//! Claims about tensor operations and optimizers, in one program.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod ops;
+mod optimizers;
 
 /// What the modules share.
 mod support {

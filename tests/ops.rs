@@ -148,9 +148,9 @@ fn costs_are_those_of_this_version_of_the_table() {
 fn random_numbers_come_from_the_sequence_and_from_nothing_else() {
     let draw = |position: u64| {
         let (budget, sequence) = (&mut Budget::new(BUDGET), &mut Stream::at(7, "noise", position));
-        let normal = ops::random_normal(budget, &Device::Cpu, sequence, &[64, 64]).unwrap().tensor;
-        let uniform = ops::random_uniform(budget, &Device::Cpu, sequence, &[4096]).unwrap().tensor;
-        let order = ops::random_permutation(budget, &Device::Cpu, sequence, 100).unwrap().tensor;
+        let normal = ops::randn(budget, &Device::Cpu, sequence, &[64, 64]).unwrap().tensor;
+        let uniform = ops::rand(budget, &Device::Cpu, sequence, &[4096]).unwrap().tensor;
+        let order = ops::randperm(budget, &Device::Cpu, sequence, 100).unwrap().tensor;
         ([normal, uniform, order].map(|tensor| numbers(&tensor)), sequence.position())
     };
     let ([normal, uniform, mut order], position) = draw(0);
@@ -167,7 +167,7 @@ fn random_numbers_come_from_the_sequence_and_from_nothing_else() {
 #[test]
 fn a_refused_draw_leaves_the_sequence_where_it_was() {
     let sequence = &mut Stream::new(7, "noise");
-    assert!(ops::random_normal(&mut Budget::new(15), &Device::Cpu, sequence, &[4]).is_err());
+    assert!(ops::randn(&mut Budget::new(15), &Device::Cpu, sequence, &[4]).is_err());
     assert_eq!(sequence.position(), 0);
 }
 

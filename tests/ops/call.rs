@@ -26,6 +26,7 @@ pub(crate) fn call_with_reservations(row: &Row, tensors: &[Tensor], budget: &mut
         ("dtype", [x]) => read(Ok(x.clone())),
         ("item", [x]) => read(ops::item(x).map(|number| Tensor::new(number, &Device::Cpu).unwrap())),
         ("copy-to-list", [x]) => read(ops::list(x).map(|list| Tensor::new(list, &Device::Cpu).unwrap())),
+        ("copy-to-indices", [x]) => read(ops::indices(x).map(|list| Tensor::new(list, &Device::Cpu).unwrap())),
         _ => operations::call(row, tensors, budget),
     }
 }

@@ -72,8 +72,8 @@ impl Reservation {
         self.bytes
     }
 
-    /// Releases all but `bytes` bytes and returns the smaller reservation. Returns it as it is if it holds `bytes` bytes or
-    /// fewer: a reservation never grows.
+    /// Releases all but `bytes` bytes at once and returns the smaller reservation, which releases the rest when it is
+    /// dropped. Returns it as it is if it holds `bytes` bytes or fewer: a reservation never grows.
     #[must_use]
     pub fn shrunk_to(mut self, bytes: u64) -> Self {
         let spare = self.bytes.saturating_sub(bytes);
@@ -84,6 +84,7 @@ impl Reservation {
 }
 
 impl Drop for Reservation {
+    /// Takes the reserved bytes off those that the budget holds; the peak stays.
     fn drop(&mut self) {
         self.counts.held.fetch_sub(self.bytes, Ordering::AcqRel);
     }

@@ -38,9 +38,9 @@ pub struct CodeCache {
 }
 
 impl CodeCache {
-    /// Opens the folder `path` for cache entries. Creates it and its missing parents with mode 700. `kind` says what the
-    /// entries contain; it is part of each digest. `max_entry` limits the bytes of one entry, its digest of 32 bytes
-    /// included, and `max_total` those of all entries together.
+    /// Opens the folder `path` for cache entries. Creates it and its missing parents with mode 700; changes nothing
+    /// about a folder that exists. `kind` says what the entries contain; it is part of each digest. `max_entry` limits
+    /// the bytes of one entry, its digest of 32 bytes included, and `max_total` those of all entries together.
     ///
     /// # Errors
     /// A text that says why the folder cannot be used or trusted: it cannot be created, is a link, belongs to another user,
@@ -95,7 +95,7 @@ impl CodeCache {
         self.sweep();
     }
 
-    /// Removes an entry or a draft; does nothing if it does not exist. Errors are ignored.
+    /// Removes the entry or draft with the file name `name`; does nothing if it does not exist. Errors are ignored.
     pub fn remove(&self, name: &str) {
         let _ = unlinkat(&self.folder, name, AtFlags::empty());
     }

@@ -7,11 +7,13 @@ use crate::accelerator::{self, Accelerator};
 use crate::error::{Error, Result};
 use tunebox_foundation::explain::Explain as _;
 
-/// Opens a device by name: `cpu`, `cuda`, `cuda:1`, `metal`, `metal:0`, or `auto` for the first that works of CUDA,
-/// Metal and CPU. Without a number, device 0 is opened. Each device is opened once per process.
+/// Opens a device by name: `cpu`, `cuda`, `cuda:1`, `metal`, `metal:0`, or `auto` for the first that works of CUDA
+/// device 0, Metal device 0 and the CPU. Without a number, device 0 is opened; `cpu` and `auto` take none. Each device
+/// is opened once per process: later calls return the same one.
 ///
 /// # Errors
-/// [`Error::Argument`] for any other text, [`Error::Unavailable`] if this build or machine does not have it.
+/// [`Error::Argument`] for any other text, [`Error::Unavailable`] with the reason if this build or machine does not
+/// have it or it cannot be used. `auto` never fails.
 pub fn parse(text: &str) -> Result<Device> {
     let (kind, ordinal) = match text.split_once(':') {
         None => (text, 0),
@@ -43,8 +45,9 @@ pub fn auto_fallback_reason(text: &str) -> Option<String> {
     reasons.into_iter().next()
 }
 
-/// Returns the message that `auto` chose the CPU because the device of `kind` (`cuda` or `metal`) failed to open with the
-/// error `refused`. `None` unless `is_expected`: whether such a device was to be expected on this machine.
+/// Returns the message that `auto` chose the CPU because the device of `kind` (`cuda` or `metal`) failed to open with
+/// the error `refused`. `None` unless `is_expected`, which says whether such a device was to be expected on this
+/// machine.
 fn reason(kind: &str, refused: &Error, is_expected: bool) -> Option<String> {
     let why = refused.why().unwrap_or_else(|| refused.to_string());
     is_expected.then(|| format!("`auto` is the CPU here, since `{kind}` cannot be used: {why}"))
@@ -80,7 +83,7 @@ fn named(text: &str, error: Error) -> Error {
     }
 }
 
-/// The error for a text that names no device.
+/// Builds [`Error::Argument`] for a text that names no device, with the names that do.
 fn unknown(text: &str) -> Error {
     Error::argument(format!("`{text}` is no device; `cpu`, `cuda:0`, `metal:0` and `auto` are"))
 }

@@ -1,5 +1,5 @@
-//! Tensor work over candle: devices, the byte budget, checked operations, fused kernels with their gradients, the
-//! optimizer, schedules and seeded random streams.
+//! Tensor work over candle: devices, the byte budget, checked operations, fused kernels with their gradients,
+//! optimizers, schedules and seeded random streams.
 //!
 //! This crate knows neither models nor methods.
 
@@ -9,6 +9,7 @@ pub mod budget;
 #[cfg(unix)]
 pub mod code_cache;
 pub mod device;
+mod dynamic;
 pub mod error;
 pub mod fused;
 pub mod memory;

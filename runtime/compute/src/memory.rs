@@ -13,8 +13,8 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Reads the memory of this process from `/proc` and `/sys/fs/cgroup`. `None` where the system reports no `RssAnon`, or
-    /// none of the three kinds of free memory.
+    /// Reads the memory of this process from `/proc` and `/sys/fs/cgroup`. Of the three kinds of free memory, leaves
+    /// out those that the system does not report. `None` where it reports no `RssAnon`, or none of the three.
     #[must_use]
     pub fn read() -> Option<Self> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;

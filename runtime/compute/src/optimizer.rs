@@ -1,151 +1,137 @@
-//! AdamW (Loshchilov & Hutter 2019) with torch's semantics on the flat parameters, and the clip of the gradient norm.
+//! Optimizers on the flat parameters, and the clip of the gradient norm. Each file of `optimizer/` has one update rule.
 //!
-//! The learning rate of a step comes from outside; see `schedule.rs`. On an accelerator the update is one kernel launch.
-//! Given the same gradients, its results have the bits of the CPU's; with clipping only if the factor has, see [`Norm`].
+//! The learning rate of a step comes from outside; see `schedule.rs`. Results do not depend on the number of threads. On an
+//! accelerator AdamW is the only rule.
+
+mod adamw;
+mod adamw_8bit;
+mod lion;
+mod muon;
+mod part;
+mod settings;
+mod sgd;
 
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
-use crate::accelerator::{Accelerator, Argument, arguments, kernel};
+use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
-use crate::fused::Floats;
-use crate::parameters::{Norm, Parameters, TASK_NUMBERS, update_numbers, update_pairs, zeros};
+use crate::parameters::{Norm, Parameters, TASK_NUMBERS, update_numbers, zeros};
 
-/// The hyperparameters of AdamW. The defaults are torch's, except for a weight decay of 0.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AdamWSettings {
-    /// The share of the first moment that a step keeps, in [0, 1).
-    pub beta1: f64,
-    /// The share of the second moment that a step keeps, in [0, 1).
-    pub beta2: f64,
-    /// Added to the root of the second moment; above 0.
-    pub epsilon: f64,
-    /// Decoupled weight decay, finite and at least 0: a step first multiplies each value by 1 − learning rate · weight
-    /// decay. Not part of the gradient.
-    pub weight_decay: f64,
-    /// Whether the moments of step t, counted from 1, are divided by 1 − βᵗ before use. `mlx` leaves the division out.
-    pub bias_correction: bool,
-}
+pub use adamw::AdamWSettings;
+pub use adamw_8bit::AdamW8BitSettings;
+pub use lion::LionSettings;
+pub use muon::MuonSettings;
+use part::{Part, parts};
+pub use settings::{OptimizerKind, OptimizerSettings, UpdateRule};
+pub use sgd::SgdSettings;
 
-impl Default for AdamWSettings {
-    fn default() -> Self {
-        Self { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0, bias_correction: true }
-    }
-}
-
-/// The optimizer and its moments.
+/// An optimizer with its state.
 #[derive(Debug)]
-pub struct AdamW {
-    settings: AdamWSettings,
-    /// The first moments, f32, in the layout of the gradient buffer, gaps included.
-    first: Tensor,
-    /// The second moments, f32, in the layout of the gradient buffer, gaps included.
-    second: Tensor,
+pub struct Optimizer {
+    settings: OptimizerSettings,
+    /// The parts of the parameters that are updated one after another.
+    parts: Vec<Part>,
+    /// The state, each tensor flat with its name. On an accelerator all are f32 and laid out as the gradient buffer.
+    state: Vec<(&'static str, Tensor)>,
+    /// The numbers in a buffer of the parameters, gaps included.
+    size: usize,
     /// The number of steps taken so far.
     step: u64,
 }
 
-impl AdamW {
-    /// Creates an optimizer with moments of zero, on the device and in the layout of `parameters`, before its first
-    /// step.
+impl Optimizer {
+    /// Creates an optimizer before its first step, with a state of zeros on the device of `parameters`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a setting outside the range that its field states. Also when the device has no memory for
-    /// the moments.
-    pub fn new(settings: AdamWSettings, parameters: &Parameters) -> Result<Self> {
-        let kept = |beta: f64| (0.0..1.0).contains(&beta);
-        let positive = settings.epsilon > 0.0 && settings.weight_decay >= 0.0 && settings.weight_decay.is_finite();
-        if !kept(settings.beta1) || !kept(settings.beta2) || !positive {
-            return Err(Error::argument(format!("these constants of AdamW are out of range: {settings:?}")));
+    /// [`Error::Argument`] for a setting outside the range that its field states, and for a rule that does not run on the device. Also when the device has no memory for the state.
+    pub fn new(settings: OptimizerSettings, parameters: &Parameters) -> Result<Self> {
+        if !settings.is_valid() {
+            return Err(Error::argument(format!("these settings of the optimizer are out of range: {settings:?}")));
         }
-        let zeros = || zeros(parameters.layout().size, parameters.device());
-        Ok(Self { settings, first: zeros()?, second: zeros()?, step: 0 })
+        if parameters.accelerator().is_some() && !settings.kind().runs_on_accelerators() {
+            return Err(without_kernel(settings.kind()));
+        }
+        let (parts, shapes) = parts(&settings, parameters.layout());
+        let tensor = |(name, dtype, count): (&'static str, DType, usize)| match dtype {
+            DType::F32 => Ok((name, zeros(count, parameters.device())?)),
+            _ => Ok((name, Tensor::zeros(count, dtype, parameters.device())?)),
+        };
+        let state = shapes.into_iter().map(tensor).collect::<Result<_>>()?;
+        Ok(Self { settings, parts, state, size: parameters.layout().size, step: 0 })
     }
 
-    /// The constants of AdamW that the optimizer was created with.
+    /// The settings that the optimizer was created with.
     #[must_use]
-    pub fn settings(&self) -> &AdamWSettings {
+    pub fn settings(&self) -> &OptimizerSettings {
         &self.settings
     }
 
     /// Clips the gradients that `parameters` holds to the Euclidean norm `limit` (0 clips nothing), updates the values with
-    /// the learning rate `rate`, and returns the norm before clipping. Afterwards the gradients are unspecified: the CPU
-    /// clips them in place, an accelerator does not.
+    /// the learning rate `rate`, and returns the norm before clipping. Afterwards the gradients are unspecified.
     ///
-    /// If the norm is not finite, returns it, leaves values and moments as they are, and does not advance the step counter:
+    /// If the norm is not finite, returns it, leaves values and state as they are, and does not advance the step counter:
     /// the caller decides what to do. On an accelerator this waits once, for the norm, after the whole step is queued.
     ///
     /// # Errors
-    /// [`Error::Shape`] if `parameters` do not have as many numbers as the moments. When the device fails, or one of its
-    /// kernels met an index out of range; then the step counter does not advance either.
+    /// [`Error::Shape`] if `parameters` do not have as many numbers as those that the optimizer was created for. When the
+    /// device fails, or one of its kernels met an index out of range; then the step counter does not advance either.
     pub fn step(&mut self, parameters: &Parameters, rate: f64, limit: f64) -> Result<f64> {
-        let Some(accelerator) = parameters.accelerator() else {
-            let norm = clip_gradients(parameters, limit)?;
-            if norm.is_finite() {
-                self.update(parameters, rate)?;
-            }
-            return Ok(norm);
+        let held = parameters.layout().size;
+        if held != self.size {
+            return Err(Error::shape(format!("the optimizer is for {} numbers, given were {held}", self.size)));
+        }
+        let norm = match parameters.accelerator() {
+            None => self.step_on_cpu(parameters, rate, limit)?,
+            Some(accelerator) => self.step_on_accelerator(accelerator, parameters, rate, limit)?,
         };
-        let norm = Norm::of(accelerator, parameters.gradients(), limit)?;
-        self.launch(accelerator, parameters, rate, &norm)?;
-        let norm = norm.read(accelerator)?;
         self.step += u64::from(norm.is_finite());
         Ok(norm)
     }
 
-    /// Updates the values on the CPU by one step of AdamW with the learning rate `rate`, without clipping, and advances the
-    /// step counter. The gradients that `parameters` holds stay as they are. Fails if the moments have another size.
-    ///
-    /// m ← β₁m + (1−β₁)g; v ← β₂v + (1−β₂)g²; w ← w − rate·λ·w − rate·m̂ / (√v̂ + ε), where λ is the weight decay.
-    /// m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ) for step t, counted from 1; without bias correction m̂ = m and v̂ = v.
-    fn update(&mut self, parameters: &Parameters, rate: f64) -> Result<()> {
-        self.fits(parameters)?;
-        let [keep1, take1, keep2, take2, keep, rate, root, epsilon] = constants(&self.settings, self.step + 1, rate);
-        let gradients = parameters.gradients();
-        update_pairs(&self.first, gradients, |moment, g| *moment = keep1 * *moment + take1 * g)?;
-        update_pairs(&self.second, gradients, |moment, g| *moment = keep2 * *moment + take2 * (g * g))?;
-        let (first, second) = (Floats::of(&self.first, "first moments")?, Floats::of(&self.second, "second moments")?);
-        update_numbers(parameters.values(), |values| {
-            let moments = first.par_chunks(TASK_NUMBERS).zip(second.par_chunks(TASK_NUMBERS));
-            values.par_chunks_mut(TASK_NUMBERS).zip(moments).for_each(|(values, (first, second))| {
-                for ((value, m), v) in values.iter_mut().zip(first).zip(second) {
-                    *value = keep * *value - rate * m / (v.sqrt() / root + epsilon);
-                }
-            });
-        })?;
-        self.step += 1;
-        Ok(())
+    /// Clips and updates on the CPU. Returns the norm before clipping; if it is not finite, nothing changes.
+    fn step_on_cpu(&self, parameters: &Parameters, rate: f64, limit: f64) -> Result<f64> {
+        let norm = clip_gradients(parameters, limit)?;
+        if norm.is_finite() {
+            for part in &self.parts {
+                self.settings.rule.update(&part.view(parameters, &self.state, self.step + 1, rate)?)?;
+            }
+        }
+        Ok(norm)
     }
 
-    /// Queues the update of step `self.step + 1` on the accelerator, with the gradients times the clip factor of `norm`.
-    /// Also rewrites the operand copy of the values, if `parameters` have one. Does not advance the step counter. The
-    /// kernel writes nothing if the norm is not finite, or if an earlier kernel met an index out of range. Fails if the
-    /// moments have another size than the gradients.
-    fn launch(&self, accelerator: &Accelerator, parameters: &Parameters, rate: f64, norm: &Norm) -> Result<()> {
-        self.fits(parameters)?;
-        let constants = constants(&self.settings, self.step + 1, rate);
-        let constants = accelerator.upload(&constants, &[constants.len()])?;
-        let (operand_copy, count) = (parameters.operand_copy(), self.first.elem_count());
-        let (values, gradients, factor) = (parameters.values(), parameters.gradients(), &norm.factor);
-        let (first, second, fault) = (&self.first, &self.second, Argument::FaultWord);
-        let arguments =
-            arguments![values, first, second, gradients, operand_copy, &constants, factor, count as u64, fault];
-        let act = operand_copy.map_or(DType::F32, |operand_copy| operand_copy.dtype());
-        accelerator.launch(&kernel::ADAMW, act, accelerator.flat(count), &arguments)
+    /// Queues clip and update on an accelerator, waits for the norm before clipping and returns it. The kernels write nothing
+    /// if it is not finite.
+    fn step_on_accelerator(
+        &self,
+        accelerator: &Accelerator,
+        parameters: &Parameters,
+        rate: f64,
+        limit: f64,
+    ) -> Result<f64> {
+        let UpdateRule::AdamW(adamw) = &self.settings.rule else {
+            return Err(without_kernel(self.settings.kind()));
+        };
+        let norm = Norm::of(accelerator, parameters.gradients(), limit)?;
+        for part in &self.parts {
+            let view = part.view(parameters, &self.state, self.step + 1, rate)?;
+            adamw.launch(accelerator, &view, &norm)?;
+        }
+        norm.read(accelerator)
     }
 
-    /// Returns what a checkpoint needs: (first moments, second moments, number of steps so far). The moments are f32
-    /// tensors `[parameters.len()]` on the CPU, without the gaps between slots. On the CPU the returned tensors share the
+    /// Returns the state that a checkpoint needs beside the number of [`steps`](Self::steps): flat tensors of the CPU with
+    /// their names. Those with a number for each parameter have no gaps between slots. On the CPU the tensors share the
     /// optimizer's memory, so later steps change them; from an accelerator they are copies, for which this waits.
     ///
     /// # Errors
     /// When the device fails.
-    pub fn state(&self, parameters: &Parameters) -> Result<(Tensor, Tensor, u64)> {
-        let moment = |moment: &Tensor| match parameters.accelerator() {
-            None => Ok(moment.clone()),
-            Some(accelerator) => parameters.layout().gathered(accelerator, moment),
+    pub fn state(&self, parameters: &Parameters) -> Result<Vec<(&'static str, Tensor)>> {
+        let on_cpu = |(name, tensor): &(&'static str, Tensor)| match parameters.accelerator() {
+            None => Ok((*name, tensor.clone())),
+            Some(accelerator) => Ok((*name, parameters.layout().gathered(accelerator, tensor)?)),
         };
-        Ok((moment(&self.first)?, moment(&self.second)?, self.step))
+        self.state.iter().map(on_cpu).collect()
     }
 
     /// The number of steps taken so far, including those before a restored state. Leaves out steps whose gradient norm was
@@ -155,35 +141,57 @@ impl AdamW {
         self.step
     }
 
-    /// Replaces moments and step count by a state that [`state`](Self::state) returned, on any device. Copies `first` and
-    /// `second` to the device of `parameters` as f32, there with gaps between slots if it is an accelerator.
+    /// Replaces state and step count by copies of what [`state`](Self::state) and [`steps`](Self::steps) returned, on any
+    /// device, in any order.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless both moments have the shape `[parameters.len()]`, and when the device fails. On an error the
-    /// optimizer keeps its old state.
-    pub fn restore(&mut self, parameters: &Parameters, first: &Tensor, second: &Tensor, step: u64) -> Result<()> {
-        let fitted = |moment: &Tensor| -> Result<Tensor> {
-            if moment.dims() != [parameters.len()] {
-                let (given, wanted) = (moment.dims(), [parameters.len()]);
-                return Err(Error::shape(format!("a moment has shape {given:?}, {wanted:?} is needed")));
+    /// [`Error::Argument`] unless the names are those of this optimizer's state, [`Error::Shape`] for a tensor of another
+    /// size or type; also when the device fails. On an error the optimizer keeps its old state.
+    pub fn restore(&mut self, parameters: &Parameters, state: &[(impl AsRef<str>, Tensor)], step: u64) -> Result<()> {
+        let find = |name: &str| state.iter().find(|(known, _)| known.as_ref() == name).map(|(_, tensor)| tensor);
+        if state.len() != self.state.len() || self.state.iter().any(|(name, _)| find(name).is_none()) {
+            return Err(self.foreign_state(state.iter().map(|(name, _)| name.as_ref())));
+        }
+        let fitted = |(name, own): &(&'static str, Tensor)| {
+            let Some(given) = find(name) else { return Ok((*name, own.clone())) };
+            let count = if parameters.accelerator().is_some() { parameters.len() } else { own.elem_count() };
+            if given.dims() != [count] || given.dtype() != own.dtype() {
+                let (dims, dtype) = (given.dims(), given.dtype().as_str());
+                let wanted = own.dtype().as_str();
+                return Err(Error::shape(format!("`{name}` is {dtype} {dims:?}, {wanted} [{count}] is needed")));
             }
             match parameters.accelerator() {
-                None => Ok(moment.to_dtype(DType::F32)?.copy()?),
-                Some(accelerator) => parameters.layout().spread(accelerator, moment),
+                None => Ok((*name, given.copy()?)),
+                Some(accelerator) => Ok((*name, parameters.layout().spread(accelerator, given)?)),
             }
         };
-        (self.first, self.second, self.step) = (fitted(first)?, fitted(second)?, step);
+        (self.state, self.step) = (self.state.iter().map(fitted).collect::<Result<_>>()?, step);
         Ok(())
     }
 
-    /// Fails with [`Error::Shape`] unless the optimizer's moments have the size of the gradient buffer of `parameters`.
-    fn fits(&self, parameters: &Parameters) -> Result<()> {
-        if parameters.gradients().dims() == self.first.dims() {
-            return Ok(());
-        }
-        let (held, given) = (self.first.elem_count(), parameters.len());
-        Err(Error::shape(format!("the optimizer has moments for {held} numbers, given were {given}")))
+    /// Resets the state to zeros and the step count to 0.
+    ///
+    /// # Errors
+    /// When the device has no memory for the state.
+    pub fn reset(&mut self, parameters: &Parameters) -> Result<()> {
+        *self = Self::new(self.settings, parameters)?;
+        Ok(())
     }
+
+    /// The error about a state with the tensors `given`, which are not those of this optimizer.
+    fn foreign_state<'a>(&self, given: impl Iterator<Item = &'a str>) -> Error {
+        let list = |names: Vec<&str>| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+        let (given, own) = (list(given.collect()), list(self.state.iter().map(|(name, _)| *name).collect()));
+        Error::argument(format!(
+            "this is the state of another optimizer: it holds {given}, and {} keeps {own}",
+            self.settings.kind()
+        ))
+    }
+}
+
+/// The error about an optimizer that has no kernel for accelerators.
+fn without_kernel(kind: OptimizerKind) -> Error {
+    Error::argument(format!("the optimizer {kind} runs on the CPU only; on an accelerator there is only adamw"))
 }
 
 /// Multiplies the gradients on the CPU by min(1, limit / (norm + 10⁻⁶)), or by 1 for the limit 0, and returns their
@@ -195,22 +203,11 @@ fn clip_gradients(parameters: &Parameters, limit: f64) -> Result<f64> {
     let factor = limit / (norm + 1e-6);
     if limit > 0.0 && norm.is_finite() && factor < 1.0 {
         let factor = factor as f32;
-        update_numbers(parameters.gradients(), |numbers| {
+        update_numbers(parameters.gradients(), |numbers: &mut [f32]| {
             numbers.par_iter_mut().with_min_len(TASK_NUMBERS).for_each(|number| *number *= factor);
         })?;
     }
     Ok(norm)
-}
-
-/// Computes the constants of the step number `step`, counted from 1, for the learning rate `rate`:
-/// `[β₁, 1 − β₁, β₂, 1 − β₂, keep, r, root, ε]` of w ← keep·w − r·m / (√v / root + ε). keep is 1 − rate · weight decay,
-/// r is rate / (1 − β₁ᵗ), root is √(1 − β₂ᵗ), where t is `step`; without bias correction r is `rate` and root is 1.
-/// Computed in f64 and then rounded. The order is that of `Step` in `kernels/optimizer.h`.
-fn constants(settings: &AdamWSettings, step: u64, rate: f64) -> [f32; 8] {
-    let AdamWSettings { beta1, beta2, epsilon, weight_decay, bias_correction } = *settings;
-    let corrected = |beta: f64| if bias_correction { 1.0 - beta.powf(step as f64) } else { 1.0 };
-    let (keep, rate, root) = (1.0 - rate * weight_decay, rate / corrected(beta1), corrected(beta2).sqrt());
-    [beta1, 1.0 - beta1, beta2, 1.0 - beta2, keep, rate, root, epsilon].map(|number| number as f32)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! So the optimizer, gradient clipping, a snapshot and a checkpoint are one pass each. A value that is returned is a view
 //! that sees later updates.
 
+mod change;
 mod device;
 mod flat;
 mod layout;
@@ -14,9 +15,11 @@ use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::fused::Floats;
 
+pub use change::all_finite;
 pub(crate) use device::{Norm, zeros};
-pub(crate) use flat::{TASK_NUMBERS, update_numbers, update_pairs};
-use layout::Layout;
+use flat::update_pairs;
+pub(crate) use flat::{TASK_NUMBERS, square_sum, update_numbers, update_together};
+pub(crate) use layout::Layout;
 pub use layout::Slot;
 
 /// The trained parameters and their gradients, each in a flat buffer in which every tensor has a slot.
@@ -193,7 +196,7 @@ impl Parameters {
     /// Sets every gradient to zero.
     pub fn clear_gradients(&self) -> Result<()> {
         match &self.accelerator {
-            None => update_numbers(&self.gradients, |numbers| {
+            None => update_numbers(&self.gradients, |numbers: &mut [f32]| {
                 numbers.par_chunks_mut(TASK_NUMBERS).for_each(|some| some.fill(0.0));
             }),
             Some(accelerator) => accelerator.fill(&self.gradients, 0.0),
@@ -209,9 +212,7 @@ impl Parameters {
         match &self.accelerator {
             None => {
                 let gradients = Floats::of(&self.gradients, "gradients")?;
-                let square = |chunk: &[f32]| chunk.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>();
-                let sums: Vec<f64> = gradients.par_chunks(TASK_NUMBERS).map(square).collect();
-                Ok(sums.iter().sum::<f64>().sqrt())
+                Ok(square_sum(&gradients).sqrt())
             }
             Some(accelerator) => Norm::of(accelerator, &self.gradients, 0.0)?.read(accelerator),
         }

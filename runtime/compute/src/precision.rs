@@ -77,6 +77,7 @@ pub struct Precision {
 }
 
 impl Default for Precision {
+    /// Returns [`Precision::CPU_DEFAULT`]: the CPU, in f32, with matrices as stored.
     fn default() -> Self {
         Self::CPU_DEFAULT
     }
@@ -123,7 +124,8 @@ impl Precision {
         self.asked
     }
 
-    /// The storage of frozen linear weights that the request names.
+    /// Returns the storage of frozen linear weights that the request names, whether matrices are quantized already or
+    /// not.
     #[must_use]
     pub fn base(self) -> Base {
         self.asked.base
@@ -223,7 +225,8 @@ pub fn already_quantized(format: &str) -> Error {
     ))
 }
 
-/// Bytes that the elements of a tensor take: of a view only those that it shows.
+/// Returns the bytes that the elements of a tensor take, their number times the size of their type: of a view only
+/// those that it shows.
 #[must_use]
 pub fn bytes(tensor: &Tensor) -> usize {
     tensor.elem_count() * tensor.dtype().size_in_bytes()

@@ -70,6 +70,13 @@ impl Schedule {
         SHAPES.iter().map(|(_, name, _)| *name)
     }
 
+    /// All schedules, each with the default of its number.
+    fn defaults() -> impl Iterator<Item = Self> {
+        SHAPES
+            .iter()
+            .map(|(shape, _, range)| Self { shape: *shape, number: range.map_or(0.0, |(default, ..)| default) })
+    }
+
     /// The factor by which the peak learning rate is multiplied at `step`, counted from 0, of a run of `total` steps with
     /// `warmup` warm-up steps.
     ///
@@ -146,8 +153,9 @@ impl FromStr for Schedule {
     fn from_str(text: &str) -> Result<Self, Error> {
         let (name, number) = text.split_once(':').map_or((text, None), |(name, number)| (name, Some(number)));
         let Some(&(shape, _, range)) = SHAPES.iter().find(|(_, known, _)| *known == name) else {
-            let names: Vec<_> = Self::names().map(|name| format!("`{name}`")).collect();
-            return Err(Error::argument(format!("`{name}` is no schedule; there are {}", names.join(", "))));
+            let names: Vec<_> = Self::defaults().map(|schedule| format!("`{schedule}`")).collect();
+            let names = names.join(", ");
+            return Err(Error::argument(format!("`{name}` is no schedule; there are, with their defaults, {names}")));
         };
         let number = match (range, number) {
             (None, None) => 0.0,

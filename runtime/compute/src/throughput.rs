@@ -26,7 +26,8 @@ const SLOW: f64 = 0.01;
 /// fastest of 8 batches of 10 products of `[7936, 7936]` matrices, or a single smaller product if the device is slow.
 ///
 /// # Errors
-/// When the device has too little memory, or cannot multiply matrices of `dtype`.
+/// When the device has too little memory, cannot multiply matrices of `dtype` (f32 or bf16 on the CPU), fails, or was
+/// not opened by [`crate::device::parse`].
 pub fn matmul_flops(device: &Device, dtype: DType) -> Result<f64> {
     match Accelerator::of(device)? {
         None => on_cpu(dtype),

@@ -67,8 +67,9 @@ impl Packed {
         Ok(packed)
     }
 
-    /// The bytes as plain numbers of type `N`, whatever the format. `None` if the bytes are not aligned for `N` or not a
-    /// whole number of `N`. Empty if the matrix is on an accelerator.
+    /// Returns the bytes of the matrix reinterpreted as plain numbers of type `N`, whatever the format; the caller
+    /// checks that. `None` if the bytes are not aligned for `N` or not a whole number of `N`. Empty if the matrix is on
+    /// an accelerator.
     pub(crate) fn plain<N: bytemuck::Pod>(&self) -> Option<&[N]> {
         bytemuck::try_cast_slice(self.raw()).ok()
     }
@@ -167,7 +168,7 @@ impl Weight {
     /// not read. For a weight of an accelerator this waits.
     ///
     /// # Errors
-    /// When the weight has no such rows.
+    /// When the weight has no such rows, or the device fails.
     pub fn rows(&self, first: usize, count: usize) -> Result<Tensor> {
         match self {
             Self::Tensor(tensor) => {

@@ -10,10 +10,10 @@ pub const PACKAGE: &str = "tunebox:method";
 
 /// The version of the contract that this program implements. Components built for an earlier version with the same major
 /// and minor number run as well.
-pub const CONTRACT: Version = Version::new(0, 1, 0);
+pub const CONTRACT: Version = Version::new(0, 2, 0);
 
-/// Whether `version` has the major and minor number of [`CONTRACT`]. A component built for one such version runs on every
-/// later one.
+/// Whether `version` has the major and minor number of [`CONTRACT`]; its patch number may be smaller or larger. A
+/// component built for one such version runs on every later one.
 #[must_use]
 pub fn is_of_track(version: &Version) -> bool {
     (version.major, version.minor) == (CONTRACT.major, CONTRACT.minor)

@@ -170,6 +170,7 @@ pub trait Explain: std::error::Error {
 }
 
 impl Explain for Explanation {
+    /// Returns a copy of itself.
     fn explanation(&self) -> Explanation {
         self.clone()
     }

@@ -127,7 +127,7 @@ pub fn create_new_folder(path: &Path) -> Result<Option<TempDir>, FileError> {
 /// removes the new folder with its content.
 ///
 /// # Errors
-/// When the system reports an error.
+/// When the system reports an error, as for a missing `above`.
 pub fn temporary_folder(above: &Path, prefix: &str) -> Result<TempDir, FileError> {
     tempfile::Builder::new().prefix(prefix).tempdir_in(above).map_err(FileError::at("created", above))
 }

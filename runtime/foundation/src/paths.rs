@@ -11,16 +11,18 @@ pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Removes every `.` component: `././method` becomes `method`, `./.` becomes `.`. Keeps `..`, because after a symbolic
-/// link only the file system knows where it leads. Does not touch the file system.
+/// Removes every `.` component and every repeated or trailing slash: `././method` becomes `method`. `.` and an empty
+/// path become `.`. Keeps `..`, because after a symbolic link only the file system knows where it leads. Does not touch
+/// the file system.
 #[must_use]
 pub fn simplify(path: &Path) -> PathBuf {
     let plain: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
     if plain.as_os_str().is_empty() { PathBuf::from(".") } else { plain }
 }
 
-/// Makes a path absolute and resolves its symbolic links and `..` as far as the path exists; the rest is appended as
-/// written. Two paths to the same file or folder give the same result. A path that cannot be read is only made absolute.
+/// Makes a path absolute, by the current folder, and resolves symbolic links and `..` in its longest part that exists
+/// and can be read; the rest is appended as written, `..` included. All paths to an existing file or folder give the
+/// same result. An empty path stays empty.
 #[must_use]
 pub fn resolve(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -62,8 +64,9 @@ pub fn did_you_mean(path: &Path) -> Option<String> {
     similar_entry(path).map(|meant| format!("did you mean `{}`?", meant.display()))
 }
 
-/// Describes a common error of the file system in plain words, without the path. Returns the text of the system for any
-/// other error.
+/// Describes an error of the file system in plain words, without the path: not found, no permission, a folder where a
+/// file is meant and the reverse, a full disk or quota, and a file beyond the system's size limit. Returns the text of
+/// the system for any other error.
 #[must_use]
 pub fn describe_io_error(error: &Error) -> String {
     match error.kind() {

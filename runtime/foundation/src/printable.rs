@@ -3,15 +3,15 @@
 //! Text of a method reaches logs, error messages and terminals. Control characters, escape sequences and characters that
 //! change the writing direction are replaced by visible escapes.
 
-/// Escapes every character of `text` for which [`is_unprintable`] holds, as `\u{1b}`. Once the result has `limit` bytes or
-/// more, the rest of `text` is replaced by `…`.
+/// Replaces every character of `text` for which [`is_unprintable`] holds by its code point, such as `\u{1b}`. Once the
+/// result has `limit` bytes or more, the rest of `text`, if any, is replaced by `…`.
 #[must_use]
 pub fn printable(text: &str, limit: usize) -> String {
     printable_except(text, limit, &[])
 }
 
-/// Escapes every unprintable character of `text` that is not in `kept`, as `\u{1b}`. Once the result has `limit` bytes or
-/// more, the rest of `text` is replaced by `…`.
+/// Replaces every character of `text` for which [`is_unprintable`] holds, unless it is in `kept`, by its code point,
+/// such as `\u{1b}`. Once the result has `limit` bytes or more, the rest of `text`, if any, is replaced by `…`.
 #[must_use]
 pub fn printable_except(text: &str, limit: usize, kept: &[char]) -> String {
     let mut shown = String::with_capacity(text.len().min(limit));

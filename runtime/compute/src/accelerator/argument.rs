@@ -18,6 +18,7 @@ pub(crate) struct Build {
 }
 
 impl From<DType> for Build {
+    /// Sets the activation type alone: `head` and `group` are 0.
     fn from(act: DType) -> Self {
         Self { act, head: 0, group: 0 }
     }
@@ -86,6 +87,7 @@ macro_rules! argument_from {
 argument_from!(&'a Tensor => Tensor, u32 => Count, usize => Size, u64 => Long, f32 => Number);
 
 impl<'a> From<Option<&'a Tensor>> for Argument<'a> {
+    /// Converts `None` to a null pointer.
     fn from(tensor: Option<&'a Tensor>) -> Self {
         tensor.map_or(Self::Nothing, Self::Tensor)
     }
@@ -183,6 +185,7 @@ impl<'a> MatrixView<'a> {
 }
 
 impl<'a> From<&'a Tensor> for MatrixView<'a> {
+    /// Views the matrix as it is stored, not transposed.
     fn from(matrix: &'a Tensor) -> Self {
         Self::plain(matrix)
     }

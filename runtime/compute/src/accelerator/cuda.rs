@@ -49,6 +49,7 @@ struct Cuda {
 }
 
 impl std::fmt::Debug for Cuda {
+    /// Writes candle's text for the device.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.device.fmt(formatter)
     }
@@ -150,22 +151,30 @@ fn wrap<T: CudaDType + DeviceRepr>(device: &CudaDevice, memory: Memory, count: u
 }
 
 impl Driver for Cuda {
+    /// Allocates a contiguous tensor with unspecified content. Fails with [`Error::Dtype`] for another type than f32,
+    /// bf16, f16, f64, i64, u32 and u8, and with [`Error::Full`] when the device has no memory left.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         self.tensor(shape, dtype, |_| Ok(()))
     }
 
+    /// Allocates a contiguous tensor and queues setting its bytes to zero. Fails as [`empty`](Self::empty) does.
     fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         self.tensor(shape, dtype, Memory::clear)
     }
 
+    /// Allocates a contiguous tensor and copies the host bytes `numbers` into it, which have been read when this
+    /// returns. Fails as [`empty`](Self::empty) does, and if there are more bytes than the tensor has.
     fn upload(&self, numbers: &[u8], dtype: DType, shape: &[usize]) -> Result<Tensor> {
         self.tensor(shape, dtype, |memory| memory.write(0, numbers))
     }
 
+    /// Queues a kernel with contiguous tensors, which the loader compiles and loads if it is not yet; see
+    /// [`Driver::launch`].
     fn launch(&self, kernel: &Kernel, build: Build, grid: Grid, arguments: &[Argument<'_>]) -> Result<()> {
         launch::launch(self, kernel, build, grid, arguments)
     }
 
+    /// Queues a matrix product by cuBLAS, with sums in f32; see [`Driver::multiply`].
     fn multiply(&self, views: [MatrixView<'_>; 3], dims: [usize; 3], factor: f32, add: bool) -> Result<()> {
         launch::multiply(self, views, dims, factor, add)
     }
@@ -183,6 +192,7 @@ impl Driver for Cuda {
         self.expect_no_fault(&fault, word)
     }
 
+    /// Returns the number of multiprocessors of the device.
     fn processors(&self) -> u32 {
         self.processors
     }

@@ -51,7 +51,8 @@ pub(crate) trait Driver: std::fmt::Debug + Send + Sync {
     /// its elements sums. Returns before the product is computed.
     ///
     /// # Errors
-    /// When a matrix is on another device or has gaps within its rows, a dimension is too large, or the device refuses.
+    /// When a matrix is on another device or has gaps within its rows, a dimension is 2³¹ or more (CUDA) or 2³² or more
+    /// (Metal), or the device refuses.
     fn multiply(&self, views: [MatrixView<'_>; 3], dims: [usize; 3], factor: f32, add: bool) -> Result<()>;
 
     /// Waits for all queued work, then copies the elements of a contiguous tensor into the host buffer `into`, which has

@@ -42,6 +42,7 @@ struct Metal {
 }
 
 impl std::fmt::Debug for Metal {
+    /// Writes candle's text for the device.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.device.fmt(formatter)
     }
@@ -160,10 +161,12 @@ impl Driver for Metal {
         Ok(self.tensor(self.device.new_buffer_with_data(numbers)?, dtype, shape))
     }
 
+    /// Encodes a kernel with contiguous tensors into candle's command buffer; see [`Driver::launch`].
     fn launch(&self, kernel: &Kernel, build: Build, grid: Grid, arguments: &[Argument<'_>]) -> Result<()> {
         launch::launch(self, kernel.module, kernel.name, build, grid, arguments)
     }
 
+    /// Encodes a matrix product by the kernels of the module `Product`; see [`Driver::multiply`].
     fn multiply(&self, views: [MatrixView<'_>; 3], dims: [usize; 3], factor: f32, add: bool) -> Result<()> {
         launch::multiply(self, views, dims, factor, add)
     }
@@ -187,6 +190,7 @@ impl Driver for Metal {
         Ok(())
     }
 
+    /// Returns an upper bound of the number of GPU cores.
     fn processors(&self) -> u32 {
         self.processors
     }
@@ -206,6 +210,7 @@ impl Driver for Metal {
         })
     }
 
+    /// Resets the peak of allocated memory to what is allocated now, unused buffers of the pool included. Never fails.
     fn reset_peak(&self) -> Result<()> {
         self.pool.reset_peak(&self.device);
         Ok(())

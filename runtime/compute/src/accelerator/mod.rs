@@ -151,17 +151,19 @@ impl Accelerator {
     }
 
     /// Queues setting every element of the contiguous f32 tensor `x` to `number`. Does nothing for an empty tensor.
+    /// Fails for another element type, gaps, or another device.
     pub(crate) fn fill(&self, x: &Tensor, number: f32) -> Result<()> {
         let count = x.elem_count();
         self.launch(&kernel::FILL, DType::F32, self.flat(count), &arguments![x, number, count as u64])
     }
 
     /// Queues a kernel. `build` holds the constants that it is compiled with; a `DType` alone is the activation type.
-    /// Checks the arguments against the kernel's signature, then does nothing if the grid has no blocks.
+    /// Checks the arguments against the kernel's signature, then does nothing if the grid has no blocks. Returns before
+    /// the kernel runs.
     ///
     /// # Errors
-    /// When the arguments do not match the signature, a tensor is on another device or not contiguous, the kernel does
-    /// not compile, or the device refuses the launch.
+    /// When the arguments do not match the signature in number, kind or element type, a tensor is on another device or
+    /// not contiguous, the kernel does not compile, or the device refuses the launch.
     pub(crate) fn launch(
         &self,
         kernel: &Kernel,

@@ -84,8 +84,8 @@ impl AttentionShape {
         self.window.map_or(0, |window| (query + 1).saturating_sub(window))
     }
 
-    /// Returns [`Error::Shape`] unless `heads` is a positive multiple of `kv_heads` and `head_dim` is above 0, and
-    /// [`Error::Argument`] for a window of 0.
+    /// Checks the configuration: returns [`Error::Shape`] unless `heads` is a positive multiple of `kv_heads` and
+    /// `head_dim` is above 0, and [`Error::Argument`] for a window of 0. Scale and soft cap are not checked.
     pub(super) fn check(&self) -> Result<()> {
         if self.kv_heads == 0 || self.head_dim == 0 || !self.heads.is_multiple_of(self.kv_heads) || self.heads == 0 {
             return Err(Error::shape(format!(
@@ -99,8 +99,8 @@ impl AttentionShape {
         Ok(())
     }
 
-    /// Returns an error unless the configuration is valid, `q` is `[tokens, heads · head_dim]`, and `k` and `v` are
-    /// `[tokens, kv_heads · head_dim]`, with as many tokens as `segments`.
+    /// Returns an error unless [`check`](Self::check) accepts the configuration, `q` is `[tokens, heads · head_dim]`,
+    /// and `k` and `v` are `[tokens, kv_heads · head_dim]`, with as many tokens as `segments`.
     fn check_inputs(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Segments) -> Result<()> {
         self.check()?;
         let tokens = segments.tokens();
@@ -169,6 +169,7 @@ impl<'a> Layer<'a> {
 /// returns the copy in the type of `source`. The copy has `into.len()` elements; in bf16 it takes the first half of the
 /// bytes of `into`. Elements after the last copied row are 0. Rows for which there is no room are not copied.
 fn copy_rows<'b>(source: Data<'_>, starts: impl Iterator<Item = usize>, width: usize, into: &'b mut [f32]) -> Data<'b> {
+    /// Copies rows of one element type, and fills the rows of `into` that are left with zeros.
     fn copy<T: Copy + Default>(from: &[T], starts: impl Iterator<Item = usize>, width: usize, into: &mut [T]) {
         let mut rows = into.chunks_exact_mut(width);
         starts.zip(&mut rows).for_each(|(start, row)| row.copy_from_slice(&from[start..][..width]));
@@ -204,8 +205,8 @@ struct QueryTile<'a> {
 /// [`attention_backward`] needs. On a device, queues a kernel and does not wait for it.
 ///
 /// # Errors
-/// If `shape` is not valid, an operand has another shape, type or device than described, or, on a device, a head has more
-/// than 256 features.
+/// If `heads` of `shape` is not a positive multiple of `kv_heads`, `head_dim` or the window is 0, an operand has
+/// another shape, type or device than described, or, on a device, a head has more than 256 features.
 pub fn attention(
     q: &Tensor,
     k: &Tensor,

@@ -130,9 +130,9 @@ impl KvCache {
     /// bf16. The CPU keeps them in f32, a device in their type. To be called once for each layer of a pass.
     ///
     /// # Errors
-    /// If `shape` is not valid, keys or values have another shape or are on another device, the layer does not exist, or
-    /// the pass is of a cache on another kind of device. On a device, also if a layer's width or type changes, or there is
-    /// no memory.
+    /// If `heads` of `shape` is not a positive multiple of `kv_heads`, `head_dim` or the window is 0, keys or values
+    /// have another shape or type or are on another device, the layer does not exist, or the pass is of a cache on
+    /// another kind of device. On a device, also if a layer's width or type changes, or there is no memory.
     pub fn append(
         &mut self,
         pass: &KvCachePass,
@@ -166,8 +166,9 @@ impl KvCache {
     /// head_dim]`, and the result is shaped like `q`. A sequence's result does not depend on the other sequences.
     ///
     /// # Errors
-    /// If `shape` is not valid, `q` has another shape or is on another device, the layer does not exist or holds no keys
-    /// of a sequence, or the pass is of a cache on another kind of device.
+    /// If `heads` of `shape` is not a positive multiple of `kv_heads`, `head_dim` or the window is 0, `q` has another
+    /// shape or is on another device, the layer does not exist or holds no keys of a sequence, or the pass is of a
+    /// cache on another kind of device.
     pub fn attend(&self, pass: &KvCachePass, layer: usize, q: &Tensor, shape: &AttentionShape) -> Result<Tensor> {
         shape.check()?;
         host::expect(q, "q", &[pass.parts.len(), shape.heads * shape.head_dim])?;

@@ -27,7 +27,8 @@ pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
 }
 
 /// Joins matrices with the same number of rows and the same type side by side, in order. This is the backward pass of
-/// [`split_columns`]. Returns an error for an empty list, or if the matrices differ in their rows or their device.
+/// [`split_columns`]. The result has the type of the first. Returns an error for an empty list, or if the matrices
+/// differ in their rows, their type or their device.
 pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
     let Some(first) = parts.first() else { return Err(Error::shape("there are no columns to join")) };
     let (rows, _) = host::matrix(first, "columns")?;
@@ -120,8 +121,8 @@ fn from(matrix: &Tensor, column: usize) -> Result<Tensor> {
     Ok(flat.narrow(0, column, flat.elem_count() - column)?)
 }
 
-/// Queues copying `[rows, columns]` numbers of `from` into `to` on a device. Both tensors have one type. A stride is the
-/// distance between the starts of two rows, in numbers.
+/// Queues copying `[rows, columns]` numbers of `from` into `to` on a device, both from their first number on. Both
+/// tensors have one type, f32 or bf16. A stride is the distance between the starts of two rows, in numbers.
 pub(super) fn copy(
     device: &Accelerator,
     (to, to_stride): (&Tensor, usize),

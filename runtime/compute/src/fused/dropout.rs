@@ -27,9 +27,10 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Replaces each value by 0 with probability `rate` and multiplies the others by 1/(1 − rate). The result has the shape
-    /// and type of `values`. Value number i is dropped if word i of the random stream of the seed and the name, as a number
-    /// in [0, 1), is below `rate`. So the backward pass is a call of this function on the gradient of the result.
+    /// Replaces each value by 0 with probability `rate` and multiplies the others by 1/(1 − rate). The result has the
+    /// shape and type of `values`. Value number i is dropped if word i of the random stream of the seed and the name,
+    /// as a number in [0, 1), is below `rate`. So the backward pass is a call of this function on the gradient of the
+    /// result. Does not check that the rate is in `[0, 1)`.
     pub fn apply(&self, values: &Tensor) -> Result<Tensor> {
         let widened = 1.0 / (1.0 - self.rate);
         if let Some(device) = accelerator_of([(values, "values")])? {

@@ -25,8 +25,9 @@ const TOKENS: usize = 64;
 pub(super) const TOKEN: [&str; 2] = ["token", "of the vocabulary"];
 
 /// Looks up embeddings: row i of the result is `scale · weight[ids[i]]`. `weight` is `[vocabulary, hidden]` in any
-/// stored format; the result is `[tokens, hidden]` in the type of activations, `dtype`, f32 or bf16, on the device of the
-/// weight. Returns an error for an id past the vocabulary.
+/// stored format; the result is `[tokens, hidden]` in the type of activations, `dtype`, f32 or bf16, on the device of
+/// the weight. Without ids, the result is `[0, hidden]`. Returns an error for an id past the vocabulary, and for
+/// another `dtype`.
 pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dtype: DType) -> Result<Tensor> {
     let weight = weight.into();
     check_below(ids, weight.sides().first().copied().unwrap_or(0), TOKEN)?;

@@ -48,8 +48,8 @@ impl<'x> LinearInput<'x> {
     /// NF4 is multiplied with the tokens rounded to 16-bit integers; the first such call rounds them for all later ones.
     ///
     /// # Errors
-    /// If the shapes do not fit each other, the operands are on different devices, or the weight is in a type that cannot be
-    /// read.
+    /// If the shapes do not fit each other, the operands are on different devices, or a weight that is a tensor is not
+    /// f32, bf16 or f16.
     pub fn linear<'w>(
         &self,
         weight: impl Into<WeightRef<'w>>,

@@ -1,7 +1,7 @@
 //! The output head without the matrix of its logits: log-probabilities and other values per token (taps).
 //!
 //! A *word* here is an entry of the vocabulary. The vocabulary is cut into a fixed number of groups, a group into tiles; a
-//! tile of logits lives only until it is added to the running sums of its rows (online log-sum-exp). The backward pass,
+//! tile of logits lives only until it is added to the running sums of its rows (online logsumexp). The backward pass,
 //! in `head/backward.rs`, computes the logits again. A device does the same in larger tiles, `head/device.rs`.
 
 mod backward;
@@ -100,7 +100,7 @@ impl HeadOptions {
 #[derive(Clone, Debug, Default)]
 pub struct HeadTaps {
     /// ln Σ exp of the logits.
-    pub log_sum_exp: Vec<f32>,
+    pub logsumexp: Vec<f32>,
     /// The taps that were asked for, the log-probability among them.
     pub values: Taps<Vec<f32>>,
 }
@@ -152,8 +152,9 @@ pub fn head_taps<'w>(
 }
 
 /// Computes all logits of some rows, after scale, soft cap and temperature: `hidden` is `[rows, hidden]`, `weight` is
-/// `[vocabulary, hidden]` in any stored format, the result `[rows, vocabulary]` f32 on their device. Ignores the taps and
-/// the deadline of `options`. For generation, on the last tokens only. Returns an error if shapes or devices do not fit.
+/// `[vocabulary, hidden]` in any stored format, the result `[rows, vocabulary]` f32 on their device. Ignores the taps
+/// and the deadline of `options`. For generation, on the last tokens only. Returns an error if the hidden sizes or the
+/// devices of both differ.
 pub fn logits<'w>(hidden: &Tensor, weight: impl Into<WeightRef<'w>>, options: &HeadOptions) -> Result<Tensor> {
     let weight = weight.into();
     if let Some(device) = accelerator_with([(hidden, "hidden")], weight)? {
@@ -213,12 +214,12 @@ impl<'a> Head<'a> {
 impl HeadTaps {
     /// Creates taps of no rows, with an empty list for each tap of the set.
     fn new(taps: TapSet) -> Self {
-        Self { log_sum_exp: Vec::new(), values: taps.iter().map(|tap| (tap, Vec::new())).collect() }
+        Self { logsumexp: Vec::new(), values: taps.iter().map(|tap| (tap, Vec::new())).collect() }
     }
 
     /// Appends the taps of one row, computed from its sums over the whole vocabulary of `vocabulary` words.
     fn push(&mut self, sums: &Statistics, vocabulary: usize) {
-        self.log_sum_exp.push(sums.log_sum_exp() as f32);
+        self.logsumexp.push(sums.logsumexp() as f32);
         self.values.iter_mut().for_each(|(tap, values)| values.push(sums.tap(tap, vocabulary) as f32));
     }
 }

@@ -83,7 +83,8 @@ pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor
 }
 
 /// Computes the gradient of [`rms_norm`] with respect to its weight, `dw = Σ dy·x·r` over the rows, `[width]` f32. Sums
-/// fixed groups of rows and adds these in order. `rstd` is the r that the forward pass returned, `[rows]` f32.
+/// fixed groups of rows and adds these in order. `rstd` is the r that the forward pass returned, `[rows]` f32. Returns
+/// an error if shapes or devices do not fit each other.
 pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Result<Tensor> {
     let width = x.dims().last().copied().unwrap_or(0).max(1);
     host::expect(dy, "dy", x.dims())?;

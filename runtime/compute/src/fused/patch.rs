@@ -55,7 +55,8 @@ pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Te
     }
 }
 
-/// Checks that `direction` is `[1, width]`, and returns the accelerator of both tensors; `None` for the CPU.
+/// Checks that `direction` is `[1, width]` and on the device of `rows`, `[tokens, width]`, and returns the accelerator
+/// of both tensors; `None` for the CPU.
 fn accelerator(rows: &Tensor, direction: &Tensor) -> Result<Option<Accelerator>> {
     let (_, width) = host::matrix(rows, "rows")?;
     host::expect(direction, "direction", &[1, width])?;

@@ -42,7 +42,7 @@ pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<T
 }
 
 /// Joins matrices of one width and type one below the other, in order. Returns an error for an empty list, or if the
-/// matrices differ in their width or their device.
+/// matrices differ in their width, their type or their device.
 pub fn concat_rows(parts: &[Tensor]) -> Result<Tensor> {
     let Some(first) = parts.first() else { return Err(Error::shape("there are no rows to stack")) };
     let (_, width) = host::matrix(first, "rows")?;
@@ -62,8 +62,8 @@ pub fn concat_rows(parts: &[Tensor]) -> Result<Tensor> {
     Ok(all)
 }
 
-/// Copies all numbers of a tensor to the host, in row-major order, converted to f32. Waits for a device. On a device, the
-/// tensor must be contiguous and f32, bf16 or f16.
+/// Copies all numbers of a tensor of any shape to the host, in row-major order, converted to f32. Waits for a device.
+/// On a device, the tensor must be contiguous and f32, bf16 or f16; else this fails.
 pub fn to_host_f32(tensor: &Tensor) -> Result<Vec<f32>> {
     match Accelerator::of(tensor.device())? {
         None => Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?),

@@ -48,7 +48,8 @@ pub struct SampledToken {
 /// the CPU would for the same logits, unless a draw lies within some 10⁻¹³ of the border between two tokens.
 ///
 /// # Errors
-/// If a logit is not finite, the vocabulary is empty, or there is not one stream for each row.
+/// If a logit is not finite ([`Error::NonFinite`]), the vocabulary is empty, there is not one stream for each row, or
+/// the device fails. Values of `choosing` outside of their ranges are not checked.
 pub fn sample_tokens<'a>(
     logits: &Tensor,
     streams: impl Iterator<Item = &'a Stream>,

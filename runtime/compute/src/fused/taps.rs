@@ -37,13 +37,14 @@ impl Tap {
         }
     }
 
-    /// Whether a loss may depend on the tap: the head's backward pass takes a gradient by it.
+    /// Whether a loss may depend on the tap, as the head's backward pass takes a gradient by it: the log-probability,
+    /// the entropy and the mean log-probability.
     #[must_use]
     pub const fn is_differentiable(self) -> bool {
         matches!(self, Self::Logprob | Self::Entropy | Self::MeanLogprob)
     }
 
-    /// Whether the tap changes in steps only, so that its gradient is 0 wherever it has one.
+    /// Whether the tap changes in steps only, so that its gradient is 0 wherever it has one: [`Tap::TopOne`] alone.
     #[must_use]
     pub const fn is_stepwise(self) -> bool {
         matches!(self, Self::TopOne)

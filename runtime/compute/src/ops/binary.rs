@@ -1,4 +1,4 @@
-//! Element-wise operations on two tensors, broadcast as in NumPy: arithmetic, minimum and maximum, `choose`; comparisons and
+//! Element-wise operations on two tensors, broadcast as in NumPy: arithmetic, minimum and maximum, `where`; comparisons and
 //! logic, which return `u8` tensors of 0 and 1 and have no gradient.
 
 use candle_core::{DType, Tensor};
@@ -127,12 +127,12 @@ fn gradient_share(pair: &Pair, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>, operan
 /// # Errors
 /// [`crate::Error::Shape`] if the three shapes cannot be broadcast, [`crate::Error::Dtype`] if the condition is not
 /// `u8` or a and b differ in type, and the error of `budget` if the operation exceeds a memory, work or time limit.
-pub fn choose(budget: &mut dyn Meter, condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Output> {
+pub fn where_(budget: &mut dyn Meter, condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Output> {
     check::exactly(condition, DType::U8, "the condition")?;
     check::same_type(a, b)?;
     let dims = check::broadcast(condition.dims(), &check::broadcast(a.dims(), b.dims())?)?;
     let count = check::elements(&dims)?;
-    Estimate::new(Kind::Choose, &dims, a.dtype(), &[condition, a, b])?.saved(count).run_within_budget(budget, || {
+    Estimate::new(Kind::Where, &dims, a.dtype(), &[condition, a, b])?.saved(count).run_within_budget(budget, || {
         let spread = |operand: &Tensor| operand.detach().broadcast_as(dims.as_slice())?.contiguous();
         let condition = spread(condition)?;
         let value = condition.where_cond(&spread(a)?, &spread(b)?)?;

@@ -32,7 +32,7 @@ pub enum Kind {
     /// Arithmetic on two tensors, broadcast.
     Pairwise,
     /// Selection between two tensors by a condition.
-    Choose,
+    Where,
     /// Comparisons and logic.
     Compare,
     /// Products of matrices and vectors.
@@ -96,7 +96,7 @@ impl Kind {
             Self::View => plain(0),
             Self::Create | Self::Compare | Self::Gather | Self::Join => plain(2),
             Self::Cast | Self::Truth | Self::Scatter => plain(3),
-            Self::Scalar | Self::Finite | Self::Pairwise | Self::Choose => plain(4),
+            Self::Scalar | Self::Finite | Self::Pairwise | Self::Where => plain(4),
             Self::Elementwise | Self::Reduce => plain(5),
             Self::Gradient => plain(6),
             Self::Extreme => plain(7),

@@ -41,7 +41,7 @@ pub fn full(budget: &mut dyn Meter, device: &Device, shape: &[u32], value: f32) 
 /// # Errors
 /// [`Error::Shape`] if `count` is 0 or too large, [`Error::Argument`] if an argument or the last number is not finite,
 /// and the error of `budget` if the operation exceeds a memory, work or time limit.
-pub fn sequence(budget: &mut dyn Meter, device: &Device, start: f32, step: f32, count: u32) -> Result<Output> {
+pub fn arange(budget: &mut dyn Meter, device: &Device, start: f32, step: f32, count: u32) -> Result<Output> {
     check::finite(f64::from(start), "start")?;
     check::finite(f64::from(step), "step")?;
     let number = move |place: u32| (f64::from(start) + f64::from(step) * f64::from(place)) as f32;
@@ -77,7 +77,7 @@ pub fn from_indices(budget: &mut dyn Meter, device: &Device, values: Vec<u32>, s
 /// # Errors
 /// [`Error::Shape`] for a shape that is not allowed, and the error of `budget` if the operation exceeds a memory, work
 /// or time limit; the stream then does not advance.
-pub fn random_normal(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Output> {
+pub fn randn(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Output> {
     make(budget, shape, DType::F32, |dims| {
         let count = dims.iter().product();
         Ok(Tensor::from_vec(sequence.normals(count), dims, device)?)
@@ -89,7 +89,7 @@ pub fn random_normal(budget: &mut dyn Meter, device: &Device, sequence: &mut Str
 /// # Errors
 /// [`Error::Shape`] for a shape that is not allowed, and the error of `budget` if the operation exceeds a memory, work
 /// or time limit; the stream then does not advance.
-pub fn random_uniform(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Output> {
+pub fn rand(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Output> {
     make(budget, shape, DType::F32, |dims| {
         let count = dims.iter().product();
         Ok(Tensor::from_vec(sequence.uniforms(count), dims, device)?)
@@ -101,12 +101,7 @@ pub fn random_uniform(budget: &mut dyn Meter, device: &Device, sequence: &mut St
 /// # Errors
 /// [`Error::Shape`] if `count` is 0 or too large, and the error of `budget` if the operation exceeds a memory, work or
 /// time limit; the stream then does not advance.
-pub fn random_permutation(
-    budget: &mut dyn Meter,
-    device: &Device,
-    sequence: &mut Stream,
-    count: u32,
-) -> Result<Output> {
+pub fn randperm(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, count: u32) -> Result<Output> {
     make(budget, &[count], DType::U32, |dims| Ok(Tensor::from_vec(sequence.permutation(count as usize), dims, device)?))
 }
 

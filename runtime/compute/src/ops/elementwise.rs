@@ -100,8 +100,8 @@ pub fn log(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
 /// work or time limit.
-pub fn log_one_plus(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
-    apply(budget, x, number::log_one_plus, |x, _| x.affine(1., 1.)?.recip())
+pub fn log1p(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
+    apply(budget, x, number::log1p, |x, _| x.affine(1., 1.)?.recip())
 }
 
 /// Returns eˣ − 1, accurate near 0 (`expm1`).
@@ -109,8 +109,8 @@ pub fn log_one_plus(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// # Errors
 /// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
 /// work or time limit.
-pub fn exp_minus_one(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
-    apply(budget, x, number::exp_minus_one, |x, _| x.exp())
+pub fn expm1(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
+    apply(budget, x, number::expm1, |x, _| x.exp())
 }
 
 /// Returns 1 / x.
@@ -184,6 +184,33 @@ pub fn sin(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// work or time limit.
 pub fn cos(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply(budget, x, Tensor::cos, |x, _| x.sin()?.neg())
+}
+
+/// Returns −1, 0 or 1 by the sign of x; 0 for NaN. The result is in no graph.
+///
+/// # Errors
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
+pub fn sign(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
+    apply_without_gradient(budget, x, Tensor::sign)
+}
+
+/// Returns the nearest whole number, of two as near the even one. NaN and infinities stay. The result is in no graph.
+///
+/// # Errors
+/// [`crate::Error::Dtype`] if x is not floating-point, and the error of `budget` if the operation exceeds a memory,
+/// work or time limit.
+pub fn round(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
+    apply_without_gradient(budget, x, number::round_half_to_even)
+}
+
+/// Charges `budget` by [`Kind::Elementwise`], computes `value` in at least 32 bits and rounds it to the type of x. The result
+/// is in no graph. [`Error::Dtype`] if x is not floating-point.
+fn apply_without_gradient(budget: &mut dyn Meter, x: &Tensor, value: fn(&Tensor) -> Raw<Tensor>) -> Result<Output> {
+    check::float(x)?;
+    let x = x.detach();
+    Estimate::new(Kind::Elementwise, x.dims(), x.dtype(), &[&x])?
+        .run_within_budget(budget, || Ok(value(&wide(&x)?)?.to_dtype(x.dtype())?))
 }
 
 /// Returns x + `value`.

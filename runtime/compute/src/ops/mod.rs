@@ -41,27 +41,23 @@ mod statistics;
 mod tests;
 
 pub use binary::{
-    add, choose, divide, equal, greater, greater_equal, is_finite, less, less_equal, logical_and, logical_not,
-    logical_or, maximum, minimum, multiply, not_equal, subtract,
+    add, divide, equal, greater, greater_equal, is_finite, less, less_equal, logical_and, logical_not, logical_or,
+    maximum, minimum, multiply, not_equal, subtract, where_,
 };
 pub use check::{MAX_ELEMENTS, MAX_PARTS, MAX_RANK};
 pub use cost::{Cost, Formula, Kind, VERSION as COSTS};
-pub use create::{
-    from_indices, from_list, full, ones, random_normal, random_permutation, random_uniform, sequence, zeros,
-};
+pub use create::{arange, from_indices, from_list, full, ones, rand, randn, randperm, zeros};
 pub use elementwise::*;
 pub use graph::GradFn;
 pub use index::{gather, index_add, index_select, segment_sum};
 pub use linear::{dot, matmul, outer};
 pub use masked::{masked_mean, masked_sum};
 pub use node::{Node, depth_of, gradients};
-pub use order::{argsort, quantile, sort, top};
-pub use read::{item, list, read_bytes};
-pub use reduce::{
-    all, any, argmax, count, cumulative_sum, log_softmax, log_sum_exp, max, mean, min, norm, softmax, sum,
-};
+pub use order::{argsort, quantile, sort, topk};
+pub use read::{indices, item, list, read_bytes};
+pub use reduce::{all, any, argmax, count, cumsum, log_softmax, logsumexp, max, mean, min, norm, softmax, sum};
 pub use shape::{chunk, concat, expand, flip, reshape, roll, slice, squeeze, stack, transpose, unsqueeze};
-pub use statistics::{mean_of_finite, standard_deviation, standard_deviation_of_finite, sum_of_finite, variance};
+pub use statistics::{mean_of_finite, std, std_of_finite, sum_of_finite, var};
 
 use candle_core::Tensor;
 use cost::Estimate;

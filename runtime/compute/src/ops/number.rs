@@ -42,7 +42,7 @@ pub(super) fn filled(like: &Tensor, value: f64, dtype: DType) -> Raw<Tensor> {
 
 /// Returns log(1 + x), accurate near 0: x / (u − 1) · log(u) with u = 1 + x as rounded, because the error of rounding u
 /// cancels in the quotient (Kahan). Returns x itself where u is rounded to 1 and where x is ∞.
-pub(super) fn log_one_plus(x: &Tensor) -> Raw<Tensor> {
+pub(super) fn log1p(x: &Tensor) -> Raw<Tensor> {
     let u = x.affine(1., 1.)?;
     let rounded = u.affine(1., -1.)?;
     let exact = x.div(&rounded)?.mul(&u.log()?)?;
@@ -55,7 +55,7 @@ pub(super) fn log_one_plus(x: &Tensor) -> Raw<Tensor> {
 
 /// Returns eˣ − 1, accurate near 0: (u − 1) · x / log(u) with u = eˣ as rounded (Kahan). Returns u − 1 where |x| ≥ 1, and
 /// x where u is rounded to 1.
-pub(super) fn exp_minus_one(x: &Tensor) -> Raw<Tensor> {
+pub(super) fn expm1(x: &Tensor) -> Raw<Tensor> {
     let u = x.exp()?;
     let less = u.affine(1., -1.)?;
     let exact = less.mul(x)?.div(&u.log()?)?;
@@ -72,11 +72,19 @@ pub(super) fn sigmoid(x: &Tensor) -> Raw<Tensor> {
 
 /// Returns log(1 + eˣ) without overflow, as max(x, 0) + log(1 + e^−|x|).
 pub(super) fn softplus(x: &Tensor) -> Raw<Tensor> {
-    positive_part(x)?.add(&log_one_plus(&x.abs()?.neg()?.exp()?)?)
+    positive_part(x)?.add(&log1p(&x.abs()?.neg()?.exp()?)?)
 }
 
 /// Returns max(x, 0); NaN stays NaN.
 pub(super) fn positive_part(x: &Tensor) -> Raw<Tensor> {
     let zero = x.zeros_like()?;
     x.le(&zero)?.where_cond(&zero, x)
+}
+
+/// Returns the nearest whole number, of two as near the even one. NaN and infinities stay.
+pub(super) fn round_half_to_even(x: &Tensor) -> Raw<Tensor> {
+    // The tensor library rounds halves away from 0. Half of such an x is a quarter off, so twice its rounded half is even.
+    let half = x.affine(0.5, 0.)?.round()?;
+    let is_tie = x.sub(&x.floor()?)?.eq(&filled(x, 0.5, x.dtype())?)?;
+    is_tie.where_cond(&half.add(&half)?, &x.round()?)
 }

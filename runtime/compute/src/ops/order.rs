@@ -30,7 +30,7 @@ pub fn sort(budget: &mut dyn Meter, x: &Tensor, axis: i32, descending: bool) -> 
 /// # Errors
 /// [`Error::Argument`] for an axis that does not exist, or a `count` of 0 or above the axis length, and the error of
 /// `budget` if the operation exceeds a memory, work or time limit.
-pub fn top(budget: &mut dyn Meter, x: &Tensor, axis: i32, count: u32) -> Result<Output> {
+pub fn topk(budget: &mut dyn Meter, x: &Tensor, axis: i32, count: u32) -> Result<Output> {
     let lanes = Lanes::along(x, axis)?;
     let count = count as usize;
     let outside = || Error::argument(format!("the {count} largest of {} entries", lanes.length));

@@ -142,7 +142,7 @@ pub fn argmax(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool)
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
 /// the error of `budget` if the operation exceeds a memory, work or time limit.
-pub fn log_sum_exp(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
+pub fn logsumexp(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     reduce(budget, x, axis, keep, lane_log_sum_exp, |lanes, x, y, grad| {
         // An empty sum (y = −∞) depends on nothing.
         let base = y.eq(&filled(y, f64::NEG_INFINITY, y.dtype())?)?.where_cond(&y.zeros_like()?, y)?;
@@ -259,7 +259,7 @@ fn apply(
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
 /// the error of `budget` if the operation exceeds a memory, work or time limit.
-pub fn cumulative_sum(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
+pub fn cumsum(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
     // The gradient of an entry is the sum of all gradients from it on: the same sums, from the end.
     apply(budget, x, axis, |lanes, x| running(lanes, x, false), |lanes, _, grad| running(lanes, grad, true))
 }

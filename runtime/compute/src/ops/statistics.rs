@@ -15,7 +15,7 @@ use crate::error::Result;
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
 /// the error of `budget` if the operation exceeds a memory, work or time limit.
-pub fn variance(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, correction: u32) -> Result<Output> {
+pub fn var(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, correction: u32) -> Result<Output> {
     let value = move |lanes: &Lanes, x: &Tensor| lane_variance(lanes, x, correction);
     reduce(budget, x, axis, keep, value, move |lanes, x, _, grad| {
         let slope = deviations(lanes, x)?.affine(2. * inverse_divisor(lanes, correction), 0.)?;
@@ -29,13 +29,7 @@ pub fn variance(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: boo
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
 /// the error of `budget` if the operation exceeds a memory, work or time limit.
-pub fn standard_deviation(
-    budget: &mut dyn Meter,
-    x: &Tensor,
-    axis: Option<i32>,
-    keep: bool,
-    correction: u32,
-) -> Result<Output> {
+pub fn std(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, correction: u32) -> Result<Output> {
     let value = move |lanes: &Lanes, x: &Tensor| lane_variance(lanes, x, correction)?.sqrt();
     reduce(budget, x, axis, keep, value, move |lanes, x, y, grad| {
         let grad = where_or_zero(&y.ne(&y.zeros_like()?)?, grad)?;
@@ -95,7 +89,7 @@ pub fn mean_of_finite(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, kee
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
 /// the error of `budget` if the operation exceeds a memory, work or time limit.
-pub fn standard_deviation_of_finite(
+pub fn std_of_finite(
     budget: &mut dyn Meter,
     x: &Tensor,
     axis: Option<i32>,

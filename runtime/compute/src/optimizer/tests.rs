@@ -1,4 +1,5 @@
-//! The optimizer and the clip against numbers that torch and `mlx` give (in f64; here f32, hence the tolerance).
+//! AdamW and the clip against numbers that torch and `mlx` give (in f64; here f32, hence the tolerance).
+//! `tests/optimizers.rs` has the other optimizers.
 
 use candle_core::{DType, Device};
 
@@ -13,7 +14,7 @@ fn three_steps(on: &TestDevice, settings: AdamWSettings) -> Vec<Vec<f32>> {
         Parameters::new(vec![("w".into(), vec![3])], &on.device).unwrap().with_operand_copy(on.dtype).unwrap();
     let tensor = |numbers: [f32; 3]| Tensor::new(&numbers, &Device::Cpu).unwrap();
     parameters.set(0, &tensor([0.5, -0.3, 0.1])).unwrap();
-    let mut optimizer = AdamW::new(settings, &parameters).unwrap();
+    let mut optimizer = Optimizer::new(UpdateRule::AdamW(settings).into(), &parameters).unwrap();
     let gradients = [[0.1, -0.2, 0.0], [0.3, 0.1, -0.05], [-0.2, 0.05, 0.4]];
     let step = |gradient| {
         parameters.clear_gradients().unwrap();
@@ -77,7 +78,8 @@ fn clipping_scales_all_gradients_by_their_common_norm() {
 
 /// Parameters of a few odd lengths with values and gradients, the same on every device.
 fn student(device: &Device, activations: DType) -> Parameters {
-    let list = [("a", 3), ("b", 70_001), ("c", 16)].map(|(name, count)| (name.to_owned(), vec![count]));
+    let list = [("a.lora_A.weight", 3), ("a.lora_B.weight", 70_001), ("c", 16)]
+        .map(|(name, count)| (name.to_owned(), vec![count]));
     let parameters = Parameters::new(list.to_vec(), device).unwrap().with_operand_copy(activations).unwrap();
     for (index, slot) in parameters.slots().iter().enumerate() {
         parameters.set(index, &normal(&slot.name, &slot.shape)).unwrap();
@@ -86,8 +88,14 @@ fn student(device: &Device, activations: DType) -> Parameters {
     parameters
 }
 
-fn with_decay(parameters: &Parameters) -> AdamW {
-    AdamW::new(AdamWSettings { weight_decay: 0.1, ..AdamWSettings::default() }, parameters).unwrap()
+fn with_decay(parameters: &Parameters) -> Optimizer {
+    let rule = UpdateRule::AdamW(AdamWSettings { weight_decay: 0.1, ..AdamWSettings::default() });
+    Optimizer::new(rule.into(), parameters).unwrap()
+}
+
+/// The bits of the state, by name.
+fn state_bits(optimizer: &Optimizer, parameters: &Parameters) -> Vec<(&'static str, Vec<u32>)> {
+    optimizer.state(parameters).unwrap().into_iter().map(|(name, tensor)| (name, bits(&tensor))).collect()
 }
 
 on_each_device! {
@@ -102,8 +110,20 @@ on_each_device! {
         let operand = Weight::from(here.operand(1).unwrap()).to_tensor().unwrap();
         let rounded = there.value(1).unwrap().to_dtype(on.operands()).unwrap().to_dtype(DType::F32).unwrap();
         assert_eq!(bits(&operand.to_dtype(DType::F32).unwrap()), bits(&rounded));
-        let (found, wanted) = (fast.state(&here).unwrap(), slow.state(&there).unwrap());
-        assert_eq!((bits(&found.0), bits(&found.1), found.2), (bits(&wanted.0), bits(&wanted.1), wanted.2));
+        assert_eq!((state_bits(&fast, &here), fast.steps()), (state_bits(&slow, &there), slow.steps()));
+    }
+
+    /// The factors B are updated apart from their neighbours, here on every device.
+    fn steps_with_a_rate_for_b_have_the_bits_of_the_cpu(on) tolerance(0.0, 0.0) {
+        let (here, there) = (student(&on.device, on.dtype), student(&Device::Cpu, DType::F32));
+        let settings = OptimizerSettings { b_rate_ratio: 16.0, ..OptimizerSettings::default() };
+        let [mut fast, mut slow] = [&here, &there].map(|parameters| Optimizer::new(settings, parameters).unwrap());
+        for _ in 0..3 {
+            fast.step(&here, 1e-2, 0.0).unwrap();
+            slow.step(&there, 1e-2, 0.0).unwrap();
+        }
+        assert_eq!(bits(&here.snapshot().unwrap()), bits(&there.snapshot().unwrap()));
+        assert_eq!(state_bits(&fast, &here), state_bits(&slow, &there));
     }
 
     /// With a limit, a step is that of the clipped gradient.
@@ -111,8 +131,22 @@ on_each_device! {
         let (here, there) = (student(&on.device, on.dtype), student(&Device::Cpu, DType::F32));
         with_decay(&here).step(&here, 1e-2, 0.5).unwrap();
         clip_gradients(&there, 0.5).unwrap();
-        with_decay(&there).update(&there, 1e-2).unwrap();
+        with_decay(&there).step(&there, 1e-2, 0.0).unwrap();
         on.close("values", &here.snapshot().unwrap(), &there.snapshot().unwrap());
+    }
+
+    fn rules_without_a_kernel_run_on_the_cpu_alone(on) tolerance(0.0, 0.0) {
+        let parameters = student(&on.device, on.dtype);
+        let rules = [
+            UpdateRule::AdamW8Bit(AdamW8BitSettings::default()),
+            UpdateRule::Lion(LionSettings::default()),
+            UpdateRule::Muon(MuonSettings::default()),
+            UpdateRule::Sgd(SgdSettings::default()),
+        ];
+        for rule in rules {
+            let found = Optimizer::new(rule.into(), &parameters).map(|_| ());
+            assert_eq!(found.is_ok(), on.device.is_cpu(), "{rule:?}");
+        }
     }
 
     fn a_norm_that_is_not_finite_changes_nothing(on) tolerance(0.0, 0.0) {
@@ -124,8 +158,8 @@ on_each_device! {
             parameters.accumulate(2, &broken).unwrap();
             assert!(!optimizer.step(&parameters, 1e-2, 1.0).unwrap().is_finite());
             assert_eq!(bits(&parameters.snapshot().unwrap()), before);
-            let (first, second, steps) = optimizer.state(&parameters).unwrap();
-            assert!(steps == 0 && bits(&first).iter().chain(&bits(&second)).all(|bits| *bits == 0));
+            let state = state_bits(&optimizer, &parameters);
+            assert!(optimizer.steps() == 0 && state.iter().all(|(_, bits)| bits.iter().all(|bits| *bits == 0)));
             parameters.clear_gradients().unwrap();
             assert_eq!((optimizer.step(&parameters, 1e-2, 1.0).unwrap(), optimizer.steps()), (0.0, 1));
         }
@@ -136,17 +170,18 @@ on_each_device! {
         let (here, there) = (student(&on.device, on.dtype), student(&Device::Cpu, DType::F32));
         let (mut first, mut second) = (with_decay(&here), with_decay(&there));
         first.step(&here, 0.1, 0.0).unwrap();
-        let (m, v, step) = first.state(&here).unwrap();
-        second.restore(&there, &m, &v, step).unwrap();
+        let (state, steps) = (first.state(&here).unwrap(), first.steps());
+        second.restore(&there, &state, steps).unwrap();
         let mut third = with_decay(&here);
-        third.restore(&here, &m, &v, step).unwrap();
+        third.restore(&here, &state, steps).unwrap();
         for (index, slot) in there.slots().iter().enumerate() {
             there.set(index, &here.value_on_cpu(index).unwrap().reshape(slot.shape.as_slice()).unwrap()).unwrap();
         }
         third.step(&here, 0.1, 0.0).unwrap();
         second.step(&there, 0.1, 0.0).unwrap();
         assert_eq!(bits(&here.snapshot().unwrap()), bits(&there.snapshot().unwrap()));
-        assert!(first.restore(&here, &Tensor::zeros(5, DType::F32, &Device::Cpu).unwrap(), &v, 1).is_err());
+        let short = Tensor::zeros(5, DType::F32, &Device::Cpu).unwrap();
+        assert!(first.restore(&here, &[("first", short), state[1].clone()], 1).is_err());
     }
 }
 
@@ -158,6 +193,6 @@ fn constants_out_of_range_are_refused() {
         AdamWSettings { weight_decay: f64::NAN, ..AdamWSettings::default() },
     ] {
         let parameters = Parameters::new(Vec::new(), &Device::Cpu).unwrap();
-        assert!(AdamW::new(settings, &parameters).is_err(), "{settings:?}");
+        assert!(Optimizer::new(UpdateRule::AdamW(settings).into(), &parameters).is_err(), "{settings:?}");
     }
 }

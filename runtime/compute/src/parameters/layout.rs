@@ -1,6 +1,7 @@
 //! Where each slot lies in the flat buffers, with the gaps that an accelerator wants between them.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use candle_core::{DType, Device, Tensor};
 
@@ -69,6 +70,13 @@ impl Layout {
         self.slots.get(index).zip(self.places.get(index).copied()).ok_or_else(missing)
     }
 
+    /// Returns every slot with the range from its first number in the buffers to that of the next slot, gaps counted; the
+    /// last range ends with the buffers.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (&Slot, Range<usize>)> {
+        let ends = self.places.iter().skip(1).chain([&self.size]);
+        self.slots.iter().zip(self.places.iter().zip(ends).map(|(start, end)| *start..*end))
+    }
+
     /// Copies an f32 buffer `[size]` of an accelerator to a tensor `[len]` of the CPU, leaving the gaps out. Waits for the
     /// device. If there are gaps, takes a temporary buffer `[len]` on the accelerator.
     pub(crate) fn gathered(&self, accelerator: &Accelerator, buffer: &Tensor) -> Result<Tensor> {
@@ -123,6 +131,7 @@ mod tests {
     fn a_step_moves_slots_and_changes_no_offset() {
         let (plain, even) = (layout(1), layout(8));
         assert_eq!(even.places, [0, 16, 24, 32]);
+        assert_eq!(even.ranges().map(|(_, range)| range).collect::<Vec<_>>(), [0..16, 16..24, 24..32, 32..40]);
         assert_eq!((even.len, even.size), (26, 40));
         assert_eq!(even.slots, plain.slots);
     }

@@ -46,6 +46,7 @@ pub struct PrecisionRequest {
 }
 
 impl From<Base> for PrecisionRequest {
+    /// Asks for this format of the base, with [`Compute::Auto`] for activations.
     fn from(base: Base) -> Self {
         Self { base, compute: Compute::Auto }
     }

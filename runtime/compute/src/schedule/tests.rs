@@ -87,6 +87,8 @@ fn every_name_reads_back_as_it_was_written() {
 
 #[test]
 fn unknown_names_and_numbers_out_of_range_are_refused() {
+    let error = "lineal".parse::<Schedule>().unwrap_err().to_string();
+    assert!(error.contains("`cosine-with-min-rate:0.1`") && error.contains("`warmup-stable-decay:0.1`"), "{error}");
     for text in ["lineal", "linear:2", "cosine-with-min-rate:1.5", "polynomial:x", "polynomial:NaN", ""] {
         assert!(text.parse::<Schedule>().is_err(), "{text}");
     }

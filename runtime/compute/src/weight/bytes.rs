@@ -30,13 +30,14 @@ impl Bytes {
         (*self.owner).as_ref().get(self.range.clone()).unwrap_or(&[])
     }
 
-    /// The number of bytes.
+    /// Returns the length of the shared range in bytes, whatever the owner returns now.
     pub(super) fn len(&self) -> usize {
         self.range.len()
     }
 }
 
 impl From<Vec<u8>> for Bytes {
+    /// Takes over the list and shares all of its bytes.
     fn from(bytes: Vec<u8>) -> Self {
         let range = 0..bytes.len();
         Self { owner: Arc::new(bytes), range }
@@ -44,6 +45,7 @@ impl From<Vec<u8>> for Bytes {
 }
 
 impl std::fmt::Debug for Bytes {
+    /// Writes the number of bytes, as in `64 bytes`, not the bytes.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{} bytes", self.range.len())
     }

@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use candle_core::{CpuStorage, DType, Device, Storage, Tensor, WithDType};
 use half::{bf16, f16};
 
-use super::{Format, Numbers, Packed, Scales, Weight, nf4};
+use super::{Format, Numbers, Packed, Scales, Weight};
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 
@@ -31,7 +31,7 @@ impl DeviceBlocks {
         Ok(Self {
             blocks: accelerator.upload(blocks, &[blocks.len()])?,
             groups: scales.map(|scales| single(&scales.groups)).transpose()?,
-            dynamic: scales.map(|_| single(&nf4::DYNAMIC)).transpose()?,
+            dynamic: scales.map(|_| single(&crate::dynamic::SIGNED)).transpose()?,
             mean: scales.map_or(0.0, |scales| scales.mean),
         })
     }
@@ -71,8 +71,9 @@ impl Packed {
 
 impl Weight {
     /// Copies the weight to `device`. To an accelerator: quantized blocks stay as they are, and plain numbers become a
-    /// tensor of the type `plain`; what is already there in that form is not copied. To the CPU: a weight that is there is
-    /// returned as it is, and one of an accelerator is copied by [`Weight::to_tensor`]; `plain` is not used.
+    /// tensor of the type `plain`. Packed weights and tensors of that type that are there already are not copied,
+    /// tensors of another type are converted there. To the CPU: a weight that is there is returned as it is, and one of
+    /// an accelerator is copied by [`Weight::to_tensor`]; `plain` is not used.
     ///
     /// # Errors
     /// When the device has no memory for it, or, to an accelerator, when a tensor has gaps, another type than f32, bf16 and

@@ -8,6 +8,7 @@
 use rayon::prelude::*;
 
 use super::WeightRef;
+use crate::dynamic::{SIGNED, nearest};
 use crate::error::{Error, Result};
 
 /// Numbers of a block.
@@ -50,34 +51,6 @@ const BETWEEN: [f32; 15] = {
     between
 };
 
-/// The 256 values of a magnitude in 8 bits: a decade of ever finer steps for each exponent from 10⁻⁶ to 1, with both
-/// signs, then 0 and 1 (the signed dynamic data type of arXiv:1511.04561).
-pub(super) const DYNAMIC: [f32; 256] = {
-    let powers = [1e-6_f32, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0];
-    let mut values = [0.0; 256];
-    let (mut exponent, mut place) = (0, 128);
-    while exponent < powers.len() {
-        let count = 1 << exponent;
-        let mut at = 0;
-        while at < count {
-            let value = powers[exponent] * ((boundary(at, count) + boundary(at + 1, count)) / 2.0);
-            values[place] = value;
-            values[254 - place] = -value;
-            place += 1;
-            at += 1;
-        }
-        exponent += 1;
-    }
-    values[255] = 1.0;
-    values
-};
-
-/// Boundary number `at` of the `count + 1` that divide 0.1 … 1 evenly. Computed from the nearer end.
-const fn boundary(at: usize, count: usize) -> f32 {
-    let step = (1.0 - 0.1_f32) / count as f32;
-    if at < count.div_ceil(2) { 0.1 + step * at as f32 } else { 1.0 - step * (count - at) as f32 }
-}
-
 /// The scales that the blocks of an NF4 matrix share.
 #[derive(Debug)]
 pub(crate) struct Scales {
@@ -89,10 +62,10 @@ pub(crate) struct Scales {
 
 impl Scales {
     /// The magnitude (scale) of block number `block` of the matrix, decoded from the block's first byte `byte`: value number
-    /// `byte` of [`DYNAMIC`], times the scale of the block's group, plus the mean.
+    /// `byte` of [`SIGNED`], times the scale of the block's group, plus the mean.
     #[inline(always)]
     fn magnitude(&self, block: usize, byte: u8) -> f32 {
-        DYNAMIC[usize::from(byte)] * self.groups[block / GROUP] + self.mean
+        SIGNED[usize::from(byte)] * self.groups[block / GROUP] + self.mean
     }
 
     /// Bytes that the scales take: 4 for each group and 4 for the mean.
@@ -107,7 +80,7 @@ impl Scales {
     }
 
     /// Quantizes the magnitudes of all blocks to 8 bits, writes each into the first byte of its block in `blocks`, and
-    /// returns the shared scales. The byte is the index of the value of [`DYNAMIC`] that is nearest to (magnitude − mean)
+    /// returns the shared scales. The byte is the index of the value of [`SIGNED`] that is nearest to (magnitude − mean)
     /// / scale of the group, and 127 (the value 0) in a group whose scale is 0.
     fn of(magnitudes: &[f32], blocks: &mut [u8]) -> Self {
         let sum: f64 = magnitudes.iter().map(|magnitude| f64::from(*magnitude)).sum();
@@ -116,7 +89,7 @@ impl Scales {
         let scales = Self { groups: groups.collect(), mean };
         for (at, (magnitude, block)) in magnitudes.iter().zip(blocks.as_chunks_mut::<BLOCK_BYTES>().0).enumerate() {
             let scale = scales.groups[at / GROUP];
-            block[0] = if scale == 0.0 { 127 } else { nearest((magnitude - mean) / scale) };
+            block[0] = if scale == 0.0 { 127 } else { nearest(&SIGNED, (magnitude - mean) / scale) };
         }
         scales
     }
@@ -190,14 +163,6 @@ fn largest(numbers: impl Iterator<Item = f32>) -> f32 {
 #[inline(always)]
 fn level(number: f32) -> u8 {
     BETWEEN.iter().map(|between| u8::from(number > *between)).sum()
-}
-
-/// The index of the nearest value of [`DYNAMIC`], the lower one of two equally near.
-fn nearest(number: f32) -> u8 {
-    let above = DYNAMIC.partition_point(|value| *value < number).clamp(1, 255);
-    let nearer = if number - DYNAMIC[above - 1] <= DYNAMIC[above] - number { above - 1 } else { above };
-    // There are 256 values.
-    nearer as u8
 }
 
 #[cfg(test)]

@@ -45,12 +45,13 @@ impl Draft {
         fs::write(&path, bytes).map_err(FileError::at("written", &path))
     }
 
-    /// Syncs every file and folder of the draft. Renames an existing target to `.<name>.old`, then the draft to the target,
-    /// syncs the parent folder, and removes `.<name>.old`.
+    /// Syncs every file and folder of the draft and removes an earlier `.<name>.old` beside the target. Renames an
+    /// existing target to `.<name>.old`, then the draft to the target, syncs the parent folder, and removes
+    /// `.<name>.old`.
     ///
     /// # Errors
-    /// When the system reports an error. If that happens between the two renames, the older folder stays at `.<name>.old`.
-    /// Unless the second rename succeeded, the draft is removed.
+    /// When the system reports an error. If that happens between the two renames, the older folder stays at
+    /// `.<name>.old`. Unless the second rename succeeded, the draft is removed.
     pub fn commit(mut self) -> Result<(), FileError> {
         sync_below(&self.partial)?;
         let name = self.target.file_name().unwrap_or_default().to_string_lossy();
@@ -67,6 +68,7 @@ impl Draft {
 }
 
 impl Drop for Draft {
+    /// Removes the temporary folder unless the draft was committed. Ignores errors.
     fn drop(&mut self) {
         if !self.committed {
             // Best effort: the error that led here is the one to report.

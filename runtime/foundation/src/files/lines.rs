@@ -26,7 +26,8 @@ impl Lines {
         Ok(Self { file, path: path.to_owned() })
     }
 
-    /// Appends one line and its line break in a single write. Does not sync.
+    /// Appends one line and its line break in a single write. Writes `line` as it is: a line break in it begins a
+    /// further line. Does not sync.
     ///
     /// # Errors
     /// When the system reports an error, as on a full disk.

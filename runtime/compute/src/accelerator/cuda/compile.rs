@@ -81,6 +81,7 @@ impl Program {
 }
 
 impl Drop for Program {
+    /// Destroys the program. Ignores a failure.
     fn drop(&mut self) {
         // SAFETY: the only end of a program that was created.
         let _ = unsafe { sys::nvrtcDestroyProgram(&raw mut self.0) };

@@ -20,6 +20,7 @@ pub(super) struct Context {
 }
 
 impl Drop for Context {
+    /// Releases the primary context, and with it the stream. Ignores a failure.
     fn drop(&mut self) {
         // SAFETY: the context was retained once, and goes with its stream; whatever uses it holds this.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
@@ -201,6 +202,7 @@ struct Allocation {
 }
 
 impl Drop for Allocation {
+    /// Makes the context current on this thread and queues freeing the memory, in stream order. Ignores failures.
     fn drop(&mut self) {
         // The last to hold it may be a thread that never used the device.
         let _ = self.context.bind();
@@ -250,6 +252,8 @@ impl Memory {
 }
 
 impl driver::Memory for Memory {
+    /// Queues copying all bytes of `from` (host) into this memory, at byte offset `start`. Has read `from` when it
+    /// returns. Fails if the bytes reach past the end.
     fn write(&self, start: usize, from: &[u8]) -> Result<(), String> {
         Self::write(self, start, from).map_err(|error| error.to_string())
     }

@@ -136,7 +136,8 @@ fn shared_memory_message(kernel: &str, wanted: u32, most: u32) -> String {
     )
 }
 
-/// Opens the code cache of CUDA kernels. `None` if caching is off, or its folder cannot be used or trusted.
+/// Opens the code cache of CUDA kernels, in the folder `kernels` of the caches. `None` if caching is off, or
+/// [`CodeCache::open`] refuses the folder.
 fn kernels() -> Option<CodeCache> {
     CodeCache::open(&folder("kernels")?, "tunebox kernels", LARGEST, MOST).ok()
 }

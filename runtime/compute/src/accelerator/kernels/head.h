@@ -185,7 +185,7 @@ KERNEL(HEAD_THREADS) head_statistics(GLOBAL const float *tile, GLOBAL const u32 
 // Grid: ⌈rows / 128⌉ blocks of 128 threads. head.rs `HeadTaps::push`.
 KERNEL(128) head_finish(GLOBAL const float *largest, GLOBAL const float *target, GLOBAL const Double *sum,
                         GLOBAL const Double *square, GLOBAL const Double *weighted, GLOBAL const Double *plain,
-                        GLOBAL float *logprob, GLOBAL float *log_sum_exp, GLOBAL float *entropy,
+                        GLOBAL float *logprob, GLOBAL float *logsumexp, GLOBAL float *entropy,
                         GLOBAL float *log_sum_square, GLOBAL float *mean_logit, GLOBAL float *mean_logprob,
                         GLOBAL float *top_one, NUMBER(u32) rows, NUMBER(u32) vocabulary WHERE) {
     Here here = HERE;
@@ -193,7 +193,7 @@ KERNEL(128) head_finish(GLOBAL const float *largest, GLOBAL const float *target,
     if (row >= rows) return;
     Double total = get(sum, row), log_sum = logarithm(total), all = plus(log_sum, largest[row]);
     logprob[row] = rounded(plus(negated(all), target[row]));
-    log_sum_exp[row] = rounded(all);
+    logsumexp[row] = rounded(all);
     if (THERE(8, entropy)) entropy[row] = rounded(plus(log_sum, divided(get(weighted, row), negated(total))));
     if (THERE(9, log_sum_square)) {
         log_sum_square[row] = rounded(plus(logarithm(get(square, row)), times(log_sum, -2.0f)));
@@ -211,7 +211,7 @@ KERNEL(128) head_finish(GLOBAL const float *largest, GLOBAL const float *target,
 //     dz = g·[word = target] + m/V − p·(g + m + e·H) − e·p·ln p,  dx = outer_factor · slope of the cap · dz,
 // outer_factor = logit_scale · inverse_temperature. Second products: dhidden += dx·W, dW = dxᵀ·hidden. backward.rs.
 KERNEL(HEAD_THREADS) head_gradient(GLOBAL act *to, GLOBAL const float *tile, GLOBAL const u32 *targets,
-                                   GLOBAL const float *log_sum_exp, GLOBAL const float *entropy,
+                                   GLOBAL const float *logsumexp, GLOBAL const float *entropy,
                                    GLOBAL const float *seed_logprob, GLOBAL const float *seed_entropy,
                                    GLOBAL const float *seed_mean, NUMBER(u32) rows, NUMBER(u32) words,
                                    NUMBER(u32) pitch, NUMBER(u32) first, NUMBER(u32) vocabulary, NUMBER(float) factor,
@@ -220,7 +220,7 @@ KERNEL(HEAD_THREADS) head_gradient(GLOBAL act *to, GLOBAL const float *tile, GLO
     u32 row = here.block.x, target = targets[row] - first;
     GLOBAL const float *line = tile + (u64)row * pitch;
     GLOBAL act *out = to + (u64)row * pitch;
-    float log_sum = log_sum_exp[row], hit = THERE(5, seed_logprob) ? seed_logprob[row] : 0.0f;
+    float log_sum = logsumexp[row], hit = THERE(5, seed_logprob) ? seed_logprob[row] : 0.0f;
     float curved = THERE(6, seed_entropy) ? -seed_entropy[row] : 0.0f;
     float even_share = THERE(7, seed_mean) ? seed_mean[row] : 0.0f;
     float linear = -(hit + even_share - (THERE(6, seed_entropy) ? curved * entropy[row] : 0.0f));

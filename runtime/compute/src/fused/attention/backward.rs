@@ -58,8 +58,8 @@ impl Task {
 /// kernels and does not wait for them.
 ///
 /// # Errors
-/// If `shape` is not valid, an operand has another shape, type or device than described, or, on a device, a head has more
-/// than 256 features.
+/// If `heads` of `shape` is not a positive multiple of `kv_heads`, `head_dim` or the window is 0, an operand has
+/// another shape, type or device than described, or, on a device, a head has more than 256 features.
 #[expect(clippy::too_many_arguments, reason = "the inputs, the outputs and the gradient of one operation")]
 pub fn attention_backward(
     dout: &Tensor,

@@ -137,12 +137,14 @@ impl Paged {
         self.device.launch(&kernel::CACHE_APPEND, build_constants(act, shape)?, grid, &[&rows[..], &tables].concat())
     }
 
-    /// Allocates a layer's pool for as many pages as [`Pages::capacity`] says, or enlarges it and copies the pages that it
-    /// holds. `width` is the number of elements of a token's keys, `act` their type. Does nothing if the pool is large
-    /// enough.
+    /// Allocates a layer's pool for as many pages as [`Pages::capacity`] says, with unspecified content, or enlarges it
+    /// to that and copies the pages that it holds. `width` is the number of elements of a token's keys, `act` their
+    /// type. Does nothing if the pool is large enough.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the layer does not exist, or its pool has another width or type.
+    /// [`Error::Argument`] if the layer does not exist, or its pool has another width or type;
+    /// [`Error::Full`](crate::error::Error::Full) if there is no memory, after which the keys may be enlarged and the
+    /// values not.
     fn grow(&mut self, layer: usize, width: usize, act: DType) -> Result<()> {
         let (device, shape) = (&self.device, [self.pages.capacity(), PAGE * width]);
         let Some(pool) = self.layers.get_mut(layer) else { return Err(no_layer(layer)) };

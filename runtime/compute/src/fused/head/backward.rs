@@ -111,7 +111,7 @@ struct Row {
 /// a seed of the entropy but no entropy among the taps.
 fn check(count: usize, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<()> {
     let entropy = taps.values.get(Tap::Entropy);
-    let others = [entropy, Some(&taps.log_sum_exp)].into_iter().flatten().map(Vec::len);
+    let others = [entropy, Some(&taps.logsumexp)].into_iter().flatten().map(Vec::len);
     if seeds.iter().map(|(_, seeds)| seeds.len()).chain(others).any(|length| length != count) {
         return Err(Error::shape(format!("seeds and taps of {count} rows are needed")));
     }
@@ -133,7 +133,7 @@ fn rows(targets: &[u32], taps: &HeadTaps, seeds: TapGradients<'_>, vocabulary: u
         let (hit, curved, even) = (seed(Tap::Logprob, row), seed(Tap::Entropy, row), seed(Tap::MeanLogprob, row));
         Row {
             target: targets[row] as usize,
-            log: taps.log_sum_exp[row],
+            log: taps.logsumexp[row],
             hit,
             linear: -(hit + even + curved * entropies.map_or(0.0, |entropies| entropies[row])),
             curved: -curved,

@@ -49,7 +49,7 @@ impl Statistics {
     }
 
     /// Returns ln Σ exp of the logits.
-    pub(super) fn log_sum_exp(&self) -> f64 {
+    pub(super) fn logsumexp(&self) -> f64 {
         f64::from(self.largest) + self.sum.ln()
     }
 
@@ -58,11 +58,11 @@ impl Statistics {
     pub(super) fn tap(&self, tap: Tap, vocabulary: usize) -> f64 {
         let target = self.target.unwrap_or(f32::NAN);
         match tap {
-            Tap::Logprob => f64::from(target) - self.log_sum_exp(),
+            Tap::Logprob => f64::from(target) - self.logsumexp(),
             Tap::Entropy => self.sum.ln() - self.weighted / self.sum,
             Tap::LogSumSquare => self.square.ln() - 2.0 * self.sum.ln(),
             Tap::MeanLogit => self.plain / vocabulary as f64,
-            Tap::MeanLogprob => self.plain / vocabulary as f64 - self.log_sum_exp(),
+            Tap::MeanLogprob => self.plain / vocabulary as f64 - self.logsumexp(),
             Tap::TopOne => f64::from(u8::from(target >= self.largest)),
         }
     }

@@ -111,7 +111,7 @@ on_each_device! {
             };
             let tap = |tap| taps.values.get(tap).unwrap();
             check("logprob", tap(Tap::Logprob), &expected.logprob, 1.0);
-            check("log_sum_exp", &taps.log_sum_exp, &expected.log, 1.0);
+            check("logsumexp", &taps.logsumexp, &expected.log, 1.0);
             check("entropy", tap(Tap::Entropy), &expected.entropy, 2.0);
             check("log_sum_square", tap(Tap::LogSumSquare), &expected.log_sum_square, 2.0);
             check("mean_logprob", tap(Tap::MeanLogprob), &expected.mean_logprob, 2.0);

@@ -121,7 +121,8 @@ pub(in crate::fused) fn round(number: f32) -> u16 {
     ((if number.is_nan() { bits | 0x40_0000 } else { rounded }) >> 16) as u16
 }
 
-/// The instruction set with which this CPU multiplies bf16; `None` if it has none. The bits of products depend on it.
+/// Returns the instruction set with which this CPU multiplies bf16, `AMX` (if the system allows it) or `AVX-512 BF16`;
+/// `None` if it has neither. The bits of products depend on it.
 #[must_use]
 pub fn bf16_instruction() -> Option<&'static str> {
     match Kernel::of_this_processor() {
@@ -131,7 +132,8 @@ pub fn bf16_instruction() -> Option<&'static str> {
     }
 }
 
-/// Whether this CPU multiplies bf16 faster than f32.
+/// Whether this CPU multiplies bf16 faster than f32: with AMX always, with AVX-512 BF16 on AMD's processors, else
+/// never.
 #[must_use]
 pub fn bf16_is_faster() -> bool {
     Kernel::of_this_processor().is_faster_than_f32()

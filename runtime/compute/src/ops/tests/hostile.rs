@@ -46,13 +46,13 @@ fn shapes_with_a_thousand_axes_or_none_long_are_refused() {
 fn a_sequence_with_a_step_below_one_unit_in_the_last_place_ends() {
     let (start, step) = (16_777_216_f32, 0.5);
     assert_eq!(start + step, start);
-    let output = ops::sequence(&mut ledger(), &Device::Cpu, start, step, 5).unwrap().tensor;
+    let output = ops::arange(&mut ledger(), &Device::Cpu, start, step, 5).unwrap().tensor;
     assert_eq!(ops::list(&output).unwrap(), [16_777_216., 16_777_216., 16_777_216., 16_777_218., 16_777_218.]);
     for (start, step) in [(f32::NAN, 1.), (0., f32::INFINITY), (f32::NEG_INFINITY, 1.), (f32::MAX, f32::MAX)] {
-        refused(ops::sequence(&mut ledger(), &Device::Cpu, start, step, 3), "not finite");
+        refused(ops::arange(&mut ledger(), &Device::Cpu, start, step, 3), "not finite");
     }
-    refused(ops::sequence(&mut ledger(), &Device::Cpu, 0., 1., 0), "0 long");
-    refused(ops::sequence(&mut ledger(), &Device::Cpu, 0., 1., u32::MAX), "more than");
+    refused(ops::arange(&mut ledger(), &Device::Cpu, 0., 1., 0), "0 long");
+    refused(ops::arange(&mut ledger(), &Device::Cpu, 0., 1., u32::MAX), "more than");
 }
 
 /// −1 as a `u32`, the largest index of an `i32`, and one past the end.
@@ -76,8 +76,8 @@ fn indices_that_are_negative_or_huge_are_refused_by_everything_that_takes_some()
 fn counts_of_nothing_and_of_too_much_are_refused() {
     let mut budget = ledger();
     assert!(ops::chunk(&four(), 0, 0).is_err() && ops::chunk(&four(), 0, u32::MAX).is_err());
-    refused(ops::top(&mut budget, &four(), 0, 0), "largest of");
-    refused(ops::top(&mut budget, &four(), 0, u32::MAX), "largest of");
+    refused(ops::topk(&mut budget, &four(), 0, 0), "largest of");
+    refused(ops::topk(&mut budget, &four(), 0, u32::MAX), "largest of");
     refused(ops::slice(&four(), 0, u32::MAX, u32::MAX), "4 long");
     refused(ops::slice(&four(), 0, 0, 0), "4 long");
     refused(ops::segment_sum(&mut budget, &four(), &places(&[0; 4]), 0), "0 segments");

@@ -29,7 +29,7 @@ fn reference(weight: &[f32]) -> Vec<f32> {
     for group in magnitudes.chunks(256) {
         let scale = largest(&group.iter().map(|one| one - mean).collect::<Vec<_>>());
         for one in group {
-            let value = if scale == 0.0 { 0.0 } else { nearest(f64::from((one - mean) / scale), &DYNAMIC) };
+            let value = if scale == 0.0 { 0.0 } else { nearest(f64::from((one - mean) / scale), &SIGNED) };
             restored.push(value * scale + mean);
         }
     }
@@ -60,8 +60,8 @@ fn the_golden_block_comes_back_as_the_table_has_it() {
 
 #[test]
 fn magnitudes_have_the_256_values_of_the_dynamic_type() {
-    assert!(DYNAMIC.is_sorted());
-    assert_eq!((DYNAMIC[0], DYNAMIC[127], DYNAMIC[255]), (-0.992_968_74, 0.0, 1.0));
+    assert!(SIGNED.is_sorted());
+    assert_eq!((SIGNED[0], SIGNED[127], SIGNED[255]), (-0.992_968_74, 0.0, 1.0));
     // As torch makes them in f32.
     let torch = [
         (128, 5.500_000_384_017_767e-7),
@@ -72,7 +72,7 @@ fn magnitudes_have_the_256_values_of_the_dynamic_type() {
         (254, 0.992_968_738_079_071),
     ];
     for (at, wanted) in torch {
-        let found = f64::from(DYNAMIC[at]);
+        let found = f64::from(SIGNED[at]);
         assert!((found / wanted - 1.0).abs() < 1.2e-7, "{at}: {found} is not {wanted}");
     }
 }

@@ -99,7 +99,7 @@ impl RowInputs {
         let entropy = taps.values.get(Tap::Entropy).filter(|_| seeds.get(Tap::Entropy).is_some());
         let [logprob, by_entropy, mean] =
             [Tap::Logprob, Tap::Entropy, Tap::MeanLogprob].map(|tap| seeds.get(tap).copied());
-        let parts = [Some(taps.log_sum_exp.as_slice()), entropy.map(Vec::as_slice), logprob, by_entropy, mean];
+        let parts = [Some(taps.logsumexp.as_slice()), entropy.map(Vec::as_slice), logprob, by_entropy, mean];
         let mut numbers = Vec::with_capacity(parts.len() * head.rows);
         let starts = parts.map(|part| {
             let start = numbers.len();

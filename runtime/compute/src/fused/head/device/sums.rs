@@ -73,7 +73,7 @@ impl Sums {
         head.device.launch(&kernel::HEAD_FINISH, head.act, grid, &arguments)?;
         let numbers = head.device.download::<f32>(&all)?;
         let mut numbers: Vec<Vec<f32>> = numbers.chunks_exact(rows).map(<[f32]>::to_vec).collect();
-        let log_sum_exp = numbers.remove(1);
-        Ok(HeadTaps { log_sum_exp, values: asked.iter().zip(numbers).collect() })
+        let logsumexp = numbers.remove(1);
+        Ok(HeadTaps { logsumexp, values: asked.iter().zip(numbers).collect() })
     }
 }

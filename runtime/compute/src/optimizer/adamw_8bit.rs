@@ -1,0 +1,112 @@
+//! AdamW with moments in 8 bits (Dettmers et al. 2022, arXiv:2110.02861), as bitsandbytes keeps them.
+//!
+//! 256 numbers of a slot share their largest magnitude in f32; each is a code of one byte for the nearest value of a dynamic
+//! data type times that. A step decodes a block to f32, updates it as AdamW does, and encodes it again. Moments of small slots
+//! are f32.
+
+use candle_core::DType;
+use rayon::prelude::*;
+
+use super::adamw::{AdamWSettings, update_piece};
+use super::part::{StateTensor, View};
+use crate::dynamic::{SIGNED, UNSIGNED, nearest};
+use crate::error::Result;
+use crate::parameters::update_together;
+
+/// Numbers that share a scale.
+const BLOCK: usize = 256;
+/// Numbers of a slot from which its moments are in 8 bits.
+const LEAST: usize = 4096;
+/// Blocks of one task.
+const TASK_BLOCKS: usize = 16;
+/// Numbers of one task.
+const TASK: usize = TASK_BLOCKS * BLOCK;
+
+/// The hyperparameters of AdamW with moments in 8 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AdamW8BitSettings(
+    /// Those of AdamW.
+    pub AdamWSettings,
+);
+
+impl AdamW8BitSettings {
+    /// The state for `count` numbers: codes and scales of the first and second moments, or the moments of few numbers.
+    pub(super) fn state(count: usize) -> Vec<StateTensor> {
+        if count < LEAST {
+            return AdamWSettings::state(count);
+        }
+        let (codes, scales) = ((DType::U8, count), (DType::F32, count.div_ceil(BLOCK)));
+        vec![
+            ("first-codes", codes.0, codes.1),
+            ("second-codes", codes.0, codes.1),
+            ("first-scales", scales.0, scales.1),
+            ("second-scales", scales.0, scales.1),
+        ]
+    }
+
+    /// Updates values and moments by one step of AdamW. The values are updated with the moments before these are rounded to 8
+    /// bits.
+    pub(super) fn update(&self, view: &View<'_>) -> Result<()> {
+        let [first_codes, second_codes, first_scales, second_scales] = view.state.as_slice() else {
+            return self.0.update(view);
+        };
+        let constants = self.0.constants(view.step, view.rate);
+        let mut result = Ok(());
+        update_together([first_codes, second_codes], |[first_codes, second_codes]: [&mut [u8]; 2]| {
+            let floats = [&view.values, &view.gradients, first_scales, second_scales];
+            result = update_together(floats, |[values, gradients, first_scales, second_scales]| {
+                let numbers = (values.par_chunks_mut(TASK), gradients.par_chunks(TASK));
+                let codes = (first_codes.par_chunks_mut(TASK), second_codes.par_chunks_mut(TASK));
+                let scales = (first_scales.par_chunks_mut(TASK_BLOCKS), second_scales.par_chunks_mut(TASK_BLOCKS));
+                let tasks = (numbers, codes, scales).into_par_iter();
+                tasks.for_each(|((values, gradients), codes, scales)| {
+                    update_blocks(&constants, values, gradients, codes, scales);
+                });
+            });
+        })?;
+        result
+    }
+}
+
+/// Updates whole blocks, the last of which may be shorter. `codes` and `scales` are pairs of those of the first and of the
+/// second moments.
+fn update_blocks(
+    constants: &[f32; 8],
+    values: &mut [f32],
+    gradients: &[f32],
+    codes: (&mut [u8], &mut [u8]),
+    scales: (&mut [f32], &mut [f32]),
+) {
+    let (mut first, mut second) = ([0.0; BLOCK], [0.0; BLOCK]);
+    let numbers = values.chunks_mut(BLOCK).zip(gradients.chunks(BLOCK));
+    let codes = codes.0.chunks_mut(BLOCK).zip(codes.1.chunks_mut(BLOCK));
+    let scales = scales.0.iter_mut().zip(scales.1);
+    for (((values, gradients), (first_codes, second_codes)), (first_scale, second_scale)) in
+        numbers.zip(codes).zip(scales)
+    {
+        let (first, second) = (&mut first[..values.len()], &mut second[..values.len()]);
+        decode(&SIGNED, first_codes, *first_scale, first);
+        decode(&UNSIGNED, second_codes, *second_scale, second);
+        update_piece(constants, values, gradients, [first, second]);
+        *first_scale = encode(&SIGNED, first, first_codes);
+        *second_scale = encode(&UNSIGNED, second, second_codes);
+    }
+}
+
+/// Writes the value of each code, times `scale`, into `numbers`.
+fn decode(values: &[f32; 256], codes: &[u8], scale: f32, numbers: &mut [f32]) {
+    for (number, code) in numbers.iter_mut().zip(codes) {
+        *number = values[usize::from(*code)] * scale;
+    }
+}
+
+/// Returns the largest magnitude of `numbers`, and writes the code of the value nearest to each number divided by it into
+/// `codes`. Numbers that are all 0 get the code of 0.
+fn encode(values: &[f32; 256], numbers: &[f32], codes: &mut [u8]) -> f32 {
+    let scale = numbers.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
+    let divisor = if scale == 0.0 { 1.0 } else { scale };
+    for (code, number) in codes.iter_mut().zip(numbers) {
+        *code = nearest(values, number / divisor);
+    }
+    scale
+}
