@@ -95,8 +95,10 @@ impl LayerKind {
 }
 
 impl Configuration {
-    /// A plain decoder: RMS norms before attention and feed-forward, gated SiLU, no biases, untied head, full
-    /// attention, and no rotation set yet. As many key heads as query heads; sizes that are not given are 0.
+    /// A plain decoder: RMS norms with epsilon 1e-6 before attention and feed-forward, gated SiLU, no biases, untied
+    /// head, full attention scaled by 1/√`head_dim`, all features of a head rotated. As many key heads as query heads;
+    /// sizes that are not given are 0. Each layer, of the first 65,536 at most, refers to the first rotation, which the
+    /// caller has to add.
     pub(crate) fn plain(family: &str, hidden: usize, layers: usize, heads: usize, head_dim: usize) -> Self {
         Self {
             family: family.into(),
@@ -151,9 +153,11 @@ const LARGEST_SIDE: usize = 1 << 24;
 const MOST_LAYERS: usize = 1 << 12;
 
 impl Configuration {
-    /// Returns an error that names the first wrong setting and `file`. Checks the sizes; that key heads divide query heads;
-    /// that the width of a head and its rotated features are even; that the attention scale and soft caps are positive, the
-    /// epsilon is not negative, and windows are not 0; and the rotations.
+    /// Returns an error that names the first wrong setting and `file`. Checks sizes and layers by
+    /// [`Self::check_sizes`]; that key heads divide query heads; that the width of a head is even; that the rotated
+    /// features are even, at least 2 and at most that width; that the attention scale and soft caps are finite and
+    /// positive, the epsilon is finite and not negative, and no window is 0; and the rotations by
+    /// [`Self::check_ropes`].
     pub(crate) fn check(&self, file: &Path) -> Result<()> {
         self.check_sizes(file)?;
         let is_even = |width: usize| width.is_multiple_of(2);
@@ -179,8 +183,9 @@ impl Configuration {
         self.check_ropes(file)
     }
 
-    /// Checks that sizes, and the width of all query heads together, are from 1 to [`LARGEST_SIDE`], and that the number of
-    /// layers is from 1 to [`MOST_LAYERS`] and matches `layer_kinds`.
+    /// Checks that hidden and intermediate width, the counts of query and key heads, the width of a head and that of
+    /// all query heads together, and the vocabulary are from 1 to [`LARGEST_SIDE`], and that the number of layers is
+    /// from 1 to [`MOST_LAYERS`] and matches `layer_kinds`.
     fn check_sizes(&self, file: &Path) -> Result<()> {
         let sides = [
             ("hidden_size", self.hidden),
@@ -198,8 +203,9 @@ impl Configuration {
         expect(fits, "num_hidden_layers", self.layers, file, "from 1 to 4,096 layers")
     }
 
-    /// Checks every rotation: positive base, attention factor and frequencies, and, where a rotation lists factors, one
-    /// factor for each rotated pair of features.
+    /// Checks every rotation: finite and positive base, attention factor and frequencies, and, where a rotation lists
+    /// factors, one factor for each rotated pair of features. Checks the contexts of LongRoPE first, by
+    /// [`Self::check_contexts`].
     fn check_ropes(&self, file: &Path) -> Result<()> {
         self.check_contexts(file)?;
         let is_positive = |number: &f64| number.is_finite() && *number > 0.0;
@@ -219,8 +225,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// Checks that all LongRoPE rotations have the same original context, of at least 2 tokens: their tables switch to
-    /// the long factors at one length.
+    /// Checks that all LongRoPE rotations have the same original context, from 2 to [`LARGEST_SIDE`] tokens: their
+    /// tables switch to the long factors at one length.
     fn check_contexts(&self, file: &Path) -> Result<()> {
         const KEY: &str = "original_max_position_embeddings";
         let mut contexts = self.ropes.iter().filter_map(RopeSetting::short_context);

@@ -56,8 +56,9 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Finds the matrix of a role: the stored weight's name and the rows that belong to it. `layer` is ignored for the
-    /// embedding and the head.
+    /// Finds the matrix of a role: the names of the stored weight and its bias, and the rows of the weight that belong
+    /// to the role. A tied head is the embedding. `layer` is ignored for the embedding and the head, which have no
+    /// bias.
     ///
     /// # Errors
     /// When the model has no such layer.
@@ -170,7 +171,7 @@ pub(crate) fn component_along(weight: &Tensor, matrix: &Matrix, direction: &Tens
 /// Returns a copy of `weight` in which the component along `direction` is reduced by the share `strength`. `direction`
 /// r is a vector of length 1. It is removed from the columns of `matrix`, W − strength · r·rᵀ·W, with r `[1, rows]`;
 /// or, with `of_rows`, from its rows, W − strength · (W·r)·rᵀ, with r `[1, columns]`. `keep_norms` then rescales each
-/// row to its old norm.
+/// row to its old Euclidean norm. Computes in `f32`; the copy has the type of `weight`.
 pub(crate) fn project_out(
     weight: &Tensor,
     matrix: &Matrix,

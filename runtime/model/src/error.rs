@@ -123,7 +123,8 @@ impl Error {
         Self::Broken { what: what.into(), place: path.display().to_string() }
     }
 
-    /// The error for an adapter's file that does not fit the model, or cannot be run exactly; `what` is the message.
+    /// The error, with the message `what`, for a file of an adapter or of edits at `path` that has not what the model
+    /// needs.
     pub(crate) fn adapter(path: &Path, what: impl Into<String>) -> Self {
         Self::explained(what, path).into()
     }
@@ -136,6 +137,7 @@ impl Error {
 }
 
 impl From<Explanation> for Error {
+    /// Wraps the explanation as an [`Error::Explained`].
     fn from(explanation: Explanation) -> Self {
         Self::Explained(Box::new(explanation))
     }

@@ -38,11 +38,12 @@ const FAMILIES: [&Family; 8] = [
 ];
 
 impl Configuration {
-    /// Reads the parsed `config.json` of a model folder and checks its values; `file` names the file in errors. The family
-    /// is the one that lists the `model_type`.
+    /// Reads the parsed `config.json` of a model folder and checks its values; `file` names the file in errors. The
+    /// family is the one that lists the file's `model_type`, case included.
     ///
     /// # Errors
-    /// When the family is not known, a setting is missing or has a value that cannot be run.
+    /// When `config` is not an object, the family is not known, or a setting is missing or has a value that cannot be
+    /// run.
     pub fn from_hugging_face(config: &Value, file: &Path) -> Result<Self> {
         let whole = Fields::new(config, file)?;
         let found: &str = whole.require("model_type")?;
@@ -55,8 +56,9 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// Appends the `eos_token_id` values of a parsed `generation_config.json`, such as end-of-turn tokens, to `eos`. Skips
-    /// those that `eos` contains already; does nothing if the key is missing or null. `file` names the file in errors.
+    /// Appends the `eos_token_id` values of a parsed `generation_config.json`, such as end-of-turn tokens, to `eos`.
+    /// Skips those that `eos` contains already; does nothing if the key is missing, null or an empty list. Does not
+    /// check that the ids are in the vocabulary. `file` names the file in errors.
     ///
     /// # Errors
     /// When `config` is not an object, or the values are not token ids.
@@ -69,11 +71,12 @@ impl Configuration {
         Ok(())
     }
 
-    /// Reads the configuration from the metadata of a GGUF file, and from `facts` found in its tensors, and checks its
-    /// values.
+    /// Reads the configuration from the metadata of a GGUF file, and from `facts`, which its metadata does not state
+    /// but its tensors show, and checks its values. The family is the one whose architecture equals
+    /// `general.architecture`.
     ///
     /// # Errors
-    /// When the architecture is not known, a setting is missing or has a value that cannot be run.
+    /// When the architecture is missing or not known, or a setting is missing or has a value that cannot be run.
     pub fn from_gguf(metadata: &Metadata, facts: TensorFacts) -> Result<Self> {
         const KEY: &str = "general.architecture";
         let file = metadata.path();

@@ -38,7 +38,8 @@ impl<'a> Fields<'a> {
         self.get_or(key, None)
     }
 
-    /// The values of a key that holds one value or a list of them; `None` if missing or null. Errors: another type.
+    /// The values of a key that holds one value or a list of them; `None` if missing or null; an empty list stays one.
+    /// Errors: another type.
     pub(crate) fn list<T: Deserialize<'a>>(&self, key: &str) -> Result<Option<Vec<T>>> {
         Ok(self.get(key)?.map(|found| match found {
             OneOrMore::One(value) => vec![value],
@@ -70,8 +71,8 @@ impl<'a> Fields<'a> {
         self.map.get(key).is_some_and(|value| !value.is_null())
     }
 
-    /// Checks that a key is missing, null or equal to `allowed`, with numbers compared by value. Errors: any other
-    /// value.
+    /// Checks that a key is missing, null or equal to `allowed`, with numbers compared by value, so that 1 equals 1.0.
+    /// Errors: any other value.
     pub(crate) fn only(&self, key: &str, allowed: &Value) -> Result<()> {
         let is_allowed = |value: &Value| match (value.as_f64(), allowed.as_f64()) {
             (Some(value), Some(allowed)) => value == allowed,

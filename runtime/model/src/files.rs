@@ -51,14 +51,16 @@ pub(crate) fn read_json(path: &Path) -> Result<Value> {
     serde_json::from_str(&text).map_err(|error| Error::broken(path, format!("this is not JSON: {error}")))
 }
 
-/// Writes a file into an existing folder, and replaces one of this name. The file appears whole or not at all.
+/// Writes a file into an existing folder, and replaces one of this name, with the permissions 644. The file appears
+/// whole or not at all.
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
     Ok(foundation::write(path, bytes.as_ref())?)
 }
 
-/// Writes a safetensors file that appears whole or not at all, with `metadata`, or `format: pt` if that is `None`.
-/// Calls `tensor` once for each tensor, with its index in `list`, in the order of names, and writes the result converted
-/// to the listed type. Errors: also a tensor of another shape than listed, or a type other than f32, bf16 and f16.
+/// Writes a safetensors file that appears whole or not at all, and replaces one of this name. Its header holds
+/// `metadata`, or `format: pt` if that is `None`. Calls `tensor` once for each tensor, with its index in `list`, in the
+/// order of names, and writes the result converted to the listed type. Errors: also those of `tensor`, a tensor of
+/// another shape than listed, or a listed type other than f32, bf16 and f16.
 pub(crate) fn write_tensors(
     path: &Path,
     list: &[TensorSpec],

@@ -94,14 +94,14 @@ pub struct Completion {
 }
 
 /// Generates `sampling.completions` completions of each prompt (token ids); those of one prompt are adjacent in the
-/// result. Runs at most [`BATCH`] completions at a time. Calls `on_token` with the index of the completion in the result
-/// and each new token, the last one included; if `on_token` returns false, that completion ends. With `max_tokens` 0, all
-/// completions are empty.
+/// result. Runs at most [`BATCH`] completions at a time. Calls `on_token` with the index of the completion in the
+/// result and each new token, the last one included; if `on_token` returns false, that completion ends. With
+/// `max_tokens` 0, all completions are empty; with `completions` 0 or no prompts, so is the result.
 ///
 /// # Errors
-/// When a setting is outside its range, a prompt is empty, fills the model's context or holds unknown tokens, stop texts
-/// are given but the model has no tokenizer, a snapshot does not exist, the deadline has passed, or the model gives no
-/// finite logits.
+/// When a setting is outside its range, a prompt is empty, fills the model's context or holds unknown tokens, stop
+/// texts are given but the model has no tokenizer, a snapshot does not exist, the deadline has passed, or the model
+/// gives no finite logits.
 pub fn generate(
     policy: &Policy,
     view: &View,
@@ -122,9 +122,10 @@ pub fn generate(
     Ok(sequences.into_iter().map(|sequence| sequence.completion).collect())
 }
 
-/// Generates the completions of one batch to their ends: runs the prompts, then one token per unfinished sequence and
-/// step. Empties the cache slot of each sequence that ends. Answer-only patches change the generated tokens, not the
-/// prompts. At temperature 0, logits are those of temperature 1.
+/// Generates the completions of one batch to their ends, into the sequences of `batch`, which belong to `prompts` by
+/// index: runs the prompts, then one token per unfinished sequence and step. Empties the cache slot of each sequence
+/// that ends. Answer-only patches change the generated tokens, not the prompts. At temperature 0, logits are those of
+/// temperature 1.
 fn generate_batch(
     policy: &Policy,
     view: &View,

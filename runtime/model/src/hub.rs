@@ -30,9 +30,10 @@ pub struct Name {
 }
 
 impl Name {
-    /// Parses `owner/model` or `owner/model/file.gguf`, either with `@revision` at its end; `None` for anything else. Each
-    /// part between slashes, also of the revision, is made of ASCII letters, digits, `-`, `_` and `.`, and does not begin
-    /// with `.`. A revision in the name wins over `revision`; the default is `main`.
+    /// Parses `owner/model` or `owner/model/file.gguf` (`.gguf` in any case), either with `@revision` at its end;
+    /// `None` for anything else. Each part between slashes, also of the revision, is made of ASCII letters, digits,
+    /// `-`, `_` and `.`, and does not begin with `.`. A revision in the name wins over `revision`; the default is
+    /// `main`.
     #[must_use]
     pub fn parse(name: &str, revision: Option<&str>) -> Option<Self> {
         let (path, own) = match name.split_once('@') {
@@ -69,15 +70,17 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// A hub configured by `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE`. It uses only its
-    /// cache if `HF_HUB_OFFLINE` or `offline` is set.
+    /// A hub configured by `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE`. Empty variables
+    /// count as missing. It uses only its cache if `offline` is true or `HF_HUB_OFFLINE` is anything but `0`, `false`,
+    /// `no` and `off`.
     #[must_use]
     pub fn from_environment(offline: bool) -> Self {
         let look_up = |name: &str| environment::variable(name)?.into_string().ok();
         Self::from_variables(offline, look_up, environment::home_folder())
     }
 
-    /// A hub at this address with this cache folder, without a token.
+    /// A hub at this address, without a slash at its end, with this cache folder. Has no token of its own, so it uses
+    /// the one stored in the cache, if any.
     #[must_use]
     pub fn at(endpoint: &str, cache: &Path, offline: bool) -> Self {
         let endpoint = endpoint.trim_end_matches('/').to_owned();
@@ -99,13 +102,15 @@ impl Hub {
         Self { endpoint: endpoint.trim_end_matches('/').into(), cache, token, offline: offline || offline_by_variable }
     }
 
-    /// Downloads the files of a model that the cache lacks, all from the commit that the revision names now, and returns
-    /// its folder or GGUF file in the cache. Records the commit in the cache under the name of the revision. Offline, only
-    /// looks in the cache.
+    /// Returns the folder or GGUF file of a model in the cache, after downloading the files that the cache lacks, all
+    /// from the commit that the revision names now: the GGUF file alone, or `config.json`, the weights and the files
+    /// beside them. Records the commit in the cache under the name of the revision, once all files are there. Offline,
+    /// only looks in the cache.
     ///
     /// # Errors
-    /// When there is no cache folder, when the hub has no such model or cannot be reached, when the model has no
-    /// `config.json` with safetensors weights, or when offline and the model is not in the cache.
+    /// When there is no cache folder, when the hub cannot be reached, has no such model or file or names no commit,
+    /// when a model without a GGUF file in its name lacks `config.json` or safetensors weights, or when offline and the
+    /// model is not whole in the cache.
     pub fn fetch(&self, name: &Name) -> Result<PathBuf> {
         let Some(folder) = &self.cache else {
             return Err(self.error(name, "there is no home folder to keep it in", "set `HF_HOME` to a folder"));
@@ -140,8 +145,9 @@ impl Hub {
         Ok(result)
     }
 
-    /// Finds the folder or GGUF file of a model in the cache, without network. `named` is the model's part of the
-    /// cache at its revision. Errors: the GGUF file, `config.json` or one of the weight files is missing.
+    /// Finds the folder or GGUF file of a model in the cache, without network. `named` is the model's part of the cache
+    /// at its revision. Errors: the GGUF file, `config.json` or one of the weight files is missing, or the index of the
+    /// weight files is broken.
     fn cached(&self, name: &Name, named: &CacheRepo) -> Result<PathBuf> {
         let wanted = name.file.as_deref().unwrap_or("config.json");
         let found = named.get(wanted).and_then(|path| match name.file {
@@ -155,8 +161,8 @@ impl Hub {
         whole.ok_or_else(|| self.error(name, why, "run once without `--offline`, or give a folder or a GGUF file"))
     }
 
-    /// The names, as `owner/model`, of the models that have a folder in the cache, sorted. Empty if there is no cache.
-    /// Does not check that their files are complete.
+    /// The names, as `owner/model`, of the models that have a folder `models--owner--name` in the cache, sorted; each
+    /// `--` after the prefix becomes `/`. Empty if there is no cache. Does not check that their files are complete.
     #[must_use]
     pub fn cached_models(&self) -> Vec<String> {
         let entries = self.cache.as_ref().and_then(|folder| std::fs::read_dir(folder).ok());
@@ -193,8 +199,9 @@ impl Hub {
         self.error(name, "it has no `config.json` with safetensors weights", &hint)
     }
 
-    /// Converts an error of the client. The hint depends on the HTTP status, which the client gives only within the
-    /// text.
+    /// Converts an error of the client. The client gives the HTTP status only within its text, so the hint follows from
+    /// that text: about a token if it contains `401` or `403`, else about the name if it contains `404`, else about the
+    /// connection.
     fn failure(&self, name: &Name, error: &ApiError) -> Error {
         let why = error.to_string();
         let hint = if why.contains("401") || why.contains("403") {

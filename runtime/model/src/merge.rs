@@ -18,12 +18,12 @@ use crate::source::COMPANIONS;
 use crate::{Model, families};
 
 /// Writes a model folder with the policy's adapter or trained weights and its edits merged into the weights:
-/// `model.safetensors`, `config.json`, and the files of tokenizer, chat template and generation settings. Creates the
-/// folder if needed and replaces files in it. `dtype` is that of the written weights: `F32`, `BF16` or `F16`; sums are in
-/// `f32` either way.
+/// `model.safetensors`, `config.json`, and those files of tokenizer, chat template and generation settings that the
+/// model has. Ignores active patches. Creates the folder if needed and replaces files in it. `dtype` is that of the
+/// written weights: `F32`, `BF16` or `F16`; sums are in `f32` either way.
 ///
 /// # Errors
-/// When a file cannot be read or written, or `dtype` is another type.
+/// When a file cannot be read or written, or `dtype` is another type than these three.
 pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     let model = policy.model();
     create_folder(out)?;

@@ -38,10 +38,13 @@ pub struct Model {
 }
 
 impl Model {
-    /// Opens a model and reads its weights onto a device, in the default precision.
+    /// Opens a model, reads its weights onto a device in the default precision, then its tokenizer and chat template,
+    /// if its files have them.
     ///
     /// # Errors
-    /// When its family is not known, a file is missing or broken, or weights and configuration do not fit together.
+    /// When its family is not known, a file is missing or broken, or the weights are not those of its configuration:
+    /// one is missing, of another shape or in a format that is not read, or a GGUF file has a tensor of a block that
+    /// the model does not use.
     pub fn open(source: &Source, device: &Device) -> Result<Self> {
         Self::open_in(source, device, PrecisionRequest::default())
     }
@@ -61,11 +64,12 @@ impl Model {
         Ok(model)
     }
 
-    /// Opens a model in the default precision without reading its weights: each is read when it is first asked for. Reads
-    /// tokenizer and chat template, and checks names and shapes of the weights.
+    /// Opens a model in the default precision without reading its weights: each is read when it is first asked for.
+    /// Reads tokenizer and chat template, and checks names and shapes of the weights.
     ///
     /// # Errors
-    /// When the model's family is not known, a file is missing or broken, or weights and configuration do not fit together.
+    /// When the headers of the files or the tokenizer make [`Model::open`] fail. A GGUF file with a weight in a format
+    /// that is not read opens.
     pub fn inspect(source: &Source, device: &Device) -> Result<Self> {
         let (mut model, metadata) = Self::shape(source, device)?;
         (model.tokenizer, model.template) = read_text(source.path(), metadata.as_ref())?;
@@ -90,8 +94,8 @@ impl Model {
         self.source.as_ref().filter(|source| !source.is_gguf()).map(Source::path)
     }
 
-    /// The sha256 over the model's weight files, in hexadecimal; `None` for a model made from parts. Reads all files
-    /// the first time.
+    /// The sha256 over the model's weight files, in hexadecimal; `None` for a model made from parts; over `config.json`
+    /// for a random model. Reads all files the first time and caches the result.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -128,7 +132,8 @@ impl Model {
     }
 
     /// Reads the configuration of a model folder: `config.json`, and the end tokens of `generation_config.json` if
-    /// there is one.
+    /// there is one. Errors: a file cannot be read or is not JSON, the family is not known, or a setting is missing or
+    /// has a value that cannot be run.
     pub(crate) fn read_configuration(folder: &Path) -> Result<Configuration> {
         let path = folder.join("config.json");
         let mut configuration = Configuration::from_hugging_face(&files::read_json(&path)?, &path)?;
@@ -190,8 +195,9 @@ const SHORT_FACTORS: &str = "rope_factors_short.weight";
 /// The GGUF tensor of LongRoPE's factors for long sequences.
 const LONG_FACTORS: &str = "rope_factors_long.weight";
 
-/// Collects what a GGUF file states only through its tensors: the vocabulary size (rows of `token_embd.weight`, 0 without
-/// it), a tied head (no `output.weight`), biases (by the tensors of block 0), and rotation factors. Errors: the file has
+/// Collects what a GGUF file states only through its tensors: the vocabulary size (rows of `token_embd.weight`, 0
+/// without it), a tied head (no `output.weight`), biases (`attn_q.bias`, `attn_output.bias` and `ffn_down.bias` of
+/// block 0 stand for all), the rotation divisors of `rope_freqs.weight`, and LongRoPE's factors. Errors: the file has
 /// the rotation factors for short sequences without those for long ones, or the reverse.
 fn facts(header: &Header) -> Result<TensorFacts> {
     let rows = header.tensors.get("token_embd.weight").and_then(|location| location.shape.first());
@@ -222,13 +228,14 @@ fn facts(header: &Header) -> Result<TensorFacts> {
 const RANGE: f64 = 0.02;
 
 impl Model {
-    /// A model with the configuration, tokenizer and chat template of a folder and random `f32` weights: matrices normal
-    /// with the deviation `initializer_range` of `config.json`, or 0.02 without it, norms that only normalize, biases 0.
-    /// Each matrix draws from a random stream named after it, so equal seeds give equal weights on every machine. Does not
-    /// look at weight files.
+    /// A model with the configuration, tokenizer and chat template of a folder and random `f32` weights: matrices
+    /// normal with the deviation `initializer_range` of `config.json`, or 0.02 without it, norms that only normalize,
+    /// biases 0. Each matrix draws from a random stream named after it, so equal seeds give equal weights on every
+    /// machine. Does not look at weight files.
     ///
     /// # Errors
-    /// When the folder has no `config.json`, its family is not known, or a file is broken.
+    /// When the folder has no `config.json`, its family is not known, a setting is missing or cannot be run, or a file
+    /// of the tokenizer or template is broken.
     pub fn random(folder: &Path, seed: u64, device: &Device) -> Result<Self> {
         let source = Source::without_weights(folder)?;
         let configuration = Model::read_configuration(folder)?;

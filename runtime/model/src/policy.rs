@@ -89,21 +89,22 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A policy with a newly created adapter, whose values are initialized from the settings' seed. Its reference is the
-    /// base model.
+    /// A policy with a newly created adapter, whose values are initialized from the settings' seed. Its reference is
+    /// the base model.
     ///
     /// # Errors
-    /// When the settings are invalid or do not fit the model, or there is too little memory for the trained values.
+    /// When [`Adapter::create`] fails: the adapter's settings are out of range or name what the model does not have, or
+    /// there is too little memory for the trained values.
     pub fn new(model: Arc<Model>, adapter: &AdapterSettings, settings: PolicySettings) -> Result<Self> {
         let adapter = Adapter::create(&model, adapter)?;
         Ok(Self::assemble(model, adapter, None, settings))
     }
 
-    /// A policy that continues the adapter in a folder; its reference is a frozen copy of that adapter. Without a
-    /// folder it trains nothing, and policy and reference are the base model.
+    /// A policy that continues the adapter in the folder `adapter`; its reference is a frozen copy of that adapter.
+    /// Without a folder it trains nothing, and policy and reference are the base model.
     ///
     /// # Errors
-    /// When the adapter cannot be read or does not fit the model.
+    /// When [`Adapter::load`] fails, or there is too little memory for the copy.
     pub fn open(model: Arc<Model>, adapter: Option<&Path>, settings: PolicySettings) -> Result<Self> {
         let Some(folder) = adapter else {
             let untrained = Adapter::untrained(model.weights.device())?;
@@ -203,7 +204,8 @@ impl Policy {
         Ok(())
     }
 
-    /// Writes the adapter (or all weights, in `f32`, under full fine-tuning) into a folder. Does not write edits.
+    /// Writes the adapter (or all weights, in `f32`, under full fine-tuning) into a folder, which is created if needed,
+    /// and replaces files of these names. Writes no edits, patches or snapshots.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -211,18 +213,21 @@ impl Policy {
         self.adapter.save(&self.model, folder)
     }
 
-    /// Reads the trained values that [`save`](Self::save) wrote into a folder into the adapter. Does not read the settings
-    /// file. Changes neither the reference, the edits, the snapshots nor the update count.
+    /// Reads the trained values that [`save`](Self::save) wrote into a folder into the adapter. Does not read the
+    /// settings file. Leaves the gradient as it is. Changes neither the reference, the edits, the snapshots nor the
+    /// update count.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds other modules or shapes.
+    /// When the file cannot be read, or its tensors have not exactly the names and shapes of the trained values. If a
+    /// tensor cannot be read, those before it are already overwritten.
     pub fn restore(&mut self, folder: &Path) -> Result<()> {
         self.adapter.read_values(folder)
     }
 
-    /// Builds the network of a view, with the policy's deadline, and without dropout, readers and decoding. The policy has
-    /// its present adapter, edits and patches; a snapshot its own adapter and edits; the reference the initial adapter, if
-    /// training continues one, and no edits. Errors: no snapshot of this name.
+    /// Builds the network of a view, with the policy's deadline, and without dropout, readers and decoding.
+    /// [`View::Policy`] has the adapter, edits and patches as they are now; a snapshot the adapter and edits stored in
+    /// it; the reference the initial adapter, if training continues one, and no edits. Only [`View::Policy`] has
+    /// patches. Errors: no snapshot of this name.
     pub(crate) fn network(&self, view: &View) -> Result<Network<'_>> {
         let (adapter, edits, patches) = match view {
             View::Policy => (Some(&self.adapter), Some(&self.edits), &self.patches),

@@ -19,7 +19,7 @@ impl Rows {
     /// Joins ids and target marks. Clears the mark of each row's first token: nothing predicts it.
     ///
     /// # Errors
-    /// When the two lists differ in shape.
+    /// When the lists have different numbers of rows, or a row has another number of marks than of tokens.
     pub fn new(ids: Vec<Vec<u32>>, mut targets: Vec<Vec<bool>>) -> Result<Self> {
         let (rows, marked) = (ids.len(), targets.len());
         if rows != marked {

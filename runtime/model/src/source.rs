@@ -41,20 +41,21 @@ pub struct Source {
 }
 
 impl Source {
-    /// Finds a model by its folder, its GGUF file, or its name on the hub of [`Hub::from_environment`]. Downloads files of
-    /// a hub model that the cache lacks, unless `offline`.
+    /// Finds a model by its folder, its GGUF file, or its name on the hub of [`Hub::from_environment`]. Downloads files
+    /// of a hub model that the cache lacks, unless `offline`.
     ///
     /// # Errors
-    /// When there is no such model, or it cannot be fetched.
+    /// When [`Source::find`] fails.
     pub fn open(name: &str, offline: bool) -> Result<Self> {
         Self::find(name, None, &Hub::from_environment(offline))
     }
 
-    /// Finds a model by its folder, its GGUF file or its name on the hub, from which missing files are downloaded. A path
-    /// that exists wins over a hub name. `revision` is used only for a hub name without an `@revision`.
+    /// Finds a model by its folder, its GGUF file or its name on the hub, from which missing files are downloaded. A
+    /// path that exists wins over a hub name. `revision` is used only for a hub name without an `@revision`.
     ///
     /// # Errors
-    /// When there is no such model, or it cannot be fetched.
+    /// When `name` is neither a path that exists nor a name on the hub, the path is not a model or a folder with
+    /// several GGUF files, or [`Hub::fetch`] fails.
     pub fn find(name: &str, revision: Option<&str>, hub: &Hub) -> Result<Self> {
         let path = Path::new(name);
         if path.exists() {
@@ -68,8 +69,9 @@ impl Source {
         Self::from_path(name, &hub.fetch(&wanted)?)
     }
 
-    /// The source for a folder or file that exists: a GGUF file, a Hugging Face folder with `config.json`, or a folder
-    /// with one GGUF file. Errors: none of these, or several GGUF files.
+    /// The source for the folder or file `path`, which exists: a folder with `config.json` and safetensors, a GGUF
+    /// file, or a folder with one GGUF file and no `config.json`. `name` is what the user gave. Errors: none of these,
+    /// several GGUF files, or a broken index of weight files.
     fn from_path(name: &str, path: &Path) -> Result<Self> {
         let (path, weights) = if path.is_dir() && path.join("config.json").is_file() {
             (path.to_path_buf(), safetensors::files(path)?)
@@ -136,8 +138,8 @@ impl Source {
     }
 }
 
-/// Finds the GGUF file at a path: the path itself, or the only GGUF file in a folder; told by the extension `gguf` in any
-/// case. Errors: another file, or a folder with none or several.
+/// Finds the GGUF file at a path: the path itself, or the only one directly in a folder. Goes by the extension `gguf`,
+/// in any case, and reads no content. Errors: another file, or a folder with none or several.
 fn find_gguf_file(path: &Path) -> Result<PathBuf> {
     let refuse = |why: String, hint: &str| Err(Error::not_a_model(path.display(), why, hint));
     if !path.is_dir() {

@@ -35,7 +35,7 @@ impl Site {
         }
     }
 
-    /// The site with this name; `None` for an unknown name.
+    /// The site whose [`name`](Self::name) equals this one, case included; `None` for any other text.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let all = [Self::ResidualBefore, Self::AttentionOutput, Self::MlpOutput, Self::ResidualAfter];
@@ -62,7 +62,7 @@ impl Token {
         }
     }
 
-    /// Parses a name such as `from-end-0` or `target-mean`; `None` for anything else.
+    /// Parses `target-mean`, or `from-end-` followed by a number that fits `u32`; `None` for anything else.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name.strip_prefix("from-end-") {
@@ -87,7 +87,9 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// A patch that adds `coefficient` · `vector` at some layers; with `answers_only`, only at tokens of answers.
+    /// A patch that adds `coefficient` · `vector` at some layers, counted from 0; with `answers_only`, only at tokens
+    /// of answers: the targets when rows are scored, the new tokens when completions are generated.
+    /// [`Policy::patch`](crate::Policy::patch) checks that the layers exist and the vector fits.
     ///
     /// # Errors
     /// When the product is not finite, no layer is named, or a layer is named twice.
@@ -99,18 +101,21 @@ impl Patch {
         Self::new(layers, site, scaled, None, answers_only)
     }
 
-    /// A patch that removes the component along a direction at some layers, for all tokens.
+    /// A patch that removes the component along a direction, of any length above 0, at some layers, counted from 0, for
+    /// all tokens.
     ///
     /// # Errors
-    /// When the direction has no length, no layer is named, or a layer is named twice.
+    /// When the direction's length is 0 or not finite, no layer is named, or a layer is named twice.
     pub fn ablate(layers: Vec<usize>, site: Site, direction: &[f32]) -> Result<Self> {
         Self::project(layers, site, direction, 0.0)
     }
 
-    /// A patch that sets the component along a direction to `value` at some layers, for all tokens.
+    /// A patch that sets the component along a direction, of any length above 0, to `value` at some layers, counted
+    /// from 0, for all tokens.
     ///
     /// # Errors
-    /// When the direction has no length, the value is not finite, no layer is named, or a layer is named twice.
+    /// When the direction's length is 0 or not finite, the value is not finite, no layer is named, or a layer is named
+    /// twice.
     pub fn project(layers: Vec<usize>, site: Site, direction: &[f32], value: f32) -> Result<Self> {
         if !value.is_finite() {
             return Err(Error::Argument(format!("a component is set to a finite number, this is `{value}`")));
@@ -118,7 +123,8 @@ impl Patch {
         Self::new(layers, site, normalize(direction)?, Some(f64::from(value)), false)
     }
 
-    /// A patch from its parts. Errors: no layer, or a layer named twice.
+    /// A patch from its parts: adds `vector` if `component` is `None`, else sets the component along `vector`, of
+    /// length 1, to that value. Errors: no layer, or a layer named twice.
     fn new(
         layers: Vec<usize>,
         site: Site,
@@ -155,7 +161,8 @@ pub(crate) struct Patches {
 }
 
 impl Patches {
-    /// Activates a patch and returns its number, for [`Patches::remove`].
+    /// Activates a patch after those already active, and returns its number, for [`Patches::remove`]. Numbers count up
+    /// from 0 and are not used again.
     pub(crate) fn add(&mut self, patch: Patch) -> u64 {
         let number = self.next;
         self.next += 1;

@@ -39,7 +39,8 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// Writes the vectors as safetensors: tensors `direction.<layer>` in `f32`, with the metadata in the header.
+    /// Writes the vectors as a safetensors file, and replaces one of this name: tensors `direction.<layer>` in `f32`,
+    /// with the metadata in the header.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -55,8 +56,9 @@ impl Vectors {
         })
     }
 
-    /// Writes a GGUF control vector for llama.cpp and repeng: tensors `direction.<layer>` in `f32`, without layer 0 and
-    /// without [`Vectors::metadata`]. `family` is the model's type, such as `llama`, which the file names as a hint.
+    /// Writes a GGUF control vector for llama.cpp and repeng, and replaces a file of this name: tensors
+    /// `direction.<layer>` in `f32`, without layer 0 and without [`Vectors::metadata`]. `family` is the model's type,
+    /// such as `llama`, which the file names as a hint.
     ///
     /// # Errors
     /// When there is no other layer than 0, or the file cannot be written.
@@ -125,13 +127,14 @@ impl Vectors {
 }
 
 impl Policy {
-    /// Activates one patch for each layer in `layers` for which there is a direction: it adds `coefficient` · direction to
-    /// the block's output at every token. Skips layers without a direction.
+    /// Activates one patch for each layer in `layers` for which there is a direction: it adds `coefficient` · direction
+    /// to the block's output at every token. Skips layers without a direction. Earlier patches stay. Returns no numbers
+    /// of the patches, so [`unpatch_all`](Self::unpatch_all) removes them.
     ///
     /// # Errors
-    /// When any vector is for a layer that the model does not have, no vector is for a layer in `layers`, the vectors are
-    /// not as long as the hidden dimension, or `coefficient` · direction is not finite. If the product is not finite for
-    /// some layer, the patches of lower layers stay active.
+    /// When any vector is for a layer that the model does not have, no vector is for a layer in `layers`, the vectors
+    /// are not as long as the hidden dimension, or `coefficient` · direction is not finite. If the product is not
+    /// finite for some layer, the patches of lower layers stay active.
     pub fn steer(&mut self, vectors: &Vectors, coefficient: f32, layers: &RangeInclusive<usize>) -> Result<()> {
         let configuration = &self.model().configuration;
         vectors.layers.keys().try_for_each(|layer| configuration.check_layer(*layer))?;

@@ -132,6 +132,7 @@ impl Work {
 }
 
 impl Drop for Mark<'_> {
+    /// Marks the work as under way on one thread less.
     fn drop(&mut self) {
         self.0.threads.fetch_sub(1, Ordering::Relaxed);
     }

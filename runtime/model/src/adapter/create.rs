@@ -30,7 +30,8 @@ impl Adapter {
     /// norms of the frozen weights; or, for [`AdapterKind::Full`], an `f32` copy of every weight.
     ///
     /// # Errors
-    /// When the settings are invalid or do not fit the model, or the device has too little memory.
+    /// When [`AdapterSettings::check`] fails, the settings name a module or layer that the model does not have, a
+    /// weight cannot be read, or there is too little memory.
     pub fn create(model: &Model, settings: &AdapterSettings) -> Result<Self> {
         settings.check()?;
         let adapter = if settings.kind == AdapterKind::Full {
@@ -47,7 +48,8 @@ impl Adapter {
 
     /// Resets every parameter to its initial value: the model's weights, as `f32`, for [`AdapterKind::Full`]; else A to
     /// uniform values in ±1/√in, drawn from the seed and the module's path, B to 0, and DoRA magnitudes to ‖W‖ of every
-    /// row of the frozen weight. Leaves gradients as they are. Errors: a weight of the model cannot be read.
+    /// row of the frozen weight. Overwrites trained values; leaves gradients as they are. Errors: a weight of the model
+    /// cannot be read.
     pub(crate) fn initialize(&self, model: &Model) -> Result<()> {
         if self.is_full() {
             for (number, slot) in self.parameters.slots().iter().enumerate() {
@@ -109,8 +111,9 @@ pub(super) fn slots(model: &Model, kind: AdapterKind, plans: &[ModulePlan]) -> V
     plans.iter().flat_map(of_plan).collect()
 }
 
-/// Allocates an adapter with the planned modules, in the order of the plans; every A, B and DoRA magnitude is 0. For DoRA,
-/// also reads each frozen weight and computes ‖W‖² of its rows. Errors: too little memory.
+/// Allocates an adapter with the planned modules, in the order of the plans; every A, B and DoRA magnitude is 0. For
+/// DoRA, also reads each frozen weight and computes ‖W‖² of its rows. Errors: too little memory, or a frozen weight
+/// cannot be read.
 pub(crate) fn zeros(model: &Model, settings: &AdapterSettings, plans: &[ModulePlan]) -> Result<Adapter> {
     let is_dora = settings.kind == AdapterKind::Dora;
     let each = if is_dora { 3 } else { 2 };

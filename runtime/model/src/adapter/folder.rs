@@ -35,8 +35,8 @@ impl Adapter {
     /// folders of kind full.
     ///
     /// # Errors
-    /// When a file is missing or broken, or its keys or shapes are not exactly those that its settings call for in this
-    /// model.
+    /// When a file is missing or broken, its settings are not supported or name modules that the model does not have,
+    /// or its keys or shapes are not exactly those that its settings call for in this model.
     pub fn load(model: &Model, folder: &Path) -> Result<Self> {
         let (settings, plans) = peft::read(&folder.join(SETTINGS), &model.configuration)?;
         // What the file holds is compared before anything of the size that the settings claim is allocated.
@@ -48,7 +48,8 @@ impl Adapter {
     }
 
     /// Writes the adapter's weights file and, unless the kind is full, its `adapter_config.json` into a folder, which
-    /// is created if needed. Values are `f32`.
+    /// is created if needed; replaces files of these names. Values are `f32`. The settings name the base by the path or
+    /// hub name by which the user gave the model.
     ///
     /// # Errors
     /// When a file cannot be written.

@@ -95,9 +95,10 @@ pub(crate) fn read(path: &Path, configuration: &Configuration) -> Result<(Adapte
     Ok((settings, plans))
 }
 
-/// Reads kind, rank, alpha, dropout, targets and layers, and checks them; the seed is the default one. Missing
-/// `use_rslora` and `use_dora` count as false, a missing `lora_dropout` as 0, missing layers as all. Errors: a missing
-/// `r`, `lora_alpha` or `target_modules`, a value of a wrong type or range, or rsLoRA and DoRA together.
+/// Reads kind, rank, alpha, dropout, targets and layers, and checks them by [`AdapterSettings::check`]; the seed is the
+/// default one. `use_rslora` and `use_dora` that are missing or null count as false, such a `lora_dropout` as 0, such
+/// layers as all. Errors: `r`, `lora_alpha` or `target_modules` is missing or null, a value has a wrong type or range,
+/// or rsLoRA and DoRA together.
 fn settings(fields: &Fields<'_>) -> Result<AdapterSettings> {
     let kind = match (fields.get_or("use_rslora", Some(false))?, fields.get_or("use_dora", Some(false))?) {
         (false, false) => AdapterKind::Lora,
@@ -123,8 +124,8 @@ fn settings(fields: &Fields<'_>) -> Result<AdapterSettings> {
     Ok(settings)
 }
 
-/// Checks that `peft_type` is `LORA`, that `bias` is missing or `none`, and that each key of [`UNSUPPORTED`] is
-/// missing, null, false or empty. Errors name the key.
+/// Checks that `peft_type` is present and `LORA`, that `bias` is missing, null or `none`, and that each key of
+/// [`UNSUPPORTED`] is missing, null, false or an empty list or object. Errors name the key.
 fn refuse_unsupported(fields: &Fields<'_>) -> Result<()> {
     let _: &str = fields.require("peft_type")?;
     fields.only("peft_type", &json!("LORA"))?;
@@ -139,15 +140,16 @@ fn refuse_unsupported(fields: &Fields<'_>) -> Result<()> {
 }
 
 /// Reads a key that holds one name or a list of names; `None` if it is missing or null. Errors: another type, or a name
-/// with characters of regular expressions.
+/// that [`check_literal`] refuses.
 fn names(fields: &Fields<'_>, key: &str) -> Result<Option<Vec<String>>> {
     let list: Option<Vec<String>> = fields.list(key)?;
     list.iter().flatten().try_for_each(|name| check_literal(fields, key, name))?;
     Ok(list)
 }
 
-/// Reads `rank_pattern` or `alpha_pattern`: pairs of module name and value, in the order of the file, without a leading
-/// `^` or trailing `$`. Empty if the key is missing. Errors: any other regular expression, or a value of another type.
+/// Reads `rank_pattern` or `alpha_pattern`: pairs of module name and value, in the order of the file, without leading
+/// `^` and trailing `$`. Empty if the key is missing, null or an empty object. Errors: a name that [`check_literal`]
+/// refuses, or a value that is null or of another type.
 fn pattern<T: DeserializeOwned>(fields: &Fields<'_>, key: &str) -> Result<Vec<(String, T)>> {
     let Some(object) = fields.object(key)? else { return Ok(Vec::new()) };
     let read = |name: &String| {
@@ -158,8 +160,8 @@ fn pattern<T: DeserializeOwned>(fields: &Fields<'_>, key: &str) -> Result<Vec<(S
     object.keys().map(read).collect()
 }
 
-/// Checks that `name`, from the setting `key`, has no characters of regular expressions. An expression that is read as
-/// a plain name would silently leave modules out.
+/// Checks that `name`, from the setting `key`, has none of the characters `* + ( ) [ ] | \ ? ^ $` of regular
+/// expressions; a dot is allowed. An expression that is read as a plain name would silently leave modules out.
 fn check_literal(fields: &Fields<'_>, key: &str, name: &str) -> Result<()> {
     if name.contains(['*', '+', '(', ')', '[', ']', '|', '\\', '?', '^', '$']) {
         return Err(fields.value_error(key, &format!("names, not an expression such as `{name}`")));

@@ -36,7 +36,7 @@ impl AdapterKind {
 }
 
 impl fmt::Display for AdapterKind {
-    /// Writes the name that settings files use, such as `rslora`.
+    /// Writes the name that settings files use: `lora`, `rslora`, `dora` or `full`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         serde::Serialize::serialize(self, formatter)
     }
@@ -128,10 +128,12 @@ impl AdapterSettings {
 /// A linear map of a model: the index of its block, and the map within the block.
 pub(crate) type ModuleKey = (usize, Site);
 
-/// The linear maps that the settings select, sorted by layer, then in the order of a forward pass.
+/// The linear maps that the settings select by layer and module name, sorted by layer, then in the order of a forward
+/// pass. Names match by [`matches_module`].
 ///
 /// # Errors
-/// When a name matches no module in the selected layers, a layer does not exist, or nothing is selected.
+/// When a name matches no module in the selected layers, a layer does not exist, or the list of names or of layers is
+/// empty.
 pub(crate) fn target_modules(configuration: &Configuration, settings: &AdapterSettings) -> Result<Vec<ModuleKey>> {
     let layers = layers(configuration, settings.layers.as_deref())?;
     let sites = Site::all(configuration);

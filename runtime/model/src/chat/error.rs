@@ -16,8 +16,8 @@ pub(super) fn broken(what: &str) -> Error {
     explain(format!("the chat template {what}")).into()
 }
 
-/// The error for an answer, counted from 1, whose beginning or end cannot be found: `edge` is `begins` or `ends`, `why`
-/// is the cause.
+/// The error for an answer that cannot be located in the rendered text. `number` counts answers from 1; `edge` is
+/// `begins` or `ends`, whichever cannot be found; `why` is the cause.
 pub(super) fn unclear(number: usize, edge: &str, why: impl Into<String>) -> Error {
     let hint = "put `{% generation %}` and `{% endgeneration %}` around the answer in the chat template";
     explain(format!("it cannot be told where answer {number} {edge}")).with_why(why).with_hint(hint).into()

@@ -19,8 +19,9 @@ pub(super) struct Refusal(pub(super) String);
 /// [`CLOSE`].
 pub(super) const MARKED: &str = "marked";
 
-/// Sets up an engine for chat templates: no HTML escaping, values printed as Python prints them, Python's string
-/// methods, the functions, filters and tests that transformers provides, and `strftime_now` at the current time.
+/// Sets up an engine for chat templates: no HTML escaping, values printed as Python prints them, Python's methods of
+/// values by [`method`], the function `raise_exception`, the filters `tojson`, `string` and [`markers::FILTER`], the
+/// tests `iterable` and `sequence` as in Python's Jinja, and `strftime_now` at the current time.
 pub(super) fn register(environment: &mut Environment<'static>) {
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_unknown_method_callback(method);
@@ -52,8 +53,8 @@ fn refuse(message: &Value) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Refusal(message)))
 }
 
-/// The filter that replaces a `{% generation %}` block: returns its text, between [`OPEN`] and [`CLOSE`] if the
-/// template renders in the marked form.
+/// The filter that replaces a `{% generation %}` block: returns the text of the block, between [`OPEN`] and [`CLOSE`]
+/// if the engine renders the form [`MARKED`], else unchanged.
 fn answer(state: &State, text: &str) -> String {
     if state.name() == MARKED { format!("{OPEN}{text}{CLOSE}") } else { text.to_owned() }
 }

@@ -7,9 +7,10 @@ use serde_json::Value as Json;
 use super::python_repr;
 
 /// Implements `value | tojson(ensure_ascii, indent, separators, sort_keys=…)` as Python's `json.dumps`, without HTML
-/// escapes. Arguments may be positional or named, except `sort_keys`. Defaults: characters outside ASCII as they are, one
-/// line, `, ` between items (`,` with an indent), `: ` after keys, keys in the order of the map. Errors: a value that is
-/// not JSON, is nested too deep or becomes too long, or an unknown argument.
+/// escapes. Arguments may be positional or named, except `sort_keys`. Defaults: characters outside ASCII as they are,
+/// one line, `, ` between items (`,` with an indent), `: ` after keys, keys in the order of the map. Errors: a value
+/// that is not JSON, is nested more than 100 deep or becomes longer than 32 MiB, an unknown named argument, or an
+/// argument of another type.
 pub(super) fn tojson(
     value: &Value,
     ensure_ascii: Option<Value>,

@@ -32,8 +32,8 @@ impl Message {
     }
 
     /// The fields that a template sees: role, content unless it was null or missing, and all other fields except null
-    /// ones. The first of `reasoning_content`, `thinking` and `reasoning` that is set is also given as `reasoning_content`
-    /// and, unless that is set, as `thinking`.
+    /// ones. The first of `reasoning_content`, `thinking` and `reasoning` that is present and not null becomes
+    /// `reasoning_content` and, unless there is a `thinking`, also `thinking`.
     pub(super) fn template_fields(&self) -> Map<String, Value> {
         let mut seen = Map::new();
         seen.insert("role".into(), self.role.clone().into());
@@ -52,8 +52,9 @@ impl Message {
 }
 
 impl<'de> Deserialize<'de> for Message {
-    /// Reads a message from an object. Errors: `role` is missing or not a string, `content` is missing or null and
-    /// there are no other fields, or `content` is not text.
+    /// Reads a message from an object; keys other than `role` and `content` become `fields`. Errors: `role` is missing
+    /// or not a string, `content` is missing or null and there are no other fields, or `content` is neither a string
+    /// nor a list of text parts.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut fields = Map::deserialize(deserializer)?;
         let role = match fields.remove("role") {
@@ -115,7 +116,8 @@ impl<'a> Conversation<'a> {
         Self { messages, tools: None, variables: None }
     }
 
-    /// The conversation with only its first `turns` messages (all, if there are fewer), and its tools and variables.
+    /// The conversation with only its first `turns` messages (all, if there are fewer), and all its tools and
+    /// variables. Copies no message.
     pub(super) fn first(&self, turns: usize) -> Self {
         Self { messages: &self.messages[..turns.min(self.messages.len())], ..*self }
     }

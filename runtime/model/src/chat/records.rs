@@ -73,13 +73,15 @@ pub enum Example<'a> {
     },
 }
 
-/// Encodes a conversation with tools and template variables. Every token that overlaps an answer is a target; `which`
-/// selects all answers or only the last one.
+/// Renders a conversation with its tools and template variables and encodes the text, without ids that the template
+/// does not write. A token is a target if any byte of it lies in an answer; `which` selects all answers or only the
+/// last one.
 ///
 /// The end-of-turn token of an answer is a target, and so is what the template writes after it before the next turn.
 ///
 /// # Errors
-/// When it cannot be told which tokens are answers, and the errors of rendering and encoding.
+/// When the conversation has no answer, it cannot be told which tokens are answers, no target is left, or rendering or
+/// encoding fails.
 pub fn encode_conversation(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,

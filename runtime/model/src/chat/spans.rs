@@ -18,7 +18,7 @@ use crate::tokenizer::Tokenizer;
 /// template's own `{% generation %}` marks where it has them, else compares renderings of growing prefixes.
 ///
 /// # Errors
-/// When the conversation has no answer, or a range cannot be determined.
+/// When no message is an answer of the model, the template rejects the conversation, or a range cannot be determined.
 pub(super) fn find(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,

@@ -53,11 +53,12 @@ pub struct ChatTemplate {
 pub(super) type Marked = (String, Vec<Range<usize>>);
 
 impl ChatTemplate {
-    /// Compiles a template, used with and without tools; the tokenizer provides the values of variables such as
-    /// `bos_token`.
+    /// Compiles a template, used for conversations with and without tools. The tokenizer provides the values of
+    /// variables such as `bos_token`.
     ///
     /// # Errors
-    /// When the source is longer than 64 KiB or is not a valid template; the error names line and column where known.
+    /// When the source is longer than 64 KiB or is not a Jinja template that the engine can compile; the error names
+    /// line and column where known.
     pub fn parse(source: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let sources = HashMap::from([("default".to_owned(), source.to_owned())]);
         let template = Self::choose(&sources, tokenizer, Path::new("chat template"))?;
@@ -103,7 +104,7 @@ impl ChatTemplate {
     }
 
     /// Makes `strftime_now` return a fixed time, in seconds since 1970 UTC, so that templates that print the date give
-    /// the same tokens on any day. A time out of range leaves the current time in use.
+    /// the same tokens on any day. A time outside the years -9999 to 9999 makes it return the current time.
     #[must_use]
     pub fn with_clock(mut self, seconds: i64) -> Self {
         let moment = Timestamp::from_second(seconds).ok();
@@ -119,11 +120,12 @@ impl ChatTemplate {
         &self.default.source
     }
 
-    /// Renders messages to text, without further template variables; `add_generation_prompt` appends the opening of an
-    /// answer.
+    /// Renders messages to text, without further template variables. `tools` are the tools that the model may call, as
+    /// a JSON list. `add_generation_prompt` appends the opening of an answer.
     ///
     /// # Errors
-    /// When the template rejects the conversation, fails, or takes more steps or makes more text than is allowed.
+    /// When the template rejects the conversation by `raise_exception`, fails, takes more than 10 million steps, or
+    /// makes more than 32 MiB of text.
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool, tools: Option<&Json>) -> Result<String> {
         self.render_conversation(&Conversation { messages, tools, variables: None }, add_generation_prompt)
     }
@@ -156,14 +158,15 @@ impl ChatTemplate {
         Ok(markers::extract_answers(&marked).filter(|(text, spans)| *text == plain && !spans.is_empty()))
     }
 
-    /// The compiled template for a conversation: the one for tools if the conversation has tools and there is one, else
-    /// the default.
+    /// The compiled template for a conversation: the one for tools if there is one and the conversation's `tools` are
+    /// given, even as an empty list; else the default.
     fn for_conversation(&self, conversation: &Conversation<'_>) -> &Compiled {
         self.with_tools.as_ref().filter(|_| conversation.tools.is_some()).unwrap_or(&self.default)
     }
 
-    /// The variables of a rendering: special tokens, then the conversation's variables, then
-    /// messages, tools and the other fixed ones; later ones replace earlier ones of the same name.
+    /// The variables of a rendering. Special tokens by role, such as `bos_token`, come first; then the conversation's
+    /// variables, which replace those of equal names; then `messages`, `tools` (none if there are none), `documents`
+    /// (always none) and `add_generation_prompt`, which nothing replaces.
     fn context(&self, conversation: &Conversation<'_>, add_generation_prompt: bool) -> Value {
         let messages: Vec<Value> =
             conversation.messages.iter().map(|message| Value::from(Serde(message.template_fields()))).collect();
@@ -264,7 +267,8 @@ impl io::Write for BoundedText {
 }
 
 /// The sources in a `chat_template` value, by name: a string is named `default`; a list has objects with `name` and
-/// `template`. Entries of any other form are left out.
+/// `template`. Of two entries with one name, the last counts. Entries of any other form are left out; any other value
+/// gives none.
 fn listed(value: Option<&Json>) -> HashMap<String, String> {
     match value {
         Some(Json::String(source)) => HashMap::from([("default".to_owned(), source.clone())]),

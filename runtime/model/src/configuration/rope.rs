@@ -84,8 +84,8 @@ impl RopeSetting {
         Self { theta, scaling: RopeScaling::None }
     }
 
-    /// The `width / 2` rotation frequencies of `width` rotated features, in radians per position; for LongRoPE those of
-    /// sequences up to the original context.
+    /// The `width / 2` rotation frequencies of `width` rotated features, scaled as `scaling` says, in radians per
+    /// position; for LongRoPE those of sequences up to the original context.
     #[must_use]
     pub fn frequencies(&self, width: usize) -> Vec<f64> {
         let plain = self.plain_frequencies(width);

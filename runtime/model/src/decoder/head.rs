@@ -32,10 +32,10 @@ pub(crate) struct SavedHead {
 }
 
 impl SavedHead {
-    /// The bytes of the saved tensors, and of two values for each target: its log-sum-exp and its log-probability.
+    /// The bytes of the saved tensors, and of two values for each target: its logsumexp and its log-probability.
     /// Further taps are not counted.
     pub(crate) fn bytes(&self) -> usize {
-        let taps = 2 * size_of_val(self.taps.log_sum_exp.as_slice());
+        let taps = 2 * size_of_val(self.taps.logsumexp.as_slice());
         bytes(&self.selected) + bytes(&self.inverse) + taps + self.slopes.as_ref().map_or(0, bytes)
     }
 }

@@ -162,7 +162,7 @@ impl Packing {
         AnswerMask::of(self.answers.iter().copied(), network.model.weights.device())
     }
 
-    /// Whether there are no targets.
+    /// Whether the packing has no targets, so that a pass over it computes no taps.
     pub(crate) fn is_empty(&self) -> bool {
         self.targets.is_empty()
     }

@@ -72,9 +72,10 @@ fn set_architecture(configuration: &mut Configuration) {
     configuration.embedding_scale = (configuration.hidden as f64).sqrt() as f32;
 }
 
-/// Sets what Gemma 2 and Gemma 3 share in `config.json`: the attention scale, 1/√`query_pre_attn_scalar` (256 by default),
-/// and the window `sliding_window` (4,096 by default, `null` for none) on the layers that `layer_types` names as sliding;
-/// if that is missing, on those for which `slides` is true. Errors: bidirectional attention, or wrong `layer_types`.
+/// Sets what Gemma 2 and Gemma 3 share in `config.json`: the attention scale, 1/√`query_pre_attn_scalar` (256 by
+/// default), and the window `sliding_window` (4,096 by default, `null` for none) on the layers that `layer_types` names
+/// as sliding; if that is missing, on those for which `slides` is true. Errors: bidirectional attention, or
+/// `layer_types` of another length or with other names.
 fn read_shared(fields: &Fields<'_>, configuration: &mut Configuration, slides: impl Fn(usize) -> bool) -> Result<()> {
     fields.only("use_bidirectional_attention", &json!(false))?;
     let scalar: f64 = fields.get_or("query_pre_attn_scalar", Some(256.0))?;
@@ -95,9 +96,10 @@ fn gemma2_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configurati
     read_shared(fields, configuration, |layer| layer.is_multiple_of(2))
 }
 
-/// Sets Gemma 3's attention scale, soft cap of logits (none by default), and the windows and rotations of local and global
-/// layers. `layer_types` names the local layers; if it is missing, all are local but each `sliding_window_pattern`-th,
-/// by default each sixth. Errors: also a soft cap of scores.
+/// Sets Gemma 3's attention scale, soft cap of logits (none by default), and the windows and rotations of local and
+/// global layers. `layer_types` names the local layers; if it is missing, all are local but each
+/// `sliding_window_pattern`-th (or `_sliding_window_pattern`-th, if that key is missing), by default each sixth.
+/// Errors: also a soft cap of scores.
 fn gemma3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     // transformers reads the key and does nothing with it.
     fields.only("attn_logit_softcapping", &Value::Null)?;

@@ -71,8 +71,9 @@ fn activation(configuration: &Configuration) -> (&'static str, &'static str) {
     }
 }
 
-/// Sets end, beginning and padding tokens from the keys that are present; others stay as they are. Of a list of beginning
-/// or padding tokens, takes the first. Errors: values that are not token ids.
+/// Sets end, beginning and padding tokens from `eos_token_id`, `bos_token_id` and `pad_token_id`. A key that is
+/// missing, null or an empty list leaves its tokens as they are. Of a list of beginning or padding tokens, takes the
+/// first. Errors: values that are not token ids.
 fn read_special(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     if let Some(eos) = fields.list("eos_token_id")?.filter(|eos| !eos.is_empty()) {
         configuration.eos = eos;
@@ -83,7 +84,8 @@ fn read_special(fields: &Fields<'_>, configuration: &mut Configuration) -> Resul
     Ok(())
 }
 
-/// The `sliding_window` in tokens: `None` for `null`, [`WINDOW`] if the key is missing.
+/// The `sliding_window` in tokens: `None` for `null`, [`WINDOW`] if the key is missing. Errors: another value than a
+/// whole number.
 pub(super) fn sliding_window(fields: &Fields<'_>) -> Result<Option<usize>> {
     match fields.contains_key("sliding_window") {
         true => fields.get("sliding_window"),
@@ -91,8 +93,9 @@ pub(super) fn sliding_window(fields: &Fields<'_>) -> Result<Option<usize>> {
     }
 }
 
-/// Sets `window` on the layers that slide and none on the others. `layer_types` says which slide; if it is missing,
-/// `slides(layer)`. Errors: `layer_types` of another length or with other names.
+/// Sets `window` on the layers that slide and none on the others. Layers slide that `layer_types` calls
+/// `sliding_attention`; if that key is missing or null, those for which `slides(layer)` is true. With `window` `None`,
+/// no layer has one. Errors: `layer_types` of another length or with other names.
 pub(super) fn set_windows(
     fields: &Fields<'_>,
     configuration: &mut Configuration,
@@ -169,7 +172,8 @@ pub(super) fn write(configuration: &Configuration, family: &Family) -> Value {
     config
 }
 
-/// The value of `layer_types`: `sliding_attention` for each layer that slides, else `full_attention`.
+/// The value of `layer_types`: for each layer `sliding_attention` if `slides` is true for its kind, else
+/// `full_attention`.
 pub(super) fn layer_types(configuration: &Configuration, slides: impl Fn(&LayerKind) -> bool) -> Value {
     let kinds = configuration.layer_kinds.iter();
     kinds.map(|kind| if slides(kind) { "sliding_attention" } else { "full_attention" }).collect()

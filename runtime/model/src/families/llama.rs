@@ -25,8 +25,9 @@ pub(super) const LLAMA: Family = Family {
     ..Family::PLAIN
 };
 
-/// Sets the window of all layers from GGUF metadata; 0 and a missing key mean none. A model with a window is a Mistral,
-/// because `config.json` of a Llama cannot express one. Errors: a model with experts, or with a window and biases.
+/// Sets the window of all layers from the GGUF key `attention.sliding_window`. If it is missing or 0, sets nothing;
+/// else also makes the family Mistral, because `config.json` of a Llama cannot express a window. Errors: a model with
+/// experts, or with a window and biases.
 fn llama_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     if keys.optional_size("expert_count")?.is_some_and(|experts| experts > 0) {
         return Err(keys.value_error("expert_count", "a model without experts"));
@@ -88,9 +89,9 @@ fn set_positions(configuration: &mut Configuration, has_positions: impl Fn(usize
 }
 
 /// Removes the rotation from the layers with a 0 in `no_rope_layers`, or, without that list, from every
-/// `no_rope_layer_interval`-th layer. A window, if one is in use, applies to these layers, or to those that
-/// `layer_types` names. Errors: a list shorter than the number of layers or with numbers other than 0 and 1, or an
-/// interval of 0.
+/// `no_rope_layer_interval`-th layer. A window, if [`hugging_face::window_in_use`] gives one, applies to the layers
+/// that `layer_types` calls sliding, or, without that key, to the layers without a rotation. Errors: a list shorter
+/// than the number of layers or with numbers other than 0 and 1, or an interval of 0.
 fn smollm3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     let interval = fields.get_or("no_rope_layer_interval", Some(INTERVAL))?;
     if interval == 0 {
@@ -110,7 +111,8 @@ fn smollm3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configurat
     hugging_face::set_windows(fields, configuration, window, |layer| bare[layer])
 }
 
-/// Adds the layers without positions and the windows of SmolLM3 to a `config.json`.
+/// Adds SmolLM3's own keys to a `config.json`: `no_rope_layers` with 1 for each layer with a rotation and 0 for each
+/// without, and the windows by [`hugging_face::write_windows_in_use`].
 fn smollm3_to_hugging_face(configuration: &Configuration, config: &mut Value) {
     let marks = configuration.layer_kinds.iter().map(|kind| u8::from(kind.rope.is_some()));
     config["no_rope_layers"] = json!(marks.collect::<Vec<_>>());
@@ -143,9 +145,10 @@ pub(super) const QWEN3: Family = Family {
     ..QWEN2
 };
 
-/// Sets the window, `sliding_window` or 4,096 tokens by default, on the layers that `layer_types` names as sliding; if that
-/// is missing, on those from index `max_window_layers` (28 by default) on. No layer has a window unless
-/// `use_sliding_window` is true. Errors: wrong `layer_types`, or sliding layers without a window.
+/// Sets the window, `sliding_window` or 4,096 tokens by default, on the layers that `layer_types` names as sliding; if
+/// that is missing, on those from index `max_window_layers` (28 by default) on. No layer has a window unless
+/// `use_sliding_window` is true. Errors: `layer_types` of another length or with other names, or with sliding layers
+/// where no window is in use.
 fn set_upper_windows(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     let window = hugging_face::window_in_use(fields, Some(hugging_face::WINDOW))?;
     let first = fields.get_or("max_window_layers", Some(28))?;

@@ -46,8 +46,8 @@ fn block(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
     list
 }
 
-/// The names that a safetensors file may give a weight, the usual one first: also those inside multimodal models, and
-/// without the prefix `model.`.
+/// The names that a safetensors file may give a weight, the usual one first. For `model.x`: `model.language_model.x`
+/// and `language_model.model.x`, as in multimodal models, and `x`; for another name `x`: `language_model.x`.
 pub(crate) fn aliases(name: &str) -> Vec<String> {
     match name.strip_prefix("model.") {
         Some(rest) => vec![
@@ -60,8 +60,9 @@ pub(crate) fn aliases(name: &str) -> Vec<String> {
     }
 }
 
-/// The name of a weight or bias in GGUF files, such as `blk.0.attn_q.weight`, from its Hugging Face name; `None` if GGUF
-/// has none. With four norms a block (`form.sandwich_norms`), the norm after attention has another name than without.
+/// The name of a weight or bias in GGUF files, such as `blk.0.attn_q.weight`, from its Hugging Face name; `None` if
+/// GGUF has none. With four norms a block (`form.sandwich_norms`), `post_attention_layernorm` is `post_attention_norm`,
+/// without `ffn_norm`.
 pub(crate) fn gguf_name(name: &str, form: GgufLayout) -> Option<String> {
     match name {
         "model.embed_tokens.weight" => return Some("token_embd.weight".into()),

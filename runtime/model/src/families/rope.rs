@@ -39,8 +39,9 @@ fn rotation<'a>(fields: &Fields<'a>) -> Result<Option<Fields<'a>>> {
 
 /// Reads the rotations of a model. Most families have one, in the older form (`rope_theta` and `rope_scaling`) or the
 /// newer (`rope_parameters`). A family with a base of its own for sliding-window layers has two: that of layers with
-/// full attention, then that of sliding-window layers. `max_positions` is the context length in tokens. Errors: an
-/// object for each kind of layer where the family has one rotation, or an unknown kind of scaling.
+/// full attention, then that of sliding-window layers. There, `rope_parameters` may hold an object for each of the two,
+/// and `rope_scaling` replaces the first. `max_positions` is the context length in tokens. Errors: an object for each
+/// kind of layer where the family has one rotation, or an unknown kind of scaling.
 pub(super) fn read(fields: &Fields<'_>, family: &Family, max_positions: usize) -> Result<Vec<RopeSetting>> {
     const KINDS: [&str; 2] = ["full_attention", "sliding_attention"];
     let theta = fields.get_or("rope_theta", Some(family.theta))?;

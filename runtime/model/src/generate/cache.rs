@@ -21,9 +21,9 @@ pub(super) fn build_blocks(network: &Network<'_>, longest: usize, answer_mask: &
     (0..network.model.configuration.layers).map(|layer| network.block(layer, rows, answer_mask)).collect()
 }
 
-/// Runs the prompts of a batch and fills the cache slots of all sequences. A prompt that adjacent sequences share runs
-/// once, in the slot of the first of them, which is then copied to the others. Returns the last block's output for each
-/// sequence's last prompt token, `[sequences, hidden]`, in the order of `batch`.
+/// Runs the prompts of a batch and fills the cache slots of all sequences, which must be empty. A prompt that adjacent
+/// sequences share runs once, in the slot of the first of them, which is then copied to the others. Returns the last
+/// block's output for each sequence's last prompt token, `[sequences, hidden]`, in the order of `batch`.
 pub(super) fn prefill(
     network: &Network<'_>,
     blocks: &[Block],

@@ -52,8 +52,9 @@ impl<'a> StopCriteria<'a> {
         })
     }
 
-    /// Whether the last token of a completion is an end token, or the text of its last `reach` tokens, with special tokens,
-    /// contains a stop text. Empty stop texts never match. Errors: the tokens cannot be decoded.
+    /// Whether the last token of a completion is an end token, or the text of its last `reach` tokens, special tokens
+    /// included, contains a stop text, case included. Empty stop texts never match. Errors: the tokens cannot be
+    /// decoded.
     fn is_met(&self, ids: &[u32]) -> Result<bool> {
         if ids.last().is_some_and(|id| self.ends.contains(id)) {
             return Ok(true);

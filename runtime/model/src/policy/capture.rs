@@ -22,13 +22,14 @@ use crate::stream::{Site, Token};
 const LOGIT_ROWS: usize = 32;
 
 impl Policy {
-    /// Reads the activations of a view at a site of each of `layers`, after patches, at one token of each row or averaged
-    /// over the row's targets: `[layers, rows, hidden]`, `f32`, on the CPU, in the order of `layers`. Runs only the blocks
-    /// up to the highest of these layers.
+    /// Reads the activations of a view at a site of each of `layers`, after the patches of that site, at the token of
+    /// each row that `token` names or averaged over the row's targets: `[layers, rows, hidden]`, `f32`, on the CPU, in
+    /// the order of `layers`, which count from 0. Runs only the blocks up to the highest of these layers, and of each
+    /// row no token after the last that is read.
     ///
     /// # Errors
-    /// When `layers` is empty, a layer is not there or named twice, a row is too short, a row has no target to average
-    /// over, a token is not in the vocabulary, a snapshot does not exist, or the deadline has passed.
+    /// When `layers` is empty, a layer is not there or named twice, a row ends before the named token or has no target
+    /// to average over, a token is not in the vocabulary, a snapshot does not exist, or the deadline has passed.
     pub fn capture(&self, view: &View, rows: &Rows, layers: &[usize], site: Site, token: Token) -> Result<Tensor> {
         let configuration = &self.model.configuration;
         let last = layers.iter().copied().max().ok_or_else(|| Error::Argument("no layer is named".into()))?;
@@ -87,7 +88,7 @@ impl Policy {
         for slice in self.slices(rows, true) {
             for part in self.last_logits(view, rows, slice)? {
                 for logits in part? {
-                    let normalizer = log_sum_exp(&logits);
+                    let normalizer = logsumexp(&logits);
                     found.extend(ids.iter().map(|id| (f64::from(logits[*id as usize]) - normalizer) as f32));
                 }
             }
@@ -156,14 +157,14 @@ fn token_indices(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
 }
 
 /// log Σ exp of the logits, in `f64`, without overflow.
-fn log_sum_exp(logits: &[f32]) -> f64 {
+fn logsumexp(logits: &[f32]) -> f64 {
     let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     largest + logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum::<f64>().ln()
 }
 
 /// KL(left ‖ right) = Σ p (log p − log q), in nats, for two rows of logits.
 fn divergence(left: &[f32], right: &[f32]) -> f32 {
-    let (first, second) = (log_sum_exp(left), log_sum_exp(right));
+    let (first, second) = (logsumexp(left), logsumexp(right));
     let terms = left.iter().zip(right).map(|(left, right)| {
         let logprob = f64::from(*left) - first;
         logprob.exp() * (logprob - (f64::from(*right) - second))

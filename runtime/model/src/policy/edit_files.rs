@@ -39,8 +39,9 @@ impl Policy {
         Adapter::from_outer_products(&self.model, &settings, factors).map(Some)
     }
 
-    /// Writes the edits to `edits.safetensors` in a folder. Without edits, writes a file without tensors if later
-    /// edits are to be held by an adapter ([`Form::Adapter`]), else no file.
+    /// Writes the edits to `edits.safetensors` in a folder. Without edits, writes a file without tensors if later edits
+    /// are to be held by an adapter ([`Form::Adapter`]), else no file. Replaces a file of this name, which stays if
+    /// none is written.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -48,8 +49,9 @@ impl Policy {
         write(&self.edits, &folder.join(EDITS))
     }
 
-    /// Writes the edits of a snapshot to a file. Without edits, writes a file without tensors if the form of edits is
-    /// [`Form::Adapter`], else no file.
+    /// Writes the edits of a snapshot to the safetensors file `path`. Without edits, writes a file without tensors if
+    /// the form of the snapshot's edits is [`Form::Adapter`], else no file. Replaces a file of this name, which stays
+    /// if none is written.
     ///
     /// # Errors
     /// When there is no such snapshot, or the file cannot be written.
@@ -59,10 +61,12 @@ impl Policy {
     }
 
     /// Replaces the edits, and the [`Form`] of later ones, by those of a checkpoint folder. If the folder has no file
-    /// of edits, the policy's edits stay; if the policy has none either, the form becomes [`Form::Weights`].
+    /// of edits, the policy's edits stay; if the policy has none either, the form becomes [`Form::Weights`]. Does not
+    /// count as an update.
     ///
     /// # Errors
-    /// When the file is damaged, or its edits are of another model.
+    /// When the file cannot be read or is not whole safetensors, a tensor in it has a name or shape that this model has
+    /// no place for, or a factor lacks one of its two vectors. The policy's edits then stay.
     pub fn restore_edits(&mut self, folder: &Path) -> Result<()> {
         match self.read_edits(&folder.join(EDITS))? {
             Some(edits) => self.edits = edits,
@@ -72,20 +76,21 @@ impl Policy {
         Ok(())
     }
 
-    /// Stores a snapshot of the trained values as they are now, with the edits in a file that
+    /// Stores a snapshot of the trained values as they are now, with the edits in the file `path` that
     /// [`save_snapshot_edits`](Self::save_snapshot_edits) wrote; with no edits if there is no file. Replaces an earlier
     /// snapshot of this name.
     ///
     /// # Errors
-    /// When the file is damaged, or its edits are of another model.
+    /// When the edits cannot be read, as in [`restore_edits`](Self::restore_edits). An earlier snapshot then stays.
     pub fn restore_snapshot(&mut self, name: &str, path: &Path) -> Result<()> {
         let edits = self.read_edits(path)?.unwrap_or_default();
         self.keep_snapshot(name, edits)
     }
 
-    /// Reads the edits in a file and copies edited weights to the model's device; `None` if there is no file. The form is
-    /// [`Form::Adapter`] if the file holds factors or no tensor at all, else [`Form::Weights`]. Errors: the file is
-    /// damaged, or its tensors have other names or shapes than this model's.
+    /// Reads the edits in a file and copies edited weights to the model's device; `None` if there is no file. The form
+    /// is [`Form::Adapter`] if the file holds factors or no tensor at all, else [`Form::Weights`]. Errors: the file
+    /// cannot be read or is not whole safetensors, a tensor has a name or shape that this model has no place for, or
+    /// [`read_factors`](Self::read_factors) fails.
     fn read_edits(&self, path: &Path) -> Result<Option<Edits>> {
         if !path.is_file() {
             return Ok(None);
@@ -157,8 +162,8 @@ fn factor_name(layer: usize, site: Site, number: usize, side: &str) -> String {
     format!("factor.{layer}.{}.{number:04}.{side}", site.short_name())
 }
 
-/// Writes all edited weights, in their own types, and all adapter factors to a safetensors file. Without edits, writes a
-/// file without tensors if the form is [`Form::Adapter`], else no file.
+/// Writes all edited weights, in their own types, and all adapter factors to a safetensors file. Without edits, writes
+/// a file without tensors if the form is [`Form::Adapter`], else no file. Replaces a file of this name.
 fn write(edits: &Edits, path: &Path) -> Result<()> {
     if edits.is_empty() && edits.form == Form::Weights {
         return Ok(());

@@ -46,7 +46,7 @@ impl Policy {
         self.patches = Patches::default();
     }
 
-    /// Sets whether later edits replace weights or are held by an adapter.
+    /// Sets whether later edits replace weights or are held by an adapter. Does nothing if that is the form already.
     ///
     /// # Errors
     /// When there are edits of the other form already, or the form is [`Form::Adapter`] under full fine-tuning.
@@ -89,7 +89,7 @@ impl Policy {
     }
 
     /// Reads `count` rows of a matrix from row `first` on, with edits or full training applied but not the adapter:
-    /// `[count, in]`, `f32`, on the CPU.
+    /// `[count, in]`, `f32`, on the CPU. If the model is NF4, unedited rows have NF4's rounding.
     ///
     /// # Errors
     /// When the layer or a row is not there, or `count` is 0.
@@ -183,8 +183,9 @@ impl Policy {
     }
 
     /// Adds left·rightᵀ to a matrix, with `left` `[out]` and `right` `[in]`, and counts an update. Replaces the stored
-    /// weight by one of the same type; or, if edits are held by an adapter, records the two vectors as a factor and
-    /// replaces the weight by an `f32` one, with which passes run. Errors: the maximum number of factors of this map.
+    /// weight by one of the same type; or, if edits are held by an adapter, records the two vectors as a factor, `left`
+    /// padded with zeros to all rows of the stored weight, and replaces the weight by an `f32` one, with which passes
+    /// run. Errors: the maximum number of factors of this map.
     fn add_product(&mut self, matrix: &Matrix, left: &[f32], right: &[f32]) -> Result<()> {
         let weight = self.weight(&matrix.name)?;
         let device = weight.device();
@@ -202,9 +203,10 @@ impl Policy {
         self.replace_weight(&matrix.name, changed)
     }
 
-    /// Finds the matrix of a role and checks that it can be edited. Errors: no such layer; an NF4 model whose edit
-    /// could only be written as a whole model, with NF4's rounding in every matrix; the embedding or the output head
-    /// while edits are held by an adapter; or a matrix with a DoRA module, which holds the norms of its rows.
+    /// Finds the matrix of a role and checks that it can be edited. Errors: no such layer; an NF4 model, unless edits
+    /// are held by an adapter and nothing is trained, since the edit could only be written as a whole model with NF4's
+    /// rounding in every matrix; the embedding or the output head while edits are held by an adapter; or a matrix with
+    /// a DoRA module, which holds the norms of its rows.
     fn editable_matrix(&self, role: Role, layer: usize) -> Result<Matrix> {
         let whole = self.edits.form == Form::Weights || self.adapter.trainable() > 0;
         if whole && self.model.weights.precision().base() == Base::Nf4 {

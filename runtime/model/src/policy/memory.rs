@@ -32,8 +32,9 @@ pub struct PassMemory {
 impl Policy {
     /// Estimates the memory of learning, if one pass runs `slice` tokens, `together` tokens are scored before one
     /// backward pass, and passes save the activations that `recompute` says. Raises the tokens of a pass to what
-    /// `min_slice_bytes` allows, under [`Slice::Whole`] to all, and caps them at `together`. If `together` exceeds `slice`,
-    /// adds the activations of further slices, up to `max_saved_bytes`. Without trained parameters, nothing is saved.
+    /// `min_slice_bytes` allows, under [`Slice::Whole`] to all, and caps them at `together`. If `together` exceeds
+    /// `slice`, adds the activations of further slices, up to `max_saved_bytes`. Without trained parameters, nothing is
+    /// saved and a pass runs `slice` tokens.
     #[must_use]
     pub fn pass_memory(&self, slice: u64, together: u64, recompute: Recompute) -> PassMemory {
         let (sizes, settings, precision) = (&self.model.configuration, &self.settings, self.precision());
@@ -53,9 +54,9 @@ impl Policy {
         PassMemory { kept, scratch, head }
     }
 
-    /// Estimates the memory of scoring these rows. With `learning`, and if something is trained, the activations saved for
-    /// their backward pass count: all if the slice setting allows the rows in one pass, else at most what is left of
-    /// `max_saved_bytes` plus those of the largest slice.
+    /// Estimates the memory of scoring these rows. With `learning`, and if something is trained, the activations saved
+    /// for their backward pass count: all if the slice setting allows the rows in one pass, else at most those of the
+    /// largest slice plus what other scored rows, which still hold saved activations, leave of `max_saved_bytes`.
     #[must_use]
     pub fn score_memory(&self, rows: &Rows, learning: bool) -> PassMemory {
         let (sizes, settings, precision) = (&self.model.configuration, &self.settings, self.precision());
@@ -85,7 +86,7 @@ impl Policy {
     }
 
     /// Estimates the bytes of cached keys and values while generating `sequences` sequences of up to `tokens` tokens
-    /// each, at most [`BATCH`] of them at a time.
+    /// each, prompt included, at most [`BATCH`] of them at a time.
     #[must_use]
     pub fn cache_memory(&self, sequences: u64, tokens: u64) -> u64 {
         let sizes = &self.model.configuration;

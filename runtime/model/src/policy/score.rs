@@ -101,12 +101,14 @@ impl Scored {
 }
 
 impl Policy {
-    /// Computes the taps of every target through a view; logits are divided by the temperature. With `learning`, on
-    /// [`View::Policy`] alone, adapter dropout applies and activations are saved for [`Policy::backward`]: all of them
-    /// if the slice setting allows the rows in one pass, else those of as many slices as
+    /// Computes the taps in `taps` of every target of `rows` through a view, with logits divided by `temperature`. Runs
+    /// the rows slice by slice; a slice without targets runs nothing. With `learning`, on [`View::Policy`] alone,
+    /// adapter dropout applies and activations are saved for [`Policy::backward`]: all of them if the slice setting
+    /// allows the rows in one pass, else those of as many slices as
     /// [`PolicySettings::max_saved_bytes`](super::PolicySettings::max_saved_bytes) has room for. The backward pass of a
-    /// slice without saved activations runs its forward pass again. Scoring for learning advances the counter that names
-    /// dropout masks by the number of slices. Through another view, `learning` has no effect.
+    /// slice without saved activations runs its forward pass again. Scoring for learning advances the counter that
+    /// names dropout masks by the number of slices, also if it fails later. Through another view, `learning` has no
+    /// effect.
     ///
     /// # Errors
     /// When the temperature is not positive and finite, a token is not in the vocabulary, a snapshot does not exist, or
@@ -194,14 +196,16 @@ pub(super) fn slice_dropout(first: Option<(u64, u64)>, slice: u64) -> Option<(u6
 }
 
 impl Policy {
-    /// Adds Σ seed · d(tap)/d(parameter) to the flat gradient; `seeds` are the gradients of a loss with respect to
-    /// the taps. Consumes the saved activations of `scored`; a slice without saved activations runs its forward pass again
-    /// with the dropout masks of the first time and the same result. Skips slices whose seeds are all 0. If nothing is
-    /// trained, checks the arguments, frees the saved activations and does nothing else.
+    /// Adds Σ seed · d(tap)/d(parameter) to the flat gradient; `seeds` are the gradients of a loss with respect to the
+    /// taps. Consumes the saved activations of `scored`; a slice without saved activations, so every slice at a second
+    /// call, runs its forward pass again with the dropout masks of the first time and the same result. Skips slices
+    /// whose seeds are all 0. If nothing is trained, checks the arguments, frees the saved activations and does nothing
+    /// else.
     ///
     /// # Errors
-    /// When the rows were scored through another view or before the last update, or seeds have another shape or belong
-    /// to a tap that was not asked for.
+    /// When the rows were scored through another view or before the last update, seeds have another shape or belong to
+    /// a tap that was not asked for, or the deadline has passed. If a slice fails, the gradient has the terms of the
+    /// slices before it.
     pub fn backward(&self, scored: &mut Scored, seeds: &Seeds) -> Result<()> {
         self.check(scored, seeds)?;
         let seeds = SeedValues::read(seeds, &scored.rows)?;

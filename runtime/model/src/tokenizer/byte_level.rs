@@ -16,9 +16,9 @@ use super::gguf::{Kind, Vocabulary};
 use super::{error, merges};
 use crate::error::Result;
 
-/// Builds the library's tokenizer with model, decoder, and the pre-tokenizer and normalizer of `style`. Merges come from
-/// the vocabulary, or are derived from its scores if it has none. Errors: a merge that is not two pieces, or parts that
-/// do not fit together.
+/// Builds the library's tokenizer with model, decoder, and the pre-tokenizer and normalizer of `style`. Merges come
+/// from the vocabulary, or are derived from its scores if it has none. Errors: a merge that is not two pieces, or whose
+/// pieces or their union are not in the vocabulary.
 pub(super) fn build(vocabulary: &Vocabulary, style: Style) -> Result<tokenizers::Tokenizer> {
     let alphabet = ByteLevel::alphabet();
     let tokens = vocabulary.tokens.iter().zip(&vocabulary.kinds);

@@ -28,8 +28,9 @@ impl Tokenizer {
     /// `special_tokens_map.json`, `generation_config.json` and `config.json`, those that exist.
     ///
     /// # Errors
-    /// When the folder has no `tokenizer.json`, or one of these files cannot be read, is too large or is broken, or the
-    /// tokenizer has steps that are unknown or may lengthen a text too much.
+    /// When the folder has no `tokenizer.json`, one of these files cannot be read, is longer than 64 MiB
+    /// (`tokenizer.json`) or 32 MiB (others) or is broken, or the tokenizer has steps that are unknown or may make a
+    /// text more than 512 times longer.
     pub fn from_folder(folder: &Path) -> Result<Self> {
         let path = folder.join("tokenizer.json");
         let work = Work::on_file("reading the tokenizer", &path);
@@ -106,7 +107,8 @@ impl Settings {
         })
     }
 
-    /// Sets an NFC normalizer for Qwen2 tokenizers whose `tokenizer.json` has none, as some converters leave it out.
+    /// Sets an NFC normalizer if `tokenizer.json` has no normalizer, as some converters leave it out, and
+    /// `tokenizer_class` is `Qwen2Tokenizer` or `Qwen2TokenizerFast`; else changes nothing.
     fn normalize(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         let class = self.tokenizer.get("tokenizer_class").and_then(Value::as_str);
         if inner.get_normalizer().is_none() && matches!(class, Some("Qwen2Tokenizer" | "Qwen2TokenizerFast")) {

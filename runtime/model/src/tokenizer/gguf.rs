@@ -45,7 +45,8 @@ pub(super) struct Vocabulary {
 
 impl Vocabulary {
     /// Reads tokens, scores, kinds, merges and options from `tokenizer.ggml.*`. Tokens without a kind are ordinary.
-    /// Errors: no token list, or a list of another type.
+    /// Kinds beyond the tokens are dropped. Errors: no token list, tokens or merges that are not texts, or kinds or
+    /// scores that are not numbers.
     fn read(metadata: &Metadata) -> Result<Self> {
         let tokens = texts(metadata, "tokenizer.ggml.tokens")?
             .ok_or_else(|| missing("tokenizer.ggml.tokens", "a list of texts"))?;
@@ -71,8 +72,8 @@ impl Tokenizer {
     /// Builds the tokenizer that the metadata of a GGUF file describes.
     ///
     /// # Errors
-    /// When the tokens or the kind of tokenizer are missing, the kind of tokenizer or pre-tokenizer is not known, or the
-    /// parts do not fit together.
+    /// When the tokens or the kind of tokenizer are missing, the kind is not `gpt2` or `llama`, the pre-tokenizer of a
+    /// `gpt2` tokenizer is not known, a list has elements of another type, or a merge has pieces that are not tokens.
     pub fn from_gguf(metadata: &Metadata) -> Result<Self> {
         let work = Work::on_file("reading the tokenizer", metadata.path());
         let _mark = work.begin();

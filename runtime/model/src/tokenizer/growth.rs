@@ -35,6 +35,7 @@ pub(super) struct Growth {
 impl Growth {
     const NONE: Self = Self::times(1);
 
+    /// The growth by a factor alone.
     const fn times(factor: u64) -> Self {
         Self { factor, extra: 0 }
     }

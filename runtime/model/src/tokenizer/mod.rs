@@ -146,8 +146,8 @@ impl Tokenizer {
         Ok(Spans { ids: encoding.get_ids().to_vec(), ranges })
     }
 
-    /// Decodes `ids` to text; `skip_special` leaves out the names of special tokens. Skips ids beyond the vocabulary,
-    /// which only pad the embedding.
+    /// Decodes `ids` to text; `skip_special` leaves out the names of special tokens. Skips ids without a token, which
+    /// only pad the embedding.
     ///
     /// # Errors
     /// When the decoder cannot put the pieces together, or the text may be longer than 64 MiB.
@@ -235,6 +235,7 @@ impl Tokenizer {
 }
 
 impl fmt::Debug for Tokenizer {
+    /// Writes the size of the vocabulary, the ids around a text and the special tokens, not the vocabulary itself.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokenizer")
             .field("size", &self.size)

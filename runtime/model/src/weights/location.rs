@@ -117,7 +117,7 @@ impl Location {
     /// The tensor's number format.
     ///
     /// # Errors
-    /// When the format is not read.
+    /// When the format is none of [`FORMATS`].
     pub(super) fn format(&self) -> Result<&'static StoredFormat> {
         self.format.clone().map_err(|found| {
             let formats: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();

@@ -116,7 +116,7 @@ pub(super) enum Repair {
 
 impl Repair {
     /// What the GGUF layout `form` changed on the weight of this Hugging Face name: pairs in query and key weights and
-    /// biases if it has adjacent pairs, 1 added to norms if it has that, else nothing.
+    /// biases if `form.pairs_adjacent`, 1 added to norms if `form.norms_plus_one`, else nothing.
     pub(super) fn of(name: &str, form: GgufLayout, configuration: &Configuration) -> Self {
         if form.pairs_adjacent && name.contains(".q_proj.") {
             Self::Pairs { heads: configuration.heads }

@@ -38,7 +38,8 @@ pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Err(Error::not_a_model(folder.display(), format!("it has neither `{SINGLE}` nor `{INDEX}`"), MODEL_FORMS))
 }
 
-/// The files that an index names, each once, sorted by name. Errors: a broken index, or a name outside the folder.
+/// The files that an index names, each once, sorted by name. Errors: an index that is not JSON or has no `weight_map`,
+/// or a name that is not [`is_plain`].
 fn shards(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
     let parsed = files::read_json(index)?;
     let map = parsed.get("weight_map").and_then(serde_json::Value::as_object);

@@ -33,7 +33,7 @@ fn largest(one: &[f32], other: &[f32]) -> f32 {
 }
 
 /// Removes the direction from every matrix that writes to the residual stream.
-fn orthogonalise(policy: &mut Policy, keep_norms: bool) {
+fn orthogonalize(policy: &mut Policy, keep_norms: bool) {
     policy.project_out(Role::Embedding, 0, &direction(), 1.0, keep_norms).unwrap();
     write_less(policy, keep_norms);
 }
@@ -56,7 +56,7 @@ fn edited_weights_do_what_hooks_do() {
             hooked.patch(Patch::ablate(vec![0, 1], site, &direction()).unwrap()).unwrap();
         }
         let mut edited = policy(configuration);
-        orthogonalise(&mut edited, false);
+        orthogonalize(&mut edited, false);
         let (hooked, found) = (logprobs(&hooked, &View::Policy), logprobs(&edited, &View::Policy));
         assert!(largest(&base, &found) > 0.1, "{name}: nothing to see");
         assert!(largest(&hooked, &found) < 1e-4, "{name}: off by {}", largest(&hooked, &found));
@@ -68,7 +68,7 @@ fn edited_weights_do_what_hooks_do() {
 fn nothing_is_written_along_the_direction_any_more() {
     for (name, configuration) in tiny::families() {
         let mut policy = policy(configuration.clone());
-        orthogonalise(&mut policy, false);
+        orthogonalize(&mut policy, false);
         let direction = normalize(&direction()).unwrap();
         let mut left: Vec<f32> = Vec::new();
         let embedding = policy.read_rows(Role::Embedding, 0, 0, configuration.vocabulary).unwrap();
@@ -90,7 +90,7 @@ fn along(rows: &[Vec<f32>], direction: &[f32]) -> Vec<f32> {
 fn rows_keep_their_lengths_where_that_is_asked_for() {
     let before = policy(tiny::llama());
     let mut after = policy(tiny::llama());
-    orthogonalise(&mut after, true);
+    orthogonalize(&mut after, true);
     for (role, rows) in [
         (Role::Embedding, 40),
         (Role::Linear(decoder::Site::AttentionOutput), 16),
@@ -150,7 +150,7 @@ fn several_edits_of_one_matrix_are_as_many_ranks() {
 fn an_edited_model_opens_again_as_it_was_edited() {
     let folder = tempfile::tempdir().unwrap();
     let mut edited = policy(tiny::qwen3());
-    orthogonalise(&mut edited, false);
+    orthogonalize(&mut edited, false);
     merge::merge(&edited, folder.path(), edited.model().weights.dtype()).unwrap();
     let source = Source::open(folder.path().to_str().unwrap(), true).unwrap();
     let model = Arc::new(Model::open(&source, &Device::Cpu).unwrap());
@@ -229,7 +229,7 @@ fn a_weight_in_bf16_is_edited_in_f32_and_stored_as_before() {
     assert_eq!(weights.dtype(), DType::BF16);
     let model = Arc::new(Model::from_parts("narrow", tiny::llama(), weights));
     let mut policy = Policy::open(model, None, PolicySettings::default()).unwrap();
-    orthogonalise(&mut policy, false);
+    orthogonalize(&mut policy, false);
     let rows = policy.read_rows(Role::Linear(decoder::Site::Down), 0, 0, 16).unwrap().t().unwrap().to_vec2().unwrap();
     let left =
         along(&rows, &normalize(&direction()).unwrap()).iter().fold(0.0_f32, |most, value| most.max(value.abs()));
@@ -265,8 +265,8 @@ fn with_full_fine_tuning_the_trained_weights_are_edited() {
     let settings = AdapterSettings { kind: AdapterKind::Full, ..AdapterSettings::default() };
     let mut policy = Policy::new(tiny::model(tiny::llama(), 1), &settings, PolicySettings::default()).unwrap();
     let mut wanted = self::policy(tiny::llama());
-    orthogonalise(&mut policy, false);
-    orthogonalise(&mut wanted, false);
+    orthogonalize(&mut policy, false);
+    orthogonalize(&mut wanted, false);
     assert_eq!(logprobs(&policy, &View::Policy), logprobs(&wanted, &View::Policy));
     assert_eq!(logprobs(&policy, &View::Reference), logprobs(&wanted, &View::Reference));
 }

@@ -29,8 +29,9 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads metadata and tensor locations of a GGUF file, and no tensor data. Errors: it is not GGUF version 2 or 3,
-    /// is damaged, or is shorter than its tensors.
+    /// Reads metadata and tensor locations of a GGUF file, and no tensor data. Errors: the file cannot be read, or its
+    /// header is none of GGUF version 2 or 3, is longer than [`MAX_HEADER_BYTES`], or contradicts itself or the length
+    /// of the file.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let file = bounded::open(path).map_err(|error| Error::file(path, error))?;
         let length = file.metadata().map_err(|error| Error::file(path, error))?.len();
