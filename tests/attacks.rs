@@ -42,29 +42,29 @@ fn a_method_larger_than_its_limit_is_refused_by_its_size_alone() {
 
 #[test]
 fn the_imports_of_a_component_are_read_from_its_bytes() {
-    let logs = r#"(import "tunebox:method/run@0.1.0" "log" (func (param i32 i32)))"#;
+    let logs = r#"(import "tunebox:method/run@0.2.0" "log" (func (param i32 i32)))"#;
     let mut names = imports(&guest::component(logs)).unwrap();
     names.retain(|name| !name.contains("/types@") && !name.contains("/data@") && !name.contains("/tensor@"));
-    assert_eq!(names, ["tunebox:method/run@0.1.0"]);
+    assert_eq!(names, ["tunebox:method/run@0.2.0"]);
 }
 
 /// The interfaces that a training method needs, and one import of each that it was not granted.
 const TWINS: [(&str, &str); 7] = [
-    ("sample", r#"(import "tunebox:method/sample@0.1.0" "[constructor]sampler" (func (result i32)))"#),
-    ("reward", r#"(import "tunebox:method/reward@0.1.0" "verifiers" (func (param i32)))"#),
-    ("hidden", r#"(import "tunebox:method/hidden@0.1.0" "layers" (func (result i32)))"#),
-    ("patch", r#"(import "tunebox:method/patch@0.1.0" "[resource-drop]patch" (func (param i32)))"#),
-    ("weights", r#"(import "tunebox:method/weights@0.1.0" "keep-as" (func (param i32 i32)))"#),
-    ("text", r#"(import "tunebox:method/text@0.1.0" "encode" (func (param i32 i32 i32)))"#),
+    ("sample", r#"(import "tunebox:method/sample@0.2.0" "[constructor]sampler" (func (result i32)))"#),
+    ("reward", r#"(import "tunebox:method/reward@0.2.0" "verifiers" (func (param i32)))"#),
+    ("hidden", r#"(import "tunebox:method/hidden@0.2.0" "layers" (func (result i32)))"#),
+    ("patch", r#"(import "tunebox:method/patch@0.2.0" "[resource-drop]patch" (func (param i32)))"#),
+    ("weights", r#"(import "tunebox:method/weights@0.2.0" "keep-as" (func (param i32 i32)))"#),
+    ("text", r#"(import "tunebox:method/text@0.2.0" "encode" (func (param i32 i32 i32)))"#),
     ("filesystem", ""),
 ];
 
 /// The honest one: it scores, learns and reports, with nothing but what training takes.
 const HONEST: &str = r#"
-(import "tunebox:method/run@0.1.0" "position" (func (result i32)))
-(import "tunebox:method/tensor@0.1.0" "[resource-drop]tensor" (func (param i32)))
-(import "tunebox:method/model@0.1.0" "policy" (func (result i32)))
-(import "tunebox:method/learn@0.1.0" "rate" (func (result f64)))
+(import "tunebox:method/run@0.2.0" "position" (func (result i32)))
+(import "tunebox:method/tensor@0.2.0" "[resource-drop]tensor" (func (param i32)))
+(import "tunebox:method/model@0.2.0" "policy" (func (result i32)))
+(import "tunebox:method/learn@0.2.0" "rate" (func (result f64)))
 "#;
 
 #[test]
@@ -111,12 +111,12 @@ fn a_panic_of_the_host_is_told_once_and_not_on_the_error_stream() {
 fn a_host_that_panics() {
     let engine = Engine::new().unwrap();
     let scores = r#"
-(import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
-(import "tunebox:method/model@0.1.0" "score-for-learning" (func $score (param i32 i32 f32 i32)))
+(import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+(import "tunebox:method/model@0.2.0" "score-for-learning" (func $score (param i32 i32 i32 f32 i32)))
 (data (i32.const 256) "example")
 (func $step (param $batch i32) (result i32)
   (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
-  (call $score (call $handle) (i32.const 0) (f32.const 1) (i32.const 64))
+  (call $score (call $handle) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
   (call $done))"#;
     let error = attack::run_on_a_host_that_panics(&engine, &guest::component(scores));
     println!("{error}");

@@ -11,7 +11,7 @@ use tunebox_sandbox::{CodeOptions, Compiling, Engine, Error, Grants, Limits, Ses
 /// Calls the host now and then, forever or `turns` times.
 fn calls(turns: &str) -> Vec<u8> {
     guest::component(&format!(
-        r#"(import "tunebox:method/run@0.1.0" "position" (func $position (result i32)))
+        r#"(import "tunebox:method/run@0.2.0" "position" (func $position (result i32)))
         (func $step (param i32) (result i32)
           (local $left i32)
           (local.set $left (i32.const {turns}))

@@ -29,7 +29,7 @@ fn the_gradient_of_a_loss_at_the_taps_is_what_the_model_gets() {
           (local $tap i32)
           (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
           (call $multiply (local.get $tap) (local.get $tap) (i32.const 64))
-          (call $minimise (call $total (call $handle)) (i32.const 64))
+          (call $backward (call $total (call $handle)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -47,7 +47,7 @@ fn a_loss_over_two_scores_reaches_both_in_their_order() {
           (local.set $first (call $logprob (call $scores (call $examples (local.get $batch)))))
           (local.set $second (call $logprob (call $scores (call $examples (local.get $batch)))))
           (call $multiply (local.get $first) (call $minus (local.get $second)) (i32.const 64))
-          (call $minimise (call $total (call $handle)) (i32.const 64))
+          (call $backward (call $total (call $handle)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -66,7 +66,7 @@ fn a_gradient_goes_on_when_the_handle_of_the_scores_is_dropped_early() {
           (local.set $scores (call $scores (call $examples (local.get $batch))))
           (local.set $tap (call $logprob (local.get $scores)))
           (call $drop-scores (local.get $scores))
-          (call $minimise (call $total (local.get $tap)) (i32.const 64))
+          (call $backward (call $total (local.get $tap)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -81,7 +81,7 @@ fn coefficients_of_the_methods_own_count_only_where_the_mask_is_one() {
         (func $step (param $batch i32) (result i32)
           (local $rows i32) (local $scores i32)
           (local.set $rows (call $examples (local.get $batch)))
-          (call $score (call $policy) (local.get $rows) (i32.const 0) (f32.const 1) (i32.const 64))
+          (call $score (call $policy) (local.get $rows) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
           (local.set $scores (call $handle))
           (call $ones (i32.const 512) (i32.const 2) (i32.const 5) (i32.const 64))
           (call $backward-from (local.get $scores) (call $handle) (i32.const 0) (i32.const 0) (i32.const 64))
@@ -99,7 +99,7 @@ fn scores_of_the_reference_take_no_gradient() {
         (func $step (param $batch i32) (result i32)
           (local $scores i32)
           (call $reference (i32.const 64))
-          (call $score (call $handle) (call $examples (local.get $batch)) (i32.const 0) (f32.const 1) (i32.const 64))
+          (call $score (call $handle) (call $examples (local.get $batch)) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
           (local.set $scores (call $handle))
           (call $ones (i32.const 512) (i32.const 2) (i32.const 5) (i32.const 64))
           (call $backward-from (local.get $scores) (call $handle) (i32.const 0) (i32.const 0) (i32.const 64))
@@ -117,9 +117,9 @@ fn scores_from_before_an_update_take_no_gradient() {
         (func $step (param $batch i32) (result i32)
           (local $tap i32)
           (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
-          (call $minimise (call $total (local.get $tap)) (i32.const 64))
+          (call $backward (call $total (local.get $tap)) (i32.const 64))
           (call $update (i32.const 64))
-          (call $minimise (call $total (local.get $tap)) (i32.const 64))
+          (call $backward (call $total (local.get $tap)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -137,8 +137,8 @@ fn a_second_gradient_through_the_same_scores_is_refused() {
         (func $step (param $batch i32) (result i32)
           (local $tap i32)
           (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
-          (call $minimise (call $total (local.get $tap)) (i32.const 64))
-          (call $minimise (call $total (local.get $tap)) (i32.const 64))
+          (call $backward (call $total (local.get $tap)) (i32.const 64))
+          (call $backward (call $total (local.get $tap)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -146,18 +146,41 @@ fn a_second_gradient_through_the_same_scores_is_refused() {
     assert_eq!(record.lock().unwrap().seeds.len(), 1);
 }
 
+#[test]
+fn rows_that_have_a_gradient_get_another_one_only_after_an_update_or_if_the_method_allows_it() {
+    let twice = |between: &str| {
+        let step = r#"
+        (func $step (param $batch i32) (result i32)
+          (call $backward (call $total (call $logprob (call $scores (call $examples (local.get $batch))))) (i32.const 64))
+          BETWEEN
+          (call $backward (call $total (call $logprob (call $scores (call $examples (local.get $batch))))) (i32.const 64))
+          (call $pass-on))"#;
+        learn(&step.replace("BETWEEN", between), 1)
+    };
+    let (answer, record) = twice("");
+    assert!(error_text(answer).contains("these rows have a gradient since the last update"));
+    assert_eq!(record.lock().unwrap().seeds.len(), 1);
+    for between in ["(call $update (i32.const 64))", "(call $allow-repeats)"] {
+        let (answer, record) = twice(between);
+        answer.unwrap();
+        assert_eq!(record.lock().unwrap().seeds.len(), 2, "{between}");
+    }
+}
+
 /// A step with the loss Σ logprob · mean-logit; `change` is done to the mean logits first.
 fn weighted_by_mean_logits(change: &str) -> (Result<(), Error>, Arc<Mutex<Record>>) {
     let step = r#"
         (func $step (param $batch i32) (result i32)
-          (local $scores i32) (local $mean i32)
-          (call $learn-from (call $examples (local.get $batch)) (i32.const 4) (f32.const 1) (i32.const 64))
+          (local $scores i32) (local $mean i32) (local $asked i32)
+          (local.set $asked (call $taps))
+          (call $ask-mean-logit (local.get $asked))
+          (call $learn-from (call $examples (local.get $batch)) (i32.const 1) (local.get $asked) (f32.const 1) (i32.const 64))
           (local.set $scores (call $handle))
           (call $mean-logit (local.get $scores) (i32.const 64))
           (local.set $mean (call $handle))
           CHANGE
           (call $multiply (call $logprob (local.get $scores)) (local.get $mean) (i32.const 64))
-          (call $minimise (call $total (call $handle)) (i32.const 64))
+          (call $backward (call $total (call $handle)) (i32.const 64))
           (call $pass-on))"#;
     learn(&step.replace("CHANGE", change), 1)
 }
@@ -183,7 +206,7 @@ fn a_tap_that_outlives_its_scores_by_a_step_takes_no_gradient() {
         (func $step (param $batch i32) (result i32)
           (local $scores i32)
           (if (global.get $tap) (then
-            (call $minimise (call $total (global.get $tap)) (i32.const 64))
+            (call $backward (call $total (global.get $tap)) (i32.const 64))
             (return (call $pass-on))))
           (local.set $scores (call $scores (call $examples (local.get $batch))))
           (global.set $tap (call $logprob (local.get $scores)))
@@ -191,7 +214,7 @@ fn a_tap_that_outlives_its_scores_by_a_step_takes_no_gradient() {
           (call $done))"#,
         2,
     );
-    assert!(error_text(answer).ends_with("the loss depends on scores of an earlier step; score the rows again"));
+    assert!(error_text(answer).contains("the loss depends on scores of an earlier step"));
     assert!(record.lock().unwrap().seeds.is_empty());
 }
 
@@ -208,7 +231,7 @@ fn a_loss_of_more_than_one_element_is_refused() {
     let (answer, _) = learn(
         r#"
         (func $step (param $batch i32) (result i32)
-          (call $minimise (call $logprob (call $scores (call $examples (local.get $batch)))) (i32.const 64))
+          (call $backward (call $logprob (call $scores (call $examples (local.get $batch)))) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -228,7 +251,7 @@ fn a_graph_as_deep_as_allowed_is_walked_and_dropped() {
             (call $drop-tensor (local.get $link))
             (local.set $link (local.get $next))
             (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
-          (call $minimise (call $total (local.get $link)) (i32.const 64))
+          (call $backward (call $total (local.get $link)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );

@@ -41,7 +41,7 @@ fn an_operation_that_takes_long_is_told_and_does_not_end_the_method() {
 #[test]
 fn a_step_that_keeps_the_host_at_work_for_too_long_ends_the_method() {
     let guest = r#"
-        (import "tunebox:method/run@0.1.0" "position" (func $position (result i32)))
+        (import "tunebox:method/run@0.2.0" "position" (func $position (result i32)))
         (func $step (param i32) (result i32)
           (loop $again (drop (call $position)) (br $again))
           (unreachable))"#;
@@ -57,8 +57,8 @@ fn a_gradient_that_is_refused_is_charged_each_time() {
     // The square root of 0 has no slope: the loss is 0, and its gradient is not a number.
     let guest = |times: u32| {
         format!(
-            "(import \"tunebox:method/tensor@0.1.0\" \"[method]tensor.sqrt\" (func $sqrt (param i32 i32)))
-            (import \"tunebox:method/tensor@0.1.0\" \"add\" (func $add (param i32 i32 i32)))
+            "(import \"tunebox:method/tensor@0.2.0\" \"[method]tensor.sqrt\" (func $sqrt (param i32 i32)))
+            (import \"tunebox:method/tensor@0.2.0\" \"add\" (func $add (param i32 i32 i32)))
             {LEARNING}(func $step (param $batch i32) (result i32)
               (local $tap i32) (local $loss i32) (local $left i32)
               (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
@@ -67,7 +67,7 @@ fn a_gradient_that_is_refused_is_charged_each_time() {
               (local.set $loss (call $total (call $handle)))
               (local.set $left (i32.const {times}))
               (loop $again
-                (call $minimise (local.get $loss) (i32.const 64))
+                (call $backward (local.get $loss) (i32.const 64))
                 (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
               (if (i32.eqz (i32.load8_u (i32.const 64))) (then (unreachable)))
               (call $done))"
@@ -99,10 +99,10 @@ fn passes_are_charged_by_their_multiply_adds() {
 #[test]
 fn the_caches_that_the_model_writes_with_count_before_it_writes() {
     let guest = r#"
-        (import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
-        (import "tunebox:method/model@0.1.0" "policy" (func $policy (result i32)))
-        (import "tunebox:method/sample@0.1.0" "[constructor]sampler" (func $sampler (result i32)))
-        (import "tunebox:method/sample@0.1.0" "generate" (func $generate (param i32 i32 i32 i32)))
+        (import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+        (import "tunebox:method/model@0.2.0" "policy" (func $policy (result i32)))
+        (import "tunebox:method/sample@0.2.0" "[constructor]sampler" (func $sampler (result i32)))
+        (import "tunebox:method/sample@0.2.0" "generate" (func $generate (param i32 i32 i32 i32)))
         (data (i32.const 256) "example")
         (func $step (param $batch i32) (result i32)
           (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
@@ -123,9 +123,9 @@ fn the_caches_that_the_model_writes_with_count_before_it_writes() {
 fn a_scope_gives_back_the_bytes_of_what_was_made_in_it() {
     // Makes a mebibyte in a scope, a hundred times; the handles are never dropped.
     let guest = r#"
-        (import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
-        (import "tunebox:method/tensor@0.1.0" "[constructor]scope" (func $scope (result i32)))
-        (import "tunebox:method/tensor@0.1.0" "[resource-drop]scope" (func $close (param i32)))
+        (import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
+        (import "tunebox:method/tensor@0.2.0" "[constructor]scope" (func $scope (result i32)))
+        (import "tunebox:method/tensor@0.2.0" "[resource-drop]scope" (func $close (param i32)))
         (data (i32.const 256) "\00\00\04\00")
         (func $step (param i32) (result i32)
           (local $scope i32) (local $left i32)
@@ -145,11 +145,11 @@ fn a_scope_gives_back_the_bytes_of_what_was_made_in_it() {
 #[test]
 fn what_a_scope_keeps_outlives_it_and_its_bytes_stay_charged() {
     let guest = r#"
-        (import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
-        (import "tunebox:method/tensor@0.1.0" "[method]tensor.shape" (func $shape (param i32 i32)))
-        (import "tunebox:method/tensor@0.1.0" "[constructor]scope" (func $scope (result i32)))
-        (import "tunebox:method/tensor@0.1.0" "[method]scope.keep" (func $keep (param i32 i32)))
-        (import "tunebox:method/tensor@0.1.0" "[resource-drop]scope" (func $close (param i32)))
+        (import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
+        (import "tunebox:method/tensor@0.2.0" "[method]tensor.shape" (func $shape (param i32 i32)))
+        (import "tunebox:method/tensor@0.2.0" "[constructor]scope" (func $scope (result i32)))
+        (import "tunebox:method/tensor@0.2.0" "[method]scope.keep" (func $keep (param i32 i32)))
+        (import "tunebox:method/tensor@0.2.0" "[resource-drop]scope" (func $close (param i32)))
         (data (i32.const 256) "\00\00\04\00")
         (func $step (param i32) (result i32)
           (local $scope i32) (local $kept i32)

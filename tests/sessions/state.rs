@@ -8,9 +8,9 @@ use crate::support::fake_run::FakeRun;
 #[test]
 fn metrics_come_back_with_how_to_put_micro_batches_together() {
     let guest = r#"
-        (import "tunebox:method/run@0.1.0" "metric" (func $metric (param i32 i32 f32 i32)))
-        (import "tunebox:method/run@0.1.0" "add-metric-of" (func $add-metric-of (param i32 i32 i32 i32)))
-        (import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
+        (import "tunebox:method/run@0.2.0" "metric" (func $metric (param i32 i32 f32 i32)))
+        (import "tunebox:method/run@0.2.0" "add-metric-of" (func $add-metric-of (param i32 i32 i32 i32)))
+        (import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
         (data (i32.const 256) "loss")
         (func $step (param i32) (result i32)
           (call $metric (i32.const 256) (i32.const 4) (f32.const 0.5) (i32.const 64))
@@ -61,8 +61,8 @@ fn the_state_of_a_method_goes_through_a_checkpoint_unchanged() {
 #[test]
 fn random_numbers_go_on_where_a_checkpoint_left_them() {
     let guest = r#"
-        (import "tunebox:method/tensor@0.1.0" "random-normal" (func $normal (param i32 i32 i32 i32 i32)))
-        (import "tunebox:method/run@0.1.0" "metric-of" (func $metric-of (param i32 i32 i32 i32)))
+        (import "tunebox:method/tensor@0.2.0" "randn" (func $normal (param i32 i32 i32 i32 i32)))
+        (import "tunebox:method/run@0.2.0" "metric-of" (func $metric-of (param i32 i32 i32 i32)))
         (data (i32.const 256) "loss")
         (func $step (param i32) (result i32)
           (call $normal (i32.const 256) (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 64))
@@ -85,8 +85,8 @@ fn random_numbers_go_on_where_a_checkpoint_left_them() {
 fn rows_stay_valid_after_their_batch_is_gone() {
     // Keeps the rows of the first step and reports in the second how many there are.
     let guest = format!(
-        r#"(import "tunebox:method/data@0.1.0" "[method]rows.count" (func $count (param i32) (result i32)))
-        (import "tunebox:method/run@0.1.0" "metric" (func $metric (param i32 i32 f32 i32)))
+        r#"(import "tunebox:method/data@0.2.0" "[method]rows.count" (func $count (param i32) (result i32)))
+        (import "tunebox:method/run@0.2.0" "metric" (func $metric (param i32 i32 f32 i32)))
         {LEARNING}
         (data (i32.const 600) "loss")
         (global $kept (mut i32) (i32.const 0))
@@ -104,9 +104,9 @@ fn rows_stay_valid_after_their_batch_is_gone() {
 
 /// Imports of a guest that patches; `$patch` makes one.
 const PATCHING: &str = r#"
-(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/patch@0.1.0" "ablate" (func $ablate (param i32 i32 i32 i32 i32)))
-(import "tunebox:method/patch@0.1.0" "[resource-drop]patch" (func $drop-patch (param i32)))
+(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/patch@0.2.0" "ablate" (func $ablate (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/patch@0.2.0" "[resource-drop]patch" (func $drop-patch (param i32)))
 (data (i32.const 256) "\03\00\00\00\00\00\00\00")
 (func $patch (result i32)
   (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))

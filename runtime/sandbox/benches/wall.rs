@@ -27,11 +27,11 @@ const CALLS: u32 = 200_000;
 const ROUNDS: usize = 5;
 
 const IMPORTS: &str = r#"
-(import "tunebox:method/run@0.1.0" "position" (func $position (result i32)))
-(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.1.0" "add" (func $add (param i32 i32 i32)))
-(import "tunebox:method/tensor@0.1.0" "[method]tensor.dtype" (func $dtype (param i32) (result i32)))
-(import "tunebox:method/tensor@0.1.0" "[resource-drop]tensor" (func $drop (param i32)))
+(import "tunebox:method/run@0.2.0" "position" (func $position (result i32)))
+(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "add" (func $add (param i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "[method]tensor.dtype" (func $dtype (param i32) (result i32)))
+(import "tunebox:method/tensor@0.2.0" "[resource-drop]tensor" (func $drop (param i32)))
 "#;
 
 /// Returns the bytes of a component whose `step` makes one tensor of `shape` filled with ones, then runs `body` (WAT

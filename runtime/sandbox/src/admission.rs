@@ -26,23 +26,27 @@ const NAME_BYTES: usize = 200;
 /// neither validates nor compiles them.
 ///
 /// # Errors
-/// When the bytes are no component, or contain something that the contract excludes.
+/// When the bytes are no component, cannot be parsed, or contain something that the contract excludes: see `survey`,
+/// which lists it.
 pub fn imports(bytes: &[u8]) -> Result<Vec<String>, Error> {
     Ok(survey(bytes, "this file")?.imports)
 }
 
-/// Checks a component's size, form, imports against `grants`, required export and types, in that order, without
-/// compiling it. `method` names the component in errors. Returns the full names of its imports.
+/// Checks a component without compiling it, in this order: its size against `component-bytes` of `limits`; its
+/// features, counts and sizes by the rules of `survey`; its imports against `grants`; the export `training`; and its
+/// types, which must be valid, with every function that it imports known to this host. `method` names the component in
+/// errors. Returns the full names of its imports.
 ///
 /// # Errors
-/// When one of these checks fails.
+/// Of the first check that fails: [`Error::TooLarge`], [`Error::Malformed`], [`Error::NotAdmitted`],
+/// [`Error::NotGranted`] or [`Error::Mismatch`].
 pub fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Vec<String>, Error> {
     let survey = admit_form(bytes, method, grants, limits)?;
     check_types(bytes, &survey.imports, method)?;
     Ok(survey.imports)
 }
 
-/// Checks a component's size, form, imports against `grants`, and the export `training`, in that order. Leaves out the check
+/// Does the checks of [`admit`] on size, form, imports and the export `training`, in that order. Leaves out the check
 /// of the types, which is made once, before a component is compiled. Returns the imports, exports and counts that it
 /// collected.
 pub(crate) fn admit_form(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Survey, Error> {
@@ -69,7 +73,7 @@ pub(crate) fn check_types(bytes: &[u8], imports: &[String], name: &str) -> Resul
 /// Checks one import, by its full name, against the contract and the grants of the run. Errors: [`Error::NotGranted`] for a
 /// name outside the contract and for an interface that `grants` lacks; that of [`needs_version`] for another track (major
 /// and minor version) than this host's, and for an unknown interface of a newer version.
-fn check_import(grants: &Grants, import: &str, method: &str) -> Result<(), Error> {
+pub(crate) fn check_import(grants: &Grants, import: &str, method: &str) -> Result<(), Error> {
     let shown = printable(import, NAME_BYTES);
     let refused = |by_name| Err(Error::NotGranted { method: method.to_owned(), import: shown.clone(), by_name });
     let Some((interface, version)) = named(import) else { return refused(false) };
@@ -81,7 +85,8 @@ fn check_import(grants: &Grants, import: &str, method: &str) -> Result<(), Error
 }
 
 /// Builds the error for a component that needs version `wants` of the contract, which this host does not provide.
-/// `location` names the import or export that shows the version; `item` is the interface or function that is missing.
+/// `component` is its name. `location` names the import or export that shows the version; `item` is the interface or
+/// function that is missing.
 fn needs_version(component: &str, wants: &Version, location: &str, item: &str) -> Error {
     version_mismatch(component, wants, location, format!("`{item}` is newer than {CONTRACT}")).into()
 }
@@ -89,7 +94,8 @@ fn needs_version(component: &str, wants: &Version, location: &str, item: &str) -
 /// Returns `None` if the component exports `interface` in the contract's track (same major and minor version), else the
 /// full name that it should export.
 ///
-/// `name` names the component in the error. Errors: the component exports `interface` only in another track.
+/// `name` names the component in the error. Errors: that of [`needs_version`] if the component exports `interface` only
+/// in another track. Of several such exports it shows the last.
 pub(crate) fn missing_export(survey: &Survey, name: &str, interface: &str) -> Result<Option<String>, Error> {
     let offered = survey.exports.iter().filter_map(|export| {
         let (found, version) = named(export)?;
@@ -111,8 +117,9 @@ pub(crate) fn missing_export(survey: &Survey, name: &str, interface: &str) -> Re
 }
 
 /// Checks that this host provides every function that the component uses of one import. A function is provided if it
-/// has a row in the table of costs. Does nothing for an import that is not an interface of the contract. Errors: that of
-/// [`needs_version`] if the import's version is newer than this host's, else [`Error::Mismatch`].
+/// has a row in the table of costs. Does nothing for an import whose name is not one of the contract's package, or that
+/// is no interface. Errors for the first function that is missing: that of [`needs_version`] if the import's version is
+/// newer than this host's, else [`Error::Mismatch`].
 fn check_functions(types: &Types, import: &str, method: &str) -> Result<(), Error> {
     let Some((interface, wants)) = named(import) else { return Ok(()) };
     let Some(ComponentEntityType::Instance(instance)) = types.component_item_for_import(import).map(|item| item.ty)
@@ -178,41 +185,41 @@ mod tests {
 
     #[test]
     fn weights_and_text_are_granted_by_name_only() {
-        let import = "tunebox:method/weights@0.1.0";
+        let import = "tunebox:method/weights@0.2.0";
         assert!(matches!(answer(import), Err(Error::NotGranted { by_name: true, .. })));
         assert!(check_import(&Grants::default().with("weights"), import, "calm").is_ok());
     }
 
     #[test]
     fn a_later_patch_of_the_contract_is_the_same_contract() {
-        assert!(answer("tunebox:method/tensor@0.1.7").is_ok());
+        assert!(answer("tunebox:method/tensor@0.2.7").is_ok());
     }
 
     #[test]
     fn what_another_version_has_is_told_apart_from_what_is_none_of_the_contract() {
         for (name, version) in [
-            ("tunebox:method/tensor@0.2.0", "0.2.0"),
+            ("tunebox:method/tensor@0.3.0", "0.3.0"),
             ("tunebox:method/tensor@0.10.0", "0.10.0"),
             ("tunebox:method/tensor@1.1.0", "1.1.0"),
             ("tunebox:method/tensor@0.0.9", "0.0.9"),
-            ("tunebox:method/telepathy@0.1.3", "0.1.3"),
+            ("tunebox:method/telepathy@0.2.3", "0.2.3"),
         ] {
-            let wanted = format!("`calm` needs `tunebox:method@{version}`, this program keeps 0.1.0");
+            let wanted = format!("`calm` needs `tunebox:method@{version}`, this program keeps 0.2.0");
             assert_eq!(answer(name).unwrap_err().to_string(), wanted, "{name}");
         }
-        assert!(matches!(answer("tunebox:method/telepathy@0.1.0"), Err(Error::NotGranted { by_name: false, .. })));
+        assert!(matches!(answer("tunebox:method/telepathy@0.2.0"), Err(Error::NotGranted { by_name: false, .. })));
     }
 
     #[test]
     fn look_alike_names_are_foreign() {
         for name in [
-            "tunebox:method/tensor@0.1",
-            "tunebox:method/tensor@0.1.",
-            "tunebox:method/tensor@0.1.0-rc",
+            "tunebox:method/tensor@0.2",
+            "tunebox:method/tensor@0.2.",
+            "tunebox:method/tensor@0.2.0-rc",
             "tunebox:method/tensor@0.01.0",
-            "tunebox:method/tensor@0.1.0.0",
-            "tunebox:method/tensor@0.1.99999999999999999999",
-            "tunebox:methods/tensor@0.1.0",
+            "tunebox:method/tensor@0.2.0.0",
+            "tunebox:method/tensor@0.2.99999999999999999999",
+            "tunebox:methods/tensor@0.2.0",
             "tensor",
             "wasi:filesystem/preopens@0.2.6",
         ] {

@@ -40,8 +40,8 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Creates a frame with the name demangled, escaped and cut at 200 bytes. If `name` is `None`, takes the text of
-    /// `otherwise` unchanged.
+    /// Creates a frame at `place` with the name demangled, escaped and cut at 200 bytes. If `name` is `None`, takes the
+    /// text of `otherwise` unchanged.
     fn new(name: Option<&str>, otherwise: impl FnOnce() -> String, place: Option<Place>) -> Self {
         let name = name.map_or_else(otherwise, |name| printable(&plain(name), TEXT_BYTES));
         Self { name, place }
@@ -55,8 +55,8 @@ impl Frame {
         }
     }
 
-    /// Whether the method's author wrote the function: its file is known and is neither of the standard library, the
-    /// SDK nor another crate.
+    /// Whether the method's author wrote the function: its file is known and its path does not begin with `rust/` (the
+    /// standard library), `tunebox/` (the SDK) or `dependencies/` (other crates).
     pub(crate) fn is_own(&self) -> bool {
         self.place.as_ref().is_some_and(|place| !FOREIGN.iter().any(|start| place.file.starts_with(start)))
     }
@@ -76,9 +76,9 @@ pub(crate) fn author_place(frames: &[Frame]) -> Option<Place> {
     own.or_else(|| frames.iter().find(|frame| frame.place.is_some())).and_then(|frame| frame.place.clone())
 }
 
-/// Builds the call stack of an error message, innermost first, with at most 20 functions. Lists the author's functions
-/// and those that an author's function called directly; lists all functions if none is the author's. `located` is true if
-/// any frame, listed or not, has a place. `None` for no frames.
+/// Builds the call stack of an error message, innermost first: of the functions to list, the innermost 20. Lists the
+/// author's functions ([`Frame::is_own`]) and those that an author's function called directly; lists all functions if
+/// none is the author's. `located` is true if any frame, listed or not, has a place. `None` for no frames.
 pub(crate) fn trace(frames: &[Frame]) -> Option<Trace> {
     let located = frames.iter().any(|frame| frame.place.is_some());
     let any = frames.iter().any(Frame::is_own);
@@ -88,7 +88,8 @@ pub(crate) fn trace(frames: &[Frame]) -> Option<Trace> {
     (!frames.is_empty()).then_some(Trace { frames, located })
 }
 
-/// Whether the frame belongs to a module that `wit-component` adds beside the method's own.
+/// Whether the frame belongs to a module that `wit-component` adds beside the method's own: one whose name begins with
+/// `wit-component:`.
 fn is_made_by_the_encoder(frame: &FrameInfo) -> bool {
     frame.module().name().is_some_and(|name| name.starts_with("wit-component:"))
 }
@@ -115,7 +116,8 @@ fn location(symbol: &FrameSymbol) -> Option<Place> {
     Some(Place { file: file(symbol.file()?), line: symbol.line()?, column: symbol.column().unwrap_or(1) })
 }
 
-/// Normalizes and escapes a source path: `/rustc/HASH/…` becomes `rust/…`, and a leading `./` is removed.
+/// Normalizes a source path, escapes it and cuts it at 200 bytes: `/rustc/HASH/…` becomes `rust/…`, and a leading `./`
+/// is removed.
 fn file(path: &str) -> String {
     let compiled = path.strip_prefix(COMPILED).and_then(|rest| rest.split_once('/'));
     match compiled {

@@ -20,6 +20,8 @@ pub struct Batch {
     pub window_tokens: BTreeMap<String, u32>,
     /// Number of records in all micro-batches of the update.
     pub window_size: u32,
+    /// Whether the batch is the last micro-batch of its update.
+    pub ends_window: bool,
     /// Each record as text, for verifiers; the method never sees it. Empty if the data has no prompts to sample from.
     pub questions: Vec<Question>,
 }

@@ -15,7 +15,10 @@ wasmtime::component::bindgen!({
         "tunebox:method/data.rows": entries::RowsEntry,
         "tunebox:method/data.batch": entries::BatchEntry,
         "tunebox:method/model.view": entries::ViewEntry,
+        "tunebox:method/model.taps": entries::TapsEntry,
         "tunebox:method/model.scores": entries::ScoresEntry,
+        "tunebox:method/optimizer.parameter": entries::ParameterEntry,
+        "tunebox:method/optimizer.perturbation": entries::PerturbationEntry,
         "tunebox:method/sample.sampler": entries::SamplerEntry,
         "tunebox:method/sample.completions": entries::CompletionsEntry,
         "tunebox:method/patch.patch": entries::PatchEntry,
@@ -27,7 +30,7 @@ wasmtime::component::bindgen!({
 
 pub(crate) use exports::tunebox::method::training;
 pub(crate) use tunebox::method::{
-    data, hidden, learn, model, patch, reward, run, sample, tensor, text, types, weights,
+    data, hidden, learn, model, optimizer, patch, reward, run, sample, tensor, text, types, weights,
 };
 
 /// The bindings of the world `verifier`.

@@ -21,9 +21,11 @@ const MESSAGE_BYTES: usize = 1_000;
 /// The longest line of a method's source in an error, in bytes.
 const PLACE_BYTES: usize = 200;
 
-/// Ends a call that did not trap: stops the method's clock, runs the deferred scoring passes (as the host's time, and a call
-/// of its own in the profile), drops scores without a handle, reads the reported metrics back, adds the call to the usage,
-/// and returns the report. Errors: a pass that ends the method, or a metric that cannot be read.
+/// Ends a call that did not trap, even if the method returned an error: stops the method's clock, runs the scoring
+/// passes that were put off (as the host's time, and as one call to the host in the profile), ends a perturbation that is still active, drops the scores whose
+/// handles the method has dropped, takes the reported metrics and log lines out of the state, adds the call to the
+/// session's usage, and returns the report. Errors: a pass that ends the method, or a metric's tensor that the device
+/// does not return ([`Cause::Host`]).
 fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
     let instructions = guest.instructions();
     let state = guest.state();
@@ -32,6 +34,8 @@ fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
     let begun = Instant::now();
     // The weights may change before the next call looks at what it holds.
     state.run_pending_scores()?;
+    // A checkpoint holds the parameters as they are without it.
+    state.train_state().end_perturbation().map_err(crate::refusal::Refusal::from)?;
     if let Some(profiler) = &state.profiler {
         profiler.call("scores put off until the end of the call", begun);
     }
@@ -55,13 +59,16 @@ fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
 }
 
 impl<H: RunHooks> Session<H> {
-    /// Runs one call of the method, `run`, on its own thread, with the time limit of `function`, and returns its value and
-    /// report. Calls the observer with `step_wall_seconds` before and with `None` after. Updates `positions`, and removes
-    /// the policy's deadline.
+    /// Runs `run`, one call of the method, on a thread of its own, with the time limit of `function`, and returns its
+    /// value and report. Before the call, forgets the errors that the host returned to the method in the last one,
+    /// begins a call in the profile if there is one, and calls the observer with `step_wall_seconds`. After it, calls
+    /// the observer with `None`, removes the policy's deadline, and stores the positions of the random sequences in
+    /// `positions`, whether the call succeeded or not.
     ///
     /// Errors: [`Error::Over`] if the session has ended; [`Error::Refused`] if the method returned an error, after
     /// which it can be called again; [`Error::Stopped`] for a trap, a passed limit or a panic of the host, which ends
-    /// the session. On failure the log lines of the call are kept in `last_lines`; on success it is emptied.
+    /// the session. On failure the log lines of the call, and the number of dropped ones, are kept in `last_lines`; on
+    /// success it is emptied.
     pub(crate) fn call<R: Send>(
         &mut self,
         function: Function,
@@ -98,7 +105,7 @@ impl<H: RunHooks> Session<H> {
     }
 
     /// Returns the seconds that the method itself may compute in this call: `step_seconds` for `step` and `finish`,
-    /// `init_seconds` for every other; unlimited where its instructions are limited instead.
+    /// `init_seconds` for every other; `f64::MAX`, so without limit, if `step_instructions` is not 0.
     fn seconds(&self, function: Function) -> f64 {
         match function {
             _ if self.limits.step_instructions > 0 => f64::MAX,
@@ -107,9 +114,11 @@ impl<H: RunHooks> Session<H> {
         }
     }
 
-    /// Builds [`Error::Refused`] for an error `message` that the method returned from `function`. If the message is
-    /// that of the host's last refusal in this call, the error names the refused host function and, if the message has it,
-    /// the line that called it. Otherwise the message is escaped and cut at 1,000 bytes. `step` counts from 1.
+    /// Builds [`Error::Refused`] for an error `message` that the method returned from `function`. If `message` is the
+    /// text of the last error that the host returned to the method in this call, alone or followed by `, called at
+    /// LINE`, the error holds that text, the host function that was refused and, if given, `LINE`. Any other message is
+    /// escaped and cut at 1,000 bytes, and no function is named. `step` counts from 1. Removes that last error from the
+    /// state.
     fn refused(&mut self, function: Function, step: u32, message: &str) -> Error {
         let name = function.name();
         let (moment, within) = match function {
@@ -132,8 +141,10 @@ impl<H: RunHooks> Session<H> {
         }
     }
 
-    /// Ends the session and builds [`Error::Stopped`]. `outcome` is the engine's error, or `Err` with the cause
-    /// if the call's thread panicked or could not be started; `step` counts from 1.
+    /// Ends the session, with the method's instance, handles and patches, and builds [`Error::Stopped`] with the cause,
+    /// the host function called last, what the method itself reported of its end, and its call stack. `outcome` is the
+    /// engine's error, or `Err` with the cause if the call's thread panicked or could not be started; then the error
+    /// has neither report nor call stack. `step` counts from 1.
     fn stopped(&mut self, function: Function, step: u32, outcome: Result<wasmtime::Error, Cause>) -> Error {
         let (last, calls, fault, denied) = self.alive.as_deref_mut().map_or((None, 0, None, None), |alive| {
             let state = alive.state();

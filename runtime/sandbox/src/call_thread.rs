@@ -17,8 +17,9 @@ const STACK: usize = 8 << 20;
 /// The longest message of a panic that is shown, in bytes.
 const MESSAGE_BYTES: usize = 1_000;
 
-/// Runs a closure on a new thread with a stack of 8 MiB and waits for its result. Errors: [`Cause::Host`] with message and
-/// place of a panic, which is not printed; [`Cause::Device`] if the system does not start the thread.
+/// Runs a closure on a new thread, named `tunebox-method`, with a stack of 8 MiB, and waits for its result. Errors:
+/// [`Cause::Host`] with message and place of a panic, which is not printed; [`Cause::Device`] if the system does not
+/// start the thread.
 pub(crate) fn run_on_call_thread<R: Send>(work: impl FnOnce() -> R + Send) -> Result<R, Cause> {
     let _call = MethodCall::begin();
     thread::scope(|scope| {
@@ -30,7 +31,8 @@ pub(crate) fn run_on_call_thread<R: Send>(work: impl FnOnce() -> R + Send) -> Re
     })
 }
 
-/// Returns the escaped message of a panic, with the source location that the hook stored. Clears that location.
+/// Returns the message of a panic, escaped and cut at 1,000 bytes, followed by the source location that the hook
+/// stored, as `MESSAGE (FILE:LINE)`. A payload that is no text becomes `it gave no message`. Clears that location.
 fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let text = printable(text.unwrap_or("it gave no message"), MESSAGE_BYTES);

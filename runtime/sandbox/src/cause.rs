@@ -96,16 +96,16 @@ pub(crate) enum Cause {
     #[error("it makes the model keep more than it may")]
     #[explain(
         location = of(*held, *limit),
-        why = "scores for learning keep their pass until `minimise` uses it up or the step ends; snapshots and edited \
+        why = "scores for learning keep their pass until `backward` uses it up or the step ends; snapshots and edited \
                matrices stay"
     )]
     Activations { held: u64, limit: u64 },
     #[error("it asked the model for more memory than is left for it")]
     #[explain(
         location = format!("{} for activations, copies of weights and tensors, {} are left", bytes(*wanted), bytes(*room)),
-        why = "scores for learning keep their pass until `minimise` uses it up or the step ends; snapshots and edited \
+        why = "scores for learning keep their pass until `backward` uses it up or the step ends; snapshots and edited \
                matrices stay",
-        hint = "its author can `minimise` scores before asking for more; `tunebox check --fit` says whether the batch fits"
+        hint = "its author can `backward` scores before asking for more; `tunebox check --fit` says whether the batch fits"
     )]
     Memory { wanted: u64, room: u64 },
     #[error("it built a longer chain of operations than a gradient may walk")]
@@ -160,7 +160,8 @@ fn computed_too_long(calls: u64) -> String {
 }
 
 impl Cause {
-    /// Converts a device failure (full memory, stopped device) into a cause that ends the method without blaming it.
+    /// Converts an error of the tensor library, such as full device memory or a stopped device, into a cause that ends
+    /// the method without blaming it. Takes over the error's category, text, reason and hint.
     pub(crate) fn device(error: &ComputeError) -> Self {
         Self::Device { area: error.category(), what: error.to_string(), why: error.why(), hint: error.hint() }
     }
@@ -179,8 +180,8 @@ impl Cause {
 }
 
 impl From<ResourceTableError> for Cause {
-    /// A full table becomes `Handles` with a limit of 0, which [`Cause::of`] fills in; any other error a broken
-    /// contract.
+    /// A full table becomes [`Cause::Handles`] with a limit of 0, which [`Cause::of`] replaces by the true one; any
+    /// other error, such as an unknown handle, a broken contract ([`Cause::Protocol`]).
     fn from(error: ResourceTableError) -> Self {
         match error {
             ResourceTableError::Full => Self::Handles { limit: 0 },
@@ -190,8 +191,9 @@ impl From<ResourceTableError> for Cause {
 }
 
 impl Cause {
-    /// Finds the cause in an engine error: a `Cause` inside it, else its trap, else a broken contract with the engine's
-    /// message. `limits` are those of the method, and `calls` its calls to the host: the engine's errors carry neither.
+    /// Finds the cause in an engine error: a `Cause` inside it; else its trap; else a broken contract
+    /// ([`Cause::Protocol`]) with the engine's message, escaped and cut at 400 bytes. `limits` are those of the method,
+    /// and `calls` is its number of calls to the host in this call: the engine's errors carry neither.
     pub(crate) fn of(error: &wasmtime::Error, limits: &Limits, calls: u64) -> Self {
         let cause = match (error.downcast_ref::<Self>(), error.downcast_ref::<Trap>()) {
             (Some(cause), _) => cause.clone(),
@@ -211,8 +213,10 @@ impl Cause {
     }
 
     /// Suggests a setting under which the method would not have passed its limit, such as `limits.step-seconds=120`:
-    /// four times the seconds, at least 1; twice the sum of limit and estimate for an operation that was too long; or the
-    /// count doubled until it suffices. `None` for a cause that no setting changes.
+    /// four times a limit in seconds, at least 1; twice the sum of limit and estimate for an operation that was too
+    /// long; or another limit doubled until it suffices. `None` for a cause that no such setting changes: tables, the
+    /// machine's memory, the depth of a graph, the size of the state, a freed tensor, a broken contract, the stack, a
+    /// trap, and faults of the host or its device.
     pub(crate) fn enough(&self) -> Option<String> {
         let (name, value) = match self {
             Self::Time { limit, .. } => ("step-seconds", format!("{}", (limit * 4.0).max(1.0))),

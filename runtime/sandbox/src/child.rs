@@ -65,8 +65,8 @@ impl Program {
         self
     }
 
-    /// Returns a command that starts the program under the name `tunebox` (`argv[0]`), with the streams and the environment
-    /// of this process.
+    /// Returns a command that starts the program with its arguments under the name `tunebox` (`argv[0]`), with the
+    /// streams and the environment of this process. Does not start it.
     #[must_use]
     pub fn inheriting(&self) -> Command {
         let mut command = Command::new(&self.path);
@@ -74,8 +74,9 @@ impl Program {
         command
     }
 
-    /// Returns a command that starts the program with the variables of `ENVIRONMENT` only, with the three standard streams
-    /// of this process, and on Linux with no other open file of this process, inherited ones included.
+    /// Returns a command that starts the program with four environment variables at most, those of `RAYON_NUM_THREADS`,
+    /// `CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER` and `CUDA_MPS_PIPE_DIRECTORY` that this process has; with the three
+    /// standard streams of this process, and on Linux with no other open file of this process, inherited ones included.
     #[must_use]
     pub fn alone(&self) -> Command {
         let kept = ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
@@ -125,11 +126,11 @@ pub fn settle() -> io::Result<()> {
     Ok(())
 }
 
-/// Sends the variables that name folders to a child that calls [`receive_environment`], as one line of JSON, the first of
-/// its input.
+/// Writes the variables that name folders (`tunebox_foundation::environment::child_variables`) to `input`, the standard
+/// input of a child that calls [`receive_environment`], as one line of JSON. Call it before anything else is sent.
 ///
 /// # Errors
-/// When the child is gone.
+/// When the child has closed its input, as when it is gone.
 pub fn send_environment(input: &mut impl Write) -> io::Result<()> {
     let mut line = serde_json::to_vec(&environment::child_variables())?;
     line.push(b'\n');
@@ -154,9 +155,9 @@ pub(crate) fn read_line<T: DeserializeOwned>(input: &mut impl BufRead, most: u64
     Ok(serde_json::from_slice(&line)?)
 }
 
-/// Waits until a child ends, kills it if that takes longer than `timeout`, and returns its exit status. A `timeout` of 0
-/// kills it at once. Keeps the child's input open until it is killed, since the end of its input would tell it that the
-/// parent is gone.
+/// Waits until a child ends, checking every millisecond, kills it (`SIGKILL`) if that takes longer than `timeout`, and
+/// returns its exit status. A `timeout` of 0 kills it at once. Keeps the child's input open until it is killed, since
+/// the end of its input would tell it that the parent is gone.
 ///
 /// # Errors
 /// When the system does not wait for the child or kill it.
@@ -180,7 +181,8 @@ pub(crate) fn bound(seconds: u64, bytes: u64) -> io::Result<()> {
     limit(Resource::Data, bytes, bytes)
 }
 
-/// Lowers the soft limit (`current`) and hard limit (`maximum`) of a resource. A limit that is lower already stays.
+/// Lowers the soft limit (`current`) and hard limit (`maximum`) of a resource of this process. A limit that is lower
+/// already stays. Errors: the system rejects it.
 pub(crate) fn limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
     let least = |before: Option<u64>, value: u64| Some(before.map_or(value, |before| before.min(value)));
     let before = rustix::process::getrlimit(resource);
@@ -189,7 +191,8 @@ pub(crate) fn limit(resource: Resource, current: u64, maximum: u64) -> io::Resul
 }
 
 /// Describes how a child ended, as words that follow its name: `was killed (signal 9, SIGKILL)`. Exit code 0 is `ended
-/// before it was done`, and 101, that of a Rust panic, `panicked`.
+/// before it was done`, 101, that of a Rust panic, `panicked`, and any other `ended by itself with exit code N`. A
+/// signal without a description of its own is `was ended by signal N`.
 #[must_use]
 pub fn ending(status: ExitStatus) -> String {
     let Some(number) = status.signal() else {
@@ -224,7 +227,8 @@ pub struct StderrTail {
 }
 
 impl StderrTail {
-    /// Starts a thread that reads `errors` to its end and keeps the last 8 KiB.
+    /// Starts a thread that reads `errors`, a child's standard error, to its end and keeps the last 8 KiB. A failure to
+    /// read counts as the end.
     #[must_use]
     pub fn read(mut errors: impl Read + Send + 'static) -> Self {
         let tail = Arc::new(Mutex::new(Vec::new()));

@@ -73,7 +73,8 @@ impl Compiler {
     }
 
     /// Loads the code of a component from the cache. Returns `None` without a cache or an entry, and for an entry that
-    /// `engine` does not load, which is removed.
+    /// `engine` does not load (code of other settings, another version or another processor), which is removed from the
+    /// cache.
     pub(crate) fn load(&self, engine: &wasmtime::Engine, component: &[u8]) -> Option<Component> {
         let cache = self.cache.as_ref()?.as_ref().ok()?;
         let key = key(engine, component);
@@ -81,9 +82,9 @@ impl Compiler {
         code.load(engine).map_err(|_| cache.remove(&key)).ok()
     }
 
-    /// Compiles a component whose types have been checked, and puts the code into the cache, if there is one. Compiles in a
-    /// child process if `untrusted` is true and a program for it is configured, else in this process, without limits. `name`
-    /// names the component in errors.
+    /// Compiles a component whose types have been checked, and puts the code into the cache, if there is one; a failure
+    /// to write it is ignored. Compiles in a child process if `untrusted` is true and a program for it is configured,
+    /// else in this process, without limits. `name` names the component in errors.
     ///
     /// Errors: [`Error::Malformed`] for a component that the compiler rejects; [`Error::NotAdmitted`] if the child takes too
     /// much time or memory, ends without an answer, or does not start.
@@ -118,7 +119,8 @@ impl Compiler {
 }
 
 /// Returns the cache key of a component's code: its SHA-256 digest and a hash of the engine's settings, as
-/// `DIGEST-HASH` in hexadecimal digits.
+/// `DIGEST-HASH` in hexadecimal digits. The hash includes wasmtime's version and the processor's features, and
+/// [`VERSION`].
 fn key(engine: &wasmtime::Engine, component: &[u8]) -> String {
     // A new hasher of this kind has the same keys in every process.
     let mut settings = DefaultHasher::new();

@@ -28,11 +28,12 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Joins prompts and completions into rows, in the order of `completions`, which holds the same number for each prompt,
-    /// those of one prompt contiguous.
+    /// Joins each completion to its prompt as one row, in the order of `completions`, which holds the same number for
+    /// each prompt, those of one prompt contiguous. The tokens of the completion are the row's targets. Reserves no
+    /// bytes.
     ///
     /// # Errors
-    /// When the number of completions is not a multiple of the number of prompts.
+    /// When the number of completions is not a multiple of the number of prompts, or not 0 without prompts.
     pub fn new(prompts: Arc<Rows>, completions: Vec<Completion>) -> Result<Self, Error> {
         let each = completions.len().checked_div(prompts.count()).unwrap_or(0);
         let (count, over) = (completions.len(), prompts.count());
@@ -72,8 +73,9 @@ impl Completions {
         prompt.map_or(0, Vec::len)
     }
 
-    /// Returns the log-probabilities under the distribution that was sampled from: `[rows, width]`, `f32`, 0 at prompt
-    /// tokens and padding.
+    /// Returns the log-probability of each sampled token under the distribution that it was sampled from, at the
+    /// token's position: `[rows, width]`, `f32`, 0 at prompt tokens and padding. `width` is the length of the longest
+    /// row.
     pub(crate) fn logprob_tensor(&self, device: &Device) -> Result<Tensor, Error> {
         let (count, width) = (self.rows.count(), self.rows.width());
         let mut padded = vec![0.0f32; count * width];

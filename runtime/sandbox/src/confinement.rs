@@ -43,11 +43,12 @@ impl Ring {
     }
 }
 
-/// Confines this thread, and those that it starts, for good. Files below `read` may be read; below `write`, regular files
-/// and folders may also be written, created and removed. Of all other files, only the system's libraries, `/dev/null`, the
-/// random devices, and the files in which the system describes itself remain. Denies TCP, signals to other processes, and
-/// the capabilities of the root user except for files of other users. Returns whether the system enforces the rules for
-/// files, even if only a part of them. Skips paths that do not exist.
+/// Confines this thread, and those that it starts, for good. Files below `read` may be read; below `write`, regular
+/// files and folders may also be written, created and removed. Of all other files, only the system's libraries,
+/// `/dev/null`, the random devices, and the files in which the system describes itself (such as `/proc/self` and
+/// `/proc/meminfo`) remain. Files that are open already stay usable. Denies TCP, signals to processes without these
+/// rules, and the capabilities of the root user except for files of other users. Returns whether the system enforces
+/// the rules for files, even if only a part of them. Skips paths that do not exist.
 ///
 /// # Errors
 /// When the system rejects the rules or the change of capabilities.
@@ -78,8 +79,8 @@ pub fn deny_calls() -> io::Result<()> {
     Ok(())
 }
 
-/// Restricts a process that edits lines of a terminal as [`deny_calls`] does, but lets it create pairs of connected sockets
-/// and signal its own process group, for Ctrl-Z.
+/// Restricts a process that edits lines of a terminal as [`deny_calls`] does, but lets it create pairs of connected
+/// local stream sockets and signal its own process group, for Ctrl-Z. Does nothing on systems other than Linux.
 ///
 /// # Errors
 /// When the system rejects the filters.
@@ -106,9 +107,9 @@ pub const MARGIN: u64 = 768 << 20;
 /// Bytes allowed for reading a model in addition to a multiple of the size of its files.
 const READING: u64 = 2 << 30;
 
-/// Limits the memory of this process, as [`limit_memory`] does, to what it has now plus the machine's free memory and swap
-/// plus [`MARGIN`]. Does nothing where the system does not report these sizes, or on a machine with NVIDIA's driver: there
-/// the memory of the process includes what it has on the device.
+/// Limits the memory of this process, as [`limit_memory`] does, to what it has now plus the machine's free memory and
+/// swap plus [`MARGIN`]. Does nothing where the system does not report these sizes, or on a machine with NVIDIA's
+/// driver ([`has_nvidia_driver`]): there the memory of the process includes what it has on the device.
 ///
 /// # Errors
 /// When the system rejects the limit.
@@ -124,8 +125,8 @@ pub fn has_nvidia_driver() -> bool {
     ["/dev/nvidiactl", "/dev/dxg"].iter().any(|device| std::path::Path::new(device).exists())
 }
 
-/// Returns the bytes of memory to allow for reading a model of `model` bytes and data of `data` bytes: 2 GiB, four times the
-/// model and eight times the data, as what is read is held in several forms for a time.
+/// Returns the bytes of memory to allow for reading a model of `model` bytes and data of `data` bytes: 2 GiB plus four
+/// times the model plus eight times the data, as what is read is held in several forms for a time.
 #[must_use]
 pub fn reading_memory(model: u64, data: u64) -> u64 {
     READING.saturating_add(model.saturating_mul(4)).saturating_add(data.saturating_mul(8))
@@ -151,7 +152,7 @@ impl MemoryLimit {
 }
 
 impl Drop for MemoryLimit {
-    /// Restores the limits that held before [`MemoryLimit::set`]. Ignores a failure.
+    /// Restores the soft and hard limit that held before [`MemoryLimit::set`]. Ignores a failure.
     fn drop(&mut self) {
         // A limit that was allowed before is allowed again.
         let _ = setrlimit(Resource::Data, self.0);

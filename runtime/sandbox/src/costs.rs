@@ -25,7 +25,8 @@ pub enum Cost {
 /// Every function with its cost, in alphabetical order.
 pub const TABLE: &[(&str, Cost)] = include!(concat!(env!("OUT_DIR"), "/costs.rs"));
 
-/// Returns the work of one unit of a function; 1 if its row names no unit or there is no such function.
+/// Returns the work charged for one unit of a host function, such as one token; 1 if its row in the table names no unit
+/// or there is no such function.
 pub(crate) fn each(function: &str) -> u64 {
     match cost_of(function) {
         Some(Cost::Units(work, _)) => work,

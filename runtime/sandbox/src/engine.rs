@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_compute::budget::Budget;
+use tunebox_foundation::explain::Explanation;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, EngineWeak, OptLevel, WasmBacktraceDetails};
 
-use crate::admission;
+use crate::admission::{self, check_import};
 use crate::bindings::{self, MethodPre};
 use crate::compile::{CodeOptions, Compiler, Compiling};
 use crate::error::Error;
@@ -53,23 +54,45 @@ enum Code {
     /// A component that is ready to be instantiated, and the bytes that the host keeps for its instances, memories and
     /// tables excluded.
     Component { ready: MethodPre<State>, instance_bytes: u64 },
-    /// A process compiled from the source of the method; `None` once a session has taken it over.
-    Process(Arc<Mutex<Option<Twin>>>),
+    /// A process that runs the source of the method; each session takes over another one.
+    Process(Arc<StartProcess>),
 }
+
+/// Starts a process of a method, and waits until it is connected; `None` if there is no further one.
+pub type StartProcess = dyn Fn() -> std::io::Result<Option<Twin>> + Send + Sync;
 
 impl Method {
     /// Returns a method that runs as a process of its own, outside the sandbox, through the connection `twin`. It may
     /// call the interfaces in `imports`, given by full name. One session can use it; a later one gets [`Error::Over`].
-    /// Escapes `name` and cuts it at 200 bytes.
+    /// Checks neither `name` nor `imports`. Escapes `name` and cuts it at 200 bytes.
     #[must_use]
     pub fn native(name: &str, imports: Vec<String>, twin: Twin) -> Self {
-        Self { name: printable(name, 200), code: Code::Process(Arc::new(Mutex::new(Some(twin)))), imports }
+        let once = Mutex::new(Some(twin));
+        let take = move || Ok(once.lock().unwrap_or_else(PoisonError::into_inner).take());
+        Self { name: printable(name, 200), code: Code::Process(Arc::new(take)), imports }
     }
 
-    /// Makes the object that a session calls: an empty store for the component, or the process, which this takes out of
-    /// the method. Runs nothing of the method. `ledger` is the budget for the bytes that the method will hold on the host.
+    /// Returns a method that runs as a process of its own, outside the sandbox; `start` starts another one for each session.
+    /// It may call the interfaces in `imports`, given by full name, which the run must grant. Escapes `name` and cuts it at
+    /// 200 bytes.
     ///
-    /// Errors: [`Error::Over`] if an earlier session took the process.
+    /// # Errors
+    /// [`Error::NotGranted`] for an import that `grants` lacks.
+    pub fn processes(
+        name: &str,
+        imports: Vec<String>,
+        grants: &Grants,
+        start: Arc<StartProcess>,
+    ) -> Result<Self, Error> {
+        let name = printable(name, 200);
+        imports.iter().try_for_each(|import| check_import(grants, import, &name))?;
+        Ok(Self { name, code: Code::Process(start), imports })
+    }
+
+    /// Makes the object that a session calls: an empty store for the component, or a process. Runs nothing of the method but
+    /// the start of a process. `ledger` is the budget for the bytes that the method will hold on the host.
+    ///
+    /// Errors: [`Error::Over`] if an earlier session took the only process, [`Error::NotAdmitted`] if none starts.
     pub(crate) fn guest(
         &self,
         settings: SessionSettings,
@@ -80,8 +103,11 @@ impl Method {
             Code::Component { ready, instance_bytes } => {
                 Ok(Box::new(Instance::new(ready, *instance_bytes, State::new(settings, ledger, train_state))))
             }
-            Code::Process(twin) => {
-                let twin = twin.lock().unwrap_or_else(PoisonError::into_inner).take();
+            Code::Process(start) => {
+                let twin = start().map_err(|error| {
+                    let what = format!("the process of `{}` does not start", self.name);
+                    Error::NotAdmitted(Box::new(Explanation::new("sandbox", what).with_why(error.to_string())))
+                })?;
                 let twin = twin.ok_or_else(|| Error::Over { method: self.name.clone() })?;
                 Ok(Box::new(Process::new(twin, &self.imports, State::new(settings, ledger, train_state))))
             }
@@ -100,10 +126,11 @@ impl Method {
 }
 
 impl Engine {
-    /// Creates an engine that compiles in this process and caches no code. Starts its ticker thread.
+    /// Creates an engine that compiles in this process and caches no code. Starts its ticker thread, which ends when
+    /// the engine is dropped.
     ///
     /// # Errors
-    /// [`Error::Engine`] when this machine cannot run it.
+    /// [`Error::Engine`] when wasmtime rejects this machine or the ticker's thread does not start.
     pub fn new() -> Result<Self, Error> {
         Self::with(Compiling::default())
     }
@@ -112,7 +139,8 @@ impl Engine {
     /// as `compiling` says. Starts a ticker thread, which ends when the engine is dropped.
     ///
     /// # Errors
-    /// [`Error::Engine`] when this machine cannot run it.
+    /// [`Error::Engine`] when wasmtime rejects this machine or the ticker's thread does not start. Not for a cache
+    /// folder that cannot be used: see [`Engine::warning`].
     pub fn with(compiling: Compiling) -> Result<Self, Error> {
         let failed = |error: wasmtime::Error| Error::Engine(format!("{error:#}"));
         let engine = bare(compiling.code).map_err(failed)?;
@@ -140,8 +168,8 @@ impl Engine {
         Self { untrusted, ..self.clone() }
     }
 
-    /// Returns why the code cache cannot be used although a folder was named for it; `None` if it works or none was
-    /// named.
+    /// Returns why the code cache cannot be used although a folder was named for it, as one line; `None` if it works or
+    /// none was named. The engine then caches nothing.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.compiler.cache.as_ref()?.as_ref().err().map(String::as_str)
@@ -151,7 +179,8 @@ impl Engine {
     /// cache. Nothing of the component runs. `name` names the method in messages, escaped and cut at 200 bytes.
     ///
     /// # Errors
-    /// Every refusal of [`Error`] that is found before anything runs.
+    /// Of the first check that fails: [`Error::TooLarge`], [`Error::NotGranted`], [`Error::Mismatch`],
+    /// [`Error::Malformed`], or [`Error::NotAdmitted`], also if the process that compiles it fails or passes a limit.
     pub fn admit(&self, bytes: &[u8], name: &str, grants: &Grants, limits: &Limits) -> Result<Method, Error> {
         let name = printable(name, 200);
         let survey = admission::admit_form(bytes, &name, grants, limits)?;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tunebox_compute::budget::Reservation;
+use tunebox_compute::fused::TapSet;
 use tunebox_model::generate::Sampling;
 use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
@@ -46,6 +47,25 @@ pub struct BatchEntry(pub(crate) Arc<Batch>);
 /// What a `view` handle stands for.
 #[derive(Debug)]
 pub struct ViewEntry(pub(crate) View);
+
+/// What a `taps` handle stands for: the taps to compute beside the log-probabilities, and those.
+#[derive(Debug)]
+pub struct TapsEntry(pub(crate) TapSet);
+
+/// What a `parameter` handle stands for.
+#[derive(Clone, Debug)]
+pub enum ParameterEntry {
+    /// All parameters that the run trains, as one vector.
+    All,
+    /// The slot of this number among the parameters that the run trains.
+    Slot(usize),
+    /// The extra parameter of this name.
+    Extra(String),
+}
+
+/// What a `perturbation` handle stands for: the number of the perturbation, counted from the start of the session.
+#[derive(Debug)]
+pub struct PerturbationEntry(pub(crate) u64);
 
 /// What a `scores` handle stands for: the number of a record in `State::scores`.
 #[derive(Debug)]

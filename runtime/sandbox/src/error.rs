@@ -128,12 +128,13 @@ impl From<Explanation> for Error {
 
 impl Error {
     /// Builds the error for bytes that a parser, validator or compiler rejected; `problem` is its message, which is
-    /// escaped.
+    /// escaped and cut at 400 bytes.
     pub(crate) fn malformed(method: &str, problem: impl AsRef<str>) -> Self {
         Self::Malformed { method: method.to_owned(), problem: printable(problem.as_ref(), TEXT_BYTES) }
     }
 
-    /// Builds the error for a component whose types differ from the contract's; `error` comes from the linker.
+    /// Builds the error for a component whose types differ from the contract's; `error` comes from the linker, and is
+    /// escaped and cut at 400 bytes.
     pub(crate) fn mismatch(method: &str, error: &wasmtime::Error) -> Self {
         Self::Mismatch { method: method.to_owned(), difference: printable(&format!("{error:#}"), TEXT_BYTES) }
     }
@@ -142,13 +143,14 @@ impl Error {
 /// A call to the host that returned the error with which the method ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeniedCall {
-    /// The function, as in `learn.minimise`.
+    /// The function, as in `learn.backward`.
     pub function: &'static str,
     /// Where in the method's source, and in which of its functions; escaped.
     pub place: String,
 }
 
-/// The text of [`Error::Refused`], which says who refused: the host, or the method by an error of its own.
+/// Formats [`Error::Refused`]: as a refusal of the host if there is `denied`, the call to the host whose error the
+/// method returned, else as an error of the method itself. `moment` is such as `at step 3`.
 fn refused(method: &str, moment: &str, message: &str, denied: Option<&DeniedCall>) -> String {
     match denied {
         Some(call) => host_refused(call.function, method, moment, message),
@@ -156,7 +158,8 @@ fn refused(method: &str, moment: &str, message: &str, denied: Option<&DeniedCall
     }
 }
 
-/// Explains why an import is not granted. `by_name`: whether a run can grant it by name.
+/// Explains why an import is not granted. `by_name`: whether a run can grant it by name, which is so for the interfaces
+/// of the contract.
 fn not_granted(by_name: bool) -> &'static str {
     if by_name {
         "it would see or change more than a training method needs, so a run grants it by name"
@@ -165,8 +168,8 @@ fn not_granted(by_name: bool) -> &'static str {
     }
 }
 
-/// Advises what to do about an import that is not granted: list it in `grants` if a run can grant it by name
-/// (`by_name`), else build the method without it.
+/// Advises what to do about an import that is not granted: list it in `grants` of the run file if a run can grant it by
+/// name (`by_name`), else build the method without it. `import` is its full name.
 fn how_to_grant(method: &str, import: &str, by_name: bool) -> String {
     if by_name {
         let interface = interface_of(import).unwrap_or("it");

@@ -59,7 +59,8 @@ pub(crate) struct GuestFault {
 }
 
 impl GuestFault {
-    /// Stores what a method reported, with message and file escaped and cut, at 400 and 200 bytes.
+    /// Stores what a method reported: its message, escaped and cut at 400 bytes, and the place in its source, the file
+    /// escaped and cut at 200 bytes.
     pub(crate) fn new(message: &str, file: &str, line: u32, column: u32) -> Self {
         let place = Place { file: printable(file, 200), line, column };
         Self { message: printable(message, TEXT_BYTES), place }
@@ -99,8 +100,9 @@ impl Stop {
         Self { method, function, step, cause, place: None, message: None, last, asked: None, frames }
     }
 
-    /// Adds the message and place that the method reported, if the cause is a trap; otherwise changes nothing. If the
-    /// message contains that of the host's last refusal, also notes the refused host function.
+    /// Adds the message and place that the method reported, if the cause is a trap; otherwise, and without a report,
+    /// changes nothing. If that message contains, anywhere, the text of `denied`, the last error that the host returned
+    /// to the method in this call, also notes the host function that returned it.
     pub(crate) fn with_fault(mut self, fault: Option<GuestFault>, denied: Option<Denied>) -> Self {
         if let (Cause::Trap(_), Some(fault)) = (&self.cause, fault) {
             let denied = denied.filter(|denied| fault.message.contains(&denied.message));
@@ -129,7 +131,8 @@ impl Stop {
         self.step
     }
 
-    /// Whether the host or its device is at fault, not the method.
+    /// Whether the host or its device is at fault, not the method: for a panic or failure of the host, a device that is
+    /// full or stopped, and a thread that did not start.
     pub fn is_host_fault(&self) -> bool {
         matches!(self.cause, Cause::Host(_) | Cause::Device { .. })
     }
@@ -147,7 +150,8 @@ impl Stop {
         }
     }
 
-    /// Returns the first line of the message: the method, the cause and the call.
+    /// Returns the first line of the message: the method, the cause and the call. A trap shows the message that the
+    /// method reported; if that is an error of the host, the line says that the host refused the function.
     fn what(&self) -> String {
         let (method, moment) = (&self.method, self.moment());
         match (&self.cause, &self.message) {
@@ -163,7 +167,8 @@ impl Stop {
         }
     }
 
-    /// Returns what a method does that ends itself, in the words of its language: raises an exception in Python, else panics.
+    /// Returns what a method does that ends itself, in the words of its language: `raised an exception` if the source
+    /// file ends in `.py`, else `panicked`.
     fn verb(&self) -> &'static str {
         let is_python = self.place.as_ref().is_some_and(|place| place.file.ends_with(".py"));
         if is_python { "raised an exception" } else { "panicked" }
@@ -184,8 +189,9 @@ impl Stop {
         parts.join(", ")
     }
 
-    /// Returns the explanation, by cause: the last call to the host, or the cause's own reason; `None` if the method's
-    /// message says it.
+    /// Returns the explanation: for a trap without a message, the last call to the host; for a trap with one, `None`;
+    /// for a fault of the host, that it is none of the method; else the cause's own reason. For a method that computed
+    /// too long at an unknown place, also names the option that records a profile.
     fn why(&self) -> Option<String> {
         let why = match (&self.cause, &self.message) {
             (Cause::Trap(_), Some(_)) => None,
@@ -219,7 +225,7 @@ impl Stop {
         }
     }
 
-    /// Returns the advice: the setting that suffices, else the cause's hint.
+    /// Returns the advice: the setting that suffices ([`enough`](Self::enough)), else the cause's hint, if any.
     fn hint(&self) -> Option<String> {
         match self.enough() {
             Some(setting) => Some(format!("`--set {setting}` allows it more")),

@@ -12,8 +12,21 @@ use tunebox_foundation::contract::{PACKAGE, is_of_track};
 pub(crate) const TRAINING: &str = "training";
 
 /// Every interface of the contract, from harmless to powerful.
-pub(crate) const KNOWN: [&str; 12] =
-    ["types", "run", "tensor", "data", "model", "learn", "sample", "reward", "hidden", "patch", "weights", "text"];
+pub(crate) const KNOWN: [&str; 13] = [
+    "types",
+    "run",
+    "tensor",
+    "data",
+    "model",
+    "learn",
+    "optimizer",
+    "sample",
+    "reward",
+    "hidden",
+    "patch",
+    "weights",
+    "text",
+];
 
 /// Interfaces that a run grants only by name: they show or change the model itself, or turn tokens into text.
 const BY_NAME: [&str; 2] = ["weights", "text"];
@@ -26,7 +39,7 @@ pub struct Grants {
 }
 
 impl Default for Grants {
-    /// Everything but `weights` and `text`.
+    /// Grants every interface of the contract but `weights` and `text`.
     fn default() -> Self {
         let interfaces = KNOWN.iter().filter(|name| !BY_NAME.contains(name)).map(ToString::to_string).collect();
         Self { interfaces }
@@ -51,7 +64,7 @@ pub(crate) fn named(name: &str) -> Option<(&str, Version)> {
     (package == PACKAGE && version.pre.is_empty() && version.build.is_empty()).then_some((interface, version))
 }
 
-/// Returns the interface of a full name, `tensor` for `tunebox:method/tensor@0.1.0`. `None` for a name outside the
+/// Returns the interface of a full name, `tensor` for `tunebox:method/tensor@0.2.0`. `None` for a name outside the
 /// contract's package or of another track (major and minor version) than this host's. The interface need not exist.
 #[must_use]
 pub fn interface_of(name: &str) -> Option<&str> {

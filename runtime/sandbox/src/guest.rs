@@ -19,8 +19,8 @@ pub(crate) trait Guest: Send {
     /// Returns the host's state of the method: its handles, counters and limits.
     fn state(&mut self) -> &mut State;
 
-    /// Resets the counters for a new call and starts its clocks. `seconds` is how long the method itself may compute; a
-    /// native process ignores it.
+    /// Resets the counters for a new call and starts the method's clock. `seconds` is how long the method itself may
+    /// compute; a native process ignores it.
     fn begin(&mut self, seconds: f64) -> wasmtime::Result<()>;
 
     /// Returns the instructions that the method itself executed in the present call; 0 where none are counted.
@@ -41,7 +41,7 @@ pub(crate) trait Guest: Send {
     /// Calls the export `finish`. The inner `Err` is the method's own error message.
     fn finish(&mut self) -> wasmtime::Result<ExportResult<()>>;
 
-    /// Calls the export `save-state` and returns the method's bytes for a checkpoint.
+    /// Calls the export `save-state` and returns the method's bytes for a checkpoint. Does not check their number.
     fn save_state(&mut self) -> wasmtime::Result<Vec<u8>>;
 
     /// Calls the export `load-state` with bytes of an earlier `save-state`. The inner `Err` is the method's own error

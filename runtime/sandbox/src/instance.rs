@@ -25,9 +25,9 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Creates a store with the limits of `state`, without instantiating the method. At every tick a call checks its
-    /// time and takes a sample for the profile. `instance_bytes`: what the host keeps for the method's instances, memories
-    /// and tables excluded.
+    /// Creates a store with the limits of `state`, without instantiating the method. At every tick (10 ms) while the
+    /// method computes, the engine ends it if its time is up, and else takes a sample for the profile, if there is one.
+    /// `instance_bytes`: what the host keeps for the method's instances, memories and tables excluded.
     pub(crate) fn new(ready: &MethodPre<State>, instance_bytes: u64, state: State) -> Self {
         let (handles, transfer) = (state.limits.handles as usize, state.limits.transfer_bytes);
         let mut store = Store::new(ready.engine(), state);
@@ -70,8 +70,8 @@ impl Guest for Instance {
         instructions::executed(&self.store, self.store.data().limits.step_instructions)
     }
 
-    /// Instantiates the component in its store, after counting `instance_bytes` as memory of the method. Errors: a limit is
-    /// passed, or the instance cannot be made.
+    /// Instantiates the component in its store, after counting `instance_bytes` as memory of the method. The inner
+    /// result is always `Ok`. Errors: a limit is passed, or the instance cannot be made.
     fn start(&mut self) -> wasmtime::Result<ExportResult<()>> {
         self.store.data_mut().memory.reserve(self.instance_bytes)?;
         self.instance = Some(self.ready.instantiate(&mut self.store)?);
@@ -84,8 +84,8 @@ impl Guest for Instance {
         training.call_init(store, settings)
     }
 
-    /// Calls the component's export `step`, lending it a handle of the batch that is deleted after the call. The inner
-    /// `Err` is the method's own error message.
+    /// Calls the component's export `step`, lending it a handle of the batch that is deleted after the call, unless the
+    /// method trapped. The inner `Err` is the method's own error message.
     fn step(&mut self, batch: Batch) -> wasmtime::Result<ExportResult<()>> {
         let (training, store) = self.training()?;
         let entry = store.data_mut().table.push(BatchEntry(Arc::new(batch)))?;
@@ -113,8 +113,8 @@ impl Guest for Instance {
     }
 }
 
-/// Adds the method's call stack to the profile as a sample; does nothing without a profile. The time that this takes does
-/// not count as the method's.
+/// Adds the method's call stack to the profile as a sample; does nothing without a profile. Captures no stack during
+/// the pause after the last sample. The time that this takes does not count as the method's.
 fn sample(store: &mut StoreContextMut<'_, State>) {
     let state = store.data();
     let Some(profiler) = state.profiler.clone() else { return };

@@ -4,8 +4,8 @@ use wasmtime::Store;
 
 use crate::cause::Cause;
 
-/// Lets the code of a store execute `limit` instructions from now on; any number if `limit` is 0. What it executed before
-/// does not count. Errors: a limit other than 0 in a store whose engine does not count.
+/// Lets the code of a store execute `limit` instructions from now on (wasmtime's fuel); `u64::MAX` if `limit` is 0.
+/// What it executed before does not count. Errors: a limit other than 0 in a store whose engine does not count.
 pub(crate) fn set_limit<T>(store: &mut Store<T>, limit: u64) -> wasmtime::Result<()> {
     match (store.get_fuel(), limit) {
         (Ok(_), 0) => store.set_fuel(u64::MAX),
@@ -15,8 +15,8 @@ pub(crate) fn set_limit<T>(store: &mut Store<T>, limit: u64) -> wasmtime::Result
     }
 }
 
-/// Returns how many instructions the code of a store executed since [`set_limit`] set `limit`; 0 if the limit is 0 or the
-/// engine does not count.
+/// Returns how many instructions the code of a store executed since [`set_limit`] set `limit`, the value to pass here;
+/// 0 if it is 0 or the engine does not count.
 pub(crate) fn executed<T>(store: &Store<T>, limit: u64) -> u64 {
     store.get_fuel().map_or(0, |left| limit.saturating_sub(left))
 }

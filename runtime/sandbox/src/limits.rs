@@ -32,8 +32,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Formats a number of this unit for people, as in `1 h 30 min`, `1.0 MiB` or `16,384`. Numbers that are negative or not
-    /// whole stay as they are, except seconds. 0 instructions become [`NOT_COUNTED`].
+    /// Formats a number of this unit for people, as in `1 h 30 min`, `1.0 MiB` or `16,384`. Except for seconds, numbers
+    /// that are negative or not whole stay as they are. 0 instructions become [`NOT_COUNTED`].
     #[must_use]
     pub fn show(self, number: &Number) -> String {
         match (self, number.as_u64()) {
@@ -73,6 +73,7 @@ macro_rules! limits {
         }
 
         impl Default for Limits {
+            /// Returns every limit at its default, which is safe for an untrusted method on a laptop.
             fn default() -> Self {
                 Self { $($field: $default,)+ }
             }
@@ -133,7 +134,7 @@ limits! {
     /// Verdicts of verifiers in one call of the method.
     verdicts: u64 = 65_536, "verdicts", Count, 1 to 1_000_000_000;
     /// Bytes that the model keeps for a method at once: activations of scores for learning, caches that it writes with,
-    /// snapshots and edited matrices. All are counted before they are made. What the machine has is a limit as well.
+    /// snapshots, edited matrices, state and extra parameters of the method. All are counted before they are made. What the machine has is a limit as well.
     activation_bytes: u64 = 16 << 30, "activation-bytes", Bytes, 65_536 to 1_099_511_627_776_u64;
     /// The longest chain of operations that a gradient may walk.
     graph_depth: u32 = 4_096, "graph-depth", Count, 1 to 20_000;

@@ -26,7 +26,8 @@ impl Memory {
     }
 
     /// Adds `bytes` to the memory of the method: of memories and tables before they grow, or what the host keeps for
-    /// instances before they are made. Past `linear_memory` ends the method.
+    /// instances before they are made. They are never given back. Past `linear_memory` ends the method, and adds
+    /// nothing.
     pub(crate) fn reserve(&mut self, bytes: u64) -> wasmtime::Result<()> {
         let wanted = self.bytes.saturating_add(bytes);
         if wanted > self.limits.linear_memory {
@@ -36,7 +37,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns the bytes of linear memory and the table entries in use, in that order.
+    /// Returns the bytes and the table entries that are counted so far, in that order. The bytes include those of
+    /// tables and instances.
     pub(crate) fn used(&self) -> (u64, u64) {
         (self.bytes, self.entries)
     }

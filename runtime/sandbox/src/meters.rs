@@ -9,11 +9,11 @@ use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::error::Error as ComputeError;
 use tunebox_compute::ops::{Cost, Meter};
 
-use crate::bindings::types::ErrorCode;
 use crate::cause::Cause;
 use crate::costs;
 use crate::figures::grouped;
 use crate::limits::Limits;
+use crate::refusal::ErrorCode;
 use crate::refusal::Refusal;
 use crate::usage::{Counts, Slowest};
 
@@ -77,8 +77,8 @@ impl Meters {
         self.resumed = Some(now);
     }
 
-    /// Excludes `spent`, the time that taking a sample for the profile took, from the method's time. Does nothing while the
-    /// method's clock is stopped.
+    /// Excludes `spent`, the time that taking a sample for the profile took, from the method's time in this call. Does
+    /// nothing while the method's clock is stopped.
     pub(crate) fn leave_out(&mut self, spent: Duration) {
         self.resumed = self.resumed.map(|resumed| resumed + spent);
     }
@@ -138,7 +138,8 @@ impl Meters {
         add(&mut self.counts.sampled_tokens, tokens, limit, |limit| Cause::Sampled { limit })
     }
 
-    /// Subtracts tokens that [`Meters::sample`] counted and the model did not write.
+    /// Subtracts `tokens`, which [`Meters::sample`] counted and the model did not write, from the sampled tokens of
+    /// this call.
     pub(crate) fn give_back(&mut self, tokens: u64) {
         self.counts.sampled_tokens = self.counts.sampled_tokens.saturating_sub(tokens);
     }
@@ -148,13 +149,13 @@ impl Meters {
         self.counts.instructions = instructions;
     }
 
-    /// Counts verdicts, before verifiers are asked; past `verdicts` ends the method.
+    /// Counts verdicts of verifiers, before the verifiers are asked; past `verdicts` ends the method.
     pub(crate) fn judge(&mut self, verdicts: u64) -> Result<(), Cause> {
         add(&mut self.counts.verdicts, verdicts, self.limits.verdicts, |limit| Cause::Verdicts { limit })
     }
 
-    /// Counts bytes that the method reads. Past `readback_bytes` the method gets an `out-of-budget` error and nothing
-    /// is counted.
+    /// Counts bytes that the method reads back from the host. Past `readback_bytes` the method gets an `out-of-budget`
+    /// error and nothing is counted.
     pub(crate) fn read_back(&mut self, bytes: u64) -> Result<(), Refusal> {
         let after = self.counts.readback_bytes.saturating_add(bytes);
         if after > self.limits.readback_bytes {
@@ -177,8 +178,9 @@ impl Meters {
         if wall > limit { Err(Cause::WallTime { used: wall, limit }) } else { Ok(()) }
     }
 
-    /// Checks that an operation which lasts up to `seconds` ends within `step_wall_seconds`. Called before operations
-    /// that nothing interrupts; those of less than a tenth of a second always pass.
+    /// Checks that an operation which lasts up to `seconds` ends before the call has lasted `step_wall_seconds`. Called
+    /// before operations that nothing interrupts; those of less than a tenth of a second always pass. Errors:
+    /// [`Cause::LongOperation`].
     pub(crate) fn check_time_for(&self, seconds: f64) -> Result<(), Cause> {
         let limit = self.limits.step_wall_seconds;
         if seconds < 0.1 || self.wall_seconds() + seconds <= limit {
@@ -187,8 +189,8 @@ impl Meters {
         Err(Cause::LongOperation { seconds, limit })
     }
 
-    /// Returns the time at which this call has lasted `step_wall_seconds`; now, if it has lasted that long already. `None`
-    /// if an [`Instant`] cannot hold it.
+    /// Returns the time at which this call has lasted `step_wall_seconds`, if its clocks run on from now; now, if it
+    /// has lasted that long already. `None` if an [`Instant`] cannot hold the time.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let left = Duration::try_from_secs_f64(self.limits.step_wall_seconds - self.wall_seconds());
         Instant::now().checked_add(left.unwrap_or_default())
@@ -237,8 +239,9 @@ pub(crate) struct OperationBudget<'a> {
 }
 
 impl Meter for OperationBudget<'_> {
-    /// Charges the operation's work, checks that it can end in time, then reserves the bytes of its result and scratch.
-    /// Errors: `OutOfWork`, `OutOfTime`, `OutOfMemory`.
+    /// Charges the operation's work, checks that it can end before the call has lasted `step_wall_seconds`, then
+    /// reserves the bytes of its result and of its temporaries. Errors: `OutOfWork`, `OutOfTime`, `OutOfMemory`; the
+    /// work stays charged.
     fn charge(&mut self, cost: Cost) -> Result<Reservation, ComputeError> {
         let limit = self.meters.limits.work;
         self.meters.charge(cost.work).map_err(|_| ComputeError::OutOfWork { work: cost.work, limit })?;
@@ -247,8 +250,8 @@ impl Meter for OperationBudget<'_> {
         self.ledger.reserve(cost.bytes.saturating_add(cost.scratch))
     }
 
-    /// Checks, before an operation of a backward pass, that the step's time is not up and that the operation cannot outlast
-    /// it. Errors: `OutOfTime`.
+    /// Checks, before an operation of a backward pass, that the call's time is not up and that the operation can end
+    /// before it is. Charges nothing. Errors: `OutOfTime`.
     fn continue_gradient(&mut self, cost: &Cost) -> Result<(), ComputeError> {
         let (seconds, limit) = (cost.seconds(), self.meters.limits.step_wall_seconds);
         let ended = self.meters.check_time().and_then(|()| self.meters.check_time_for(seconds));

@@ -24,8 +24,8 @@ impl Trusted {
         &self.0
     }
 
-    /// Deserializes the code into a component that can be instantiated. Errors: code of another version of the engine,
-    /// other settings or another processor.
+    /// Deserializes the code into a component that can be instantiated. Errors: code of another version of wasmtime, or
+    /// for other settings or another processor than `engine`'s.
     pub(crate) fn load(&self, engine: &wasmtime::Engine) -> wasmtime::Result<Component> {
         // SAFETY: by the promise of `Trusted` these bytes came out of `Engine::precompile_component` or
         // `Component::serialize` of this program, unchanged; the engine itself checks version and settings.

@@ -49,7 +49,8 @@ impl Default for Profiler {
 }
 
 impl Profiler {
-    /// Writes the profile recorded so far as JSON for <https://profiler.firefox.com>, and returns how much it holds.
+    /// Writes the profile recorded so far as JSON for <https://profiler.firefox.com>, and returns how many samples and
+    /// calls it holds. Recording can go on.
     ///
     /// # Errors
     /// When `output` fails.
@@ -59,7 +60,7 @@ impl Profiler {
         Ok(recording.recorded)
     }
 
-    /// Names the process and the thread of the profile after the method.
+    /// Names the process and the thread of the profile `method`, the method's name, in place of earlier names.
     pub(crate) fn name(&self, method: &str) {
         let recording = &mut *self.recording();
         recording.profile.set_process_name(recording.process, method);

@@ -9,7 +9,7 @@ pub(crate) use tunebox_foundation::explain::ensure;
 use tunebox_model::error::Error as ModelError;
 use wasmtime::component::ResourceTableError;
 
-use crate::bindings::types::{self, ErrorCode};
+use crate::bindings::types;
 use crate::cause::Cause;
 use crate::printable::printable;
 
@@ -19,7 +19,7 @@ const MESSAGE_BYTES: usize = 500;
 /// An error that the host returned to a method, and the host function that returned it.
 #[derive(Clone, Debug)]
 pub(crate) struct Denied {
-    /// The function, as in `learn.minimise`.
+    /// The function, as in `learn.backward`.
     pub(crate) function: &'static str,
     /// The host's message.
     pub(crate) message: String,
@@ -34,15 +34,50 @@ impl Denied {
         if rest.is_empty() { Some(rest) } else { rest.strip_prefix(", called at ") }
     }
 
-    /// Whether the refused call was to compute a gradient of the model: `learn.minimise` or `learn.backward-from`.
+    /// Whether the refused call was to compute a gradient of the model: `learn.backward` or `learn.backward-from`.
     pub(crate) fn is_gradient_call(&self) -> bool {
-        matches!(self.function, "learn.minimise" | "learn.backward-from")
+        matches!(self.function, "learn.backward" | "learn.backward-from")
     }
 }
 
-/// Says that the host refused a call of its function `function`, and the method ended with that error.
+/// Formats the error of a method that ended with an error of the host: `function` is the host function that returned
+/// it, `moment` the call, such as `at step 3`, and `message` the host's text.
 pub(crate) fn host_refused(function: &str, method: &str, moment: &str, message: &str) -> String {
     format!("the host refused `{function}` to `{method}` {moment}: {message}")
+}
+
+/// The codes of errors that a method gets, as `wit/types.wit` lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorCode {
+    /// An argument is outside what the function's text allows.
+    InvalidArgument,
+    /// Shapes cannot be combined.
+    ShapeMismatch,
+    /// The element type is not one that the function takes.
+    DtypeMismatch,
+    /// This host, run, model or device does not offer it.
+    Unsupported,
+    /// It would pass a limit that the method can stay below.
+    OutOfBudget,
+    /// The device failed.
+    DeviceError,
+    /// A fault of the host.
+    Internal,
+}
+
+impl ErrorCode {
+    /// The code as the method gets it, such as `invalid-argument`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "invalid-argument",
+            Self::ShapeMismatch => "shape-mismatch",
+            Self::DtypeMismatch => "dtype-mismatch",
+            Self::Unsupported => "unsupported",
+            Self::OutOfBudget => "out-of-budget",
+            Self::DeviceError => "device-error",
+            Self::Internal => "internal",
+        }
+    }
 }
 
 /// Why a host function did not do what it was asked.
@@ -60,7 +95,7 @@ pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;
 impl Refusal {
     /// Builds an error that the method gets and can act on. Escapes the message and cuts it at 500 bytes.
     pub(crate) fn new(code: ErrorCode, message: impl AsRef<str>) -> Self {
-        Self::Error(types::Error { code, message: printable(message.as_ref(), MESSAGE_BYTES) })
+        Self::Error(types::Error { code: code.name().to_owned(), message: printable(message.as_ref(), MESSAGE_BYTES) })
     }
 
     /// Builds an `invalid-argument` error: an argument is outside what WIT allows.
@@ -95,8 +130,9 @@ impl From<ResourceTableError> for Refusal {
 }
 
 impl From<ComputeError> for Refusal {
-    /// Converts an error of the tensor library: exhausted bytes, work or time, and a full or stopped device, end the method.
-    /// Any other becomes an error that the method gets, `device-error` where no code says more.
+    /// Converts an error of the tensor library: exhausted bytes, work or time, and a full or stopped device, end the
+    /// method. Any other becomes an error that the method gets: `invalid-argument` for a bad argument or a number that
+    /// is not finite, `shape-mismatch`, `dtype-mismatch`, `unsupported` for what a device lacks, else `device-error`.
     fn from(error: ComputeError) -> Self {
         let code = match &error {
             ComputeError::Argument(_) | ComputeError::NonFinite(_) => ErrorCode::InvalidArgument,
@@ -119,7 +155,7 @@ impl From<ComputeError> for Refusal {
 }
 
 impl From<candle_core::Error> for Refusal {
-    /// Converts an error of candle by way of the tensor library's error.
+    /// Converts an error of candle to one of the tensor library, and that to a refusal.
     fn from(error: candle_core::Error) -> Self {
         ComputeError::from(error).into()
     }
@@ -148,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_line_of_a_refused_call_is_known_where_a_method_ends_with_the_words_of_the_host() {
-        let denied = Denied { function: "learn.minimise", message: "the loss is `NaN`".into() };
+        let denied = Denied { function: "learn.backward", message: "the loss is `NaN`".into() };
         assert_eq!(denied.line("the loss is `NaN`, called at src/lib.rs:38:9"), Some("src/lib.rs:38:9"));
         assert_eq!(denied.line("the loss is `NaN`"), Some(""));
         for other in ["the loss is `NaN`!", "no loss, called at src/lib.rs:38:9", ""] {

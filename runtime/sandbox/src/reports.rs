@@ -10,9 +10,9 @@ use tunebox_compute::budget::Reservation;
 use tunebox_compute::ops::Node;
 use tunebox_foundation::format::seven_digits;
 
-use crate::bindings::types::ErrorCode;
 use crate::limits::Limits;
 use crate::printable::printable;
+use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, Result, ensure};
 
 /// How the values of a metric from the micro-batches of one update are combined.
@@ -54,7 +54,8 @@ impl Reports {
     /// Appends a value of a declared metric to those of the current call. A name may get several values in one call, and
     /// all are kept.
     ///
-    /// Errors: `invalid-argument` for an undeclared name, `out-of-budget` past the limit `metrics`, the values of one call.
+    /// Errors: `invalid-argument` for an undeclared name; `out-of-budget` if this call already has `metrics` values,
+    /// all names together.
     pub(crate) fn metric(&mut self, name: &str, value: Measure, combine: Combine) -> Result<()> {
         let Some(place) = self.names.iter().position(|known| known == name) else {
             let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
@@ -70,8 +71,8 @@ impl Reports {
         Ok(())
     }
 
-    /// Converts a one-element tensor into a value that is read back when the call ends. Keeps the tensor's bytes
-    /// reserved until then. Errors: `shape-mismatch` for another number of elements.
+    /// Converts a one-element tensor into a value that is read back as `f32` when the call ends, without its graph.
+    /// Keeps the tensor's bytes reserved until then. Errors: `shape-mismatch` for another number of elements.
     pub(crate) fn measure(held: &Node) -> Result<Measure> {
         let shape = held.tensor.dims();
         let message = || format!("a metric is one element, this is {shape:?}");
@@ -101,15 +102,16 @@ impl Reports {
         self.log_bytes
     }
 
-    /// Removes and returns the escaped lines recorded since the last time, and the number of dropped ones. Also
-    /// discards the recorded metrics.
+    /// Removes and returns the escaped lines recorded since the last time, and the number of lines dropped since then.
+    /// Also discards the recorded metrics that were not taken.
     pub(crate) fn take_lines(&mut self) -> (Vec<String>, u32) {
         self.metrics.clear();
         (std::mem::take(&mut self.lines), std::mem::take(&mut self.dropped))
     }
 
-    /// Removes and returns the metrics recorded since the last time, in order, as name, value and way to combine. Reads
-    /// tensors back and rounds values to seven significant digits. Errors: the device fails; all metrics are lost then.
+    /// Removes and returns the metrics recorded since the last time, in the order of the reports, as name, value and
+    /// way to combine. A name that was reported twice is there twice. Reads tensors back and rounds values to seven
+    /// significant digits. Errors: the device fails; all metrics are lost then.
     pub(crate) fn take_metrics(&mut self) -> Result<Vec<(String, f64, Combine)>, candle_core::Error> {
         let mut metrics = Vec::with_capacity(self.metrics.len());
         for (place, value, combine) in self.metrics.drain(..) {

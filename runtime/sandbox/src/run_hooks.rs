@@ -82,6 +82,14 @@ pub trait RunHooks: Send + 'static {
         unsupported("this run offers no updates")
     }
 
+    /// Counts an update that the method made itself: clears the gradient of the policy and returns the norm that it had.
+    ///
+    /// # Errors
+    /// When the device fails; always in the default.
+    fn count_update(&mut self, _policy: &mut Policy) -> Result<f32, Error> {
+        unsupported("this run offers no updates")
+    }
+
     /// Samples `sampling.completions` completions for each prompt, those of one prompt contiguous, with a seed of
     /// the run in place of `sampling.seed`.
     ///

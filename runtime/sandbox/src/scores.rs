@@ -6,6 +6,7 @@
 //! Where a pass can share common prefixes of rows, scoring is deferred, and scores that were requested one after another
 //! run in one pass: it runs when a tap is read or the model changes.
 
+mod learned;
 mod pass;
 mod record;
 
@@ -15,6 +16,7 @@ use candle_core::{Tensor, TensorId};
 use tunebox_compute::fused::Tap;
 use tunebox_compute::memory::ProcessMemory;
 use tunebox_compute::ops::{self, Node};
+use tunebox_compute::parameters::all_finite;
 use tunebox_model::policy::Seeds;
 use tunebox_model::rows::Rows;
 
@@ -23,6 +25,7 @@ use crate::refusal::{Refusal, Result, ensure};
 use crate::run_hooks::ScoreRequest;
 use crate::state::{DEVICE, State};
 use crate::train_state::lock;
+pub(crate) use learned::LearnedRows;
 pub(crate) use pass::Pass;
 use pass::{Part, join, together};
 pub(crate) use record::{ScoreRecord, gone};
@@ -93,6 +96,8 @@ impl State {
     ///
     /// Errors: `invalid-argument` if the loss depends on no taps for learning, on scores of an earlier step or of
     /// earlier weights, or its gradient at a target token is not finite.
+    ///
+    /// The gradients of extra parameters that the loss depends on are added to theirs.
     pub(crate) fn backward_from_loss(&mut self, loss: &Node) -> Result<()> {
         let order = loss.order();
         let ends = self.charge_gradient(&order)?;
@@ -101,11 +106,15 @@ impl State {
             .iter()
             .flat_map(|(number, record)| record.leaves().map(|(tap, tensor)| (*number, tap, tensor.clone())))
             .collect();
-        check_leaves(&ends, &leaves)?;
-        let tensors: Vec<&Tensor> = leaves.iter().map(|(.., tensor)| tensor).collect();
+        let extras: Vec<(String, Tensor)> =
+            self.train_state().own.leaves().map(|(name, leaf)| (name.clone(), leaf.clone())).collect();
+        check_leaves(&ends, &leaves, &extras)?;
+        let taps = leaves.iter().map(|(.., tensor)| tensor);
+        let tensors: Vec<&Tensor> = taps.chain(extras.iter().map(|(_, leaf)| leaf)).collect();
         let gradients = ops::gradients(&mut self.operation_budget(), &order, &tensors);
         self.meters.check_time()?;
-        let gradients = gradients?;
+        let mut gradients = gradients?;
+        let of_extras = gradients.split_off(leaves.len());
         let mut seeds: BTreeMap<u64, Seeds> = BTreeMap::new();
         for ((number, tap, _), gradient) in leaves.iter().zip(gradients) {
             if let Some(gradient) = gradient {
@@ -117,7 +126,25 @@ impl State {
         for record in seeds.keys().filter_map(|number| self.scores.get(number)) {
             record.check_current(generation)?;
         }
-        self.backward(seeds)
+        self.backward_scores(seeds)?;
+        self.add_to_extras(&extras, of_extras)
+    }
+
+    /// Adds gradients to those of extra parameters, given as (name, leaf), in this order. Charges the work.
+    ///
+    /// Errors: `invalid-argument` for a gradient that is not finite; no gradient is added then.
+    fn add_to_extras(&mut self, extras: &[(String, Tensor)], gradients: Vec<Option<Tensor>>) -> Result<()> {
+        let reached =
+            extras.iter().zip(&gradients).filter_map(|((name, _), gradient)| Some((name, gradient.as_ref()?)));
+        for (name, gradient) in reached.clone() {
+            self.meters.work(gradient.elem_count() as u64)?;
+            let finite = all_finite(&gradient.contiguous()?)?;
+            ensure(finite, || Refusal::argument(format!("the gradient of `{name}` has a number that is not finite")))?;
+        }
+        for (name, gradient) in reached {
+            self.train_state().own.add_gradient(name, gradient)?;
+        }
+        Ok(())
     }
 
     /// Charges the work of a gradient through the nodes in `order` before any of them is walked, and returns the leaves that
@@ -136,11 +163,16 @@ impl State {
 
     /// Runs the backward passes of these scores, given the seeds (gradients `[rows, width]` of the taps) of each by its
     /// number. Scores that came from one forward pass share a backward pass. Consumes the saved activations. Errors:
-    /// `invalid-argument` for scores that a gradient went through before.
-    pub(crate) fn backward(&mut self, seeds: BTreeMap<u64, Seeds>) -> Result<()> {
+    /// `invalid-argument` for scores that a gradient went through before, and for rows that have one since the last update.
+    pub(crate) fn backward_scores(&mut self, seeds: BTreeMap<u64, Seeds>) -> Result<()> {
+        for number in seeds.keys() {
+            self.scores.get_mut(number).map_or(Ok(()), ScoreRecord::learn_from)?;
+        }
+        let begins = !self.train_state().has_gradient();
+        let rows = seeds.keys().filter_map(|number| self.scores.get(number)).map(|record| &record.rows);
+        self.learned.add(rows, begins)?;
         let mut passes: BTreeMap<u64, BTreeMap<u64, Seeds>> = BTreeMap::new();
         for (number, seeds) in seeds {
-            self.scores.get_mut(&number).map_or(Ok(()), ScoreRecord::learn_from)?;
             let pass = self.scores.get(&number).and_then(ScoreRecord::pass).ok_or_else(gone)?;
             passes.entry(pass).or_default().insert(number, seeds);
         }
@@ -167,10 +199,11 @@ impl State {
     }
 
     /// Returns the bytes that the model keeps for the method: activations that all passes together save for a backward
-    /// pass, snapshots and edited matrices.
+    /// pass, snapshots, edited matrices, and what it keeps of parameters.
     fn kept_bytes(&self) -> u64 {
         let saved: u64 = self.passes.values().map(|pass| pass.scored.saved_bytes() as u64).sum();
-        saved.saturating_add(self.train_state().policy.copied_bytes())
+        let train_state = self.train_state();
+        saved.saturating_add(train_state.policy.copied_bytes()).saturating_add(train_state.own.bytes())
     }
 
     /// Checks that the model may keep `more` further bytes for the method. Otherwise returns the cause that ends it:
@@ -247,14 +280,16 @@ impl State {
 }
 
 /// Checks the leaves (`ends`) that the gradient of a loss ends at: there is at least one, each is a tensor of `known` (score
-/// number, tap and tensor of the scores for learning that still exist), and each is a tap that has a gradient. Errors:
-/// `invalid-argument` otherwise.
-fn check_leaves(ends: &HashSet<TensorId>, known: &[(u64, Tap, Tensor)]) -> Result<()> {
+/// number, tap and tensor of the scores for learning that still exist) or of `extras` (name and present value of an extra
+/// parameter), and each tap has a gradient. Errors: `invalid-argument` otherwise.
+fn check_leaves(ends: &HashSet<TensorId>, known: &[(u64, Tap, Tensor)], extras: &[(String, Tensor)]) -> Result<()> {
     let none = "the loss depends on no scores for learning, so no gradient leads from it to the model";
     ensure(!ends.is_empty(), || Refusal::argument(none))?;
     let reached = known.iter().filter(|(.., tensor)| ends.contains(&tensor.id()));
-    let earlier = "the loss depends on scores of an earlier step; score the rows again";
-    ensure(reached.clone().count() == ends.len(), || Refusal::argument(earlier))?;
+    let of_extras = extras.iter().filter(|(_, leaf)| ends.contains(&leaf.id())).count();
+    let earlier = "the loss depends on scores of an earlier step, or on an extra parameter before its last change; score the \
+                   rows again, and read the value again";
+    ensure(reached.clone().count() + of_extras == ends.len(), || Refusal::argument(earlier))?;
     let constant = reached.map(|(_, tap, _)| *tap).find(|tap| !tap.is_differentiable());
     let lost = |tap: Tap| format!("no gradient goes through the tap `{}`; `detach` it where that is meant", tap.name());
     constant.map_or(Ok(()), |tap| Err(Refusal::argument(lost(tap))))

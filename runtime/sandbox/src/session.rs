@@ -32,6 +32,9 @@ impl From<&Value> for types::Value {
             Value::Integer(value) => Self::Integer(*value),
             Value::Number(value) => Self::Number(*value),
             Value::Text(value) => Self::Text(value.clone()),
+            Value::Integers(values) => Self::Integers(values.clone()),
+            Value::Numbers(values) => Self::Numbers(values.clone()),
+            Value::Texts(values) => Self::Texts(values.clone()),
         }
     }
 }
@@ -51,7 +54,7 @@ pub struct StepReport {
     pub guest_seconds: f64,
     /// The slowest host operation of the call, if it lasted longer than the limit `operation-seconds`.
     pub slow: Option<Slowest>,
-    /// The first host function that refused to compute a gradient in this call, such as `learn.minimise`, and its message.
+    /// The first host function that refused to compute a gradient in this call, such as `learn.backward`, and its message.
     /// The method went on after it.
     pub refused_gradient: Option<(&'static str, String)>,
     /// What all calls since the session started used, this one included.
@@ -71,8 +74,8 @@ pub struct Session<H: RunHooks> {
 }
 
 impl<H: RunHooks> Session<H> {
-    /// Starts a session of a method over a train state: makes an instance, or takes over the method's process. Call
-    /// [`Session::init`] next.
+    /// Starts a session of a method over a train state: makes an instance, or takes over the method's process. Runs no
+    /// export of the method. Call [`Session::init`] next.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the instance cannot be made within the limits; [`Error::Over`] for a process that an
@@ -92,9 +95,10 @@ impl<H: RunHooks> Session<H> {
         Ok(session)
     }
 
-    /// Ends the present method, if any, with its handles and patches, and starts another over the same train state.
-    /// Clears the positions of random sequences. Call [`Session::init`] next, then [`Session::restore_streams`] and
-    /// [`Session::load_state`] with what the method before saved.
+    /// Ends the present method, if any, with its handles and patches, and starts another over the same train state,
+    /// with the limits and the observer of `settings`. Clears the positions of random sequences and the lines of the
+    /// last call, and starts a budget of `device_bytes`. Call [`Session::init`] next, then [`Session::restore_streams`]
+    /// and [`Session::load_state`] with what the method before saved.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the instance cannot be made within the limits; [`Error::Over`] for a process that an
@@ -115,7 +119,8 @@ impl<H: RunHooks> Session<H> {
         Ok(())
     }
 
-    /// Calls `init` with every setting of the manifest, as names and values.
+    /// Calls `init` with the settings, as names and values, in this order. The caller passes every setting of the
+    /// manifest.
     ///
     /// # Errors
     /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it traps or
@@ -131,7 +136,13 @@ impl<H: RunHooks> Session<H> {
     /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it traps or
     /// passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
     pub fn step(&mut self, batch: Batch) -> Result<StepReport, Error> {
-        Ok(self.call(Function::Step, |guest| guest.step(batch))?.1)
+        let step = |guest: &mut dyn Guest| {
+            guest.state().window_is_open = !batch.ends_window;
+            let answer = guest.step(batch);
+            guest.state().window_is_open = false;
+            answer
+        };
+        Ok(self.call(Function::Step, step)?.1)
     }
 
     /// Calls `finish` and returns what the method reported and used. Does not end the session.
@@ -158,8 +169,8 @@ impl<H: RunHooks> Session<H> {
         Ok(state)
     }
 
-    /// Sets the named random sequences to the positions of a checkpoint, and leaves all others as they are. Call it after
-    /// `init`. Does nothing once the method has ended.
+    /// Sets random sequences to the positions of a checkpoint, given by name, and leaves all others as they are. Call
+    /// it after `init`. Does nothing once the method has ended.
     pub fn restore_streams(&mut self, streams: &BTreeMap<String, u64>) {
         if let Some(alive) = self.alive.as_deref_mut() {
             let state = alive.state();
@@ -178,8 +189,8 @@ impl<H: RunHooks> Session<H> {
         Ok(())
     }
 
-    /// Answers a native process's requests between two calls until it names what it wants next. Returns that text, or
-    /// `None` once the process is gone, with a report of what the method used meanwhile.
+    /// Answers a native process's requests between two calls until it sends text that says what to do next. Returns
+    /// that text, or `None` once the process is gone, with a report of what the method used meanwhile.
     ///
     /// # Errors
     /// [`Error::Stopped`] if the process breaks the protocol or passes a limit, and always for a component, which requests
@@ -188,7 +199,8 @@ impl<H: RunHooks> Session<H> {
         self.call(Function::Wait, |guest| guest.wait().map(Ok))
     }
 
-    /// Locks the train state, which stays intact after the method ended.
+    /// Locks the train state, which stays intact after the method ended. Blocks until a running call has released it; a
+    /// panic under the lock leaves it usable.
     pub fn train_state(&mut self) -> MutexGuard<'_, TrainState<H>> {
         lock(&self.train_state)
     }
@@ -204,23 +216,26 @@ impl<H: RunHooks> Session<H> {
         &self.positions
     }
 
-    /// Returns the bytes of tensors that the method holds; 0 once it has ended.
+    /// Returns the bytes that the method has reserved for tensors, graphs and other handles; 0 once it has ended.
     pub fn held_bytes(&self) -> u64 {
         self.ledger.held()
     }
 
-    /// Removes and returns the escaped log lines of the last call if it failed, and the number of its dropped lines. Empty
-    /// and 0 if it succeeded, or when called again.
+    /// Removes and returns the escaped log lines of the last call if it failed, and the number of its dropped lines.
+    /// Empty and 0 if it succeeded, or if they were taken before.
     pub fn take_last_lines(&mut self) -> (Vec<String>, u32) {
         std::mem::take(&mut self.last_lines)
     }
 
-    /// Ends the method: drops its instance, handles and patches. The train state stays. Does nothing if the method has
+    /// Ends the method: drops its instance, handles, patches and perturbation. The train state stays. Does nothing if the method has
     /// ended.
     pub fn end(&mut self) {
         if let Some(alive) = self.alive.take() {
             drop(alive);
-            self.train_state().policy.unpatch_all();
+            let mut train_state = self.train_state();
+            train_state.policy.unpatch_all();
+            // The device that fails here fails at the next use as well, which says so.
+            let _ = train_state.end_perturbation();
         }
     }
 }

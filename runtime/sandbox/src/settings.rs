@@ -15,6 +15,8 @@ pub struct SessionSettings {
     pub seed: u64,
     /// The metric names of the manifest.
     pub metric_names: Vec<String>,
+    /// Whether the method updates the parameters itself, as its manifest says.
+    pub updates_itself: bool,
     /// The profile that records where the method's time goes, if there is one.
     pub profiler: Option<Profiler>,
     /// Called when a call of the method begins and ends.
@@ -27,6 +29,7 @@ pub struct SessionSettings {
 pub struct CallObserver(pub Arc<dyn Fn(Option<f64>) + Send + Sync>);
 
 impl fmt::Debug for CallObserver {
+    /// Writes `CallObserver`, without the function.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CallObserver")
     }

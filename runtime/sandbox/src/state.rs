@@ -17,7 +17,8 @@ use wasmtime::component::{HasData, ResourceTable};
 
 use crate::cause::Cause;
 pub(crate) use crate::entries::{
-    BatchEntry, CompletionsEntry, PatchEntry, RowsEntry, SamplerEntry, ScopeEntry, ScoresEntry, TensorEntry, ViewEntry,
+    BatchEntry, CompletionsEntry, ParameterEntry, PatchEntry, PerturbationEntry, RowsEntry, SamplerEntry, ScopeEntry,
+    ScoresEntry, TapsEntry, TensorEntry, ViewEntry,
 };
 use crate::fault::GuestFault;
 use crate::limits::Limits;
@@ -26,7 +27,7 @@ use crate::meters::{Meters, OperationBudget};
 use crate::profile::Profiler;
 use crate::refusal::{Denied, Refusal, Result, ensure};
 use crate::reports::Reports;
-use crate::scores::{Pass, ScoreRecord};
+use crate::scores::{LearnedRows, Pass, ScoreRecord};
 use crate::settings::SessionSettings;
 use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
@@ -68,6 +69,14 @@ pub(crate) struct State {
     pub(crate) denied: Option<Denied>,
     /// The first error in the present call of a host function that computes gradients.
     pub(crate) unlearned: Option<Denied>,
+    /// The rows that have a gradient since the last update.
+    pub(crate) learned: LearnedRows,
+    /// Whether the method is called with a batch that does not end its accumulation window.
+    pub(crate) window_is_open: bool,
+    /// Whether the method updates the parameters itself.
+    pub(crate) updates_itself: bool,
+    /// The number of the last perturbation, counted from 1.
+    pub(crate) perturbation: u64,
     /// Number of active patches.
     pub(crate) patches: usize,
     /// Reservations for edits of weights, held until the session ends.
@@ -134,7 +143,7 @@ impl State {
     /// Creates the state before the first call, without handles and with counters at zero. Notes how many bytes this process
     /// holds if the model is on the CPU. `budget` is for the bytes that the method will hold on the host.
     pub(crate) fn new(settings: SessionSettings, budget: Budget, train_state: Shared) -> Self {
-        let SessionSettings { limits, seed, metric_names, profiler, .. } = settings;
+        let SessionSettings { limits, seed, metric_names, updates_itself, profiler, .. } = settings;
         let (configuration, on_cpu) = {
             let train_state = lock(&train_state);
             let model = train_state.policy.model();
@@ -159,6 +168,10 @@ impl State {
             fault: None,
             denied: None,
             unlearned: None,
+            learned: LearnedRows::default(),
+            window_is_open: false,
+            updates_itself,
+            perturbation: 0,
             patches: 0,
             edits: Vec::new(),
             usage: Usage::default(),
@@ -242,6 +255,11 @@ impl State {
         let number = self.serial;
         self.serial += 1;
         number
+    }
+
+    /// Returns the run's seed.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Returns the random sequence named `name`, created at position 0 if it is new, and the budget for its numbers.

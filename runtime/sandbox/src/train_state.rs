@@ -14,6 +14,7 @@ use tunebox_model::policy::{Policy, Scored, Seeds};
 use tunebox_model::rows::Rows;
 use tunebox_model::stream::{Site, Token};
 
+use crate::method_parameters::MethodParameters;
 use crate::run_hooks::RunHooks;
 use crate::run_hooks::ScoreRequest;
 
@@ -40,6 +41,8 @@ pub struct TrainState<H: ?Sized = dyn RunHooks> {
     pub snapshots: BTreeMap<String, Tensor>,
     /// Directions for the run's artifact, by layer.
     pub published: BTreeMap<usize, Direction>,
+    /// The method's state of parameters, its extra parameters, and the values before a perturbation.
+    pub own: MethodParameters,
     has_gradient: bool,
     /// The hooks of the run.
     pub hooks: H,
@@ -48,7 +51,8 @@ pub struct TrainState<H: ?Sized = dyn RunHooks> {
 impl<H> TrainState<H> {
     /// Creates a train state without snapshots, published directions and gradient.
     pub fn new(policy: Policy, hooks: H) -> Self {
-        Self { policy, snapshots: BTreeMap::new(), published: BTreeMap::new(), has_gradient: false, hooks }
+        let own = MethodParameters::default();
+        Self { policy, snapshots: BTreeMap::new(), published: BTreeMap::new(), own, has_gradient: false, hooks }
     }
 }
 
@@ -78,22 +82,63 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
     }
 
     /// Updates the weights through the run's [`RunHooks::update`]; returns the norm of the gradient before clipping.
-    /// [`has_gradient`](Self::has_gradient) is false afterwards, even if the hook fails.
+    /// Also clears the gradients of extra parameters. [`has_gradient`](Self::has_gradient) is false afterwards, even if the
+    /// hook fails.
     ///
     /// # Errors
     /// Those of the hook: a gradient that is not finite, or a run without updates.
     pub fn update(&mut self) -> Result<f32, Error> {
         let norm = self.hooks.update(&mut self.policy);
+        self.own.clear_gradients();
         self.has_gradient = false;
         norm
     }
 
-    /// Sets the policy's gradient to 0. [`has_gradient`](Self::has_gradient) is false afterwards, even on an error.
+    /// Ends an update that the method made itself, through the run's [`RunHooks::count_update`]: clears all gradients and
+    /// returns the norm that the gradient had, without extra parameters. [`has_gradient`](Self::has_gradient) is false
+    /// afterwards, even if the hook fails.
+    ///
+    /// # Errors
+    /// Those of the hook: a device that fails, or a run without updates.
+    pub fn count_update(&mut self) -> Result<f32, Error> {
+        let norm = self.hooks.count_update(&mut self.policy);
+        self.own.clear_gradients();
+        self.has_gradient = false;
+        norm
+    }
+
+    /// Adds `scale` · z to all values that the run trains, with the z of the random stream of this seed and name, and keeps
+    /// the values from before. Counts as a change of the weights. Call only while no perturbation is active.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub(crate) fn perturb(&mut self, seed: u64, name: &str, scale: f32) -> Result<(), Error> {
+        let parameters = self.policy.parameters();
+        self.own.unperturbed = Some(parameters.snapshot()?);
+        parameters.add_noise(seed, name, scale)?;
+        self.policy.note_update();
+        Ok(())
+    }
+
+    /// Restores the values from before the perturbation, bit for bit, and counts as a change of the weights. Does nothing if no
+    /// perturbation is active.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub(crate) fn end_perturbation(&mut self) -> Result<(), Error> {
+        let Some(values) = self.own.unperturbed.take() else { return Ok(()) };
+        self.policy.parameters().assign(None, &values)?;
+        self.policy.note_update();
+        Ok(())
+    }
+
+    /// Sets the policy's gradient and those of extra parameters to 0. [`has_gradient`](Self::has_gradient) is false afterwards, even on an error.
     ///
     /// # Errors
     /// When the device fails.
     pub fn clear_gradient(&mut self) -> Result<(), Error> {
         self.has_gradient = false;
+        self.own.clear_gradients();
         Ok(self.policy.parameters().clear_gradients()?)
     }
 

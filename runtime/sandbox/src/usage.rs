@@ -96,7 +96,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Adds one call: increments `calls`, adds `counts` to the total, and raises the maxima of one call.
+    /// Adds one call: increments `calls`, adds `counts`, what the call used, to `total`, and raises each maximum in
+    /// `most` to it. Leaves the other fields as they are.
     pub(crate) fn add(&mut self, counts: &Counts) {
         self.calls += 1;
         self.total = self.total.plus(counts);

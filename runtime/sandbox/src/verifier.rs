@@ -58,7 +58,8 @@ impl Engine {
     /// Runs nothing of it. `name` names the verifier in messages, escaped and cut at 200 bytes.
     ///
     /// # Errors
-    /// Every refusal of [`Error`] that is found before anything runs.
+    /// Of the first check that fails: [`Error::TooLarge`], [`Error::VerifierImports`], [`Error::Mismatch`],
+    /// [`Error::Malformed`], or [`Error::NotAdmitted`], also if the process that compiles it fails or passes a limit.
     pub fn admit_verifier(&self, bytes: &[u8], name: &str, limits: &Limits) -> Result<Verifier, Error> {
         let name = printable(name, 200);
         let instance_bytes = admit(bytes, &name, limits)?;
@@ -70,8 +71,9 @@ impl Engine {
     }
 }
 
-/// Checks a verifier before it is compiled: at most `verifier_component_bytes`, nothing that the contract excludes, no
-/// imports, and the export `verify`. Returns the bytes that the host keeps for its instances, memories and tables excluded.
+/// Checks a verifier before it is compiled: at most `verifier_component_bytes`, nothing that the contract excludes (the
+/// rules of a method's component), no imports, and the export `verify`. Does not check types. Returns the bytes that
+/// the host keeps for its instances, memories and tables excluded.
 fn admit(bytes: &[u8], name: &str, limits: &Limits) -> Result<u64, Error> {
     let survey = admission::examine(bytes, name, limits.verifier_component_bytes)?;
     if let Some(import) = survey.imports.first() {
@@ -101,11 +103,13 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Makes an instance of the verifier and calls its `init` with the settings, within the limits of one verdict.
+    /// Makes an instance of the verifier and calls its `init` with the settings, within the limits of one verdict:
+    /// `verifier_seconds` or `verifier_instructions`, and `verifier_memory`. Every later instance gets the same
+    /// settings.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the verifier's message, [`Error::NotAdmitted`] when its instance cannot be made or
-    /// `init` traps.
+    /// [`Error::Refused`] with the message that `init` returned; [`Error::NotAdmitted`] when the instance cannot be
+    /// made within the limits, or `init` traps or passes a limit.
     pub fn new(verifier: Verifier, settings: &[(String, Value)]) -> Result<Self, Error> {
         let settings = settings.iter().map(|(name, value)| (name.clone(), value.into())).collect();
         let mut judge = Self { verifier, settings, alive: None };
@@ -142,8 +146,9 @@ impl Judge {
         }
     }
 
-    /// Takes the existing instance and resets its limit of instructions, or makes one within the limits and until `end`.
-    /// Returns the store and the instance in it.
+    /// Takes the existing instance out of this judge and resets its limit of instructions, or makes one within the
+    /// limits and until `end`, as [`start`](Self::start) does. Returns the store and the instance in it. The caller
+    /// puts it back for the next call.
     fn take_instance(&mut self, end: Option<Instant>) -> Result<(Store<Bounds>, Bound), Error> {
         let Some((mut store, bound)) = self.alive.take() else { return self.start(end) };
         let limited = instructions::set_limit(&mut store, self.verifier.limits.verifier_instructions);
@@ -151,9 +156,9 @@ impl Judge {
         Ok((store, bound))
     }
 
-    /// Makes an instance within the limits and until `end`, and calls `init` with the settings. Returns the store and
-    /// the instance in it. Errors: [`Error::Refused`] if `init` returns a message, [`Error::NotAdmitted`] if it traps or the
-    /// instance cannot be made.
+    /// Makes an instance within the limits and until `end` (`None` for no end), and calls `init` with the settings.
+    /// Returns the store and the instance in it. Errors: [`Error::Refused`] if `init` returns a message,
+    /// [`Error::NotAdmitted`] if it traps or the instance cannot be made.
     fn start(&self, end: Option<Instant>) -> Result<(Store<Bounds>, Bound), Error> {
         let memory = self.verifier.limits.verifier_memory as u64;
         let limits =
@@ -181,8 +186,8 @@ impl Judge {
         }
     }
 
-    /// Returns when a verdict that begins now must end: after `verifier_seconds` unless its instructions are limited
-    /// instead, or at `end` if that is sooner. `None` if neither limits the time.
+    /// Returns when a verdict that begins now must end: after `verifier_seconds`, unless `verifier_instructions` is not
+    /// 0 and takes its place; or at `end`, if that is sooner. `None` if neither limits the time.
     fn end(&self, end: Option<Instant>) -> Option<Instant> {
         let Limits { verifier_seconds, verifier_instructions, .. } = self.verifier.limits;
         let own = Duration::try_from_secs_f64(verifier_seconds).ok().filter(|_| verifier_instructions == 0);
@@ -196,8 +201,8 @@ impl Judge {
         Explanation::new("sandbox", what).into()
     }
 
-    /// Describes why a call ended: too many instructions, too slow, out of stack, another trap, or the engine's message
-    /// with the memory limit.
+    /// Describes why a call ended: too many instructions, too slow, out of stack, another trap, or, for an error that
+    /// is no trap, the engine's message, escaped and cut at 400 bytes, with the memory limit.
     fn reason(&self, error: &wasmtime::Error) -> String {
         let limits = &self.verifier.limits;
         match error.downcast_ref::<Trap>() {
@@ -224,6 +229,9 @@ impl From<&Value> for verify::Value {
             Value::Integer(value) => Self::Integer(*value),
             Value::Number(value) => Self::Number(*value),
             Value::Text(value) => Self::Text(value.clone()),
+            Value::Integers(values) => Self::Integers(values.clone()),
+            Value::Numbers(values) => Self::Numbers(values.clone()),
+            Value::Texts(values) => Self::Texts(values.clone()),
         }
     }
 }

@@ -1,7 +1,7 @@
 ;; Drops a tensor while the host that it was lent to is asking for room to put its answer in.
-(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.1.0" "[method]tensor.chunk" (func $chunk (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.1.0" "[resource-drop]tensor" (func $drop (param i32)))
+(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "[method]tensor.chunk" (func $chunk (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "[resource-drop]tensor" (func $drop (param i32)))
 (global $lent (mut i32) (i32.const 0))
 (data (i32.const 256) "\01\00\00\00")
 (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)

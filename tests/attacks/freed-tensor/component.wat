@@ -1,8 +1,8 @@
 ;; Uses a tensor after the scope that it was made in.
-(import "tunebox:method/tensor@0.1.0" "[constructor]scope" (func $scope (result i32)))
-(import "tunebox:method/tensor@0.1.0" "[resource-drop]scope" (func $close (param i32)))
-(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.1.0" "[method]tensor.negate" (func $negate (param i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "[constructor]scope" (func $scope (result i32)))
+(import "tunebox:method/tensor@0.2.0" "[resource-drop]scope" (func $close (param i32)))
+(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "[method]tensor.negate" (func $negate (param i32 i32)))
 (data (i32.const 256) "\01\00\00\00")
 (func $step (param i32) (result i32)
   (local $scope i32)

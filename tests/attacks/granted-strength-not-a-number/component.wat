@@ -1,10 +1,10 @@
 ;; Takes out NaN times a direction.
-(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/weights@0.1.0" "read-rows" (func $read (param i32 i32 i32 i32 i32)))
-(import "tunebox:method/weights@0.1.0" "add-outer" (func $outer (param i32 i32 i32 i32 f32 i32)))
-(import "tunebox:method/weights@0.1.0" "project-out" (func $project (param i32 i32 i32 f32 i32 i32)))
-(import "tunebox:method/text@0.1.0" "decode" (func $decode (param i32 i32 i32)))
-(import "tunebox:method/text@0.1.0" "encode" (func $encode (param i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/weights@0.2.0" "read-rows" (func $read (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/weights@0.2.0" "add-outer" (func $outer (param i32 i32 i32 i32 f32 i32)))
+(import "tunebox:method/weights@0.2.0" "project-out" (func $project (param i32 i32 i32 f32 i32 i32)))
+(import "tunebox:method/text@0.2.0" "decode" (func $decode (param i32 i32 i32)))
+(import "tunebox:method/text@0.2.0" "encode" (func $encode (param i32 i32 i32)))
 (data (i32.const 256) "\03\00\00\00\02\00\00\00")
 ;; Ones of the shape [3], or [2] from 260 on.
 (func $vector (param $shape i32) (result i32)

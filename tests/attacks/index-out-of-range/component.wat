@@ -1,7 +1,7 @@
 ;; Reads memory beside a tensor through an index.
-(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.1.0" "from-indices" (func $indices (param i32 i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.1.0" "[method]tensor.index-select" (func $select (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "from-indices" (func $indices (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "[method]tensor.index-select" (func $select (param i32 i32 i32 i32)))
 (data (i32.const 256) "\01\00\00\00\ff\ff\ff\7f")
 (func $step (param i32) (result i32)
   (local $tensor i32)

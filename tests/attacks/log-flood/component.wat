@@ -1,5 +1,5 @@
 ;; Writes a thousand lines, each of which would clear a terminal.
-(import "tunebox:method/run@0.1.0" "log" (func $log (param i32 i32)))
+(import "tunebox:method/run@0.2.0" "log" (func $log (param i32 i32)))
 (data (i32.const 256) "\1b[2J\1b]0;owned\07")
 (func $step (param i32) (result i32)
   (local $left i32)

@@ -1,5 +1,5 @@
 ;; Reports more values than a step may, and says what it was told.
-(import "tunebox:method/run@0.1.0" "metric" (func $metric (param i32 i32 f32 i32)))
+(import "tunebox:method/run@0.2.0" "metric" (func $metric (param i32 i32 f32 i32)))
 (data (i32.const 256) "loss")
 (func $step (param i32) (result i32)
   (loop $again

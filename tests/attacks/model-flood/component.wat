@@ -1,8 +1,8 @@
 ;; Scores the same rows for ever, each time a pass through the model, and drops the scores.
-(import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
-(import "tunebox:method/model@0.1.0" "policy" (func $policy (result i32)))
-(import "tunebox:method/model@0.1.0" "score" (func $score (param i32 i32 i32 f32 i32)))
-(import "tunebox:method/model@0.1.0" "[resource-drop]scores" (func $drop (param i32)))
+(import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+(import "tunebox:method/model@0.2.0" "policy" (func $policy (result i32)))
+(import "tunebox:method/model@0.2.0" "score" (func $score (param i32 i32 i32 i32 f32 i32)))
+(import "tunebox:method/model@0.2.0" "[resource-drop]scores" (func $drop (param i32)))
 (data (i32.const 256) "example")
 (func $step (param $batch i32) (result i32)
   (local $rows i32) (local $view i32)
@@ -10,7 +10,7 @@
   (local.set $rows (call $handle))
   (local.set $view (call $policy))
   (loop $again
-    (call $score (local.get $view) (local.get $rows) (i32.const 0) (f32.const 1) (i32.const 64))
+    (call $score (local.get $view) (local.get $rows) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
     (call $drop (call $handle))
     (br $again))
   (unreachable))

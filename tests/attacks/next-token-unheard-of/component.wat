@@ -1,8 +1,8 @@
 ;; Asks for a token that the model does not have.
-(import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
-(import "tunebox:method/model@0.1.0" "policy" (func $policy (result i32)))
-(import "tunebox:method/model@0.1.0" "next-token" (func $next (param i32 i32 i32 i32 i32)))
-(import "tunebox:method/hidden@0.1.0" "capture" (func $capture (param i32 i32 i32 i32 i32 i32 i32 i32)))
+(import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+(import "tunebox:method/model@0.2.0" "policy" (func $policy (result i32)))
+(import "tunebox:method/model@0.2.0" "next-token" (func $next (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/hidden@0.2.0" "capture" (func $capture (param i32 i32 i32 i32 i32 i32 i32 i32)))
 ;; 256: the side; 272: a layer and a token that are not there.
 (data (i32.const 256) "example")
 (data (i32.const 272) "\e7\03\00\00")

@@ -4,4 +4,4 @@
   (core instance $i (instantiate $m))
   (func $step (canon lift (core func $i "step")))
   (instance $training (export "step" (func $step)))
-  (export "tunebox:method/training@0.1.0" (instance $training)))
+  (export "tunebox:method/training@0.2.0" (instance $training)))

@@ -1,10 +1,10 @@
 ;; Names more layers than the model has, one after another from its memory.
-(import "tunebox:method/tensor@0.1.0" "zeros" (func $zeros (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.1.0" "divide" (func $divide (param i32 i32 i32)))
-(import "tunebox:method/patch@0.1.0" "add" (func $add (param i32 i32 i32 i32 f32 i32 i32)))
-(import "tunebox:method/patch@0.1.0" "ablate" (func $ablate (param i32 i32 i32 i32 i32)))
-(import "tunebox:method/patch@0.1.0" "project" (func $project (param i32 i32 i32 i32 f32 i32)))
+(import "tunebox:method/tensor@0.2.0" "zeros" (func $zeros (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "divide" (func $divide (param i32 i32 i32)))
+(import "tunebox:method/patch@0.2.0" "add" (func $add (param i32 i32 i32 i32 f32 i32 i32)))
+(import "tunebox:method/patch@0.2.0" "ablate" (func $ablate (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/patch@0.2.0" "project" (func $project (param i32 i32 i32 i32 f32 i32)))
 ;; 256: a shape [3]; 272: layers 0 0 1 2 4.
 (data (i32.const 256) "\03\00\00\00")
 (data (i32.const 272) "\00\00\00\00\00\00\00\00\01\00\00\00\02\00\00\00\04\00\00\00")

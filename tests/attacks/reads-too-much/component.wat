@@ -1,6 +1,6 @@
 ;; Reads tensors back for ever, and says what it was told.
-(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.1.0" "[method]tensor.item" (func $item (param i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "[method]tensor.item" (func $item (param i32 i32)))
 (data (i32.const 256) "\01\00\00\00")
 (func $step (param i32) (result i32)
   (local $tensor i32)

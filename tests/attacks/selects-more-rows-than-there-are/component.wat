@@ -1,6 +1,6 @@
 ;; Selects the first row three times, of two, to grow what two rows hold.
-(import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
-(import "tunebox:method/data@0.1.0" "[method]rows.select" (func $select (param i32 i32 i32 i32)))
+(import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+(import "tunebox:method/data@0.2.0" "[method]rows.select" (func $select (param i32 i32 i32 i32)))
 ;; 256: the side; 1024: three zeros, as memory begins.
 (data (i32.const 256) "example")
 (func $step (param $batch i32) (result i32)

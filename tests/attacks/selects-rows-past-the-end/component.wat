@@ -1,6 +1,6 @@
 ;; Selects a row that is not there.
-(import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
-(import "tunebox:method/data@0.1.0" "[method]rows.select" (func $select (param i32 i32 i32 i32)))
+(import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+(import "tunebox:method/data@0.2.0" "[method]rows.select" (func $select (param i32 i32 i32 i32)))
 ;; 256: the side; 272: the numbers 1 and 4,294,967,295.
 (data (i32.const 256) "example")
 (data (i32.const 272) "\01\00\00\00\ff\ff\ff\ff")

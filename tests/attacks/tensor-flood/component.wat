@@ -1,5 +1,5 @@
 ;; Makes tensors of a mebibyte and never drops one.
-(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
 (data (i32.const 256) "\00\00\04\00")
 (func $step (param i32) (result i32)
   (loop $again

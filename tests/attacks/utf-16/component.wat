@@ -1,6 +1,6 @@
 ;; Wants its text passed as UTF-16.
 (component
-  (import "tunebox:method/run@0.1.0" (instance $run
+  (import "tunebox:method/run@0.2.0" (instance $run
     (export "log" (func (param "line" string)))))
   (core module $m (memory (export "memory") 1))
   (core instance $i (instantiate $m))

@@ -50,7 +50,8 @@ pub(crate) struct Survey {
     modules: (u64, bool),
 }
 
-/// Checks that a component has at most `limit` bytes, then collects its imports and exports as [`survey`] does.
+/// Checks that a component has at most `limit` bytes, then collects its imports and exports as [`survey`] does. Errors:
+/// [`Error::TooLarge`], and those of [`survey`].
 pub(crate) fn examine(bytes: &[u8], name: &str, limit: usize) -> Result<Survey, Error> {
     if bytes.len() > limit {
         return Err(Error::TooLarge { method: name.into(), size: bytes.len() as u64, limit: limit as u64 });
@@ -58,8 +59,8 @@ pub(crate) fn examine(bytes: &[u8], name: &str, limit: usize) -> Result<Survey, 
     survey(bytes, name)
 }
 
-/// Runs wasmparser's full validation of a component with the features of [`features`] and returns its types. Fails if that
-/// takes longer than [`VALIDATION`].
+/// Runs wasmparser's full validation of a component with the features of [`features`] and returns its types. Errors:
+/// [`Error::Malformed`] for bytes that are not valid, or if validation takes longer than 5 s ([`VALIDATION`]).
 pub(crate) fn validate(bytes: &[u8], name: &str) -> Result<Types, Error> {
     validate_within(VALIDATION, bytes, name)
 }
@@ -95,9 +96,11 @@ fn features() -> WasmFeatures {
         | WasmFeatures::COMPONENT_MODEL
 }
 
-/// Collects a component's imports, exports and sizes in one parse, without full validation. `method` names the component in
-/// errors. Errors: bytes that are no component or cannot be parsed, and the first feature or size that the contract
-/// excludes.
+/// Collects a component's imports, exports and sizes in one parse, without full validation. `method` names the
+/// component in errors. Errors: [`Error::Malformed`] for bytes that are no component or cannot be parsed;
+/// [`Error::NotAdmitted`] for the first thing that the contract excludes: more than 4 levels of nesting, 64 parts, 256
+/// instances, 50,000 functions, 512 KiB in a function or 64 KiB in a function's name; own resources, a start function,
+/// text other than UTF-8, asynchronous or garbage-collected calls.
 pub(super) fn survey(bytes: &[u8], method: &str) -> Result<Survey, Error> {
     if !bytes.starts_with(b"\0asm") {
         return Err(Error::malformed(method, "it does not begin like WebAssembly"));
@@ -120,9 +123,9 @@ pub(super) fn survey(bytes: &[u8], method: &str) -> Result<Survey, Error> {
 }
 
 impl Survey {
-    /// Records one part of the component: nesting depth, counts, and the names of its outermost imports and exports.
-    /// Returns a description of the first thing in this part that the contract excludes or that passes a size limit,
-    /// else `None`.
+    /// Records one part of the component: nesting depth, counts, the names of its outermost imports, and of the
+    /// interfaces that it exports. Returns a description of the first thing in this part that the contract excludes or
+    /// that passes a size limit, else `None`.
     fn visit(&mut self, payload: Payload<'_>) -> wasmparser::Result<Option<&'static str>> {
         Ok(match payload {
             Payload::Version { .. } => {
@@ -180,8 +183,8 @@ impl Survey {
         })
     }
 
-    /// Records one part of a module: counts, sizes and names. Returns a description of a size that passes its limit, else
-    /// `None`.
+    /// Records one part of a module: adds its items and functions to the counts, and checks the sizes of function
+    /// bodies and names. Returns a description of a size that passes its limit, else `None`.
     fn visit_module(&mut self, payload: &Payload<'_>) -> Option<&'static str> {
         match payload {
             Payload::ImportSection(section) => self.hold(section.count()),
@@ -202,7 +205,8 @@ impl Survey {
         }
     }
 
-    /// Adds to the number of items of the module that is being parsed. Returns `None`: they have no limit of their own.
+    /// Adds to the number of items of the module that is being parsed, and raises that of the largest module. Returns
+    /// `None`, as items have no limit of their own; the caller returns it.
     fn hold(&mut self, items: u32) -> Option<&'static str> {
         self.items.0 += u64::from(items);
         self.items.1 = self.items.1.max(self.items.0);

@@ -51,9 +51,9 @@ enum Answer {
     Malformed(String),
 }
 
-/// Compiles a component in a child process, waiting at most `compile_seconds`, and returns its code. The child
-/// has ended when this returns: it is killed if its answer is late, or if it goes on for 2 s after its answer. `name` names
-/// the component in errors.
+/// Compiles a component in a child process, `program`, waiting at most `compile_seconds` (at least 1 ms) for its
+/// answer, and returns its code. The child has ended when this returns: it is killed if its answer is late, or if it
+/// goes on for 2 s after its answer. `name` names the component in errors.
 ///
 /// Errors: the component is malformed, compiling takes too much time or memory, or the child does not start or ends without
 /// a complete answer.
@@ -94,8 +94,9 @@ pub(super) fn compile(
     })
 }
 
-/// Returns the first line for the child: its memory limit in bytes and its processor time, `compile_seconds` for each
-/// processor. That time only ends a child whose parent is gone; the parent itself waits by the clock.
+/// Returns the first line for the child, JSON with its memory limit in bytes, the options of the code, and its
+/// processor time: `compile_seconds` for each processor, rounded up to whole seconds. That time only ends a child whose
+/// parent is gone; the parent itself waits by the clock.
 fn order(limits: &Limits, code: CodeOptions) -> io::Result<Vec<u8>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     let seconds = (limits.compile_seconds * threads).ceil().clamp(1.0, 1e9) as u64;
@@ -119,8 +120,9 @@ fn answer(output: impl Read) -> Option<Result<Vec<u8>, String>> {
     }
 }
 
-/// Builds the error for a child that ended without an answer, from its exit status and the last line of its standard
-/// error: too much memory, too much time, or a compiler that failed.
+/// Builds the error for a child that ended without an answer: too much memory if the last line of its standard error
+/// says that an allocation failed, too much time if it ended by `SIGXCPU`, else that the process failed, with how it
+/// ended and that line.
 fn no_answer(name: &str, status: ExitStatus, last_line: Option<String>, limits: &Limits) -> Error {
     let has = |part: &str| last_line.as_ref().is_some_and(|line| line.contains(part));
     if has("memory allocation of") || has("annot allocate memory") {
@@ -145,8 +147,9 @@ fn too_slow(name: &str, seconds: f64) -> Error {
     over_limit(name, "takes too long to compile", &format!("{seconds} s"), "seconds", &more)
 }
 
-/// Builds the error for a component that takes more than `limit` to compile. `more` is the larger value that the hint
-/// suggests for the setting `limits.compile-SETTING`.
+/// Builds the error for a component that takes more than `limit` to compile; `what` says of what, such as `takes too
+/// long to compile`. `setting` is `seconds` or `memory`, and `more` the larger value that the hint suggests for
+/// `limits.compile-SETTING`.
 fn over_limit(name: &str, what: &str, limit: &str, setting: &str, more: &str) -> Error {
     Explanation::new("sandbox", format!("`{name}` {what}"))
         .with_location(format!("more than {limit}, ended before anything of it ran"))
@@ -162,11 +165,13 @@ fn unusable(name: &str, why: String) -> Explanation {
 }
 
 /// Runs the child's side of compiling: reads limits and component from standard input, applies the limits to this
-/// process, gives up files, network and other processes, compiles, and writes the answer to standard output. For a component
-/// that does not compile, the answer is the compiler's message, cut at 600 characters.
+/// process, gives up files, network and other processes ([`confine_files`], [`deny_calls`]), compiles, and writes the
+/// answer to standard output. All of this lasts until the process ends. For a component that does not compile, the
+/// answer is the compiler's message, cut at 600 characters.
 ///
 /// # Errors
-/// When the streams break or the system rejects the limits; the parent then gets no answer.
+/// When the first line is no order of the parent, the streams break, or the system rejects the limits or rings; the
+/// parent then gets no answer.
 pub fn compile_for_parent() -> io::Result<()> {
     child::settle()?;
     let mut input = BufReader::new(io::stdin().lock());

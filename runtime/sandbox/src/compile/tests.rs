@@ -123,7 +123,7 @@ fn types_are_checked_before_a_component_is_compiled_and_not_again_when_its_code_
         (core instance $i (instantiate $m))
         (func $f (result u32) (canon lift (core func $i "f")))
         (instance $e (export "init" (func $f)))
-        (export "tunebox:method/verify@0.1.0" (instance $e)))"#;
+        (export "tunebox:method/verify@0.2.0" (instance $e)))"#;
     let (place, bytes) = (tempfile::tempdir().unwrap(), wat::parse_str(ill_typed).unwrap());
     let settings = Compiling { cache: Some(place.path().join("compiled")), ..Compiling::default() };
     let engine = crate::Engine::with(settings).unwrap();

@@ -180,8 +180,9 @@ fn drop_capabilities() -> io::Result<()> {
     if read == 0 && written == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Applies two filters of system calls to every thread: the first ends the process at a denied call, the second makes calls
-/// fail that have a substitute. See [`super::deny_calls`], and for `edits_lines` [`super::deny_calls_to_line_editor`].
+/// Applies two filters of system calls to every thread: the first ends the process at a denied call, the second lets
+/// `clone3`, `memfd_create` and `memfd_secret` fail with `ENOSYS`, as libraries do without them. See
+/// [`super::deny_calls`], and for `edits_lines` [`super::deny_calls_to_line_editor`].
 pub(super) fn deny_calls(edits_lines: bool) -> Result<(), Failed> {
     let mut denied: BTreeMap<i64, Vec<SeccompRule>> = DENIED.iter().map(|call| (*call, Vec::new())).collect();
     denied.extend(denied_by_arguments()?);
@@ -203,8 +204,8 @@ pub(super) fn deny_calls(edits_lines: bool) -> Result<(), Failed> {
 }
 
 /// Returns rules for calls that are denied with some arguments only: `clone` unless it starts a thread; signals to, and
-/// limits of, other processes; `fcntl` commands that have signals sent; changing the signal at the parent's death; shared
-/// memory without a file; and `fchmod` and `utimensat` with other arguments than a run uses for its own files.
+/// limits of, other processes; `fcntl` commands that have signals sent; changing the signal at the parent's death;
+/// shared memory without a file; `fchmod` with another mode than 0644, and `utimensat` with a path.
 fn denied_by_arguments() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Failed> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let this = u64::from(std::process::id());
@@ -236,7 +237,8 @@ fn denied_to_line_editor() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Failed> {
     ]))
 }
 
-/// Builds a condition on the low 32 bits of an argument of a call.
+/// Builds a condition on the low 32 bits of a call's argument number `argument`, from 0: its `comparison` with `value`
+/// holds.
 fn condition(argument: u8, comparison: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value)
 }

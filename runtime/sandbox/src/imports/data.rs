@@ -152,6 +152,12 @@ impl HostBatch for HostContext<'_> {
         Ok(self.table.get(&this)?.0.window_size.max(1))
     }
 
+    /// Returns whether the batch is the last micro-batch of its update.
+    fn ends_window(&mut self, this: Handle<BatchEntry>) -> wasmtime::Result<bool> {
+        self.enter("data.batch.ends-window")?;
+        Ok(self.table.get(&this)?.0.ends_window)
+    }
+
     /// Deletes the handle. Not counted as a call.
     fn drop(&mut self, this: Handle<BatchEntry>) -> wasmtime::Result<()> {
         Ok(self.table.delete(this).map(drop)?)

@@ -4,7 +4,7 @@ use tunebox_compute::Tensor;
 use tunebox_model::stream;
 
 use crate::bindings::hidden::{Host, Site, Token};
-use crate::bindings::types::ErrorCode;
+use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, Handle, HostContext, RowsEntry, State, ViewEntry};
 use crate::train_state::Direction;

@@ -8,19 +8,19 @@ use tunebox_compute::{Tensor, ops};
 use tunebox_model::policy::Seeds;
 
 use crate::bindings::learn::Host;
-use crate::bindings::types::ErrorCode;
+use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Handle, HostContext, ScoresEntry, State};
 
 impl Host for HostContext<'_> {
-    /// Back-propagates a loss to the scores for learning that it depends on, and from those through the model, and adds the
+    /// Back-propagates a loss to the scores for learning and the extra parameters that it depends on, and from those through the model, and adds the
     /// gradient to the policy's. Charges the work of the graph, and a pass for each forward pass that it goes back through.
     ///
     /// Errors: `invalid-argument` if the loss is not one finite `f32` element, depends on no scores for learning, or on
     /// scores of an earlier step, of earlier weights, or that a gradient went through before, or if its gradient at a target
     /// token is not finite.
-    fn minimise(&mut self, loss: Handle) -> Result<()> {
-        self.enter("learn.minimise")?;
+    fn backward(&mut self, loss: Handle) -> Result<()> {
+        self.enter("learn.backward")?;
         let loss = self.held(&loss)?;
         let (shape, dtype) = (loss.tensor.dims(), loss.tensor.dtype());
         let one = loss.tensor.elem_count() == 1;
@@ -49,15 +49,28 @@ impl Host for HostContext<'_> {
         self.record(&scores)?.check_current(self.train_state().policy.generation())?;
         let seeds = [(Tap::Logprob, Some(logprob)), (Tap::Entropy, entropy)];
         let seeds: Seeds = seeds.into_iter().filter_map(|(tap, seed)| Some((tap, seed?))).collect();
-        self.backward(BTreeMap::from([(number, seeds)]))
+        self.backward_scores(BTreeMap::from([(number, seeds)]))
+    }
+
+    /// Allows several gradients through the same rows for one update, from now on.
+    fn allow_repeats(&mut self) -> wasmtime::Result<()> {
+        self.enter("learn.allow-repeats")?;
+        self.learned.allows_repeats = true;
+        Ok(())
     }
 
     /// Updates the weights with the accumulated gradient, clears the gradient, and returns its norm before clipping. Counts
     /// one pass, and first runs the scoring passes that were deferred.
     ///
-    /// Errors: `invalid-argument` if no gradient has accumulated since the last update.
+    /// Errors: `invalid-argument` if no gradient has accumulated since the last update, a perturbation is active, or the
+    /// accumulation window does not end with this batch;
+    /// `unsupported` if the method updates the parameters itself.
     fn update(&mut self) -> Result<f32> {
         self.enter("learn.update")?;
+        let own = "the method updates the parameters itself, as its manifest says; `optimizer.done` ends an update";
+        ensure(!self.updates_itself, || Refusal::new(ErrorCode::Unsupported, own))?;
+        self.check_unperturbed()?;
+        self.check_window_ends()?;
         let nothing = || Refusal::argument("no gradient has accumulated since the last update");
         ensure(self.train_state().has_gradient(), nothing)?;
         self.pass(1)?;

@@ -7,6 +7,7 @@ mod data;
 mod hidden;
 mod learn;
 mod model;
+mod optimizer;
 mod patch;
 mod reward;
 mod run;

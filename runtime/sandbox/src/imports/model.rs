@@ -10,13 +10,13 @@ use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 
 use super::data::row_bytes;
-use crate::bindings::model::{Host, HostScores, HostView, Taps};
-use crate::bindings::types::ErrorCode;
+use crate::bindings::model::{Host, HostScores, HostTaps, HostView};
 use crate::printable::printable;
+use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, Result, ensure};
 use crate::run_hooks::ScoreRequest;
 use crate::scores::{ScoreRecord, gone};
-use crate::state::{Answer, Handle, HostContext, RowsEntry, ScoresEntry, State, ViewEntry};
+use crate::state::{Answer, Handle, HostContext, RowsEntry, ScoresEntry, State, TapsEntry, ViewEntry};
 
 /// The most token ids of one call of `next-token`.
 const MOST_IDS: usize = 4_096;
@@ -24,6 +24,44 @@ const MOST_IDS: usize = 4_096;
 impl HostView for HostContext<'_> {
     /// Deletes the handle; a snapshot stays. Not counted as a call.
     fn drop(&mut self, this: Handle<ViewEntry>) -> wasmtime::Result<()> {
+        Ok(self.table.delete(this).map(drop)?)
+    }
+}
+
+impl HostTaps for HostContext<'_> {
+    /// Returns a handle of a set of taps with the log-probabilities alone.
+    fn new(&mut self) -> wasmtime::Result<Handle<TapsEntry>> {
+        self.enter("model.taps.constructor")?;
+        Ok(self.table.push(TapsEntry(TapSet::default())).map_err(Refusal::from)?)
+    }
+
+    /// Adds the entropy to the set.
+    fn entropy(&mut self, this: Handle<TapsEntry>) -> wasmtime::Result<()> {
+        self.add_tap("model.taps.entropy", &this, Tap::Entropy)
+    }
+
+    /// Adds log Σ p² to the set.
+    fn log_sum_square(&mut self, this: Handle<TapsEntry>) -> wasmtime::Result<()> {
+        self.add_tap("model.taps.log-sum-square", &this, Tap::LogSumSquare)
+    }
+
+    /// Adds the mean logit to the set.
+    fn mean_logit(&mut self, this: Handle<TapsEntry>) -> wasmtime::Result<()> {
+        self.add_tap("model.taps.mean-logit", &this, Tap::MeanLogit)
+    }
+
+    /// Adds the mean log-probability to the set.
+    fn mean_logprob(&mut self, this: Handle<TapsEntry>) -> wasmtime::Result<()> {
+        self.add_tap("model.taps.mean-logprob", &this, Tap::MeanLogprob)
+    }
+
+    /// Adds the mark of the model's first choice to the set.
+    fn top_one(&mut self, this: Handle<TapsEntry>) -> wasmtime::Result<()> {
+        self.add_tap("model.taps.top-one", &this, Tap::TopOne)
+    }
+
+    /// Deletes the handle. Not counted as a call.
+    fn drop(&mut self, this: Handle<TapsEntry>) -> wasmtime::Result<()> {
         Ok(self.table.delete(this).map(drop)?)
     }
 }
@@ -132,7 +170,7 @@ impl Host for HostContext<'_> {
         &mut self,
         view: Handle<ViewEntry>,
         rows: Handle<RowsEntry>,
-        taps: Taps,
+        taps: Option<Handle<TapsEntry>>,
         temperature: f32,
     ) -> Answer<ScoresEntry> {
         self.enter("model.score")?;
@@ -141,7 +179,12 @@ impl Host for HostContext<'_> {
     }
 
     /// Requests scores of rows under the policy, saving the activations for a backward pass; see [`State::request_scores`].
-    fn score_for_learning(&mut self, rows: Handle<RowsEntry>, taps: Taps, temperature: f32) -> Answer<ScoresEntry> {
+    fn score_for_learning(
+        &mut self,
+        rows: Handle<RowsEntry>,
+        taps: Option<Handle<TapsEntry>>,
+        temperature: f32,
+    ) -> Answer<ScoresEntry> {
         self.enter("model.score-for-learning")?;
         self.request_scores(&View::Policy, &rows, taps, temperature, true)
     }
@@ -184,6 +227,14 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
+    /// Counts a call of `function` and adds a tap to the set behind a handle. Does nothing more if the set has it.
+    fn add_tap(&mut self, function: &'static str, taps: &Handle<TapsEntry>, tap: Tap) -> wasmtime::Result<()> {
+        self.enter(function)?;
+        let set = &mut self.table.get_mut(taps)?.0;
+        *set = set.iter().chain([tap]).collect();
+        Ok(())
+    }
+
     /// Returns the rows behind a handle; `invalid-argument` if there are none or one of them has no token.
     fn rows_with_ends(&self, rows: &Handle<RowsEntry>) -> Result<Arc<Rows>> {
         let rows = self.table.get(rows)?.0.clone();
@@ -237,7 +288,7 @@ impl State {
         &mut self,
         view: &View,
         rows: &Handle<RowsEntry>,
-        taps: Taps,
+        taps: Option<Handle<TapsEntry>>,
         temperature: f32,
         learning: bool,
     ) -> Answer<ScoresEntry> {
@@ -246,7 +297,10 @@ impl State {
         ensure(temperature.is_finite() && temperature > 0.0, other)?;
         let rows = self.table.get(rows)?.0.clone();
         ensure(rows.width() > 0, || Refusal::argument("there are no rows to score"))?;
-        let set = tap_set(taps);
+        let set = match taps {
+            Some(taps) => self.table.get(&taps)?.0,
+            None => TapSet::default(),
+        };
         let elements = rows.count() as u64 * rows.width() as u64 * set.iter().count() as u64;
         self.meters.work(elements)?;
         self.pass(rows.tokens())?;
@@ -269,18 +323,6 @@ impl State {
         }
         Ok(handle)
     }
-}
-
-/// Converts the flags of a call to the set of taps; log-probabilities are always in it.
-fn tap_set(flags: Taps) -> TapSet {
-    let optional = [
-        (Taps::ENTROPY, Tap::Entropy),
-        (Taps::LOG_SUM_SQUARE, Tap::LogSumSquare),
-        (Taps::MEAN_LOGIT, Tap::MeanLogit),
-        (Taps::MEAN_LOGPROB, Tap::MeanLogprob),
-        (Taps::TOP_ONE, Tap::TopOne),
-    ];
-    optional.into_iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, tap)| tap).collect()
 }
 
 #[cfg(test)]
@@ -323,7 +365,7 @@ mod tests {
         let taken = |host: &mut HostContext<'_>| {
             let (rows, view) = (host.give_rows(&rows).unwrap(), host.policy().unwrap());
             let before = budget.held();
-            host.score(view, rows, Taps::empty(), 1.0).unwrap();
+            host.score(view, rows, None, 1.0).unwrap();
             budget.held() - before
         };
         let bare = taken(&mut host);

@@ -7,7 +7,7 @@ use tunebox_model::stream::Patch;
 use super::hidden::{check_finite, stream_site};
 use crate::bindings::hidden::Site;
 use crate::bindings::patch::{Host, HostPatch};
-use crate::bindings::types::ErrorCode;
+use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, ensure};
 use crate::state::{Answer, Handle, HostContext, PatchEntry, State, TENSOR_BYTES};
 

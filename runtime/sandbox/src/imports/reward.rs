@@ -9,8 +9,8 @@ use tunebox_compute::Tensor;
 use tunebox_model::Policy;
 
 use crate::bindings::reward::Host;
-use crate::bindings::types::ErrorCode;
 use crate::completions::{Completions, DECODED_BYTES};
+use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, BatchEntry, CompletionsEntry, DEVICE, Handle, HostContext, State};
 

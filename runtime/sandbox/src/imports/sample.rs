@@ -10,10 +10,10 @@ use tunebox_model::rows::Rows;
 
 use super::data::row_bytes;
 use crate::bindings::sample::{Host, HostCompletions, HostSampler};
-use crate::bindings::types::ErrorCode;
 use crate::completions::Completions;
 use crate::figures::grouped;
 use crate::printable::printable;
+use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, CompletionsEntry, DEVICE, Handle, HostContext, RowsEntry, SamplerEntry, State, ViewEntry};
 

@@ -53,6 +53,16 @@ impl HostTensor for HostContext<'_> {
         Ok(ops::list(&held.tensor)?)
     }
 
+    /// Returns all elements of a `u32` or `u8` tensor in row-major order. First counts 4 bytes an element as read back, and
+    /// charges work. Errors: `dtype-mismatch` for another element type; `out-of-budget` past `readback_bytes`.
+    fn copy_to_indices(&mut self, this: Handle) -> Result<Vec<u32>> {
+        self.enter("tensor.tensor.copy-to-indices")?;
+        let held = self.held(&this)?;
+        self.meters.read_back(ops::read_bytes(&held.tensor))?;
+        self.meters.work(held.tensor.elem_count() as u64)?;
+        Ok(ops::indices(&held.tensor)?)
+    }
+
     /// Deletes the handle; the tensor's bytes are released when no graph needs them. Not counted as a call.
     fn drop(&mut self, this: Handle) -> wasmtime::Result<()> {
         Ok(self.free(this)?)

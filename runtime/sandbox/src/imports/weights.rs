@@ -30,6 +30,19 @@ impl Host for HostContext<'_> {
         Ok(self.train_state().policy.keep_edits_as(form)?)
     }
 
+    /// Returns rows and columns, (out, in), of the matrix with this role in block `layer`, which is ignored for embedding and
+    /// head.
+    ///
+    /// Errors: `invalid-argument` for a missing layer.
+    fn shape(&mut self, role: Role, layer: u32) -> Result<(u32, u32)> {
+        self.enter("weights.shape")?;
+        let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
+        let length = |length| {
+            u32::try_from(length).map_err(|_| Refusal::argument(format!("an axis of {length} passes 32 bits")))
+        };
+        Ok((length(rows)?, length(columns)?))
+    }
+
     /// Returns a handle of `count` rows, from `first` on, of the matrix with this role in block `layer`: `[count, in]`,
     /// `f32`, with edits and full training applied but not the adapter. `layer` is ignored for embedding and head. Charges
     /// work and counts the bytes as read back.
@@ -125,5 +138,28 @@ fn model_role(role: Role) -> edit::Role {
         Role::Up => edit::Role::Linear(Site::Up),
         Role::Down => edit::Role::Linear(Site::Down),
         Role::Head => edit::Role::Head,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tunebox_compute::budget::Budget;
+
+    use super::*;
+    use crate::bindings::tensor::HostTensor;
+    use crate::settings::SessionSettings;
+    use crate::train_state::tests::shared;
+
+    #[test]
+    fn the_shape_of_a_matrix_is_that_of_its_rows() {
+        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 24), shared());
+        let mut host = HostContext::new(&mut state);
+        for role in [Role::Embedding, Role::Key, Role::Gate, Role::Down, Role::Head] {
+            let (rows, columns) = Host::shape(&mut host, role, 0).unwrap();
+            let read = host.read_rows(role, 0, rows - 1, 1).unwrap();
+            assert_eq!(HostTensor::shape(&mut host, read).unwrap(), [1, columns]);
+            assert!(host.read_rows(role, 0, rows, 1).is_err());
+        }
+        assert!(matches!(Host::shape(&mut host, Role::Down, u32::MAX), Err(Refusal::Error(_))));
     }
 }

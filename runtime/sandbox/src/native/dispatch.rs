@@ -43,14 +43,15 @@ pub(crate) fn interfaces() -> impl Iterator<Item = &'static str> {
     names.into_iter()
 }
 
-/// Encodes the result of a function without a `result` in WIT. An error ends the method.
+/// Encodes the result of a function without a `result` in WIT, as the value alone. An error ends the method.
 fn plain(answer: wasmtime::Result<impl Encode>) -> wasmtime::Result<Vec<u8>> {
     let mut output = Vec::new();
     answer?.encode(&mut output);
     Ok(output)
 }
 
-/// Encodes the result of a function with a `result` in WIT: an error is encoded for the method, a trap ends the method.
+/// Encodes the result of a function with a `result` in WIT: an error that the method may act on is encoded as `Err` and
+/// noted as the host's last refusal; a trap ends the method.
 fn fallible(host: &mut HostContext<'_>, answer: Result<impl Encode, Refusal>) -> wasmtime::Result<Vec<u8>> {
     let answer = match answer {
         Ok(value) => Ok(value),

@@ -64,12 +64,13 @@ impl TwinListener {
         self.folder.path().join("twin")
     }
 
-    /// Waits for the process to connect: at most `longest` (without limit if `None`), or until `is_cancelled` returns
-    /// true, which is called every 10 ms. A connection that does not send a manifest within 5 s is closed, and the next one
-    /// accepted. `patience` limits how long the process may compute in each later call; `None` for no limit.
+    /// Waits for the process to connect and send its manifest: at most `longest` (without limit if `None`), or until
+    /// `is_cancelled` returns true, which is called every 10 ms except while a connection's manifest is awaited. A
+    /// connection that does not send a manifest within 5 s is closed, and the next one accepted. `patience` limits how
+    /// long the process may compute in each later call; `None` for no limit.
     ///
     /// # Errors
-    /// Failures of the socket.
+    /// When the listening socket fails. Failures of a connection are not errors.
     pub fn wait(
         &self,
         longest: Option<Duration>,
@@ -141,7 +142,7 @@ impl Twin {
 pub struct Notifier(UnixStream);
 
 impl Notifier {
-    /// Sends the report of a call, within 5 s; `text` is JSON.
+    /// Sends the report of a call to the process, within 5 s; `text` is JSON. Does not wait for an answer.
     ///
     /// # Errors
     /// When the connection broke or the process does not read in time.
@@ -181,7 +182,8 @@ impl UnitTest {
     /// Greets the test that started this program over the socket that is its standard input, and reads what it asks for.
     ///
     /// # Errors
-    /// When the standard input is no socket, or the other side sends something else or takes longer than 5 s.
+    /// When the standard input is no socket, or the test does not read within 5 s, does not answer within 5 s, or
+    /// answers something else than a manifest and a run, two texts.
     pub fn find() -> io::Result<Self> {
         Self::greet(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
     }

@@ -55,7 +55,7 @@ enum Message {
     Gone,
 }
 
-/// Builds the cause for a message that the protocol does not have, or does not allow at this point.
+/// Builds [`Cause::Protocol`] for a message that the protocol does not have, or does not allow at this point.
 fn malformed(what: impl Into<String>) -> Cause {
     Cause::Protocol(what.into())
 }
@@ -70,7 +70,7 @@ impl Process {
     }
 
     /// Calls an export with the arguments that `write` encodes, answers the method's requests, and returns the decoded
-    /// result. After an error nothing more is sent to the process.
+    /// result. After an error, sets `is_closed`: nothing more is sent to the process, not even when this is dropped.
     fn call<R: Decode>(&mut self, export: Function, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
         let result = self.exchange(export, write);
         // Whoever holds the connection as well may still say why.
@@ -78,8 +78,9 @@ impl Process {
         result
     }
 
-    /// Sends a call with its arguments and answers requests until the export returns. Errors: the process ended, took
-    /// too long, or broke the protocol.
+    /// Sends a call of `export` with the arguments that `write` encodes, answers requests until the export returns, and
+    /// decodes its result. Errors: the process ended, panicked, computed longer than `patience`, or broke the protocol;
+    /// a request ended the method.
     fn exchange<R: Decode>(&mut self, export: Function, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
         let deadline = after(self.patience);
         let mut payload = vec![CALL, export as u8];
@@ -108,10 +109,11 @@ impl Process {
         }
     }
 
-    /// Runs one request of the method and returns the message with its encoded result.
+    /// Runs one request of the method, encoded as the function's name and its arguments, and returns the message with
+    /// the encoded result.
     ///
     /// Errors: an unknown function, an interface that the method does not import (drops of handles are always allowed),
-    /// or arguments of more than `transfer_bytes`.
+    /// arguments of more than `transfer_bytes` plus 4 KiB, or the error with which the function ends the method.
     fn answer(&mut self, request: &[u8]) -> wasmtime::Result<Vec<u8>> {
         let mut request = Reader::new(request);
         let name: String = read(&mut request)?;
@@ -130,7 +132,7 @@ impl Process {
     }
 
     /// Answers requests until another message comes, and returns that message; [`Message::Gone`] if the connection is
-    /// closed. The time that the host needs for answers is added to the deadline.
+    /// closed. `None` is no deadline. The time that the host needs to compute answers is added to the deadline.
     ///
     /// Errors: the method panicked (its message and place are stored as the fault), sent no message in time, or sent one
     /// that the protocol does not have; an answer failed or could not be sent.
@@ -172,8 +174,9 @@ impl Process {
         sent.map_err(|error| self.lost(&error).into())
     }
 
-    /// Converts a failure to send or receive into the cause that ends the method: too slow, malformed, or a closed
-    /// connection.
+    /// Converts a failure to send or receive into the cause that ends the method: [`Cause::Protocol`] for bytes that
+    /// are no message or too large a one, else [`Cause::Trap`] with a text that says whether the process was too slow,
+    /// is gone, or the connection broke.
     fn lost(&self, error: &std::io::Error) -> Cause {
         match (error.kind(), self.patience) {
             (ErrorKind::TimedOut, Some(patience)) => {
@@ -208,8 +211,8 @@ impl Guest for Process {
         self.call(Function::Init, |to| settings.encode(to))
     }
 
-    /// Calls `step` in the process with the handle of the batch, which is deleted after the call. The inner `Err` is
-    /// the method's own error message.
+    /// Calls `step` in the process with the handle of the batch, which is deleted after the call unless the call
+    /// failed. The inner `Err` is the method's own error message.
     fn step(&mut self, batch: Batch) -> wasmtime::Result<ExportResult<()>> {
         let entry = self.state.table.push(BatchEntry(Arc::new(batch)))?;
         let answer = self.call(Function::Step, |to| entry.encode(to))?;
@@ -243,7 +246,7 @@ impl Guest for Process {
 
 impl Drop for Process {
     /// Tells the process, within 1 s, that the session is over, unless a call failed or the process is gone. Ignores a
-    /// failure.
+    /// failure. Does not end the process.
     fn drop(&mut self) {
         if !self.is_closed {
             // A process that is gone needs no word.

@@ -32,7 +32,8 @@ pub(super) fn read<T: Decode>(input: &mut Reader<'_>) -> Result<T, Cause> {
     Ok(input.read()?)
 }
 
-/// Decodes a handle whose ownership the method gives away.
+/// Decodes a handle whose ownership the method gives away; malformed bytes end the method. Whether it exists and is of
+/// this kind is checked when it is looked up.
 pub(super) fn read_owned<T: 'static>(input: &mut Reader<'_>) -> Result<Resource<T>, Cause> {
     Ok(Resource::new_own(input.read()?))
 }

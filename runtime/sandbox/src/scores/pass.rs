@@ -51,8 +51,8 @@ pub(super) fn together(parts: &[Part]) -> usize {
 }
 
 /// Joins the rows of all parts in turn (the first row of each, then the second of each), so that answers to one prompt
-/// are neighbors. A part whose rows are used up is skipped. Stores in each part the indices of its rows. Returns the rows
-/// of a single part as they are.
+/// are neighbors. A part whose rows are used up is skipped. Stores in each part, which has none yet, the indices of its
+/// rows among the joined ones. Returns the rows of a single part as they are.
 pub(super) fn join(parts: &mut [Part]) -> Result<Arc<Rows>, Error> {
     if let [part] = parts {
         part.places = (0..part.rows.count() as u32).collect();
@@ -82,7 +82,8 @@ impl Pass {
         self.parts.iter().map(|part| part.score)
     }
 
-    /// Removes the taps from the pass and returns, for each score, its number and its taps `[rows, width]` of its own rows.
+    /// Removes the taps from the pass and returns, for each score, its number and its taps `[rows, width]` of its own
+    /// rows, cut to its own width. A second call finds none.
     pub(super) fn take_taps(&mut self) -> Result<Vec<(u64, Taps<Tensor>)>, Error> {
         let all = std::mem::take(&mut self.scored.taps);
         if let [part] = self.parts.as_slice() {
@@ -98,13 +99,14 @@ impl Pass {
         join_seeds(&self.parts.iter().collect::<Vec<_>>(), &self.scored.rows, seeds)
     }
 
-    /// Whether every score of the pass has an entry in `seeds`.
+    /// Whether every score of the pass has an entry in `seeds`, whose keys are the numbers of scores; an empty entry
+    /// counts.
     pub(super) fn is_covered_by(&self, seeds: &BTreeMap<u64, Seeds>) -> bool {
         self.parts.iter().all(|part| seeds.contains_key(&part.score))
     }
 
-    /// Returns a copy of the pass, without saved activations, that has only the rows of scores with seeds; and the joined
-    /// seeds of these rows.
+    /// Returns the pass, without saved activations, for the rows of those scores only that have an entry in `seeds` (by
+    /// the score's number), and the joined seeds of these rows. A backward pass over it recomputes the activations.
     pub(super) fn only(&self, seeds: &BTreeMap<u64, Seeds>) -> Result<(Scored, Seeds), Error> {
         let mut parts: Vec<Part> = self
             .parts

@@ -86,12 +86,13 @@ impl ScoreRecord {
         }
     }
 
-    /// Whether a loss may depend on these scores after their handle is dropped: they are for learning and have taps.
+    /// Whether a loss may depend on these scores after their handle is dropped: they are for learning and their pass
+    /// ran without error.
     pub(crate) fn may_be_learned_from(&self) -> bool {
         self.asked.learning && self.pass().is_some()
     }
 
-    /// Returns the taps. Errors: that of the failed pass; `invalid-argument` if the pass has not run.
+    /// Returns all taps of these scores. Errors: that of the failed pass; `invalid-argument` if the pass has not run.
     fn taps(&self) -> Result<&Taps<Tensor>> {
         match &self.outcome {
             Outcome::Scored { taps, .. } => Ok(taps),
@@ -143,7 +144,7 @@ impl ScoreRecord {
     }
 }
 
-/// The error for scores whose record, or whose pass, no longer exists.
+/// Builds the `invalid-argument` error for scores whose record, or whose pass, does not exist.
 pub(crate) fn gone() -> Refusal {
     Refusal::argument("these scores are gone")
 }

@@ -83,7 +83,7 @@ fn what_the_others_of_a_failed_pass_teach_arrives_at_their_own_rows() {
     let twice = host.scale(other, 2.0).unwrap();
     let both = host.add(one, twice).unwrap();
     let loss = host.sum(both, None, false).unwrap();
-    host.minimise(loss).unwrap();
+    host.backward(loss).unwrap();
     assert_eq!(*backward.lock().unwrap(), [(1, 1.0), (4, 2.0)]);
 }
 

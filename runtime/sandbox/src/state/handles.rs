@@ -35,16 +35,16 @@ pub(crate) const KEPT_BYTES: u64 = 64;
 pub(crate) const OPERAND_BYTES: u64 = 768;
 
 impl State {
-    /// Returns the tensor behind a handle, sharing its data. Ends the method if the handle is invalid or its scope was
-    /// dropped.
+    /// Returns the tensor behind a handle, sharing its data. Ends the method if the handle is invalid or a scope freed
+    /// the tensor.
     pub(crate) fn held(&self, handle: &Handle) -> Result<Arc<Node>> {
         let entry = self.table.get(handle)?;
         entry.held.clone().ok_or_else(|| Cause::FreedHandle.into())
     }
 
     /// Reserves 4 bytes for each of `elements` elements, has `make` compute a tensor of that size, reserves
-    /// [`TENSOR_BYTES`], and returns the tensor's handle. Errors: those of [`give`](Self::give), and that of
-    /// `make`, as a refusal.
+    /// [`TENSOR_BYTES`], and returns the tensor's handle. Errors: those of [`give`](Self::give), and that of `make`, as
+    /// a refusal; nothing stays reserved then. `make` runs only after the reservation.
     pub(crate) fn give_new<E: Into<Refusal>>(
         &mut self,
         elements: u64,
@@ -70,9 +70,9 @@ impl State {
     }
 
     /// Returns a handle of the result of a tensor operation on `operands`: a new tensor if it has a reservation, else a
-    /// view of the first operand. Reserves [`TENSOR_BYTES`], and [`OPERAND_BYTES`] for each operand if the result has a
-    /// graph: the operands then stay reserved as long as the result, and a graph deeper than `graph_depth` ends the
-    /// method.
+    /// view, which shares the reservation of the first operand. Reserves [`TENSOR_BYTES`], and [`OPERAND_BYTES`] for
+    /// each operand if the result has a graph: the operands then stay reserved as long as the result, and a graph
+    /// deeper than `graph_depth` ends the method.
     pub(crate) fn give_result(&mut self, output: Output, operands: &[Arc<Node>]) -> Answer {
         let Output { tensor, reservation, backward, grad_fn } = output;
         let bytes = match (reservation, operands) {
@@ -133,8 +133,9 @@ impl State {
         Ok(())
     }
 
-    /// Deletes a scope and frees the tensors given out since it was opened, except those kept. Their handles stay,
-    /// empty: using one ends the method.
+    /// Deletes a scope and frees the tensors given out since it was opened, except those that
+    /// [`keep_beyond`](Self::keep_beyond) exempted from it. The handles of freed tensors stay, empty: using one ends
+    /// the method. An invalid scope ends the method.
     pub(crate) fn close_scope(&mut self, scope: Handle<ScopeEntry>) -> Result<()> {
         let scope = self.table.delete(scope)?;
         let mut remaining = self.live.split_off(&scope.opened);

@@ -6,7 +6,8 @@ use tunebox_compute::error::Result as Computed;
 use tunebox_compute::ops::{Meter, Output};
 use tunebox_compute::random::Stream;
 
-use crate::bindings::types::{Dtype, ErrorCode};
+use crate::bindings::types::Dtype;
+use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, Result};
 use crate::state::{Answer, DEVICE, Handle, State};
 

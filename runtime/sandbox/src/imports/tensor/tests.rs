@@ -9,7 +9,6 @@ use wasmtime::component::Resource;
 
 use super::*;
 use crate::bindings::run::Host as Run;
-use crate::bindings::types::ErrorCode;
 use crate::cause::Cause;
 use crate::limits::Limits;
 use crate::settings::SessionSettings;
@@ -121,9 +120,22 @@ fn reading_past_the_step_is_an_error_that_the_method_survives() {
     assert_eq!(crossing.item(lend(&one)).unwrap(), 1.);
     for refusal in [crossing.item(lend(&one)).map(drop), crossing.copy_to_list(four).map(drop)] {
         let Err(Refusal::Error(error)) = refusal else { panic!("{refusal:?} past the limit") };
-        assert_eq!(error.code, ErrorCode::OutOfBudget);
+        assert_eq!(error.code, "out-of-budget");
     }
     assert!(crossing.negate(one).is_ok());
+}
+
+#[test]
+fn indices_come_back_as_they_are_and_numbers_do_not() {
+    let mut state = state(Limits { readback_bytes: 12, ..Limits::default() });
+    let mut crossing = HostContext::new(&mut state);
+    let indices = crossing.from_indices(vec![7, u32::MAX], vec![2]).unwrap();
+    assert_eq!(crossing.copy_to_indices(lend(&indices)).unwrap(), [7, u32::MAX]);
+    let one = crossing.full(vec![1], 1.).unwrap();
+    for (tensor, code) in [(one, "dtype-mismatch"), (indices, "out-of-budget")] {
+        let Err(Refusal::Error(error)) = crossing.copy_to_indices(tensor) else { panic!("{code:?} is no error") };
+        assert_eq!(error.code, code);
+    }
 }
 
 #[test]
@@ -209,21 +221,21 @@ fn a_list_that_names_one_handle_too_often_is_refused_before_it_is_looked_up() {
     let one = crossing.full(vec![1], 1.).unwrap();
     let many = (0..100_000).map(|_| lend(&one)).collect();
     let Err(Refusal::Error(error)) = crossing.concat(many, 0) else { panic!("no refusal") };
-    assert_eq!(error.code, ErrorCode::InvalidArgument);
+    assert_eq!(error.code, "invalid-argument");
 }
 
 #[test]
 fn a_resumed_random_sequence_goes_on_where_it_was() {
     let mut first = state(Limits::default());
     let mut crossing = HostContext::new(&mut first);
-    crossing.random_normal("noise".into(), vec![5]).unwrap();
+    crossing.randn("noise".into(), vec![5]).unwrap();
     let positions = crossing.positions();
-    let next = crossing.random_normal("noise".into(), vec![5]).unwrap();
+    let next = crossing.randn("noise".into(), vec![5]).unwrap();
     let next = crossing.copy_to_list(next).unwrap();
     let mut second = state(Limits::default());
     second.restore_streams(&positions);
     let mut crossing = HostContext::new(&mut second);
-    let resumed = crossing.random_normal("noise".into(), vec![5]).unwrap();
+    let resumed = crossing.randn("noise".into(), vec![5]).unwrap();
     assert_eq!(crossing.copy_to_list(resumed).unwrap(), next);
 }
 
@@ -238,6 +250,6 @@ fn a_side_without_rows_has_no_tensors() {
         Err(Refusal::Error(error)) => error,
         other => panic!("{other:?}"),
     };
-    assert!(matches!(error.code, ErrorCode::InvalidArgument) && error.message.contains("no rows"), "{error:?}");
+    assert!(error.code == "invalid-argument" && error.message.contains("no rows"), "{error:?}");
     assert_eq!(host.budget.held(), held);
 }

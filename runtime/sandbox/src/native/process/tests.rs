@@ -180,7 +180,7 @@ fn a_panic_is_told_with_its_place() {
 
 #[test]
 fn what_the_component_does_not_import_is_not_answered() {
-    let imports = ["tunebox:method/run@0.1.0".to_owned()];
+    let imports = ["tunebox:method/run@0.2.0".to_owned()];
     let (mut session, thread) = session(&imports, None, |peer| {
         peer.hear();
         peer.ask("text/encode", |to| "a".encode(to))

@@ -1,0 +1,412 @@
+//! Implements `wit/optimizer.wit`: one function for each of the interface, in its order.
+//!
+//! The parameters belong to the run. A method gets copies of values and gradients, which are reserved like other tensors, and
+//! changes the parameters by whole tensors, which are checked first. State, extra parameters and the copy for a perturbation count
+//! against `activation_bytes`.
+
+use tunebox_compute::parameters::all_finite;
+use tunebox_compute::{DType, Tensor};
+use tunebox_model::error::Error;
+use wasmtime::component::Resource;
+
+use crate::bindings::optimizer::{Host, HostParameter, HostPerturbation};
+use crate::method_parameters::ALL;
+use crate::refusal::{ErrorCode, Refusal, Result, ensure};
+use crate::state::{Answer, Handle, HostContext, ParameterEntry, PerturbationEntry, State};
+
+/// The most states of one parameter.
+const MOST_STATES: usize = 16;
+
+/// The most extra parameters of a run.
+const MOST_EXTRAS: usize = 64;
+
+/// A handle of a parameter.
+type Parameter = Handle<ParameterEntry>;
+
+impl HostParameter for HostContext<'_> {
+    /// Returns the parameter's name; `*` for all parameters as one vector.
+    fn name(&mut self, this: Parameter) -> wasmtime::Result<String> {
+        self.enter("optimizer.parameter.name")?;
+        let entry = self.parameter(&this)?;
+        Ok(self.parameter_name(&entry)?)
+    }
+
+    /// Returns what the parameter is: `all`, `extra`, or the role of a slot by its name.
+    fn role(&mut self, this: Parameter) -> wasmtime::Result<String> {
+        self.enter("optimizer.parameter.role")?;
+        let entry = self.parameter(&this)?;
+        let name = self.parameter_name(&entry)?;
+        let role = match entry {
+            ParameterEntry::All => "all",
+            ParameterEntry::Extra(_) => "extra",
+            ParameterEntry::Slot(_) => role_of(&name),
+        };
+        Ok(role.to_owned())
+    }
+
+    /// Returns the block that a slot belongs to, from 0; `None` outside of the blocks and for parameters that are no slot.
+    fn layer(&mut self, this: Parameter) -> wasmtime::Result<Option<u32>> {
+        self.enter("optimizer.parameter.layer")?;
+        let entry = self.parameter(&this)?;
+        let name = self.parameter_name(&entry)?;
+        Ok(matches!(entry, ParameterEntry::Slot(_)).then(|| layer_of(&name)).flatten())
+    }
+
+    /// Returns the dimensions of the parameter.
+    fn shape(&mut self, this: Parameter) -> wasmtime::Result<Vec<u32>> {
+        self.enter("optimizer.parameter.shape")?;
+        let entry = self.parameter(&this)?;
+        Ok(self.parameter_shape(&entry)?.into_iter().map(u32::try_from).collect::<Result<_, _>>()?)
+    }
+
+    /// Returns a handle of a copy of the value; for an extra parameter, of a leaf of the graph of a loss.
+    fn value(&mut self, this: Parameter) -> Answer {
+        self.enter("optimizer.parameter.value")?;
+        let entry = self.parameter(&this)?;
+        let elements = self.charge_parameter(&entry)?;
+        self.give_new(elements, |state| match &entry {
+            ParameterEntry::Extra(name) => state.train_state().own.extra_mut(name).ok_or_else(lost)?.leaf(),
+            entry => Ok(state.train_state().policy.parameters().copy_value(slot(entry))?),
+        })
+    }
+
+    /// Returns a handle of a copy of the gradient that has accumulated.
+    fn gradient(&mut self, this: Parameter) -> Answer {
+        self.enter("optimizer.parameter.gradient")?;
+        let entry = self.parameter(&this)?;
+        let elements = self.charge_parameter(&entry)?;
+        self.give_new(elements, |state| match &entry {
+            ParameterEntry::Extra(name) => state.train_state().own.extra(name).ok_or_else(lost)?.gradient(),
+            entry => Ok(state.train_state().policy.parameters().copy_gradient(slot(entry))?),
+        })
+    }
+
+    /// Returns a handle of the state of this name, which shares its numbers; of zeros in the shape of the parameter if it was
+    /// not set. Errors: `invalid-argument` for a name that is not allowed.
+    fn state(&mut self, this: Parameter, name: String) -> Answer {
+        self.enter("optimizer.parameter.state")?;
+        self.check_name(&name)?;
+        let entry = self.parameter(&this)?;
+        let parameter = self.parameter_name(&entry)?;
+        let known = self.train_state().own.state(&parameter, &name).cloned();
+        let shape = match &known {
+            Some(state) => state.dims().to_vec(),
+            None => self.parameter_shape(&entry)?,
+        };
+        let elements = shape.iter().product::<usize>() as u64;
+        self.meters.work(elements)?;
+        self.give_new(elements, |_| known.map_or_else(|| Tensor::zeros(shape, DType::F32, &crate::state::DEVICE), Ok))
+    }
+
+    /// Replaces the state of this name. Errors: `invalid-argument` for a name that is not allowed or numbers that are not
+    /// finite, `dtype-mismatch`, `out-of-budget` past [`MOST_STATES`]. More bytes than `activation_bytes` leaves end the method.
+    fn set_state(&mut self, this: Parameter, name: String, value: Handle) -> Result<()> {
+        self.enter("optimizer.parameter.set-state")?;
+        self.check_name(&name)?;
+        let entry = self.parameter(&this)?;
+        let parameter = self.parameter_name(&entry)?;
+        let value = self.finite(&value)?;
+        let fits = self.train_state().own.other_states(&parameter, &name) < MOST_STATES;
+        let full = || Refusal::new(ErrorCode::OutOfBudget, format!("a parameter has at most {MOST_STATES} states"));
+        ensure(fits, full)?;
+        self.check_kept(4 * value.elem_count() as u64)?;
+        Ok(self.train_state().own.set_state(&parameter, &name, &value)?)
+    }
+
+    /// Replaces the value, after running the scoring passes that were deferred. Errors: those of [`State::changeable`].
+    fn assign(&mut self, this: Parameter, value: Handle) -> Result<()> {
+        self.enter("optimizer.parameter.assign")?;
+        let (entry, value) = self.changeable(&this, &value)?;
+        match &entry {
+            ParameterEntry::Extra(name) => Ok(self.train_state().own.set_extra(name, &value)?),
+            entry => self.change(|state| Ok(state.policy.parameters().assign(slot(entry), &value)?)),
+        }
+    }
+
+    /// Subtracts a tensor from the value, after running the scoring passes that were deferred. Errors: those of
+    /// [`State::changeable`].
+    fn subtract(&mut self, this: Parameter, change: Handle) -> Result<()> {
+        self.enter("optimizer.parameter.subtract")?;
+        let (entry, change) = self.changeable(&this, &change)?;
+        match &entry {
+            ParameterEntry::Extra(name) => {
+                let own = &mut self.train_state().own;
+                let value = (own.extra(name).ok_or_else(lost)?.value() - &change)?;
+                Ok(own.set_extra(name, &value)?)
+            }
+            entry => self.change(|state| Ok(state.policy.parameters().subtract(slot(entry), &change)?)),
+        }
+    }
+
+    /// Deletes the handle; the parameter stays. Not counted as a call.
+    fn drop(&mut self, this: Parameter) -> wasmtime::Result<()> {
+        Ok(self.table.delete(this).map(drop)?)
+    }
+}
+
+impl HostPerturbation for HostContext<'_> {
+    /// Deletes the handle and restores the values from before the perturbation, bit for bit, if it is still active. Not
+    /// counted as a call.
+    fn drop(&mut self, this: Handle<PerturbationEntry>) -> wasmtime::Result<()> {
+        let PerturbationEntry(number) = self.table.delete(this)?;
+        if number == self.perturbation {
+            self.run_pending_scores()?;
+            self.train_state().end_perturbation().map_err(Refusal::from)?;
+        }
+        Ok(())
+    }
+}
+
+impl Host for HostContext<'_> {
+    /// Returns a handle of every slot that the run trains, in order.
+    fn parameters(&mut self) -> wasmtime::Result<Vec<Resource<ParameterEntry>>> {
+        self.enter("optimizer.parameters")?;
+        let count = self.train_state().policy.parameters().slots().len();
+        self.meters.work(count as u64)?;
+        let handles = (0..count).map(|number| self.table.push(ParameterEntry::Slot(number)));
+        Ok(handles.collect::<Result<_, _>>().map_err(Refusal::from)?)
+    }
+
+    /// Returns a handle of all parameters that the run trains as one vector.
+    fn all(&mut self) -> wasmtime::Result<Parameter> {
+        self.enter("optimizer.all")?;
+        Ok(self.table.push(ParameterEntry::All).map_err(Refusal::from)?)
+    }
+
+    /// Makes an extra parameter with the value `initial` if there is none of this name, and returns its handle. Errors:
+    /// `invalid-argument` for a name that is not allowed or numbers that are not finite, `dtype-mismatch`, `shape-mismatch`
+    /// for a known name, `out-of-budget` past [`MOST_EXTRAS`]. More bytes than `activation_bytes` leaves end the method.
+    fn extra(&mut self, name: String, initial: Handle) -> Answer<ParameterEntry> {
+        self.enter("optimizer.extra")?;
+        self.check_name(&name)?;
+        let initial = self.finite(&initial)?;
+        self.meters.work(initial.elem_count() as u64)?;
+        let known = self.train_state().own.extra(&name).map(|extra| extra.value().dims().to_vec());
+        match known {
+            Some(shape) => check_shape(&name, &shape, initial.dims())?,
+            None => {
+                let fits = self.train_state().own.extra_count() < MOST_EXTRAS;
+                let full = || {
+                    Refusal::new(ErrorCode::OutOfBudget, format!("a run has at most {MOST_EXTRAS} extra parameters"))
+                };
+                ensure(fits, full)?;
+                // The value and its gradient.
+                self.check_kept(2 * 4 * initial.elem_count() as u64)?;
+                self.train_state().own.set_extra(&name, &initial)?;
+            }
+        }
+        Ok(self.table.push(ParameterEntry::Extra(name))?)
+    }
+
+    /// Counts an update of the weights, clears all gradients, and returns the norm of the gradient of the parameters that the
+    /// run trains. Counts one pass, and first runs the scoring passes that were deferred. Errors: `unsupported` where the host
+    /// updates the parameters, `invalid-argument` while a perturbation is active or if the accumulation window does not end with
+    /// this batch.
+    fn done(&mut self) -> Result<f32> {
+        self.enter("optimizer.done")?;
+        self.check_may_change()?;
+        self.check_window_ends()?;
+        let count = self.train_state().policy.parameters().len();
+        self.meters.work(count as u64)?;
+        self.pass(1)?;
+        self.run_pending_scores()?;
+        Ok(self.train_state().count_update()?)
+    }
+
+    /// Sets all gradients to zero, those of extra parameters included.
+    fn clear_gradients(&mut self) -> Result<()> {
+        self.enter("optimizer.clear-gradients")?;
+        let count = self.train_state().policy.parameters().len();
+        self.meters.work(count as u64)?;
+        Ok(self.train_state().clear_gradient()?)
+    }
+
+    /// Adds noise to all parameters that the run trains, after running the scoring passes that were deferred, and returns a
+    /// handle that keeps it. Errors: `invalid-argument` for a name that is not allowed, a scale that is not finite, and while a
+    /// perturbation is active. A copy of the values that exceeds `activation_bytes` ends the method.
+    fn perturb(&mut self, sequence: String, number: u32, scale: f32) -> Answer<PerturbationEntry> {
+        self.enter("optimizer.perturb")?;
+        self.check_noise(&sequence, scale)?;
+        self.check_unperturbed()?;
+        let count = self.train_state().policy.parameters().len() as u64;
+        self.meters.work(count)?;
+        self.check_kept(4 * count)?;
+        let latest = self.perturbation + 1;
+        self.perturbation = latest;
+        let handle = self.table.push(PerturbationEntry(latest))?;
+        let (seed, name) = (self.seed(), noise_name(&sequence, number));
+        self.run_pending_scores()?;
+        self.train_state().perturb(seed, &name, scale)?;
+        Ok(handle)
+    }
+
+    /// Adds noise to all parameters that the run trains, for good, after running the scoring passes that were deferred. Errors:
+    /// those of `perturb`; `unsupported` where the host updates the parameters.
+    fn add_noise(&mut self, sequence: String, number: u32, scale: f32) -> Result<()> {
+        self.enter("optimizer.add-noise")?;
+        self.check_may_change()?;
+        self.check_noise(&sequence, scale)?;
+        let count = self.train_state().policy.parameters().len() as u64;
+        self.meters.work(count)?;
+        let (seed, name) = (self.seed(), noise_name(&sequence, number));
+        self.change(|state| Ok(state.policy.parameters().add_noise(seed, &name, scale)?))
+    }
+}
+
+impl State {
+    /// Returns what a handle of a parameter stands for.
+    fn parameter(&self, handle: &Parameter) -> Result<ParameterEntry> {
+        Ok(self.table.get(handle)?.clone())
+    }
+
+    /// Returns the name of a parameter: that of its slot or of the extra parameter, or [`ALL`].
+    fn parameter_name(&self, entry: &ParameterEntry) -> Result<String> {
+        match entry {
+            ParameterEntry::All => Ok(ALL.to_owned()),
+            ParameterEntry::Extra(name) => Ok(name.clone()),
+            ParameterEntry::Slot(number) => {
+                let train_state = self.train_state();
+                let slot = train_state.policy.parameters().slots().get(*number);
+                Ok(slot.ok_or_else(lost)?.name.clone())
+            }
+        }
+    }
+
+    /// Returns the dimensions of a parameter: `[count]` for all as one vector.
+    fn parameter_shape(&self, entry: &ParameterEntry) -> Result<Vec<usize>> {
+        let train_state = self.train_state();
+        let parameters = train_state.policy.parameters();
+        match entry {
+            ParameterEntry::All => Ok(vec![parameters.len()]),
+            ParameterEntry::Extra(name) => Ok(train_state.own.extra(name).ok_or_else(lost)?.value().dims().to_vec()),
+            ParameterEntry::Slot(number) => Ok(parameters.slots().get(*number).ok_or_else(lost)?.shape.clone()),
+        }
+    }
+
+    /// Charges the work of a function for each number of a parameter; returns how many there are.
+    fn charge_parameter(&mut self, entry: &ParameterEntry) -> Result<u64> {
+        let elements = self.parameter_shape(entry)?.iter().product::<usize>() as u64;
+        self.meters.work(elements)?;
+        Ok(elements)
+    }
+
+    /// Returns a tensor that becomes state or part of a parameter, without its graph. Charges the work for each number.
+    /// Errors: `dtype-mismatch` unless it is `f32`, `invalid-argument` for a number that is not finite.
+    fn finite(&mut self, handle: &Handle) -> Result<Tensor> {
+        let tensor = self.held(handle)?.tensor.detach();
+        let dtype = || format!("parameters are `f32`, this is `{}`", tensor.dtype().as_str());
+        ensure(tensor.dtype() == DType::F32, || Refusal::new(ErrorCode::DtypeMismatch, dtype()))?;
+        self.meters.work(tensor.elem_count() as u64)?;
+        // An expanded view is made contiguous.
+        let _scratch = self.reserve(4 * tensor.elem_count() as u64)?;
+        let tensor = tensor.contiguous()?;
+        ensure(all_finite(&tensor)?, || Refusal::argument("a number of the tensor is not finite"))?;
+        Ok(tensor)
+    }
+
+    /// Checks that a parameter may be changed now by a tensor of its shape, and returns both. Errors: `unsupported` for a
+    /// parameter that the host updates; `invalid-argument` while a perturbation is active, and for a number that is not finite;
+    /// `dtype-mismatch`, `shape-mismatch`.
+    fn changeable(&mut self, parameter: &Parameter, given: &Handle) -> Result<(ParameterEntry, Tensor)> {
+        let entry = self.parameter(parameter)?;
+        match entry {
+            ParameterEntry::Extra(_) => self.check_unperturbed()?,
+            _ => self.check_may_change()?,
+        }
+        let given = self.finite(given)?;
+        check_shape(&self.parameter_name(&entry)?, &self.parameter_shape(&entry)?, given.dims())?;
+        Ok((entry, given))
+    }
+
+    /// Runs the scoring passes that were deferred, then changes the weights by `work`, and notes that they changed.
+    fn change(&mut self, work: impl FnOnce(&mut crate::train_state::TrainState) -> Result<(), Error>) -> Result<()> {
+        self.run_pending_scores()?;
+        let mut train_state = self.train_state();
+        train_state.policy.note_update();
+        Ok(work(&mut train_state)?)
+    }
+
+    /// Returns `unsupported` if the host updates the parameters, `invalid-argument` while a perturbation is active.
+    fn check_may_change(&self) -> Result<()> {
+        let host =
+            "the host updates the parameters; a method that does it itself says `update: \"method\"` in its manifest";
+        ensure(self.updates_itself, || Refusal::new(ErrorCode::Unsupported, host))?;
+        self.check_unperturbed()
+    }
+
+    /// Returns `invalid-argument` while a perturbation is active.
+    pub(crate) fn check_unperturbed(&self) -> Result<()> {
+        let active = "a perturbation is active; drop its handle first";
+        ensure(self.train_state().own.unperturbed.is_none(), || Refusal::argument(active))
+    }
+
+    /// Returns `invalid-argument` if the accumulation window does not end with the batch of this call: the losses so far have
+    /// the denominator of the whole window.
+    pub(crate) fn check_window_ends(&self) -> Result<()> {
+        let open = "the accumulation window goes on after this batch, so its gradient is not complete; update when \
+                    `batch.ends-window` is true";
+        ensure(!self.window_is_open, || Refusal::argument(open))
+    }
+
+    /// Returns `invalid-argument` unless a name of a state, an extra parameter or a sequence has 1 to `name_bytes` letters,
+    /// digits, `_`, `.` and `-` of ASCII.
+    fn check_name(&self, name: &str) -> Result<()> {
+        let longest = self.limits.name_bytes;
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+        let good = (1..=longest).contains(&name.len()) && name.bytes().all(letter);
+        let rule = || {
+            Refusal::argument(format!("a name has 1 to {longest} of the characters a-z, A-Z, 0-9, `_`, `.` and `-`"))
+        };
+        ensure(good, rule)
+    }
+
+    /// Returns `invalid-argument` for a sequence's name that is not allowed or a scale that is not finite.
+    fn check_noise(&self, sequence: &str, scale: f32) -> Result<()> {
+        self.check_name(sequence)?;
+        super::hidden::check_finite("the scale", scale)
+    }
+}
+
+/// The number of a slot; `None` for all parameters as one vector.
+fn slot(entry: &ParameterEntry) -> Option<usize> {
+    match entry {
+        ParameterEntry::Slot(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// The name of the random stream for the noise number `number` of a sequence. No other stream begins so.
+fn noise_name(sequence: &str, number: u32) -> String {
+    format!("method-noise/{number}/{sequence}")
+}
+
+/// What a slot is, by the end of its name in PEFT's or the model's files.
+fn role_of(name: &str) -> &'static str {
+    match name {
+        _ if name.ends_with(".lora_A.weight") => "lora-a",
+        _ if name.ends_with(".lora_B.weight") => "lora-b",
+        _ if name.ends_with("_magnitude_vector") => "magnitude",
+        _ if name.ends_with(".bias") => "bias",
+        _ => "weight",
+    }
+}
+
+/// The block of a slot, by the number after `layers` in its name.
+fn layer_of(name: &str) -> Option<u32> {
+    let mut parts = name.split('.').skip_while(|part| *part != "layers");
+    parts.nth(1)?.parse().ok()
+}
+
+/// Returns `shape-mismatch` unless a tensor for the parameter `name` has its shape.
+fn check_shape(name: &str, wanted: &[usize], given: &[usize]) -> Result<()> {
+    let other = || format!("`{name}` has the shape {wanted:?}, the tensor has {given:?}");
+    ensure(wanted == given, || Refusal::new(ErrorCode::ShapeMismatch, other()))
+}
+
+/// The error for a handle whose parameter is gone.
+fn lost() -> Error {
+    Error::Argument("the parameter is gone".into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! What a method keeps beside the trained parameters of the run: named state of parameters, extra parameters of its own, and the
+//! values from before a perturbation.
+//!
+//! It belongs to the run, which saves it in checkpoints. All tensors are `f32` on the CPU and never change in place, so a copy of
+//! the structure shares them.
+
+use std::collections::BTreeMap;
+
+use candle_core::{CpuStorage, DType, Storage, Var};
+use tunebox_compute::Tensor;
+use tunebox_model::error::Error;
+
+/// The name of all parameters that the run trains as one vector.
+pub(crate) const ALL: &str = "*";
+
+/// An extra parameter of a method's own.
+#[derive(Clone, Debug)]
+pub struct Extra {
+    value: Tensor,
+    /// The gradient that has accumulated; `None` for zeros.
+    gradient: Option<Tensor>,
+    /// The value as a leaf of the graph of a loss; `None` until the method reads this value.
+    leaf: Option<Tensor>,
+}
+
+impl Extra {
+    /// The value.
+    #[must_use]
+    pub fn value(&self) -> &Tensor {
+        &self.value
+    }
+
+    /// The gradient that has accumulated, in the shape of the value.
+    pub(crate) fn gradient(&self) -> Result<Tensor, Error> {
+        Ok(self.gradient.clone().map_or_else(|| self.value.zeros_like(), Ok)?)
+    }
+
+    /// The value as a leaf, which gradients lead to. The same tensor until the value changes.
+    pub(crate) fn leaf(&mut self) -> Result<Tensor, Error> {
+        let leaf = match &self.leaf {
+            Some(leaf) => leaf.clone(),
+            None => Var::from_tensor(&self.value)?.into_inner(),
+        };
+        self.leaf = Some(leaf.clone());
+        Ok(leaf)
+    }
+}
+
+/// The state, extra parameters and perturbation of a method.
+#[derive(Clone, Debug, Default)]
+pub struct MethodParameters {
+    /// Named state: by the name of the parameter, then that of the state.
+    state: BTreeMap<String, BTreeMap<String, Tensor>>,
+    extras: BTreeMap<String, Extra>,
+    /// The values of all parameters that the run trains from before the perturbation that is active.
+    pub(crate) unperturbed: Option<Tensor>,
+}
+
+impl MethodParameters {
+    /// The bytes of all tensors: state, values and gradients of extra parameters, and the values before a perturbation.
+    pub(crate) fn bytes(&self) -> u64 {
+        let state = self.state.values().flat_map(BTreeMap::values);
+        let extras = self.extras.values().flat_map(|extra| [Some(&extra.value), extra.gradient.as_ref()]);
+        let tensors = state.chain(extras.flatten()).chain(&self.unperturbed);
+        tensors.map(|tensor| 4 * tensor.elem_count() as u64).sum()
+    }
+
+    /// The state of a parameter with this name; `None` before it was set.
+    pub(crate) fn state(&self, parameter: &str, name: &str) -> Option<&Tensor> {
+        self.state.get(parameter)?.get(name)
+    }
+
+    /// The number of states of a parameter, that called `name` not counted.
+    pub(crate) fn other_states(&self, parameter: &str, name: &str) -> usize {
+        let states = self.state.get(parameter).into_iter().flatten();
+        states.filter(|(other, _)| other.as_str() != name).count()
+    }
+
+    /// Sets the state of a parameter, replacing the one of this name. `value` is `f32` on the CPU.
+    pub(crate) fn set_state(&mut self, parameter: &str, name: &str, value: &Tensor) -> Result<(), Error> {
+        let value = compact(value)?;
+        self.state.entry(parameter.to_owned()).or_default().insert(name.to_owned(), value);
+        Ok(())
+    }
+
+    /// The extra parameters by name.
+    pub fn extras(&self) -> impl Iterator<Item = (&String, &Extra)> {
+        self.extras.iter()
+    }
+
+    /// The number of extra parameters.
+    pub(crate) fn extra_count(&self) -> usize {
+        self.extras.len()
+    }
+
+    /// The extra parameter of this name; `None` if there is none.
+    pub(crate) fn extra(&self, name: &str) -> Option<&Extra> {
+        self.extras.get(name)
+    }
+
+    /// The extra parameter of this name, to read it as a leaf; `None` if there is none.
+    pub(crate) fn extra_mut(&mut self, name: &str) -> Option<&mut Extra> {
+        self.extras.get_mut(name)
+    }
+
+    /// Sets the value of an extra parameter, which is made if there is none of this name. A leaf that was read before takes no
+    /// gradient afterwards; the gradient stays. `value` is `f32` on the CPU.
+    pub(crate) fn set_extra(&mut self, name: &str, value: &Tensor) -> Result<(), Error> {
+        let gradient = self.extras.remove(name).and_then(|extra| extra.gradient);
+        self.extras.insert(name.to_owned(), Extra { value: compact(value)?, gradient, leaf: None });
+        Ok(())
+    }
+
+    /// The leaves of extra parameters that a loss may depend on, by name.
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = (&String, &Tensor)> {
+        self.extras.iter().filter_map(|(name, extra)| Some((name, extra.leaf.as_ref()?)))
+    }
+
+    /// Adds to the gradient of an extra parameter. Does nothing if there is none of this name.
+    pub(crate) fn add_gradient(&mut self, name: &str, gradient: &Tensor) -> Result<(), Error> {
+        let Some(extra) = self.extras.get_mut(name) else { return Ok(()) };
+        let sum = match &extra.gradient {
+            Some(before) => (before + gradient)?,
+            None => gradient.detach(),
+        };
+        extra.gradient = Some(sum);
+        Ok(())
+    }
+
+    /// Sets the gradients of all extra parameters to zero.
+    pub fn clear_gradients(&mut self) {
+        self.extras.values_mut().for_each(|extra| extra.gradient = None);
+    }
+
+    /// Every tensor that a checkpoint saves, with its name in the file: `state/PARAMETER/NAME` and `extra/NAME`.
+    #[must_use]
+    pub fn saved(&self) -> BTreeMap<String, Tensor> {
+        let state = self.state.iter().flat_map(|(parameter, states)| {
+            states.iter().map(move |(name, tensor)| (format!("state/{parameter}/{name}"), tensor.clone()))
+        });
+        let extras = self.extras.iter().map(|(name, extra)| (format!("extra/{name}"), extra.value.clone()));
+        state.chain(extras).collect()
+    }
+
+    /// Restores what [`saved`](Self::saved) returned, without gradients and perturbation. `None` for a name that `saved` does
+    /// not give.
+    #[must_use]
+    pub fn restored(tensors: impl IntoIterator<Item = (String, Tensor)>) -> Option<Self> {
+        let mut own = Self::default();
+        for (key, value) in tensors {
+            match key.split('/').collect::<Vec<_>>()[..] {
+                ["state", parameter, name] => {
+                    own.state.entry(parameter.to_owned()).or_default().insert(name.to_owned(), value);
+                }
+                ["extra", name] => {
+                    own.extras.insert(name.to_owned(), Extra { value, gradient: None, leaf: None });
+                }
+                _ => return None,
+            }
+        }
+        Some(own)
+    }
+}
+
+/// Detaches a tensor from its graph, as contiguous `f32`. Copies it if it is a part of a larger storage, which it would keep
+/// alive.
+fn compact(tensor: &Tensor) -> Result<Tensor, Error> {
+    let tensor = tensor.detach().to_dtype(DType::F32)?.contiguous()?;
+    let is_whole = {
+        let (storage, layout) = tensor.storage_and_layout();
+        matches!(&*storage, Storage::Cpu(CpuStorage::F32(numbers)) if numbers.len() == layout.shape().elem_count())
+    };
+    if is_whole { Ok(tensor) } else { Ok(tensor.force_contiguous()?) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tunebox_compute::Device;
+
+    fn tensor(numbers: &[f32]) -> Tensor {
+        Tensor::new(numbers, &Device::Cpu).unwrap()
+    }
+
+    #[test]
+    fn what_is_saved_is_restored() {
+        let mut own = MethodParameters::default();
+        own.set_state("model.layers.0.q_proj.lora_A.weight", "first", &tensor(&[1., 2.])).unwrap();
+        own.set_state(ALL, "step", &tensor(&[3.])).unwrap();
+        own.set_extra("value-head", &tensor(&[4., 5., 6.])).unwrap();
+        own.add_gradient("value-head", &tensor(&[1., 1., 1.])).unwrap();
+        assert_eq!(own.bytes(), 4 * (2 + 1 + 3 + 3));
+        let restored = MethodParameters::restored(own.saved()).unwrap();
+        assert_eq!(restored.state(ALL, "step").unwrap().to_vec1::<f32>().unwrap(), [3.]);
+        let head = restored.extra("value-head").unwrap();
+        assert_eq!(head.value().to_vec1::<f32>().unwrap(), [4., 5., 6.]);
+        assert_eq!(head.gradient().unwrap().to_vec1::<f32>().unwrap(), [0.; 3]);
+        assert!(MethodParameters::restored([("other".to_owned(), tensor(&[1.]))]).is_none());
+    }
+
+    #[test]
+    fn state_does_not_keep_a_larger_tensor_alive() {
+        let mut own = MethodParameters::default();
+        let large = Tensor::zeros(1 << 16, DType::F32, &Device::Cpu).unwrap();
+        own.set_state(ALL, "small", &large.narrow(0, 5, 2).unwrap()).unwrap();
+        let state = own.state(ALL, "small").unwrap();
+        let (storage, _) = state.storage_and_layout();
+        assert!(matches!(&*storage, Storage::Cpu(CpuStorage::F32(numbers)) if numbers.len() == 2));
+    }
+
+    #[test]
+    fn a_leaf_changes_with_the_value() {
+        let mut own = MethodParameters::default();
+        own.set_extra("head", &tensor(&[1.])).unwrap();
+        let first = own.extra_mut("head").unwrap().leaf().unwrap();
+        assert_eq!(own.extra_mut("head").unwrap().leaf().unwrap().id(), first.id());
+        own.set_extra("head", &tensor(&[2.])).unwrap();
+        assert_eq!(own.leaves().count(), 0);
+        assert_ne!(own.extra_mut("head").unwrap().leaf().unwrap().id(), first.id());
+    }
+}

@@ -1,0 +1,12 @@
+;; Updates itself, and subtracts a change that is not a number from every parameter.
+(import "tunebox:method/optimizer@0.2.0" "all" (func $all (result i32)))
+(import "tunebox:method/optimizer@0.2.0" "[method]parameter.gradient" (func $gradient (param i32 i32)))
+(import "tunebox:method/optimizer@0.2.0" "[method]parameter.subtract" (func $subtract (param i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "[method]tensor.add-scalar" (func $add (param i32 f64 i32)))
+(import "tunebox:method/tensor@0.2.0" "[method]tensor.sqrt" (func $root (param i32 i32)))
+(func $step (param i32) (result i32)
+  (call $gradient (call $all) (i32.const 64))
+  (call $add (call $handle) (f64.const -1) (i32.const 64))
+  (call $root (call $handle) (i32.const 64))
+  (call $subtract (call $all) (call $handle) (i32.const 64))
+  (call $pass-on))
