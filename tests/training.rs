@@ -5,6 +5,7 @@ mod base;
 mod editing;
 mod escapes;
 mod methods;
+mod own_updates;
 mod policy_gradient;
 mod rewards;
 mod runs;

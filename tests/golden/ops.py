@@ -87,7 +87,7 @@ CUBE = T([[[0.1, -0.7], [1.9, 0.4], [-2.2, 0.6]], [[3.1, -1.4], [0.8, -0.9], [0.
 def elementwise():
     unary = {
         "negate": torch.neg, "abs": torch.abs, "square": torch.square, "exp": torch.exp,
-        "exp-minus-one": torch.expm1, "reciprocal": torch.reciprocal, "sigmoid": torch.sigmoid,
+        "expm1": torch.expm1, "reciprocal": torch.reciprocal, "sigmoid": torch.sigmoid,
         "log-sigmoid": torch.nn.functional.logsigmoid, "softplus": torch.nn.functional.softplus,
         "relu": torch.relu, "tanh": torch.tanh, "sin": torch.sin, "cos": torch.cos,
     }
@@ -96,10 +96,18 @@ def elementwise():
         row(op, [T([0.3, -1.7, 2.2], "f32")], function)
         row(op, [T([0.5, -1.75, 2.25], "bf16")], function, gradients=None)
         refused(op, [T([1, 2], "u32")], {}, "dtype", "numbers that are not floating-point are cast first")
-    for op, function in {"sqrt": torch.sqrt, "log": torch.log, "log-one-plus": torch.log1p}.items():
+    for op, function in {"sqrt": torch.sqrt, "log": torch.log, "log1p": torch.log1p}.items():
         row(op, [POSITIVE], function)
         row(op, [T([-2.0, 4.0])], function, gradients=None, note="NaN below 0")
         refused(op, [T([1, 0], "u8")], {}, "dtype")
+    for op, function in {"sign": torch.sign, "round": torch.round}.items():
+        row(op, [SMOOTH], function, gradients=[None])
+        row(op, [T([0.5, -1.75, 2.25], "bf16")], function, gradients=None)
+        refused(op, [T([1, 2], "u32")], {}, "dtype")
+    row("sign", [T([0.0, -0.0, INF, -INF, NAN])], lambda x: torch.tensor([0.0, 0.0, 1.0, -1.0, 0.0]).double(),
+        gradients=[None], note="by hand: 0 for NaN")
+    row("round", [T([0.5, 1.5, 2.5, -0.5, -1.5, 8388609.0, INF, NAN], "f32")], torch.round, gradients=None,
+        note="halves go to the even number")
     row("abs", [T([0.0, -1.0])], torch.abs, gradients=[[0, -0.25]], note="by hand: the gradient at 0 is 0")
     row("relu", [T([0.0, 1.0, NAN])], torch.relu, gradients=[[0, 0.25, 0]],
         note="by hand: the gradient at 0 is 0")
@@ -110,10 +118,10 @@ def elementwise():
     row("softplus", [T([30.0], "f32")], lambda x: torch.tensor([30.0]), gradients=None)
     row("sigmoid", [T([-800.0, 800.0])], torch.sigmoid)
     tiny = [1e-8, -3e-7, 2e-4]
-    row("log-one-plus", [T(tiny, "f32")], torch.log1p, gradients=None, note="exact near 0")
-    row("exp-minus-one", [T(tiny, "f32")], torch.expm1, gradients=None, note="exact near 0")
-    row("exp-minus-one", [T([INF, -INF, 0.0, NAN])], torch.expm1, gradients=None)
-    row("log-one-plus", [T([INF, -1.0, 0.0, NAN])], torch.log1p, gradients=None)
+    row("log1p", [T(tiny, "f32")], torch.log1p, gradients=None, note="exact near 0")
+    row("expm1", [T(tiny, "f32")], torch.expm1, gradients=None, note="exact near 0")
+    row("expm1", [T([INF, -INF, 0.0, NAN])], torch.expm1, gradients=None)
+    row("log1p", [T([INF, -1.0, 0.0, NAN])], torch.log1p, gradients=None)
 
 
 def scalars():
@@ -175,7 +183,7 @@ def reductions():
     table = {
         "sum": lambda x, d, k: x.sum(d, keepdim=k), "mean": lambda x, d, k: x.mean(d, keepdim=k),
         "max": lambda x, d, k: x.max(d, keepdim=k).values, "min": lambda x, d, k: x.min(d, keepdim=k).values,
-        "log-sum-exp": lambda x, d, k: x.logsumexp(d, keepdim=k),
+        "logsumexp": lambda x, d, k: x.logsumexp(d, keepdim=k),
         "norm": lambda x, d, k: torch.linalg.vector_norm(x, dim=d, keepdim=k),
         "sum-of-finite": lambda x, d, k: x.nansum(d, keepdim=k),
         "mean-of-finite": lambda x, d, k: x.nanmean(d, keepdim=k),
@@ -187,15 +195,15 @@ def reductions():
             {"axis": 1, "keep": False}, gradients=None)
         refused(op, [CUBE], {"axis": 3, "keep": False}, "argument")
         refused(op, [CUBE], {"axis": -4, "keep": False}, "argument")
-    for op in ("variance", "standard-deviation"):
+    for op in ("var", "std"):
         for correction in (0, 1):
-            function = lambda x, d, k: (x.var if op == "variance" else x.std)(d, correction=correction, keepdim=k)
+            function = lambda x, d, k: (x.var if op == "var" else x.std)(d, correction=correction, keepdim=k)
             for axis, keep in each_axis(CUBE):
                 row(op, [CUBE], lambda x: over(x, axis, keep, function),
                     {"axis": axis, "keep": keep, "correction": correction})
         row(op, [T([4.0])], lambda x: x[0] * NAN, {"axis": None, "keep": False, "correction": 1}, gradients=None)
         row(op, [T([4.0, 5.0])], lambda x: x[0] * NAN, {"axis": 0, "keep": False, "correction": 9}, gradients=None)
-    row("standard-deviation", [T([2.0, 2.0])], lambda x: x.std(), {"axis": 0, "keep": False, "correction": 1},
+    row("std", [T([2.0, 2.0])], lambda x: x.std(), {"axis": 0, "keep": False, "correction": 1},
         gradients=[[0, 0]], note="by hand: the gradient at 0 is 0")
     row("norm", [T([0.0, 0.0])], torch.linalg.vector_norm, {"axis": None, "keep": False}, gradients=[[0, 0]])
     row("norm", [T([3e30, 4e30], "f32")], lambda x: torch.tensor(5e30), {"axis": None, "keep": False}, gradients=None,
@@ -205,17 +213,17 @@ def reductions():
     row("min", [T([3.0, 3.0, 7.0])], torch.min, {"axis": None, "keep": False}, gradients=[[-0.75, 0, 0]],
         note="by hand: the first of equals takes the gradient")
     row("max", [T([[1, 7], [9, 2]], "u32")], lambda x: x.max(1).values, {"axis": 1, "keep": False}, gradients=None)
-    row("log-sum-exp", [T([[1e3, 1e3], [-INF, -INF], [-1e3, 0.0]])], lambda x: x.logsumexp(1),
+    row("logsumexp", [T([[1e3, 1e3], [-INF, -INF], [-1e3, 0.0]])], lambda x: x.logsumexp(1),
         {"axis": 1, "keep": False}, gradients=[[-0.375, -0.375, 0, 0, 0, 1.25]], note="by hand: nothing in an empty sum")
     holes = T([[1.0, NAN, 4.0], [NAN, NAN, NAN]])
     arguments = {"axis": 1, "keep": False}
     row("sum-of-finite", [holes], lambda x: x.nansum(1), arguments, gradients=[[-0.75, 0, -0.75, 0, 0, 0]])
     row("mean-of-finite", [holes], lambda x: x.nanmean(1), arguments, gradients=[[-0.375, 0, -0.375, 0, 0, 0]])
-    row("standard-deviation-of-finite", [holes], lambda x: torch.tensor([math.sqrt(4.5), NAN], dtype=torch.float64),
+    row("std-of-finite", [holes], lambda x: torch.tensor([math.sqrt(4.5), NAN], dtype=torch.float64),
         {**arguments, "correction": 1}, gradients=[None], note="by hand: the numbers 1 and 4")
-    row("standard-deviation-of-finite", [CUBE], lambda x: x.std(1), {"axis": 1, "keep": False, "correction": 1},
+    row("std-of-finite", [CUBE], lambda x: x.std(1), {"axis": 1, "keep": False, "correction": 1},
         gradients=[None])
-    refused("standard-deviation-of-finite", [CUBE], {"axis": 5, "keep": False, "correction": 1}, "argument")
+    refused("std-of-finite", [CUBE], {"axis": 5, "keep": False, "correction": 1}, "argument")
     bits = T([[0, 1, 3], [0, 0, 0], [1, 1, 1]], "u8")
     for op, function, dtype in (("count", lambda x, d, k: (x != 0).sum(d, keepdim=k).float(), "f32"),
                                 ("any", lambda x, d, k: (x != 0).any(d, keepdim=k).to(torch.uint8), "u8"),
@@ -261,7 +269,7 @@ def masks():
 
 def scans():
     long = T([math.sin(3.7 * i) for i in range(37)])
-    for op, function in (("cumulative-sum", torch.cumsum), ("softmax", torch.softmax),
+    for op, function in (("cumsum", torch.cumsum), ("softmax", torch.softmax),
                          ("log-softmax", torch.log_softmax)):
         for axis in (0, 1, -1):
             row(op, [CUBE], lambda x: function(x, axis), {"axis": axis})
@@ -292,10 +300,10 @@ def order():
     row("sort", [T([[3, 1], [2, 9]], "u32")], lambda x: x.sort(1).values, {"axis": 1, "descending": False},
         gradients=None)
     for axis, count in ((1, 2), (0, 1), (-1, 4)):
-        row("top", [mixed], lambda x: x.topk(count, axis).values, {"axis": axis, "count": count})
-    refused("top", [mixed], {"axis": 1, "count": 0}, "argument")
-    refused("top", [mixed], {"axis": 1, "count": 5}, "argument")
-    refused("top", [mixed], {"axis": 1, "count": 4294967295}, "argument")
+        row("topk", [mixed], lambda x: x.topk(count, axis).values, {"axis": axis, "count": count})
+    refused("topk", [mixed], {"axis": 1, "count": 0}, "argument")
+    refused("topk", [mixed], {"axis": 1, "count": 5}, "argument")
+    refused("topk", [mixed], {"axis": 1, "count": 4294967295}, "argument")
     refused("sort", [mixed], {"axis": 2, "descending": True}, "argument")
     refused("argsort", [mixed], {"axis": -3, "descending": True}, "argument")
     for q in (0.0, 0.25, 0.9, 1.0):
@@ -411,13 +419,13 @@ def two():
         refused(op, [A, A], {}, "dtype")
         refused(op, [left, T([1, 1], "u8")], {}, "shape")
     condition = T([[1, 0, 2], [0, 0, 1]], "u8")
-    row("choose", [condition, A, B], lambda c, a, b: torch.where(c != 0, a, b), dtype="f64")
-    row("choose", [T([[1], [0]], "u8"), T(1.0), T([1.5, 2.5])], lambda c, a, b: torch.where(c != 0, a, b), dtype="f64")
-    row("choose", [T([0, 1], "u8"), T([NAN, 1.0]), T([2.0, NAN])], lambda c, a, b: torch.where(c != 0, a, b),
+    row("where", [condition, A, B], lambda c, a, b: torch.where(c != 0, a, b), dtype="f64")
+    row("where", [T([[1], [0]], "u8"), T(1.0), T([1.5, 2.5])], lambda c, a, b: torch.where(c != 0, a, b), dtype="f64")
+    row("where", [T([0, 1], "u8"), T([NAN, 1.0]), T([2.0, NAN])], lambda c, a, b: torch.where(c != 0, a, b),
         gradients=[None, [0, 0.25], [-0.75, 0]], dtype="f64", note="by hand: a value not taken has gradient 0")
-    refused("choose", [A, A, B], {}, "dtype")
-    refused("choose", [condition, A, T([1.0], "f32")], {}, "dtype")
-    refused("choose", [condition, A, T([1.0, 2.0])], {}, "shape")
+    refused("where", [A, A, B], {}, "dtype")
+    refused("where", [condition, A, T([1.0], "f32")], {}, "dtype")
+    refused("where", [condition, A, T([1.0, 2.0])], {}, "shape")
 
 
 def products():
@@ -464,15 +472,15 @@ def new():
     row("full", [], lambda: torch.tensor(3.0), {"shape": [], "value": 3.0}, gradients=None, dtype="f32")
     refused("full", [], {"shape": [1], "value": "nan"}, "argument")
     refused("full", [], {"shape": [2147483647], "value": 1.0}, "memory")
-    row("sequence", [], lambda: torch.tensor([1.5, 1.25, 1.0, 0.75]), {"start": 1.5, "step": -0.25, "count": 4},
+    row("arange", [], lambda: torch.tensor([1.5, 1.25, 1.0, 0.75]), {"start": 1.5, "step": -0.25, "count": 4},
         gradients=None, dtype="f32")
-    row("sequence", [], lambda: torch.full((3,), 16777216.0), {"start": 16777216.0, "step": 0.25, "count": 3},
+    row("arange", [], lambda: torch.full((3,), 16777216.0), {"start": 16777216.0, "step": 0.25, "count": 3},
         gradients=None, dtype="f32", note="a step below one unit in the last place still ends")
-    refused("sequence", [], {"start": 16777216.0, "step": 1e-30, "count": 4294967295}, "shape", "it would not end")
-    refused("sequence", [], {"start": 0.0, "step": 1.0, "count": 0}, "shape")
-    refused("sequence", [], {"start": 0.0, "step": "inf", "count": 3}, "argument")
-    refused("sequence", [], {"start": 3e38, "step": 3e38, "count": 3}, "argument", "the last number is infinite")
-    refused("sequence", [], {"start": 0.0, "step": 1.0, "count": 2000000000}, "memory")
+    refused("arange", [], {"start": 16777216.0, "step": 1e-30, "count": 4294967295}, "shape", "it would not end")
+    refused("arange", [], {"start": 0.0, "step": 1.0, "count": 0}, "shape")
+    refused("arange", [], {"start": 0.0, "step": "inf", "count": 3}, "argument")
+    refused("arange", [], {"start": 3e38, "step": 3e38, "count": 3}, "argument", "the last number is infinite")
+    refused("arange", [], {"start": 0.0, "step": 1.0, "count": 2000000000}, "memory")
     row("from-list", [], lambda: torch.tensor([[1.0, NAN], [-INF, 4.0]]),
         {"values": [1.0, "nan", "-inf", 4.0], "shape": [2, 2]}, gradients=None, dtype="f32")
     row("from-indices", [], lambda: torch.tensor([3, 4294967295]), {"values": [3, 4294967295], "shape": [2]},
@@ -481,12 +489,12 @@ def new():
         refused(op, [], {"values": [1, 2, 3], "shape": [2]}, "shape")
         refused(op, [], {"values": [1, 2, 3, 4], "shape": [4, 2147418113, 2147549185]}, "shape")
         refused(op, [], {"values": [], "shape": [0]}, "shape")
-    for op in ("random-normal", "random-uniform"):
+    for op in ("randn", "rand"):
         refused(op, [], {"shape": [65536, 65536]}, "shape")
         refused(op, [], {"shape": [2000000000]}, "memory")
-    refused("random-permutation", [], {"count": 0}, "shape")
-    refused("random-permutation", [], {"count": 4294967295}, "shape")
-    refused("random-permutation", [], {"count": 2000000000}, "memory")
+    refused("randperm", [], {"count": 0}, "shape")
+    refused("randperm", [], {"count": 4294967295}, "shape")
+    refused("randperm", [], {"count": 2000000000}, "memory")
 
 
 def handles():
@@ -496,6 +504,10 @@ def handles():
     refused("item", [CUBE], {}, "shape")
     row("copy-to-list", [T([[1, 2], [3, 4]], "u32")], lambda x: x.flatten().float(), gradients=None, dtype="f32")
     row("copy-to-list", [T([0.1, NAN, INF])], lambda x: x.float(), gradients=None, dtype="f32")
+    row("copy-to-indices", [T([[1, 4294967295], [3, 4]], "u32")], torch.flatten, gradients=None)
+    row("copy-to-indices", [T([0, 255], "u8")], lambda x: x, gradients=None, dtype="u32")
+    refused("copy-to-indices", [T([1.0, 2.0])], {}, "dtype")
+    refused("copy-to-indices", [T([1], "s64")], {}, "dtype")
 
 
 for section in (handles, elementwise, scalars, reductions, masks, scans, order, places, shapes, two, products, new):

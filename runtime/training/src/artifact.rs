@@ -1,11 +1,13 @@
 //! Writes what a run leaves: an adapter in PEFT layout, a whole model, directions, or several of them; the card and the lock.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use tunebox_compute::DType;
+use tunebox_compute::{DType, Tensor};
 use tunebox_model::merge::merge;
 
 use crate::card::{self, ArtifactKind};
+use crate::checkpoint;
 use crate::error::Error;
 use crate::learner::{TrainState, directions};
 use crate::lock;
@@ -15,6 +17,7 @@ use crate::plan::PlannedRun;
 use tunebox_foundation::files;
 
 const ADAPTER: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
+const EXTRAS: &str = "extra_parameters.safetensors";
 const MODEL: [&str; 2] = ["model.safetensors", "config.json"];
 
 /// Decides the kind of artifact of a run. Training of all weights gives the whole model. So do edits, unless an adapter
@@ -23,7 +26,7 @@ const MODEL: [&str; 2] = ["model.safetensors", "config.json"];
 /// one update.
 fn artifact_kind(plan: &PlannedRun, train_state: &TrainState) -> ArtifactKind {
     let policy = &train_state.policy;
-    let trained = train_state.hooks.optimizer.steps() > 0 || plan.settings.file.model.adapter.is_some();
+    let trained = train_state.hooks.updates() > 0 || plan.settings.file.model.adapter.is_some();
     match (policy.is_edited(), policy.adapter().is_full()) {
         (true, false) if policy.edits_are_an_adapter() && !trained => ArtifactKind::Edits,
         (true, _) | (_, true) => ArtifactKind::Model,
@@ -33,9 +36,10 @@ fn artifact_kind(plan: &PlannedRun, train_state: &TrainState) -> ArtifactKind {
     }
 }
 
-/// Writes the artifact, the card and the finished lock into the run's folder, in this order and each file atomically.
-/// Directions are written beside every kind of artifact. A model with all weights trained is written in `f32`, another in
-/// the type of its weights. Returns the written files, card and lock last.
+/// Writes the artifact, the card and the finished lock into the run's folder, in this order and each file atomically,
+/// in place of existing ones. The kind of artifact is that of [`artifact_kind`]; directions that the method published
+/// and its extra parameters are written beside every kind. A model with all weights trained is written in `f32`, another in the type of its
+/// weights. Returns the written files, card and lock last.
 pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &MetricsFile) -> Result<Vec<Written>, Error> {
     let (folder, policy) = (&plan.folder, &train_state.policy);
     let kind = artifact_kind(plan, train_state);
@@ -58,6 +62,7 @@ pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &Metri
         ArtifactKind::Directions | ArtifactKind::Nothing => Vec::new(),
     };
     names.extend(write_directions(plan, train_state, folder)?);
+    names.extend(write_extras(train_state, folder)?);
     files::write(&folder.join(card::FILE), card::card(plan, kind, &metrics.rows()?).as_bytes())?;
     let mut written: Vec<Written> = names.into_iter().map(|name| written_file(folder, name)).collect();
     lock::write::write(plan, Some(&written))?;
@@ -65,15 +70,28 @@ pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &Metri
     Ok(written)
 }
 
-/// The path and size of the file `name` in a folder; the size is 0 if it cannot be read.
+/// Returns the path and the size in bytes of the file `name` in a folder; the size is 0 if it cannot be read.
 fn written_file(folder: &Path, name: &str) -> Written {
     let path = folder.join(name);
     let bytes = path.metadata().map_or(0, |about| about.len());
     Written { path, bytes }
 }
 
-/// Writes the published directions as safetensors and, unless the only layer is 0, as a control vector in GGUF. Returns
-/// the names of the files; none without directions.
+/// Writes the extra parameters of the method as `extra_parameters.safetensors`, each under its name. Returns the name of the
+/// file; `None` without extra parameters.
+fn write_extras(train_state: &TrainState, folder: &Path) -> Result<Option<&'static str>, Error> {
+    let values: BTreeMap<&String, &Tensor> =
+        train_state.own.extras().map(|(name, extra)| (name, extra.value())).collect();
+    if values.is_empty() {
+        return Ok(None);
+    }
+    files::write(&folder.join(EXTRAS), &checkpoint::serialize(EXTRAS, values)?)?;
+    Ok(Some(EXTRAS))
+}
+
+/// Writes the published directions into `folder` as safetensors and, unless the only layer is 0, which such a file
+/// cannot hold, as a control vector in GGUF. Returns the names of the files; writes and returns none without
+/// directions.
 fn write_directions(plan: &PlannedRun, train_state: &TrainState, folder: &Path) -> Result<Vec<&'static str>, Error> {
     if train_state.published.is_empty() {
         return Ok(Vec::new());

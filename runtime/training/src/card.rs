@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 use tunebox_compute::precision::Base;
+use tunebox_package::Updates;
 
 use crate::learner::directions;
 use crate::plan::{PlanSummary, PlannedRun};
@@ -29,7 +30,8 @@ pub(crate) enum ArtifactKind {
     Nothing,
 }
 
-/// The Markdown text of a run's card, from its plan, the kind of its artifact and the rows of its metrics.
+/// Returns the Markdown text of a run's card: its settings, metrics, and how to load the artifact. `rows` are those of
+/// `metrics.jsonl`.
 pub(crate) fn card(plan: &PlannedRun, kind: ArtifactKind, rows: &[Map<String, Value>]) -> String {
     let PlanSummary { name, model, method, method_version: version, data, records: count, .. } = &plan.summary;
     let (library, opening, usage) = describe_kind(plan, kind);
@@ -45,8 +47,8 @@ pub(crate) fn card(plan: &PlannedRun, kind: ArtifactKind, rows: &[Map<String, Va
     )
 }
 
-/// The parts of the card that depend on the kind of artifact: the library that loads it (for model hubs), the beginning
-/// of the first sentence, and how to load it.
+/// Returns the parts of the card that depend on the kind of artifact: the library that loads it (for model hubs), the
+/// beginning of the first sentence, such as `A lora adapter for`, and how to load it, in Markdown.
 fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> (&'static str, String, String) {
     let (folder, model) = (plan.folder.display(), &plan.summary.model);
     let chat = format!("```sh\ntunebox chat {folder}\n```\n");
@@ -81,7 +83,8 @@ fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> (&'static str, String
     }
 }
 
-/// The Markdown table of the method, its settings, the training and the digests.
+/// Returns the Markdown table of the method, its settings, the training and the digests. Escapes `|` in values; a
+/// missing paper or license is a dash.
 fn properties(plan: &PlannedRun) -> String {
     let (summary, manifest) = (&plan.summary, &plan.method.package.manifest);
     let mut text = String::from("| | |\n|---|---|\n");
@@ -90,7 +93,7 @@ fn properties(plan: &PlannedRun) -> String {
     };
     row("method", format!("{} {}: {}", manifest.name, manifest.version, manifest.description));
     row("paper", manifest.paper.clone().unwrap_or_else(|| "–".into()));
-    row("licence of the method", manifest.licence.clone().unwrap_or_else(|| "–".into()));
+    row("license of the method", manifest.license.clone().unwrap_or_else(|| "–".into()));
     for (name, value) in &summary.settings {
         row(&format!("`{name}`"), value.as_str().map_or_else(|| value.to_string(), str::to_owned));
     }
@@ -101,6 +104,8 @@ fn properties(plan: &PlannedRun) -> String {
     row("trained", format!("{} of {} parameters ({share:.2} %)", summary.trainable, summary.parameters));
     row("steps", format!("{} of {} × {} examples", summary.steps, summary.accumulation, summary.batch));
     row("rate", format!("{:e}, schedule {}", summary.rate, summary.schedule));
+    let is_own = manifest.update == Updates::Method;
+    row("optimizer", if is_own { "the method's own".into() } else { plan.optimizer.to_string() });
     if is_nf4(plan) {
         row("base", "matrices of the blocks in NF4 with double quantization, computed from the model's weights".into());
     }
@@ -146,7 +151,8 @@ fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     text
 }
 
-/// The method's usage of its limits, in a sentence. `used` is the JSON of a metrics row; missing numbers count as 0.
+/// Describes the method's usage of its limits in two sentences. `used` is the value of the key `used` in a metrics row;
+/// missing numbers count as 0.
 fn usage_sentence(used: &Value) -> String {
     let whole = |value: &Value| value.as_u64().unwrap_or(0);
     let seconds = |value: &Value| value.as_f64().unwrap_or(0.0);
@@ -164,12 +170,13 @@ fn usage_sentence(used: &Value) -> String {
     )
 }
 
-/// Formats a JSON number with four decimals; a dash if the value is missing or no number.
+/// Formats a JSON number with four decimals; `–` if the value is missing or no number.
 fn number(value: Option<&Value>) -> String {
     value.and_then(Value::as_f64).map_or("–".into(), |value| format!("{value:.4}"))
 }
 
-/// The Python code that imports PEFT and loads the base model `model`; with `nf4`, quantized to NF4.
+/// Returns the Python code that imports PEFT and loads the base model `model` into `base`; with `nf4`, quantized to NF4
+/// by bitsandbytes. The name is not escaped.
 fn python_base(model: &str, nf4: bool) -> String {
     const NF4: &str =
         "nf4 = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", bnb_4bit_use_double_quant=True)\n";

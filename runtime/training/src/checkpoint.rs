@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 
 use candle_core::safetensors::Load;
 use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
 use serde::{Deserialize, Serialize};
 use tunebox_compute::{Device, Tensor};
+use tunebox_sandbox::MethodParameters;
 
 pub(crate) use identity::{Identity, settings_that_matter};
 
@@ -27,6 +29,8 @@ pub(crate) const SCHEMA: u32 = 1;
 const STATE: &str = "state.json";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const SNAPSHOTS: &str = "snapshots.safetensors";
+/// The method's state of parameters and its extra parameters; not written if there are none.
+const OWN: &str = "method.safetensors";
 
 /// The name of the file with the edits that a snapshot contains, by the index of the snapshot among the sorted names.
 /// Such a file is not written without edits.
@@ -189,8 +193,14 @@ pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: us
         train_state.policy.save_snapshot_edits(name, &path)?;
     }
     directions::save(&train_state.published, draft.path())?;
-    let (first, second, _) = train_state.hooks.optimizer.state(train_state.policy.parameters())?;
-    draft.write(OPTIMIZER, &serialize(OPTIMIZER, [("first", &first), ("second", &second)])?)?;
+    if let Some(optimizer) = &train_state.hooks.optimizer {
+        let optimizer = optimizer.state(train_state.policy.parameters())?;
+        draft.write(OPTIMIZER, &serialize(OPTIMIZER, optimizer.iter().map(|(name, tensor)| (*name, tensor)))?)?;
+    }
+    let own = train_state.own.saved();
+    if !own.is_empty() {
+        draft.write(OWN, &serialize(OWN, &own)?)?;
+    }
     if !train_state.snapshots.is_empty() {
         draft.write(SNAPSHOTS, &serialize(SNAPSHOTS, &train_state.snapshots)?)?;
     }
@@ -205,7 +215,8 @@ pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: us
 /// Call after the method's `init`: the saved values replace those that `init` made. Of what `init` made, snapshots under
 /// other names, directions of other layers, and edits if the checkpoint has none stay. Fails for a file that is missing,
 /// damaged or of another model.
-pub(crate) fn restore(folder: &Path, state: &State, train_state: &mut TrainState) -> Result<(), Error> {
+/// `most_own` is the most bytes of the method's state and extra parameters.
+pub(crate) fn restore(folder: &Path, state: &State, train_state: &mut TrainState, most_own: u64) -> Result<(), Error> {
     if !state.snapshots.is_empty() {
         let snapshots = read_tensors(&folder.join(SNAPSHOTS), &state.snapshots, train_state)?;
         for (number, (name, values)) in snapshots.into_iter().enumerate() {
@@ -216,12 +227,25 @@ pub(crate) fn restore(folder: &Path, state: &State, train_state: &mut TrainState
     train_state.policy.restore_edits(folder)?;
     train_state.published.extend(directions::restore(folder)?);
     train_state.policy.resume_at(state.generation);
-    let names = ["first".to_owned(), "second".to_owned()];
-    let mut moments = read_tensors(&folder.join(OPTIMIZER), &names, train_state)?.into_iter();
-    if let (Some((_, first)), Some((_, second))) = (moments.next(), moments.next()) {
-        train_state.hooks.optimizer.restore(train_state.policy.parameters(), &first, &second, state.updates)?;
-    }
+    train_state.own = read_own(&folder.join(OWN), most_own)?;
+    train_state.hooks.own_updates = state.updates;
+    restore_optimizer(&folder.join(OPTIMIZER), state.updates, train_state)?;
     Ok(train_state.clear_gradient()?)
+}
+
+/// Restores the optimizer's state from the safetensors file `path`, and its update count from `updates`. Fails for a file that
+/// is damaged, larger than two numbers for each trained one and a header of [`MAX_HEADER_BYTES`], or of another optimizer. Does
+/// nothing without an optimizer.
+fn restore_optimizer(path: &Path, updates: u64, train_state: &mut TrainState) -> Result<(), Error> {
+    let parameters = train_state.policy.parameters();
+    let Some(optimizer) = &mut train_state.hooks.optimizer else { return Ok(()) };
+    // No optimizer keeps more than two numbers for each trained one.
+    let size = (parameters.len() as u64).saturating_mul(8);
+    let bytes = files::read(path, size.saturating_add(MAX_HEADER_BYTES))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(path, error))?;
+    let read = |(name, view): (String, TensorView<'_>)| Ok((name, view.load(&Device::Cpu)?));
+    let state = file.tensors().into_iter().map(read).collect::<Result<Vec<_>, tunebox_compute::Error>>()?;
+    optimizer.restore(parameters, &state, updates).map_err(|error| damaged(path, error))
 }
 
 /// Deletes all but the last `keep` checkpoints in the run's folder `run`, and unfinished ones that a crash left behind.
@@ -260,8 +284,26 @@ fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Resu
     read.collect()
 }
 
+/// Reads the method's state of parameters and its extra parameters; none if there is no such file. Fails for a file larger than
+/// `most` bytes and a header of [`MAX_HEADER_BYTES`], and for a tensor of another type than `f32` or with another name.
+fn read_own(path: &Path, most: u64) -> Result<MethodParameters, Error> {
+    if !path.exists() {
+        return Ok(MethodParameters::default());
+    }
+    let bytes = files::read(path, most.saturating_add(MAX_HEADER_BYTES))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(path, error))?;
+    let read = file.tensors().into_iter().map(|(name, view)| {
+        if view.dtype() != safetensors::Dtype::F32 {
+            return Err(damaged(path, format!("`{name}` is not of type `f32`")));
+        }
+        Ok((name, view.load(&Device::Cpu).map_err(tunebox_compute::Error::from)?))
+    });
+    let tensors: Vec<(String, Tensor)> = read.collect::<Result<_, Error>>()?;
+    MethodParameters::restored(tensors).ok_or_else(|| damaged(path, "it has a tensor that no method keeps"))
+}
+
 /// Serializes tensors for the file `name` of a checkpoint, which errors name.
-fn serialize<'a, S: AsRef<str> + Ord + std::fmt::Display>(
+pub(crate) fn serialize<'a, S: AsRef<str> + Ord + std::fmt::Display>(
     name: &str,
     tensors: impl IntoIterator<Item = (S, &'a Tensor)>,
 ) -> Result<Vec<u8>, Error> {

@@ -67,24 +67,26 @@ pub enum Error {
 }
 
 impl From<tunebox_package::Error> for Error {
+    /// Wraps the error as [`Error::Package`].
     fn from(error: tunebox_package::Error) -> Self {
         Self::Package(Box::new(error))
     }
 }
 
 impl From<Explanation> for Error {
-    /// An error that is shown as the explanation says, with the exit code for wrong usage.
+    /// Converts to [`Error::Explained`] with the exit code [`Exit::Usage`].
     fn from(explanation: Explanation) -> Self {
         Self::Explained(Box::new(explanation), Exit::Usage)
     }
 }
 
-/// Describes the last checkpoint of a run, given by its step and folder, for a message; says so if there is none.
+/// Describes the last checkpoint of a run, given by its step and folder, for a message: `step 200, FOLDER`, or `nothing
+/// had been saved yet`.
 pub(crate) fn describe_kept(kept: Option<&(u64, PathBuf)>) -> String {
     kept.map_or("nothing had been saved yet".into(), |(step, path)| format!("step {step}, {}", path.display()))
 }
 
-/// Describes the last finite loss and its step for a message; says so if there is none.
+/// Describes the last finite loss and its step for a message, with four decimals; says so if there is none.
 fn describe_last_loss(last: Option<(f64, u64)>) -> String {
     last.map_or("no step before it was good".into(), |(loss, step)| format!("last good loss {loss:.4} at step {step}"))
 }
@@ -110,7 +112,8 @@ fn non_finite_hint(quantity: &str, untrained: bool, rate: f64) -> String {
     cause + skip
 }
 
-/// The error about the file or folder at `path`: what happened, its cause, and what to do.
+/// Builds the error about the file or folder at `path`, which is its location: `what` happened, `why`, and in `hint`
+/// what to do. Exit code of wrong usage.
 pub(crate) fn path_error(
     path: &Path,
     what: impl Into<String>,
@@ -121,7 +124,8 @@ pub(crate) fn path_error(
     problem.with_why(why).with_hint(hint).into()
 }
 
-/// The error about a file or folder of a checkpoint with invalid content. `what` says what is wrong.
+/// Builds the error about a file or folder of a checkpoint with invalid content; `what` says what is wrong. The hint is
+/// to remove the checkpoint.
 pub(crate) fn damaged(path: &Path, what: impl std::fmt::Display) -> Error {
     Explanation::new("training", format!("`{}` is damaged: {what}", path.display()))
         .with_hint("remove that checkpoint; the one before it can be resumed")

@@ -4,12 +4,12 @@
 
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// Serializes the bits of a number.
+/// Serializes the bits of a number (`f64::to_bits`) as an unsigned integer.
 pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(value.to_bits())
 }
 
-/// Deserializes a number from its bits.
+/// Deserializes a number from its bits, an unsigned integer. Every bit pattern is accepted, NaN included.
 pub(crate) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<f64, D::Error> {
     u64::deserialize(deserializer).map(f64::from_bits)
 }

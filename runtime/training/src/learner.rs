@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use tunebox_compute::Error as ComputeError;
 use tunebox_compute::fused::{Tap, TapSet};
-use tunebox_compute::optimizer::{AdamW, AdamWSettings};
+use tunebox_compute::optimizer::{Optimizer, OptimizerSettings};
 use tunebox_compute::random::Stream;
 use tunebox_compute::schedule::Schedule;
 use tunebox_model::error::Error;
@@ -98,7 +98,10 @@ impl RewardState {
 
 /// The state of a run beside the policy. Implements the hooks ([`RunHooks`]) through which a session uses it.
 pub struct Trainer {
-    pub(crate) optimizer: AdamW,
+    /// The optimizer; `None` if the method updates the parameters itself.
+    pub(crate) optimizer: Option<Optimizer>,
+    /// Updates that the method made itself, in the whole run.
+    pub(crate) own_updates: u64,
     /// Verifiers and sampling.
     pub(crate) rewards: RewardState,
     /// Known scores of the reference; `None` scores every row anew.
@@ -112,23 +115,38 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// Creates a trainer before its first step, without a cache of the reference's scores.
-    pub(crate) fn new(optimizer: AdamW, learning_rate: LearningRate, rewards: RewardState) -> Self {
+    /// Creates a trainer before its first step, without a cache of the reference's scores. Without an optimizer, the method
+    /// updates the parameters itself.
+    pub(crate) fn new(optimizer: Option<Optimizer>, learning_rate: LearningRate, rewards: RewardState) -> Self {
         let progress = Progress::default();
-        Self { optimizer, rewards, references: None, learning_rate, step: 0, progress, non_finite: None }
+        Self {
+            optimizer,
+            own_updates: 0,
+            rewards,
+            references: None,
+            learning_rate,
+            step: 0,
+            progress,
+            non_finite: None,
+        }
+    }
+
+    /// The number of updates in the whole run, by the optimizer or by the method.
+    pub(crate) fn updates(&self) -> u64 {
+        self.optimizer.as_ref().map_or(self.own_updates, Optimizer::steps)
     }
 }
 
-/// Creates a train state outside of a run, for benchmarks: a constant learning rate of 1e-4, clipping at 1, no
+/// Creates a train state outside of a run, for benchmarks: AdamW, a constant learning rate of 1e-4, clipping at 1, no
 /// verifiers.
 ///
 /// # Errors
 /// An optimizer that cannot be allocated.
 pub fn bench_train_state(policy: Policy) -> Result<TrainState, Error> {
-    let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters())?;
+    let optimizer = Optimizer::new(OptimizerSettings::default(), policy.parameters())?;
     let schedule = Schedule::CONSTANT;
     let rate = LearningRate { peak: 1e-4, schedule, warmup: 0, steps: 1, clip: 1.0, skip_non_finite: false };
-    Ok(TrainState::new(policy, Trainer::new(optimizer, rate, RewardState::default())))
+    Ok(TrainState::new(policy, Trainer::new(Some(optimizer), rate, RewardState::default())))
 }
 
 /// Begins step `step` (from 0), whose learning rate applies from then on. Clears the results, errors and completion counts
@@ -194,7 +212,8 @@ impl RunHooks for Trainer {
     fn update(&mut self, policy: &mut Policy) -> Result<f32, Error> {
         let rate = self.learning_rate();
         let parameters = policy.parameters();
-        let norm = self.optimizer.step(parameters, rate, self.learning_rate.clip)?;
+        let none = || Error::Unsupported("the method updates the parameters itself".into());
+        let norm = self.optimizer.as_mut().ok_or_else(none)?.step(parameters, rate, self.learning_rate.clip)?;
         self.progress.norm = norm;
         parameters.clear_gradients()?;
         if norm.is_finite() {
@@ -208,6 +227,18 @@ impl RunHooks for Trainer {
         }
         self.non_finite = Some("gradient");
         Err(ComputeError::NonFinite(format!("the norm of the gradient is {norm}")).into())
+    }
+
+    /// Adds 1 to the counts of updates, and clears the gradient. Returns the norm that the gradient had, which is also the
+    /// norm that the step reports.
+    fn count_update(&mut self, policy: &mut Policy) -> Result<f32, Error> {
+        let norm = policy.parameters().gradient_norm()?;
+        policy.parameters().clear_gradients()?;
+        policy.note_update();
+        self.progress.norm = norm;
+        self.progress.updates += 1;
+        self.own_updates += 1;
+        Ok(norm as f32)
     }
 
     /// Samples completions of every prompt. Replaces `sampling.seed` by one drawn from the run's seed, the step and the

@@ -33,22 +33,23 @@ pub(crate) fn is_finished(lock: &Table) -> bool {
     files.is_some_and(|files| !files.is_empty()) || lock.get("left").and_then(Value::as_str) == Some(NOTHING)
 }
 
-/// Whether the run in `folder` is finished; false if its lock cannot be read.
+/// Whether the run in `folder` is finished ([`is_finished`]); false if its lock is missing or cannot be read or parsed.
 pub(crate) fn has_finished(folder: &Path) -> bool {
     read(folder).as_ref().is_some_and(is_finished)
 }
 
-/// Reads and parses the `run.lock` in `folder`; `None` if it is missing, larger than 1 MiB or cannot be parsed.
+/// Reads and parses the `run.lock` in `folder`; `None` if it is missing, cannot be read, is larger than 1 MiB or is no
+/// TOML.
 pub(crate) fn read(folder: &Path) -> Option<Table> {
     read_text(&folder.join(FILE)).ok()?.parse().ok()
 }
 
-/// Reads the text of the `run.lock` at `path`. Fails if the file is larger than 1 MiB.
+/// Reads the text of the `run.lock` at `path`. Fails if the file cannot be read, is larger than 1 MiB or is not UTF-8.
 pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
     Ok(bounded::read_text(path, LARGEST).map_err(FileError::at("read", path))?)
 }
 
-/// Parses the text of a `run.lock` as TOML. `path` is only used in the error.
+/// Parses the text of a `run.lock` as TOML. Fails as [`damaged`] if it is no TOML; `path` is only used in that error.
 pub(crate) fn parse(path: &Path, text: &str) -> Result<Table, Error> {
     text.parse().map_err(|error: toml::de::Error| damaged(path, error.message()))
 }
@@ -60,11 +61,12 @@ pub(crate) fn damaged(path: &Path, what: &str) -> Error {
         .into()
 }
 
-/// The number format of the base model of the run in `folder`, or, if `folder` is in a folder `steps`, of the run above
-/// `steps`. The default format if the lock names none; `None` if neither folder holds a lock.
+/// Returns the number format of the base model (`model.precision`) of the run in `folder`, or, if `folder` holds no
+/// lock and is in a folder named `steps`, of the run above `steps`. The default format if the lock names none; `None`
+/// if neither folder holds a lock.
 ///
 /// # Errors
-/// A lock that cannot be read, or with an unknown format.
+/// A lock that cannot be read or parsed, or that names an unknown format.
 pub fn base_precision(folder: &Path) -> Result<Option<Base>, Error> {
     let run = folder.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "steps"));
     let run = run.and_then(Path::parent);

@@ -29,7 +29,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Adds the metrics of one micro-batch: name, value, and how the values of a window are combined. The first report
-    /// of a name decides how.
+    /// of a name decides how. Every value counts, also several of one name in one micro-batch.
     pub(crate) fn add(&mut self, metrics: &[(String, f64, Combine)]) {
         for (name, value, combine) in metrics {
             match self.sums.iter_mut().find(|(known, ..)| known == name) {
@@ -65,7 +65,8 @@ pub(crate) struct MetricsFile {
 }
 
 impl MetricsFile {
-    /// Creates an empty metrics file in the run's folder `run`, in place of one that a run without a checkpoint left.
+    /// Creates an empty metrics file in the run's folder `run`, in place of an existing one, such as that of a run that
+    /// left no checkpoint. Opens it for appending.
     pub(crate) fn create(run: &Path) -> Result<Self, Error> {
         files::write(&run.join(FILE), b"")?;
         Self::open(run, 0)
@@ -87,7 +88,8 @@ impl MetricsFile {
         Ok(Self { lines: Lines::append_to(&path)?, path })
     }
 
-    /// Appends a row, given as a JSON object, with every number in it rounded to seven significant digits. Does not sync.
+    /// Appends a row, given as a JSON object, with every number in it rounded to seven significant digits
+    /// ([`round_numbers`]). Does not sync it to the disk.
     pub(crate) fn add(&mut self, row: &Value) -> Result<(), Error> {
         let mut row = row.clone();
         round_numbers(&mut row);
@@ -113,7 +115,8 @@ impl MetricsFile {
         self.add(&row)
     }
 
-    /// Appends the row of the metrics that the method reported after the last step; does nothing if there are none.
+    /// Appends the row of the metrics that the method reported after the last step, number `step`, with the key
+    /// `closing`; does nothing if there are none.
     pub(crate) fn add_closing(&mut self, step: u64, metrics: &[(String, f64)]) -> Result<(), Error> {
         if metrics.is_empty() {
             return Ok(());
@@ -125,8 +128,8 @@ impl MetricsFile {
         self.add(&row)
     }
 
-    /// Appends the row of a pass rate of the validation prompts after `step` steps: pass@1, pass@k if k is above 1, and the
-    /// mean reward.
+    /// Appends the row of a pass rate of the validation prompts after `step` steps: `validation-pass-at-1`,
+    /// `validation-pass-at-K` if k is above 1, and `validation-reward`, the mean reward.
     pub(crate) fn add_pass_rate(&mut self, step: u64, rate: PassRate) -> Result<(), Error> {
         let mut row = json!({ "step": step, "validation-pass-at-1": rate.at_one });
         if rate.k > 1 {
@@ -136,12 +139,14 @@ impl MetricsFile {
         self.add(&row)
     }
 
-    /// Appends the row of a change of the method: the finished steps and the new component's digest.
+    /// Appends the row of a change of the method: `step`, the finished steps, and `method`, the new component's
+    /// SHA-256.
     pub(crate) fn add_revision(&mut self, revision: &Revision) -> Result<(), Error> {
         self.add(&json!({ "step": revision.after, "method": revision.sha256 }))
     }
 
-    /// Reads the changes of the method from the rows that [`MetricsFile::add_revision`] wrote, in order.
+    /// Reads the changes of the method from the rows with a text `method` and a whole `step`, as
+    /// [`MetricsFile::add_revision`] writes them, in order.
     pub(crate) fn revisions(&self) -> Result<Vec<Revision>, Error> {
         let revision = |row: &Map<String, Value>| {
             let sha256 = row.get("method")?.as_str()?.to_owned();
@@ -155,7 +160,7 @@ impl MetricsFile {
         Ok(self.lines.sync()?)
     }
 
-    /// Reads every row as a JSON object.
+    /// Reads every row of the file as a JSON object; see [`rows`].
     pub(crate) fn rows(&self) -> Result<Vec<Map<String, Value>>, Error> {
         rows(&self.path)
     }
@@ -175,14 +180,16 @@ pub(crate) fn rows(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
     Ok(bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
 }
 
-/// Whether a line is a row whose `step` is at most `step`. False for half a line, as a crash leaves it.
+/// Whether a line is a JSON row whose `step` is a whole number of at most `step`. False for half a line, as a crash
+/// leaves it.
 fn is_up_to(line: &str, step: u64) -> bool {
     let row: Option<Value> = serde_json::from_str(line).ok();
     row.and_then(|row| row["step"].as_u64()).is_some_and(|number| number <= step)
 }
 
-/// Rounds every number in a value, at any depth, to seven significant digits, integers included: a method could hide data in
-/// the number of its calls to the host. Unsigned integers stay integers.
+/// Rounds every number in a value, at any depth, to seven significant digits, integers of eight digits or more
+/// included: a method could hide data in the number of its calls to the host. Integers that are not negative stay
+/// integers.
 fn round_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {

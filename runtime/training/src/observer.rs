@@ -10,7 +10,7 @@ use tunebox_package::Manifest;
 use crate::error::Error;
 use crate::exact;
 use crate::lock::write::Written;
-use crate::plan::PlanSummary;
+use crate::plan::{NativeMethod, PlanSummary};
 use crate::validation::PassRate;
 
 /// Receives the events of a run, and gives it newer versions of its method if the method's author runs it
@@ -19,22 +19,31 @@ pub trait Observer {
     /// Handles one event.
     fn event(&mut self, event: &Event);
 
-    /// Returns the newest component of the method if it differs from `present` and was not returned before; `None`
-    /// otherwise, and by default. Called between two steps of an author's run; does not wait.
-    fn next_component(&mut self, _present: &[u8]) -> Option<Vec<u8>> {
+    /// Returns the newest version of the method if its component differs from `present` and it was not returned before;
+    /// `None` otherwise, and by default. Called between two steps of an author's run; does not wait.
+    fn next_version(&mut self, _present: &[u8]) -> Option<Version> {
         None
     }
 
-    /// Waits, after a step of an author's run that failed with `error`, for a newer component with which to try the step
+    /// Waits, after a step of an author's run that failed with `error`, for a newer version with which to try the step
     /// again. `None` ends the run: as stopped by the user if `stop` is set, else with the error. By default returns `None`
     /// at once.
-    fn wait_for_fix(&mut self, _error: &Error, _stop: &AtomicBool) -> Option<Vec<u8>> {
+    fn wait_for_fix(&mut self, _error: &Error, _stop: &AtomicBool) -> Option<Version> {
         None
     }
 
-    /// Reports, after `step` finished steps, whether the run continues with the component that was returned last, whose
+    /// Reports, after `step` finished steps, whether the run continues with the version that was returned last, whose
     /// manifest `Ok` has, or keeps the version before it because of the error in `Err`. By default does nothing.
     fn report_outcome(&mut self, _step: u64, _outcome: Result<&Manifest, &Error>) {}
+}
+
+/// A newer version of a method, from its author.
+#[derive(Debug)]
+pub enum Version {
+    /// The bytes of a component.
+    Component(Vec<u8>),
+    /// A process that runs the source outside of the sandbox.
+    Process(NativeMethod),
 }
 
 /// What happens in a run. A worker process sends it to its parent as JSON.
@@ -120,14 +129,15 @@ pub struct StepEvent {
 }
 
 impl StepEvent {
-    /// The value of a metric by name; `None` if the step has no such metric.
+    /// Returns the value of the metric with exactly this name; `None` if the step has no such metric.
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<f64> {
         self.metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 }
 
-/// Sends log lines of `step` to the observer, and a warning if more lines were dropped; `dropped` is their number.
+/// Sends each log line of `step` to the observer as [`Event::Log`], then, if `dropped` is not 0, one [`Event::Warning`]
+/// that `dropped` further lines were too many or too long.
 pub(crate) fn show_lines(step: u64, (lines, dropped): (&[String], u32), observer: &mut dyn Observer) {
     for line in lines {
         observer.event(&Event::Log { step, line: line.clone() });
@@ -172,7 +182,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Returns a copy with the seconds rounded to seven significant digits, since a method has a part in them.
+    /// Returns a copy with `seconds` rounded to seven significant digits: a method could hide data in the time that it
+    /// takes.
     pub(crate) fn rounded(&self) -> Self {
         Self { seconds: seven_digits(self.seconds), ..self.clone() }
     }

@@ -41,8 +41,9 @@ pub struct Listed {
     pub changed: SystemTime,
 }
 
-/// Lists the runs in a folder, sorted by name and number. A folder that does not exist has none. Leaves out names that begin
-/// with `.`, and runs whose lock cannot be parsed or lacks a key.
+/// Lists the runs in a folder, sorted by name, where a number at the end counts by its value. A folder that does not
+/// exist has none. Leaves out names that begin with `.`, folders without a `run.lock`, and runs whose lock is no TOML
+/// or lacks `method.name`, `method.version`, `model.name` or `steps`.
 ///
 /// # Errors
 /// A folder or a lock that exists and cannot be read.
@@ -60,8 +61,8 @@ pub fn runs(folder: &Path) -> Result<Vec<Listed>, Error> {
     Ok(found)
 }
 
-/// Splits a name into its beginning and the number at its end (`None` without digits), so that `lora-9` sorts before
-/// `lora-10`.
+/// Splits a name into its beginning and the number at its end (`None` without digits or for a number past `u64`), so
+/// that `lora-9` sorts before `lora-10`.
 fn sort_key(name: &str) -> (&str, Option<u64>) {
     let before = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
     (before, name[before.len()..].parse().ok())

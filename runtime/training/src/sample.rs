@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tunebox_foundation::files::{self, Draft};
 use tunebox_package::digest::sha256;
+use tunebox_package::{builtin, read_manifest};
 
 use crate::configuration::RunSettings;
 use crate::error::{Error, path_error};
@@ -19,18 +20,29 @@ const FOLDER: &str = ".sample";
 /// The run file for methods without their own.
 pub const RUN_FILE: &str = include_str!("../sample/run.toml");
 
-/// Whether a folder is the unpacked sample or one of its folders, by its path alone, or holds a valid `run.toml` with
-/// training data of the sample. A model of the sample has seen no conversations.
+/// Whether a folder is an unpacked sample or a folder in it, judged by its path, or holds a `run.toml` that
+/// [`RunSettings::load`] accepts and whose `data.path` is of a sample. A model of the sample has seen no conversations.
 #[must_use]
 pub fn is_sample(folder: &Path) -> bool {
     let uses_sample = |run: RunSettings| is_of_sample(&run.path("data.path", &run.file.data.path));
     is_of_sample(folder) || RunSettings::load(&folder.join("run.toml"), &[]).is_ok_and(uses_sample)
 }
 
-/// The text of the sample's run file for a built-in method; `None` if it has none.
+/// Returns the text of the sample's run file for the built-in method named `method`; `None` if the sample has none for
+/// it.
 #[must_use]
 pub fn run_file_of(method: &str) -> Option<&'static str> {
     file(&format!("{method}.toml"))
+}
+
+/// The text of the sample's run file of the first built-in method that learns from this shape of records; `None` if there is
+/// none.
+#[must_use]
+pub fn run_file_of_shape(shape: &str) -> Option<&'static str> {
+    builtin::list().iter().find_map(|other| {
+        let text = run_file_of(other.name)?;
+        (read_manifest(other.bytes).ok()?.shape == shape).then_some(text)
+    })
 }
 
 /// Unpacks the embedded files into the folder `.sample` of `runs` and returns the path of `.sample`. Does nothing if all of
@@ -58,13 +70,16 @@ pub fn unpack(runs: &Path) -> Result<PathBuf, Error> {
     Ok(folder)
 }
 
-/// Whether a path leads to a file or folder of an unpacked sample, judged by the path alone: it need not exist.
+/// Whether a path leads to a file or folder of an unpacked sample, judged by the path alone: below a folder named
+/// `.sample`, it is the path of an embedded file or of a folder above one, or it is `.sample` itself. It need not
+/// exist.
 pub(crate) fn is_of_sample(path: &Path) -> bool {
     split(path).is_some_and(|(_, inside)| FILES.iter().any(|(name, _)| Path::new(name).starts_with(inside)))
 }
 
-/// The path, in the same unpacked sample as `path`, of the first data file whose first line satisfies `fits`, in the order
-/// of the embedded run files that name the data. `None` if `path` is not of a sample or no file fits.
+/// Returns the path, in the same unpacked sample as `path`, of the first data file whose first line satisfies `fits`,
+/// in the order of the embedded run files that name the data. Tests the embedded data, not the unpacked files. `None`
+/// if `path` is not of a sample or no file fits.
 pub(crate) fn data_beside(path: &Path, fits: impl Fn(&[u8]) -> bool) -> Option<PathBuf> {
     let (sample, _) = split(path).filter(|_| is_of_sample(path))?;
     let data = |(name, text): &(&str, &[u8])| {
@@ -97,7 +112,8 @@ pub(crate) fn check_present(path: &Path) -> Result<(), Error> {
     Err(path_error(path, what, why, format!("`tunebox {option}train --sample --dry-run` puts them back")))
 }
 
-/// The text of an embedded file, by its path in the folder `sample`; `None` if there is none or it is not text.
+/// Returns the text of an embedded file, by its path in the folder `sample`; `None` if there is none or it is not
+/// UTF-8.
 fn file(name: &str) -> Option<&'static str> {
     let (_, bytes) = FILES.iter().find(|(path, _)| *path == name)?;
     std::str::from_utf8(bytes).ok()

@@ -18,8 +18,8 @@ use crate::verifiers::{Answer, Verifiers};
 /// The least score of the first verifier with which a completion passes.
 const PASS: f32 = 0.5;
 
-/// The mean negative log-likelihood of a target token of the first side, in nats, over all examples; 0 without targets.
-/// Scores `batch` examples at a time.
+/// Returns the mean negative log-likelihood of a target token of each example's first side, in nats, over all target
+/// tokens under the policy; 0 without targets. Scores `batch` examples at a time.
 pub(crate) fn validate(policy: &Policy, data: &Dataset, batch: usize) -> Result<f64, Error> {
     let (mut total, mut targets) = (0.0_f64, 0_usize);
     for examples in data.examples.chunks(batch) {
@@ -47,12 +47,13 @@ pub struct PassRate {
     pub reward: f64,
 }
 
-/// Generates `validate-completions` completions of every prompt at temperature 1, each at most as long as the longest prompt
-/// leaves room for, and scores them. A completion passes if the first verifier gives it 0.5 or more. The same seed samples
-/// with the same random numbers, so that two results differ by the weights alone.
+/// Generates `validate-completions` completions of every prompt at temperature 1 and scores them by the verifiers, as
+/// [`judge`] does. Each has at most the tokens that the longest prompt of `data` leaves of the maximum length. A
+/// completion passes if the first verifier gives it 0.5 or more. The same seed samples with the same random numbers, so
+/// that two results differ by the weights alone.
 ///
 /// # Errors
-/// A failed generation, and a verifier that fails on most completions.
+/// A failed generation, and those of [`Verifiers::verdicts`], such as a verifier that fails on most completions.
 pub(crate) fn pass_rate(
     policy: &Policy,
     data: &Dataset,
@@ -72,8 +73,8 @@ pub(crate) fn complete(policy: &Policy, data: &Dataset, sampling: &Sampling) -> 
 }
 
 /// Scores completions by the verifiers and computes the pass rate. `completions` has the same number for each prompt of
-/// `data`, those of one prompt adjacent. Adds the verdicts to the verifiers' counts of the present step. Fails if a verifier
-/// fails on most completions.
+/// `data`, those of one prompt adjacent. Leaves out completions of examples without a question. Adds the verdicts to
+/// the verifiers' counts of the present step. Fails as [`Verifiers::verdicts`] does.
 pub(crate) fn judge(
     policy: &Policy,
     completions: &[Completion],

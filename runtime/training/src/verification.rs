@@ -73,16 +73,18 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Whether the replay ended in the same bits: equal artifact files and no differing metric.
+    /// Whether the replay ended in the same bits: every artifact file has the recorded digest, and no metric differs.
     #[must_use]
     pub fn same(&self) -> bool {
         self.first_difference.is_none() && self.artifact.iter().all(Comparison::same)
     }
 }
 
-/// Compares a finished run with its lock, and prepares its replay. `set` overrides keys of its run file, as `--set` does.
-/// Reads the model and the data. Compiles the method and the verifiers, unless one of them cannot be read or is named by a
-/// path only in the run's own `run.toml`. Executes no step, writes no file, and needs only the CPU.
+/// Compares a finished run with its lock, and prepares its replay. `folder` is the run's. `set` overrides keys of its
+/// run file, as `--set` does, except those that a replay fixes. With `offline`, fetches no model over the network.
+/// `compiling` says how components are compiled. Reads the model and the data. Compiles the method and the verifiers,
+/// unless one of them cannot be read or is named by a path only in the run's own `run.toml`. Executes no step, writes
+/// no file, and needs only the CPU.
 ///
 /// # Errors
 /// A folder without a finished run or with a link in it, a lock that cannot be read, data that only the run's own
@@ -139,9 +141,9 @@ impl Verification {
         !self.revised.is_empty()
     }
 
-    /// Replays the run from the first step to the last, in a temporary folder inside `above` that is removed at the end.
-    /// Runs in a process started from `worker` if given, else in this process. `None` if `stop` was set before the last
-    /// step.
+    /// Replays the run from the first step to the last, in a temporary folder inside `above` that is removed at the
+    /// end. Runs in a process started from `worker` if given, else in this process. The observer gets the replay's
+    /// events. Returns the result even if it differs; `None` if `stop` was set before the last step.
     ///
     /// # Errors
     /// A run whose method was changed or cannot be read, a component that only the run's own `run.toml` names by a path, a
@@ -187,16 +189,17 @@ impl Verification {
     }
 }
 
-/// The `--set` arguments of a replay: a folder for runs that cannot be created, the name `replay`, no checkpoint before the
-/// last step, and the device and number format of activations from the run's lock `recorded`, as far as the lock has them.
+/// Returns the `--set` arguments of a replay: a folder for runs that cannot be created, the name `replay`, no
+/// checkpoint before the last step, and the keys `device` and `compute` (number format of activations) of the run's
+/// lock `recorded` as `train.device` and `train.compute`, as far as the lock has them.
 fn overrides(recorded: &Table) -> Vec<String> {
     let key = |key: &str| recorded.get(key).map(|value| format!("train.{key}={value}"));
     let own = ["run.folder=/dev/null/replay".into(), "run.name=replay".into(), "train.save-every=10000000".into()];
     own.into_iter().chain(key("device")).chain(key("compute")).collect()
 }
 
-/// Plans the run on the CPU, without executing it, and returns the lock that it would have if it started now. The inputs are
-/// the same on every device.
+/// Plans the run on the CPU in the default number format of activations, without executing it, and returns the lock
+/// that it would have if it started now. The inputs are the same on every device.
 fn planned_lock(settings: &RunSettings) -> Result<Table, Error> {
     let mut on_cpu = settings.clone();
     on_cpu.file.train.device = "cpu".into();
@@ -204,8 +207,9 @@ fn planned_lock(settings: &RunSettings) -> Result<Table, Error> {
     lock::write::table(&plan(on_cpu)?.run)
 }
 
-/// Replaces version, system, processor, device and accelerator in the lock `now` by those of this program and machine, for
-/// the device `train.device` of the settings. Removes the device if it is not available here.
+/// Replaces `tunebox` (the version), `system`, `processor`, `device` and `accelerator` in the lock `now` by those of
+/// this program and machine, for the device `train.device` of the settings. Removes `device` if it is not available
+/// here. Leaves `accelerator` as it is if the device reports none.
 fn add_surroundings(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
     now.insert("tunebox".into(), env!("CARGO_PKG_VERSION").into());
     now.insert("system".into(), lock::write::system().into());
@@ -219,19 +223,22 @@ fn add_surroundings(settings: &RunSettings, now: &mut Table) -> Result<(), Error
     Ok(())
 }
 
-/// The steps after which the method was changed during the run, from its lock; empty if it was not changed.
+/// Returns the steps after which the method was changed during the run, from `method.revised` of its lock; empty if it
+/// was not changed.
 fn revised(lock: &Table) -> Vec<i64> {
     let list = lock.get("method").and_then(|method| method.get("revised")?.as_array());
     list.into_iter().flatten().filter_map(|revision| revision.get("after")?.as_integer()).collect()
 }
 
-/// The clock and model name that a lock recorded for a replay; `None` if the lock lacks one of them.
+/// Returns the keys `clock` (the time that chat templates read) and `model.name` that a lock recorded for a replay;
+/// `None` if the lock lacks one of them.
 fn replay_inputs(lock: &Table) -> Option<ReplayInputs> {
     let clock = lock.get("clock")?.as_integer()?;
     Some(ReplayInputs { clock, model: lock.get("model")?.get("name")?.as_str()?.to_owned() })
 }
 
-/// Reads the lock of the run in `folder`. Fails with a hint if the folder holds none, or if the lock is damaged.
+/// Reads the lock of the run in `folder`. Fails if the folder holds none, with a folder of a similar name as the hint
+/// if `folder` does not exist, and if the lock cannot be read or is no TOML.
 fn read_lock(folder: &Path) -> Result<Table, Error> {
     let path = folder.join(lock::FILE);
     if !path.exists() {
@@ -243,8 +250,8 @@ fn read_lock(folder: &Path) -> Result<Table, Error> {
     lock::parse(&path, &lock::read_text(&path)?)
 }
 
-/// Compares files, given by name and recorded digest, with the files of those names in a folder, in order. The value found
-/// for a file that does not exist is `missing`. Fails for a file that cannot be read.
+/// Compares files, given by name and recorded SHA-256, with the files of those names in a folder, in order. The value
+/// found for a file that does not exist is `missing`. Fails for a file that cannot be read.
 fn compare_files(recorded: Vec<(String, String)>, folder: &Path) -> Result<Vec<Comparison>, Error> {
     let compared = recorded.into_iter().map(|(name, recorded)| {
         let path = folder.join(&name);
@@ -254,7 +261,7 @@ fn compare_files(recorded: Vec<(String, String)>, folder: &Path) -> Result<Vec<C
     compared.collect()
 }
 
-/// The (name, digest) pairs of the artifact's files, from the lock of the run in `folder`.
+/// Returns the name and the SHA-256 of each of the artifact's files, from the lock `recorded` of the run in `folder`.
 ///
 /// # Errors
 /// The lock of an unfinished run, and an entry without a digest or whose name leads out of the folder.

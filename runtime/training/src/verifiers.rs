@@ -99,16 +99,18 @@ impl Verifiers {
         Ok(Self { entries: planned.iter().map(entry).collect::<Result<_, Error>>()?, seconds })
     }
 
-    /// The name and the weight in the reward of every verifier, in the order of the verdicts.
+    /// Returns the name and the weight in the reward of every verifier, in the order in which [`Verifiers::verdicts`]
+    /// lists their verdicts.
     #[must_use]
     pub fn names_and_weights(&self) -> Vec<(String, f32)> {
         self.entries.iter().map(|entry| (entry.name.clone(), entry.weight)).collect()
     }
 
-    /// Judges every completion by every verifier, one verifier after the other, so that the memory of one verifier and the
-    /// text of one completion are in use at a time. Returns `[completions][verifiers]`, NaN if a verifier abstained or
-    /// failed. Adds the verdicts to the counts of the step. `end` is when the time of the present step is over; `None`
-    /// outside of a step.
+    /// Judges every completion by every verifier, one verifier after the other, so that the memory of one verifier and
+    /// the text of one completion are in use at a time. Returns `[completions][verifiers]`, NaN if a verifier abstained
+    /// or failed. Adds the verdicts and failures to the counts of the step. Drops every verifier's instance afterwards,
+    /// so that no state reaches the next call. `end` is when the time of the present step is over; `None` outside of a
+    /// step.
     ///
     /// # Errors
     /// Tokens that cannot be decoded. A verifier that failed on all completions, or as soon as it failed on more than half
@@ -138,9 +140,10 @@ impl Verifiers {
         self.entries.iter_mut().for_each(|entry| entry.counts = Counts::default());
     }
 
-    /// For every verifier that gave a verdict or failed in the present step: mean (`reward-NAME-mean`) and sample
-    /// standard deviation (`reward-NAME-std`) of its verdicts, and the number of its failures (`reward-NAME-failed`). Leaves
-    /// out numbers that are not finite, such as the deviation of one verdict; rounds the others to seven significant digits.
+    /// Returns, for every verifier that gave a verdict or failed in the present step: mean (`reward-NAME-mean`) and
+    /// sample standard deviation (`reward-NAME-std`) of its verdicts, and the number of its failures
+    /// (`reward-NAME-failed`). Leaves out numbers that are not finite, such as the deviation of one verdict; rounds the
+    /// others to seven significant digits.
     pub(crate) fn metrics(&self) -> Vec<(String, f64)> {
         let mut numbers = Vec::new();
         for entry in &self.entries {
@@ -159,7 +162,8 @@ impl Verifiers {
         numbers
     }
 
-    /// A warning for each verifier that failed in the present step, with the number of failures and the first cause.
+    /// Returns a warning for each verifier that failed on a completion in the present step, with the number of failures
+    /// and the first cause.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let warning = |entry: &Entry| {
             let reason = entry.counts.reason.as_ref()?;
@@ -197,7 +201,8 @@ impl Entry {
         Ok(verdicts)
     }
 
-    /// The error about a verifier that failed on `failed` of `all` completions.
+    /// Builds the error about a verifier that failed on `failed` of `all` completions, with the first cause in this
+    /// step and the exit code of the sandbox.
     fn too_many_failures(&self, failed: usize, all: usize) -> Error {
         let what = format!("the verifier `{}` failed on {failed} of {all} completions", self.name);
         let explanation = Explanation::new("training", what)
@@ -207,7 +212,8 @@ impl Entry {
     }
 }
 
-/// The error about verifiers that take longer than a step may, at the verifier `name`.
+/// Builds the error about verifiers that take longer than a step may; `name` is the verifier that judged when the time
+/// was over. Exit code of the sandbox.
 fn too_long(name: &str) -> Error {
     let explanation = Explanation::new("sandbox", "the verifiers took longer than a step may")
         .with_location(format!("at the verifier `{name}`"))

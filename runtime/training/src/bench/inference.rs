@@ -56,7 +56,7 @@ pub struct Completions {
 }
 
 /// Removes the end tokens and the tokenizer of a model, so that completions have the maximum length. Does nothing if
-/// the model is shared; completions may then be shorter, and their actual tokens count.
+/// another `Arc` shares the model; completions may then be shorter, and their actual tokens count.
 pub(super) fn without_end_tokens(mut model: Arc<Model>) -> Arc<Model> {
     if let Some(model) = Arc::get_mut(&mut model) {
         model.configuration.eos.clear();
@@ -65,8 +65,8 @@ pub(super) fn without_end_tokens(mut model: Arc<Model>) -> Arc<Model> {
     model
 }
 
-/// Measures scoring of `rows` random rows of `length` tokens (at least 2), all targets, in the fastest of three passes, and
-/// the peak memory afterwards.
+/// Measures scoring of `rows` random rows of `length` tokens (2 if it is less), all targets, in the fastest of three
+/// passes without saved activations, and the peak memory afterwards.
 pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scoring, Error> {
     let ids = random_ids(policy, rows, length.max(2));
     let targets = ids.iter().map(|row| vec![true; row.len()]).collect();
@@ -81,7 +81,8 @@ pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scori
     Ok(Scoring { scored_tokens_per_second: tokens / least, scoring_peak_bytes: peak_on(policy.parameters().device()) })
 }
 
-/// Measures generation for every number of completions in the settings, and the peak memory after all of them.
+/// Measures generation for every number of completions in `settings.prompts`, and the peak memory after all of them.
+/// The speeds of one and of sixteen completions are `None` if the list lacks 1 or 16.
 pub(super) fn generation(policy: &Policy, settings: &BenchSettings) -> Result<Generation, Error> {
     let counts = settings.prompts.iter();
     let written: Vec<_> = counts.map(|count| generate_at_once(policy, settings, *count)).collect::<Result<_, _>>()?;

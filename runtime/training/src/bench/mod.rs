@@ -60,10 +60,13 @@ pub struct Measured {
     pub start_up: Option<StartUp>,
 }
 
-/// Executes a benchmark and returns its results. Calls `progress` with the name of each phase as it begins.
+/// Executes a benchmark and returns its results: first training steps, then start-up, generation and scoring, as far as
+/// `settings.only` names them. Calls `progress` with a description of each phase as it begins. Works in a temporary
+/// folder, which it removes.
 ///
 /// # Errors
-/// A run that cannot be planned or executed, and a method that does not learn from rows.
+/// A run that cannot be planned or executed, a method that does not learn from rows, a component that is not built in
+/// without `in_process`, and a device that is not available.
 pub fn bench(settings: &BenchSettings, progress: &mut dyn FnMut(&str)) -> Result<Measured, Error> {
     let folder = files::temporary_folder(&std::env::temp_dir(), "tunebox-bench-")?;
     let run_settings = prepare(settings, folder.path(), progress)?;
@@ -79,8 +82,9 @@ pub fn bench(settings: &BenchSettings, progress: &mut dyn FnMut(&str)) -> Result
     Ok(measured)
 }
 
-/// Opens the model and measures start-up, generation and scoring, in this order and as far as the settings want them. Writes
-/// the results and the model's number format into `measured`. First resets the peak memory of the process and the device.
+/// Opens the model and measures start-up, generation and scoring, in this order and as far as the settings want them.
+/// `folder` gets the cache of compiled code. Writes the results and the model's number format into `measured`. First
+/// resets the peak memory of the process and the device.
 fn measure_model(
     settings: &BenchSettings,
     run_settings: &RunSettings,
@@ -108,8 +112,8 @@ fn measure_model(
     Ok(())
 }
 
-/// The results before any measurement: model, method, sizes and threads, with every phase absent. Opens the method's
-/// package for its version.
+/// Returns the results before any measurement: model, method, sizes and threads, with every phase absent and no number
+/// format. Opens the method's package for its version.
 fn describe(settings: &BenchSettings) -> Result<Measured, Error> {
     let method = start::method(&settings.method)?;
     Ok(Measured {
@@ -123,9 +127,9 @@ fn describe(settings: &BenchSettings) -> Result<Measured, Error> {
     })
 }
 
-/// Builds the settings of the benchmark's run. Unpacks the sample below `folder` if no model is given, and writes the model
-/// in the wanted number format into `folder` if its files have another. Fails for a method or verifier that is not built in,
-/// unless `settings.in_process` allows it.
+/// Builds the settings of the benchmark's run. Unpacks the sample below `folder` if no model is given, and writes the
+/// model in the type `settings.dtype` into `folder/stored`, for the run to use, if its files have another. Fails for a
+/// method or verifier that is not built in, unless `settings.in_process` allows it.
 fn prepare(settings: &BenchSettings, folder: &Path, progress: &mut dyn FnMut(&str)) -> Result<RunSettings, Error> {
     let model = match &settings.model {
         Some(model) => model.clone(),
@@ -174,7 +178,8 @@ fn run_settings(settings: &BenchSettings, model: &str, folder: &Path) -> Result<
     Ok(run_settings)
 }
 
-/// The name of a model's number format: `nf4`, `gguf` for the mixed formats of such a file, or the type of its weights.
+/// Returns the name of a model's number format: `nf4`, `gguf` for the mixed formats of such a file, or the type of its
+/// weights, such as `bf16`.
 fn precision_name(model: &Model) -> &'static str {
     if model.weights.precision().base() == Base::Nf4 {
         return "nf4";
@@ -193,7 +198,7 @@ fn store_model(settings: &RunSettings, dtype: DType, folder: &Path) -> Result<bo
     Ok(true)
 }
 
-/// Whether the model was opened from a GGUF file.
+/// Whether the model was opened from a GGUF file; false for a model without a file.
 fn is_gguf(model: &Model) -> bool {
     model.source().is_some_and(Source::is_gguf)
 }

@@ -26,20 +26,21 @@ pub struct StartUp {
     pub instantiate_seconds: f64,
 }
 
-/// Executes `work`; returns the seconds that it took and its result.
+/// Executes `work`; returns the seconds that it took and its result, or its error.
 pub(super) fn timed<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<(f64, T), Error> {
     let begun = Instant::now();
     let made = work()?;
     Ok((begun.elapsed().as_secs_f64(), made))
 }
 
-/// Opens the package of a method by name or path, relative to the current folder.
+/// Opens the package of a method by its built-in name, its name in the store or its path, relative to the current
+/// folder.
 pub(super) fn method(name: &str) -> Result<Package, Error> {
     open_package(&Reference::parse(name, Path::new("."))?, Path::new("."))
 }
 
 /// Measures the start of a method: compiling it, admitting it from a cache of compiled code below `folder`, and
-/// instantiating it. `open_seconds` is put into the result unchanged.
+/// instantiating it. `name` is the method's name or path. `open_seconds` is put into the result unchanged.
 pub(super) fn measure(name: &str, model: &Arc<Model>, open_seconds: f64, folder: &Path) -> Result<StartUp, Error> {
     let package = method(name)?;
     let compiling = Compiling { cache: Some(folder.join("compiled")), ..Compiling::default() };

@@ -38,7 +38,7 @@ pub struct Training {
     /// Model FLOPs utilization: operations per second that a step needs, as a share of the measured speed of matrix
     /// products, `product_gflops`. Only for supervised methods.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub utilisation: Option<f64>,
+    pub utilization: Option<f64>,
 }
 
 /// The cost of the sandbox.
@@ -51,8 +51,9 @@ pub struct Overhead {
 }
 
 /// Executes the run of a benchmark, and measures its steps, the speed of matrix products, and the cost of the sandbox.
-/// Writes the phases that the settings want, and the model's number format, into `measured`. First resets the peak memory.
-/// Step times and tokens leave out the first step; the cost of the sandbox is of all steps.
+/// Writes the phases that the settings want, and the model's number format, into `measured`. First resets the peak
+/// memory of the process or device. Step times and tokens leave out the first step; the cost of the sandbox is of all
+/// steps.
 pub(super) fn measure(
     settings: &BenchSettings,
     run_settings: &RunSettings,
@@ -72,7 +73,7 @@ pub(super) fn measure(
     let rate = matmul_flops(&device::parse(&settings.device)?, activations)?;
     let step_seconds = median(timed.counted().iter().map(|step| step.seconds).collect());
     let necessary = step_flops(&sizes, trainable, settings.batch as usize, settings.sequence as usize);
-    let utilisation = is_supervised.then(|| necessary / step_seconds / rate);
+    let utilization = is_supervised.then(|| necessary / step_seconds / rate);
     let training = Training {
         product_gflops: rate / 1e9,
         product_type: activations.as_str(),
@@ -80,7 +81,7 @@ pub(super) fn measure(
         step_seconds,
         peak_bytes: timed.0.last().and_then(|step| step.peak),
         expected_peak_bytes,
-        utilisation,
+        utilization,
     };
     let guest_share = number(&used, "guest-seconds") / timed.0.iter().map(|step| step.seconds).sum::<f64>();
     let host_calls = number(&used, "host-calls") / f64::from(settings.steps + 1);
@@ -94,7 +95,7 @@ pub(super) fn measure(
 struct TimedSteps(Vec<StepEvent>);
 
 impl TimedSteps {
-    /// All recorded steps but the first, which warms up; empty without steps.
+    /// Returns all recorded steps but the first, which warms up; empty without steps.
     fn counted(&self) -> &[StepEvent] {
         self.0.get(1..).unwrap_or_default()
     }
@@ -126,14 +127,14 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     }
 }
 
-/// The method's total usage of its limits, from the last row of the metrics in a run's folder that has it; null if none
-/// has.
+/// Returns the JSON of the method's total usage of its limits (`used.total`), from the last row of the metrics in a
+/// run's folder that has it; null if none has.
 fn read_usage(folder: &Path) -> Result<Value, Error> {
     let rows = metrics::rows(&folder.join(metrics::FILE))?;
     Ok(rows.iter().rev().find_map(|row| row.get("used")?.get("total").cloned()).unwrap_or_default())
 }
 
-/// The number at the key `name` of a JSON object; NaN if it is missing.
+/// Returns the number at the key `name` of a JSON object; NaN if it is missing or no number.
 fn number(of: &Value, name: &str) -> f64 {
     of.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }

@@ -54,9 +54,9 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The differences between the run of a checkpoint (`self`) and the run as it is set up now, a clause each; empty
-    /// if there are none. Device and number format are compared only if both runs have them; the tokens only if the data
-    /// file is the same.
+    /// Returns the differences between the run of a checkpoint (`self`) and the run as it is set up now, a clause for a
+    /// message each; empty if there are none. Device and number format are compared only if both runs have them; the
+    /// tokens only if the data file is the same.
     pub(crate) fn differences(&self, now: &Self) -> Vec<String> {
         let mut compared = vec![
             (self.version == now.version, format!("it was begun by tunebox {}, this is {}", self.version, now.version)),
@@ -82,7 +82,8 @@ impl Identity {
     }
 }
 
-/// Formats a setting's value for a message; `name` is its dotted name, `None` a setting that is not given.
+/// Formats a setting's value for a message: in backticks, `not set` for `None`, and in words for the number of steps
+/// ([`ENDLESS`]) that stands for a run without an end. `name` is its dotted name.
 fn word(name: &str, value: Option<&Value>) -> String {
     match value {
         None => "not set".into(),
@@ -93,8 +94,8 @@ fn word(name: &str, value: Option<&Value>) -> String {
     }
 }
 
-/// The settings in the run file `file` (as JSON, with defaults) that affect the bits of a run, by dotted name. Leaves
-/// out those in [`FREE`], and the key `use` of verifiers.
+/// Returns the settings in the run file `file` (as JSON, with defaults) that affect the bits of a run, by dotted name.
+/// Leaves out those in [`FREE`], and the key `use` of verifiers.
 pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     flatten("", file, &mut flat);

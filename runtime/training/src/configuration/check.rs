@@ -35,15 +35,16 @@ const TYPES: [(&str, &str, IsOfType); 6] = [
     ("array", "a list", Value::is_array),
 ];
 
-/// The JSON schema of a run file, generated from its tables.
+/// Returns the JSON schema of a run file (draft 2020-12), generated from its tables, without references between its
+/// parts.
 #[must_use]
 pub fn schema() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     settings.into_generator().into_root_schema_for::<RunFile>().to_value()
 }
 
-/// Finds the dotted key of a run file whose last part is `name`: `train.steps` for `steps`. Returns the first in the order
-/// of the schema; `None` if there is none. Top-level tables and keys of `[[verifier]]` do not count.
+/// Finds the dotted key of a run file whose last part equals `name`: `train.steps` for `steps`. Returns the first in
+/// the order of the schema; `None` if there is none. Top-level tables and keys of `[[verifier]]` do not count.
 #[must_use]
 pub fn find_key(name: &str) -> Option<String> {
     find_key_below(&schema(), "", name)
@@ -61,7 +62,8 @@ fn find_key_below(schema: &Value, table: &str, name: &str) -> Option<String> {
 
 /// Checks a document against the schema of run files: keys, types, choices, ranges, required keys.
 ///
-/// Numbers and booleans of a `--set` become text where the schema wants text; nothing else of the document changes.
+/// Numbers and booleans of a `--set` become text where the schema wants text; nothing else of the document changes. A
+/// document without values is checked as an empty table, so its first required key is missing.
 ///
 /// # Errors
 /// The first problem, with its location.
@@ -76,8 +78,9 @@ pub(super) fn check(document: &mut Document) -> Result<(), Error> {
 }
 
 impl Document {
-    /// Checks every value of the table at the dotted key `path`, that the table has no unknown key unless the schema allows
-    /// more keys, and that no required key is missing. Fails at the first problem.
+    /// Checks every value of `table`, whose dotted key is `path` (empty for the whole file), in the order of the table;
+    /// that it has no key outside of the schema, if the schema permits no others; then that no required key is missing.
+    /// Fails at the first problem.
     fn check_table(&self, path: &str, schema: &Value, table: &mut Map<String, Value>) -> Result<(), Error> {
         let nothing = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&nothing);
@@ -93,8 +96,8 @@ impl Document {
         self.check_required(path, schema, table)
     }
 
-    /// Checks that the table at `path` has every required key. If a required table is missing, the error names the key
-    /// that is missing in it.
+    /// Checks that `table`, whose dotted key is `path`, has every required key. Fails for the first that is missing; if
+    /// that is a table with required keys, the error names the first of those.
     fn check_required(&self, path: &str, schema: &Value, table: &Map<String, Value>) -> Result<(), Error> {
         let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let Some(key) = required.find(|key| !table.contains_key(*key)) else { return Ok(()) };
@@ -108,8 +111,9 @@ impl Document {
         Err(self.error(&missing, Underline::Key, problem, None))
     }
 
-    /// Checks the type, choice and range of the value at the dotted key `path`, then the values in it. Converts a
-    /// number or boolean of a `--set` to text where the schema wants text.
+    /// Checks the type, choice and range of the value at the dotted key `path`, then the values in it. Of alternatives
+    /// (`anyOf`), takes the first with the value's type, null left out, else the first. Converts a number or boolean of
+    /// a `--set` to text where the schema wants text.
     fn check_value(&self, path: &str, schema: &Value, value: &mut Value) -> Result<(), Error> {
         if let Some(cases) = schema["anyOf"].as_array() {
             let cases = || cases.iter().filter(|case| case["type"] != "null");
@@ -162,7 +166,8 @@ impl Document {
         }
     }
 
-    /// Checks a number against the bounds of the schema. Accepts values that are no numbers.
+    /// Checks a number against the bounds of the schema ([`BOUNDS`]), those that it has. Accepts values that are no
+    /// numbers.
     fn check_range(&self, path: &str, schema: &Value, value: &Value) -> Result<(), Error> {
         let Some(number) = value.as_f64() else { return Ok(()) };
         let bounds = BOUNDS.iter().filter_map(|(key, words, test)| Some((schema[*key].as_f64()?, words, test)));
@@ -223,8 +228,8 @@ fn describe_value(value: &Value) -> &'static str {
     }
 }
 
-/// A hint that lists the words `known` after `intro`, and first proposes the one that is most similar to `word`, if any
-/// is.
+/// Returns a hint that lists the words `known` after `intro`, and first proposes the one that is most similar to
+/// `word`, if [`nearest`] finds one.
 fn suggest(word: &str, known: &[&str], intro: &str) -> String {
     let list = known.join(", ");
     match nearest(word, known.iter().copied()) {
@@ -246,8 +251,8 @@ pub(super) fn override_hint(assignment: &str) -> String {
     }
 }
 
-/// How to write a table for which only its main value was given, as in `method = "lora"`; `None` for a table without a
-/// main value.
+/// Says how to write a table for which only its main value was given, as in `method = "lora"`; `None` for other tables
+/// than `method`, `model` and `data`.
 fn table_hint(table: &str) -> Option<String> {
     let first = match table {
         "method" => "use",

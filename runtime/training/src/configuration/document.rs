@@ -66,12 +66,13 @@ impl Document {
         Ok(document)
     }
 
-    /// Applies one `--set table.key=value`, replacing an earlier value of the key, and records that a `--set` gave the key.
-    /// The value is TOML, or plain text if it does not parse as TOML. Removes spaces around the key's parts and the value.
+    /// Applies one `--set table.key=value`, replacing an earlier value of the key, and records that a `--set` gave the
+    /// key, which forgets the key's position in the file. Checks nothing else of key and value. The value is TOML, or
+    /// plain text if it does not parse as TOML. Removes spaces around the key's parts and the value.
     ///
     /// # Errors
-    /// An assignment without `=`, or whose key has fewer than 2 or more than 16 parts, an empty part, or leads through a
-    /// value that is neither table nor list, or past the end of a list.
+    /// An assignment without `=`, or whose key (all before the first `=`) has fewer than 2 or more than 16 parts, an
+    /// empty part, or leads through a value that is neither table nor list, or past the end of a list.
     pub fn set(&mut self, assignment: &str) -> Result<(), Error> {
         let malformed = || {
             let what = format!("`--set {assignment}` is not of the form `table.key=value`");
@@ -120,7 +121,8 @@ impl Document {
         self.overrides.keys().any(|known| is_within(known, key))
     }
 
-    /// Removes `key` from the top-level table `table`; does nothing if either does not exist.
+    /// Removes `key` from the values of the top-level table `table`; its position in the file stays. Does nothing if
+    /// either does not exist.
     pub(super) fn remove(&mut self, table: &str, key: &str) {
         if let Some(Value::Object(table)) = self.tree.get_mut(table) {
             table.shift_remove(key);
@@ -201,13 +203,13 @@ pub(super) fn join(table: &str, key: &str) -> String {
     if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
 }
 
-/// Whether the dotted key `key` is `table` itself or below it.
+/// Whether the dotted key `key` is `table` itself or below it: `train.adapter` is below `train`, `training` is not.
 fn is_within(key: &str, table: &str) -> bool {
     key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Adds a location, if there is one, to a problem and returns it as an error. `note` is added only if the location has
-/// a line.
+/// Adds a location, if there is one, to a problem and returns it as an error. `note`, the text beside the underlined
+/// part, is added only if the location has a line of the file.
 fn locate(problem: Explanation, location: Option<SettingLocation>, note: Option<String>) -> Error {
     let Some(SettingLocation { text, snippet }) = location else { return problem.into() };
     let snippet = snippet.map(|snippet| Snippet { note, ..snippet });

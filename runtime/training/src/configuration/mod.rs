@@ -23,12 +23,13 @@ pub use check::{find_key, schema};
 pub use document::{Document, SettingLocation, Underline};
 pub use requests::Requests;
 pub use tables::{
-    AdapterTable, DataTable, ENDLESS, Grant, Initialise, MethodTable, ModelTable, RUNS_FOLDER, RunFile, RunTable,
+    AdapterTable, DataTable, ENDLESS, Grant, Initialize, MethodTable, ModelTable, RUNS_FOLDER, RunFile, RunTable,
     TrainTable, VerifierTable,
 };
 
 use crate::error::Error;
 use crate::lock::is_run;
+use crate::plan::NativeMethod;
 
 /// Inputs of a replayed run that neither its settings nor its files hold, as `run.lock` recorded them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +74,9 @@ pub struct RunSettings {
     /// Records where the method spends its time, in this process.
     #[serde(skip)]
     pub profiler: Option<Profiler>,
+    /// The processes that run the author's source in the place of the method's component.
+    #[serde(skip)]
+    pub native: Option<NativeMethod>,
     /// Called when a call of the method begins and when it ends, in this process.
     #[serde(skip)]
     pub(crate) call_observer: Option<CallObserver>,
@@ -106,8 +110,9 @@ impl RunSettings {
         Ok(Self { project, file_path: Some(path.to_owned()), ..settings })
     }
 
-    /// Reads the text of a run file and applies every `--set` in order. Messages call the file `name`; its paths are
-    /// relative to `folder`. The `tunebox.lock` of the current folder lists the packages that the run may use.
+    /// Reads the text of a run file and applies every `--set` (`table.key=value`) in order. Messages call the file
+    /// `name`; its paths are relative to `folder`. The `tunebox.lock` of the current folder lists the packages that the
+    /// run may use.
     ///
     /// # Errors
     /// An unknown key, wrong type or wrong value, with its location.
@@ -115,7 +120,7 @@ impl RunSettings {
         Self::from_document(Document::parse(name, text)?, folder, overrides)
     }
 
-    /// Builds settings from `--set` arguments alone; paths are relative to the current folder.
+    /// Builds settings from `--set` arguments (`table.key=value`) alone; paths are relative to the current folder.
     ///
     /// # Errors
     /// An unknown key, wrong type or wrong value, with its location.
@@ -145,6 +150,7 @@ impl RunSettings {
             replay: None,
             compiling: Compiling::default(),
             profiler: None,
+            native: None,
             call_observer: None,
             random: None,
             document,
@@ -154,7 +160,8 @@ impl RunSettings {
         })
     }
 
-    /// Resolves the path `written` at a key: relative to the run file's folder, or to the current one if a `--set` gave it.
+    /// Resolves `written`, the path that the settings have at the dotted key `key`: relative to the run file's folder,
+    /// or to the current one if a `--set` gave the key. An absolute path stays. Does not check that it exists.
     #[must_use]
     pub fn path(&self, key: &str, written: &str) -> PathBuf {
         if self.is_override(key) { PathBuf::from(written) } else { simplify(&self.folder.join(written)) }
@@ -172,9 +179,16 @@ impl RunSettings {
         self.document.is_override(key)
     }
 
-    /// Whether the file or a `--set` gives a dotted key or table; defaults do not count.
+    /// Whether the run file or a `--set` gives the dotted key or table `key`; defaults do not count.
     pub(crate) fn is_given(&self, key: &str) -> bool {
         self.document.tree.pointer(&format!("/{}", key.replace('.', "/"))).is_some()
+    }
+
+    /// Whether a `--set` gives the key `key` of `[train]`, or the run file gives it another value than the default. The run
+    /// file that a run leaves in its folder gives every default.
+    pub(crate) fn changes_train(&self, key: &str) -> bool {
+        let value = |table: &TrainTable| serde_json::to_value(table).unwrap_or_default()[key].take();
+        self.is_override(&format!("train.{key}")) || value(&self.file.train) != value(&TrainTable::default())
     }
 
     /// Returns the settings as the text of a run file that works from any folder: defaults filled in (of the limits only
@@ -232,8 +246,8 @@ impl RunSettings {
         self.references().iter().all(|found| matches!(found, Ok(Reference::Builtin(_))))
     }
 
-    /// Finds the method, then every verifier in the order of the run file. One that cannot be found is an error in the
-    /// list.
+    /// Finds the method, then every verifier in the order of the run file, without opening them. One that cannot be
+    /// found is an error in the list.
     #[must_use]
     pub fn references(&self) -> Vec<Result<Reference, Error>> {
         let verifiers = (0..self.file.verifier.len()).map(|number| self.verifier_reference(number));
@@ -265,7 +279,8 @@ impl RunSettings {
     }
 
     /// Appends `@` and the found version to the name of every package of the store that the run file names without one,
-    /// so that a version stored later changes nothing.
+    /// for the method and the verifiers, so that a version stored later changes nothing. Leaves other references, and
+    /// those that cannot be found, as they are.
     pub(crate) fn pin_versions(&mut self) {
         for (found, written) in self.references().into_iter().zip(self.file.components_mut()) {
             if let Ok(Reference::Stored(stored)) = found
@@ -276,13 +291,15 @@ impl RunSettings {
         }
     }
 
-    /// Turns a problem with a key into an error with the key's location.
+    /// Turns a problem with the dotted key `key` into an error with the location of the key, or of its value with
+    /// [`Underline::Value`]: in the run file, or the `--set` that gave it.
     #[must_use]
     pub fn error(&self, key: &str, underline: Underline, problem: Explanation) -> Error {
         self.document.error(key, underline, problem, None)
     }
 
-    /// The error about settings that are valid one by one and not together, located at one of their keys.
+    /// Builds the error about settings that are valid one by one and not together, located at the dotted key `key`, one
+    /// of theirs. `what` is the problem, `hint` what to do.
     pub(crate) fn conflict(&self, key: &str, underline: Underline, what: &str, hint: &str) -> Error {
         self.error(key, underline, Explanation::new("config", what).with_hint(hint))
     }

@@ -23,7 +23,8 @@ pub struct Requests {
 }
 
 impl RunSettings {
-    /// Lists what the run may do beyond the defaults. Methods and verifiers that are given by a path have a clause only with
+    /// Lists what the run may do beyond the defaults: grants, raised limits, components given by a path, and a folder
+    /// of runs outside of the current one. Methods and verifiers that are given by a path have a clause only with
     /// `components`; the key always counts them. Without a run file, there are no clauses.
     #[must_use]
     pub fn requests(&self, components: bool) -> Requests {
@@ -41,9 +42,10 @@ impl RunSettings {
         std::iter::once(&self.file.method.r#use).chain(self.file.verifier.iter().map(|verifier| &verifier.r#use))
     }
 
-    /// Returns a clause for each permission whose dotted key satisfies `counts`, in this order: grants; raised limits; with
-    /// `components`, each component given by a path; a folder of runs outside the current folder, if the run file names it,
-    /// whatever `counts` says. `names` are the identities of the method and the verifiers, from [`identity`].
+    /// Returns a clause for each permission whose dotted key satisfies `counts`, such as ``raises `handles` from 16,384
+    /// to 20,000``, in this order: grants; raised limits; with `components`, each component given by a path; a folder
+    /// of runs outside the current folder, if the run file names it, whatever `counts` says. `names` are the identities
+    /// of the method and the verifiers, from [`identity`].
     fn permissions(&self, counts: &dyn Fn(&str) -> bool, components: bool, names: &[String]) -> Vec<String> {
         let mut clauses = Vec::new();
         let granted: Vec<&str> = self.file.method.grants.iter().copied().map(Grant::interface).collect();
@@ -63,7 +65,9 @@ impl RunSettings {
         clauses
     }
 
-    /// A clause for each limit above its default whose dotted key satisfies `counts`.
+    /// Returns a clause for each limit above its default whose dotted key (`limits.` and its name) satisfies `counts`:
+    /// ``raises `NAME` from DEFAULT to VALUE``, or ``sets `NAME` to VALUE`` if the default is [`NOT_COUNTED`]. Both
+    /// values are shown in the limit's unit.
     fn raised_limits(&self, counts: &dyn Fn(&str) -> bool) -> Vec<String> {
         let raised = self.file.limits.changed().filter(|(limit, value, usual)| {
             value.as_f64() > usual.as_f64() && counts(&format!("limits.{}", limit.name))

@@ -62,7 +62,7 @@ pub struct ModelTable {
     pub adapter: Option<String>,
     /// Source of the weights; the model's files unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub initialise: Option<Initialise>,
+    pub initialize: Option<Initialize>,
     /// Number format of the frozen matrices of the model's blocks.
     #[serde(default, skip_serializing_if = "Base::is_stored")]
     pub precision: Base,
@@ -74,7 +74,7 @@ pub struct ModelTable {
 /// Source of weights that are not in the model's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Initialise {
+pub enum Initialize {
     /// Random weights drawn from `train.seed`; the folder holds a configuration and a tokenizer.
     Random,
 }

@@ -26,6 +26,15 @@ fn a_short_file_gets_the_documented_defaults() {
 }
 
 #[test]
+fn the_description_of_the_schedule_names_every_schedule() {
+    let schema = schema();
+    let text = schema["properties"]["train"]["properties"]["schedule"]["description"].as_str().unwrap();
+    for name in tunebox_compute::schedule::Schedule::names() {
+        assert!(text.contains(&format!("`{name}")), "{name}");
+    }
+}
+
+#[test]
 fn an_unknown_key_is_shown_in_its_line_with_the_nearest_name() {
     let error = error_of(&format!("{GOOD}\n[train]\nbacth = 2\n"), &[]);
 

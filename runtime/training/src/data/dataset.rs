@@ -70,7 +70,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Tokens that the longest side leaves of the maximum length of an example, for a completion.
+    /// Returns the tokens that the longest side leaves of an example's maximum length, for a completion; at least 0.
     pub(crate) fn room(&self) -> usize {
         self.length.saturating_sub(self.longest)
     }
@@ -96,13 +96,14 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Reads and tokenizes a JSONL file. Lines that differ from the shape of the first valid line are wrong. Wrong
-    /// lines are an error, or with `skip_bad` are listed in the report; examples that do not fit the maximum length are
-    /// cut or dropped and counted there.
+    /// Reads and tokenizes a JSONL file. The first line that is a JSON object with the fields of a shape in
+    /// `reading.wanted` sets the shape of the file; lines without the fields of that shape are wrong, as are those with
+    /// values that it does not permit. Blank lines are skipped. Wrong lines are an error, or with `skip_bad` are listed
+    /// in the report; examples that do not fit the maximum length are cut or dropped and counted there.
     ///
     /// # Errors
-    /// A file that cannot be read, the first wrong line unless wrong lines are skipped, too many of them, and a file
-    /// without an example.
+    /// A file that cannot be read, the first wrong line unless `reading.skip_bad` is set, more than 100,000 wrong
+    /// lines, a line of 16 MiB or more, and a file without an example.
     pub fn read(path: &Path, reading: &Reading, encoder: &Encoder<'_>) -> Result<Self, Error> {
         let (name, report) = (path.display().to_string(), Report::default());
         let mut reader = Reader { name, reading, encoder, shape: None, examples: Vec::new(), report };
@@ -193,9 +194,9 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Cuts an example to the maximum length and appends it to the examples. Records its line as dropped instead if no
-    /// target is left, or if a prompt leaves no room for a completion. Updates the counts of truncated and merged
-    /// examples.
+    /// Cuts an example to the maximum length and appends it to the examples. Records its line as dropped instead if a
+    /// side has no target left, or if a prompt leaves no room for a completion. Updates the counts of truncated and
+    /// merged examples.
     fn add(&mut self, mut example: Example) {
         match example.truncate(self.reading.length) {
             None => self.report.dropped.push(example.line),

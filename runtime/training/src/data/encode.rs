@@ -38,8 +38,8 @@ impl Example {
     }
 
     /// Cuts every side to its first `length` tokens. Returns whether a side was cut, or `None` if a side has no target
-    /// left. An example without any targets is never cut: the result is `Some(false)` if every side has fewer than `length`
-    /// tokens, else `None`.
+    /// left, even if it had none before. An example without any targets is never cut: the result is `Some(false)` if
+    /// every side has fewer than `length` tokens, else `None`.
     pub(super) fn truncate(&mut self, length: usize) -> Option<bool> {
         if self.targets() == 0 {
             return self.sides.iter().all(|side| side.ids.len() < length).then_some(false);
@@ -70,8 +70,8 @@ impl Encoder<'_> {
     /// the shape `Prompts`.
     ///
     /// # Errors
-    /// Content that the tokenizer or the chat template rejects, messages without a chat template, and a pair of a text and
-    /// messages.
+    /// Content that the tokenizer or the chat template rejects, messages for a model without a chat template, and a
+    /// prompt and an answer of which one is text and the other messages.
     pub(super) fn encode(&self, record: Record, line: u64) -> Result<Example, Fault> {
         let sides = match &record.content {
             Content::Text(text) => vec![encode_text(self.tokenizer, text).map_err(line_fault)?],
@@ -184,12 +184,14 @@ fn empty_row() -> Encoded {
     Encoded { ids: Vec::new(), targets: Vec::new(), merged: false }
 }
 
-/// Joins messages with the tools and template variables of their record.
+/// Returns `messages` together with the tools and template variables of their record, for the chat template. Copies
+/// nothing.
 fn conversation<'a>(record: &'a Record, messages: &'a [Message]) -> Conversation<'a> {
     Conversation { messages, tools: record.tools.as_ref(), variables: record.variables.as_ref() }
 }
 
-/// The text of a prompt: the text itself, or the content of its last message (empty without messages).
+/// Returns the text of a prompt for verifiers: the text itself, or the content of its last message (empty without
+/// messages).
 fn prompt_text(prompt: TextOrMessages) -> String {
     match prompt {
         TextOrMessages::Text(text) => text,

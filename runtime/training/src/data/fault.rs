@@ -26,8 +26,8 @@ pub(super) fn empty(field: &str) -> Fault {
     Explanation::new("data", format!("`{field}` is empty")).into()
 }
 
-/// The fault about a record that lacks a field of its shape. `similar` is an existing field that was probably meant as
-/// the missing one; the hint proposes it.
+/// Builds the fault about a record that lacks `field`, which its shape needs. `similar` is a field that the record has
+/// and that was probably meant; the hint proposes it, and there is none without it.
 pub(super) fn missing(field: &str, shape: Shape, similar: Option<&str>) -> Fault {
     let hint = similar.map(|similar| format!("did you mean `{field}` by `{similar}`?"));
     let why = format!("the data is {shape}: every line needs {}", shape.fields());
@@ -41,8 +41,8 @@ pub(super) fn unwanted(found: Shape, wanted: &[Shape]) -> Fault {
         .into()
 }
 
-/// The fault about a record whose fields match no shape. Hints at a rename if another tool's field names are
-/// recognized, else lists the fields of the shapes `wanted`.
+/// Builds the fault about a record whose fields, named in `fields`, match no shape. Hints at a rename if
+/// [`rename_hint`] knows one of them, else lists the fields of the shapes `wanted`.
 pub(super) fn unknown_shape(fields: &[&str], wanted: &[Shape]) -> Fault {
     let quoted = fields.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let why = if fields.is_empty() { "the record has no fields".into() } else { format!("its fields are {quoted}") };
@@ -64,8 +64,8 @@ pub(super) fn accepted_fields(wanted: &[Shape]) -> String {
     format!("this method takes records with {}", fields.join(", or "))
 }
 
-/// How to rename field names of other tools, such as `instruction` or `response`, to those of this program. `None` if
-/// no field has such a name.
+/// Says how to rename field names of other tools to those of this program, for the first of `conversations`,
+/// `instruction` and `response` that is among `fields`. `None` if none of them is.
 fn rename_hint(fields: &[&str]) -> Option<&'static str> {
     [
         ("conversations", "rename `conversations` to `messages`, `from` to `role` and `value` to `content`"),
@@ -89,7 +89,8 @@ pub(super) fn column(text: &str, path: &[&str]) -> usize {
     column_at(text, offset(text, value))
 }
 
-/// The column (from 1, in characters) of the quoted name of a field of the line's object; 1 if there is no such field.
+/// Returns the column (from 1, in characters) of the quoted name of the field `name` in the line `text`, a JSON object;
+/// 1 if there is no such field.
 pub(super) fn key_column(text: &str, name: &str) -> usize {
     let value = step_into(text.trim_start(), name).unwrap_or(text);
     let end = offset(text, value);

@@ -52,7 +52,7 @@ impl Lines {
     /// [`ENOUGH_BYTES`] or more together. `None` if no such line is left.
     ///
     /// # Errors
-    /// A file that cannot be read, and a line of [`MAX_LINE_BYTES`] or more, blank lines included.
+    /// A file that cannot be read, and a line of 16 MiB ([`MAX_LINE_BYTES`]) or more, blank lines included.
     pub(super) fn take(&mut self, count: usize) -> Result<Option<Vec<Line>>, Error> {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while lines.len() < count && bytes < ENOUGH_BYTES {

@@ -14,10 +14,11 @@ use super::shape::{Content, Record, Shape, TextOrMessages};
 const TEMPLATE_FIELDS: [&str; 2] = ["tools", "chat_template_kwargs"];
 
 impl Record {
-    /// Parses one line of a file as a record of the first shape in `wanted` whose fields the line has.
+    /// Parses one line of a file as a record of the first shape in `wanted` whose required fields the line has.
     ///
     /// # Errors
-    /// What is wrong with the line, and its column in characters, from 1.
+    /// What is wrong with the line, and its column in characters, from 1: a line that is no JSON object, lacks the
+    /// fields of every wanted shape, or has a field with a value that the shape does not permit.
     pub fn parse(line: &[u8], wanted: &[Shape]) -> Result<Self, (Box<Explanation>, usize)> {
         let (text, object) = parse_object(line, wanted)?;
         let shape = find_shape(text, &object, wanted)?;
@@ -25,8 +26,8 @@ impl Record {
     }
 }
 
-/// The first of the wanted shapes whose fields a line has; `None` if the line is not a JSON object or has none of the
-/// shapes. The types of the fields are not checked.
+/// Returns the first of the wanted shapes whose required fields a line has; `None` if the line is not a JSON object or
+/// has none of the shapes. The values of the fields are not checked: null counts, too.
 pub(super) fn shape_of_line(line: &[u8], wanted: &[Shape]) -> Option<Shape> {
     let (text, object) = parse_object(line, wanted).ok()?;
     find_shape(text, &object, wanted).ok()
@@ -58,7 +59,8 @@ fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<S
     }
 }
 
-/// The first of the wanted shapes whose fields an object has. `text` is the line, for locating a fault.
+/// Returns the first of the wanted shapes whose required fields an object has, whatever their values. `text` is the
+/// line, for locating a fault.
 ///
 /// # Errors
 /// A fault about another known shape, about a missing field of a wanted shape, or about unknown fields.
@@ -162,8 +164,8 @@ impl Fields<'_> {
         }
     }
 
-    /// Removes the field `name` and returns its value, which must be a non-empty text or a non-empty list of messages.
-    /// `None` if there is no such field.
+    /// Removes the field `name` and returns its value, which must be a non-empty text or a non-empty list of messages;
+    /// null is a fault. `None` if there is no such field.
     fn take_if_present(&mut self, name: &str) -> Result<Option<TextOrMessages>, LocatedFault> {
         if self.object.contains_key(name) { self.take_non_empty(name).map(Some) } else { Ok(None) }
     }
@@ -222,9 +224,9 @@ impl Fields<'_> {
         Ok(Content::PromptCompletion(self.take_text_or_messages("prompt")?, self.take_text_or_messages("completion")?))
     }
 
-    /// Removes `chosen`, `rejected` and, if present, `prompt`, and returns them; each is a text or a non-empty list of
-    /// messages. Without `prompt`, both answers must be lists of messages; the longest run of messages with which both begin
-    /// is cut from them and becomes the prompt, which may be empty.
+    /// Removes `chosen`, `rejected` and, if present (null is a fault), `prompt`, and returns them; each is a text or a
+    /// non-empty list of messages. Without `prompt`, both answers must be lists of messages; the longest run of
+    /// messages with which both begin is cut from them and becomes the prompt, which may be empty.
     fn take_preference(&mut self) -> Result<Content, LocatedFault> {
         let (chosen, rejected) = (self.take_text_or_messages("chosen")?, self.take_text_or_messages("rejected")?);
         if self.object.contains_key("prompt") {

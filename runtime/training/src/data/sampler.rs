@@ -54,13 +54,14 @@ impl BatchSampler {
         inside.then_some(Self { batching, lengths, cursor, batches })
     }
 
-    /// The position before the next window, from which [`BatchSampler::new`] continues.
+    /// Returns the position before the next window, from which [`BatchSampler::new`] continues. At the end of an epoch
+    /// it is that end.
     pub(crate) fn cursor(&self) -> Cursor {
         self.cursor
     }
 
-    /// Moves to a position that [`BatchSampler::cursor`] returned, without checking it. Draws the micro-batches of the
-    /// position's epoch if it is not the present epoch.
+    /// Moves to a position that [`BatchSampler::cursor`] returned, forward or back, without checking it. Draws the
+    /// micro-batches of the position's epoch if it is not the present epoch.
     pub(crate) fn seek(&mut self, cursor: Cursor) {
         if cursor.epoch != self.cursor.epoch {
             self.batches = epoch_batches(cursor.epoch, &self.batching, &self.lengths);

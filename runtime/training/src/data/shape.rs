@@ -117,8 +117,9 @@ impl Shape {
         SHAPES.iter().map(|facts| facts.shape)
     }
 
-    /// The shapes that a manifest's word for its records stands for, such as `supervised` for conversations, prompts
-    /// with completions, and texts. `None` for an unknown word.
+    /// Returns the shapes that the word `shape` of a manifest stands for: `supervised` is conversations, prompts with
+    /// completions, and texts; `preference`, `unpaired`, `prompts`, `instructions` and `contrast` are the shape of that
+    /// name. `None` for any other word.
     #[must_use]
     pub fn of_method(word: &str) -> Option<Vec<Self>> {
         match word {
@@ -149,19 +150,20 @@ impl Shape {
     }
 
     /// Whether an object has all required fields of this shape; for an instruction, at least one of them. Values are
-    /// not checked.
+    /// not checked: null counts, too.
     pub(super) fn is_complete(self, object: &Map<String, Value>) -> bool {
         let has = |field: &&str| object.contains_key(*field);
         if self == Self::Instructions { self.has_any(object) } else { self.facts().required.iter().all(has) }
     }
 
-    /// Whether an object has at least one required field of this shape. Values are not checked.
+    /// Whether an object has at least one required field of this shape. Values are not checked: null counts, too.
     pub(super) fn has_any(self, object: &Map<String, Value>) -> bool {
         self.facts().required.iter().any(|field| object.contains_key(*field))
     }
 }
 
 impl fmt::Display for Shape {
+    /// Writes the shape in words, with its article, such as `a pair of answers`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.facts().name)
     }

@@ -23,10 +23,10 @@ pub struct Window {
     pub targets: u64,
 }
 
-/// Builds the batches of one update. `micro_batches` holds indices of `data.examples`, one list for each batch. Each batch
-/// gets the counts of the whole window: for each side the targets and the tokens without the first of each row, and the
-/// number of records. In the batches, counts of zero become 1, since losses are divided by them. Panics for an index that
-/// `data` does not have.
+/// Builds the batches of one update, one for each list of `micro_batches`, which holds indices of `data.examples`. Each
+/// batch gets the counts of the whole window: for each side the targets and the tokens without the first of each row,
+/// and the number of records. In the batches, counts of zero become 1, since losses are divided by them. Panics for an
+/// index that `data` does not have.
 ///
 /// # Errors
 /// Rows whose ids and targets differ in length, which tokenizing rules out.
@@ -54,6 +54,9 @@ pub fn window(data: &Dataset, micro_batches: &[Vec<usize>]) -> Result<Window, Er
         batch.window_targets.clone_from(&targets);
         batch.window_tokens.clone_from(&predicted);
         batch.window_size = size.max(1);
+    }
+    if let Some(last) = window.batches.last_mut() {
+        last.ends_window = true;
     }
     Ok(window)
 }
@@ -103,10 +106,10 @@ fn narrow(count: usize) -> u32 {
 /// first prompt gets that of the last record. A window of one record uses the record before it in the file.
 const MISMATCHED: &str = "mismatched";
 
-/// For each record of a window, in order, the index of the record whose completion its `mismatched` row gets: the one
-/// before it in the window, and for the first the last. `window` holds indices of records by micro-batch; the file has
-/// `total` records. A record alone in its window gets the completion of the record before it in the file, wrapping
-/// around.
+/// Returns, for each record of a window, in order, the index of the record whose completion its `mismatched` row gets:
+/// the one before it in the window, and for the first the last. `window` holds indices of records by micro-batch; the
+/// file has `total` records. A record alone in its window gets the completion of the record before it in the file,
+/// wrapping around.
 fn completion_sources(window: &[Vec<usize>], total: usize) -> Vec<usize> {
     let all: Vec<usize> = window.concat();
     match all.as_slice() {

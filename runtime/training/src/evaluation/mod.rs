@@ -35,13 +35,13 @@ pub struct Evaluation {
 
 /// Evaluates `base`, and also `adapted` (the same model with an adapter) if given, on a JSONL file. The shape of its
 /// records decides how: for pairs the two answers are compared, for prompts completions are generated, for all other
-/// records the likelihood is computed, without regard to labels. `rewards` are the settings of a run whose verifiers score
-/// the completions; without them none are scored. The maximum length of an example is at most the model's number of
-/// positions. Figures are rounded to seven significant digits.
+/// records the likelihood is computed, without regard to labels. `rewards` are the settings of a run whose verifiers
+/// score the completions; without them, or for other records than prompts, no verifier is asked. The maximum length of
+/// an example is at most the model's number of positions. Figures are rounded to seven significant digits.
 ///
 /// # Errors
-/// A file that cannot be read, a model without a tokenizer, a verifier that cannot be loaded, and a failed pass through
-/// the model.
+/// A file that cannot be read or has a wrong line, a model without a tokenizer, a verifier that cannot be loaded, and a
+/// failed pass through the model.
 pub fn evaluate(
     base: &Policy,
     adapted: Option<&Policy>,
@@ -103,8 +103,9 @@ const REFUSALS: [&str; 18] = [
     "is illegal and",
 ];
 
-/// Generates completions of all prompts and computes `refusals` (share that refuses), `finished` (share that ended with
-/// an end token) and `length` (mean tokens); with verifiers also `pass-at-1`, `pass-at-k` and `reward`.
+/// Generates completions of all prompts, `settings.sampling.completions` of each, and computes `refusals` (share that
+/// refuses, by [`refuses`]), `finished` (share that ended with an end token) and `length` (mean tokens); with verifiers
+/// also `pass-at-1`, `pass-at-k` and `reward`, as [`judge`] does.
 fn completion_numbers(
     policy: &Policy,
     data: &Dataset,
@@ -128,7 +129,8 @@ fn completion_numbers(
     Ok(numbers)
 }
 
-/// Whether a completion contains one of the phrases by which models refuse, ignoring case and the form of apostrophes.
+/// Whether a completion contains, anywhere, one of the phrases of [`REFUSALS`], ignoring case and the form of
+/// apostrophes.
 fn refuses(text: &str) -> bool {
     let text = text.to_lowercase().replace('\u{2019}', "'");
     REFUSALS.iter().any(|phrase| text.contains(phrase))

@@ -42,8 +42,9 @@ pub(super) struct RowScore {
     pub(super) targets: usize,
 }
 
-/// Calls `numbers` with the base model, then, if given, with the adapted one. Each figure combines the two numbers at its
-/// position and has the name that the base model's number has. Fails if a call fails.
+/// Calls `numbers`, which returns names and values, with the base model, then, if given, with the adapted one. Each
+/// figure combines the two numbers at its position and has the name that the base model's number has. Fails if a call
+/// fails.
 pub(super) fn figures(
     base: &Policy,
     adapted: Option<&Policy>,
@@ -103,10 +104,10 @@ struct Pairs {
     rejected: Vec<RowScore>,
 }
 
-/// Computes how often and by how much a model prefers the chosen answers. `accuracy` and `margin` compare the mean
-/// log-probability of a target token, so that a longer answer is not worse by its length alone. `reward-accuracy` and
-/// `reward-margin` are those of DPO with β = 1: r = log π(y) − log π_base(y), summed over the answer; only if there is
-/// an adapted model.
+/// Computes how often (share of pairs) and by how much (mean, in nats) a model prefers the chosen answers. `accuracy`
+/// and `margin` compare the mean log-probability of a target token, so that a longer answer is not worse by its length
+/// alone. `reward-accuracy` and `reward-margin` are those of DPO with β = 1: r = log π(y) − log π_base(y), summed over
+/// the answer; only if there is an adapted model.
 pub(super) fn preference_figures(
     base: &Policy,
     adapted: Option<&Policy>,
@@ -131,7 +132,7 @@ pub(super) fn preference_figures(
     Ok(figures)
 }
 
-/// The share of the numbers that are above 0.
+/// Returns the share of the numbers that are above 0; NaN if there are none.
 fn share_above_zero(numbers: &[f64]) -> f64 {
     mean(numbers.iter().map(|number| f64::from(*number > 0.0)))
 }
@@ -144,7 +145,8 @@ impl Pairs {
         self.chosen.iter().zip(&self.rejected).map(|(chosen, rejected)| each(chosen) - each(rejected)).collect()
     }
 
-    /// Share of the pairs whose chosen answer has the higher mean log-probability of a target token.
+    /// Returns the share of the pairs whose chosen answer has the higher mean log-probability of a target token; a tie
+    /// does not count.
     fn accuracy(&self) -> f64 {
         share_above_zero(&self.differences())
     }

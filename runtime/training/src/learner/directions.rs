@@ -15,8 +15,9 @@ pub(crate) const FILE: &str = "vectors.safetensors";
 /// The file of the same directions as a control vector for llama.cpp and repeng.
 pub(crate) const CONTROL_VECTOR: &str = "vectors.gguf";
 
-/// Converts directions, by layer, to the content of a file. Its metadata is `pairs` of key and value; if there is a
-/// direction, also `site`, `token` and `scale` (the coefficient) of that of the lowest layer.
+/// Converts directions, by the number of their layer, to the content of a file. Its metadata is `pairs` of key and
+/// value; if there is a direction, also `site`, `token` and `scale` (the coefficient) of that of the lowest layer, over
+/// pairs with these keys.
 pub(crate) fn vectors(published: &BTreeMap<usize, Direction>, pairs: &[(&str, &str)]) -> Vectors {
     let layers = published.iter().map(|(layer, direction)| (*layer, direction.vector.clone())).collect();
     let mut metadata: Metadata = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -28,7 +29,8 @@ pub(crate) fn vectors(published: &BTreeMap<usize, Direction>, pairs: &[(&str, &s
     Vectors { layers, metadata }
 }
 
-/// Writes the directions of a checkpoint into its folder; does nothing if there are none.
+/// Writes directions, by the number of their layer, into the folder of a checkpoint, as [`FILE`]; does nothing if there
+/// are none.
 pub(crate) fn save(published: &BTreeMap<usize, Direction>, folder: &Path) -> Result<(), Error> {
     if published.is_empty() {
         return Ok(());

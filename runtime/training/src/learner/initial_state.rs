@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use tunebox_compute::{DType, Device, Tensor};
+use tunebox_compute::Tensor;
 use tunebox_model::error::Error;
 use tunebox_model::policy::PolicyState;
-use tunebox_sandbox::Direction;
+use tunebox_sandbox::{Direction, MethodParameters};
 
 use super::TrainState;
 
@@ -16,29 +16,33 @@ use super::TrainState;
 pub(crate) struct InitialState {
     /// The trained numbers, flat, on the CPU.
     values: Tensor,
-    /// The optimizer's first and second moments, flat, on the CPU.
-    moments: (Tensor, Tensor),
-    /// Updates of the optimizer.
+    /// The optimizer's state by name, on the CPU; empty if the method updates the parameters itself.
+    optimizer: Vec<(&'static str, Tensor)>,
+    /// Updates of the weights, by the optimizer or by the method.
     updates: u64,
+    own: MethodParameters,
     snapshots: BTreeMap<String, Tensor>,
     published: BTreeMap<usize, Direction>,
     policy: PolicyState,
 }
 
 impl InitialState {
-    /// Copies everything that a step may change. Trained numbers and the optimizer's two moments are copied to the CPU.
+    /// Copies everything of a train state that a step may change, except the gradient and patches. Trained numbers and
+    /// the optimizer's state are copied to the CPU.
     pub(crate) fn copy_of(train_state: &TrainState) -> Result<Self, Error> {
         Ok(Self {
             values: train_state.policy.parameters().snapshot()?,
-            moments: moments(train_state)?,
-            updates: train_state.hooks.optimizer.steps(),
+            optimizer: optimizer_state(train_state)?,
+            updates: train_state.hooks.updates(),
+            own: train_state.own.clone(),
             snapshots: train_state.snapshots.clone(),
             published: train_state.published.clone(),
             policy: train_state.policy.state(),
         })
     }
 
-    /// Restores the copy in place of the train state's present content, and clears the gradient.
+    /// Restores the copy in place of the train state's present content, patches excepted, and clears the gradient.
+    /// Fails if the device or the optimizer rejects the numbers.
     pub(crate) fn restore(&self, train_state: &mut TrainState) -> Result<(), Error> {
         train_state.snapshots.clone_from(&self.snapshots);
         train_state.published.clone_from(&self.published);
@@ -46,8 +50,8 @@ impl InitialState {
         self.restore_numbers(train_state)
     }
 
-    /// Restores the copy after a method's `init` ran again. Keeps from `init` what the copy lacks: edits if it has
-    /// none, snapshots under other names, and directions of other layers.
+    /// Restores the copy after a method's `init` ran again, and clears the gradient. Keeps from `init` what the copy
+    /// lacks: edits if the copy has none, snapshots under other names, and directions of other layers.
     pub(crate) fn restore_after_init(&self, train_state: &mut TrainState) -> Result<(), Error> {
         train_state.snapshots.extend(self.snapshots.clone());
         train_state.published.extend(self.published.clone());
@@ -55,31 +59,44 @@ impl InitialState {
         self.restore_numbers(train_state)
     }
 
-    /// Restores the trained numbers and the optimizer's moments and update count, and clears the gradient.
+    /// Restores the trained numbers and the optimizer's state and update count, and clears the gradient.
     fn restore_numbers(&self, train_state: &mut TrainState) -> Result<(), Error> {
         train_state.set_trained(&self.values)?;
-        let (first, second) = &self.moments;
-        train_state.hooks.optimizer.restore(train_state.policy.parameters(), first, second, self.updates)?;
+        train_state.own.clone_from(&self.own);
+        let TrainState { policy, hooks, .. } = train_state;
+        hooks.own_updates = self.updates;
+        if let Some(optimizer) = &mut hooks.optimizer {
+            optimizer.restore(policy.parameters(), &self.optimizer, self.updates)?;
+        }
         train_state.clear_gradient()
     }
 }
 
-/// Copies of the optimizer's first and second moments on the CPU, which no later update changes.
-fn moments(train_state: &TrainState) -> Result<(Tensor, Tensor), Error> {
+/// Copies of the optimizer's state on the CPU, by name, which no later update changes. Empty without an optimizer.
+fn optimizer_state(train_state: &TrainState) -> Result<Vec<(&'static str, Tensor)>, Error> {
     let parameters = train_state.policy.parameters();
-    let (first, second, _) = train_state.hooks.optimizer.state(parameters)?;
-    // Moments of an accelerator were copied to the CPU already.
-    if parameters.device().is_cpu() { Ok((first.copy()?, second.copy()?)) } else { Ok((first, second)) }
+    let Some(optimizer) = &train_state.hooks.optimizer else { return Ok(Vec::new()) };
+    let mut state = optimizer.state(parameters)?;
+    // The state of an accelerator was copied to the CPU already.
+    if parameters.device().is_cpu() {
+        for (_, tensor) in &mut state {
+            *tensor = tensor.copy()?;
+        }
+    }
+    Ok(state)
 }
 
-/// Resets a train state to the beginning of the run, before any `init`: removes snapshots and directions, resets the
-/// policy, zeroes the optimizer and clears the gradient.
+/// Resets a train state to the beginning of the run, before any `init`: removes snapshots, directions, and what the
+/// method keeps of parameters, resets the policy and the optimizer, and clears the gradient.
 pub(crate) fn reset(train_state: &mut TrainState) -> Result<(), Error> {
     train_state.snapshots.clear();
     train_state.published.clear();
+    train_state.own = MethodParameters::default();
     train_state.policy.reset()?;
-    let parameters = train_state.policy.parameters();
-    let zeros = Tensor::zeros(parameters.len(), DType::F32, &Device::Cpu)?;
-    train_state.hooks.optimizer.restore(parameters, &zeros, &zeros, 0)?;
+    let TrainState { policy, hooks, .. } = &mut *train_state;
+    if let Some(optimizer) = &mut hooks.optimizer {
+        optimizer.reset(policy.parameters())?;
+    }
+    hooks.own_updates = 0;
     train_state.clear_gradient()
 }

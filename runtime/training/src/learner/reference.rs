@@ -53,9 +53,9 @@ impl ReferenceCache {
         cache
     }
 
-    /// The log-probabilities of the targets of rows under the reference, at temperature 1: `f32` `[rows, width]` on the
-    /// CPU, 0 where no target is. Takes cached rows from the cache; scores the others in one pass and caches them if
-    /// [`ReferenceCache::keep`] accepts them.
+    /// Returns the log-probabilities of the targets of rows under the reference, at temperature 1, as the tap
+    /// `Logprob`: `f32` `[rows, width]` on the CPU, 0 where no target is. Takes cached rows from the cache; scores the
+    /// others in one pass and caches those that [`ReferenceCache::keep`] accepts.
     pub(crate) fn score(&mut self, policy: &Policy, rows: &Arc<Rows>) -> Result<Scored, Error> {
         let (count, width) = (rows.count(), rows.width());
         let mut all = vec![0f32; count * width];
@@ -75,8 +75,8 @@ impl ReferenceCache {
         Ok(Scored::of_taps(View::Reference, Arc::clone(rows), taps, policy.generation()))
     }
 
-    /// Caches the log-probabilities of a row, and reduces the room by their number. Does nothing if the row is not one of
-    /// the data, there are more numbers than room, or a number is not finite.
+    /// Caches the log-probabilities of the targets of the row with this key, and reduces the room by their number. Does
+    /// nothing if the row is not one of the data, there are more numbers than room, or a number is not finite.
     fn keep(&mut self, key: Key, values: Vec<f32>) {
         if values.len() <= self.room && self.data.contains(&key) && values.iter().all(|value| value.is_finite()) {
             self.room -= values.len();
@@ -97,8 +97,9 @@ impl ReferenceCache {
         digest.finalize().into()
     }
 
-    /// Loads the cache from its file in the run's folder `run`. Ignores a missing, too large or invalid file, and rows that
-    /// [`ReferenceCache::keep`] rejects, such as those of another reference: they are scored again.
+    /// Loads the cache from its file in the run's folder `run`. Ignores a file that is missing, has more bytes than all
+    /// rows of the data can need or that [`parse`] rejects, and rows that [`ReferenceCache::keep`] rejects, such as
+    /// those of another reference: they are scored again.
     pub(crate) fn load(&mut self, run: &Path) {
         // The magic bytes; of each row a key and a length; the numbers; and the digest at the end.
         let most = MAGIC.len() + 36 * self.data.len() + 4 * MOST + 32;
@@ -151,8 +152,8 @@ fn parse(bytes: &[u8]) -> Option<Vec<(Key, Vec<f32>)>> {
     Some(entries)
 }
 
-/// Scores the rows with these indices under the reference in one pass at temperature 1; none without indices. Returns, for
-/// each index in order, the log-probabilities of the row's targets only.
+/// Scores the rows with these indices under the reference in one pass at temperature 1; does no pass without indices.
+/// Returns, for each index in order, the log-probabilities of the row's targets only.
 fn score_rows(policy: &Policy, rows: &Rows, indices: &[usize]) -> Result<Vec<Vec<f32>>, Error> {
     if indices.is_empty() {
         return Ok(Vec::new());

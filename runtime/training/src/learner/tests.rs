@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use tunebox_compute::DType;
 use tunebox_compute::fused::Tap;
-use tunebox_compute::optimizer::AdamWSettings;
+use tunebox_compute::optimizer::{
+    AdamW8BitSettings, AdamWSettings, LionSettings, MuonSettings, SgdSettings, UpdateRule,
+};
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::adapter::AdapterSettings;
 use tunebox_model::decoder;
@@ -23,6 +25,10 @@ fn student(skip_non_finite: bool) -> TrainState {
 }
 
 fn with_dropout(skip_non_finite: bool, dropout: f64) -> TrainState {
+    with_optimizer(skip_non_finite, dropout, OptimizerSettings::default())
+}
+
+fn with_optimizer(skip_non_finite: bool, dropout: f64, settings: OptimizerSettings) -> TrainState {
     let folder = tempfile::tempdir().unwrap();
     let config = serde_json::json!({
         "model_type": "llama", "vocab_size": 32, "hidden_size": 16, "intermediate_size": 24,
@@ -33,10 +39,10 @@ fn with_dropout(skip_non_finite: bool, dropout: f64) -> TrainState {
     let model = Arc::new(Model::random(folder.path(), 1, &Device::Cpu).unwrap());
     let adapter = AdapterSettings { dropout, ..AdapterSettings::default() };
     let policy = Policy::new(model, &adapter, PolicySettings::default()).unwrap();
-    let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters()).unwrap();
+    let optimizer = Optimizer::new(settings, policy.parameters()).unwrap();
     let schedule = "linear".parse().unwrap();
     let rate = LearningRate { peak: 0.5, schedule, warmup: 0, steps: 4, clip: 1.0, skip_non_finite };
-    TrainState::new(policy, Trainer::new(optimizer, rate, RewardState::default()))
+    TrainState::new(policy, Trainer::new(Some(optimizer), rate, RewardState::default()))
 }
 
 fn values(student: &TrainState) -> Vec<f32> {
@@ -132,7 +138,7 @@ fn saved(student: &TrainState, run: &Path) -> PathBuf {
     let state = State {
         generation: student.policy.generation(),
         snapshots: student.snapshots.keys().cloned().collect(),
-        ..State::bare(1, student.hooks.optimizer.steps(), Identity::default())
+        ..State::bare(1, student.hooks.updates(), Identity::default())
     };
     checkpoint::save(run, &state, student, 1).unwrap()
 }
@@ -180,6 +186,57 @@ fn a_student_goes_back_to_all_that_a_checkpoint_keeps() {
 }
 
 #[test]
+fn a_checkpoint_of_every_optimizer_goes_on_with_the_same_bits_and_another_optimizer_refuses_it() {
+    let rules = [
+        UpdateRule::AdamW(AdamWSettings::default()),
+        UpdateRule::AdamW8Bit(AdamW8BitSettings::default()),
+        UpdateRule::Lion(LionSettings::default()),
+        UpdateRule::Muon(MuonSettings::default()),
+        UpdateRule::Sgd(SgdSettings { momentum: 0.9, nesterov: true, weight_decay: 0.1 }),
+    ];
+    let students = |rule: UpdateRule| [(); 2].map(|()| with_optimizer(false, 0.0, rule.into()));
+    for rule in rules {
+        let [mut straight, mut resumed] = students(rule);
+        push(&straight, 1.0);
+        straight.update().unwrap();
+        let run = tempfile::tempdir().unwrap();
+        let folder = saved(&straight, run.path());
+        let state = State::read(&folder).unwrap();
+        checkpoint::restore(&folder, &state, &mut resumed, 0).unwrap();
+        for student in [&mut straight, &mut resumed] {
+            push(student, -0.5);
+            student.update().unwrap();
+        }
+        assert!(values(&resumed) == values(&straight), "{rule:?}");
+
+        let [mut other, _] = students(UpdateRule::Sgd(SgdSettings::default()));
+        let error = checkpoint::restore(&folder, &state, &mut other, 0).unwrap_err().to_string();
+        assert!(error.contains("optimizer.safetensors"), "{rule:?}: {error}");
+    }
+}
+
+#[test]
+fn the_factors_b_of_an_adapter_have_a_rate_of_their_own() {
+    let moved = |ratio: f64| {
+        let settings = OptimizerSettings { b_rate_ratio: ratio, ..UpdateRule::Sgd(SgdSettings::default()).into() };
+        let mut student = with_optimizer(false, 0.0, settings);
+        let before = values(&student);
+        let parameters = student.policy.parameters();
+        for (index, slot) in parameters.slots().iter().enumerate() {
+            parameters
+                .accumulate(index, &Tensor::ones(slot.shape.as_slice(), DType::F32, &Device::Cpu).unwrap())
+                .unwrap();
+        }
+        student.update().unwrap();
+        let first = |index: usize| student.policy.parameters().slots()[index].offset;
+        [first(0), first(1)].map(|place| values(&student)[place] - before[place])
+    };
+    let ([a, b], [a_now, b_now]) = (moved(1.0), moved(4.0));
+    assert_eq!(a, a_now, "slot 0 is a factor A");
+    assert!(a < 0.0 && (b_now / b - 4.0).abs() < 1e-5, "{b} and {b_now}");
+}
+
+#[test]
 fn a_checkpoint_keeps_what_was_edited_when_each_snapshot_was_taken() {
     let edits = |student: &mut TrainState| {
         student.policy.add_outer(Role::Linear(decoder::Site::Query), 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap()
@@ -201,7 +258,7 @@ fn a_checkpoint_keeps_what_was_edited_when_each_snapshot_was_taken() {
     let folder = saved(&straight, run.path());
 
     init(&mut resumed);
-    checkpoint::restore(&folder, &State::read(&folder).unwrap(), &mut resumed).unwrap();
+    checkpoint::restore(&folder, &State::read(&folder).unwrap(), &mut resumed, 0).unwrap();
     for name in ["before", "after"] {
         assert_eq!(seen(&mut resumed, name), seen(&mut straight, name), "{name}");
     }

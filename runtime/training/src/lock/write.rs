@@ -40,8 +40,9 @@ pub(crate) fn table(plan: &PlannedRun) -> Result<Table, Error> {
     Ok(Table::try_from(lock(plan, None)?).unwrap_or_default())
 }
 
-/// The lock of a plan as a JSON object, with null values removed. `artifact` is `None` before the end of the run; an
-/// empty list records that the run left nothing.
+/// Returns the lock of a plan as a JSON object, with null values removed. `artifact` is `None` before the end of the
+/// run; an empty list records that the run left nothing, as `left = "nothing"`. Reads the files of the artifact for
+/// their digests.
 fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, Error> {
     let (summary, identity) = (&plan.summary, &plan.identity);
     let files = artifact.unwrap_or_default().iter().map(file).collect::<Result<Vec<_>, Error>>()?;
@@ -112,7 +113,8 @@ pub(crate) fn system() -> String {
     format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)
 }
 
-/// The instruction sets of this CPU on which bits of results depend, such as `AVX2, FMA, AVX-512, AVX-512 BF16`.
+/// Returns the instruction sets of this CPU on which bits of results depend, such as `AVX2, FMA, AVX-512, AVX-512
+/// BF16`; empty if it has none of them.
 pub(crate) fn instruction_sets() -> String {
     #[cfg(target_arch = "x86_64")]
     let vectors = [

@@ -17,6 +17,7 @@ use super::identity::{check_same_run, complete_identity, partial_identity};
 use super::inputs::Inputs;
 use super::method::{PlannedMethod, load_method, load_verifiers, no_effect_warning};
 use super::model::{changed_base_warning, check_precision};
+use super::optimizer::{check_device, optimizer_settings};
 use super::planned::{Plan, PlannedRun, summary};
 use crate::configuration::{RunSettings, Underline};
 use crate::data::{BatchSampler, Batching, Dataset, Shape};
@@ -28,7 +29,8 @@ use crate::learner::LearningRate;
 /// run for this process. Packages named without a version are pinned to the stored one.
 ///
 /// # Errors
-/// A wrong setting, a model, data or method that cannot be used, and a resumed run that would not continue exactly.
+/// A wrong setting; a model, data, method or verifier that cannot be found, read or used; a new run whose folder
+/// exists; nothing to resume; and a resumed run whose inputs or settings differ from those of its checkpoint.
 pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
     settings.pin_versions();
     let engine = engine(&settings)?;
@@ -80,6 +82,7 @@ pub fn compile(mut settings: RunSettings, has_method: bool) -> Result<CompiledCo
 /// As [`plan`], and a checkpoint whose step is past the end of the run.
 pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: PlannedMethod) -> Result<Plan, Error> {
     check_precision(&settings, &method)?;
+    let optimizer = optimizer_settings(&settings)?;
     let verifiers = load_verifiers(&settings, &verifier_engine(&settings)?)?;
     let known = partial_identity(&settings, &method, &verifiers);
     let destination = choose_folder(&settings, &method.package.manifest.name, &known)?;
@@ -87,6 +90,7 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     let clock = destination.checkpoint.as_ref().map(|(_, state)| state.clock).or(recorded).unwrap_or_else(now);
     let inputs = Inputs::open(&settings, &method, clock)?;
     check_validation(&settings, &inputs)?;
+    check_device(&settings, &device::describe(inputs.policy.parameters().device()))?;
     let identity = complete_identity(known, &settings, &inputs)?;
     check_same_run(&settings, &destination.name, destination.checkpoint.as_ref(), &identity)?;
     let sampler = sampler(&settings, &destination, &inputs.data)?;
@@ -95,7 +99,7 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     if let Some((path, state)) = claimed {
         return Err(damaged(path, format!("it claims step {} of {}", state.step, learning_rate.steps)));
     }
-    let summary = summary(&settings, &destination.name, &inputs, &method, &learning_rate, &sampler);
+    let summary = summary(&settings, &destination.name, &inputs, &method, (&learning_rate, &optimizer), &sampler);
     let Inputs { policy, data, validation, .. } = inputs;
     let Destination { folder, checkpoint, run_lock, .. } = destination;
     let run = PlannedRun {
@@ -112,6 +116,7 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
         validation,
         summary,
         learning_rate,
+        optimizer,
         identity,
         clock,
         revised: Vec::new(),
@@ -119,7 +124,8 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     Ok(Plan { run, policy, sampler })
 }
 
-/// Fails if the validation data are prompts and the run has no verifier to score their completions.
+/// Fails if the validation data are records of the shape [`Shape::Prompts`] and the run has no verifier to score their
+/// completions.
 fn check_validation(settings: &RunSettings, inputs: &Inputs) -> Result<(), Error> {
     let is_prompts = inputs.validation.as_ref().is_some_and(|data| data.shape == Shape::Prompts);
     if !is_prompts || !settings.file.verifier.is_empty() {
@@ -161,7 +167,7 @@ pub(crate) fn verifier_engine(settings: &RunSettings) -> Result<Engine, Error> {
 /// packing, a micro-batch takes `train.batch` times the maximum length in tokens.
 ///
 /// # Errors
-/// A position that is past the end of the data.
+/// A checkpoint whose position is past the end of its epoch.
 fn sampler(settings: &RunSettings, destination: &Destination, data: &Dataset) -> Result<BatchSampler, Error> {
     let (train, table) = (&settings.file.train, &settings.file.data);
     let batch = train.batch as usize;

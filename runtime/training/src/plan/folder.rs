@@ -36,7 +36,7 @@ pub(super) struct Destination {
 /// the identity of the present settings, method and verifiers.
 ///
 /// # Errors
-/// A name that cannot be the name of a folder, a new run whose folder exists, and nothing to resume.
+/// A name that [`check_name`] rejects, a new run whose folder exists, and those of [`resume`].
 pub(super) fn choose_folder(settings: &RunSettings, method: &str, known: &Identity) -> Result<Destination, Error> {
     let runs = simplify(Path::new(&settings.file.run.folder));
     if settings.resume {
@@ -69,7 +69,8 @@ pub(crate) fn run_exists(name: &str, folder: &Path, can_resume: bool) -> Error {
 /// the state of its last checkpoint; without one, the run starts over. `known` is the identity of the present settings.
 ///
 /// # Errors
-/// A folder that does not exist, that holds no run or a link, and a run that is finished or trained by another process.
+/// A folder that does not exist, that holds no run or a symbolic link, a run that is finished or trained by another
+/// process, and a checkpoint whose state cannot be read.
 fn resume(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Destination, Error> {
     let folder = match &settings.file.run.name {
         Some(name) => runs.join(check_name(name)?),
@@ -96,7 +97,8 @@ fn resume(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Desti
     Ok(Destination { name, folder, checkpoint: last.zip(state), run_lock })
 }
 
-/// Fails if the run in `folder` is finished; the hint proposes a new run that starts from its artifact.
+/// Fails if the run `name` in `folder` is finished; the hint proposes a new run that starts from its artifact, if it
+/// left an adapter or a model.
 fn check_unfinished(name: &str, folder: &Path) -> Result<(), Error> {
     if !lock::has_finished(folder) {
         return Ok(());
@@ -107,9 +109,10 @@ fn check_unfinished(name: &str, folder: &Path) -> Result<(), Error> {
     Err(path_error(folder, format!("the run `{name}` is finished"), "all its steps are done", hint))
 }
 
-/// Whether the run in `folder` is unfinished and its last checkpoint, if it has one, matches the present settings, method
-/// and verifiers (`known`). Model and data are not compared, since they are not read yet. Without a checkpoint, whether the
-/// folder is that of a run. False if the checkpoint cannot be read or the folder holds a link.
+/// Whether the run in `folder` is unfinished and its last checkpoint, if it has one, matches the present settings,
+/// method and verifiers (`known`). Model and data are not compared, since they are not read yet. Without a checkpoint,
+/// whether the folder is that of a run. False if the checkpoint cannot be read or the folder holds a link. Fails if the
+/// checkpoints cannot be listed.
 fn can_resume(settings: &RunSettings, folder: &Path, known: &Identity) -> Result<bool, Error> {
     if checkpoint::reject_links(folder).is_err() || lock::has_finished(folder) {
         return Ok(false);
@@ -122,10 +125,10 @@ fn can_resume(settings: &RunSettings, folder: &Path, known: &Identity) -> Result
     Ok(check_same_run(settings, "", Some(&(path, state)), &now).is_ok())
 }
 
-/// Finds the unfinished run with a checkpoint to resume if none is named, and returns its folder. Prefers, in this order: a
-/// run that can be resumed with these settings; a run that is endless exactly if these settings are; one that no process
-/// trains; the one whose last checkpoint was modified last; the one with the last name. Skips names that begin with `.` and
-/// folders that hold a link. Fails if there is no such run.
+/// Finds the unfinished run with a checkpoint to resume if none is named, and returns its folder. Prefers, in this
+/// order: a run that [`can_resume`] with these settings; a run that is endless exactly if these settings are; one that
+/// no process trains; the one whose last checkpoint was modified last; the one with the last name. Skips names that
+/// begin with `.` and folders that hold a link. Fails if there is no such run.
 fn find_latest(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<PathBuf, Error> {
     let (mut begun, mut finished) = (Vec::new(), false);
     let endless = settings.file.train.steps == Some(ENDLESS);
@@ -157,8 +160,8 @@ fn next_name(runs: &Path, method: &str) -> String {
     free.unwrap_or_else(|| method.to_owned())
 }
 
-/// Returns `name` if it is a valid folder name on every system: 1 to 100 ASCII letters, digits, `-`, `_` and `.`, not
-/// starting with `.`. Fails otherwise.
+/// Returns `name` if it can be the name of a folder on every system: 1 to 100 ASCII letters, digits, `-`, `_` and `.`,
+/// not starting with `.`. Fails otherwise.
 fn check_name(name: &str) -> Result<String, Error> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     let good = !name.is_empty() && name.len() <= 100 && !name.starts_with('.') && name.chars().all(plain);

@@ -12,9 +12,9 @@ use crate::configuration::RunSettings;
 use crate::error::{Error, path_error};
 use crate::runs::start_from;
 
-/// Adds to `known`, the identity from [`partial_identity`], what the opened inputs determine: the digests of model, adapter,
-/// data and tokens, and the kind of device with the number format of activations, such as `cuda in bf16`. Fails if the
-/// adapter cannot be read.
+/// Adds to `known`, the identity from [`partial_identity`], what the opened inputs determine: the digests of model,
+/// adapter, data and tokens, and the kind of device with the number format of activations, such as `cuda in bf16`.
+/// Fails if the adapter that the run continues cannot be read.
 pub(super) fn complete_identity(known: Identity, settings: &RunSettings, inputs: &Inputs) -> Result<Identity, Error> {
     let activations = inputs.policy.precision().dtype(Purpose::Activation);
     let device = device::describe(inputs.policy.parameters().device());
@@ -46,8 +46,9 @@ pub(super) fn partial_identity(
     }
 }
 
-/// Checks that a checkpoint belongs to the run with identity `now`. Does nothing without a checkpoint. With
-/// `settings.authoring` the method may differ. `name` is the run's name in the error.
+/// Checks that a checkpoint, given by its folder and state, belongs to the run with identity `now`: that
+/// [`Identity::differences`] finds none. Does nothing without a checkpoint. With `settings.authoring` the method's
+/// component may differ. `name` is the run's name in the error.
 ///
 /// # Errors
 /// A checkpoint of another run; the message lists the differences.

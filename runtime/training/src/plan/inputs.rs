@@ -29,8 +29,9 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Opens model and data, and builds the policy. If the settings ask for random records, generates them instead of
-    /// reading data, and has no validation data. `clock` is the time that chat templates read, in seconds since 1970.
+    /// Opens model and data, and builds the policy, on the run's device. If the settings ask for random records
+    /// (`settings.random`), generates them instead of reading data, and has no validation data. `clock` is the time
+    /// that chat templates read, in seconds since 1970.
     pub(super) fn open(settings: &RunSettings, method: &PlannedMethod, clock: i64) -> Result<Self, Error> {
         let (model, model_digest) = open_with_digest(settings, clock)?;
         let runtime_bytes = bytes_beside_weights(&model.weights);
@@ -45,8 +46,8 @@ impl Inputs {
     }
 }
 
-/// Generates a random data set of the first shape in `reading.wanted` that can be generated. Fails if none of the
-/// method's shapes can.
+/// Generates a random data set of the first shape in `reading.wanted` that [`random_dataset`] generates. Fails if the
+/// method learns from instructions or contrasts, for which there is none.
 fn generate_dataset(
     settings: &RunSettings,
     model: &Model,
@@ -85,7 +86,8 @@ fn read_datasets(
 /// the method trains (`learns`), else without an adapter. `sides` is the number of rows of a record.
 ///
 /// # Errors
-/// A run file that gives both `model.adapter` and `train.adapter`, and an adapter that does not fit the model.
+/// Settings that give both `model.adapter` and `train.adapter`, a new adapter for a matrix or layer that the model
+/// lacks, and an adapter that cannot be read or does not fit the model.
 fn build_policy(settings: &RunSettings, model: Arc<Model>, learns: bool, sides: usize) -> Result<Policy, Error> {
     let (train, slice) = (&settings.file.train, pass_size(settings, &model, sides));
     let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
@@ -122,15 +124,16 @@ fn kept_bytes(settings: &RunSettings, device: &Device) -> u64 {
     (limit / 2).min(free_on(device).unwrap_or(0) / 4)
 }
 
-/// The most rows of one pass through the model: `train.batch` records of `sides` rows each. With packing, the most tokens
-/// instead: that number of rows times the maximum length. If a method scores more at once, the rows are split into several
-/// passes.
+/// Returns the most rows of one pass through the model: `train.batch` records of `sides` rows each. With packing,
+/// returns the most tokens instead: that number of rows times the maximum length. If a method scores more at once, the
+/// rows are split into several passes.
 fn pass_size(settings: &RunSettings, model: &Model, sides: usize) -> Slice {
     let rows = settings.file.train.batch as usize * sides;
     if settings.file.data.packing { Slice::Tokens(rows * max_length(settings, model)) } else { Slice::Rows(rows) }
 }
 
-/// The settings of a new adapter from the table of the run file. Alpha is twice the rank unless given.
+/// Converts the table `train.adapter` of the run file to the settings of a new adapter, whose first values are drawn
+/// from `seed`. Alpha is twice the rank unless given.
 fn adapter_settings(table: &AdapterTable, seed: u64) -> AdapterSettings {
     AdapterSettings {
         kind: table.kind,

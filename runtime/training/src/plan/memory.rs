@@ -4,6 +4,7 @@
 
 pub use tunebox_compute::memory::available;
 use tunebox_compute::memory::{peak, resident};
+use tunebox_compute::optimizer::OptimizerSettings;
 use tunebox_compute::precision::Purpose;
 use tunebox_compute::{DType, Device, Weight, device};
 use tunebox_model::decoder::Recompute;
@@ -20,7 +21,7 @@ use crate::error::Error;
 pub struct Estimate {
     /// The model's weights in their number format.
     pub weights: u64,
-    /// Trained numbers, their gradient, and the optimizer's two moments; also a copy of the trained numbers if activations
+    /// Trained numbers, their gradient, and the optimizer's state; also a copy of the trained numbers if activations
     /// have another number format.
     pub training: u64,
     /// Activations kept for the backward pass, or the keys and values of generated rows, whichever is more.
@@ -41,10 +42,17 @@ impl Estimate {
         self.weights + self.training + self.activations + self.scratch + self.head + self.runtime
     }
 
-    /// Estimates the memory of a run from its policy and the tokens of a step. `runtime` is the number of bytes in use
-    /// beside the weights, from [`bytes_beside_weights`].
+    /// Estimates the memory of a run from its policy, its optimizer, and `tokens`, the most tokens that a step holds at once.
+    /// `recompute` says which activations the backward pass recomputes. `runtime` is the number of bytes in use beside
+    /// the weights, from [`bytes_beside_weights`].
     #[must_use]
-    pub(crate) fn of(policy: &Policy, tokens: Tokens, recompute: Recompute, runtime: u64) -> Self {
+    pub(crate) fn of(
+        policy: &Policy,
+        tokens: Tokens,
+        recompute: Recompute,
+        optimizer: &OptimizerSettings,
+        runtime: u64,
+    ) -> Self {
         let trainable = policy.adapter().trainable() as u64;
         let caches = tokens.generated.map_or(0, |rows| policy.cache_memory(rows.rows, rows.length));
         let (pass, precision) = (policy.pass_memory(tokens.slice, tokens.together, recompute), policy.precision());
@@ -54,7 +62,7 @@ impl Estimate {
         Self {
             weights: policy.model().weights.bytes(),
             training: 2 * precision.bytes(Purpose::Trained, trainable)
-                + 2 * precision.bytes(Purpose::Moment, trainable)
+                + optimizer.state_bytes(policy.parameters().slots())
                 + copied,
             activations: pass.kept.max(caches),
             scratch: pass.scratch,
@@ -84,7 +92,8 @@ fn largest_dequantized(weights: &Weights) -> u64 {
     weights.precision().bytes(Purpose::Activation, numbers.max().unwrap_or(0))
 }
 
-/// Free memory in bytes of the device that the settings name; `None` if it is unknown or there is no such device.
+/// Returns the free memory in bytes of the device that `train.device` names, for the CPU that of the machine; `None` if
+/// it is unknown or there is no such device.
 #[must_use]
 pub fn free(settings: &RunSettings) -> Option<u64> {
     free_on(&device::parse(&settings.file.train.device).ok()?)
@@ -95,7 +104,8 @@ pub(super) fn free_on(device: &Device) -> Option<u64> {
     device::info(device).ok()?.map_or_else(available, |about| Some(about.free))
 }
 
-/// Peak memory in bytes: for the CPU of this process, for an accelerator of the tensors on it; `None` if it is unknown.
+/// Returns the peak memory in bytes since the last [`reset_peak`]: for the CPU of this process, for an accelerator of
+/// the tensors on it; `None` if it is unknown.
 pub(crate) fn peak_on(device: &Device) -> Option<u64> {
     device::info(device).ok()?.map_or_else(peak, |about| Some(about.peak))
 }
@@ -146,9 +156,9 @@ struct Sizes {
 
 impl Tokens {
     /// Computes the most tokens of a step with micro-batches of `batch` records. For prompts, counts completions by the
-    /// method's settings `completions` and `max-tokens`; the latter is at most, and by default, what the longest record
-    /// leaves of the maximum length. For other records counts packed micro-batches with `data.packing`, else every record as
-    /// long as the longest.
+    /// method's settings `completions` and `max-tokens`; the latter counts at most as what the longest prompt leaves of
+    /// the maximum length, and as that if it is not set. For other records counts packed micro-batches with
+    /// `data.packing`, else every record as long as the longest.
     pub(super) fn of(settings: &RunSettings, data: &Dataset, method: &PlannedMethod, batch: u32) -> Self {
         let micro = method.package.manifest.batch.is_micro();
         let sizes = Sizes {

@@ -1,18 +1,24 @@
 //! Loads the method and the verifiers of a run: finds and reads their packages, resolves their settings, admits their
 //! components. Runs nothing of them.
 
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
+
 use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_package::digest::sha256;
 use tunebox_package::settings::SettingError;
-use tunebox_package::{Manifest, Package, Reference, World, component, manifest, read_manifest, resolve_settings};
+use tunebox_package::{
+    Manifest, Package, Reference, Updates, World, component, manifest, read_manifest, resolve_settings,
+};
 use tunebox_sandbox::native::{Twin, every_interface};
-use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, Value, Verifier, interface_of};
+use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, StartProcess, Value, Verifier, interface_of};
 
 use super::trust;
 use crate::configuration::{RunSettings, Underline};
 use crate::data::Shape;
 use crate::error::Error;
+use crate::observer::Version;
 
 /// A method that is ready to start.
 pub struct PlannedMethod {
@@ -28,10 +34,10 @@ pub struct PlannedMethod {
 }
 
 impl PlannedMethod {
-    /// Whether the method imports the interface `learn`. A method that does not import it trains nothing.
+    /// Whether the method imports `learn` or `optimizer`. A method that imports neither trains nothing.
     #[must_use]
     pub fn learns(&self) -> bool {
-        self.imports("learn")
+        self.admitted.imports().iter().any(|import| trains(import))
     }
 
     /// Whether the method imports the interface `weights`, with which it can edit the model's weights.
@@ -67,37 +73,85 @@ impl PlannedMethod {
     }
 }
 
-/// A warning if `imports` contain none of the interfaces `learn`, `weights` and `hidden`, so that the method cannot
-/// train, edit or publish anything; `None` otherwise.
+/// Whether an import of a method is an interface with which it trains: `learn` or `optimizer`.
+#[must_use]
+pub fn trains(import: &str) -> bool {
+    matches!(interface_of(import), Some("learn" | "optimizer"))
+}
+
+/// Returns a warning if `imports`, given by full name, contain none of the interfaces `learn`, `optimizer`, `weights`
+/// and `hidden` in this version's track, so that the method cannot train, edit or publish anything; `None` otherwise.
 #[must_use]
 pub fn no_effect_warning(imports: &[String]) -> Option<&'static str> {
-    let has_effect = |import: &String| matches!(interface_of(import), Some("learn" | "weights" | "hidden"));
+    let has_effect = |import: &String| trains(import) || matches!(interface_of(import), Some("weights" | "hidden"));
     (!imports.iter().any(has_effect)).then_some(
-        "the method never calls `minimise`: nothing is trained, and no adapter will be written; \
-         `minimise(&loss)?` in its `step` is what learns",
+        "the method never calls `backward`: nothing is trained, and no adapter will be written; \
+         `backward(&loss)?` in its `step` is what learns",
     )
 }
 
-/// Finds the method that the settings name, reads its package, checks it against the project's lock, resolves its
-/// settings and compiles its component. Compiles a method that is not built in in a child process, if `engine` has one
-/// configured. Fails for a verifier's package, a setting that the method rejects, and a component that is not admitted.
+/// A method that runs as processes of its own, outside of the sandbox, for its author.
+#[derive(Clone)]
+pub struct NativeMethod {
+    /// The text of its manifest.
+    pub manifest: String,
+    /// The names of the interfaces that its source uses, such as `learn`.
+    pub interfaces: Vec<String>,
+    /// The digest of its source, which stands for that of a component.
+    pub digest: String,
+    /// Starts a process of this version of the method.
+    pub start: Arc<StartProcess>,
+}
+
+impl Debug for NativeMethod {
+    /// Shows the digest of the source only.
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("NativeMethod").field("digest", &self.digest).finish_non_exhaustive()
+    }
+}
+
+/// Finds the method that the settings name, reads its package, checks it against the project's lock
+/// ([`trust::open_package`]), resolves its settings and compiles its component or takes its code from the cache.
+/// Compiles a method that is not built in in a child process, if `engine` has one configured. Fails for a method that
+/// is not found or does not match the lock, a verifier's package, a setting that [`resolve`] rejects, and a component
+/// that is not admitted. Takes the processes of the author's source in its place if the settings have them.
 pub(super) fn load_method(settings: &RunSettings, engine: &Engine) -> Result<PlannedMethod, Error> {
+    if let Some(native) = &settings.native {
+        return prepare_processes(settings, native.clone());
+    }
     let found = settings.method_reference()?;
     let package = trust::open_package(&found, settings.project())?;
     compile(settings, package, &engine.for_untrusted(!matches!(found, Reference::Builtin(_))))
 }
 
-/// Prepares a method that runs in its own process, connected by `twin`, from the JSON manifest that the process sent.
-/// The method has no component to compile and may use every interface.
+/// Prepares a method that runs in its own process, connected by `twin`, from `manifest`, the JSON that the process
+/// sent. The method has no component to compile, and may use every interface whatever the settings grant. Fails for
+/// text that is no manifest, and as [`prepare`] does.
 pub(crate) fn native(settings: &RunSettings, manifest: &str, twin: Twin) -> Result<PlannedMethod, Error> {
     let package = unsigned_package(manifest::parse(manifest.as_bytes())?, every_interface(), Vec::new());
     prepare(settings, package, |package, _| Ok(Method::native(&package.manifest.name, package.imports.clone(), twin)))
 }
 
-/// Prepares a newer version of the run's method from the bytes of a component that its author built during the run.
-/// Compiles the component with the grants and limits of the run, in a child process if `engine` has one configured. Does not
-/// check it against the project's lock.
-pub(crate) fn revised(settings: &RunSettings, bytes: Vec<u8>, engine: &Engine) -> Result<PlannedMethod, Error> {
+/// Prepares a method of which each session starts a process, with the grants of the run.
+fn prepare_processes(settings: &RunSettings, native: NativeMethod) -> Result<PlannedMethod, Error> {
+    let NativeMethod { manifest, interfaces, digest, start } = native;
+    let is_used = |import: &String| interface_of(import).is_some_and(|name| interfaces.iter().any(|used| used == name));
+    let imports = every_interface().into_iter().filter(is_used).collect();
+    let package = unsigned_package(manifest::parse(manifest.as_bytes())?, imports, Vec::new());
+    let grants = grants(settings);
+    let admit = |package: &Package, _: &Limits| {
+        Method::processes(&package.manifest.name, package.imports.clone(), &grants, start)
+    };
+    prepare(settings, Package { digest, ..package }, admit)
+}
+
+/// Prepares a newer version of the run's method, which its author built during the run. Compiles a component with the grants
+/// and limits of the run, in a child process if `engine` has one configured. Does not check it against the project's lock.
+pub(crate) fn revised(settings: &RunSettings, version: Version, engine: &Engine) -> Result<PlannedMethod, Error> {
+    let bytes = match version {
+        Version::Component(bytes) => bytes,
+        Version::Process(native) => return prepare_processes(settings, native),
+    };
     let package = unsigned_package(read_manifest(&bytes)?, component::interfaces(&bytes)?.imports, bytes);
     compile(settings, package, &engine.for_untrusted(true))
 }
@@ -110,13 +164,19 @@ fn unsigned_package(manifest: Manifest, imports: Vec<String>, bytes: Vec<u8>) ->
 
 /// Prepares a method from its package, and compiles its component with the grants of the run.
 fn compile(settings: &RunSettings, package: Package, engine: &Engine) -> Result<PlannedMethod, Error> {
-    let named = settings.file.method.grants.iter();
-    let grants = named.fold(Grants::default(), |grants, grant| grants.with(grant.interface()));
+    let grants = grants(settings);
     prepare(settings, package, |package, limits| engine.admit(&package.bytes, &package.manifest.name, &grants, limits))
 }
 
-/// Checks that a package is a method, finds the shapes of its records, resolves its settings, and calls `admit` with the
-/// package and the run's limits to compile its component. Fails for a shape that this version cannot read.
+/// The interfaces that the run grants.
+fn grants(settings: &RunSettings) -> Grants {
+    let named = settings.file.method.grants.iter();
+    named.fold(Grants::default(), |grants, grant| grants.with(grant.interface()))
+}
+
+/// Checks that a package is a method, finds the shapes of its records, resolves its settings, and calls `admit` with
+/// the package and the run's limits to compile its component. Fails for a verifier's package, a shape that
+/// [`Shape::of_method`] does not know, a wrong setting, and if `admit` fails.
 fn prepare(
     settings: &RunSettings,
     package: Package,
@@ -129,28 +189,50 @@ fn prepare(
         let what = format!("method `{name}` learns from records of the shape `{shape}`, which cannot be read yet");
         settings.error("method.use", Underline::Value, Explanation::new("config", what))
     })?;
+    if package.manifest.update == Updates::Method {
+        check_own_updates(settings, &package)?;
+    }
     let values = resolve(settings, &package)?;
     let limits = settings.file.limits.clone();
     let admitted = admit(&package, &limits)?;
     Ok(PlannedMethod { package, settings: values, shapes, limits, admitted })
 }
 
-/// The value of every setting of the method, in the manifest's order: from the run file, or the default. A wrong
-/// setting is an error at its key.
+/// Checks a method whose manifest says that it updates the parameters itself. Fails if its component does not import
+/// `optimizer`, and for a setting of the run that only the host's optimizer uses, at its key.
+fn check_own_updates(settings: &RunSettings, package: &Package) -> Result<(), Error> {
+    let name = &package.manifest.name;
+    if !package.imports.iter().any(|import| interface_of(import) == Some("optimizer")) {
+        let what = format!("`{name}` says `update: \"method\"` in its manifest and never calls `optimizer`");
+        return Err(Explanation::new("method", what)
+            .with_why("nothing would update the parameters: the host makes no optimizer for such a method")
+            .with_hint("its author can call `optimizer`, or remove `update` from the manifest")
+            .into());
+    }
+    let unused = super::optimizer::keys().find(|key| settings.changes_train(key));
+    let Some(key) = unused.map(|key| format!("train.{key}")) else { return Ok(()) };
+    let what = format!("`{name}` updates the parameters itself, so `{key}` has no effect");
+    let hint = format!("remove `{key}`; `tunebox train --method {name} --help` lists the method's own settings");
+    Err(settings.conflict(&key, Underline::Key, &what, &hint))
+}
+
+/// Returns the value of every setting of the method, in the manifest's order: from the run file, or the default. A
+/// setting that the manifest lacks, a value of another kind or outside its range, and one that is neither given nor has
+/// a default, is an error at its key.
 fn resolve(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Value)>, Error> {
     let values = resolve_settings(&package.manifest, &toml_table(&settings.file.method.settings));
     values.map_err(|error| setting_error(settings, "method", &settings.file.method.r#use, &error))
 }
 
-/// The settings of a run's method as `run.lock` lists them, with every default. Settings that the method rejects are
-/// returned as given, so that they differ from every lock.
+/// Returns the settings of a run's method as `run.lock` lists them, with every default. If the method rejects one,
+/// returns those of the run file without defaults, so that they differ from every lock.
 pub(crate) fn lock_settings(settings: &RunSettings, package: &Package) -> Map<String, Json> {
     resolve(settings, package).map_or_else(|_| settings.file.method.settings.clone(), |values| settings_json(&values))
 }
 
 /// Turns an error about a component's setting into one with the setting's location in the table `below` of the run
-/// file: its key if the setting is unknown, else its value. `used` is the component as the run file names it, for the hint
-/// if the error has none.
+/// file: its key if the setting is unknown, else its value. `below` is `method`, or `verifier.N`. `used` is the
+/// component as the run file names it, for the hint if the error has none.
 fn setting_error(settings: &RunSettings, below: &str, used: &str, wrong: &SettingError) -> Error {
     let underline = if wrong.is_unknown { Underline::Key } else { Underline::Value };
     let inspect = || format!("`tunebox inspect {used}` lists settings and ranges");
@@ -183,7 +265,8 @@ pub struct PlannedVerifier {
     pub(crate) admitted: Verifier,
 }
 
-/// Finds, reads and compiles the verifiers that the run file lists, in its order. Fails if two have the same name.
+/// Finds, reads and compiles the verifiers that the run file lists, in its order, as [`load_verifier`] does; none if it
+/// lists none. Fails if two have the same name.
 pub(crate) fn load_verifiers(settings: &RunSettings, engine: &Engine) -> Result<Vec<PlannedVerifier>, Error> {
     let mut planned: Vec<PlannedVerifier> = Vec::new();
     for number in 0..settings.file.verifier.len() {

@@ -1,8 +1,8 @@
 //! Everything about a run that can be known before its first step.
 //!
 //! `build` puts a plan together: `method` loads and admits the components, `folder` chooses the run's folder
-//! and checkpoint, `inputs` opens model, policy and data, `identity` compares the run with its checkpoint, `memory`
-//! estimates its memory, and `planned` is the result. `check` and `--dry-run` show a plan, `run` executes it.
+//! and checkpoint, `inputs` opens model, policy and data, `identity` compares the run with its checkpoint, `optimizer`
+//! checks the optimizer's settings, `memory` estimates the memory, and `planned` is the result. `check` and `--dry-run` show a plan, `run` executes it.
 
 mod build;
 mod folder;
@@ -11,6 +11,7 @@ mod inputs;
 mod memory;
 pub(crate) mod method;
 mod model;
+mod optimizer;
 mod planned;
 pub(crate) mod trust;
 
@@ -19,7 +20,7 @@ pub(crate) use build::{engine, plan_with_method, verifier_engine};
 pub(crate) use folder::run_exists;
 pub use memory::{Estimate, available, free};
 pub(crate) use memory::{peak_on, reset_peak};
-pub use method::{PlannedMethod, PlannedVerifier, no_effect_warning};
+pub use method::{NativeMethod, PlannedMethod, PlannedVerifier, no_effect_warning, trains};
 pub(crate) use method::{load_verifiers, lock_settings, native, revised};
 pub use model::fetch;
 pub(crate) use model::{digests, find_source, open_model};

@@ -13,19 +13,20 @@ use tunebox_package::digest::sha256;
 use tunebox_sandbox::Value;
 
 use super::method::PlannedMethod;
-use crate::configuration::{Initialise, RunSettings, Underline};
+use crate::configuration::{Initialize, RunSettings, Underline};
 use crate::error::Error;
 use crate::runs::find_model;
 use crate::{lock, sample};
 
-/// Fetches the run's model from the hub if `model.path` is not an existing path. Returns true if the model is one of
-/// the hub; does nothing and returns false for a local or random model.
+/// Fetches the files of the run's model that are not present from the hub, if `model.path` is not an existing path.
+/// Returns true if the model is one of the hub; does nothing and returns false for a local model, or with
+/// `model.initialize`.
 ///
 /// # Errors
-/// A model that is not on the hub, or cannot be fetched.
+/// A model that is not on the hub, or cannot be fetched, as when the run is offline and files are missing.
 pub fn fetch(settings: &RunSettings) -> Result<bool, Error> {
     let table = &settings.file.model;
-    let is_local = table.initialise.is_some() || settings.path("model.path", &table.path).exists();
+    let is_local = table.initialize.is_some() || settings.path("model.path", &table.path).exists();
     if !is_local {
         find_source(settings)?;
     }
@@ -40,14 +41,14 @@ fn open_device(settings: &RunSettings) -> Result<Device, Error> {
     })
 }
 
-/// Opens the model of a run on the run's device, in the requested number format; with `model.initialise = "random"`, takes
+/// Opens the model of a run on the run's device, in the requested number format; with `model.initialize = "random"`, takes
 /// random weights drawn from `train.seed`. `clock` is the time that the model's chat template reads, in seconds since 1970.
 /// The second value is the digest of the weight files, or of the configuration for a random model. In a replay the model
 /// gets the recorded name.
 pub(super) fn open_with_digest(settings: &RunSettings, clock: i64) -> Result<(Arc<Model>, String), Error> {
     let (table, device) = (&settings.file.model, &open_device(settings)?);
     let requested = requested_precision(settings)?;
-    let (mut model, digest) = if table.initialise == Some(Initialise::Random) {
+    let (mut model, digest) = if table.initialize == Some(Initialize::Random) {
         let folder = settings.path("model.path", &table.path);
         let model = Model::random(&folder, settings.file.train.seed, device);
         let mut model = model.map_err(|error| settings.with_location("model.path", error))?;
@@ -64,8 +65,8 @@ pub(super) fn open_with_digest(settings: &RunSettings, clock: i64) -> Result<(Ar
     Ok((Arc::new(model), digest))
 }
 
-/// Opens the model of a run from its files, on the run's device and in the requested number format. Unlike
-/// [`open_with_digest`], ignores `model.initialise` and a replay's recorded inputs.
+/// Opens the model of a run from its files, as [`find_source`] finds or fetches them, on the run's device and in the
+/// requested number format. Unlike [`open_with_digest`], ignores `model.initialize` and a replay's recorded inputs.
 pub(crate) fn open_model(settings: &RunSettings) -> Result<Arc<Model>, Error> {
     let device = open_device(settings)?;
     Ok(Arc::new(Model::open_in(&find_source(settings)?, &device, requested_precision(settings)?)?))
@@ -75,7 +76,7 @@ pub(crate) fn open_model(settings: &RunSettings) -> Result<Arc<Model>, Error> {
 /// either. The model is fetched if it is one of the hub.
 pub(crate) fn digests(settings: &RunSettings) -> Result<(String, Option<String>), Error> {
     let table = &settings.file.model;
-    let model = if table.initialise == Some(Initialise::Random) {
+    let model = if table.initialize == Some(Initialize::Random) {
         configuration_digest(&settings.path("model.path", &table.path))?
     } else {
         find_source(settings)?.digest()?
@@ -89,7 +90,8 @@ fn configuration_digest(folder: &Path) -> Result<String, Error> {
     Ok(sha256(files::read_text(&folder.join("config.json"))?.as_bytes()))
 }
 
-/// The digest of the weights of the adapter that a run continues; `None` if `model.adapter` is not set.
+/// Returns the SHA-256 of `adapter_model.safetensors` in the folder of the adapter that a run continues; `None` if
+/// `model.adapter` is not set. Fails if the file cannot be read.
 pub(super) fn adapter_digest(settings: &RunSettings) -> Result<Option<String>, Error> {
     let Some(written) = &settings.file.model.adapter else { return Ok(None) };
     let file = settings.path("model.adapter", written).join("adapter_model.safetensors");
@@ -110,13 +112,14 @@ pub(crate) fn find_source(settings: &RunSettings) -> Result<Source, Error> {
     found.map_err(|error| settings.with_location("model.path", error))
 }
 
-/// The maximum length of an example in tokens: `data.max-length`, at most the model's number of positions (counted as
-/// at least 2).
+/// Returns the maximum length of an example in tokens: `data.max-length`, or the model's number of positions (counted
+/// as at least 2) if that is less.
 pub(super) fn max_length(settings: &RunSettings, model: &Model) -> usize {
     (settings.file.data.max_length as usize).min(model.configuration.max_positions.max(2))
 }
 
-/// The number formats that the run file asks for.
+/// Returns the number formats that the settings ask for: `model.precision` for the base, `train.compute` for
+/// activations.
 ///
 /// # Errors
 /// NF4 with training of all weights.
@@ -125,8 +128,8 @@ fn requested_precision(settings: &RunSettings) -> Result<PrecisionRequest, Error
     Ok(PrecisionRequest { base: settings.file.model.precision, compute: settings.file.train.compute })
 }
 
-/// Fails if the run keeps its base in NF4 and either trains all weights or edits weights in a way that writes a whole
-/// model.
+/// Fails, located at `model.precision`, if that is NF4 and [`nf4_conflict`] finds a reason against it: the run trains
+/// all weights, or edits weights in a way that writes a whole model.
 pub(super) fn check_precision(settings: &RunSettings, method: &PlannedMethod) -> Result<(), Error> {
     reject_nf4(settings, nf4_conflict(settings, method))
 }
@@ -137,22 +140,22 @@ fn reject_nf4(settings: &RunSettings, conflict: Option<Explanation>) -> Result<(
     conflict.map_or(Ok(()), |problem| Err(settings.error("model.precision", Underline::Key, problem)))
 }
 
-/// Why the base of a run cannot be kept in NF4: the run trains all weights, or writes a whole edited model. `None` if
-/// it can.
+/// Returns why the base of a run cannot be kept in NF4, whether the settings ask for that or not: `train.adapter.kind`
+/// is `full`, or the method writes a whole edited model ([`edit_conflict`]). `None` if it can.
 pub(super) fn nf4_conflict(settings: &RunSettings, method: &PlannedMethod) -> Option<Explanation> {
     full_training_conflict(settings).or_else(|| edit_conflict(settings, method))
 }
 
-/// The conflict of NF4 with training all weights; `None` if an adapter is trained.
+/// Returns the conflict of NF4 with training all weights; `None` unless `train.adapter.kind` is `full`.
 fn full_training_conflict(settings: &RunSettings) -> Option<Explanation> {
     let what = "`model.precision` is for a frozen base, and `train.adapter.kind = \"full\"` trains all of it";
     let is_full = settings.file.train.adapter.kind == AdapterKind::Full;
     is_full.then(|| Explanation::new("config", what).with_hint("leave one of them out"))
 }
 
-/// The conflict of NF4 with a method that edits weights. Edited weights, and edits beside an adapter, are written as a
-/// whole model, whose other matrices would be rounded to NF4. The method's setting `apply` names its output; `None` for
-/// a method without edits, without that setting, or whose edits alone form the adapter.
+/// Returns the conflict of NF4 with a method that imports `weights` and whose setting `apply` is `weights`, or is
+/// `adapter` if the run also continues or trains another adapter: these edits are written as a whole model, whose other
+/// matrices would be rounded to NF4. `None` for every other method.
 fn edit_conflict(settings: &RunSettings, method: &PlannedMethod) -> Option<Explanation> {
     let form = method.settings.iter().find(|(name, _)| name == "apply").filter(|_| method.edits());
     let beside = settings.file.model.adapter.is_some() || method.learns();
@@ -169,8 +172,9 @@ fn edit_conflict(settings: &RunSettings, method: &PlannedMethod) -> Option<Expla
     Some(Explanation::new("config", what).with_hint(format!("leave `model.precision` out{hint}")))
 }
 
-/// A warning if the continued adapter was trained on a base in another number format than this run's. `None` without a
-/// continued adapter, if the formats are equal, or if the adapter is not in a run's folder.
+/// Returns a warning if the `run.lock` of the continued adapter's run has another `model.precision` than this run.
+/// `None` without a continued adapter, if the formats are equal, or if the adapter is not in a run's folder. Fails if
+/// that lock cannot be read.
 pub(super) fn changed_base_warning(settings: &RunSettings) -> Result<Option<String>, Error> {
     let Some(written) = &settings.file.model.adapter else { return Ok(None) };
     let (then, now) = (lock::base_precision(&settings.path("model.adapter", written))?, settings.file.model.precision);

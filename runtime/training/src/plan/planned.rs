@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tunebox_compute::DType;
 use tunebox_compute::device::{self, DeviceInfo};
+use tunebox_compute::optimizer::{OptimizerKind, OptimizerSettings};
 use tunebox_compute::precision::{Base, Storage};
 use tunebox_model::decoder::Recompute;
 use tunebox_model::{Policy, Weights};
@@ -47,6 +48,7 @@ pub struct PlannedRun {
     /// Problems that do not stop the run.
     pub warnings: Vec<String>,
     pub(crate) learning_rate: LearningRate,
+    pub(crate) optimizer: OptimizerSettings,
     /// The number format of activations.
     pub(crate) compute: DType,
     /// The accelerator that computes; `None` if the CPU does.
@@ -126,6 +128,9 @@ pub struct PlanSummary {
     pub rate: f64,
     /// The learning-rate schedule.
     pub schedule: String,
+    /// The optimizer.
+    #[serde(default)]
+    pub optimizer: OptimizerKind,
     /// Steps between two rows of the table of metrics on a terminal.
     pub log_every: u32,
     /// Pairs of a use, such as activations, and its number format, as text.
@@ -135,7 +140,8 @@ pub struct PlanSummary {
 }
 
 impl PlanSummary {
-    /// Replaces the method's version, imports and settings in the summary by those of another version of the method.
+    /// Replaces the method's version, imports and settings in the summary by those of `method`, another version of it.
+    /// Leaves name, signer and memory as they are.
     pub(crate) fn update_method(&mut self, method: &PlannedMethod) {
         self.method_version.clone_from(&method.package.manifest.version);
         self.imports.clone_from(&method.package.imports);
@@ -150,7 +156,7 @@ pub(super) fn summary(
     name: &str,
     inputs: &Inputs,
     method: &PlannedMethod,
-    learning_rate: &LearningRate,
+    (learning_rate, optimizer): (&LearningRate, &OptimizerSettings),
     sampler: &BatchSampler,
 ) -> PlanSummary {
     let (train, package, model) = (&settings.file.train, &method.package, inputs.policy.model());
@@ -180,23 +186,29 @@ pub(super) fn summary(
         accumulation: train.accumulation,
         rate: learning_rate.peak,
         schedule: learning_rate.schedule.to_string(),
+        optimizer: optimizer.kind(),
         log_every: train.log_every,
-        precision: number_formats(&model.weights),
-        memory: estimate(settings, inputs, method),
+        precision: number_formats(&model.weights, optimizer.kind()),
+        memory: estimate(settings, inputs, method, optimizer),
     }
 }
 
 /// Estimates the memory of a run in bytes by use, with `train.batch` and `train.recompute` of its settings.
-fn estimate(settings: &RunSettings, inputs: &Inputs, method: &PlannedMethod) -> Estimate {
+fn estimate(
+    settings: &RunSettings,
+    inputs: &Inputs,
+    method: &PlannedMethod,
+    optimizer: &OptimizerSettings,
+) -> Estimate {
     let train = &settings.file.train;
     let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
     let tokens = Tokens::of(settings, &inputs.data, method, train.batch);
-    Estimate::of(&inputs.policy, tokens, recompute, inputs.runtime_bytes)
+    Estimate::of(&inputs.policy, tokens, recompute, optimizer, inputs.runtime_bytes)
 }
 
 /// Returns pairs of a use, such as activations, and its number format in words, for display. With NF4, the format of the
 /// blocks' matrices also says how many of them stay as stored, if any do.
-fn number_formats(weights: &Weights) -> Vec<(String, String)> {
+fn number_formats(weights: &Weights, optimizer: OptimizerKind) -> Vec<(String, String)> {
     let precision = weights.precision();
     let linear = match weights.linear_as_stored() {
         (stored, all) if precision.base() == Base::Nf4 && stored > 0 => {
@@ -205,6 +217,9 @@ fn number_formats(weights: &Weights) -> Vec<(String, String)> {
         _ => String::new(),
     };
     let text = |(name, kept): (&str, Storage)| {
+        if name == "optimizer" && optimizer == OptimizerKind::AdamW8Bit {
+            return (name.to_owned(), "8 bits in blocks of 256, f32 for tensors below 4096 numbers".to_owned());
+        }
         let counted = if matches!(kept, Storage::Format(_)) { linear.as_str() } else { "" };
         (name.to_owned(), format!("{kept}{counted}"))
     };
@@ -213,15 +228,17 @@ fn number_formats(weights: &Weights) -> Vec<(String, String)> {
 
 impl Plan {
     /// Lists settings that would reduce the run's estimated memory: each as the argument of `--set`, with the total
-    /// estimated bytes of the run with that setting. Tries a micro-batch of one record, recomputation, both together, and a
-    /// base in NF4 if the run can have one, in this order; leaves out those that would not reduce it.
+    /// estimated bytes of the run with that setting. Tries a micro-batch of one record, recomputation, both of these
+    /// together, and a base in NF4 unless the run trains all weights, writes a whole edited model or has a base that is
+    /// quantized already, in this order; leaves out those that would not reduce the total.
     #[must_use]
     pub fn smaller(&self) -> Vec<(&'static str, u64)> {
         let (run, whole) = (&self.run, self.run.summary.memory);
         let train = &run.settings.file.train;
         let tokens = |batch| Tokens::of(&run.settings, &run.data, &run.method, batch);
         let (now, one) = (tokens(train.batch), tokens(1));
-        let need = |tokens, recompute| Estimate::of(&self.policy, tokens, recompute, whole.runtime).total();
+        let need =
+            |tokens, recompute| Estimate::of(&self.policy, tokens, recompute, &run.optimizer, whole.runtime).total();
         let present = if train.recompute { Recompute::Blocks } else { Recompute::None };
         let quantized = self.nf4_weight_bytes().map(|weights| {
             ("model.precision=nf4", whole.total().saturating_sub(whole.weights).saturating_add(weights))
@@ -234,8 +251,8 @@ impl Plan {
         all.into_iter().chain(quantized).filter(|(_, bytes)| *bytes < whole.total()).collect()
     }
 
-    /// Bytes of the model's weights with the base in NF4; `None` if this run cannot use NF4 or the size cannot be
-    /// computed.
+    /// Returns the bytes of the model's weights with the base in NF4. `None` if the run trains all weights or writes a
+    /// whole edited model ([`nf4_conflict`]), or if a matrix of the blocks is quantized in the model's files already.
     fn nf4_weight_bytes(&self) -> Option<u64> {
         if nf4_conflict(&self.run.settings, &self.run.method).is_some() {
             return None;

@@ -21,14 +21,14 @@ pub(crate) const LOCK: &str = "tunebox.lock";
 /// Asks the user about a signer that is not known yet; true accepts it.
 pub type Ask<'a> = dyn FnMut(&Question) -> bool + 'a;
 
-/// Asks the user about the grants, raised limits and paths of a run file. `ask` returns true to accept them. `components`
-/// says whether methods and verifiers that the file gives by a path would run. Does not ask if the file permits nothing
-/// beyond the defaults, if the user accepted the same before, or if the run file is in a folder whose code the user has
-/// built, since building already ran that folder's code outside of the sandbox. Remembers what was accepted or needed no
-/// question, `--set` arguments included, unless `components` left a clause out of the question.
+/// Asks the user about the grants, raised limits and paths of a run file. `ask` returns true to accept them.
+/// `components` says whether methods and verifiers that the file gives by a path would run. Does not ask if the file
+/// permits nothing beyond the defaults, if the user accepted the same before, or if the user has built a method in the
+/// run file's folder, since building already ran that folder's code outside of the sandbox. Remembers what was accepted
+/// or needed no question, `--set` arguments included, unless `components` left a clause out of the question.
 ///
 /// # Errors
-/// The answer no, and a folder of `TUNEBOX_HOME` that other users may change.
+/// The answer no, and a folder of `TUNEBOX_HOME` that other users may change, where answers are remembered.
 pub fn admit_run_file(
     settings: &RunSettings,
     components: bool,
@@ -59,9 +59,10 @@ pub fn admit_run_file(
     Ok(())
 }
 
-/// Checks packages against the lock of a project before a run. With `ask`, checks only packages of the store, asks the
-/// user about unknown signers, and writes the decisions into the lock. Without `ask`, accepts only packages that are
-/// built in or listed in the lock, including components given by a path, and writes nothing.
+/// Checks the packages `found` against the lock in the folder `project` before a run. With `ask`, checks only packages
+/// of the store, asks the user about signers that are not known yet, and after the last package writes those accepted,
+/// and the packages, into the lock. Without `ask`, accepts only packages that are built in or listed in the lock,
+/// including components given by a path, and writes nothing.
 ///
 /// # Errors
 /// A package that does not match its signature or the lock, or that the user rejects; a store or lock that cannot be read
@@ -115,7 +116,8 @@ fn open(project: &Path) -> Result<Trust, Error> {
     Ok(Trust::open(&home()?, project)?)
 }
 
-/// The component's bytes with its signature, and the location from which the store got the package (empty if unknown).
+/// Returns a copy of the component's bytes with its signature, and the location from which the store got the package
+/// (empty if unknown).
 fn from_store(package: &Package) -> (Artifact, String) {
     let artifact = Artifact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
     (artifact, package.source.clone().unwrap_or_default())
@@ -135,7 +137,7 @@ mod tests {
         let version = read_manifest(bytes).unwrap().version;
         let pin = format!(
             "schema = 1\n[[package]]\nname = \"lora\"\nversion = \"{version}\"\nsource = \"/media/stick\"\n\
-             sha256 = \"{}\"\ninterface = \"0.1.0\"\nhighest = \"{version}\"\n",
+             sha256 = \"{}\"\ninterface = \"0.2.0\"\nhighest = \"{version}\"\n",
             digest(bytes)
         );
         std::fs::write(folder.path().join(LOCK), pin).unwrap();

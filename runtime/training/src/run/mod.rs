@@ -20,12 +20,13 @@ use revision::RevisableRun;
 use start::ActiveRun;
 
 /// Executes a plan to its end. `stop` is checked after each step: if it is set and steps remain, saves a checkpoint and
-/// returns a summary marked as interrupted, without an artifact. In a run of the method's author the observer may change
-/// the method between steps, and a step that fails in the method waits for a fixed version. Also warns the author about
-/// declared metrics that were never reported, or sends the log lines of the call that failed to the observer.
+/// returns a summary marked as interrupted, without an artifact. In a run of the method's author (`authoring`) the
+/// observer may change the method between steps, and a step that fails in the method waits for a fixed version. At the
+/// end, if the method is given as a folder, warns about declared metrics that were never reported; after an error sends
+/// the log lines of the call that failed to the observer instead.
 ///
 /// # Errors
-/// An error of the start, and [`Error::Step`] for a later one; it names the last checkpoint.
+/// An error of the start as it is, and [`Error::Step`] around any later one, with the last checkpoint, if there is one.
 pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Summary, Error> {
     let mut running = ActiveRun::start(plan, observer)?;
     let ended = execute_steps(&mut running, stop);

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::learner::begin_step;
 use crate::learner::initial_state::{self, InitialState};
 use crate::lock;
-use crate::observer::StepEvent;
+use crate::observer::{StepEvent, Version};
 use crate::plan::{self, PlannedMethod, Revision};
 
 /// A run whose method may change between steps, with the state after the last finished step: all that a checkpoint saves.
@@ -41,15 +41,16 @@ impl RevisableRun {
         Ok(revisable)
     }
 
-    /// Executes and records the next step, after switching to a newer component if the observer has one. If the step
-    /// fails in the sandbox or by a number that is not finite, waits for a newer component and tries the step again from
-    /// the state before it. Returns true after the step; false if the wait ended because `stop` was set, after saving the
-    /// state before the step.
+    /// Executes and records the next step, after switching to a newer version if the observer has one. If the step
+    /// fails with [`Error::Sandbox`] or [`Error::NonFinite`], waits for a newer version
+    /// ([`wait_for_fix`](crate::Observer::wait_for_fix)) and tries the step again from the state before it. Returns
+    /// true after the step; false if the wait ended because `stop` was set, after saving the state before the step.
     ///
     /// # Errors
-    /// Any other error, and the error of the step if the wait ended without a component and without `stop`.
+    /// Any other error of the step, such as one of a file, at once; and the error of the step if the wait ended without
+    /// a version and without `stop`.
     pub(super) fn execute_step(&mut self, running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<bool, Error> {
-        let mut newest = running.observer.next_component(&running.plan.method.package.bytes);
+        let mut newest = running.observer.next_version(&running.plan.method.package.bytes);
         loop {
             let error = match self.try_step(running, newest.take()) {
                 Ok(event) => return running.record_step(event).map(|()| true),
@@ -68,11 +69,11 @@ impl RevisableRun {
         }
     }
 
-    /// Tries the next step once, first switching to the component `newest` if there is one, and records the state after
+    /// Tries the next step once, first switching to the version `newest` if there is one, and records the state after
     /// the step for later tries. Does not advance the step counter or write metrics of the step.
-    fn try_step(&mut self, running: &mut ActiveRun<'_>, newest: Option<Vec<u8>>) -> Result<StepEvent, Error> {
-        if let Some(bytes) = newest {
-            self.revise(running, bytes)?;
+    fn try_step(&mut self, running: &mut ActiveRun<'_>, newest: Option<Version>) -> Result<StepEvent, Error> {
+        if let Some(version) = newest {
+            self.revise(running, version)?;
         }
         let event = running.try_step()?;
         let state = running.session.save_state()?;
@@ -80,12 +81,13 @@ impl RevisableRun {
         Ok(event)
     }
 
-    /// Switches the run to the component `bytes`, at the recorded state and position in the data, and reports the outcome
-    /// to the observer. If the component does not fit the run, or rejects its settings or state, restarts the present
-    /// method from the recorded state and returns `Ok`. Fails if that restart fails.
-    fn revise(&mut self, running: &mut ActiveRun<'_>, bytes: Vec<u8>) -> Result<(), Error> {
+    /// Switches the run to `version`, at the recorded state and position in the data, and reports the
+    /// outcome to the observer. If the version is not admitted, does not fit the run, or rejects its settings or
+    /// state, restarts the present method from the recorded state and returns `Ok`. Fails if that restart fails, or the
+    /// change cannot be recorded.
+    fn revise(&mut self, running: &mut ActiveRun<'_>, version: Version) -> Result<(), Error> {
         self.rewind(running);
-        match self.try_method(running, bytes) {
+        match self.try_method(running, version) {
             Ok((method, report)) => {
                 running.switch_method(method)?;
                 running.show_report(&report);
@@ -113,15 +115,16 @@ impl RevisableRun {
         Ok(())
     }
 
-    /// Moves the data back to the recorded position, and counts the usage of limits so far as that of earlier versions of
-    /// the method. The method must be restarted or ended afterwards.
+    /// Moves the sampler back to the recorded position, and counts the usage of limits so far (`used`) as that of
+    /// earlier versions of the method (`earlier_usage`). The method must be restarted or ended afterwards.
     fn rewind(&self, running: &mut ActiveRun<'_>) {
         running.sampler.seek(self.cursor);
         running.earlier_usage.clone_from(&running.used);
     }
 
-    /// Abandons an unfinished step: moves the data back, restores the recorded state and saves it as a checkpoint. Only
-    /// moves the data back if no state is recorded, or if the last checkpoint has the number of finished steps.
+    /// Abandons an unfinished step: moves the data back, restores the recorded state and saves it as a checkpoint.
+    /// Restores and saves nothing if no state is recorded, as before the first step, or if the last checkpoint is that
+    /// of the last finished step.
     fn abandon_step(&self, running: &mut ActiveRun<'_>) -> Result<(), Error> {
         self.rewind(running);
         match &self.saved {
@@ -135,14 +138,15 @@ impl RevisableRun {
         }
     }
 
-    /// Compiles a component, checks that it fits the run, and starts it in place of the present method from the
+    /// Prepares a version of the method, checks that it fits the run, and starts it in place of the present method from the
     /// recorded state. Returns the planned method and the report of its `init`.
     ///
     /// # Errors
-    /// A component that does not fit the run, or rejects its settings or state.
-    fn try_method(&self, running: &mut ActiveRun<'_>, bytes: Vec<u8>) -> Result<(PlannedMethod, StepReport), Error> {
+    /// A version that is not admitted or that [`ActiveRun::check_compatible`] rejects, after which the present method
+    /// still runs; and one that rejects its settings or state, or traps, after which no method runs.
+    fn try_method(&self, running: &mut ActiveRun<'_>, version: Version) -> Result<(PlannedMethod, StepReport), Error> {
         let engine = plan::engine(&running.plan.settings)?;
-        let method = plan::revised(&running.plan.settings, bytes, &engine)?;
+        let method = plan::revised(&running.plan.settings, version, &engine)?;
         running.check_compatible(&method)?;
         let report = self.start_method(running, Some(&method))?;
         Ok((method, report))
@@ -187,9 +191,9 @@ impl ActiveRun<'_> {
             .into())
     }
 
-    /// Makes `method` the method in the plan and its summary, without starting it. Appends the change to the metrics and to
-    /// `plan.revised`; if no step is finished, rewrites the lock instead. Records nothing if the component has the digest of
-    /// the method before.
+    /// Makes `method` the method in the plan, its summary and its identity, without starting it, and lets the warning
+    /// about ignored refusals appear again. Appends the change to the metrics and to `plan.revised`; if no step is
+    /// finished, rewrites the lock instead. Records nothing if the component has the digest of the method before.
     fn switch_method(&mut self, method: PlannedMethod) -> Result<(), Error> {
         let sha256 = method.package.digest.clone();
         let before = std::mem::replace(&mut self.plan.identity.method, sha256.clone());
@@ -214,9 +218,9 @@ impl ActiveRun<'_> {
 fn changed_needs(learns: (bool, bool), edits: (bool, bool)) -> Option<&'static str> {
     match (learns, edits) {
         ((true, false), _) => Some(
-            "it never calls `minimise` now, and nothing would be trained; `minimise(&loss)?` in its `step` is what learns",
+            "it never calls `backward` now, and nothing would be trained; `backward(&loss)?` in its `step` is what learns",
         ),
-        ((false, true), _) => Some("it calls `minimise` now, and the run began without an adapter to train"),
+        ((false, true), _) => Some("it calls `backward` now, and the run began without an adapter to train"),
         (_, (true, false)) => Some("it asks for no `weights` now, and the run was set up to edit them"),
         (_, (false, true)) => Some("it asks for `weights` now, and the run was not set up to edit them"),
         _ => None,
@@ -230,7 +234,7 @@ mod tests {
     #[test]
     fn a_version_that_forgot_to_learn_is_told_what_learns() {
         let told = |learns, edits| changed_needs(learns, edits).unwrap_or_default();
-        assert!(told((true, false), (false, false)).contains("`minimise(&loss)?`"));
+        assert!(told((true, false), (false, false)).contains("`backward(&loss)?`"));
         assert!(told((false, true), (false, false)).contains("without an adapter"));
         assert!(told((true, true), (false, true)).contains("asks for `weights` now"));
         assert_eq!(changed_needs((true, true), (false, false)), None);

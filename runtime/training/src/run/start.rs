@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::MutexGuard;
 
 use tempfile::TempDir;
-use tunebox_compute::optimizer::{AdamW, AdamWSettings};
+use tunebox_compute::optimizer::Optimizer;
+use tunebox_package::Updates;
 use tunebox_sandbox::{SessionSettings, StepReport, Usage};
 
 use super::update::LastLoss;
@@ -42,10 +43,11 @@ pub(super) struct ActiveRun<'a> {
     pub(super) unused: Option<TempDir>,
 }
 
-/// Creates the folder of a new run, which dropping the result removes. `None` for a resumed run, whose folder is locked.
+/// Creates the folder of a new run, which dropping the result removes. Does nothing and returns `None` for a resumed
+/// run, whose plan has its lock.
 ///
 /// # Errors
-/// A folder that another run created since this one was planned.
+/// A folder that exists, because another run created it since this one was planned, or that cannot be created.
 fn create_folder(plan: &PlannedRun) -> Result<Option<TempDir>, Error> {
     if plan.run_lock.is_some() {
         return Ok(None);
@@ -135,7 +137,8 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
 }
 
 /// Copies the lock of the run's project into the run's folder, so that the run can be resumed and replayed from there.
-/// Does nothing if neither the method nor a verifier is from the store. Fails if the lock cannot be read.
+/// Does nothing if neither the method nor a verifier has a recorded source, as packages of the store have. Fails if the
+/// lock is missing or cannot be read.
 fn copy_project_lock(plan: &PlannedRun) -> Result<(), Error> {
     let mut packages = plan.verifiers.iter().map(|verifier| &verifier.package).chain([&plan.method.package]);
     if packages.any(|package| package.source.is_some()) {
@@ -163,8 +166,10 @@ fn announce(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer
 /// # Errors
 /// An optimizer that cannot be allocated, and a verifier that rejects its settings or cannot be started.
 pub(crate) fn train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<TrainState, Error> {
-    let settings = AdamWSettings { weight_decay: plan.settings.file.train.weight_decay, ..AdamWSettings::default() };
-    let optimizer = AdamW::new(settings, policy.parameters())?;
+    let optimizer = match plan.method.package.manifest.update {
+        Updates::Host => Some(Optimizer::new(plan.optimizer, policy.parameters())?),
+        Updates::Method => None,
+    };
     let max_new_tokens = u32::try_from(plan.data.report.room()).unwrap_or(u32::MAX);
     let verifiers = Verifiers::open(&plan.verifiers, plan.method.limits.step_wall_seconds)?;
     let rewards = RewardState::new(verifiers, max_new_tokens, plan.settings.file.train.seed);
@@ -173,8 +178,8 @@ pub(crate) fn train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> R
     Ok(TrainState::new(policy, trainer))
 }
 
-/// The cache of the reference's scores, loaded from the run's folder. `None` if `train.cache-reference` is off, or the
-/// run has one epoch or less and so meets no row twice.
+/// Returns the cache of the reference's scores, with those in the file of the run's folder, if there is one. `None` if
+/// `train.cache-reference` is off, or the run has one epoch or less and so meets no row twice.
 fn references(plan: &PlannedRun) -> Option<ReferenceCache> {
     if !plan.settings.file.train.cache_reference || plan.summary.steps <= plan.summary.steps_per_epoch {
         return None;
@@ -187,7 +192,8 @@ fn references(plan: &PlannedRun) -> Option<ReferenceCache> {
 
 /// Starts a session of the plan's method, calls `init` on the state of the run's beginning, and restores the plan's
 /// checkpoint if it has one. The inner result is the report of `init`, or why `init` or restoring failed; after such a
-/// failure the session holds the last log lines. The outer error is a session that cannot be started.
+/// failure the session holds the last log lines. The outer error is a session that cannot be started, as when the
+/// method's instance passes a limit.
 pub(crate) fn start_session(
     plan: &PlannedRun,
     train_state: TrainState,
@@ -195,20 +201,23 @@ pub(crate) fn start_session(
     let mut session = Session::start(&plan.method.admitted, train_state, session_settings(plan, &plan.method))?;
     let checkpoint = plan.checkpoint.as_ref();
     let opening = session.init(&plan.method.settings).map_err(Error::from).and_then(|report| {
-        checkpoint.map_or(Ok(()), |(path, state)| restore(&mut session, path, state)).map(|()| report)
+        let most_own = plan.method.limits.activation_bytes;
+        checkpoint.map_or(Ok(()), |(path, state)| restore(&mut session, path, state, most_own)).map(|()| report)
     });
     Ok((session, opening))
 }
 
 /// Restores the checkpoint in the folder `path`, whose state was read as `state`: first the train state, in place of what
 /// `init` made of it, then the random streams and the state of the method.
-fn restore(session: &mut Session, path: &Path, state: &State) -> Result<(), Error> {
-    checkpoint::restore(path, state, &mut session.train_state())?;
+/// `most_own` is the most bytes of the method's state and extra parameters.
+fn restore(session: &mut Session, path: &Path, state: &State, most_own: u64) -> Result<(), Error> {
+    checkpoint::restore(path, state, &mut session.train_state(), most_own)?;
     continue_at(session, state.step, &state.streams, &state.method_state(path)?)
 }
 
-/// Continues a session after `step` finished steps: begins the next step, sets the method's random streams to the positions
-/// `streams`, and calls the method's `load-state` with the saved bytes `method_state`. Fails if the method rejects them.
+/// Continues a session after `step` finished steps: begins the next step, sets the method's random streams to the
+/// positions `streams`, and calls the method's `load-state` with the saved bytes `method_state`. Fails if the method
+/// rejects those bytes or traps.
 pub(super) fn continue_at(
     session: &mut Session,
     step: u64,
@@ -220,12 +229,14 @@ pub(super) fn continue_at(
     Ok(session.load_state(method_state)?)
 }
 
-/// The limits, seed, metric names, profiler and call observer for a session of `method` in the run.
+/// Returns the settings for a session of `method` in the run: the method's limits and metric names, and the seed,
+/// profiler and call observer of the plan.
 pub(super) fn session_settings(plan: &PlannedRun, method: &PlannedMethod) -> SessionSettings {
     SessionSettings {
         limits: method.limits.clone(),
         seed: plan.settings.file.train.seed,
         metric_names: method.package.manifest.metrics.clone(),
+        updates_itself: method.package.manifest.update == Updates::Method,
         profiler: plan.settings.profiler.clone(),
         call_observer: plan.settings.call_observer.clone(),
     }

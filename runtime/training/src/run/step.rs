@@ -21,15 +21,16 @@ use crate::plan::peak_on;
 use crate::validation::{pass_rate, validate};
 
 impl ActiveRun<'_> {
-    /// Executes the next step, advances the step counter and records the step.
+    /// Executes the next step ([`try_step`](Self::try_step)) and records it ([`record_step`](Self::record_step)).
     pub(super) fn execute_step(&mut self) -> Result<(), Error> {
         let event = self.try_step()?;
         self.record_step(event)
     }
 
-    /// Executes the next step without advancing the step counter or writing metrics, and returns its event. Sends the log
-    /// lines of every call to the observer even if the step fails, and updates the usage. Warns once for each version of
-    /// the method if it went on after a refused gradient, and after a step about verifiers that failed.
+    /// Executes the next step without advancing the step counter or writing metrics, and returns its event. Sends the
+    /// log lines of every call to the observer even if the step fails, and updates the usage. Warns once for each
+    /// version of the method if it went on after the host refused to compute a gradient, and after a successful step
+    /// about each verifier that failed on a completion.
     pub(super) fn try_step(&mut self) -> Result<StepEvent, Error> {
         let (begun, step) = (Instant::now(), self.summary.step);
         let (used, earlier_usage, unlearned) = (&mut self.used, &self.earlier_usage, &mut self.unlearned);
@@ -76,9 +77,10 @@ impl ActiveRun<'_> {
         })
     }
 
-    /// Advances the step counter and the totals, writes the step's metrics, and sends them to the observer. Scores the
-    /// validation data every `train.validate-every` steps and after the last step. From then on the run's folder is kept
-    /// when the run is dropped.
+    /// Sets the step counter to the event's step, adds its tokens to the total, writes the step's metrics, keeps its
+    /// loss as the last good one, and sends the event to the observer. Scores the validation data every
+    /// `train.validate-every` steps and after the last step. From then on the run's folder is kept when the run is
+    /// dropped.
     pub(super) fn record_step(&mut self, event: StepEvent) -> Result<(), Error> {
         self.unused.iter_mut().for_each(|folder| folder.disable_cleanup(true));
         self.summary.step = event.step;
@@ -143,7 +145,7 @@ impl ActiveRun<'_> {
         Ok(())
     }
 
-    /// Writes a checkpoint of the present state, with the state that the method returns from `save_state`.
+    /// Calls the method's `save-state`, and writes a checkpoint of the present state with the bytes that it returns.
     pub(super) fn save(&mut self) -> Result<(), Error> {
         let method_state = self.session.save_state()?;
         let streams = self.session.streams().clone();
@@ -164,7 +166,7 @@ impl ActiveRun<'_> {
             schema: checkpoint::SCHEMA,
             step: self.summary.step,
             cursor: self.sampler.cursor(),
-            updates: train_state.hooks.optimizer.steps(),
+            updates: train_state.hooks.updates(),
             generation: train_state.policy.generation(),
             streams,
             method_state: hexadecimal(state),
@@ -182,8 +184,9 @@ impl ActiveRun<'_> {
         Ok(())
     }
 
-    /// Calls the method's `finish`, and writes the metrics that it reports, if any, and the method's usage of its limits to
-    /// the metrics file. Puts the metrics into the summary and sends the log lines to the observer.
+    /// Calls the method's `finish`, and writes the metrics that it reports, if any, and the method's usage of its
+    /// limits to the metrics file, as two rows. Puts the metrics into the summary and sends the log lines to the
+    /// observer.
     pub(super) fn close(&mut self) -> Result<(), Error> {
         let finished = self.session.finish();
         let moment = (self.summary.step, self.last_loss);
@@ -198,7 +201,8 @@ impl ActiveRun<'_> {
     }
 }
 
-/// Sends the log lines of a call to the observer, and a warning if an operation of the host took too long.
+/// Sends the log lines of a call, under the number `step`, to the observer, and a warning if an operation of the host
+/// took longer than `limits.operation-seconds`.
 fn show(step: u64, report: &StepReport, observer: &mut dyn Observer) {
     show_lines(step, (&report.log, report.dropped_lines), observer);
     if let Some(slow) = &report.slow {

@@ -1,6 +1,7 @@
 //! One update: in a run, in a comparison with the native twin, and in a unit test.
 
-use tunebox_package::Cadence;
+use tunebox_foundation::explain::Explanation;
+use tunebox_package::{Cadence, Updates};
 use tunebox_sandbox::StepReport;
 
 use crate::data::{BatchSampler, window};
@@ -23,7 +24,7 @@ pub(crate) struct Update {
 pub(crate) type LastLoss = Option<(f64, u64)>;
 
 /// Executes step `step` (from 0): calls the method for every batch of the next window, then updates the weights if a
-/// gradient is accumulated. A method of the cadence `Window` gets the whole window as one batch. Advances the sampler past
+/// gradient is accumulated; a method that updates the parameters itself must have done so. A method of the cadence `Window` gets the whole window as one batch. Advances the sampler past
 /// the window. `last` is the last finite loss, for errors. Passes the report of each successful call to `handle_report`.
 ///
 /// # Errors
@@ -36,6 +37,8 @@ pub(crate) fn update(
     handle_report: &mut dyn FnMut(StepReport),
 ) -> Result<Update, Error> {
     begin_step(&mut session.train_state(), step);
+    // An update clears them with the others; a window may have none.
+    session.train_state().own.clear_gradients();
     let mut micro_batches = sampler.next_window();
     if plan.method.package.manifest.batch == Cadence::Window {
         micro_batches = vec![micro_batches.concat()];
@@ -50,7 +53,11 @@ pub(crate) fn update(
     }
     let mut train_state = session.train_state();
     let untrained = step == 0 && train_state.hooks.progress.updates == 0;
-    if train_state.has_gradient() {
+    if plan.method.package.manifest.update == Updates::Method {
+        if train_state.has_gradient() {
+            return Err(unfinished_update(&plan.method.package.manifest.name, step));
+        }
+    } else if train_state.has_gradient() {
         let updated = train_state.update();
         drop(train_state);
         updated.map_err(|error| explained(plan, session, (step, last), error.into()))?;
@@ -75,6 +82,17 @@ pub(crate) fn explained(plan: &PlannedRun, session: &mut Session, moment: (u64, 
         Some(quantity) => not_finite(plan, moment, untrained, quantity),
         None => error,
     }
+}
+
+/// The error for a method that updates the parameters itself and left its gradient at the end of step `step` (from 0).
+fn unfinished_update(method: &str, step: u64) -> Error {
+    Explanation::new(
+        "method",
+        format!("`{method}` made no update of the gradient that it computed in step {}", step + 1),
+    )
+    .with_why("its manifest says `update: \"method\"`, so the host does not update, and the gradient would be lost")
+    .with_hint("call `optimizer.done` after the parameters have changed, when `batch.ends-window` is true")
+    .into()
 }
 
 /// The error about a loss or gradient (`quantity`) that is not finite at `step` (from 0). `last` is the last finite

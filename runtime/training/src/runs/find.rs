@@ -19,7 +19,8 @@ use crate::lock::{self, is_run};
 /// A file of every adapter and of no model.
 const ADAPTER: &str = "adapter_config.json";
 
-/// Finds a model: a folder, a GGUF file, or a name on the hub, which is fetched unless `offline` or present already.
+/// Finds a model: a folder, a GGUF file, or, if no such path exists, a name on the hub. Fetches the files of the hub's
+/// model that are not present, unless `offline`. `revision` counts only for a hub name without an `@revision`.
 ///
 /// # Errors
 /// A model that does not exist or cannot be fetched, and the name of a run that does not exist.
@@ -51,8 +52,8 @@ pub fn newest_checkpoint(folder: &Path) -> Result<Option<(u64, PathBuf)>, Error>
     Ok(Some((step, checkpoint)))
 }
 
-/// The option of `tunebox train` that starts a new run from the adapter (`--set model.adapter=…`) or model (`--model
-/// …`) in a folder, in backticks; `None` if the folder holds neither.
+/// Returns the option of `tunebox train` that starts a new run from what `folder` holds, in backticks: `--set
+/// model.adapter=…` if it has an `adapter_config.json`, else `--model …` if it has a `config.json`; `None` otherwise.
 pub(crate) fn start_from(folder: &Path) -> Option<String> {
     let (shown, holds) = (folder.display(), |name: &str| folder.join(name).is_file());
     if holds(ADAPTER) {
@@ -77,14 +78,15 @@ pub(crate) fn unfinished(folder: &Path, why: &str) -> Error {
     path_error(folder, "the run is not finished", why, hint)
 }
 
-/// Whether the run in `folder` has no planned end, as `tunebox dev` starts it. False if its lock cannot be read.
+/// Whether `steps` in the lock of the run in `folder` is [`ENDLESS`], as in a run that `tunebox dev` starts. False if
+/// the lock cannot be read.
 pub(crate) fn is_endless(folder: &Path) -> bool {
     let steps = lock::read(folder).and_then(|lock| lock.get("steps")?.as_integer());
     steps == Some(i64::from(ENDLESS))
 }
 
-/// The run in a folder of runs whose name equals `name` but for case, else the one whose name is most similar; `None`
-/// if none is similar.
+/// Returns the name of the run in a folder of runs whose name equals `name` but for ASCII case, else of the one whose
+/// name is most similar by [`nearest`]; `None` if none is similar.
 pub(crate) fn nearest_run(name: &str, folder: &Path) -> Option<String> {
     let runs = names_in(folder);
     let alike = runs.iter().find(|run| run.eq_ignore_ascii_case(name)).map(String::as_str);
@@ -97,9 +99,9 @@ fn names_in(folder: &Path) -> Vec<String> {
     names.into_iter().filter(|name| is_run(&folder.join(name))).collect()
 }
 
-/// Fails if `name` is a path that does not exist and looks like that of a run: its first part is a folder of runs in
-/// the current folder, or it equals the path of an existing run but for case or one slip in the name of `runs`. Accepts
-/// any other path, and any that exists.
+/// Fails if `name` is a path that does not exist and looks like that of a run: it has two parts or more and the first
+/// is `runs` or a folder with runs in it; or [`similar_run`] finds a run that it probably means. Accepts any other
+/// path, any that exists, absolute paths, and those with `..`.
 fn reject_missing_run(name: &Path) -> Result<(), Error> {
     let parts = name.components().filter(|part| *part != Component::CurDir);
     let plain = |part: Component<'_>| match part {
@@ -127,9 +129,9 @@ fn reject_missing_run(name: &Path) -> Result<(), Error> {
     }
 }
 
-/// Finds the existing run that a missing path, given by its `parts`, probably means: the run's name alone, or a path whose
-/// first part resembles `runs`. `runs` lists the names of the existing runs; case is ignored. Keeps the parts below the
-/// run; `None` if there is no such run.
+/// Finds the existing run that a missing path, given by its `parts`, probably means: the run's name alone, or a path
+/// whose first part resembles `runs`. `runs` lists the names of the existing runs; ASCII case is ignored. Returns its
+/// path with the parts below the run; `None` if there is no such run.
 fn similar_run(parts: &[String], runs: &[String]) -> Option<PathBuf> {
     let (name, below) = match parts {
         [name] => (name, &parts[1..]),

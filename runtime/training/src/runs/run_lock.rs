@@ -33,7 +33,8 @@ impl RunLock {
     /// lock file, unless that file has a second name (hard link). Waits up to 400 ms for another process.
     ///
     /// # Errors
-    /// A run that another process trains, and a lock file that cannot be written.
+    /// A run whose lock another process holds, which the error names by the id in the lock file; a lock file that
+    /// cannot be opened or written, or is no regular file.
     pub(crate) fn take(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(FILE);
         let unwritten = |source| FileError { action: "written", path: path.clone(), source };
@@ -63,8 +64,8 @@ pub(crate) fn is_running(folder: &Path) -> bool {
         && File::open(&path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// Opens or creates the lock file without truncating it. Fails on a link or a pipe under its name, so that nothing else
-/// is written to.
+/// Opens the lock file for writing, or creates it, without truncating it. Fails if something else than a regular file
+/// has its name, such as a symbolic link or a pipe.
 fn open(path: &Path) -> io::Result<File> {
     if path.symlink_metadata().is_ok_and(|about| !about.is_file()) {
         return Err(io::Error::other("it is no ordinary file"));

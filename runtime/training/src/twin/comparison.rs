@@ -61,7 +61,7 @@ enum Stopped {
 }
 
 impl<E: Into<Error>> From<E> for Stopped {
-    /// A failure of the comparison, not a difference.
+    /// Makes an error a failure of the comparison, not a difference.
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }
@@ -92,8 +92,9 @@ pub fn compare(settings: RunSettings, twin: Twin, progress: &mut dyn FnMut(u64, 
 }
 
 impl Comparison {
-    /// Plans the run twice, exchanges one method for the twin, and compares `init`, every step, `finish` and the
-    /// written edits. Counts what is equal in `self`; stops at the first difference or error.
+    /// Plans the run twice, exchanges the method of the second plan for the twin, and compares `init`, every step,
+    /// `finish` and the files of edits and directions, which it writes to a temporary folder. Counts what is equal in
+    /// `self`; stops at the first difference or error.
     fn execute(
         &mut self,
         settings: RunSettings,
@@ -145,8 +146,8 @@ impl Comparison {
     }
 }
 
-/// Returns both results if both are `Ok`. Two equal errors are a failure of the comparison; one error, or two different
-/// ones, are a difference.
+/// Returns both results if both are `Ok`. Two errors with the same text are a failure of the comparison; one error, or
+/// two with different texts, are a difference in how they ended. `at` is the moment, as in `at step 3`.
 fn both<T>(at: &str, component: Result<T, Error>, twin: Result<T, Error>) -> Result<(T, T), Stopped> {
     let describe = |error: Option<Error>| match error.map(|error| (error.location(), error)) {
         None => "it went on".to_owned(),
@@ -234,8 +235,8 @@ fn compare_files(at: &str, ours: &Path, theirs: &Path) -> Result<u64, Stopped> {
     Ok(names.iter().map(|name| ours.join(name).metadata().map_or(0, |about| about.len())).sum())
 }
 
-/// Compares the manifest in the component's package with the JSON manifest that the twin sent. A difference names the
-/// first differing key.
+/// Compares the manifest in the component's package with `twin`, the JSON manifest that the twin sent, key by key. A
+/// manifest that is missing or no JSON object counts as empty. The difference names the first key whose values differ.
 fn compare_manifests(package: &Package, twin: &str) -> Result<(), Stopped> {
     let text = section::find(&package.bytes, manifest::SECTION)?.unwrap_or_default();
     let component: Map<String, Value> = serde_json::from_slice(text).unwrap_or_default();

@@ -17,17 +17,18 @@ pub use unit_test::serve_test;
 
 use crate::configuration::RunSettings;
 use crate::error::Error;
+use crate::plan::trains;
 
 /// Default number of updates of a comparison, for a method that trains.
 const STEPS: u32 = 5;
 
 /// Builds the settings for a comparison on the embedded model and data, of the method at the path `method`; `set` holds
-/// further `--set` arguments, which take precedence. `steps` defaults to 5 for a method that trains, and to one epoch for
-/// one that only edits weights. Grants every interface in `imports`, the imports of the method's component, beyond the
-/// default ones. Puts all files below `folder`, and unpacks the sample there.
+/// further `--set` arguments, which take precedence. `steps` defaults to 5 for a method that imports `learn`, and else
+/// to one epoch. Grants every interface in `imports`, the imports of the method's component, beyond the default ones.
+/// Puts all files below `folder`, and unpacks the sample there.
 ///
 /// # Errors
-/// A wrong setting, and a folder that cannot be written.
+/// A `--set` or setting that [`RunSettings::sample`] rejects, and a folder that cannot be written.
 pub fn sample(
     method: &Path,
     imports: &[String],
@@ -39,7 +40,7 @@ pub fn sample(
     let granted = Grants::default().interfaces;
     let interface = |import: &String| interface_of(import).map(str::to_owned);
     let interfaces: Vec<String> = imports.iter().filter_map(interface).collect();
-    let steps = steps.or_else(|| interfaces.iter().any(|name| name == "learn").then_some(STEPS));
+    let steps = steps.or_else(|| imports.iter().any(|import| trains(import)).then_some(STEPS));
     let grants: Vec<String> = interfaces.into_iter().filter(|name| !granted.contains(name)).collect();
     let mut overrides = vec![
         format!("method.use={}", quoted(&std::path::absolute(method).unwrap_or_else(|_| method.to_owned()))),

@@ -38,7 +38,8 @@ pub(super) struct Snapshot {
 }
 
 impl Runner {
-    /// Starts the method of a plan and calls `init`; returns the runner and the report of `init`.
+    /// Starts the method of a plan, calls `init`, and restores the plan's checkpoint if it has one; returns the runner
+    /// and the report of `init`.
     pub(super) fn start(plan: Plan) -> Result<(Self, StepReport), Error> {
         let Plan { run: plan, policy, sampler } = plan;
         let train_state = train_state(&plan, policy)?;
@@ -84,8 +85,8 @@ impl Runner {
         Ok(Snapshot { reports, norm, trained, state, streams })
     }
 
-    /// Writes edited weights and published directions as files into a folder, which it creates. Writes nothing that the
-    /// method did not edit or publish.
+    /// Writes edited weights and published directions as files into a folder, which it creates. Writes only the weights
+    /// that the method edited, and no file of directions if it published none.
     pub(super) fn write_edits(&mut self, folder: &Path) -> Result<(), Error> {
         let train_state = self.session.train_state();
         files::create_folder(folder)?;

@@ -24,7 +24,8 @@ use crate::sample;
 /// at the end.
 ///
 /// # Errors
-/// A request that cannot be met, and the error that ends the method.
+/// A request that is no such JSON or cannot be planned, an order that does not exist, a connection that broke, and the
+/// error that ends the method.
 pub fn serve_test(test: UnitTest) -> Result<(), Error> {
     let UnitTest { method, wanted } = test;
     let mut notifier = method.notifier().map_err(disconnected)?;
@@ -151,7 +152,7 @@ impl TestRequest {
             "run.name=bench".into(),
         ];
         if !self.sample {
-            overrides.push("model.initialise=random".into());
+            overrides.push("model.initialize=random".into());
         }
         let settings = self.settings.iter().map(|(name, value)| assignment(&format!("method.{name}"), value));
         let further = self.set.iter().map(|(key, value)| assignment(key, value));

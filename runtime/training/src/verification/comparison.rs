@@ -23,7 +23,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether the recorded and the present value are equal.
+    /// Whether the recorded and the present value are the same text.
     #[must_use]
     pub fn same(&self) -> bool {
         self.recorded == self.found

@@ -22,8 +22,9 @@ use crate::plan::{digests, lock_settings};
 const KNOWN_AFTER_PLANNING: [&str; 6] =
     ["model.family", "data.records", "data.tokens-sha256", "validation.records", "validation.tokens-sha256", "steps"];
 
-/// Checks that the data files which the run's `run.toml` names are regular files or missing. Skips those that a `--set`
-/// names. A run's folder may come from anyone, and reading a pipe could block forever.
+/// Checks that the data files which the run's `run.toml` names at `data.path` and `data.validation` are regular files,
+/// links to such, or missing. Skips those that a `--set` names. A run's folder may come from anyone, and reading a pipe
+/// could block forever.
 ///
 /// # Errors
 /// A path to something else than a regular file, located in `run.toml`.
@@ -112,8 +113,8 @@ pub struct UnconfirmedComponents {
 }
 
 impl UnconfirmedComponents {
-    /// Finds the components, the method first, that the run file of a folder names by the path of an existing file or folder
-    /// and no `--set` overrides; `None` if there are none. `settings` are those of that run file.
+    /// Finds the components, the method first, that the run file in `folder` names by the path of an existing file or
+    /// folder and no `--set` overrides; `None` if there are none. `settings` are those of that run file.
     #[must_use]
     pub fn find(folder: &Path, settings: &RunSettings) -> Option<Self> {
         let verifiers = (0..settings.file.verifier.len()).map(|number| format!("verifier.{number}.use"));
@@ -142,6 +143,7 @@ fn list_paths(paths: &[(String, PathBuf)]) -> String {
 }
 
 impl From<UnconfirmedComponents> for Error {
+    /// Converts to [`Error::Explained`], with the exit code [`Exit::Trust`](tunebox_foundation::explain::Exit::Trust).
     fn from(unnamed: UnconfirmedComponents) -> Self {
         Self::Explained(Box::new(unnamed.explanation()), unnamed.exit())
     }

@@ -15,12 +15,14 @@ use crate::observer::{Event, Observer};
 use crate::plan::plan;
 use crate::run::run;
 
-/// Executes the run of the job that arrives on `input`, and writes its events and its result to `output`. First has the
-/// operating system confine this process. Setting `stop`, or a stop order on `input`, ends the run after the present step.
-/// `compiling` says how code is compiled; its cache is replaced by that of the job. Calls `orphaned`, which is expected to
-/// end the process, when the parent is gone, or after reporting to it that the watchdog gave up on a file of the model.
+/// Executes the run of the job that arrives on `input`, and writes its events and its result to `output`. After it has
+/// read the job, has the operating system confine this process, unless the run may use a CUDA device. Setting `stop`,
+/// or a stop order on `input`, ends the run after the present step. `compiling` says how code is compiled; its cache is
+/// replaced by that of the job. Calls `orphaned`, which is expected to end the process, when the parent is gone, or
+/// after reporting to it that the watchdog gave up on a file of the model.
 ///
-/// Returns the exit code of the process, `None` for success. The parent goes by the messages, not by the exit code.
+/// Returns the exit code of the process: `None` for success, [`Exit::Interrupted`] for a run that was stopped, else
+/// that of the error, which it has sent. The parent goes by the messages, not by the exit code.
 pub fn serve(
     input: impl Read + Send + 'static,
     output: Arc<Mutex<impl Write + Send + 'static>>,
@@ -106,6 +108,7 @@ struct Sender<W> {
 }
 
 impl<W> Clone for Sender<W> {
+    /// Returns a sender to the same output.
     fn clone(&self) -> Self {
         Self { output: Arc::clone(&self.output), orphaned: self.orphaned }
     }
@@ -117,7 +120,8 @@ impl<W: Write> Sender<W> {
         write(&mut *self.output.lock().unwrap_or_else(PoisonError::into_inner), message)
     }
 
-    /// Sends a message to the parent. Drops a message that is too long; calls `orphaned` on any other error of the pipe.
+    /// Sends a message to the parent. Drops a message of 64 MiB or more; calls `orphaned` on any other error of the
+    /// pipe.
     fn send_or_end(&self, message: &Message) {
         match self.send(message) {
             Ok(()) => {}
@@ -129,7 +133,8 @@ impl<W: Write> Sender<W> {
 }
 
 impl<W: Write> Observer for Sender<W> {
-    /// Sends the event to the parent. Drops an event that is too long; calls `orphaned` on any other error of the pipe.
+    /// Sends the event to the parent. Drops an event of 64 MiB or more; calls `orphaned` on any other error of the
+    /// pipe.
     fn event(&mut self, event: &Event) {
         self.send_or_end(&Message::Event(Box::new(event.clone())));
     }

@@ -13,10 +13,11 @@ use tunebox_sandbox::confinement::{
 use crate::configuration::RunSettings;
 use crate::plan::{PlannedRun, find_source};
 
-/// Denies this process what a run does not need: files other than those of [`readable`] and the folder for runs, sockets,
-/// programs and processes. Until the result is dropped, also limits the memory that it may take in addition to its present
-/// memory to [`memory_of_plan`]. Must be called before other threads start. Does nothing and returns `None` if the run may
-/// use a CUDA device, whose driver opens files and devices of its own.
+/// Denies this process what a run does not need: files other than those of [`readable`] and the folder for runs,
+/// sockets, programs and processes ([`confine_files`], [`deny_calls`]). Until the result is dropped, also limits the
+/// memory that it may take in addition to its present memory to [`memory_of_plan`]. Must be called before other threads
+/// start. Does nothing and returns `None` if the run may use a CUDA device ([`may_use_accelerator`]), whose driver
+/// opens files and devices of its own.
 ///
 /// # Errors
 /// When the operating system refuses a restriction.
@@ -37,12 +38,13 @@ pub fn memory_of_plan(settings: &RunSettings) -> u64 {
     let data = std::fs::metadata(settings.path("data.path", &settings.file.data.path)).map_or(0, |file| file.len());
     let needed = reading_memory(find_source(settings).map_or(0, |source| source.bytes()), data);
     let free = memory::available_with_swap().unwrap_or(u64::MAX).saturating_add(MARGIN);
-    if settings.file.model.initialise.is_some() { free } else { needed.min(free) }
+    if settings.file.model.initialize.is_some() { free } else { needed.min(free) }
 }
 
-/// Limits the memory that this process may take in addition to its present memory: to twice the estimated memory of a
-/// planned run plus the memory limits of its method, or to the machine's free memory and swap space if that is less, each
-/// with a margin. Does nothing if the run may use a CUDA device.
+/// Limits the memory that this process may take in addition to its present memory, for good: to twice the estimated
+/// memory of a planned run plus the limits `device-bytes`, `linear-memory` and `activation-bytes` of its method, or to
+/// the machine's free memory and swap space if that is less, in both cases plus [`MARGIN`]. Does nothing if the run may
+/// use a CUDA device.
 ///
 /// # Errors
 /// When the operating system refuses the limit.

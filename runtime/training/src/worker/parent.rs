@@ -31,11 +31,12 @@ const LATE: Duration = Duration::from_secs(1);
 /// The most messages that wait between the thread that reads the pipe and the observer.
 const QUEUE: usize = 64;
 
-/// Executes a run and sends its events to `observer`: in a process started from `worker`, or in this process if no `worker`
-/// is given. `stop` ends the run after the present step.
+/// Executes a run and sends its events to `observer`: in a process started from `worker`, or in this process if no
+/// `worker` is given. Setting `stop` ends the run after the present step, with a checkpoint.
 ///
 /// # Errors
-/// The error that ends the run.
+/// A run that cannot be planned, and the error that ends it; with `worker` also a process that cannot be started, dies,
+/// hangs in a call of the method, or sends an invalid message.
 pub fn execute(
     settings: RunSettings,
     worker: Option<&Program>,
@@ -54,7 +55,8 @@ pub fn execute(
 /// kills it, and removes a folder for runs that this call created and that is empty.
 ///
 /// # Errors
-/// The error that the worker reports, its death, or an invalid message.
+/// A model that cannot be fetched, a component that cannot be compiled, and a process that cannot be started, all
+/// before the run; and those of [`Worker::converse`].
 fn supervise(
     mut settings: RunSettings,
     program: &Program,
@@ -125,9 +127,10 @@ impl Worker {
     /// worker reports the end of the run. Sends one stop order once `stop` is set.
     ///
     /// # Errors
-    /// The failure that the worker reports, an invalid message, the end of the pipe before the run has ended, and a call of
-    /// the method that lasts more than a second longer than it may. In the last three cases the worker is killed if it does
-    /// not end by itself.
+    /// The failure that the worker reports; a line that is no message, or a message other than the first `Hello` of
+    /// this version at its place; the end of the pipe before the run has ended; and a call of the method that lasts
+    /// more than a second longer than it may. In all cases but the first the worker is killed, at the end of the pipe
+    /// only after 5 seconds.
     fn converse(&mut self, job: &Job, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Summary, Error> {
         // A worker that is gone cannot take it; its messages, or their end, tell why.
         self.send(job);
@@ -168,8 +171,8 @@ impl Worker {
         }
     }
 
-    /// Kills a worker that sent an invalid message, and returns the error about the message. `why` says what is
-    /// invalid.
+    /// Kills a worker that sent a line that is no message, or a message of another version or at the wrong place, and
+    /// returns the error about it. `why` says what is wrong.
     fn reject(&mut self, why: String) -> Error {
         let _ = wait_or_kill(&mut self.child, Duration::ZERO);
         self.progress.error("cannot be understood", why)

@@ -28,7 +28,7 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// The versions of the messages and of this program.
+    /// Returns the versions of the messages and of this program.
     pub(super) fn this() -> Self {
         Self { version: VERSION, program: env!("CARGO_PKG_VERSION").into() }
     }

@@ -1,10 +1,11 @@
 //! `[train]`: the training loop, the optimizer and the adapter.
 //!
-//! Defaults other than zero are those of the reference trainers: AdamW as in PyTorch, a rate of 2e-4 for adapters and 2e-5
-//! for all weights, clipping at 1, a linear schedule.
+//! Defaults other than zero are those of the reference trainers: AdamW, SGD and Muon as in PyTorch, Lion as of its authors, for
+//! AdamW a rate of 2e-4 for adapters and 2e-5 for all weights, clipping at 1, a linear schedule.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tunebox_compute::optimizer::OptimizerKind;
 use tunebox_compute::precision::Compute;
 use tunebox_model::adapter::{AdapterKind, Targets};
 
@@ -26,18 +27,44 @@ pub struct TrainTable {
     /// Micro-batches per weight update.
     #[schemars(range(min = 1, max = 65_536))]
     pub accumulation: u32,
-    /// Peak learning rate; 2e-4 for adapters and 2e-5 for all weights unless given.
+    /// Optimizer, which updates the trained numbers.
+    pub optimizer: OptimizerKind,
+    /// Peak learning rate. Unless given, 2e-4 for adapters and 2e-5 for all weights with AdamW; other optimizers need one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 10.0))]
     pub rate: Option<f64>,
-    /// Learning-rate schedule: `linear`, `cosine`, `constant` and more.
+    /// Learning-rate schedule: `linear`, `cosine`, `cosine-with-restarts:COUNT`, `cosine-with-min-rate:SHARE` and
+    /// `cosine-warmup-with-min-rate:SHARE` (of the peak; 0.1 unless given), `polynomial:POWER`, `inverse-sqrt`, `constant`,
+    /// `constant-with-warmup`, or `warmup-stable-decay:SHARE` (of all updates, in which the rate falls; 0.1 unless given).
     pub schedule: String,
     /// Updates over which the learning rate rises from 0.
     #[schemars(range(min = 0, max = 10_000_000))]
     pub warmup: u32,
-    /// Decoupled weight decay of AdamW.
+    /// Weight decay, times the learning rate; for `sgd` a part of the gradient instead.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub weight_decay: f64,
+    /// Share of the first moment that an update keeps; for `lion`, of the momentum in the direction. 0.9 unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 0.0, "exclusiveMaximum" = 1.0))]
+    pub beta1: Option<f64>,
+    /// Share of the second moment that an update keeps, 0.999 unless given; for `lion`, of the momentum, 0.99 unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 0.0, "exclusiveMaximum" = 1.0))]
+    pub beta2: Option<f64>,
+    /// Number that AdamW adds to the root of the second moment; 1e-8 unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 1.0))]
+    pub epsilon: Option<f64>,
+    /// Share of the momentum that an update keeps; 0.95 for `muon` and 0 for `sgd` unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 0.0, "exclusiveMaximum" = 1.0))]
+    pub momentum: Option<f64>,
+    /// Nesterov's variant of the momentum; on for `muon` and off for `sgd` unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nesterov: Option<bool>,
+    /// Learning rate of the factors B of a low-rank adapter, as a multiple of `rate` (LoRA+).
+    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 1_000.0))]
+    pub b_rate_ratio: f64,
     /// Maximum norm of the gradient; 0 disables clipping.
     #[schemars(range(min = 0.0, max = 1_000_000.0))]
     pub clip: f64,
@@ -80,10 +107,17 @@ impl Default for TrainTable {
             epochs: None,
             batch: 4,
             accumulation: 1,
+            optimizer: OptimizerKind::AdamW,
             rate: None,
             schedule: "linear".into(),
             warmup: 0,
             weight_decay: 0.0,
+            beta1: None,
+            beta2: None,
+            epsilon: None,
+            momentum: None,
+            nesterov: None,
+            b_rate_ratio: 1.0,
             clip: 1.0,
             seed: 42,
             save_every: 100,
