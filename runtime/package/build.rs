@@ -16,8 +16,8 @@ use std::{env, fs, io};
 use embed::{Named, below, embedded, slice};
 
 /// Writes the files that the crate includes to `OUT_DIR`: `builtin.rs`, `verifiers.rs` and `sources.rs` (the built-in
-/// methods and verifiers, and their source), `bindings.rs` and `sdk.toml` (generated files of the SDK), and `python.rs`,
-/// `sdk.rs` and `template.rs` (files to embed). Cargo runs it again if `methods`, `sdk`, `wit` or the workspace's
+/// methods and verifiers, and their source), `bindings.rs`, `sdk.toml` and `contract.py` (generated files of the SDKs), and
+/// `python.rs`, `sdk.rs` and `template.rs` (files to embed). Cargo runs it again if `methods`, `sdk`, `wit` or the workspace's
 /// `Cargo.toml` changes.
 fn main() -> io::Result<()> {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?);
@@ -33,7 +33,8 @@ fn main() -> io::Result<()> {
     write("sources.rs", sources(&[methods.join("verifiers"), methods])?)?;
     write("bindings.rs", bindings::module(&root.join("wit"))?)?;
     write("sdk.toml", bindings::manifest(&fs::read_to_string(sdk.join("rust/Cargo.toml"))?)?)?;
-    write("python.rs", embedded(&python(&sdk.join("python"))?))?;
+    write("contract.py", bindings::python(&root.join("wit"))?)?;
+    write("python.rs", embedded(&python(&sdk.join("python"), &output)?))?;
     write("sdk.rs", embedded(&toolkit(&root, &sdk, &output)?))?;
     write("template.rs", embedded(&below(&sdk.join("template"), "")?))
 }
@@ -100,11 +101,14 @@ fn toolkit(root: &Path, sdk: &Path, output: &Path) -> io::Result<Vec<Named>> {
     Ok(files)
 }
 
-/// Lists the files of the Python SDK to embed: the `.py` and `.pyi` files of `stubs` (named by their paths in it) and
-/// of `tunebox` (below `tunebox/`), and `README.md`.
-fn python(sdk: &Path) -> io::Result<Vec<Named>> {
+/// Lists the files of the Python SDK to embed: the `.py` and `.pyi` files of `stubs` and `native` (named by their paths
+/// there) and of `tunebox` (below `tunebox/`), and `README.md`. The module `tunebox.contract` comes from the folder
+/// `output`, where this script has written it.
+fn python(sdk: &Path, output: &Path) -> io::Result<Vec<Named>> {
     let mut files = below(&sdk.join("stubs"), "")?;
+    files.extend(below(&sdk.join("native"), "")?);
     files.extend(below(&sdk.join("tunebox"), "tunebox/")?);
+    files.push((output.join("contract.py"), "tunebox/contract.py".to_owned()));
     files.retain(|(_, name)| name.ends_with(".py") || name.ends_with(".pyi"));
     files.push((sdk.join("README.md"), "README.md".to_owned()));
     Ok(files)

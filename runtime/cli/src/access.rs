@@ -48,14 +48,16 @@ impl Access {
     }
 }
 
-/// Whether a command with `--device` set to `device` computes on the CPU. False for everything but `cpu` if the machine has
-/// NVIDIA's driver, which this function does not start, and for a name of no device.
+/// Whether a command with `--device` set to `device` computes on the CPU: always for `cpu`; for another name, such as
+/// `auto`, only if it is parsed to the CPU and the machine has no NVIDIA driver, which this function does not start.
+/// False for a name of no device.
 pub(crate) fn computes_on_cpu(device: &str) -> bool {
     device == "cpu" || (!has_nvidia_driver() && device::parse(device).is_ok_and(|device| device.is_cpu()))
 }
 
-/// Compiles the verifiers of a run, and its method if `has_method` is true. Shows a warning if the usual cache cannot be
-/// used. First blocks the signals that the parent waits for, in this thread and those that it starts.
+/// Compiles the verifiers of a run, and its method if `has_method` is true. Shows a warning if the usual cache cannot
+/// be used. First blocks the signals that the parent waits for, in this thread and those that it starts. Errors:
+/// signals that cannot be blocked, or a component that cannot be found or compiled.
 pub(crate) fn compile_run(
     terminal: Terminal,
     settings: &RunSettings,

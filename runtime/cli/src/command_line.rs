@@ -56,8 +56,9 @@ fn value_of<'a>(words: &'a [String], flag: &str) -> Option<&'a str> {
     joined.or(next.map(String::as_str).filter(|word| !word.starts_with('-')))
 }
 
-/// Replaces clap's suggestion in the error of an unknown flag by how `--set` sets the run file key of that name.
-/// Returns any other error unchanged, and the errors of commands without `--set`.
+/// Replaces clap's suggestion in the error of an unknown flag by how `--set` sets the run file key whose last part is
+/// the flag's name, with the flag's value if one is given. Returns any other error unchanged, and so the error of a
+/// command without `--set` or of a flag that is no key.
 fn with_set_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
     let flag = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag.clone(),

@@ -155,8 +155,9 @@ impl ModelOptions {
     }
 }
 
-/// Finds the folder of the adapter: `folder` itself if it has an `adapter_config.json`, else its newest checkpoint,
-/// which is reported to the user. Returns `None` if there is neither.
+/// Finds the folder of the adapter: `folder` itself if it has an `adapter_config.json`, else the newest checkpoint of
+/// the unfinished run in it, which is reported to the user. Returns `None` if there is neither. Fails if an unfinished
+/// run has no checkpoint with an adapter.
 fn find_adapter(terminal: Terminal, folder: &Path) -> Result<Option<PathBuf>, Failure> {
     if folder.join("adapter_config.json").is_file() {
         return Ok(Some(folder.to_owned()));

@@ -17,8 +17,8 @@ pub(crate) fn worker_program(in_process: bool) -> Result<Option<Program>, Failur
     if in_process { Ok(None) } else { this_program("worker").map(Some) }
 }
 
-/// Returns the configuration for compiling methods: a child process compiles those that are not built in, and the compiled
-/// code is cached in the user's cache folder.
+/// Returns the configuration for compiling methods: a child process compiles those that are not built in, and the
+/// compiled code is cached in the user's cache folder. Fails if the path of this program is unknown.
 pub(crate) fn compiling() -> Result<Compiling, Failure> {
     let (cache, program) = (code_cache::folder("compiled"), this_program("compile-component")?);
     Ok(Compiling { cache, program: Some(program), ..Compiling::default() })

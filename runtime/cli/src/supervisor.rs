@@ -152,8 +152,9 @@ fn explain_death(status: ProcessStatus) -> Failure {
     Failure::new(Explanation::new("process", what).with_why(why).with_hint(hint), Exit::Sandbox)
 }
 
-/// Prepares this process to be the child of a command: no core dumps, no new privileges, it ends when its parent ends, and
-/// it may use no more memory than the machine has free. Fails if the system refuses.
+/// Prepares this process to be the child of a command: it receives the signals again that its parent blocked, writes no
+/// core dumps, and may use no more memory than the machine has free; on Linux it gets no new privileges and ends when
+/// its parent ends. Fails if the system refuses.
 pub(crate) fn prepare_child() -> Result<(), Failure> {
     let prepare = || -> io::Result<()> {
         // Its parent blocked those that it waits for.

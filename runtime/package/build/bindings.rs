@@ -1,4 +1,5 @@
-//! The guest's bindings written out, as the macro of `wit-bindgen` in `sdk/rust/src/bindings.rs` makes them.
+//! The guest's bindings written out, as the macro of `wit-bindgen` in `sdk/rust/src/bindings.rs` makes them; and the contract
+//! as data for the SDK in Python.
 //!
 //! The macro stands on a parser, a validator and an encoder of WebAssembly: more to compile than all the rest of a
 //! method. In this repository it is compiled once; an author would compile it for every method that they begin.
@@ -6,6 +7,7 @@
 use std::io;
 use std::path::Path;
 
+use tunebox_contract::write;
 use wit_bindgen_core::wit_parser::Resolve;
 use wit_bindgen_core::{Files, WorldGenerator};
 use wit_bindgen_rust::Opts;
@@ -22,6 +24,12 @@ pub(crate) fn module(contract: &Path) -> io::Result<String> {
         "//! The contract in Rust, as `wit-bindgen` writes it down.\n\n#![allow(warnings, clippy::all)]\n\n{method}\n\
          pub use wit_bindgen::rt as runtime;\n\n/// The second world.\npub mod judging {{\n{verifier}\n}}\n"
     ))
+}
+
+/// Generates the contract as data for the Python SDK. `contract` is the folder of the WIT files.
+pub(crate) fn python(contract: &Path) -> io::Result<String> {
+    let read = tunebox_contract::Contract::read(contract).and_then(|contract| write::python(&contract));
+    read.map_err(|error| io::Error::other(error.to_string()))
 }
 
 /// Removes the feature `macros` of `wit-bindgen` from the text of the SDK's `Cargo.toml`. Errors: the text does not ask

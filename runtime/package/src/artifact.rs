@@ -38,8 +38,8 @@ const TITLE: &str = "org.opencontainers.image.title";
 const VERSION: &str = "org.opencontainers.image.version";
 /// The annotation with the package's description, one sentence.
 const DESCRIPTION: &str = "org.opencontainers.image.description";
-/// The annotation with the package's licence.
-const LICENCE: &str = "org.opencontainers.image.licenses";
+/// The annotation with the package's license.
+const LICENSE: &str = "org.opencontainers.image.licenses";
 
 /// The creation time in every configuration, which must have one. The real time would give one package another digest at
 /// every push; reproducible images use the epoch.
@@ -70,8 +70,9 @@ pub struct Documents {
 }
 
 impl Artifact {
-    /// Builds the package's OCI manifest and configuration as JSON, with the digests of manifest and component. The
-    /// same package always gives the same bytes. Errors: bytes that are no component with a usable method manifest.
+    /// Builds the package's OCI manifest and configuration as JSON, with the digests of manifest and component. A
+    /// signature becomes an annotation, unverified. The same package always gives the same bytes. Errors: bytes that
+    /// are no component, or those of [`read_manifest`].
     pub fn manifest(&self) -> Result<Documents, Error> {
         let about = read_manifest(&self.wasm)?;
         let layer = digest_of(&self.wasm);
@@ -90,8 +91,8 @@ impl Artifact {
         Ok(Documents { digest: digest_of(&manifest), manifest, configuration, layer })
     }
 
-    /// Builds the OCI configuration: the component's imports and exports, its world with the contract version in
-    /// `about`, and `layer`, the digest of the component.
+    /// Builds the OCI configuration: the fixed creation time, the component's imports and exports, its world with the
+    /// contract version in `about`, and `layer`, the digest of the component.
     fn configuration(&self, about: &Manifest, layer: &str) -> Result<Configuration, Error> {
         let component = Component {
             interfaces: component::interfaces(&self.wasm)?,
@@ -106,12 +107,12 @@ impl Artifact {
         })
     }
 
-    /// Builds the annotations of the OCI manifest: title, version and description, and the licence and the signature
+    /// Builds the annotations of the OCI manifest: title, version and description, and the license and the signature
     /// (in base64) where there are any.
     fn annotations(&self, about: Manifest, title: String) -> BTreeMap<String, String> {
         let always = [(TITLE, Some(title)), (VERSION, Some(about.version)), (DESCRIPTION, Some(about.description))];
         let signature = self.signature.as_ref().map(|text| STANDARD.encode(text));
-        let sometimes = [(LICENCE, about.licence), (SIGNATURE, signature)];
+        let sometimes = [(LICENSE, about.license), (SIGNATURE, signature)];
         let all = always.into_iter().chain(sometimes);
         all.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
@@ -129,10 +130,12 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Parses and checks an OCI manifest, before the parts that it names are fetched. `served` is the `Content-Type` that
-    /// the manifest was served with, used if the manifest itself states no media type. Errors: a media type other than
-    /// those of a WebAssembly package, no or several layers, a digest that is no SHA-256, or a part that is too large: 1 MiB
-    /// for manifest and configuration, 64 MiB for the component, 4 KiB for the signature in base64.
+    /// Parses and checks an OCI manifest, before the parts that it names are fetched. `served` is the `Content-Type`
+    /// that the manifest was served with, used if the manifest itself states no media type. Returns the descriptors of
+    /// configuration and layer, and the decoded signature, which is not verified. Errors: other media types than
+    /// [`MANIFEST`], [`CONFIGURATION`] and [`LAYER`], not exactly one layer, a digest that is no SHA-256, or a part
+    /// that is too large: 1 MiB for manifest and configuration, 64 MiB for the component, 4 KiB for the signature in
+    /// base64.
     pub fn read(manifest: &[u8], served: Option<&str>) -> Result<Self, Error> {
         fits("manifest", manifest.len() as u64, LARGEST_DOCUMENT)?;
         document::media_type("manifest", MANIFEST, document::stated_media_type(manifest).as_deref().or(served))?;
@@ -153,9 +156,10 @@ impl Parts {
         Ok(Self { configuration: manifest.config, layer, signature: signature.map(decode_signature) })
     }
 
-    /// Checks the bytes of the configuration and of the component against the sizes and digests in the manifest, and returns
-    /// the package with its signature. Errors: a size or digest that differs, or a configuration that cannot be parsed, is
-    /// for another `os` or `architecture`, or lists other layers than the component.
+    /// Checks the bytes of the configuration and of the component against the sizes and digests in the manifest, and
+    /// returns the component with the manifest's signature, which is not verified. Errors: a size or digest that
+    /// differs, or a configuration that cannot be parsed, is not for `wasm` and `wasip2`, or lists other layers than
+    /// the component.
     pub fn assemble(self, configuration: &[u8], wasm: Vec<u8>) -> Result<Artifact, Error> {
         self.configuration.check("configuration", configuration)?;
         self.layer.check("package", &wasm)?;

@@ -82,6 +82,8 @@ pub enum Event<'a> {
     Waiting(&'a Path),
     /// A dependency of the method with this name was compiled; not sent for crates that were up to date.
     Compiled(&'a str),
+    /// The types of a method in Python were not checked, for this reason.
+    TypesNotChecked(&'a str),
 }
 
 /// The function that gets the events of a build.
@@ -92,17 +94,18 @@ const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// Takes the exclusive lock of the open file `file` at `path`; dropping the returned file releases it. If another build
 /// holds the lock, sends `Event::Waiting` to `watch` once and waits for up to 15 minutes. Errors: the file cannot be
-/// locked, or the other build does not end in time.
+/// locked, or [`Error::Held`] if the other build keeps the lock for longer.
 fn wait_for_build(file: File, path: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     lock_exclusive(file, path, Instant::now() + PATIENCE, || watch(Event::Waiting(path)))
 }
 
-/// Builds a method folder (or wraps a core module file) and writes the component atomically to [`Options::output`], by
-/// default to `<folder>/<name>.wasm`. A file that has these bytes already is not touched.
+/// Builds a method folder, or wraps the core module file that `folder` names, and writes the component atomically to
+/// [`Options::output`], by default to `<name>.wasm` in the folder or beside the file; `<name>` is the method's name.
+/// Replaces an existing file, but does not touch one that has these bytes already.
 ///
-/// Takes a second if the SDK is compiled already, some seconds the first time, two minutes where the standard library has
-/// to be built. Errors: no toolchain, source that does not compile, a method that imports something outside of the
-/// contract, a disk that is full. `watch` gets the events of the build.
+/// Takes a second if the SDK is compiled already, some seconds the first time, two minutes where the standard library
+/// has to be built. `watch` gets the events of the build. Errors: those of [`compile`], an output path that is the
+/// module file itself, or a file that cannot be written.
 pub fn build(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Built, Error> {
     let Compiled { manifest, imports, bytes, warnings } = compile(folder, options, watch)?;
     let path = output_path(folder, options.output.as_deref(), &manifest.name)?;
@@ -111,8 +114,8 @@ pub fn build(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<
 }
 
 /// Returns the file to write: `output` if given, else `<name>.wasm` in `folder`, or beside it if `folder` is a module
-/// file. Writes nothing. Errors: the result is the file `folder` itself, so that the component would overwrite its
-/// module.
+/// file. `name` is the method's name. Writes nothing. Errors: the result resolves to the same file as `folder`, so that
+/// the component would overwrite its module.
 fn output_path(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathBuf, Error> {
     let path = match output {
         Some(path) => path.to_owned(),
@@ -128,11 +131,12 @@ fn output_path(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathB
     }
 }
 
-/// Builds a component in memory without writing the component file. A folder holds a method in Python or Rust, which is
-/// compiled; a file is a core module of another compiler, which is wrapped and must hold the contract's types and a
-/// manifest. Still writes cargo's own files, the SDK and the files for editors. `options` matter only for a method in Rust.
-/// `watch` gets the events of the build. Errors: no method, no toolchain, source that does not compile, a manifest or an
-/// import that breaks a rule.
+/// Builds a component in memory without writing the component file. A folder holds a method, in Python if it has
+/// `pyproject.toml` and no `Cargo.toml`, else in Rust, and is compiled. A file is a core module of another compiler,
+/// which is wrapped and must hold the contract's types and a manifest. Compiling a folder still writes cargo's own
+/// files, the SDK and the files for editors. `options` matter only for a method in Rust, and [`Options::output`] never.
+/// `watch` gets the events of the build. Errors: no method, no toolchain, source that does not compile, a manifest or
+/// an import that breaks a rule.
 pub fn compile(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
     if folder.is_file() {
         let module = files::read(folder)?;

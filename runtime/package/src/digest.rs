@@ -79,7 +79,9 @@ pub(crate) fn files_below(folder: &Path, inside: &Path, left_out: &str) -> Resul
     Ok(files)
 }
 
-/// Moves from `left` to `files` every file whose name occurs in the contents of a file in `files`, moved ones included.
+/// Moves from `left` to `files` every file whose name, without its folder, occurs in the contents of a file in `files`,
+/// moved ones included. Both are paths in `folder`. Errors: a file of `files` that cannot be read or has more than 64
+/// MiB.
 fn add_named(folder: &Path, files: &mut Vec<PathBuf>, mut left: Vec<PathBuf>) -> Result<(), Error> {
     let mut next = 0;
     while next < files.len() && !left.is_empty() {
@@ -94,8 +96,9 @@ fn add_named(folder: &Path, files: &mut Vec<PathBuf>, mut left: Vec<PathBuf>) ->
     Ok(())
 }
 
-/// Whether the name of a file is one that an editor or the Finder uses for itself: a swap file of Vim (`.x.swp`), a lock
-/// (`.#x`) or unsaved text (`#x#`) of Emacs, or `.DS_Store`. Backups such as `x~` are not among them.
+/// Whether the name of a file is one that an editor or the Finder uses for itself: a swap file of Vim (a dot in front
+/// and an ending of three letters that begins with `sw`, as `.x.swp`), a lock (`.#x`) or unsaved text (`#x#`) of Emacs,
+/// or `.DS_Store`. Backups such as `x~` are not among them.
 pub(crate) fn is_of_editor(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);

@@ -48,9 +48,10 @@ pub(crate) fn lock_exclusive(file: File, path: &Path, end: Instant, on_wait: imp
     Ok(file)
 }
 
-/// Takes the exclusive locks of two folders, so that no other command writes there, and waits for them for `patience` in
-/// all. Two paths of one folder are locked once. Dropping the returned files releases the locks. Errors: a folder that
-/// cannot be locked in any way, or that another process keeps locked.
+/// Takes the exclusive locks of two folders, so that no other command writes there, and waits for them for `patience`
+/// in all. Two paths of one folder are locked once. Dropping the returned files releases the locks. Errors: a folder
+/// that does not exist, one where neither the folder nor the file [`GUARD`] in it can be locked, or [`Error::Held`] if
+/// another process keeps a lock.
 pub(crate) fn lock_folders(folders: [&Path; 2], patience: Duration) -> Result<Vec<File>, Error> {
     let places = folders.into_iter().map(|folder| folder.canonicalize().map_err(Error::file("found", folder)));
     // All commands take the locks in the same order and each lock once, so that they cannot deadlock.
@@ -59,9 +60,10 @@ pub(crate) fn lock_folders(folders: [&Path; 2], patience: Duration) -> Result<Ve
     places.iter().map(|place| lock_folder(place, end)).collect()
 }
 
-/// Takes the exclusive lock of a folder, and waits for it until the time `end`. Where the system cannot lock folders,
-/// locks the file [`GUARD`] in it, and creates that file if it is missing. Dropping the returned file releases the lock.
-/// Errors: [`Error::Held`] if another process keeps the lock, or a folder that cannot be locked in either way.
+/// Takes the exclusive lock of a folder, and waits for it until the time `end`. Where the folder cannot be opened or
+/// locked, locks the file [`GUARD`] in it, and creates that file if it is missing. Dropping the returned file releases
+/// the lock. Errors: [`Error::Held`] if another process keeps the lock, or that file cannot be created or locked
+/// either.
 fn lock_folder(folder: &Path, end: Instant) -> Result<File, Error> {
     if let Ok(file) = File::open(folder) {
         match wait_for_lock(&file, File::try_lock, end) {

@@ -26,7 +26,8 @@ pub(crate) fn has_content(path: &Path, bytes: &[u8]) -> bool {
     bounded::read(path, bytes.len() as u64).is_ok_and(|found| found == bytes)
 }
 
-/// Creates a folder and its missing parents; only this user can look into those that are created.
+/// Creates a folder and its missing parents, those with the permissions 0700: only this user can look into them. A
+/// folder that exists stays as it is.
 pub(crate) fn create_private_folder(folder: &Path) -> Result<(), Error> {
     let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     created.map_err(Error::file("created", folder))
@@ -52,8 +53,8 @@ pub(crate) fn update(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     if has_content(path, bytes) { Ok(()) } else { replace(path, bytes, 0o644) }
 }
 
-/// Writes and syncs a temporary file in the folder of `path`, with the permissions `mode`. Dropping the result
-/// deletes the file.
+/// Writes and syncs a temporary file in the folder of `path`, with the permissions `mode`, for the caller to move to
+/// `path`. Dropping the result deletes the file.
 pub(crate) fn draft(path: &Path, bytes: &[u8], mode: u32) -> Result<NamedTempFile, Error> {
     let folder = parent(path);
     let file =

@@ -57,8 +57,8 @@ fn place(variable: &dyn Fn(&str) -> Option<OsString>, person: Option<PathBuf>) -
     Some(data.or_else(|| Some(person?.join(".local").join("share")))?.join("tunebox"))
 }
 
-/// Creates a folder and its missing parents, for this user alone. Errors: a user other than this one and root owns it,
-/// or group or others may write to it.
+/// Creates a folder and its missing parents, for this user alone; an existing folder is only checked. Errors: the
+/// folder cannot be created, a user other than this one and root owns it, or group or others may write to it.
 pub(crate) fn create(path: &Path) -> Result<(), Error> {
     files::create_private_folder(path)?;
     check_owner(path)

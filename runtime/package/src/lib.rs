@@ -33,7 +33,7 @@ pub mod world;
 pub use artifact::Artifact;
 pub use build::Built;
 pub use error::Error;
-pub use manifest::{Cadence, Kind, Manifest, Setting, Value, World, read_manifest};
+pub use manifest::{Cadence, Kind, Manifest, Setting, Updates, Value, World, read_manifest};
 pub use reference::{Package, Reference};
 pub use settings::resolve_settings;
 pub use store::{Store, Stored};

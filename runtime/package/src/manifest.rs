@@ -34,9 +34,9 @@ pub struct Manifest {
     /// The paper that describes its mathematics, such as `arXiv:2305.18290`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<String>,
-    /// The licence, as an SPDX expression.
+    /// The license, as an SPDX expression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub licence: Option<String>,
+    pub license: Option<String>,
     /// What it is: a method, or a verifier.
     #[serde(default, skip_serializing_if = "World::is_method")]
     pub world: World,
@@ -45,6 +45,9 @@ pub struct Manifest {
     /// How many records a call of `step` gets.
     #[serde(default, skip_serializing_if = "Cadence::is_micro")]
     pub batch: Cadence,
+    /// Who updates the trained parameters.
+    #[serde(default, skip_serializing_if = "Updates::is_host")]
+    pub update: Updates,
     /// The settings that a run file can give.
     pub settings: Vec<Setting>,
     /// The names of the metrics that it reports.
@@ -100,6 +103,25 @@ impl Cadence {
     }
 }
 
+/// Who updates the trained parameters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Updates {
+    /// The host, with the optimizer of the run.
+    #[default]
+    Host,
+    /// The method, through the interface `optimizer`: the host makes no optimizer.
+    Method,
+}
+
+impl Updates {
+    /// Whether the host updates the parameters; false if the method does.
+    #[must_use]
+    pub fn is_host(&self) -> bool {
+        *self == Self::Host
+    }
+}
+
 /// A setting of a method.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -125,6 +147,12 @@ pub struct Setting {
     /// The exclusive upper bound of a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below: Option<f64>,
+    /// The least number of items of a list. The other bounds of a list are those of each item.
+    #[serde(default, rename = "min-items", skip_serializing_if = "Option::is_none")]
+    pub min_items: Option<u32>,
+    /// The largest number of items of a list; at most [`MAX_ITEMS`](crate::settings::MAX_ITEMS), which holds without it.
+    #[serde(default, rename = "max-items", skip_serializing_if = "Option::is_none")]
+    pub max_items: Option<u32>,
     /// The texts that are allowed; empty if any text is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
@@ -142,17 +170,25 @@ pub enum Kind {
     Number,
     /// A text.
     Text,
+    /// A list of whole numbers.
+    Integers,
+    /// A list of numbers.
+    Numbers,
+    /// A list of texts.
+    Texts,
 }
 
-/// Reads and checks the manifest in a component's custom section. Errors: no such section, a manifest that breaks a
-/// rule, or one for an incompatible version of the contract.
+/// Reads and checks the manifest in a component's custom section. Errors: bytes that are no WebAssembly, no such
+/// section or two, or those of [`parse`].
 pub fn read_manifest(bytes: &[u8]) -> Result<Manifest, Error> {
     let text = section::find(bytes, SECTION)?;
     parse(text.ok_or_else(|| Error::manifest(format!("there is no section `{SECTION}`")))?)
 }
 
-/// Parses and checks the JSON of a manifest's section, and converts defaults to their setting's kind. Errors: more than
-/// 64 KiB, an unknown field, a broken rule, or an incompatible version of the contract.
+/// Parses and checks the JSON of a manifest's section, and converts each default to its setting's kind. Errors: more
+/// than 64 KiB, JSON of another form, an unknown field, a rule of `rules::check`, a default that its setting does not
+/// take, or a contract version with another major or minor number than [`CONTRACT`]. If JSON of another form states a
+/// later contract version, the error asks for a newer program.
 pub fn parse(text: &[u8]) -> Result<Manifest, Error> {
     if text.len() > MOST_BYTES {
         return Err(Error::manifest(format!("it has {} bytes, {MOST_BYTES} fit", text.len())));

@@ -17,27 +17,28 @@ const LONGEST_README: usize = 64 << 10;
 /// The names of the custom sections that other tools for components read.
 const STANDARD: [&str; 3] = ["description", "licenses", "version"];
 
-/// Returns a component with its README and the standard sections for description, licences and version appended. What
-/// [`provenance::attach`] added stays.
+/// Returns a component with its README and the standard sections for description, licenses and version appended, in
+/// place of those that it has. What [`provenance::attach`] added stays.
 ///
 /// The same component and README give the same bytes, and packing a package again changes nothing. If `readme` is
-/// `None`, a README that the component holds already stays. Errors: a component without a usable manifest, a README that is
-/// too long, a licence that is no SPDX expression, or a package that cannot be signed.
+/// `None`, a README that the component holds already stays. Errors: a component without a usable manifest, a README of
+/// more than 64 KiB, a license that is no SPDX expression, or a package that cannot be signed: those of
+/// [`Statement::of`].
 pub fn pack(component: &[u8], readme: Option<&str>) -> Result<Vec<u8>, Error> {
     let manifest = read_manifest(component)?;
     let page = match readme {
         Some(text) => Some(page(text)?),
         None => section::find(component, README)?.map(<[u8]>::to_vec),
     };
-    if let Some(licence) = &manifest.licence {
-        check_licence(licence)?;
+    if let Some(license) = &manifest.license {
+        check_license(license)?;
     }
 
     let mut bytes = unpacked(component)?;
-    let [description, licences, version] = STANDARD;
+    let [description, licenses, version] = STANDARD;
     let [described, versioned] = [manifest.description, manifest.version].map(|text| Some(text.into_bytes()));
-    let licence = manifest.licence.map(String::into_bytes);
-    for (name, text) in [(description, described), (licences, licence), (version, versioned), (README, page)] {
+    let license = manifest.license.map(String::into_bytes);
+    for (name, text) in [(description, described), (licenses, license), (version, versioned), (README, page)] {
         text.iter().for_each(|text| section::append(&mut bytes, name, text));
     }
     // What cannot be signed cannot be given away either: better to know now.
@@ -45,7 +46,7 @@ pub fn pack(component: &[u8], readme: Option<&str>) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Whether two packages are equal apart from the sections that packing adds: README, description, licences, version and
+/// Whether two packages are equal apart from the sections that packing adds: README, description, licenses, version and
 /// provenance. False if one of them is no component.
 pub(crate) fn same_component(left: &[u8], right: &[u8]) -> bool {
     let rest = |package: &[u8]| section::without(&unpacked(package)?, provenance::SECTION);
@@ -82,13 +83,13 @@ fn page(text: &str) -> Result<Vec<u8>, Error> {
     Err(error.with_hint("shorten it, and link to the rest").into())
 }
 
-/// Fails if a licence is no SPDX expression.
-fn check_licence(licence: &str) -> Result<(), Error> {
-    let Err(error) = spdx::Expression::parse(licence) else { return Ok(()) };
+/// Fails if a license is no SPDX expression.
+fn check_license(license: &str) -> Result<(), Error> {
+    let Err(error) = spdx::Expression::parse(license) else { return Ok(()) };
     let problem = printable(&error.reason.to_string(), 200);
-    let what = format!("the licence `{}` is not an SPDX expression", printable(licence, 80));
+    let what = format!("the license `{}` is not an SPDX expression", printable(license, 80));
     let error = Explanation::new("package", what)
-        .with_why(format!("{problem}; `wkg` refuses a package whose licence it cannot read"));
+        .with_why(format!("{problem}; `wkg` refuses a package whose license it cannot read"));
     Err(error.with_hint("write it as in `Apache-2.0` or `MIT OR Apache-2.0`").into())
 }
 
@@ -122,7 +123,7 @@ mod tests {
         let text = |name| std::str::from_utf8(section::find(&packed, name).unwrap().unwrap()).unwrap();
         assert_eq!(text("description"), manifest.description);
         assert_eq!(text("version"), manifest.version);
-        assert_eq!(text("licenses"), manifest.licence.unwrap());
+        assert_eq!(text("licenses"), manifest.license.unwrap());
         assert_eq!(readme(&packed).unwrap().unwrap(), "# Calm\n");
     }
 
@@ -136,11 +137,11 @@ mod tests {
     }
 
     #[test]
-    fn a_licence_that_tools_cannot_read_is_refused() {
-        let text = r#"{"name":"calm","version":"0.1.0","description":"Calms","licence":"do what you like","shape":"preference","settings":[],"metrics":[],"interface":"0.1.0"}"#;
+    fn a_license_that_tools_cannot_read_is_refused() {
+        let text = r#"{"name":"calm","version":"0.1.0","description":"Calms","license":"do what you like","shape":"preference","settings":[],"metrics":[],"interface":"0.2.0"}"#;
         let mut bytes = section::without(&package("calm", "0.1.0"), crate::manifest::SECTION).unwrap();
         section::append(&mut bytes, crate::manifest::SECTION, text.as_bytes());
         let error = pack(&bytes, None).unwrap_err();
-        assert_eq!(error.to_string(), "the licence `do what you like` is not an SPDX expression");
+        assert_eq!(error.to_string(), "the license `do what you like` is not an SPDX expression");
     }
 }

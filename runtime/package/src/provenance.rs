@@ -80,8 +80,8 @@ pub fn attach(component: &[u8], folder: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// Reads what a package states about how it was built, with control characters escaped and each text cut to 400 bytes.
-/// `None` if it has no such section. Errors: bytes that are no component, two such sections, one of more than 256 KiB, or
-/// one that is no such document.
+/// `None` if it has no such section. Errors: bytes that are no component, two such sections, one of more than 256 KiB,
+/// or one that is no CycloneDX document with components and the five `tunebox:` properties.
 pub fn read(package: &[u8]) -> Result<Option<Provenance>, Error> {
     let Some(text) = find(package)? else { return Ok(None) };
     let document: Value = serde_json::from_slice(text).map_err(|error| Error::provenance(&error.to_string()))?;

@@ -116,9 +116,10 @@ impl Reference {
         Err(Error::NoMethod { kind, name: text.to_owned(), nearest: suggest(text, base, lists[0])? })
     }
 
-    /// Reads the component, its manifest and its signature, and verifies the signature, without running anything.
-    /// Errors: a folder that was not built since it changed, machine code in place of a component, a signature that does not
-    /// fit the bytes, and bytes that are no component with a usable manifest.
+    /// Reads the component, its manifest and its signature, and verifies the signature, without running anything. Only
+    /// a file, which may have a signature beside it, and a package of the store can be signed. Errors: a folder that
+    /// was not built since it changed, machine code in place of a component, a signature that does not fit the bytes,
+    /// and bytes that are no component with a usable manifest.
     pub fn open(&self) -> Result<Package, Error> {
         let (bytes, origin, signature, source) = match self {
             Self::Builtin(method) => (Cow::Borrowed(method.bytes), "built in".to_owned(), None, None),
@@ -190,7 +191,7 @@ pub fn signature_path(package: &Path) -> PathBuf {
     package.with_added_extension("minisig")
 }
 
-/// Reads the signature beside a package. `None` if there is no such file.
+/// Reads the signature beside a package. `None` if there is no such file. Errors: those of [`signature_in`].
 fn read_signature(package: &Path) -> Result<Option<String>, Error> {
     match signature_in(&signature_path(package)) {
         Err(Error::File(error)) if error.source.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -198,13 +199,13 @@ fn read_signature(package: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-/// Reads the text of a signature file. Errors: a file that cannot be read, or has more than 4 KiB.
+/// Reads the text of a signature file. Errors: a file that cannot be read, is no UTF-8, or has more than 4 KiB.
 pub fn signature_in(path: &Path) -> Result<String, Error> {
     bounded::read_text(path, LONGEST_SIGNATURE).map_err(Error::file("read", path))
 }
 
 /// Returns the path of the component built from a method's folder. Errors: no method, [`Error::NotBuilt`] if there is
-/// no component, [`Error::Stale`] if the source has changed since.
+/// no component, [`Error::Stale`] if the source has changed since or the component has no record of its build.
 fn built(folder: &Path) -> Result<PathBuf, Error> {
     build::expect_method(folder)?;
     let path = build::component_path(folder)?;

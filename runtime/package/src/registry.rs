@@ -45,8 +45,10 @@ impl Progress for Silent {
 }
 
 /// Uploads a package to a registry or folder, and returns the digest of its OCI manifest. A version that exists with
-/// the same bytes is not an error. Errors: bytes that are no package, a location of another name or version, a version
-/// that exists with other bytes or with a signature that this package lacks, and any failure of the network or the registry.
+/// the same bytes is not an error, unless a signer has signed it who has not signed this package. Errors: bytes that
+/// are no package, a version that is no semantic version, a location that names another package or version, a version
+/// that exists with other bytes or with a signature that this package lacks, and any failure of the network or the
+/// registry.
 pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) -> Result<String, Error> {
     let about = read_manifest(&artifact.wasm)?;
     if Version::parse(&about.version).is_err() {
@@ -78,7 +80,9 @@ pub fn pull(place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, 
 }
 
 /// Stores a package in a folder, and returns the digest of its OCI manifest. Creates the folder if it is missing.
-/// Errors: the folder has this version with other bytes, or with a signature that this package lacks.
+/// `about` is the package's manifest; `progress` receives the whole size at once. Errors: the folder has this version
+/// with other bytes, or with a signature that this package lacks; a folder that holds something else or cannot be
+/// written.
 fn push_to_folder(
     folder: &Path,
     artifact: &Artifact,
@@ -99,8 +103,8 @@ fn push_to_folder(
 }
 
 /// Fails unless a package may be pushed to a place that has its version. `same` says whether the existing component has
-/// the same bytes. `signer` is the key that signed the existing package: the new one must be signed by it too. `place`
-/// is the location for messages.
+/// the same bytes. `signer` is the key that signed the existing package: the new one must be signed by it too; with
+/// `None`, any signature or none passes. `place` is the location for messages.
 fn check_same(place: &str, artifact: &Artifact, same: bool, signer: Option<&str>) -> Result<(), Error> {
     match signer {
         _ if !same => {

@@ -5,6 +5,9 @@ use tunebox_foundation::explain::{Explain, Explanation};
 use crate::{Kind, Manifest, Setting, Value};
 use tunebox_foundation::nearest::nearest;
 
+/// The largest number of items of a list.
+pub const MAX_ITEMS: u32 = 1024;
+
 /// Why a value cannot be taken. The caller knows the file and line of the setting.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Explain)]
 #[error("{source}")]
@@ -68,30 +71,65 @@ fn resolve(method: &str, setting: &Setting, given: Option<&toml::Value>) -> Resu
     })
 }
 
-/// Converts a value to the setting's kind (an integer becomes a number where the setting takes one), and checks its
-/// range and choices, and that a number is finite as `f32`. The error completes "`name` is …".
+/// Converts a value to the setting's kind (integers become numbers where the setting takes those, and an empty list one of
+/// the setting's kind), and checks the range and choices, for a list those of each item, the number of items, and that a
+/// number is finite as `f32`. The error completes "`name` is …".
 pub(crate) fn fits(setting: &Setting, value: Value) -> Result<Value, String> {
-    let value = match (setting.kind, value) {
+    let value = convert(setting.kind, value)?;
+    let items: Vec<Value> = match &value {
+        Value::Integers(items) => items.iter().copied().map(Value::Integer).collect(),
+        Value::Numbers(items) => items.iter().copied().map(Value::Number).collect(),
+        Value::Texts(items) => items.iter().cloned().map(Value::Text).collect(),
+        single => return check_item(setting, single).map(|()| value),
+    };
+    let (least, most) = item_bounds(setting);
+    if items.len() < least as usize || items.len() > most as usize {
+        return Err(format!("a list of {} items, it must be {}", items.len(), range(setting)));
+    }
+    for (number, item) in (1..).zip(&items) {
+        check_item(setting, item).map_err(|problem| format!("wrong at item {number}, which is {problem}"))?;
+    }
+    Ok(value)
+}
+
+/// The least and the largest number of items of a list setting.
+fn item_bounds(setting: &Setting) -> (u32, u32) {
+    (setting.min_items.unwrap_or(0), setting.max_items.unwrap_or(MAX_ITEMS).min(MAX_ITEMS))
+}
+
+/// Converts a value to a kind: integers to numbers where the kind has those, and an empty list, whose items have no type, to
+/// a list of the kind. The error completes "`name` is …".
+fn convert(kind: Kind, value: Value) -> Result<Value, String> {
+    Ok(match (kind, value) {
         (Kind::Number, Value::Integer(value)) => Value::Number(value as f64),
         (Kind::Boolean, value @ Value::Boolean(_))
         | (Kind::Integer, value @ Value::Integer(_))
         | (Kind::Number, value @ Value::Number(_))
-        | (Kind::Text, value @ Value::Text(_)) => value,
+        | (Kind::Text, value @ Value::Text(_))
+        | (Kind::Integers, value @ Value::Integers(_))
+        | (Kind::Numbers, value @ Value::Numbers(_))
+        | (Kind::Texts, value @ Value::Texts(_)) => value,
+        (Kind::Numbers, Value::Integers(items)) => Value::Numbers(items.into_iter().map(|item| item as f64).collect()),
+        (Kind::Texts, Value::Integers(items)) if items.is_empty() => Value::Texts(Vec::new()),
         (kind, other) => return Err(format!("{}, it must be {}", shown(&other), kind_phrase(kind))),
-    };
-    let within = match &value {
-        Value::Boolean(_) => true,
+    })
+}
+
+/// Checks the range, the choices and the finiteness of a value that is no list. The error completes "`name` is …".
+fn check_item(setting: &Setting, value: &Value) -> Result<(), String> {
+    let within = match value {
         Value::Integer(number) => in_range(setting, *number as f64),
         Value::Number(number) => number.is_finite() && in_range(setting, *number),
         Value::Text(text) => setting.choices.is_empty() || setting.choices.contains(text),
+        _ => true,
     };
-    match &value {
-        _ if !within => Err(format!("{}, it must be {}", shown(&value), range(setting))),
+    match value {
+        _ if !within => Err(format!("{}, it must be {}", shown(value), item_range(setting))),
         // Methods compute with 32 bits; there it would be infinite, and its name lost.
         Value::Number(number) if !(*number as f32).is_finite() => {
             Err(format!("{number:e}, it must be a number that 32 bits hold, 3.4e38 at most"))
         }
-        _ => Ok(value),
+        _ => Ok(()),
     }
 }
 
@@ -105,8 +143,36 @@ fn in_range(setting: &Setting, value: f64) -> bool {
 }
 
 /// Describes what a setting takes, in words: its choices ("`nll` or `dft`"), else its bounds ("at least 0 and below 1"),
-/// else the kind of its values ("a finite number").
+/// else the kind of its values ("a finite number"). For a list the number of items and what each may be ("a list of 1 to 8
+/// items, each at least 0").
 pub fn range(setting: &Setting) -> String {
+    let each = item_range(setting);
+    if item_kind(setting.kind) == setting.kind {
+        return each;
+    }
+    let (least, most) = item_bounds(setting);
+    let count = match (least, most) {
+        (0, MAX_ITEMS) => "items".to_owned(),
+        (least, MAX_ITEMS) => format!("at least {least} items"),
+        (0, most) => format!("at most {most} items"),
+        (least, most) if least == most => format!("{least} items"),
+        (least, most) => format!("{least} to {most} items"),
+    };
+    format!("a list of {count}, each {each}")
+}
+
+/// The kind of the items of a list; a kind that is no list's is returned as it is.
+fn item_kind(kind: Kind) -> Kind {
+    match kind {
+        Kind::Integers => Kind::Integer,
+        Kind::Numbers => Kind::Number,
+        Kind::Texts => Kind::Text,
+        single => single,
+    }
+}
+
+/// Describes what a setting takes, for a list what each item may be: its choices, else its bounds, else its kind.
+fn item_range(setting: &Setting) -> String {
     if !setting.choices.is_empty() {
         let choices: Vec<String> = setting.choices.iter().map(|choice| format!("`{choice}`")).collect();
         return choices.join(" or ");
@@ -115,7 +181,7 @@ pub fn range(setting: &Setting) -> String {
         [("at least", setting.low), ("above", setting.above), ("at most", setting.high), ("below", setting.below)];
     let words: Vec<String> =
         bounds.iter().filter_map(|(word, bound)| bound.map(|bound| format!("{word} {bound}"))).collect();
-    if words.is_empty() { kind_phrase(setting.kind).to_owned() } else { words.join(" and ") }
+    if words.is_empty() { kind_phrase(item_kind(setting.kind)).to_owned() } else { words.join(" and ") }
 }
 
 /// Returns a phrase for the values of a kind, such as "a whole number".
@@ -125,6 +191,9 @@ fn kind_phrase(kind: Kind) -> &'static str {
         Kind::Integer => "a whole number",
         Kind::Number => "a finite number",
         Kind::Text => "a text",
+        Kind::Integers => "a list of whole numbers",
+        Kind::Numbers => "a list of finite numbers",
+        Kind::Texts => "a list of texts",
     }
 }
 

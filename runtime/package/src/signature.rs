@@ -79,8 +79,9 @@ impl Signed {
         }
     }
 
-    /// Parses the text of a `.minisig` file, and verifies nothing. Errors: more than 2 KiB, another form than the four lines
-    /// of minisign, or a trusted comment that is not `tunebox NAME@VERSION key RW…`.
+    /// Parses the text of a `.minisig` file, and verifies nothing. Errors: more than 2 KiB, another form than the four
+    /// lines of minisign, an unprintable character in the first line, or a trusted comment that is not `tunebox
+    /// NAME@VERSION key RW…`.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let malformed = |problem: &str| refuse("the signature cannot be read", problem, ASK_FOR_SIGNATURE);
         if text.len() > LONGEST {
@@ -123,8 +124,9 @@ pub(crate) fn signer_of(bytes: &[u8], signature: Option<&str>) -> Option<String>
     signature.and_then(|text| Signed::verify(bytes, text).ok()).map(|signer| signer.key)
 }
 
-/// Parses a trusted comment `tunebox NAME@VERSION key RW…`. Returns `NAME@VERSION` and the signer, or `None` for any
-/// other comment.
+/// Parses a trusted comment `tunebox NAME@VERSION key RW…`, with single spaces. Returns `NAME@VERSION` and the signer.
+/// `None` for any other comment: a name that no manifest may have, a version that is no semantic version, or a key that
+/// [`Signer::parse`] rejects.
 fn named(comment: &str) -> Option<(String, Signer)> {
     let words: Vec<&str> = comment.split(' ').collect();
     let ["tunebox", title, "key", key] = words[..] else { return None };

@@ -39,8 +39,9 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Computes the statement of a package's bytes, without running anything. Errors: more than 64 MiB, bytes that are no
-    /// component with a usable manifest, an import whose name is not printable ASCII, or a version that no package may have.
+    /// Computes the statement of a package's bytes, without running anything. Errors: more than 64 MiB, bytes that are
+    /// no component, those of [`read_manifest`], an import whose name is not printable ASCII, or a version that is no
+    /// semantic version, has a part after `+`, or more than 64 bytes.
     pub fn of(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() as u64 > LARGEST {
             let problem = format!("it has {} bytes, a package may have {LARGEST}", bytes.len());
@@ -101,7 +102,7 @@ pub(crate) mod tests {
     pub(crate) fn package(name: &str, version: &str) -> Vec<u8> {
         let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
         let text = format!(
-            r#"{{"name":"{name}","version":"{version}","description":"Calms","shape":"preference","settings":[],"metrics":["loss"],"interface":"0.1.0"}}"#
+            r#"{{"name":"{name}","version":"{version}","description":"Calms","shape":"preference","settings":[],"metrics":["loss"],"interface":"0.2.0"}}"#
         );
         section::append(&mut bytes, manifest::SECTION, text.as_bytes());
         bytes
@@ -113,7 +114,7 @@ pub(crate) mod tests {
         let text = Statement::of(&bytes).unwrap().canonical();
         let digest = digest::sha256(&bytes);
         let wanted = format!(
-            r#"{{"kind":"tunebox.package.v1","name":"calm-dpo","version":"0.1.0","world":"method","interface":"0.1.0","sha256":"{digest}","length":{},"imports":[],"limits":{{}}}}"#,
+            r#"{{"kind":"tunebox.package.v1","name":"calm-dpo","version":"0.1.0","world":"method","interface":"0.2.0","sha256":"{digest}","length":{},"imports":[],"limits":{{}}}}"#,
             bytes.len()
         );
         assert_eq!(text, wanted);

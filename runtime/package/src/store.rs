@@ -64,25 +64,26 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in a home folder, and creates it if it is missing. Errors: the folder cannot be created, or
-    /// holds something else.
+    /// Opens the store, the folder `store` in a home folder, and creates it if it is missing. Errors: the folder cannot
+    /// be created, or holds something else: no `oci-layout`, but an `index.json` or `blobs`.
     pub fn open(home: &Path) -> Result<Self, Error> {
         Ok(Self { layout: Layout::create(&home.join(STORE_FOLDER), Access::Private)? })
     }
 
-    /// Opens an existing folder of packages, such as one on a USB stick. Errors: it is no image layout.
+    /// Opens an existing folder of packages, such as one on a USB stick. Errors: it is no image layout of version 1.
     pub fn folder(folder: &Path) -> Result<Self, Error> {
         Ok(Self { layout: Layout::open(folder, Access::Shared)? })
     }
 
     /// Opens a folder of packages, and creates it if it is missing. Errors: the folder cannot be created, or holds
-    /// something else.
+    /// something else: no `oci-layout`, but an `index.json` or `blobs`.
     pub fn make_folder(folder: &Path) -> Result<Self, Error> {
         Ok(Self { layout: Layout::create(folder, Access::Shared)? })
     }
 
     /// Stores a package, replaces the one with the same name, version and source, and deletes files that are no longer
-    /// needed. Errors: bytes that are no package, or a folder that cannot be locked or written.
+    /// needed. `source` is where it came from, without the version; empty in a folder that is not this user's store.
+    /// Errors: bytes that are no package, or a folder that cannot be locked or written.
     pub fn put(&self, artifact: &Artifact, source: &str) -> Result<Stored, Error> {
         let documents = artifact.manifest()?;
         let stored = stored(artifact, source, documents.digest.clone())?;
@@ -124,8 +125,8 @@ impl Store {
         self.known()
     }
 
-    /// Deletes a stored package, and the files that only it needs. Errors: it is not in the store, or a folder that
-    /// cannot be locked or written.
+    /// Deletes a stored package, found by its manifest's digest and its source, and the files that only it needs.
+    /// Errors: it is not in the store, or a folder that cannot be locked or written.
     pub fn remove(&self, stored: &Stored) -> Result<(), Error> {
         let _lock = self.layout.lock()?;
         let mut index = self.layout.index()?;
@@ -202,7 +203,8 @@ impl Store {
         self.assemble(Parts::read(&manifest, Some(&entry.media_type))?)
     }
 
-    /// Reads configuration and component, and checks their sizes and digests.
+    /// Reads the configuration and the component that `parts` names, and checks their sizes and digests. Errors: one of
+    /// them is missing, too large or has changed, or those of [`Parts::assemble`].
     fn assemble(&self, parts: Parts) -> Result<Artifact, Error> {
         let configuration = self.layout.read("configuration", &parts.configuration, LARGEST_DOCUMENT)?;
         let wasm = self.layout.read("package", &parts.layer, LARGEST)?;
@@ -219,7 +221,7 @@ impl std::fmt::Display for Stored {
 }
 
 /// Describes a package by its bytes, `source` and the digest of its OCI manifest. A signature that does not verify
-/// counts as none.
+/// counts as none. Errors: those of [`read_manifest`].
 fn stored(artifact: &Artifact, source: &str, manifest_digest: String) -> Result<Stored, Error> {
     let manifest = read_manifest(&artifact.wasm)?;
     Ok(Stored {

@@ -1,4 +1,4 @@
-//! A new method's folder: a template, or the source of a built-in method under another name.
+//! A new method's folder: the template of a data shape, or the source of a built-in method under another name.
 //!
 //! It builds, tests and trains without changes; the caller adds what else a run needs.
 
@@ -19,8 +19,24 @@ pub use name::Language;
 /// Every file of the templates, by language and path. Written by the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/template.rs"));
 
+/// What the templates say in place of a description of the method, for its author to replace.
+pub const DESCRIPTION: &str = "What this method does, in a sentence";
+
 /// The name of the method in a template's files, which the new method's name replaces.
 const PLACEHOLDER: &str = "blank";
+
+/// The data shapes that have a template: folders in `sdk/template/shapes` with the source in each language, and with the
+/// part of the README that the shape decides.
+pub const SHAPES: [&str; 6] = ["supervised", "preference", "unpaired", "prompts", "instructions", "contrast"];
+
+/// What a new method begins with.
+#[derive(Debug, Clone, Copy)]
+pub enum Start<'a> {
+    /// The template of this data shape, one of [`SHAPES`].
+    Shape(&'a str),
+    /// The source of the built-in method or verifier of this name.
+    Like(&'a str),
+}
 
 /// The files of a new method's folder, not written yet.
 #[derive(Debug, Clone)]
@@ -30,14 +46,15 @@ pub struct Template {
 }
 
 impl Template {
-    /// Makes the files of a new method called `name`, without writing them: those of the language's template, or of the
-    /// source of the built-in method or verifier `like`.
+    /// Makes the files of a new method called `name`, without writing them: those of the shape's template, or of the
+    /// source of the built-in method or verifier, and those of the SDK or for editors.
     ///
     /// # Errors
-    /// A name that no method can have, or that is taken; no such built-in method; `like` for a method in Python.
-    pub fn new(name: &str, language: Language, like: Option<&str>) -> Result<Self, Error> {
+    /// A name of another form than a manifest's, one that the language's tools or a file system reserve, or one that a
+    /// built-in has; no such built-in to start from; any built-in for a method in Python.
+    pub fn new(name: &str, language: Language, start: Start<'_>) -> Result<Self, Error> {
         name::check(name, language)?;
-        Ok(Self { name: name.to_owned(), files: files_of(name, language, like)? })
+        Ok(Self { name: name.to_owned(), files: files_of(name, language, start)? })
     }
 
     /// Adds a file by its path in the folder, or replaces the one of that path. Writes nothing to disk.
@@ -51,10 +68,10 @@ impl Template {
     }
 
     /// Writes the files to a new folder in `parent`, called by the method's name, and returns its path. The folder
-    /// appears whole or not at all. `more` is called with the path of the unfinished folder, and may add files to it.
+    /// appears whole or not at all. `more` is called with the path of the unfinished folder, which has all files
+    /// already, and may add files to it.
     ///
-    /// # Errors
-    /// A file or folder of that name exists; a folder that cannot be written; an error of `more`.
+    /// # Errors A file or folder of that name exists; a folder that cannot be written; an error of `more`.
     pub fn write<E: From<Error>>(
         &self,
         parent: &Path,
@@ -74,8 +91,8 @@ impl Template {
     /// Writes the files into a folder that exists; nothing in it is replaced. `more` is called with the folder itself,
     /// before the files appear in it.
     ///
-    /// # Errors
-    /// One of the files exists; a folder that cannot be written; an error of `more`. None of the files is added then.
+    /// # Errors An entry of the folder has the name of one of the files or of a folder that they are in; a folder that
+    /// cannot be written; an error of `more`. None of the files is added then; what `more` wrote stays.
     pub fn write_here<E: From<Error>>(
         &self,
         folder: &Path,
@@ -101,7 +118,8 @@ impl Template {
         Ok(())
     }
 
-    /// Writes all files to a temporary folder in `beside`, which is deleted when the result is dropped.
+    /// Writes all files to the subfolder [`drafted`] of a temporary folder in `beside`, which is deleted when the
+    /// result is dropped.
     fn draft(&self, beside: &Path) -> Result<TempDir, Error> {
         let draft = tempfile::Builder::new().prefix(".new-").tempdir_in(beside);
         let draft = draft.map_err(Error::file("written to", beside))?;
@@ -131,30 +149,49 @@ fn drafted(draft: &TempDir) -> PathBuf {
     draft.path().join("folder")
 }
 
-/// Returns the files of a method called `name`: the language's template, or the source of the built-in `like`, and below
-/// `.tunebox` what the program carries, the SDK or the files for editors. Errors: no such built-in, or `like` for a
+/// Returns the files of a method called `name`: the template of a shape in the language, or the source of a built-in, and
+/// below `.tunebox` what the program carries, the SDK or the files for editors. Errors: no such built-in, or a built-in for a
 /// method in Python, since the built-in methods are in Rust.
-fn files_of(name: &str, language: Language, like: Option<&str>) -> Result<Files, Error> {
-    let (folder, carried) = match language {
-        Language::Rust => ("rust/", sources::files()),
-        Language::Python => ("python/", files_for_editors()),
+fn files_of(name: &str, language: Language, start: Start<'_>) -> Result<Files, Error> {
+    let (folder, source, place, carried) = match language {
+        Language::Rust => ("rust/", "lib.rs", "src/lib.rs".to_owned(), sources::files()),
+        Language::Python => ("python/", "method.py", format!("src/{}.py", name::module(name)), files_for_editors()),
     };
     let mut files = named(folder, name);
-    match (language, like) {
-        (Language::Rust, Some(like)) => like::rewrite(&mut files, name, like)?,
-        (Language::Python, Some(like)) => {
+    match (language, start) {
+        (_, Start::Shape(shape)) => {
+            fill_page(&mut files, shape);
+            files.insert(place, file(&format!("shapes/{shape}/{source}")).into());
+        }
+        (Language::Rust, Start::Like(like)) => like::rewrite(&mut files, name, like)?,
+        (Language::Python, Start::Like(like)) => {
             let error = Explanation::new("new", format!("`{like}` is written in Rust"))
                 .with_why("a method in Python cannot begin with its source");
             return Err(error.with_hint("leave `--like` or `--language python` out").into());
         }
-        (_, None) => {}
     }
     files.extend(carried.iter().map(|(path, bytes)| (format!("{}/{path}", sources::FOLDER), bytes.clone())));
     Ok(files)
 }
 
-/// Returns the files of the template below `prefix`, with `name` in place of the word `blank`, and the module's name in
-/// place of `blank` in `blank.py`. The file `gitignore` becomes `.gitignore`.
+/// Puts the loss and the tables of a shape's page into the template's README, in place of `{loss}` and `{tables}`.
+fn fill_page(files: &mut Files, shape: &str) {
+    let (loss, tables) = file(&format!("shapes/{shape}/page.md")).split_once("\n\n").unwrap_or_default();
+    if let Some(page) = files.get_mut("README.md") {
+        let text = String::from_utf8_lossy(page).replace("{loss}", loss).replace("{tables}", tables.trim_end());
+        *page = text.into_bytes();
+    }
+}
+
+/// The text of a file of the templates; empty if there is none, or it is not UTF-8.
+fn file(path: &str) -> &'static str {
+    let found = FILES.iter().find(|(known, _)| *known == path);
+    found.and_then(|(_, bytes)| std::str::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
+/// Returns the files of the template whose paths begin with `prefix`, without it. In paths and contents, `blank.py`
+/// becomes the file of the module; in contents, every other `blank`, also inside a word, becomes `name`. The file
+/// `gitignore` becomes `.gitignore`.
 fn named(prefix: &str, name: &str) -> Files {
     let files = FILES.iter().filter_map(|(path, bytes)| Some((path.strip_prefix(prefix)?, bytes)));
     let module = |text: &str| text.replace(&format!("{PLACEHOLDER}.py"), &format!("{}.py", name::module(name)));

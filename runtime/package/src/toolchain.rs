@@ -169,7 +169,8 @@ fn same_file(left: &Path, right: &Path) -> bool {
         && left.file_name() == right.file_name()
 }
 
-/// Returns the version that rustc states, such as `1.95.0 (59807616e 2026-04-14)`. `None` if it cannot be run.
+/// Returns the version that rustc states, such as `1.95.0 (59807616e 2026-04-14)`, without what a distribution adds
+/// behind it. `None` if it cannot be run or prints no line that begins with `rustc `.
 fn release(rustc: &Path) -> Option<String> {
     let line = answer(rustc, &["--version"])?;
     let words = line.strip_prefix("rustc ")?;
@@ -178,7 +179,8 @@ fn release(rustc: &Path) -> Option<String> {
     Some(words[..end].to_owned())
 }
 
-/// Returns the version that a linker states, such as `LLD 14.0.6`, or a phrase for a linker that states none.
+/// Runs a linker and returns the version that it states, up to the first `(`, such as `LLD 14.0.6`; `an unknown linker`
+/// if it states none.
 fn linker_release(linker: &Path) -> String {
     let line = answer(linker, &["-flavor", "wasm", "--version"]).or_else(|| answer(linker, &["--version"]));
     let line = line.unwrap_or_else(|| "an unknown linker".to_owned());
@@ -193,7 +195,9 @@ pub(crate) fn answer(program: &Path, arguments: &[&str]) -> Option<String> {
     (output.status.success()).then(|| text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
-/// Prepares a call of a program without the environment variables that an outer cargo sets for its own children.
+/// Prepares a call of a program without the environment variables by which an outer cargo would change what the program
+/// builds: `CARGO`, `RUSTC`, `RUSTFLAGS`, `CARGO_ENCODED_RUSTFLAGS`, the two wrappers of rustc, and those that begin
+/// with `CARGO_PKG_`, `CARGO_MANIFEST_`, `CARGO_PROFILE_`, `CARGO_BUILD_`, `CARGO_TARGET_WASM32_` or `CARGO_BIN_`.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -204,7 +208,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Whether an environment variable would change what a nested cargo builds, such as `RUSTFLAGS` or `CARGO_PROFILE_…`.
+/// Whether [`command`] removes an environment variable, because it would change what a nested cargo builds.
 fn is_of_an_outer_cargo(name: &OsString) -> bool {
     let name = name.to_string_lossy();
     let exact = ["CARGO", "RUSTC", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"];

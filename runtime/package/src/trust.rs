@@ -150,16 +150,18 @@ impl Trust {
     }
 
     /// Writes the packages and signers that were admitted to `tunebox.lock` and `publishers.toml`, and keeps what other
-    /// commands have written since. Errors: a disk that is full, a file that was broken since, a package for which another
-    /// command has pinned other bytes, another signer or a later version.
+    /// commands have written since. Does nothing if nothing was admitted. Errors: a disk that is full, a file that was
+    /// broken since, a lock that another command holds for 60 s, a package for which another command has pinned other
+    /// bytes, another signer or a later version.
     pub fn commit(self) -> Result<(), Error> {
         self.commit_with(|| Ok(()))
     }
 
-    /// Runs `install`, then writes the packages and signers that were admitted, as [`commit`](Self::commit) does. Holds the
-    /// locks of the two folders meanwhile, so that no other command can change the pins. If nothing was admitted, runs
-    /// `install` and does nothing else. Errors: those of [`commit`](Self::commit), and those of `install`, after which
-    /// nothing is written.
+    /// Runs `install`, then writes the packages and signers that were admitted, as [`commit`](Self::commit) does.
+    /// Checks them against the files first, and holds the locks of the home and the project folder meanwhile, so that
+    /// no other command can change the pins. If nothing was admitted, runs `install` and does nothing else. Errors:
+    /// those of [`commit`](Self::commit), before `install` runs, unless a file cannot be written; and those of
+    /// `install`, after which nothing is written.
     pub fn commit_with<T>(self, install: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         if self.pending.is_empty() {
             return install();
@@ -199,7 +201,8 @@ pub fn keyring() -> Option<PathBuf> {
 }
 
 /// Checks an admitted package against the files as they are now, under the lock. Errors: another command has pinned
-/// other bytes, another signer or a later version since, or accepted another signer for the prefix.
+/// other bytes of the same version, another signer or a later version since, or accepted only other signers for the
+/// same prefix. A publisher that only a list vouches for is not compared.
 fn check_unchanged(pending: &Pending, lock: &Lock, publishers: &Publishers) -> Result<(), Error> {
     let Pending { locked, publisher } = pending;
     if let Some(now) = lock.find(&locked.name) {

@@ -68,9 +68,9 @@ mod tests {
         let lora = crate::builtin::list().iter().find(|method| method.name == "lora").unwrap();
         let text = wit(lora.bytes).unwrap();
         for line in [
-            "  import tunebox:method/tensor@0.1.0;",
-            "  export tunebox:method/training@0.1.0;",
-            "package tunebox:method@0.1.0 {",
+            "  import tunebox:method/tensor@0.2.0;",
+            "  export tunebox:method/training@0.2.0;",
+            "package tunebox:method@0.2.0 {",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }

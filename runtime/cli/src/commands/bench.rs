@@ -140,11 +140,11 @@ fn show_report(terminal: Terminal, measured: &Measured, steps: u32) {
     if let Some(training) = &measured.training {
         let (speed, seconds, peak) =
             (training.tokens_per_second, training.step_seconds, peak_text(training.peak_bytes));
-        let utilisation = training
-            .utilisation
+        let utilization = training
+            .utilization
             .map_or_else(String::new, |fraction| format!(", {:.0} % of the matrix product speed", 100.0 * fraction));
         let sizes = format!("{batch} × {sequence}, rank {rank}, median of {steps}");
-        terminal.status("Step", format!("{speed:.1} tokens/s, {sizes}: {seconds:.3} s{utilisation}{peak}"));
+        terminal.status("Step", format!("{speed:.1} tokens/s, {sizes}: {seconds:.3} s{utilization}{peak}"));
     }
     if let Some(overhead) = &measured.overhead {
         let (percent, calls) = (100.0 * overhead.guest_share, overhead.host_calls);

@@ -29,7 +29,8 @@ pub(crate) struct Build {
 }
 
 impl Build {
-    /// Builds the component, shows its imports and warnings, and suggests the command that trains with it.
+    /// Builds the component, shows its imports and warnings, and suggests the command that trains with it. With
+    /// `--json` emits a `built` event.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let start = Instant::now();
         let is_elsewhere = self.out.is_some();
@@ -42,7 +43,7 @@ impl Build {
         let names: Vec<&str> = imports.iter().map(|import| interface_of(import).unwrap_or(import)).collect();
         terminal.status("Imports", format!("{}  (nothing else: no files, no network, no clock)", names.join(", ")));
         show_source_warnings(terminal, &self.folder, &built);
-        terminal.suggest(train_built_command(&self.folder, is_elsewhere, &built.path, size));
+        terminal.suggest(train_built_command(&self.folder, is_elsewhere, &built.path, size, &imports));
         terminal.event(json!({ "event": "built", "path": built.path, "bytes": size, "imports": imports, "name": built.manifest.name }));
         Ok(ExitStatus::Success)
     }

@@ -105,8 +105,8 @@ impl Conversation {
         Ok(true)
     }
 
-    /// Adds a question to the conversation, prints the model's answer while it is generated, and adds the answer to the
-    /// conversation.
+    /// Adds a question to the conversation, prints the model's answer while it is generated, and adds the answer,
+    /// without white space at its end, to the conversation.
     fn answer(&mut self, terminal: Terminal, question: &str) -> Result<(), Failure> {
         self.messages.push(Message::new("user", question));
         let policy = &self.loaded.policy;

@@ -8,13 +8,14 @@ use tunebox_foundation::explain::Exit;
 use tunebox_foundation::files::FileError;
 use tunebox_package::Reference;
 use tunebox_sandbox::confinement::limit_memory;
-use tunebox_sandbox::{CodeOptions, Compiling, Engine, Grants, Limits};
+use tunebox_sandbox::{CodeOptions, Compiling, Engine, Grants};
 use tunebox_training::plan::{free, no_effect_warning, open_package};
 use tunebox_training::{Listed, Plan, RunSettings, memory_of_plan, plan, runs};
 
 use crate::access::Access;
 use crate::arguments::Global;
-use crate::package::describe::{expect_no_run, train_command};
+use crate::package::build::show_types;
+use crate::package::describe::{expect_no_run, train_built_command, train_command};
 use crate::package::trust::TrustOptions;
 use crate::processes::compiling;
 use crate::run::plan::show_plan;
@@ -97,18 +98,11 @@ impl Check {
         Ok(ExitStatus::Success)
     }
 
-    /// The limits under which a method is checked: the defaults, overridden by `--set limits.NAME=VALUE`.
-    fn limits(&self) -> Result<Limits, tunebox_training::Error> {
-        let needed = ["model.path=.", "data.path=.", "method.use=."].map(str::to_owned);
-        let settings = RunSettings::from_overrides(&[&needed, self.set.as_slice()].concat())?;
-        Ok(settings.file.limits)
-    }
-
-    /// Checks the signer of a method or verifier, then compiles it and checks it against the default grants and the
-    /// limits, as before a run. Shows the result; a refused component is an error.
+    /// Checks the signer of a method or verifier, then compiles it and checks it against the default grants and its limits,
+    /// those of its folder's `run.toml` and of `--set`, as before a run. Shows the result; a refused component is an error.
     fn check_method(&self, terminal: Terminal) -> CommandResult {
         expect_no_run(&self.subject)?;
-        let limits = self.limits()?;
+        let limits = RunSettings::limits_of_method(&self.subject.to_string_lossy(), &self.set)?;
         let found = Reference::parse(&self.subject.to_string_lossy(), Path::new("."))?;
         self.trust.check_package(terminal, &found)?;
         let code = CodeOptions { count_instructions: limits.step_instructions > 0, ..CodeOptions::default() };
@@ -126,7 +120,14 @@ impl Check {
         {
             terminal.warn(text);
         }
-        terminal.suggest(train_command(self.subject.display(), package.bytes.len() as u64));
+        let size = package.bytes.len() as u64;
+        terminal.suggest(match &found {
+            Reference::Folder(folder) => {
+                show_types(terminal, folder);
+                train_built_command(folder, false, folder, size, method.imports())
+            }
+            _ => train_command(self.subject.display(), size, method.imports()),
+        });
         terminal.event(json!({ "event": "checked", "name": package.manifest.name, "imports": method.imports() }));
         Ok(ExitStatus::Success)
     }

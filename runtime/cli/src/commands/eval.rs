@@ -89,7 +89,8 @@ impl Eval {
         Ok(Some(access))
     }
 
-    /// Evaluates the model, and its base if it has an adapter, prints the figures, and checks the thresholds.
+    /// Evaluates the base model, and the adapted one if there is an adapter, prints the figures, with `--json` as an
+    /// event in place of the table, and checks the thresholds.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let loaded = self.model.load(terminal, global)?;
         let base = loaded.base_policy()?;

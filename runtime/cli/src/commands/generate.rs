@@ -32,8 +32,9 @@ impl Generate {
         Ok(self.steering.extend(self.model.prepare(global)?))
     }
 
-    /// Prints the completion while it is generated, or with `--json` one object with ids and log-probabilities. The prompt
-    /// is encoded with the chat template unless `--raw` is given or the model has none.
+    /// Prints the completion while it is generated, or with `--json` one object with ids and log-probabilities. The
+    /// prompt is encoded as a user message with the chat template, and as it is if `--raw` is given or the model has no
+    /// template.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut policy = self.model.load(terminal, global)?.policy;
         self.steering.apply(terminal, &mut policy)?;

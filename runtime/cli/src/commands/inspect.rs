@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 use tunebox_foundation::printable::printable;
 use tunebox_package::home::existing;
+use tunebox_package::pack::readme;
 use tunebox_package::sizes::{Part, sizes};
 use tunebox_package::trust::Lock;
 use tunebox_package::{Manifest, Package, Reference, Trust, World, provenance, world};
@@ -30,6 +31,9 @@ pub(crate) struct Inspect {
     /// Print the list of what the package was built from, as its author wrote it: a CycloneDX document
     #[arg(long, conflicts_with = "wit")]
     sbom: bool,
+    /// Print the README that its author put into the package
+    #[arg(long, conflicts_with_all = ["wit", "sbom"])]
+    readme: bool,
 }
 
 /// What each interface lets a method do.
@@ -39,7 +43,8 @@ const MEANINGS: &[(&str, &str)] = &[
     ("tensor", "compute on tensors through handles; read back a limited number of values per step"),
     ("data", "read the batch as token ids, masks and lengths, never as text"),
     ("model", "score rows with the model, without access to logits or weights"),
-    ("learn", "minimise a loss: change the adapter or weights that the run trains"),
+    ("learn", "back-propagate a loss: change the adapter or weights that the run trains"),
+    ("optimizer", "read and update the parameters that the run trains, and keep state and parameters of its own"),
     ("sample", "generate completions with the model"),
     ("reward", "have the run's verifiers judge completions"),
     ("hidden", "read activations of the model"),
@@ -57,7 +62,8 @@ impl Inspect {
         Ok(Some(Access::reading(package_files(&package).into_iter().chain([lock]).collect())))
     }
 
-    /// Prints the description, or the WIT text with `--wit`, or the CycloneDX document with `--sbom`. With the description,
+    /// Prints the description, or the WIT text with `--wit`, the CycloneDX document with `--sbom`, the README with
+    /// `--readme`. With the description,
     /// notes a later version in `tunebox.lock`, and suggests how to use the package. Fails if the component is malformed.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let package = Reference::parse(&self.package, Path::new("."))?.open()?;
@@ -73,6 +79,9 @@ impl Inspect {
         let provenance = provenance::read(&package.bytes)?;
         if self.sbom {
             return print_sbom(terminal, &package);
+        }
+        if self.readme {
+            return print_readme(terminal, &package);
         }
         let (parts, publisher) = (sizes(&package.bytes)?, publisher(&package)?);
         if !terminal.json {
@@ -92,7 +101,7 @@ impl Inspect {
         if let Some(later) = &later {
             terminal.note(format!("tunebox.lock has {later}: a run refuses older versions"));
         }
-        terminal.suggest(next_command(&package, later.as_ref().unwrap_or(&self.package)));
+        terminal.suggest(next_command(&package, &imports, later.as_ref().unwrap_or(&self.package)));
         Ok(ExitStatus::Success)
     }
 }
@@ -110,11 +119,24 @@ fn print_sbom(terminal: Terminal, package: &Package) -> CommandResult {
     Ok(ExitStatus::Success)
 }
 
+/// Prints the README in a package, escaped. Fails if the package has none.
+fn print_readme(terminal: Terminal, package: &Package) -> CommandResult {
+    let Some(text) = readme(&package.bytes)? else {
+        let what = format!("`{}` has no README in it", package.manifest.name);
+        return Err(Failure::usage(what, "`tunebox pack` puts the `README.md` of a folder into the package"));
+    };
+    if !terminal.json {
+        terminal.print_line(&text);
+    }
+    terminal.event(json!({ "name": package.manifest.name, "readme": text }));
+    Ok(ExitStatus::Success)
+}
+
 /// Returns the suggestion how to use a package under `name`: the training command for a method, a run file entry for a
 /// verifier.
-fn next_command(package: &Package, name: &str) -> String {
+fn next_command(package: &Package, imports: &[String], name: &str) -> String {
     match package.manifest.world {
-        World::Method => train_command(name, package.bytes.len() as u64),
+        World::Method => train_command(name, package.bytes.len() as u64, imports),
         World::Verifier => format!("a `[[verifier]]` of a run file with `use = \"{name}\"`"),
     }
 }
@@ -144,12 +166,15 @@ fn describe(package: &Package, imports: &[String], [signed, made]: [&str; 2], pa
     if let Some(paper) = &manifest.paper {
         row("paper", paper.clone());
     }
-    row("licence", manifest.licence.clone().unwrap_or_else(|| "not stated".into()));
+    row("license", manifest.license.clone().unwrap_or_else(|| "not stated".into()));
     row("signed", signed.to_owned());
     row("provenance", made.to_owned());
     row("from", package.origin.clone());
     row("size", format!("{}: {}", bytes(package.bytes.len() as u64), section_sizes(parts)));
     row("digest", format!("sha256:{}", package.digest));
+    if let Ok(Some(text)) = readme(&package.bytes) {
+        row("readme", format!("{} lines of its author; `--readme` prints them", text.lines().count()));
+    }
     row("contract", format!("tunebox:method@{}", manifest.interface));
     let whole = if manifest.batch.is_micro() { "" } else { ", all records of an update in one batch" };
     row("data", format!("{}{whole}", manifest.shape));
@@ -211,11 +236,11 @@ mod tests {
         let (seen, digest) = ("9.0.0", "0".repeat(64));
         let text = format!(
             "schema = 1\n[[package]]\nname = \"lora\"\nversion = \"{seen}\"\nsource = \"/media/stick\"\n\
-             sha256 = \"{digest}\"\ninterface = \"0.1.0\"\nhighest = \"{seen}\"\n"
+             sha256 = \"{digest}\"\ninterface = \"0.2.0\"\nhighest = \"{seen}\"\n"
         );
         let lock = Lock::parse("tunebox.lock", &text).unwrap();
         let later = later_in(&lock, &package.manifest).unwrap();
-        assert_eq!(next_command(&package, &later), "tunebox train --sample --method lora@9.0.0");
+        assert_eq!(next_command(&package, &[], &later), "tunebox train --sample --method lora@9.0.0");
         package.manifest.version = seen.to_owned();
         assert_eq!(later_in(&lock, &package.manifest), None);
     }

@@ -39,7 +39,8 @@ fn take_stdout() -> io::Result<std::fs::File> {
     Ok(pipe.into())
 }
 
-/// Compiles the component from stdin and writes the code to stdout. Ctrl-C is left to the parent.
+/// Compiles the component from stdin, under the limits that come before it, and writes the code to stdout, or the
+/// compiler's message if it does not compile. Ctrl-C is left to the parent.
 pub(super) fn compile_component() -> CommandResult {
     ctrlc::set_handler(|| {}).map_err(internal)?;
     compile_for_parent().map_err(internal)?;

@@ -99,7 +99,8 @@ pub(crate) enum Command {
 
 impl Command {
     /// Whether the command reads untrusted files, such as models, and so runs in a child process, which they may crash.
-    /// `train` reads them in its worker, except with a few options.
+    /// `train` reads them in its worker instead, except with `--in-process`, `--guest-profile`, `--dry-run` or
+    /// `--sample`.
     pub(crate) fn is_supervised(&self) -> bool {
         match self {
             Self::Train(command) => command.is_in_process(),

@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use tunebox_package::build::approval;
 use tunebox_package::builtin;
-use tunebox_package::template::{Language, Template};
+use tunebox_package::template::{Language, SHAPES, Start, Template};
 use tunebox_training::{RUNS_FOLDER, sample};
 
 use crate::arguments::one_of;
+use crate::package::describe::train_command;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 /// Where the sample is unpacked in a method folder.
@@ -26,6 +28,9 @@ pub(crate) struct New {
     /// Start from the source of this built-in method or verifier [default: a small working method]
     #[arg(long, value_name = "METHOD")]
     like: Option<String>,
+    /// Start from a small working method for records of this shape [default: supervised]
+    #[arg(long, conflicts_with = "like", value_parser = PossibleValuesParser::new(SHAPES))]
+    shape: Option<String>,
     /// Programming language
     #[arg(long, default_value = "rust", value_parser = one_of([("rust", Language::Rust), ("python", Language::Python)]))]
     language: Language,
@@ -36,13 +41,19 @@ pub(crate) struct New {
 
 impl New {
     /// Writes the template of a method with a run file for the sample, and unpacks the sample's model and data under
-    /// `runs`. A verifier gets neither. Records the folder as approved, so that builds show no note.
+    /// `runs`. A verifier gets neither run file nor sample. Records the folder as approved, so that builds show no
+    /// note. Fails, with nothing written, if a file of the template exists, or for a name that no method can have.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
-        let mut template = Template::new(&self.name, self.language, self.like.as_deref())?;
+        let shape = self.shape.as_deref().unwrap_or(SHAPES[0]);
+        let start = self.like.as_deref().map_or(Start::Shape(shape), Start::Like);
+        let mut template = Template::new(&self.name, self.language, start)?;
         if !self.is_verifier() {
-            let sample_run_file = self.like.as_deref().and_then(sample::run_file_of);
+            let sample_run_file = match start {
+                Start::Like(method) => sample::run_file_of(method),
+                Start::Shape(shape) => sample::run_file_of_shape(shape),
+            };
             let limits = if self.language == Language::Python { PYTHON_LIMITS } else { "" };
-            let text = run_file(&self.name, sample_run_file.unwrap_or(sample::RUN_FILE));
+            let text = run_file(&self.name, sample_run_file.unwrap_or(sample::RUN_FILE), start);
             template.add("run.toml", format!("{text}{limits}"));
         }
         let present = Path::new(".");
@@ -64,7 +75,7 @@ impl New {
         Ok(ExitStatus::Success)
     }
 
-    /// Shows the created files and suggests the commands that build, test (only in Rust) and train (not for a verifier).
+    /// Shows the created files and suggests the commands that build, test and train (not for a verifier).
     /// Emits a `created` event.
     fn show_created(&self, terminal: Terminal, template: &Template, folder: &Path) {
         let name = &self.name;
@@ -74,14 +85,20 @@ impl New {
         terminal.status("Created", format!("{place}{kind}  ({})", files.join(", ")));
         let enter = if self.here { String::new() } else { format!("cd {name}; ") };
         let train = match self.language {
-            // Only methods in Rust have a native twin to test; the limits for Python are in the run file.
-            Language::Python => "; tunebox train run.toml",
-            Language::Rust if self.is_verifier() => "; tunebox test",
-            Language::Rust => "; tunebox test; tunebox train --sample --method .",
+            // The limits for Python are in the run file.
+            Language::Python => "; tunebox test; tunebox train run.toml".to_owned(),
+            Language::Rust if self.is_verifier() => "; tunebox test".to_owned(),
+            Language::Rust => format!("; tunebox test; {}", train_command(".", 0, &self.imports())),
         };
         terminal.suggest(format!("{enter}tunebox build{train}"));
         let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         terminal.event(json!({ "event": "created", "name": name, "folder": absolute, "files": files }));
+    }
+
+    /// The imports of the built-in method of `--like`; empty without it.
+    fn imports(&self) -> Vec<String> {
+        let built_in = self.like.as_deref().and_then(builtin::find);
+        built_in.and_then(|method| tunebox_sandbox::imports(method.bytes).ok()).unwrap_or_default()
     }
 
     /// Whether `--like` names a verifier.
@@ -91,8 +108,9 @@ impl New {
 }
 
 /// Rewrites the run file `sample` for the method `name`: replaces its leading comments, sets the method to `.`, and
-/// lets model, data and validation name the unpacked files.
-fn run_file(name: &str, sample: &str) -> String {
+/// lets model, data and validation name the unpacked files. Leaves out the settings and grants of the sample's method unless
+/// the new one starts with its source.
+fn run_file(name: &str, sample: &str, start: Start<'_>) -> String {
     let mut text = format!(
         "# `{name}` on the bundled tiny model and data; replace them by your own.\n\
          # `tunebox train --sample` restores those files if they are missing.\n"
@@ -105,6 +123,7 @@ fn run_file(name: &str, sample: &str) -> String {
         match line.split_once(" = \"") {
             Some((key @ ("path" | "validation"), file)) => text += &format!("{key} = \"{SAMPLE}/{file}"),
             Some(("use", _)) if table == "[method]" => text += "use = \".\"",
+            _ if table == "[method]" && line.contains(" = ") && matches!(start, Start::Shape(_)) => continue,
             _ => text += line,
         }
         text.push('\n');
@@ -124,7 +143,7 @@ mod tests {
         sample::unpack(&folder.path().join(RUNS_FOLDER)).unwrap();
         let files = builtin::list().iter().filter_map(|method| sample::run_file_of(method.name));
         for file in files.chain([sample::RUN_FILE]) {
-            let text = run_file("calm", file) + PYTHON_LIMITS;
+            let text = run_file("calm", file, Start::Like("lora")) + PYTHON_LIMITS;
             let settings = RunSettings::from_text("run.toml", &text, folder.path().to_owned(), &[]).unwrap();
             let (model, data) = (&settings.file.model.path, &settings.file.data);
             assert!(settings.path("model.path", model).join("config.json").is_file(), "{text}");
@@ -133,6 +152,18 @@ mod tests {
             assert!(validation.is_none_or(|path| path.is_file()), "{text}");
             assert_eq!((settings.file.method.r#use.as_str(), settings.file.run.name), (".", None));
             assert_eq!(settings.file.limits.component_bytes, 32 << 20);
+        }
+    }
+
+    #[test]
+    fn the_run_file_of_a_shape_has_data_of_the_shape_and_no_settings_of_the_built_in_method() {
+        for (shape, data) in [("supervised", "lora"), ("preference", "cpo"), ("prompts", "grpo"), ("contrast", "steer")]
+        {
+            let sample = sample::run_file_of_shape(shape).unwrap_or(sample::RUN_FILE);
+            let text = run_file("calm", sample, Start::Shape(shape));
+            let settings = RunSettings::from_text("run.toml", &text, ".".into(), &[]).unwrap();
+            assert_eq!(settings.file.data.path, format!("{SAMPLE}/{data}.jsonl"));
+            assert!(settings.file.method.settings.is_empty() && settings.file.method.grants.is_empty(), "{text}");
         }
     }
 }

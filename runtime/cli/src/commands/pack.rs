@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use tunebox_foundation::explain::{Exit, Explanation, Snippet};
 use tunebox_foundation::files::{self, FileError};
 use tunebox_foundation::paths::simplify;
 use tunebox_package::artifact::LARGEST_DOCUMENT;
@@ -12,12 +13,16 @@ use tunebox_package::provenance::attach;
 use tunebox_package::reference::{signature_in, signature_path};
 use tunebox_package::signature::{SecretKey, Signed, Signer, sign};
 use tunebox_package::statement::Statement;
+use tunebox_package::template::DESCRIPTION;
 use tunebox_package::{Error, Package, Reference, bounded, digest, pack::pack};
 
 use crate::arguments::Global;
 use crate::package::build::{BUILD_WARNING, build_method, show_compiler_warnings};
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::bytes;
+
+/// The files of a method folder that say what the method does, and go into the package.
+const DESCRIBED: [&str; 3] = ["Cargo.toml", "pyproject.toml", "README.md"];
 
 #[derive(Debug, Args)]
 #[command(after_long_help = BUILD_WARNING)]
@@ -40,6 +45,7 @@ impl Pack {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         // The key is read first, because a build takes time.
         let key = self.read_key(terminal)?;
+        self.expect_description()?;
         let method = self.open_or_build(terminal, global.offline)?;
         // A component without its folder keeps what it says about its making, if anything.
         let component = match self.folder.is_dir() {
@@ -74,6 +80,24 @@ impl Pack {
             "name": statement.name, "version": statement.version, "signer": signer.map(|signer| signer.key),
         }));
         Ok(ExitStatus::Success)
+    }
+
+    /// Fails if a file of the method folder that says what the method does still has the words of the template. Does nothing
+    /// for a component file.
+    fn expect_description(&self) -> Result<(), Failure> {
+        for name in DESCRIBED {
+            let path = simplify(&self.folder.join(name));
+            let Ok(text) = bounded::read_text(&path, LARGEST_DOCUMENT) else { continue };
+            let Some(start) = text.find(DESCRIPTION) else { continue };
+            let snippet = Snippet::of(&text, &(start..start + DESCRIPTION.len()));
+            let explanation = Explanation::new("package", "the method does not say what it does yet")
+                .with_location(format!("{}:{}:{}", path.display(), snippet.line, snippet.column))
+                .with_snippet(snippet)
+                .with_why("these are the words of the template, and others would read them in the package")
+                .with_hint("replace them by a sentence about the method");
+            return Err(Failure::new(explanation, Exit::Usage));
+        }
+        Ok(())
     }
 
     /// Opens the component. A component file is opened as it is. The component of a folder is built first if it is missing,
@@ -114,7 +138,7 @@ impl Pack {
     }
 
     /// Reads `README.md` of the method folder, which becomes part of the package. `None` if there is no such file.
-    /// Fails if it is larger than [`LARGEST_DOCUMENT`].
+    /// Fails if it is larger than 1 MiB or not UTF-8; packing has a lower limit.
     fn read_page(&self) -> Result<Option<String>, Failure> {
         let path = self.folder.join("README.md");
         if !path.is_file() {
@@ -154,4 +178,40 @@ fn write_signature(
     std::fs::remove_file(&place).map_err(FileError::at("used", &place))?;
     terminal.status("Removed", format!("{}, a signature of another package", place.display()));
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use tunebox_package::template::{Language, Start, Template};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        pack: Pack,
+    }
+
+    #[test]
+    fn the_words_of_the_template_are_refused_with_their_file_and_line() {
+        for (language, file, line) in [(Language::Rust, "Cargo.toml", 3), (Language::Python, "pyproject.toml", 3)] {
+            let place = tempfile::tempdir().unwrap();
+            let template = Template::new("calm", language, Start::Shape("supervised")).unwrap();
+            let folder = template.write(place.path(), |_| Ok::<_, Failure>(())).unwrap();
+            let pack = || CommandLine::parse_from(["tunebox", folder.to_str().unwrap()]).pack.expect_description();
+            let location = || pack().unwrap_err().explanation.location.unwrap();
+            let path = folder.join(file);
+            assert_eq!(location(), format!("{}:{line}:16", path.display()));
+
+            let described = |path: &Path| {
+                let text = std::fs::read_to_string(path).unwrap();
+                std::fs::write(path, text.replace(DESCRIPTION, "Keeps calm")).unwrap();
+            };
+            described(&path);
+            assert_eq!(location(), format!("{}:3:1", folder.join("README.md").display()));
+            described(&folder.join("README.md"));
+            assert!(pack().is_ok());
+        }
+    }
 }

@@ -36,7 +36,9 @@ pub(crate) struct Pull {
 }
 
 impl Pull {
-    /// Downloads a package, checks its signer, stores it and updates `tunebox.lock`. Nothing is stored if a check fails.
+    /// Downloads a package, checks its signer, stores it and updates `tunebox.lock` of the present folder. The file of
+    /// `--signature` replaces the package's own signature. Nothing is stored if a check fails, or if the imports of the
+    /// component cannot be read.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut place = Location::parse(&self.place)?;
         (place.offline, place.plain_http) = (global.offline, self.plain_http);
@@ -59,7 +61,8 @@ impl Pull {
         terminal.status("Pulled", format!("{name}, {}, sha256:{}", bytes(stored.size), stored.digest));
         terminal.status("Signed", signer_text(&admitted));
         terminal.status("Imports", import_names(&imports));
-        terminal.suggest(format!("tunebox inspect {name}; {}", train_command(&name, stored.size)));
+        // Without grants: whoever pulled a package has not seen yet what it asks for.
+        terminal.suggest(format!("tunebox inspect {name}; {}", train_command(&name, stored.size, &[])));
         terminal.event(json!({
             "event": "pulled", "name": stored.name, "version": stored.version, "source": stored.source,
             "bytes": stored.size, "digest": format!("sha256:{}", stored.digest), "manifest": manifest,

@@ -27,7 +27,8 @@ pub(crate) struct Push {
 }
 
 impl Push {
-    /// Uploads a package with its signature. Fails if the file is unsigned and a signed package of it lies beside it.
+    /// Uploads a package with the signature beside its file, which must be valid. Fails if the file is unsigned and a
+    /// signed package of it lies beside it; of another unsigned file, says how to sign it.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         // Fails if the signature beside the file is not one of its bytes.
         let package = Reference::File(self.file.clone()).open()?;

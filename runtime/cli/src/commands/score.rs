@@ -49,8 +49,8 @@ impl Score {
         }))
     }
 
-    /// Scores each text and prints a table, or one JSON object for each. Fails for fewer than two tokens, and for more than
-    /// the model's window.
+    /// Scores each text and prints a table, or one JSON object for each. Fails at the first text of fewer than two
+    /// tokens or more than the model's window; those before it are printed.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let loaded = self.model.load(terminal, global)?;
         let window = loaded.policy.model().configuration.max_positions;

@@ -1,37 +1,36 @@
 //! `tunebox test`: runs a method's own tests, then compares its component with its native twin: the same method, compiled
-//! for this machine.
+//! for this machine, or run by plain Python.
 
 mod native_build;
+mod twin_process;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use native_build::{NativeBuild, TwinProcess};
+use native_build::NativeBuild;
 use serde_json::json;
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::files::temporary_folder;
 use tunebox_foundation::format::{bytes, counted, grouped};
-use tunebox_foundation::paths;
-use tunebox_package::build::python::is_python;
-use tunebox_package::build::{Built, Options, expect_method};
+use tunebox_package::build::{Built, Options, expect_method, python};
 use tunebox_package::{Reference, toolchain};
+use tunebox_sandbox::Limits;
 use tunebox_sandbox::native::{Arrival, Twin, TwinListener};
 use tunebox_training::twin::{Comparison, Difference};
 use tunebox_training::{RunSettings, twin};
+pub(crate) use twin_process::start_process;
+use twin_process::{NativeTwin, TwinProcess, run_tests};
 
 use crate::arguments::Global;
-use crate::package::build::{BUILD_WARNING, build_method, show_source_warnings};
-use crate::package::describe::{train_built_command, train_command};
+use crate::package::build::{BUILD_WARNING, build_method, show_compiler_warnings, show_source_warnings};
+use crate::package::describe::train_built_command;
 use crate::processes::compiling;
 use crate::terminal::progress::step_bar;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 /// Time limit for the twin to connect after its start.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Assumed size of a component in Python, which is not built here, in bytes.
-const PYTHON_COMPONENT_BYTES: u64 = 32 << 20;
 
 /// Time limit for one call of the twin, so that one that hangs ends.
 const CALL_TIMEOUT: Duration = Duration::from_secs(300);
@@ -60,73 +59,81 @@ impl Test {
     /// Builds the component and runs the method's own tests. If they pass, compares the component with its native twin
     /// on the sample; a verifier has no twin and skips this. Exit code 1 if a test fails or the two differ.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        self.expect_rust()?;
-        let toolchain = toolchain::find()?;
+        expect_method(&self.folder)?;
+        let is_python = python::is_python(&self.folder);
+        let toolchain = if is_python { None } else { Some(toolchain::find()?) };
         let place = temporary_folder(&std::env::temp_dir(), "tunebox-test-")?;
-        let output = self.out.clone();
-        let (offline, folder) = (global.offline, self.folder.clone());
-        let options = Options { toolchain: Some(toolchain.clone()), output, offline, ..Options::default() };
-        let built = build_method(terminal, &folder, &options)?;
+        let (output, offline) = (self.out.clone(), global.offline);
+        let options = Options { toolchain: toolchain.clone(), output, offline, ..Options::default() };
+        let built = build_method(terminal, &self.folder, &options)?;
+        if is_python {
+            show_compiler_warnings(terminal, &built.warnings);
+        }
         terminal.status("Built", format!("{}, {}", built.path.display(), bytes(built.bytes.len() as u64)));
-        show_source_warnings(terminal, &folder, &built);
-        let (quiet, verbose) = (terminal.quiet, terminal.verbose);
-        let native = NativeBuild { toolchain, folder, offline, quiet, verbose };
+        show_source_warnings(terminal, &self.folder, &built);
         terminal.status("Testing", "the method's own tests");
-        let executable = native.build_tests()?;
-        let passed = native.run_tests()?;
+        let (twin, tests) = match toolchain {
+            Some(toolchain) => {
+                let native = NativeBuild { toolchain, folder: self.folder.clone(), offline, quiet: terminal.quiet };
+                let (executable, tests) = (native.build_tests()?, native.tests()?);
+                (NativeTwin::Rust(native, executable), Some(tests))
+            }
+            None => {
+                let twin = python::Twin::open(&self.folder, &mut |_| {})?;
+                let tests = twin.tests()?;
+                (NativeTwin::Python(Box::new(twin)), tests)
+            }
+        };
+        if tests.is_none() {
+            terminal.note("the folder has no tests: no `test_*.py` in `tests`");
+        }
+        let passed = tests.map_or(Ok(true), |tests| run_tests(tests, terminal.quiet))?;
         if !passed || !built.manifest.world.is_method() {
             return Ok(show_own_tests(terminal, &built.manifest.name, passed));
         }
         let settings = self.settings(global, &built, place.path())?;
-        let next = train_built_command(&self.folder, self.out.is_some(), &built.path, built.bytes.len() as u64);
-        self.compare(terminal, &native, &executable, settings, &next)
+        let next = train_built_command(
+            &self.folder,
+            self.out.is_some(),
+            &built.path,
+            built.bytes.len() as u64,
+            &built.imports,
+        );
+        self.compare(terminal, &twin, settings, &next)
     }
 
-    /// Fails if the folder holds no method, or one in Python, with the command that trains it as the hint.
-    fn expect_rust(&self) -> Result<(), Failure> {
-        expect_method(&self.folder)?;
-        if !is_python(&self.folder) {
-            return Ok(());
-        }
-        let folder = paths::simplify(&self.folder);
-        let run = paths::simplify(&folder.join("run.toml"));
-        // The run file of a method in Python has the limits that its component needs.
-        let train = if run.is_file() {
-            format!("tunebox train {}", run.display())
-        } else {
-            train_command(Reference::written(&folder), PYTHON_COMPONENT_BYTES)
-        };
-        let folder = folder.display();
-        let what = format!("the method in `{folder}` is in Python; only methods in Rust have a native twin to test");
-        Err(Failure::usage(what, format!("`tunebox build {folder}; {train}` trains with it")))
-    }
-
-    /// Returns the settings of the sample run that component and twin both carry out, with its files under `place`.
+    /// Returns the settings of the sample run that component and twin both carry out, with its files under `place` and the
+    /// limits that the method needs.
     fn settings(&self, global: &Global, built: &Built, place: &Path) -> Result<RunSettings, Failure> {
-        let mut settings = twin::sample(&built.path, &built.imports, self.steps, place, &self.set)?;
+        let set = [self.limits(built.bytes.len())?, self.set.clone()].concat();
+        let mut settings = twin::sample(&built.path, &built.imports, self.steps, place, &set)?;
         settings.offline = global.offline;
         settings.compiling = compiling()?;
         settings.compiling.code.source_lines = true;
         Ok(settings)
     }
 
+    /// The `--set` arguments with the limits of the folder's `run.toml`, and with those that a component of this size, in
+    /// bytes, needs beyond them: its author tests it, so there is nobody to ask.
+    fn limits(&self, size: usize) -> Result<Vec<String>, Failure> {
+        let mut limits = RunSettings::limits_of_method(&Reference::written(&self.folder), &[])?;
+        if limits.component_bytes < size {
+            (limits.component_bytes, limits.compile_seconds) = (size, Limits::INTERPRETER_SECONDS);
+        }
+        Ok(limits.changed().map(|(limit, value, _)| format!("limits.{}={value}", limit.name)).collect())
+    }
+
     /// Starts the native twin, runs component and twin on the sample, and shows the result. With `--debug` prints the
-    /// debugger command instead of starting the twin. `next` is the command to suggest if both agree.
-    fn compare(
-        &self,
-        terminal: Terminal,
-        native: &NativeBuild,
-        executable: &Path,
-        settings: RunSettings,
-        next: &str,
-    ) -> CommandResult {
+    /// debugger command instead of starting the twin. `next` is the command to suggest if both agree. A difference is a
+    /// failure with exit code 1.
+    fn compare(&self, terminal: Terminal, native: &NativeTwin, settings: RunSettings, next: &str) -> CommandResult {
         let listener = TwinListener::open().map_err(|error| unreachable_twin(&error))?;
-        terminal.status("Comparing", "component and native twin on the sample");
+        terminal.status("Comparing", format!("component and {}, on the sample", native.name()));
         let mut process = if self.debug {
-            show_debugger_command(terminal, &native.debugger_command(executable, &listener)?);
+            show_debugger_command(terminal, &native.debugger_command(&listener)?);
             None
         } else {
-            Some(native.start_twin(executable, &listener)?)
+            Some(native.start(&listener, terminal.quiet, terminal.verbose)?)
         };
         let twin = self.wait_for_twin(&listener, process.as_mut())?;
         let mut bar = None;
@@ -206,36 +213,4 @@ fn difference_failure(method: &str, difference: Difference) -> Failure {
         .with_why(format!("component: {component}; native twin: {twin}"))
         .with_hint("look for code that depends on the compilation target or on anything but its inputs");
     Failure::new(explanation, Exit::No)
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct CommandLine {
-        #[command(flatten)]
-        test: Test,
-    }
-
-    #[test]
-    fn a_method_in_python_is_refused_with_the_command_that_trains_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().to_str().unwrap();
-        std::fs::create_dir(folder.path().join("src")).unwrap();
-        std::fs::write(folder.path().join("pyproject.toml"), "").unwrap();
-        let hint = || {
-            let refused = CommandLine::parse_from(["tunebox", path]).test.expect_rust().unwrap_err();
-            refused.explanation.hint.unwrap()
-        };
-        let limits = "--set limits.component-bytes=33554432 --set limits.compile-seconds=120";
-        assert_eq!(
-            hint(),
-            format!("`tunebox build {path}; tunebox train --sample --method {path} {limits}` trains with it")
-        );
-        std::fs::write(folder.path().join("run.toml"), "").unwrap();
-        assert_eq!(hint(), format!("`tunebox build {path}; tunebox train {path}/run.toml` trains with it"));
-    }
 }

@@ -84,6 +84,9 @@ impl Train {
             terminal.suggest("the same command without `--dry-run`");
             return Ok(ExitStatus::Success);
         }
+        if self.options.sample {
+            show_own_limits(terminal, &settings);
+        }
         let sample = self.options.sample.then(|| SampleReport::new(&settings));
         let stop = stop_on_interrupt()?;
         let mut display = RunDisplay::new(terminal).with_rings(find_rings(&settings, self.guest_profile.is_some()));
@@ -121,6 +124,14 @@ impl Train {
         settings.offline = offline;
         settings.compiling = compiling()?;
         Ok(settings)
+    }
+}
+
+/// Shows the limits that the `run.toml` of the method's folder raises for a run on the sample. Shows nothing if it raises none.
+fn show_own_limits(terminal: Terminal, settings: &RunSettings) {
+    let requests = settings.requests(false);
+    if !requests.clauses.is_empty() {
+        terminal.status("Limits", format!("{} {}", requests.file.display(), requests.clauses.join("; ")));
     }
 }
 
@@ -170,7 +181,9 @@ impl GuestProfile {
         Ok(Self { path: path.to_owned(), profiler })
     }
 
-    /// Writes the recorded samples to the file and shows their number. Writes no file if nothing was recorded.
+    /// Writes the recorded samples and host calls as JSON for the Firefox Profiler to the file, atomically in place of
+    /// an existing one, shows their numbers and that of dropped ones, and emits a `profile` event. Does nothing if
+    /// nothing was recorded: an existing file stays.
     fn write(&self, terminal: Terminal) -> Result<(), Failure> {
         let mut bytes = Vec::new();
         let recorded = self.profiler.write(&mut bytes).map_err(FileError::at("used", &self.path))?;

@@ -52,8 +52,8 @@ pub(crate) struct Verify {
 }
 
 impl Verify {
-    /// Returns the files that the verification of a package reads; creates the folder of `TUNEBOX_HOME` for it. For a run,
-    /// returns what [`prepare_run`](Self::prepare_run) does.
+    /// Returns the files that the verification of a package reads; creates the home folder (`TUNEBOX_HOME`) for it, and
+    /// ignores a failure. For a run, returns what [`prepare_run`](Self::prepare_run) does.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         let Some(package) = package::find_package(&self.subject)? else { return self.prepare_run(terminal, global) };
         // The child cannot create that folder. The check of the signer says if it cannot be used.

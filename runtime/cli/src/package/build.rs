@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 use tunebox_foundation::paths::simplify;
 use tunebox_foundation::printable::printable;
-use tunebox_package::build::python::PROJECT;
+use tunebox_package::build::python::{PROJECT, Types, check_types, is_python};
 use tunebox_package::build::{Event, Options, Warning, approval, build, expect_method};
 use tunebox_package::{Built, sources};
 use tunebox_training::plan::no_effect_warning;
@@ -26,7 +26,8 @@ const MAX_WARNINGS: usize = 5;
 const MANIFESTS: [&str; 2] = ["Cargo.toml", PROJECT];
 
 /// Builds the component of a method folder, or wraps a core module if `folder` is a file. Shows the crates being
-/// compiled and whether another build is waited for. Refuses a run file, and a folder without a method.
+/// compiled and whether another build is waited for, but not the compiler's warnings, which it returns. Refuses a run
+/// file, and a folder without a method. Before it builds a folder, does what [`check_source`] does.
 pub(crate) fn build_method(terminal: Terminal, folder: &Path, options: &Options) -> Result<Built, Failure> {
     refuse_run_file(folder)?;
     if !folder.is_file() {
@@ -43,8 +44,26 @@ pub(crate) fn build_method(terminal: Terminal, folder: &Path, options: &Options)
         Event::Waiting(lock) => {
             terminal.status("Waiting", format!("for another build, which holds `{}`", lock.display()));
         }
+        Event::TypesNotChecked(reason) => show_unchecked_types(terminal, reason),
     };
     Ok(build(folder, options, &mut report)?)
+}
+
+/// Shows in one line why the types of a method in Python were not checked.
+fn show_unchecked_types(terminal: Terminal, reason: &str) {
+    terminal.note(format!("types are not checked: {}", escape(reason)));
+}
+
+/// Checks the types of a method folder in Python and shows what was found as warnings, or why nothing was checked. Does
+/// nothing for another language, and for a folder that was not built here: `mypy` may run code that its configuration names.
+pub(crate) fn show_types(terminal: Terminal, folder: &Path) {
+    if !is_python(folder) || !approval::is_recorded(folder) {
+        return;
+    }
+    match check_types(folder) {
+        Types::Checked(warnings) => show_compiler_warnings(terminal, &warnings),
+        Types::NotChecked(reason) => show_unchecked_types(terminal, &reason),
+    }
 }
 
 /// Shows the first five compiler warnings and their number. With `--json` emits every warning as a `warning` event.
@@ -57,7 +76,7 @@ pub(crate) fn show_compiler_warnings(terminal: Terminal, warnings: &[Warning]) {
         terminal.message(format!("{}\n", warning.output));
     }
     if !warnings.is_empty() {
-        let rest = if warnings.len() > MAX_WARNINGS { "; `cargo check` shows the others" } else { "" };
+        let rest = if warnings.len() > MAX_WARNINGS { "; `cargo check` or `mypy src` shows the others" } else { "" };
         terminal.status("Compiled", format!("with {}{rest}", counted(warnings.len() as u64, "warning")));
     }
 }
@@ -93,7 +112,8 @@ pub(crate) fn check_source(terminal: Terminal, folder: &Path) -> Result<(), Fail
     Ok(())
 }
 
-/// Fails if a `.toml` file is given where a method folder is expected.
+/// Fails if `path` is an existing file that ends in `.toml`, where a method folder is expected. The hint says what to
+/// give in its place.
 fn refuse_run_file(path: &Path) -> Result<(), Failure> {
     if !path.is_file() || path.extension().is_none_or(|extension| extension != "toml") {
         return Ok(());

@@ -1,6 +1,6 @@
 //! Texts about methods and packages that several commands show.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write as _};
 use std::path::Path;
 
 use tunebox_foundation::paths;
@@ -9,13 +9,15 @@ use tunebox_package::home::existing;
 use tunebox_package::provenance::Provenance;
 use tunebox_package::settings::range;
 use tunebox_package::trust::{Publisher, Trust};
-use tunebox_package::{Manifest, Package, Reference, Setting};
+use tunebox_package::{Manifest, Package, Reference, Setting, builtin};
 use tunebox_sandbox::{Limits, interface_of};
-use tunebox_training::is_run;
+use tunebox_training::configuration::Grant;
+use tunebox_training::{RunSettings, is_run};
 
 use crate::terminal::Failure;
 
-/// Joins the short names of imported interfaces by commas, leaving out `types`. Returns `nothing` if none is left.
+/// Joins the short names of imported interfaces by commas, leaving out `types`. Escapes unprintable characters and cuts
+/// each name to about 64 bytes. Returns `nothing` if none is left.
 pub(crate) fn import_names(imports: &[String]) -> String {
     let names = imports.iter().map(|import| interface_of(import).unwrap_or(import)).filter(|name| *name != "types");
     let names: Vec<String> = names.map(|name| printable(name, 64)).collect();
@@ -32,11 +34,22 @@ pub(crate) fn describe_settings(title: &str, manifest: &Manifest) -> Vec<String>
     std::iter::once(title.to_owned()).chain(manifest.settings.iter().map(row)).collect()
 }
 
-/// Returns the command that trains the sample with a method whose component has `size` bytes. If that is more than the
-/// default limit, as with an interpreter inside, the command also sets `limits.component-bytes` to the next power of two and
-/// raises `limits.compile-seconds`.
-pub(crate) fn train_command(method: impl Display, size: u64) -> String {
-    let command = format!("tunebox train --sample --method {method}");
+/// The interfaces that a run grants by name alone.
+const NAMED_GRANTS: [Grant; 2] = [Grant::Weights, Grant::Text];
+
+/// Returns the command that trains the sample with a method whose component has `size` bytes and these imports. If the
+/// size is more than the default limit, as with an interpreter inside, the command also sets `limits.component-bytes` to
+/// the next power of two and raises `limits.compile-seconds`. It grants what the method imports and a run grants only by
+/// name, except to a built-in method, whose sample grants it.
+pub(crate) fn train_command(method: impl Display, size: u64, imports: &[String]) -> String {
+    let method = method.to_string();
+    let mut command = format!("tunebox train --sample --method {method}");
+    let is_imported = |grant: &Grant| imports.iter().any(|import| interface_of(import) == Some(grant.interface()));
+    let grants: Vec<&str> =
+        NAMED_GRANTS.iter().filter(|grant| is_imported(grant)).map(|grant| grant.interface()).collect();
+    if !grants.is_empty() && builtin::find(&method).is_none() {
+        let _ = write!(command, " --set 'method.grants=[\"{}\"]'", grants.join("\", \""));
+    }
     if size <= Limits::default().component_bytes as u64 {
         return command;
     }
@@ -44,12 +57,22 @@ pub(crate) fn train_command(method: impl Display, size: u64) -> String {
     format!("{command} --set limits.component-bytes={bytes} --set limits.compile-seconds={seconds}")
 }
 
-/// Returns the command that trains the sample with a built method whose component has `size` bytes. It names the method
-/// folder, or the component file if that was written elsewhere with `--out` (`is_elsewhere`) or wrapped from a core module
-/// (`folder` is a file).
-pub(crate) fn train_built_command(folder: &Path, is_elsewhere: bool, component: &Path, size: u64) -> String {
+/// Returns the command that trains the sample with a built method, as [`train_command`] does. It names the method folder,
+/// or the component file if that was written elsewhere with `--out` (`is_elsewhere`) or wrapped from a core module (`folder`
+/// is a file). Raises no limit if the `run.toml` of that folder sets limits that suffice, which are used then.
+pub(crate) fn train_built_command(
+    folder: &Path,
+    is_elsewhere: bool,
+    component: &Path,
+    size: u64,
+    imports: &[String],
+) -> String {
     let method = if is_elsewhere || folder.is_file() { component } else { folder };
-    train_command(Reference::written(method), size)
+    let written = Reference::written(method);
+    let limits = RunSettings::limits_of_method(&written, &[]);
+    let has_own = limits.is_ok_and(|limits| limits.component_bytes as u64 >= size);
+    // Within its own limits none has to be raised.
+    train_command(written, if has_own { 0 } else { size }, imports)
 }
 
 /// Finds the trusted publisher whose key signed a package; of several with this key, the one first seen earliest, and one
@@ -62,7 +85,8 @@ pub(crate) fn publisher(package: &Package) -> Result<Option<Publisher>, Failure>
     Ok(known.min_by_key(|publisher| publisher.first_seen.clone().unwrap_or_default()).cloned())
 }
 
-/// Describes who signed a package, and the publisher that this user knows by that key, with the day it was first seen.
+/// Describes who signed a package, `no` for an unsigned one, and the publisher that this user knows by that key, with
+/// the day and the package of its first use.
 pub(crate) fn signer_text(package: &Package, publisher: Option<&Publisher>) -> String {
     match (&package.signer, publisher) {
         (None, _) => "no".to_owned(),
@@ -115,9 +139,17 @@ mod tests {
 
     #[test]
     fn a_large_component_is_trained_with_raised_limits() {
-        assert_eq!(train_command("calm", 90 << 10), "tunebox train --sample --method calm");
-        let raised = train_command("pete", 18 << 20);
+        assert_eq!(train_command("calm", 90 << 10, &[]), "tunebox train --sample --method calm");
+        let raised = train_command("pete", 18 << 20, &[]);
         assert!(raised.contains("--set limits.component-bytes=33554432 --set limits.compile-seconds=120"), "{raised}");
+    }
+
+    #[test]
+    fn a_method_that_needs_a_grant_is_trained_with_it() {
+        let imports = ["text", "tensor", "weights"].map(|name| format!("tunebox:method/{name}@0.2.0"));
+        let granted = "tunebox train --sample --method ./calm --set 'method.grants=[\"weights\", \"text\"]'";
+        assert_eq!(train_command("./calm", 90 << 10, &imports), granted);
+        assert_eq!(train_command("abliterate", 90 << 10, &imports), "tunebox train --sample --method abliterate");
     }
 
     #[test]
@@ -125,7 +157,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (folder, component) = (place.path(), place.path().join("out/calm.wasm"));
         let method = |folder: &Path, is_elsewhere: bool| {
-            let command = train_built_command(folder, is_elsewhere, &component, 90 << 10);
+            let command = train_built_command(folder, is_elsewhere, &component, 90 << 10, &[]);
             command.strip_prefix("tunebox train --sample --method ").unwrap().to_owned()
         };
         assert_eq!(method(folder, false), folder.display().to_string());

@@ -28,9 +28,10 @@ pub(crate) struct TrustOptions {
 }
 
 impl TrustOptions {
-    /// Checks a downloaded package against the trusted publishers and the lock file of the folder `project`, and asks
-    /// about an unknown signer unless `--yes` or `--locked` decides. Saves nothing until the returned [`Trust`] is
-    /// committed.
+    /// Checks a downloaded package against the trusted publishers and the lock file of the folder `project`, as
+    /// [`Trust::admit`] does. `source` is where it came from. Asks about an unknown signer unless `--yes` or `--locked`
+    /// decides. Saves nothing until the returned [`Trust`] is committed. Fails at the first check that the package does
+    /// not pass.
     pub(crate) fn admit(
         self,
         terminal: Terminal,
@@ -50,10 +51,11 @@ impl TrustOptions {
         Self { yes, locked: false }
     }
 
-    /// Asks whether to accept what the run file permits beyond the defaults, and saves the answer yes. Does not ask if there
-    /// is nothing to accept or it was accepted before. With `--yes`, shows what is accepted in place of asking. `components`
-    /// is whether methods and verifiers that the file names by a path would run. Fails if the answer is no, if no question
-    /// can be asked, and with `--locked`.
+    /// Asks whether to accept what the run file permits beyond the defaults, and saves the answer yes. Does not ask if
+    /// there is nothing to accept, if it was accepted before, or if the file is in a folder whose code the user has
+    /// built. With `--yes`, shows what is accepted in place of asking. `components` is whether methods and verifiers
+    /// that the file names by a path would run. Fails if the answer is no, if no question can be asked, and with
+    /// `--locked`.
     pub(crate) fn check_run_file(
         self,
         terminal: Terminal,
@@ -73,9 +75,10 @@ impl TrustOptions {
         Ok(admit_run_file(settings, components, &mut ask)?)
     }
 
-    /// Asks about the permissions of the run file and the unknown signers of all packages that a run uses, and saves what
-    /// was accepted. With `--locked`, accepts only packages that are built in or in the lock, and never asks. Skips
-    /// references that cannot be resolved: the plan reports them later. Fails if something is not accepted.
+    /// Asks about the permissions of the run file and the unknown signers of the packages from the store that a run
+    /// uses, and saves what was accepted. With `--locked`, accepts only packages that are built in or in the lock, also
+    /// those from paths, and never asks. Skips references that cannot be resolved: the plan reports them later. Fails
+    /// if something is not accepted.
     pub(crate) fn check_run(self, terminal: Terminal, settings: &RunSettings) -> Result<(), Failure> {
         self.check_run_file(terminal, settings, true)?;
         let mut ask = |question: &Question| self.accepts(terminal, question);
@@ -84,9 +87,10 @@ impl TrustOptions {
         Ok(admit_packages(&found, settings.project(), if self.locked { None } else { Some(&mut ask) })?)
     }
 
-    /// Checks the signer of one package, asks if the signer is unknown, and saves what was accepted in the present folder's
-    /// lock. With `--locked`, accepts only a package that is built in or in that lock, and asks and saves nothing. Fails if
-    /// the package is not accepted.
+    /// Checks one package against the present folder's lock. Of a package from the store, asks about an unknown signer,
+    /// and saves what was accepted in that lock; without `--locked`, other packages pass unchecked. With `--locked`,
+    /// accepts only a package that is built in or in that lock, and asks and saves nothing. Fails if the package is not
+    /// accepted.
     pub(crate) fn check_package(self, terminal: Terminal, package: &Reference) -> Result<(), Failure> {
         let mut ask = |question: &Question| self.accepts(terminal, question);
         let found = std::slice::from_ref(package);

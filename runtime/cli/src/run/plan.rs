@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
+use tunebox_compute::optimizer::OptimizerKind;
 use tunebox_sandbox::interface_of;
 use tunebox_training::configuration::ENDLESS;
 use tunebox_training::data::Shape;
@@ -19,7 +20,8 @@ pub(crate) fn find_rings(settings: &RunSettings, has_profile: bool) -> Option<Ve
     (!settings.is_all_built_in()).then(|| if has_profile { Vec::new() } else { active_rings(settings) })
 }
 
-/// Shows the names of the active confinement rings around the worker of a run. Shows nothing for `None`.
+/// Shows the names of the active confinement rings around the worker of a run, or that it is not confined if there are
+/// none. Shows nothing for `None`.
 pub(super) fn show_rings(terminal: Terminal, rings: Option<&[&str]>) {
     match rings {
         None => {}
@@ -111,15 +113,18 @@ fn resuming_text(step: u64, changed: Option<(&str, &str)>) -> String {
 }
 
 /// Formats what is trained (an adapter, every weight or nothing), the batch size, the number of steps, the learning
-/// rate and its schedule.
+/// rate and its schedule; also the optimizer unless it is AdamW.
 fn training_text(plan: &PlanSummary) -> String {
     let batch =
         if plan.accumulation > 1 { format!("{} × {}", plan.batch, plan.accumulation) } else { plan.batch.to_string() };
     let steps = if plan.steps == u64::from(ENDLESS) { "until Ctrl-C".into() } else { counted(plan.steps, "step") };
     let steps = format!("batch {batch}, {steps}");
     if plan.trainable == 0 {
-        let reason = if plan.imports.iter().any(|import| interface_of(import) == Some("weights")) {
+        let imports = |name| plan.imports.iter().any(|import| interface_of(import) == Some(name));
+        let reason = if imports("weights") {
             "the method edits the weights itself"
+        } else if imports("hidden") {
+            "the method reads activations, and writes what it publishes of them"
         } else {
             "the method does not import `learn`"
         };
@@ -129,12 +134,34 @@ fn training_text(plan: &PlanSummary) -> String {
     let adapter =
         if plan.adapter == "full" { "every weight".to_owned() } else { format!("{} rank {}", plan.adapter, plan.rank) };
     let trainable = grouped(plan.trainable);
-    format!("{adapter}, {trainable} trainable ({share:.2} %), {steps}, rate {:e} {}", plan.rate, plan.schedule)
+    let optimizer = Some(plan.optimizer).filter(|kind| *kind != OptimizerKind::default());
+    let optimizer = optimizer.map_or_else(String::new, |kind| format!("{kind}, "));
+    let rate = format!("{optimizer}rate {:e} {}", plan.rate, schedule_text(&plan.schedule, plan.steps));
+    format!("{adapter}, {trainable} trainable ({share:.2} %), {steps}, {rate}")
+}
+
+/// Schedules whose rate does not depend on the number of steps of the run.
+const WITHOUT_END: [&str; 3] = ["constant", "constant-with-warmup", "inverse-sqrt"];
+
+/// Formats the schedule of the learning rate. Says for a run without an end that a schedule which ends with the run stays
+/// where it begins.
+fn schedule_text(schedule: &str, steps: u64) -> String {
+    if steps != u64::from(ENDLESS) || WITHOUT_END.contains(&schedule) {
+        return schedule.to_owned();
+    }
+    format!("{schedule} to step {}, in effect constant", grouped(steps))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_without_an_end_says_that_its_rate_does_not_fall() {
+        assert_eq!(schedule_text("linear", 60), "linear");
+        assert_eq!(schedule_text("linear", u64::from(ENDLESS)), "linear to step 10,000,000, in effect constant");
+        assert_eq!(schedule_text("constant", u64::from(ENDLESS)), "constant");
+    }
 
     #[test]
     fn a_resumed_run_says_whether_its_method_changed() {

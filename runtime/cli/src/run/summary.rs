@@ -25,7 +25,7 @@ use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 /// The warning after a run that wrote nothing to load.
 const NO_ARTIFACT: &str =
-    "no adapter was written: no step made an update; `minimise(&loss)?` in the method's `step` asks for one";
+    "no adapter was written: no step made an update; `backward(&loss)?` in the method's `step` asks for one";
 
 /// Shows how a run ended and emits a `finished` or `stopped` event. After a finished run with `sample`, also shows the
 /// model's answers before and after the run. Returns exit code 130 if the run was interrupted, else success.
@@ -115,7 +115,7 @@ fn resume_command(name: &str) -> String {
     with_resume(&typed, name)
 }
 
-/// Returns a command line with its `--name` and `--resume` removed and `--resume --name NAME` added, before any `--`.
+/// Returns a command line with its `--name`, `--resume` and `--supervised` removed and `--resume --name NAME` added, before any `--`.
 /// Each word is quoted for a shell; `typed` excludes the program's name.
 fn with_resume(typed: &[String], name: &str) -> String {
     let mut words = vec!["tunebox"];
@@ -125,7 +125,8 @@ fn with_resume(typed: &[String], name: &str) -> String {
         match given.next() {
             None => break Vec::new(),
             Some("--") => break std::iter::once("--").chain(given).collect(),
-            Some("--resume") => {}
+            // The second is added by the parent of a supervised command.
+            Some("--resume" | "--supervised") => {}
             Some("--name") => {
                 given.next();
             }
@@ -190,8 +191,9 @@ impl SampleReport {
         Ok(())
     }
 
-    /// Opens what the run wrote, with labels: one policy with the adapter, or one of the edited model. For steering
-    /// vectors two policies, steered with the negative and the positive recommended scale, in this order.
+    /// Opens what the run wrote, with labels: one policy with the adapter, or one of the edited model, labeled
+    /// `after`. For steering vectors two policies, steered at all layers with the negative and the positive recommended
+    /// scale, in this order, labeled with the scale. Fails if the run wrote none of these.
     fn open_results(&self, folder: &Path, precision: Base) -> Result<Vec<LabeledPolicy>, Failure> {
         if folder.join("adapter_config.json").is_file() {
             return Ok(vec![("after".into(), open_policy(&self.model, Some(folder), precision)?)]);
@@ -239,8 +241,9 @@ fn show_answers(terminal: Terminal, question: &str, base: &Policy, after: &[Labe
     Ok(())
 }
 
-/// Reads a question from the first record of a JSONL file: its prompt, or its last user message. Returns
-/// [`DEFAULT_QUESTION`] if the file is larger than 64 MiB or cannot be read, or the record has no such field.
+/// Reads a question from the first record of a JSONL file: the first of `prompt`, `messages`, `harmful` and `positive`
+/// that is a string or a list with a user message, whose last one it takes. Returns [`DEFAULT_QUESTION`] if the file is
+/// larger than 64 MiB or cannot be read, or the record has no such field.
 fn first_question(data: &Path) -> String {
     let text = files::read_text(data).unwrap_or_default();
     let record: Value = text.lines().next().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
@@ -264,6 +267,7 @@ mod tests {
         for (given, wanted) in [
             ("dev calm", "tunebox dev calm --resume --name calm-1"),
             ("dev calm --name a", "tunebox dev calm --resume --name calm-1"),
+            ("--supervised dev calm", "tunebox dev calm --resume --name calm-1"),
             (
                 "dev --name=a --resume calm --set train.rate=1e-4",
                 "tunebox dev calm --set train.rate=1e-4 --resume --name calm-1",

@@ -1,6 +1,7 @@
 //! Quoting for commands that users copy into a shell.
 
-/// Returns a word as a POSIX shell must read it: unchanged if it has only plain characters, else in single quotes.
+/// Returns a word as a POSIX shell must read it: unchanged if it has only letters, digits and `-_./:=,@%+`, else, and
+/// if it is empty, in single quotes.
 pub(crate) fn quote(text: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "-_./:=,@%+".contains(letter);
     if !text.is_empty() && text.chars().all(is_plain) {

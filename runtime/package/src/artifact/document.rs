@@ -63,7 +63,8 @@ impl Descriptor {
             .ok_or_else(|| malformed(what, &format!("its digest is `{}`, not a SHA-256", self.digest)))
     }
 
-    /// Fails unless the bytes have the size and the digest of this descriptor. `what` names the part in the error.
+    /// Fails unless `bytes` have exactly the size and then the digest text of this descriptor, `sha256:` and lower-case
+    /// digits. `what` names the part in the error.
     pub fn check(&self, what: &str, bytes: &[u8]) -> Result<(), Error> {
         let (wanted, found) = (self.size, bytes.len() as u64);
         if wanted != found {
@@ -126,13 +127,15 @@ pub fn digest_of(bytes: &[u8]) -> String {
     format!("{ALGORITHM}{}", sha256(bytes))
 }
 
-/// Parses JSON into one of the types of this module. `what` names the document in the error. Errors: no JSON, or JSON
-/// of another form.
+/// Parses JSON into one of the types of this module. Fields that the type does not have are ignored, except in types
+/// that keep them. `what` names the document in the error. Errors: no JSON, a missing field, or a value of another
+/// type.
 pub fn read<Document: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<Document, Error> {
     serde_json::from_slice(bytes).map_err(|error| malformed(what, &error.to_string()))
 }
 
-/// Returns the `mediaType` that a JSON document states about itself. `None` if it states none or is no JSON object.
+/// Returns the `mediaType` that a JSON document states about itself. `None` if it states none, or one that is no
+/// string, or is no JSON object.
 #[must_use]
 pub fn stated_media_type(bytes: &[u8]) -> Option<String> {
     let document: Value = serde_json::from_slice(bytes).ok()?;

@@ -22,26 +22,28 @@ pub(super) fn other_layers(count: usize) -> Error {
     unusable(what, "a package has exactly one layer, the component").into()
 }
 
-/// The error for a part of `size` bytes, more than `limit`, the most that a package may have there.
+/// The error for a part of `size` bytes, more than `limit`, the most that a package may have there. `part` names it,
+/// such as `manifest` or `signature`.
 pub(crate) fn too_large(part: &str, size: u64, limit: u64) -> Error {
     let why = format!("it has {size} bytes, {limit} fit; nothing of it was fetched");
     unusable(format!("the {part} is too large for a package"), why).into()
 }
 
-/// The error for a document that is not of the required form; `problem` says why. Escapes control characters in `problem`
-/// and cuts it to about 300 bytes.
+/// The error for a document that is not of the required form; `problem` says why. Escapes control characters in
+/// `problem` and cuts it to about 300 bytes. `part` names the document, such as `manifest`.
 pub(crate) fn malformed(part: &str, problem: &str) -> Error {
     unusable(format!("the {part} of this package cannot be used"), printable(problem, 300)).into()
 }
 
-/// The error for a part that has `found` bytes where its descriptor states `wanted`.
+/// The error, with [`Reason::Untrusted`], for a part that has `found` bytes where its descriptor states `wanted`.
+/// `part` names it, such as `configuration`.
 pub(crate) fn wrong_size(part: &str, wanted: u64, found: u64) -> Error {
     let why = format!("it has {found} bytes, {wanted} were named");
     refuse(format!("the {part} is not as long as was named"), why, PULL_AGAIN)
 }
 
-/// The error for a part with the digest `found` where `wanted` was expected. Escapes control characters in both digests
-/// and cuts each to about 80 bytes.
+/// The error, with [`Reason::Untrusted`], for a part with the digest `found` where `wanted` was expected. Escapes
+/// control characters in both digests and cuts each to about 80 bytes. `part` names it, such as `manifest`.
 pub(crate) fn wrong_digest(part: &str, wanted: &str, found: &str) -> Error {
     let why = format!("its digest is {}, {} was named", printable(found, 80), printable(wanted, 80));
     refuse(format!("the {part} is not what was named"), why, PULL_AGAIN)

@@ -43,7 +43,7 @@ fn the_documents_are_those_of_the_standard_form() {
     let keys: Vec<_> = configuration.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(keys, ["created", "architecture", "os", "layerDigests", "component"]);
     assert_eq!(configuration["layerDigests"][0], documents.layer.as_str());
-    assert_eq!(configuration["component"]["target"], "tunebox:method/method@0.1.0");
+    assert_eq!(configuration["component"]["target"], "tunebox:method/method@0.2.0");
 }
 
 #[test]

@@ -17,7 +17,7 @@ const ACCEPTED: &str = "accepted";
 
 /// Marks a folder as one whose code this user lets run, by building it or creating it here. Returns true if it was not
 /// marked before. The mark is an empty file in the folder `built` of [`home::home`], named by the SHA-256 of the marked
-/// folder's resolved path. Errors: no such folder, or no home folder that only this user may change.
+/// folder's resolved path. Errors: no such folder, a mark that cannot be written, or those of [`home::home`].
 pub fn record(folder: &Path) -> Result<bool, Error> {
     record_in(&home::home()?, folder)
 }
@@ -29,7 +29,8 @@ fn record_in(home: &Path, folder: &Path) -> Result<bool, Error> {
     note(&home.join(BUILT), folder.as_os_str().as_encoded_bytes())
 }
 
-/// Whether [`record`] has marked a folder. False if the folder or the marks cannot be read.
+/// Whether [`record`] has marked the folder at this resolved path. False if the folder does not exist or the marks
+/// cannot be read.
 #[must_use]
 pub fn is_recorded(folder: &Path) -> bool {
     let found = || Some((home::home().ok()?, folder.canonicalize().ok()?));
@@ -37,13 +38,13 @@ pub fn is_recorded(folder: &Path) -> bool {
 }
 
 /// Records that this user accepts `requests`, a text with what a run file asks for: creates an empty file in the folder
-/// `accepted` of [`home::home`], named by the SHA-256 of the text. A file that exists already is no error. Errors: a home
-/// folder that other users may change.
+/// `accepted` of [`home::home`], named by the SHA-256 of the text. A file that exists already is no error. Errors: a
+/// file that cannot be written, or those of [`home::home`].
 pub fn accept(requests: &str) -> Result<(), Error> {
     note(&home::home()?.join(ACCEPTED), requests.as_bytes()).map(drop)
 }
 
-/// Whether [`accept`] has recorded exactly this text. Errors: a home folder that other users may change.
+/// Whether [`accept`] has recorded exactly this text. Errors: those of [`home::home`].
 pub fn is_accepted(requests: &str) -> Result<bool, Error> {
     Ok(is_noted(&home::home()?.join(ACCEPTED), requests.as_bytes()))
 }

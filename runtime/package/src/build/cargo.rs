@@ -60,10 +60,11 @@ struct Package {
 }
 
 /// Compiles a method folder in Rust. Returns the bytes of the core module, and the compiler's warnings about the
-/// method's own package. First writes the SDK into the workspace, where needed. Holds the lock of the target folder while
-/// it builds. With [`Options::clean`] it builds in an empty temporary folder. `watch` gets an event for a wait, and one
-/// for every other crate once it is compiled. Errors: cargo fails, the crate makes no WebAssembly module, or another build
-/// holds the lock for 15 minutes.
+/// method's own package. First writes the SDK into the workspace, if [`write_sdk`] has to. Compiles into the subfolder
+/// `guest` of the package's target folder, or into an empty temporary folder with [`Options::clean`], and holds the
+/// lock of the target folder meanwhile in both cases. `watch` gets an event for a wait, and one for every other crate
+/// once it is compiled. Errors: those of [`write_sdk`], cargo fails, the crate makes no WebAssembly module, or another
+/// build holds the lock for 15 minutes.
 pub(super) fn build(
     folder: &Path,
     toolchain: &Toolchain,
@@ -117,9 +118,9 @@ impl Job<'_> {
         })
     }
 
-    /// Runs `cargo rustc` into the folder `target`, which adds to `Cargo.lock` what it lacks. Returns the path of the
-    /// module, and the warnings about the method's own package. `watch` gets every other crate once it is compiled.
-    /// Errors: cargo fails, or the crate makes no WebAssembly module.
+    /// Runs `cargo rustc` for [`TARGET`] with the profile `method` into the folder `target`; this adds to `Cargo.lock`
+    /// what it lacks. Returns the path of the module, and the warnings about the method's own package. `watch` gets
+    /// every other crate once it is compiled. Errors: cargo fails, or the crate makes no WebAssembly module.
     fn compile(
         &self,
         package: &Package,
@@ -183,8 +184,8 @@ impl Job<'_> {
         cargo_in(self.folder, self.toolchain, self.options.offline)
     }
 
-    /// Returns cargo's output if it ran and succeeded, else an error that explains its messages. `root` is the root of
-    /// the workspace, from which the compiler names files.
+    /// Returns cargo's output if its exit status is success. Errors: cargo did not start, or the error that [`explain`]
+    /// makes of its messages. `root` is the root of the workspace, from which the compiler names files.
     fn succeeded(&self, root: &Path, output: std::io::Result<Output>) -> Result<Output, Error> {
         let output = output.map_err(Error::file("started", &self.toolchain.cargo))?;
         if output.status.success() { Ok(output) } else { Err(explain(self.folder, root, &output)) }
@@ -211,8 +212,8 @@ fn sources() -> Vec<PathBuf> {
     folders
 }
 
-/// Finds the `.wasm` file of the library `library` in cargo's output `told`, one JSON message a line. `None` if cargo
-/// made no such file.
+/// Finds the first `.wasm` file of the library `library` in cargo's output `told`, one JSON message a line. `library`
+/// is the crate's name with underscores. `None` if cargo made no such file.
 fn artifact(told: &[u8], library: &str) -> Option<PathBuf> {
     messages(told)
         .filter(|message| text(message, "reason") == Some("compiler-artifact"))

@@ -9,8 +9,8 @@ use crate::component::interfaces;
 use crate::{Error, World, manifest, read_manifest, section};
 
 /// Wraps a core module into a component that holds the module's manifest and `record` in custom sections at its top
-/// level. Errors: the module has no manifest (the crate has no `method!`), does not fit the contract, has a manifest
-/// that breaks a rule, or imports something outside of the contract.
+/// level, not in the module. Errors: the module has no section with a manifest (the crate has no `method!`), does not
+/// encode as a valid component, or those of [`seal`].
 pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, Error> {
     let Some(text) = section::find(module, manifest::SECTION)? else { return Err(no_method()) };
     let plain = section::without(module, manifest::SECTION)?;
@@ -21,9 +21,10 @@ pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, E
     seal(bytes, text, record)
 }
 
-/// Appends the manifest `text` and the build record to a component as custom sections, and checks the result. Errors: a
-/// manifest that breaks a rule, an import outside of the contract (for a verifier: any import), or a component that does
-/// not export the interface of the world that the manifest names.
+/// Appends the manifest `text` and the build record to a component as custom sections, and checks the result. The
+/// returned value has no warnings. Errors: those of [`read_manifest`], an import whose name does not begin with
+/// `tunebox:method/` (for a verifier: any import), or no export of `tunebox:method/training`, for a verifier
+/// `tunebox:method/verify`, in any version.
 pub(super) fn seal(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<Compiled, Error> {
     section::append(&mut bytes, manifest::SECTION, text);
     let record = serde_json::to_vec(record).map_err(|error| Error::manifest(error.to_string()))?;
@@ -58,9 +59,9 @@ fn foreign_import(import: &str) -> Error {
     build_error_because(format!("the method asks for `{import}`, which no host gives"), why, hint)
 }
 
-/// Turns a manifest error into one that tells the method's author where the manifest is declared. Other errors are
-/// returned unchanged.
-fn declared(error: Error) -> Error {
+/// Turns an [`Error::Manifest`] into one that tells the method's author where the manifest is declared. Other errors
+/// are returned unchanged.
+pub(super) fn declared(error: Error) -> Error {
     match error {
         Error::Manifest { problem } => unusable_manifest(&problem),
         other => other,

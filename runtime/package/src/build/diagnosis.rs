@@ -38,10 +38,11 @@ const OFFLINE: [&str; 7] = [
     "you're using offline mode",
 ];
 
-/// Turns the output of a failed cargo into an error. Shows the compiler's errors if there are any. Else recognizes a
-/// workspace that does not list this folder and a dependency that cannot be fetched; any other failure shows cargo's error
-/// on one line. A missing standard library of the target has its own error, whether the compiler or cargo reports it. The
-/// compiler names files from the workspace's `root`; the error names them from `folder`.
+/// Turns the output of a failed cargo into an error. Shows the compiler's errors if there are any. Else recognizes, by
+/// cargo's words, a workspace that does not list this folder and a dependency that cannot be fetched ([`OFFLINE`]); any
+/// other failure shows cargo's error on one line. A missing standard library of the target has its own error, whether
+/// the compiler (in its first error) or cargo reports it. The compiler names files from the workspace's `root`; the
+/// error names them from `folder`.
 pub(super) fn explain(folder: &Path, root: &Path, output: &Output) -> Error {
     let words = String::from_utf8_lossy(&output.stderr);
     let errors: Vec<Value> = messages(&output.stdout).filter_map(of_compiler).collect();
@@ -71,7 +72,8 @@ fn of_compiler(mut told: Value) -> Option<Value> {
     (text(&message, "level") == Some("error") && !counts).then_some(message)
 }
 
-/// Whether a message says that the compiler has no standard library for the target.
+/// Whether a message says that the compiler has no standard library for the target: it contains "can't find crate for"
+/// with `core`, `std` or `alloc`, or "target may not be installed".
 fn is_missing_library(text: &str) -> bool {
     let library =
         ["`core`", "`std`", "`alloc`"].iter().any(|name| text.contains(&format!("can't find crate for {name}")));
@@ -87,8 +89,8 @@ fn not_fetched(name: Option<String>, problem: &str) -> Error {
     Reason::NotFetched.error(error)
 }
 
-/// Finds the name of the dependency that cargo cannot get in what it printed. `None` if no name is there, or only a
-/// URL.
+/// Finds the name of the dependency that cargo cannot get in what it printed: what follows one of [`NAMED`], up to a
+/// backtick or a space. `None` if none of them is there, or if the name is empty or has a slash, as a URL.
 fn dependency(words: &str) -> Option<String> {
     let rest = NAMED.iter().find_map(|before| words.split_once(before)).map(|(_, rest)| rest)?;
     let name = rest.split(['`', ' ']).next()?;
@@ -134,8 +136,8 @@ fn headline(message: &str, code: Option<&str>) -> String {
     format!("{first} [{code}]{rest}")
 }
 
-/// Returns the place of a compiler message as `file:line:column`, from the method's folder. `None` if it has no primary
-/// span.
+/// Returns the place of a compiler message as `file:line:column`, from the method's folder, with 0 for a missing
+/// number. `None` if it has no primary span or that names no file.
 fn place(error: &Value, places: &Places) -> Option<String> {
     let span = list(error, "spans").find(|span| span.get("is_primary") == Some(&Value::Bool(true)))?;
     let number = |key: &str| span.get(key).and_then(Value::as_u64).unwrap_or(0);
@@ -184,8 +186,8 @@ impl Places {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// Translates the path in a line such as `--> src/lib.rs:4:9`. `None` if the line does not begin with one of
-    /// [`ARROWS`].
+    /// Translates the path in a line such as `--> src/lib.rs:4:9`. `None` if the line does not begin, after white
+    /// space, with one of [`ARROWS`] and a path with line and column.
     fn in_line(&self, line: &str) -> Option<String> {
         let begun = line.trim_start();
         let place = ARROWS.iter().find_map(|arrow| begun.strip_prefix(arrow))?;

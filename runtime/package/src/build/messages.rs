@@ -30,9 +30,9 @@ pub fn cargo_in(folder: &Path, toolchain: &Toolchain, offline: bool) -> Result<C
     Ok(cargo)
 }
 
-/// Runs cargo to its end and calls `heard` with each JSON message on standard output as it comes. Returns the exit
-/// status and both streams in full. Errors: cargo does not start or cannot be read from; a status of failure is no
-/// error here.
+/// Runs cargo to its end, without input, and calls `heard` with each JSON message on standard output as it comes.
+/// Returns the exit status and both streams in full. Errors: cargo does not start or cannot be read from; a status of
+/// failure is no error here.
 pub(super) fn run(cargo: &mut Command, heard: &mut dyn FnMut(&Value)) -> io::Result<Output> {
     // Standard error goes to a file: cargo blocks when a pipe that is not being read is full.
     let mut words = tempfile::tempfile()?;

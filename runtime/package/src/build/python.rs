@@ -3,28 +3,34 @@
 //! The author's own Python imports the source and reports what it declares. The workspace's copy of the WIT world is
 //! reduced to the interfaces that the source names. `componentize-py` then makes the component, with every WASI call
 //! replaced by a trap. The component contains packages of the folder's own `.venv`, and no others of this machine.
+//!
+//! The same source also runs as a process of plain Python, for its author's tests: see `twin`.
 
 mod describe;
 mod editors;
 mod project;
 mod tools;
+mod twin;
+mod types;
 mod workspace;
 
 use std::path::Path;
 
-use super::{Compiled, Record, Watch, componentize};
+use super::{Compiled, Event, Record, Watch, componentize};
 use crate::{Error, sources};
 
 pub use crate::constants::PYPROJECT as PROJECT;
 pub use crate::digest::is_python;
 use tools::find;
 pub use tools::{Tools, find_on_path};
+pub use twin::Twin;
+pub use types::{Types, check_types};
 
 pub(crate) use editors::files as files_for_editors;
 pub(super) use project::component_name;
 
-/// The files of `sdk/python` as (path, contents): the package `tunebox`, the stubs for editors, and the README. Written by
-/// the build script.
+/// The files of `sdk/python` as (path, contents): the package `tunebox`, the modules of a native process, the stubs for
+/// editors, and the README. Written by the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python.rs"));
 
 /// The WIT file with the worlds, which list what a component may import.
@@ -38,12 +44,20 @@ fn contract() -> impl Iterator<Item = (&'static str, &'static [u8])> {
 /// Iterates over the modules of the Python package `tunebox`, as (path, contents), with paths such as
 /// `tunebox/describe.py`. Type stubs are left out.
 fn modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
-    FILES.iter().copied().filter(|(path, _)| path.ends_with(".py"))
+    FILES.iter().copied().filter(|(path, _)| path.ends_with(".py") && path.starts_with("tunebox/"))
+}
+
+/// Iterates over the modules that a process of plain Python needs beside the package, as (path, contents): those that have
+/// the names of `componentize-py`'s bindings, and their connection to a host.
+fn native_modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    FILES.iter().copied().filter(|(path, _)| path.ends_with(".py") && !path.starts_with("tunebox/"))
 }
 
 /// Builds the component of a method in Python: its manifest from `pyproject.toml` and `@method`, its code from `src`.
-/// First writes the files for editors into the folder; `watch` gets an event if that waits for a lock. Errors: no tools,
-/// source that declares no method or cannot be built, a manifest or an import that breaks a rule.
+/// First writes the files for editors into the folder, if [`editors::write_editor_files`] has to; `watch` gets an event
+/// if that waits for a lock. Imports the source in the Python of this machine, which runs it. Errors: no
+/// `componentize-py` or no Python 3.11, source that declares no method or cannot be built, a manifest or an import that
+/// breaks a rule. What `mypy` finds are warnings; `watch` gets an event if it checks nothing.
 pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
     editors::write_editor_files(folder, watch)?;
     let tools = find(folder)?;
@@ -51,11 +65,18 @@ pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, 
     let record = Record { toolchain: tools.release.clone(), source: crate::digest::source(folder)?, debug: false };
 
     let place = workspace::create_workspace(folder, &project.module())?;
-    tools.bind(&place)?;
-    let described = describe::describe(&tools, &place, &project.module())?;
+    let described = describe::describe(&tools.python, &place, &project.module())?;
     place.narrow(&described.interfaces)?;
+    let warnings = match check_types(folder) {
+        Types::Checked(warnings) => warnings,
+        Types::NotChecked(reason) => {
+            watch(Event::TypesNotChecked(&reason));
+            Vec::new()
+        }
+    };
     let bytes = tools.componentize(&place, folder)?;
-    componentize::seal(bytes, &project.manifest(described.manifest)?, &record)
+    let compiled = componentize::seal(bytes, &project.manifest(described.manifest)?, &record)?;
+    Ok(Compiled { warnings, ..compiled })
 }
 
 #[cfg(test)]
@@ -67,7 +88,11 @@ mod tests {
     fn every_file_of_the_contract_and_of_the_package_travels() {
         let contract: Vec<String> = contract().map(|(name, _)| name.to_owned()).collect();
         let modules: Vec<String> = modules().map(|(name, _)| name.replacen("tunebox/", "", 1)).collect();
-        for (folder, ending, list) in [("wit", "wit", contract), ("sdk/python/tunebox", "py", modules)] {
+        assert!(modules.contains(&"contract.py".to_owned()));
+        let modules: Vec<String> = modules.into_iter().filter(|name| name != "contract.py").collect();
+        let native: Vec<String> = native_modules().map(|(name, _)| name.to_owned()).collect();
+        let package = ("sdk/python/tunebox", "py", modules);
+        for (folder, ending, list) in [("wit", "wit", contract), package, ("sdk/python/native", "py", native)] {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
             let found = files_below(&path, Path::new(""), "released").unwrap();
             let found = found.into_iter().filter(|path| path.extension().is_some_and(|found| found == ending));

@@ -23,7 +23,7 @@ pub struct Record {
 
 impl Record {
     /// Reads the build record in a component's custom section. `None` if there is no such section. Errors: bytes that
-    /// are no component, or a record that cannot be parsed.
+    /// are no WebAssembly, two such sections, or a record that cannot be parsed.
     pub fn read(bytes: &[u8]) -> Result<Option<Self>, Error> {
         let Some(text) = section::find(bytes, SECTION)? else { return Ok(None) };
         let record = serde_json::from_slice(text);
@@ -31,7 +31,7 @@ impl Record {
     }
 }
 
-/// Whether two components have the same bytes apart from their build records. False if one of them is no component.
+/// Whether two components have the same bytes apart from their build records. False if one of them is no WebAssembly.
 #[must_use]
 pub fn is_same(one: &[u8], other: &[u8]) -> bool {
     let rest = |bytes| section::without(bytes, SECTION);

@@ -11,11 +11,12 @@ use crate::constants::VERSION;
 use crate::sources::{self, Files};
 use crate::{Error, files};
 
-/// Writes this program's SDK below the workspace's root, if the method's `Cargo.toml` takes `tunebox` from
-/// `.tunebox/sdk/rust` there. Does nothing if it takes the SDK from elsewhere, or if the same files are there. `watch`
-/// gets an event if another build holds the lock. Errors: the dependency has a `version` that this program's version does
-/// not match (one that cannot be parsed is no error), a folder that cannot be written, or a lock that is not released in
-/// time.
+/// Writes this program's SDK below the workspace's root, if `[dependencies]` of the method's `Cargo.toml` takes
+/// `tunebox` from `.tunebox/sdk/rust` there. Does nothing if it takes the SDK from elsewhere, if `Cargo.toml` cannot be
+/// read or parsed, or if the same files are there. Holds the lock of the root's `Cargo.toml` meanwhile, or of the
+/// method's if the root has none; `watch` gets an event if another build holds it. Errors: the dependency has a
+/// `version` that this program's version does not match (one that cannot be parsed is no error), a folder that cannot
+/// be written, or a lock that is not released within 15 minutes.
 pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     let manifest = files::read_text(&folder.join("Cargo.toml")).unwrap_or_default();
     let manifest: toml::Table = manifest.parse().unwrap_or_default();

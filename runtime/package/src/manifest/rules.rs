@@ -32,13 +32,15 @@ const RESERVED: [&str; 14] = [
     "validation-reward",
 ];
 
-/// Fails unless a manifest keeps the rules that its types do not express: valid names for method and data shape; valid and
-/// distinct names of settings, of metrics and of each setting's choices; texts of at most 4 KiB without control characters;
-/// a contract version without pre-release and build parts; at most 64 settings and 64 metrics; no metric in [`RESERVED`].
+/// Fails unless a manifest keeps the rules that its types do not express: names, as [`name`] checks them, for method
+/// and data shape, and distinct ones for settings, metrics and each setting's choices; every other text, such as
+/// version, description, license and a setting's doc, passes [`printable`]; a contract version without pre-release and
+/// build parts; at most 64 settings and 64 metrics; no metric in [`RESERVED`]. Of defaults, only texts are checked
+/// here.
 pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     name("the method", &manifest.name)?;
     name("the data shape", &manifest.shape)?;
-    let optional = [manifest.paper.as_ref(), manifest.licence.as_ref()];
+    let optional = [manifest.paper.as_ref(), manifest.license.as_ref()];
     let always = [Some(&manifest.version), Some(&manifest.description), Some(&manifest.interface)];
     optional.into_iter().chain(always).flatten().try_for_each(|text| printable(text))?;
     let released = |version: Version| version.pre.is_empty() && version.build.is_empty();
@@ -58,8 +60,10 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     for setting in &manifest.settings {
         printable(&setting.doc)?;
         distinct("choice", setting.choices.iter())?;
-        if let Some(Value::Text(text)) = &setting.default {
-            printable(text)?;
+        match &setting.default {
+            Some(Value::Text(text)) => printable(text)?,
+            Some(Value::Texts(texts)) => texts.iter().try_for_each(|text| printable(text))?,
+            _ => {}
         }
     }
     Ok(())
@@ -75,7 +79,7 @@ pub(super) fn default(setting: &Setting) -> Result<Option<Value>, Error> {
     }
 }
 
-/// Fails unless every name is valid and none occurs twice. `what` says in the error what the names are of.
+/// Fails unless every name passes [`name`] and none occurs twice. `what` says in the error what the names are of.
 fn distinct<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<(), Error> {
     let mut seen = BTreeSet::new();
     for entry in names {
@@ -99,7 +103,7 @@ pub(crate) fn name(what: &str, text: &str) -> Result<(), Error> {
     Err(Error::manifest(format!("{what} is called `{shown}`; names are lower-case words joined by hyphens")))
 }
 
-/// Fails if a text has more than 4 KiB or a control character.
+/// Fails if a text has more than 4 KiB or a character that [`is_unprintable`].
 fn printable(text: &str) -> Result<(), Error> {
     if text.len() > LONGEST_TEXT {
         return Err(Error::manifest(format!("a text has {} bytes, {LONGEST_TEXT} fit", text.len())));

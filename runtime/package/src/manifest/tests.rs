@@ -5,7 +5,7 @@ use super::*;
 
 fn manifest(edit: impl FnOnce(&mut serde_json::Value)) -> Result<Manifest, Error> {
     let mut json = serde_json::json!({
-        "name": "calm", "version": "0.1.0", "description": "Calms", "shape": "preference", "interface": "0.1.0",
+        "name": "calm", "version": "0.1.0", "description": "Calms", "shape": "preference", "interface": "0.2.0",
         "metrics": ["loss"],
         "settings": [{ "name": "beta", "doc": "How strongly", "kind": "number", "default": 1, "above": 0.0 }],
     });
@@ -45,10 +45,12 @@ fn text_that_would_move_the_cursor_is_refused() {
 fn text_that_turns_the_direction_of_writing_or_hides_is_refused_wherever_it_stands() {
     for sign in ["\u{202e}", "\u{2066}", "\u{200b}", "\u{feff}", "\u{e0041}", "\u{7}", "\u{9b}"] {
         assert!(manifest(|json| json["description"] = format!("mild{sign}dlim").into()).is_err());
-        assert!(manifest(|json| json["licence"] = sign.into()).is_err());
+        assert!(manifest(|json| json["license"] = sign.into()).is_err());
         assert!(manifest(|json| json["settings"][0]["doc"] = sign.into()).is_err());
         assert!(manifest(|json| json["name"] = format!("calm{sign}").into()).is_err());
         let texts = serde_json::json!([{ "name": "how", "doc": "How", "kind": "text", "default": sign }]);
+        assert!(manifest(|json| json["settings"] = texts.clone()).is_err());
+        let texts = serde_json::json!([{ "name": "how", "doc": "How", "kind": "texts", "default": [sign] }]);
         assert!(manifest(|json| json["settings"] = texts.clone()).is_err());
     }
 }
@@ -84,12 +86,12 @@ fn a_setting_listed_twice_is_refused() {
 
 #[test]
 fn another_track_of_the_contract_is_refused_by_its_version() {
-    for other in ["0.2.0", "1.1.0", "0.0.9"] {
+    for other in ["0.3.0", "1.1.0", "0.0.9"] {
         let error = manifest(|json| json["interface"] = other.into()).unwrap_err();
-        assert_eq!(error.to_string(), format!("`calm` needs `tunebox:method@{other}`, this program keeps 0.1.0"));
+        assert_eq!(error.to_string(), format!("`calm` needs `tunebox:method@{other}`, this program keeps 0.2.0"));
         assert_eq!(error.exit(), Exit::Sandbox);
     }
-    let newer = manifest(|json| json["interface"] = "0.2.0".into()).unwrap_err();
+    let newer = manifest(|json| json["interface"] = "0.3.0".into()).unwrap_err();
     assert!(newer.hint().unwrap().contains("a newer tunebox"), "{:?}", newer.hint());
     let older = manifest(|json| json["interface"] = "0.0.9".into()).unwrap_err();
     assert!(older.hint().unwrap().contains("the SDK of this version"), "{:?}", older.hint());
@@ -97,21 +99,21 @@ fn another_track_of_the_contract_is_refused_by_its_version() {
 
 #[test]
 fn a_later_version_of_the_track_is_taken_unless_its_manifest_says_more_than_this_program_knows() {
-    assert!(manifest(|json| json["interface"] = "0.1.7".into()).is_ok());
+    assert!(manifest(|json| json["interface"] = "0.2.7".into()).is_ok());
     let error = manifest(|json| {
-        json["interface"] = "0.1.7".into();
+        json["interface"] = "0.2.7".into();
         json["telepathy"] = true.into();
     })
     .unwrap_err();
-    assert_eq!(error.to_string(), "`calm` needs `tunebox:method@0.1.7`, this program keeps 0.1.0");
+    assert_eq!(error.to_string(), "`calm` needs `tunebox:method@0.2.7`, this program keeps 0.2.0");
     assert!(error.why().unwrap().contains("telepathy"), "{:?}", error.why());
 }
 
 #[test]
 fn what_is_no_released_version_of_the_contract_is_refused() {
-    for wrong in ["0.1", "0.1.", "0.1.x", "0.1.0-rc.1", "0.1.0+new", "01.1.0", ""] {
+    for wrong in ["0.2", "0.2.", "0.2.x", "0.2.0-rc.1", "0.2.0+new", "00.2.0", ""] {
         let error = manifest(|json| json["interface"] = wrong.into()).unwrap_err().to_string();
-        assert!(error.contains("a version is like `0.1.0`"), "{wrong}: {error}");
+        assert!(error.contains("a version is like `0.2.0`"), "{wrong}: {error}");
     }
 }
 

@@ -62,8 +62,9 @@ impl Locked {
     }
 }
 
-/// Lists the direct and indirect dependencies of a method, sorted, from the `Cargo.lock` of its folder or of the nearest
-/// folder above it whose `Cargo.lock` lists the method. Errors: there is none that does, or one cannot be read.
+/// Lists the direct and indirect dependencies of a method, sorted, from the `Cargo.lock` of its folder or of the
+/// nearest folder above it that lists the method: a crate with the manifest's name and version, from a folder. Errors:
+/// no `Cargo.lock` does, or one on the way cannot be read or parsed.
 pub(super) fn crates(folder: &Path, manifest: &Manifest) -> Result<BTreeSet<Component>, Error> {
     let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
     for path in folder.ancestors().map(|folder| folder.join("Cargo.lock")).filter(|path| path.is_file()) {
@@ -80,7 +81,7 @@ pub(super) fn crates(folder: &Path, manifest: &Manifest) -> Result<BTreeSet<Comp
     Err(Error::provenance("there is no `Cargo.lock` that lists the method in its present version"))
 }
 
-/// Returns the crates that `packages[own]` depends on, directly or not.
+/// Returns the crates that `packages[own]` depends on, directly or not, without itself.
 fn reached(packages: &[Locked], own: usize) -> BTreeSet<Component> {
     let (mut seen, mut next) = (BTreeSet::from([own]), vec![own]);
     while let Some(locked) = next.pop().and_then(|index| packages.get(index)) {

@@ -63,7 +63,7 @@ fn a_package_lists_the_crates_that_its_method_reaches_and_how_it_was_built() {
 
     let said = read(&attached).unwrap().unwrap();
     assert_eq!((said.source.as_str(), said.toolchain.as_str(), said.dependencies), ("abc", "rustc 1.95.0", 3));
-    assert_eq!((said.tunebox.as_str(), said.interface.as_str()), (VERSION, "0.1.0"));
+    assert_eq!((said.tunebox.as_str(), said.interface.as_str()), (VERSION, "0.2.0"));
     let text: serde_json::Value = serde_json::from_str(&sbom(&attached).unwrap().unwrap()).unwrap();
     assert_eq!(
         text["components"],

@@ -98,20 +98,22 @@ fn choose(mut stored: Vec<Stored>, locked: &Locked) -> Option<Stored> {
     stored.into_iter().nth(there)
 }
 
-/// Returns the packages in the store; empty if there is no store.
+/// Returns the packages in the store; empty if there is no home folder. Creates the store if only it is missing.
+/// Errors: a store that cannot be created or read.
 pub(super) fn packages() -> Result<Vec<Stored>, Error> {
     home::existing()?.map_or_else(|| Ok(Vec::new()), |home| Store::open(&home)?.list())
 }
 
-/// Reads a package of the store, and checks all of its digests again.
+/// Reads a package of the store, and checks all of its digests again. Errors: it is gone, its bytes have changed, or
+/// the home folder is one that others may change.
 pub(super) fn read(stored: &Stored) -> Result<Artifact, Error> {
     let (name, version, source) = (&stored.name, &stored.version, &stored.source);
     let wanted = Wanted { name: Some(name), version: Some(version), source: Some(source) };
     Ok(Store::open(&home::home()?)?.find(wanted)?.1)
 }
 
-/// Finds a package in the store. Does not create the home folder: without one, there is no package. Errors: no package
-/// fits, or several do.
+/// Finds a package in the store. Without a home folder, creates none, and there is no package; creates the store if
+/// only it is missing. Errors: no package fits, several do, or the package's bytes have changed.
 fn look(wanted: Wanted<'_>) -> Result<Stored, Error> {
     if let Some(home) = home::existing()? {
         return Ok(Store::open(&home)?.find(wanted)?.0);
@@ -198,7 +200,7 @@ mod tests {
         ] {
             let pin = format!(
                 "schema = 1\n[[package]]\nname = \"calm-nobody\"\nversion = \"1.2.3\"\nsource = \"{source}\"\n\
-                 sha256 = \"{}\"\ninterface = \"0.1.0\"\nhighest = \"1.2.3\"\n",
+                 sha256 = \"{}\"\ninterface = \"0.2.0\"\nhighest = \"1.2.3\"\n",
                 "0".repeat(64)
             );
             std::fs::write(project.path().join("tunebox.lock"), pin).unwrap();

@@ -110,9 +110,10 @@ impl Connection {
         locate(error, "", &self.place)
     }
 
-    /// Sends a request, logs in once if the registry answers with 401, and follows up to eight redirects. Returns any
-    /// other response, whatever its status. Errors: no answer, a login that is missing or rejected, or a redirect that
-    /// may not be followed.
+    /// Sends a request. If the registry answers with 401, logs in once and sends it again; if it redirects, sends it to
+    /// that address. Sends it nine times at most. Returns any other response, whatever its status, also a second 401.
+    /// Errors: no answer, a login that is missing or rejected, or a redirect that may not be followed or is one too
+    /// many.
     pub(super) fn send(&mut self, mut request: HttpRequest<'_>) -> Result<Response<Body>, Error> {
         let (mut address, mut logged_in) = (request.address.clone(), false);
         for _ in 0..=MOST_REDIRECTS {
@@ -132,7 +133,8 @@ impl Connection {
         Err(explain(format!("`{}` leads from address to address without end", self.registry), hint).into())
     }
 
-    /// Sends a request, with login and redirects. Errors: no answer, or one whose status is not among `good`.
+    /// Sends a request, with login and redirects. Errors: no answer, or the registry's refusal if the status is not
+    /// among `good`.
     pub(super) fn expect(&mut self, request: HttpRequest<'_>, good: &[StatusCode]) -> Result<Response<Body>, Error> {
         let response = self.send(request)?;
         if good.contains(&response.status()) { Ok(response) } else { Err(self.refusal(response)) }

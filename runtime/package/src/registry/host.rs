@@ -85,8 +85,9 @@ pub(super) fn is_loopback(authority: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Checks the name of a host, or an IPv4 address of four decimal numbers, and removes a dot at its end. `None` if it is
-/// neither. Other spellings of an IPv4 address are rejected.
+/// Checks the name of a host, or an IPv4 address of four decimal numbers, and removes a dot at its end. A name has at
+/// most 253 bytes: parts of ASCII letters, digits and hyphens, not beginning with a hyphen, joined by dots. `None` if
+/// the text is neither. Other spellings of an IPv4 address are rejected.
 fn name(text: &str) -> Option<String> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let letters = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');

@@ -171,8 +171,9 @@ fn is_component(text: &str) -> bool {
     inside && bytes.first().is_some_and(letter) && bytes.last().is_some_and(letter) && !text.contains("..")
 }
 
-/// Splits `NAME`, `NAME:VERSION` or `NAME@VERSION`. The error says why the version cannot be a version and an OCI tag;
-/// a digest is none.
+/// Splits `NAME`, `NAME:VERSION` or `NAME@VERSION`; the name is not checked. A version has 1 to 128 ASCII letters,
+/// digits, `.`, `_`, `-` and `+`, and begins with a letter, a digit or `_`; a digest is none. The error says what is
+/// wrong.
 fn split_version(text: &str) -> Result<(&str, Option<&str>), String> {
     let Some((name, version)) = text.split_once([':', '@']) else { return Ok((text, None)) };
     if version.starts_with("sha256:") || version.starts_with("sha256-") {

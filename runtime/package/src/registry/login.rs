@@ -93,8 +93,8 @@ fn parameters(text: &str) -> Vec<(String, String)> {
     pairs.into_iter().filter_map(split).collect()
 }
 
-/// Returns the `Authorization` header with the token in `answer`, the JSON of the address that issues tokens. `None` if it
-/// has no token, or one that is empty or not printable ASCII.
+/// Returns the `Authorization` header with the string `token`, else `access_token`, of `answer`, the JSON of the
+/// address that issues tokens. `None` if it has neither, or one that is empty or not printable ASCII.
 pub(super) fn token_header(answer: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let token = ["token", "access_token"].iter().find_map(|key| answer.get(key)?.as_str())?;

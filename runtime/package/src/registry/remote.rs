@@ -148,6 +148,7 @@ fn blob(
 }
 
 /// Uploads a blob, unless the registry has it already. In both cases `progress` receives the number of all its bytes.
+/// Errors: no answer, or a status other than those of a successful upload.
 fn upload(connection: &mut Connection, bytes: &[u8], progress: &mut dyn Progress) -> Result<(), Error> {
     let digest = digest_of(bytes);
     let request = HttpRequest::plain(Method::HEAD, connection.address(&format!("blobs/{digest}")));

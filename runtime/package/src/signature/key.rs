@@ -81,9 +81,9 @@ pub struct SecretKey {
 }
 
 impl SecretKey {
-    /// Creates a pair of keys and returns the public one. Writes the secret key to the new file `path`, encrypted if
-    /// there is a password, and the public key to `path` with `.pub` appended. Errors: one of the two files exists, an empty
-    /// password, a folder that cannot be written. After an error, no new file stays.
+    /// Creates a pair of keys and returns the public one. Writes the secret key to the new file `path` (permissions
+    /// 0600), encrypted if there is a password, and the public key to `path` with `.pub` appended. Errors: one of the
+    /// two files exists, an empty password, a folder that cannot be written. After an error, no new file stays.
     pub fn generate(path: &Path, password: Option<&str>) -> Result<Signer, Error> {
         let beside = path.with_added_extension("pub");
         if let Some(taken) = [path, &beside].into_iter().find(|path| path.symlink_metadata().is_ok()) {
@@ -160,14 +160,15 @@ impl SecretKey {
         None
     }
 
-    /// Signs a text, and returns the text of a `.minisig` file with the two comments `trusted` and `untrusted`.
+    /// Signs a text, and returns the text of a `.minisig` file with the two comments `trusted` and `untrusted`, of
+    /// which the signature covers the first. Errors: the library cannot sign.
     pub(super) fn sign(&self, text: &[u8], trusted: &str, untrusted: &str) -> Result<String, Error> {
         let signed = minisign::sign(None, &self.key, text, Some(trusted), Some(untrusted));
         Ok(signed.map_err(|error| library_error("sign", &error))?.into_string())
     }
 }
 
-/// Writes a new file atomically, with the permissions `mode` on Unix. Errors: the path exists already.
+/// Writes a new file atomically, with the permissions `mode`. Errors: the path exists already, or cannot be written.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
     match files::draft(path, text.as_bytes(), mode)?.persist_noclobber(path) {
         Ok(_) => Ok(()),

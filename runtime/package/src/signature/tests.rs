@@ -24,14 +24,14 @@ fn refused(bytes: &[u8], signature: &str) -> Error {
 /// Made by another program from the format's description: Ed25519 over BLAKE2b, Base64, four lines.
 const FOREIGN_HAND: &str = "\
 untrusted comment: signature of a tunebox package\n\
-RUQBAgMEBQYHCDz3a21/szuKXoAj2k8SYS3k7hHM8W0Lur71TQG/XjrE3Se75tEv+PD+hlwSNV1pct8f5diHU8XCOWkP/++SIAk=\n\
-trusted comment: tunebox calm-dpo@0.1.0 key RWQBAgMEBQYHCFY+k90mulVqYV/u/HSKOO4d1lMbBbYvgATL3MxOM3YT\n\
-hmlfAP2KChO/asbusud4BPIBHDnxTOiWHdgRYuWXN4i/e6TFTfu31vfHhZgt6IriSveG8w2jODHp95xDsUNsDg==\n";
+RUQBAgMEBQYHCGv6T+iOE7mBkU4m9ttvMqMbqQkFDGOmnV9vLsKOosvCaIstP9mOw9CkSt3ZI7+L75F7sv0P2N6Oj4duZ4/O2Aw=\n\
+trusted comment: tunebox calm-dpo@0.1.0 key RWQBAgMEBQYHCAOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4\n\
+6AYtjmPQe+iVj1EDLjZ6rJJErd9KyRITwPFJ3DFao4tTzvamhiwi9W825sxVbC+E2lZHEeL54W6Q2iBkOuRqAA==\n";
 
 #[test]
 fn a_signature_made_by_another_implementation_is_taken() {
     let signer = Signed::verify(&package("calm-dpo", "0.1.0"), FOREIGN_HAND).unwrap();
-    assert_eq!(signer.key, "RWQBAgMEBQYHCFY+k90mulVqYV/u/HSKOO4d1lMbBbYvgATL3MxOM3YT");
+    assert_eq!(signer.key, "RWQBAgMEBQYHCAOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4");
     assert_eq!(signer.id, "0807060504030201");
 }
 

@@ -60,7 +60,8 @@ fn lines(folder: &Path) -> Vec<(String, String)> {
     lines
 }
 
-/// Iterates over the lines of a file, up to a test module: the line's number, from 1, and its text before `//`.
+/// Iterates over the lines of a file before its first test module: the line's number, from 1, and its text before `//`.
+/// A test module begins with a line `#[cfg(test)]` before one that ends with `{`; all lines from there on are left out.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let begins_tests = |(line, next): (&str, &str)| line.trim() == "#[cfg(test)]" && next.trim_end().ends_with('{');
     let end = text.lines().zip(text.lines().skip(1)).position(begins_tests).unwrap_or(usize::MAX);

@@ -26,8 +26,9 @@ pub(super) fn annotations(stored: &Stored) -> BTreeMap<String, String> {
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Reads a package's description from its entry in the index. `None` if another tool wrote the entry, or if a value
-/// that is needed is missing or holds control characters.
+/// Reads a package's description from its entry in the index. `None` if another tool wrote the entry: if name, version,
+/// digest or size is missing or not readable. A source or signer that is missing counts as none. A value with a
+/// character that [`is_unprintable`] counts as missing.
 pub(super) fn read(entry: &Descriptor) -> Option<Stored> {
     let text = |name| {
         let text = entry.annotation(name)?;

@@ -91,7 +91,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Opens an existing layout. Errors: no such folder, no `oci-layout` in it, or a later version than 1.
+    /// Opens an existing layout. Errors: no such folder, no `oci-layout` in it, or one whose version does not begin
+    /// with `1.`.
     pub(super) fn open(folder: &Path, access: Access) -> Result<Self, Error> {
         let layout = Self::at(folder, access);
         let Some(text) = layout.small(MARK)? else {
@@ -106,8 +107,9 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Opens a layout, and creates it if it is missing; `access` says who may look into a new folder. Errors: a folder
-    /// with the files of something else, or one that the system refuses.
+    /// Opens a layout, and creates it if it is missing; `access` says who may look into a new folder. An empty folder
+    /// becomes one, and so does one with other files. Errors: a folder with `index.json` or `blobs`, but no
+    /// `oci-layout`; one that cannot be created, written or locked; or those of [`open`](Self::open).
     pub(super) fn create(folder: &Path, access: Access) -> Result<Self, Error> {
         let layout = Self::at(folder, access);
         match access {
@@ -145,7 +147,7 @@ impl Layout {
 
     /// Takes the exclusive lock for writing, and deletes temporary files that killed writers left. Dropping the
     /// returned file releases the lock. Errors: a disk that cannot be written, a lock that is no ordinary file, or
-    /// another process that keeps it.
+    /// another process that keeps it for longer than `patience`, by default 60 s.
     pub(super) fn lock(&self) -> Result<File, Error> {
         let path = self.folder.join(LOCK);
         if fs::symlink_metadata(&path).is_ok_and(|about| !about.is_file()) {
@@ -177,8 +179,8 @@ impl Layout {
         matches!(wait_for_lock(&file, File::try_lock_shared, end), Ok(true)).then_some(file)
     }
 
-    /// Reads and checks `index.json`; an empty index if there is none. Errors: malformed, of another form, or with too
-    /// many entries.
+    /// Reads and checks `index.json`; an empty index if there is none. Errors: malformed JSON, a `schemaVersion` other
+    /// than 2, more than 10,000 entries or 16 MiB.
     pub(super) fn index(&self) -> Result<Index, Error> {
         match self.small(INDEX)? {
             Some(text) => {
@@ -196,8 +198,8 @@ impl Layout {
         }
     }
 
-    /// Replaces `index.json` atomically. The lock must be held. Errors: too many entries, or a folder that cannot be
-    /// written.
+    /// Replaces `index.json` atomically. The lock must be held. Errors: more than 10,000 entries, or a folder that
+    /// cannot be written.
     pub(super) fn write_index(&self, index: &Index) -> Result<(), Error> {
         self.check_count(index)?;
         replace(&self.folder.join(INDEX), format!("{:#}", json!(index)).as_bytes(), READABLE)

@@ -3,13 +3,11 @@
 use toml::{Table, Value};
 use tunebox_foundation::explain::Explanation;
 
+use super::DESCRIPTION;
 use crate::builtin::{self, Builtin};
 use crate::sources::{self, Files, Source};
 use crate::{Error, read_manifest};
 use tunebox_foundation::nearest::nearest;
-
-/// The description in a template's `Cargo.toml`, which is replaced.
-const DESCRIPTION: &str = "What this method does, in a sentence";
 
 /// The line of a template's manifest that names the SDK.
 const SDK: &str = "tunebox = { path = \".tunebox/sdk/rust\", version = \"0.1\" }\n";
@@ -24,8 +22,8 @@ const VERIFIER: &str = include_str!("verifier.md");
 const SELF_CONTAINED: [&str; 3] = ["supervised", "preference", "unpaired"];
 
 /// Replaces source, README, description and dependencies of a template's `files` by those of the built-in method or
-/// verifier `like`, under the new name. Adds a test if the method needs nothing but records, and removes `Cargo.lock`
-/// if there are dependencies beside the SDK. Errors: no such built-in.
+/// verifier `like`, under the new name. Adds `tests/bench.rs` if [`test()`] gives one, and removes `Cargo.lock` if there
+/// are dependencies beside the SDK. Errors: no such built-in.
 pub(super) fn rewrite(files: &mut Files, name: &str, like: &str) -> Result<(), Error> {
     let source = find(like)?;
     let manifest: Table = text(source, "Cargo.toml").parse().unwrap_or_default();
@@ -78,7 +76,7 @@ fn text(source: &Source, file: &str) -> &'static str {
 }
 
 /// Returns the lines of `Cargo.toml` for the dependencies in `manifest` beside the SDK, at the versions of the
-/// repository.
+/// repository's workspace. Leaves out those that the workspace does not declare.
 fn dependencies(manifest: &Table) -> String {
     let all = manifest.get("dependencies").and_then(Value::as_table).into_iter().flatten();
     let others = all.filter(|(name, _)| *name != sources::CRATE);
@@ -97,8 +95,8 @@ fn page(source: &Source, name: &str) -> String {
     }
 }
 
-/// Returns the source of a test that runs three steps of the method on the SDK's bench. `None` for verifiers, and for
-/// methods that need more than the records that a bench makes up.
+/// Returns the source of a test that runs three steps of the method on the SDK's bench. `None` for verifiers, for
+/// methods of a data shape outside of [`SELF_CONTAINED`], and for a source without `method! {`.
 fn test(source: &Source, name: &str) -> Option<String> {
     let shape = read_manifest(builtin::find(source.name)?.bytes).ok()?.shape;
     let (_, declared) = text(source, "src/lib.rs").split_once("method! {")?;

@@ -46,8 +46,8 @@ const KEPT_IN_PYTHON: &str = "abc aifc annotationlib antigravity argparse array 
     turtle turtledemo types typing unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg \
     winsound wit_world wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
 
-/// Fails if a name is not made of lower-case words joined by hyphens, if the tools of `language` or a file system reserve
-/// it, or if a built-in method or verifier has it. For a name of the wrong form, the error suggests what [`tidied`] makes of
+/// Fails if a name is not of the form that [`tidied`] gives, if the tools of `language` or a file system reserve it, or
+/// if a built-in method or verifier has it. For a name of the wrong form, the error suggests what [`tidied`] makes of
 /// it, if that is free.
 pub(super) fn check(name: &str, language: Language) -> Result<(), Error> {
     let refused = |name: &str| Explanation::new("new", format!("a method cannot be called `{name}`"));
@@ -75,7 +75,8 @@ pub(super) fn check(name: &str, language: Language) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the language's tools or a file system reserve this name.
+/// Whether the language's tools ([`KEPT_IN_RUST`], or [`KEPT_IN_PYTHON`] for the module's name) or a file system
+/// ([`KEPT`]) reserve this name.
 fn is_kept(name: &str, language: Language) -> bool {
     let (words, own) = match language {
         Language::Rust => (KEPT_IN_RUST, name.to_owned()),

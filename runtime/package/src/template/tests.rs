@@ -6,7 +6,7 @@ use super::*;
 use crate::builtin;
 
 fn made(like: Option<&str>) -> Template {
-    Template::new("calm", Language::Rust, like).unwrap()
+    Template::new("calm", Language::Rust, like.map_or(Start::Shape("supervised"), Start::Like)).unwrap()
 }
 
 fn text<'a>(template: &'a Template, path: &str) -> &'a str {
@@ -41,6 +41,21 @@ fn every_built_in_method_and_verifier_can_be_begun_with() {
         assert!(page.starts_with("# calm\n") && page.contains("`.tunebox/` holds the SDK"), "{page}");
         let verifier = builtin::find_verifier(source.name).is_some();
         assert_eq!(page.contains("use = \"../calm\""), verifier, "{page}");
+    }
+}
+
+#[test]
+fn every_shape_has_a_template_in_every_language_and_a_page() {
+    for shape in SHAPES {
+        for (language, source, declared) in [
+            (Language::Rust, "src/lib.rs", format!("shape: \"{shape}\"")),
+            (Language::Python, "src/calm.py", format!("shape=\"{shape}\"")),
+        ] {
+            let template = Template::new("calm", language, Start::Shape(shape)).unwrap();
+            assert!(text(&template, source).contains(&declared), "{shape}");
+            let page = text(&template, "README.md");
+            assert!(page.contains(&format!("the shape `{shape}`")) && !page.contains('{'), "{page}");
+        }
     }
 }
 
@@ -139,13 +154,13 @@ fn files_come_into_a_folder_that_has_none_of_them() {
 
 #[test]
 fn an_unknown_method_is_answered_with_the_one_that_exists() {
-    let error = Template::new("calm", Language::Rust, Some("dppo")).unwrap_err();
+    let error = Template::new("calm", Language::Rust, Start::Like("dppo")).unwrap_err();
     assert_eq!(error.hint().unwrap(), "did you mean `dpo`?");
 }
 
 #[test]
 fn a_method_in_python_has_a_module_of_its_name_as_python_writes_names() {
-    let template = Template::new("calm-dpo", Language::Python, None).unwrap();
+    let template = Template::new("calm-dpo", Language::Python, Start::Shape("supervised")).unwrap();
     for (path, bytes) in &template.files {
         assert!(!path.contains(PLACEHOLDER) && !String::from_utf8_lossy(bytes).contains(PLACEHOLDER), "{path}");
     }
@@ -157,6 +172,6 @@ fn a_method_in_python_has_a_module_of_its_name_as_python_writes_names() {
         assert_eq!(template.files.get(&format!(".tunebox/{path}")), Some(bytes), "{path}");
     }
     assert!(text(&template, ".gitignore").lines().any(|line| line == "/.tunebox"));
-    let error = Template::new("calm", Language::Python, Some("dpo")).unwrap_err();
+    let error = Template::new("calm", Language::Python, Start::Like("dpo")).unwrap_err();
     assert_eq!(error.to_string(), "`dpo` is written in Rust");
 }

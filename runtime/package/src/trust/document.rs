@@ -98,8 +98,8 @@ pub struct TrustFile<T> {
 }
 
 impl<T: Entry> TrustFile<T> {
-    /// Reads and checks the entries of a file of at most 1 MiB; none if there is no such file. Errors: an entry that is
-    /// not understood, with line and column.
+    /// Reads and checks the entries of a file of at most 1 MiB; none if there is no such file. Errors: a file that
+    /// cannot be read, or those of [`parse`](Self::parse).
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
         match bounded::read_text(path, LONGEST) {
             Ok(text) => Self::parse(path, &text),
@@ -137,7 +137,8 @@ impl<T: Entry> TrustFile<T> {
         Ok(Self { path: path.into(), list })
     }
 
-    /// Returns the text of the file. Errors: the text is too long or could not be read again, and so must not be written.
+    /// Returns the text of the file. Errors: the text has more than 1 MiB or [`parse`](Self::parse) rejects it, and so
+    /// must not be written.
     pub fn to_text(&self) -> Result<String, Error> {
         let wrong = |problem: &str| {
             let problem = format!("what is to be written into it could not be read again: {problem}");
@@ -169,8 +170,8 @@ fn snippet(text: &str, span: &Range<usize>) -> Snippet {
     Snippet { text: shown, column: 0, width: 0, ..whole }
 }
 
-/// Fails unless a text is not empty, has at most [`LONGEST_NAME`] bytes and no control characters. The error names it
-/// `what`.
+/// Fails unless a text is not empty, has at most [`LONGEST_NAME`] bytes and no character that [`is_unprintable`]. The
+/// error names it `what`.
 pub(super) fn check_plain(what: &str, text: &str) -> Result<(), String> {
     if text.is_empty() || text.len() > LONGEST_NAME || text.chars().any(is_unprintable) {
         return Err(format!("`{what}` is empty, longer than {LONGEST_NAME} bytes, or holds a control character"));

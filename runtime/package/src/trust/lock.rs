@@ -143,8 +143,9 @@ impl Entry for Locked {
     const TABLE: &'static str = "package";
     const HINT: &'static str = "correct it, or take the entry out: the package is then pinned anew";
 
-    /// Fails unless name, versions, source, digest and signer are each of their form, and `highest` is not below `version`.
-    /// Changes nothing.
+    /// Fails unless every value has its form: a package's name, a source that [`check_plain`] passes, a SHA-256, a
+    /// public key as signer if there is one, and semantic versions of at most 64 bytes without a part after `+` as
+    /// version, interface and `highest`; or if `highest` is below `version`. Changes nothing.
     fn check(&mut self) -> Result<(), InvalidValue> {
         check_package_name(&self.name).map_err(InvalidValue::at("name"))?;
         let used = version(&self.version).map_err(InvalidValue::at("version"))?;

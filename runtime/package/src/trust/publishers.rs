@@ -139,8 +139,9 @@ impl Entry for Publisher {
     const TABLE: &'static str = "publisher";
     const HINT: &'static str = "correct it, or take the entry out: its signer is then asked about again";
 
-    /// Fails unless prefix, key, day, source and package names are each of their form. Normalizes the prefix's registry,
-    /// and sorts the package names without repetition.
+    /// Fails unless every value has its form: a prefix as [`prefix`] parses it, a public key, a day as in `2026-11-22`,
+    /// a source that [`check_plain`] passes, and packages' names. Brings the prefix into the form that is compared, and
+    /// sorts the package names without repetition.
     fn check(&mut self) -> Result<(), InvalidValue> {
         // One registry may be written in several ways, and is one prefix.
         self.prefix = prefix(&self.prefix).map_err(InvalidValue::at("prefix"))?;
@@ -164,7 +165,8 @@ impl Entry for Publisher {
 }
 
 /// Returns a prefix in the form in which prefixes are compared, its registry under its one name: `registry`,
-/// `registry/namespace` or `local:NAME`. The error is for a message.
+/// `registry/namespace` or `local:NAME`. Parts of a namespace are lower-case letters, digits, `-`, `.` and `_`. The
+/// error, for a message, says which form is wanted.
 fn prefix(text: &str) -> Result<String, String> {
     if let Some(name) = text.strip_prefix(LOCAL) {
         return check_package_name(name).map(|()| text.to_owned());
@@ -197,7 +199,8 @@ pub(super) fn check_key(what: &str, text: &str) -> Result<(), String> {
     }
 }
 
-/// Fails unless a text is the name of a package. The error is for a message.
+/// Fails unless a text is the name of a package: at most 64 lower-case letters, digits and hyphens, beginning with a
+/// letter. The error is for a message.
 pub(super) fn check_package_name(text: &str) -> Result<(), String> {
     let problem = "this is not the name of a package: lower-case words joined by hyphens";
     crate::manifest::name("a package", text).map_err(|_| problem.into())

@@ -54,7 +54,7 @@ pub(crate) fn locate(error: Error, title: &str, origin: &str) -> Error {
     Error::Explained { source, reason }
 }
 
-/// Returns the first 12 characters of a digest and an ellipsis, for messages.
+/// Returns the first 12 characters of a digest for messages, with an ellipsis if there are more.
 pub(crate) fn shorten(digest: &str) -> String {
     let begin: String = digest.chars().take(12).collect();
     if begin.len() < digest.len() { format!("{begin}…") } else { begin }

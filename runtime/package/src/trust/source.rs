@@ -21,8 +21,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Reads where a package came from. A text that is not plainly a path is a name in a registry, which is trusted
-    /// less.
+    /// Reads where a package came from. Only a text that [`is_path`] takes for a path, also after `oci:`, is one; any
+    /// other is a name in a registry, which is trusted less.
     pub(crate) fn parse(text: &str) -> Self {
         let folder = text.strip_prefix("oci:").unwrap_or(text);
         if is_path(folder) {

@@ -1,6 +1,7 @@
 //! The state of `tunebox dev`: the watched folder, what was built from it, and the run that uses it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -10,11 +11,15 @@ use serde_json::json;
 use tunebox_foundation::explain::Explain;
 use tunebox_foundation::format::{bytes, duration};
 use tunebox_package::build::is_same;
-use tunebox_package::{Built, Error as PackageError, Manifest, Reference};
+use tunebox_package::build::python::Twin;
+use tunebox_package::{Built, Error as PackageError, Manifest, Reference, digest};
 use tunebox_sandbox::interface_of;
-use tunebox_training::{Error, Event, Observer, RunSettings, Summary, plan, run};
+use tunebox_sandbox::native::every_interface;
+use tunebox_training::plan::trains;
+use tunebox_training::{Error, Event, NativeMethod, Observer, RunSettings, Summary, Version, plan, run};
 
-use super::watcher::{Change, POLL_INTERVAL, read_run_file, watch};
+use super::watcher::{Build, Change, POLL_INTERVAL, read_run_file, watch};
+use crate::commands::test::start_process;
 use crate::package::build::{check_source, show_compiler_warnings};
 use crate::run::display::RunDisplay;
 use crate::terminal::{Failure, Terminal};
@@ -33,6 +38,8 @@ pub(super) struct Session {
     display: RunDisplay,
     /// Whether the last build imports `learn`; `None` if it failed.
     learns: Option<bool>,
+    /// The last version of a method in Python; `None` for another language.
+    native: Option<NativeMethod>,
 }
 
 impl Session {
@@ -49,7 +56,17 @@ impl Session {
         let (watched, file) = (folder.clone(), run_file.clone());
         let watcher = Some(std::thread::spawn(move || watch(&watched, file.as_deref(), offline, &sender)));
         let display = RunDisplay::new(terminal);
-        Ok(Self { terminal, folder, run_file, used_run_file: None, changes, watcher, display, learns: None })
+        Ok(Self {
+            terminal,
+            folder,
+            run_file,
+            used_run_file: None,
+            changes,
+            watcher,
+            display,
+            learns: None,
+            native: None,
+        })
     }
 
     /// Stores the present content of the run file as that of the run about to start. Only a different content counts as
@@ -60,15 +77,17 @@ impl Session {
 
     /// Plans a run and carries it out with a new progress display, which is cleared at the end. Each component that is built
     /// during the run replaces the run's method. `stop` ends the run. Errors: those of the plan and of the run.
-    pub(super) fn train(&mut self, settings: RunSettings, stop: &AtomicBool) -> Result<Summary, Error> {
+    pub(super) fn train(&mut self, mut settings: RunSettings, stop: &AtomicBool) -> Result<Summary, Error> {
+        settings.native.clone_from(&self.native);
         self.display = RunDisplay::new(self.terminal);
         let summary = plan(settings).and_then(|plan| run(plan, self, stop));
         self.display.clear();
         summary
     }
 
-    /// Waits between two runs until a new one should start: after a successful build, or after a change of the run file
-    /// if the last build succeeded. Returns false after Ctrl-C.
+    /// Waits between two runs until a new one should start: after a successful build, or, if the last build succeeded,
+    /// after the run file has another content than when the last run started. Shows builds meanwhile. Returns false
+    /// after Ctrl-C.
     pub(super) fn wait_for_run(&mut self, stop: &AtomicBool) -> bool {
         while let Some(change) = self.next_change(stop) {
             match change {
@@ -87,13 +106,13 @@ impl Session {
         false
     }
 
-    /// Waits, during a run, for the next successful build and returns its component. Shows failed builds meanwhile.
-    /// Returns `None` after Ctrl-C.
-    fn wait_for_component(&mut self, stop: &AtomicBool) -> Option<Vec<u8>> {
+    /// Waits, during a run, for the next successful build and returns it. Shows failed builds meanwhile. Returns `None` after
+    /// Ctrl-C.
+    fn wait_for_version(&mut self, stop: &AtomicBool) -> Option<Version> {
         loop {
             let change = self.next_change(stop)?;
-            if let Some(component) = self.handle_or_wait(change) {
-                return Some(component);
+            if let Some(version) = self.handle_or_wait(change) {
+                return Some(version);
             }
         }
     }
@@ -114,15 +133,15 @@ impl Session {
         None
     }
 
-    /// Shows a change; after a failed build also that a fix is waited for, without waiting here. Returns the component
-    /// if the change is a successful build, else `None`.
-    fn handle_or_wait(&mut self, change: Change) -> Option<Vec<u8>> {
+    /// Shows a change; after a failed build also that a fix is waited for, without waiting here. Returns the version of the
+    /// method if the change is a successful build, else `None`.
+    fn handle_or_wait(&mut self, change: Change) -> Option<Version> {
         let has_failed = matches!(&change, Change::Built(result, _) if result.is_err());
-        let component = self.handle(change);
+        let version = self.handle(change);
         if has_failed {
             self.show_waiting("for a change of the source that fixes it; Ctrl-C ends");
         }
-        component
+        version
     }
 
     /// Whether the last run that [`train`](Self::train) started has sent an event, so that its folder may exist.
@@ -135,9 +154,12 @@ impl Session {
         self.learns == Some(true)
     }
 
-    /// Whether the source has changed since its component was built. False if there is no component, or if it cannot be
-    /// opened for another reason.
+    /// Whether the source has changed since its component was built, or since it was imported in Python. False if there is no
+    /// component, or if it cannot be opened for another reason.
     pub(super) fn is_stale(&self) -> bool {
+        if let Some(native) = &self.native {
+            return digest::source(&self.folder).is_ok_and(|now| now != native.digest);
+        }
         matches!(Reference::Folder(self.folder.clone()).open(), Err(PackageError::Stale { .. }))
     }
 
@@ -157,16 +179,17 @@ impl Session {
         self.display.write_above(|| failure.show(self.terminal));
     }
 
-    /// Shows a change. Returns the component if the change is a successful build, else `None`. A successful build sets
-    /// `learns`, a failed one sets it to `None`. Shows nothing for a run file with the content that the present run uses.
-    fn handle(&mut self, change: Change) -> Option<Vec<u8>> {
+    /// Shows a change. Returns the version of the method if the change is a successful build, else `None`. A successful build
+    /// sets `learns`, a failed one sets it to `None`. Shows nothing for a run file with the content that the present run uses.
+    fn handle(&mut self, change: Change) -> Option<Version> {
         match change {
             Change::Source => self.status("Building", &self.folder.display().to_string()),
             Change::Waiting(lock) => {
                 self.status("Waiting", &format!("for another build, which holds `{}`", lock.display()));
             }
             Change::Built(result, time) => match *result {
-                Ok(built) => return Some(self.show_built(built, time)),
+                Ok(Build::Component(built)) => return Some(Version::Component(self.show_built(built, time))),
+                Ok(Build::Python(twin)) => return Some(Version::Process(self.show_python(twin, time))),
                 Err(error) => {
                     self.learns = None;
                     self.show_failure(&Failure::from(error));
@@ -191,7 +214,7 @@ impl Session {
     /// the component.
     fn show_built(&mut self, built: Built, time: Duration) -> Vec<u8> {
         self.display.write_above(|| show_compiler_warnings(self.terminal, &built.warnings));
-        self.learns = Some(built.imports.iter().any(|import| interface_of(import) == Some("learn")));
+        self.learns = Some(built.imports.iter().any(|import| trains(import)));
         let (size, time) = (bytes(built.bytes.len() as u64), duration(time.as_secs_f64()));
         self.status("Built", &format!("{} {}, {size}, in {time}", built.manifest.name, built.manifest.version));
         self.terminal.event(json!({ "event": "built", "path": built.path, "bytes": built.bytes.len() }));
@@ -199,34 +222,59 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Shows a version of a method in Python, stores whether it imports `learn` and how to start its processes, and returns
+    /// the latter.
+    fn show_python(&mut self, twin: Twin, time: Duration) -> NativeMethod {
+        let is_used = |import: &&String| {
+            interface_of(import).is_some_and(|name| twin.interfaces.iter().any(|interface| interface == name))
+        };
+        self.learns = Some(every_interface().iter().filter(is_used).any(|import| trains(import)));
+        let (name, version) = (&twin.manifest.name, &twin.manifest.version);
+        let (time, unsandboxed) =
+            (duration(time.as_secs_f64()), "plain Python runs it unsandboxed, as your own source");
+        self.status("Loaded", &format!("{name} {version} in {time}; {unsandboxed}"));
+        self.terminal.event(json!({ "event": "loaded", "name": name, "version": version, "sandboxed": false }));
+        let native = native_method(twin);
+        self.native = Some(native.clone());
+        native
+    }
+}
+
+/// Makes the method of which each session starts a process of plain Python.
+fn native_method(twin: Twin) -> NativeMethod {
+    let (manifest, interfaces, digest) = (twin.text.clone(), twin.interfaces.clone(), twin.source.clone());
+    NativeMethod { manifest, interfaces, digest, start: Arc::new(move || start_process(&twin).map(Some)) }
+}
+
 impl Observer for Session {
     fn event(&mut self, event: &Event) {
         self.display.event(event);
     }
 
-    /// Shows the changes that the watcher has sent since the last call, without waiting. Returns the component of the last
-    /// successful build among them. `None` if there is none, or if it equals `present` apart from the build record.
-    fn next_component(&mut self, present: &[u8]) -> Option<Vec<u8>> {
+    /// Shows the changes that the watcher has sent since the last call, without waiting. Returns the version of the last
+    /// successful build among them. `None` if there is none, or if its component equals `present` apart from the build record.
+    fn next_version(&mut self, present: &[u8]) -> Option<Version> {
         let mut newest = None;
         while let Ok(change) = self.changes.try_recv() {
             newest = self.handle(change).or(newest);
         }
         let newest = newest?;
-        if is_same(present, &newest) {
+        if matches!(&newest, Version::Component(bytes) if is_same(present, bytes)) {
             self.status("Unchanged", "the component is the same: the run continues with it");
             return None;
         }
         Some(newest)
     }
 
-    /// Shows the error, then waits for the next successful build and returns its component. `None` after Ctrl-C.
-    fn wait_for_fix(&mut self, error: &Error, stop: &AtomicBool) -> Option<Vec<u8>> {
+    /// Shows the error, then waits for the next successful build and returns it. `None` after Ctrl-C.
+    fn wait_for_fix(&mut self, error: &Error, stop: &AtomicBool) -> Option<Version> {
         self.show_failure(&Failure::new(error.explanation(), error.exit()));
         self.show_waiting("for a change of the source that fixes it; Ctrl-C ends the run");
-        self.wait_for_component(stop)
+        self.wait_for_version(stop)
     }
 
-    /// Shows that the new component replaced the method after `step`, or its error and that the previous version stays.
+    /// Shows that the new version replaced the method after `step`, or its error and that the previous version stays.
     /// Emits a `swapped` or `kept` event.
     fn report_outcome(&mut self, step: u64, outcome: Result<&Manifest, &Error>) {
         match outcome {

@@ -1,10 +1,12 @@
-//! Polls a method folder and a run file, builds each new version of the source, and sends what it finds.
+//! Polls a method folder and a run file, builds each new version of the source, and sends what it finds. A method in Python
+//! is not built: its source runs in plain Python, outside of the sandbox.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SendError, Sender};
 use std::time::{Duration, Instant};
 
 use tunebox_foundation::bounded;
+use tunebox_package::build::python::{Twin, is_python};
 use tunebox_package::build::{self, Event, Options};
 use tunebox_package::{Built, Error, digest};
 
@@ -21,9 +23,17 @@ pub(super) enum Change {
     /// The build waits for another one, which holds this lock file.
     Waiting(PathBuf),
     /// The build ended after this time; or an error why there is nothing to build.
-    Built(Box<Result<Built, Error>>, Duration),
+    Built(Box<Result<Build, Error>>, Duration),
     /// The run file changed to this content; `None` if it is gone.
     RunFile(Option<Vec<u8>>),
+}
+
+/// A version of the method.
+pub(super) enum Build {
+    /// A component, as `tunebox build` writes it.
+    Component(Built),
+    /// The source of a method in Python, which was imported once.
+    Python(Twin),
 }
 
 /// A polled value and the one reported last.
@@ -68,8 +78,8 @@ pub(super) fn watch(folder: &Path, run_file: Option<&Path>, offline: bool, chang
     }
 }
 
-/// Builds the folder and sends three kinds of changes: that a build begins, that it waits for another one, and its
-/// result. A failed build is a result; an error means that the receiver is gone.
+/// Builds the folder, or imports the source of a method in Python, and sends three kinds of changes: that a build begins,
+/// that it waits for another one, and its result. A failed build is a result; an error means that the receiver is gone.
 fn build(folder: &Path, offline: bool, changes: &Sender<Change>) -> Result<(), SendError<Change>> {
     changes.send(Change::Source)?;
     let start = Instant::now();
@@ -79,8 +89,13 @@ fn build(folder: &Path, offline: bool, changes: &Sender<Change>) -> Result<(), S
             let _ = changes.send(Change::Waiting(lock.to_owned()));
         }
     };
-    let result = Box::new(build::build(folder, &Options { offline, ..Options::default() }, &mut report));
-    changes.send(Change::Built(result, start.elapsed()))
+    let result = if is_python(folder) {
+        Twin::open(folder, &mut report).map(Build::Python)
+    } else {
+        let options = Options { offline, ..Options::default() };
+        build::build(folder, &options, &mut report).map(Build::Component)
+    };
+    changes.send(Change::Built(Box::new(result), start.elapsed()))
 }
 
 /// Reads the content of the run file. `None` if there is no path, or if the file is missing, unreadable or above 1 MiB.
@@ -112,7 +127,7 @@ mod tests {
             }
         };
         let Change::Built(result, _) = next() else { panic!("a build without source succeeded") };
-        assert!(result.unwrap_err().to_string().contains("src"));
+        assert!(result.err().unwrap().to_string().contains("src"));
         std::fs::write(folder.path().join("Cargo.toml"), "no manifest").unwrap();
         std::fs::create_dir(folder.path().join("src")).unwrap();
         assert!(matches!(next(), Change::Source));

@@ -1,31 +1,23 @@
 //! The native build of a method: its cargo tests, one of which is the native twin.
 
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::files::FileError;
 use tunebox_package::build::cargo_in;
 use tunebox_package::toolchain::{Toolchain, command};
-use tunebox_sandbox::native::{ADDRESS, TwinListener};
+use tunebox_sandbox::native::ADDRESS;
 
+use super::twin_process::write_stderr;
 use crate::terminal::Failure;
-use crate::terminal::shell::quote;
 
 /// The test that `method!` adds, which is the twin.
 const TEST: &str = "tunebox_twin";
 
-/// The environment variable with the path of this program, for tests that start `tunebox host`.
-const PROGRAM: &str = "TUNEBOX";
-
 /// Arguments of the test executable: run only the twin, with its output.
 const ARGUMENTS: [&str; 3] = [TEST, "--nocapture", "--test-threads=1"];
-
-/// Time a twin has to exit before it is killed.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A method folder and how to compile it.
 pub(super) struct NativeBuild {
@@ -33,7 +25,6 @@ pub(super) struct NativeBuild {
     pub(super) folder: PathBuf,
     pub(super) offline: bool,
     pub(super) quiet: bool,
-    pub(super) verbose: bool,
 }
 
 impl NativeBuild {
@@ -55,22 +46,9 @@ impl NativeBuild {
         })
     }
 
-    /// Runs the method's own tests with cargo; they may start this program as their host. Returns whether all passed.
-    /// Their output goes to stderr; with `--quiet` only if a test fails.
-    pub(super) fn run_tests(&self) -> Result<bool, Failure> {
-        let mut cargo = self.cargo(&["test"])?;
-        if let Ok(program) = std::env::current_exe() {
-            cargo.env(PROGRAM, program);
-        }
-        if !self.quiet {
-            // The output of tests is not data of this program.
-            cargo.stdout(Stdio::from(io::stderr()));
-        }
-        let output = self.run(&mut cargo)?;
-        if !output.status.success() {
-            write_stderr(&output.stdout);
-        }
-        Ok(output.status.success())
+    /// Prepares the method's own tests, by cargo.
+    pub(super) fn tests(&self) -> Result<Command, Failure> {
+        self.cargo(&["test"])
     }
 
     /// Runs cargo to its end and returns its output and status; a failed status is not an error. Its messages go to
@@ -84,28 +62,15 @@ impl NativeBuild {
         Ok(output)
     }
 
-    /// Starts the test executable as the native twin in the method folder; it connects to the listener. Its output is
-    /// discarded unless `--verbose` is given.
-    pub(super) fn start_twin(&self, executable: &Path, listener: &TwinListener) -> Result<TwinProcess, Failure> {
-        let output = if self.verbose { Stdio::from(io::stderr()) } else { Stdio::null() };
+    /// Prepares the test executable as the native twin, in the method folder.
+    pub(super) fn twin_command(&self, executable: &Path) -> Result<Command, Failure> {
         let mut twin = command(executable);
-        if self.quiet {
-            twin.stderr(Stdio::null());
-        }
-        twin.env(ADDRESS, listener.address()).stdin(Stdio::null()).stdout(output);
         twin.args(ARGUMENTS).current_dir(self.root()?);
-        Ok(TwinProcess(twin.spawn().map_err(FileError::at("used", executable))?))
+        Ok(twin)
     }
 
-    /// The shell command that starts the twin under gdb, with the path of the listener's socket, in the method folder.
-    pub(super) fn debugger_command(&self, executable: &Path, listener: &TwinListener) -> Result<String, Failure> {
-        let [root, address, executable] =
-            [&self.root()?, &listener.address(), executable].map(|path| quote(&path.display().to_string()));
-        Ok(format!("cd {root}; {ADDRESS}={address} gdb --args {executable} {}", ARGUMENTS.join(" ")))
-    }
-
-    /// Prepares a cargo command for the method folder, without the environment variables that would make its tests
-    /// connect to a listener of this process's parent.
+    /// Prepares a cargo command for the method folder, without input and without the environment variable that would
+    /// make its tests connect to a listener of this process's parent.
     fn cargo(&self, arguments: &[&str]) -> Result<Command, Failure> {
         let mut cargo = cargo_in(&self.folder, &self.toolchain, self.offline)?;
         cargo.args(arguments).stdin(Stdio::null()).env_remove(ADDRESS);
@@ -126,34 +91,6 @@ impl NativeBuild {
     }
 }
 
-/// Writes bytes to stderr and ignores errors.
-fn write_stderr(bytes: &[u8]) {
-    // A failure to report has nowhere to be reported.
-    let _ = io::stderr().write_all(bytes);
-}
-
-/// A running twin. Dropping it waits for its exit, and kills it after a timeout.
-pub(super) struct TwinProcess(Child);
-
-impl TwinProcess {
-    /// Whether the process has exited.
-    pub(super) fn has_ended(&mut self) -> bool {
-        !matches!(self.0.try_wait(), Ok(None))
-    }
-}
-
-impl Drop for TwinProcess {
-    fn drop(&mut self) {
-        let start = Instant::now();
-        while !self.has_ended() && start.elapsed() < EXIT_TIMEOUT {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        // The error of killing a process that has exited is expected.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Returns the executable in a JSON message of cargo if it holds the tests of the library of the package at `manifest`,
 /// else `None`.
 fn library_tests(message: &Value, manifest: &Path) -> Option<PathBuf> {
@@ -168,23 +105,8 @@ fn library_tests(message: &Value, manifest: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tunebox_package::toolchain::Library;
 
     use super::*;
-
-    #[test]
-    fn a_debugger_starts_where_the_twin_does() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path().join("my method");
-        std::fs::create_dir(&folder).unwrap();
-        let (cargo, rustc, sysroot) = (PathBuf::from("cargo"), PathBuf::from("rustc"), PathBuf::new());
-        let (release, library) = (String::new(), Library::Installed);
-        let toolchain = Toolchain { cargo, rustc, release, library, sysroot, linker: None };
-        let native = NativeBuild { toolchain, folder: folder.clone(), offline: false, quiet: false, verbose: false };
-        let command = native.debugger_command(Path::new("/target/calm-1"), &TwinListener::open().unwrap()).unwrap();
-        assert!(command.starts_with(&format!("cd '{}'; ", folder.canonicalize().unwrap().display())), "{command}");
-        assert!(command.ends_with(" gdb --args /target/calm-1 tunebox_twin --nocapture --test-threads=1"), "{command}");
-    }
 
     #[test]
     fn the_tests_of_the_library_are_found_in_messages_of_cargo() {

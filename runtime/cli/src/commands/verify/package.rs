@@ -17,8 +17,9 @@ use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 /// Largest public key file that is read, in bytes.
 const MAX_KEY_BYTES: u64 = 4 << 10;
 
-/// Finds the package that the argument names. `None` if the argument is a folder that does not name a package, or names
-/// nothing: it is then taken for a run.
+/// Finds the package that the argument names. `None` if it is then taken for a run: a folder, unless the text has the
+/// form of a package in the store; a name of nothing; or a path that does not end in `.wasm` and cannot be found. Other
+/// errors of the name fail.
 pub(super) fn find_package(subject: &Path) -> Result<Option<Reference>, Failure> {
     let text = subject.to_string_lossy();
     if subject.is_dir() && !Reference::means_package(&text) {
@@ -33,8 +34,9 @@ pub(super) fn find_package(subject: &Path) -> Result<Option<Reference>, Failure>
     }
 }
 
-/// Verifies a package and shows its signer; `wanted` is the key of `--signer`. Exit code 1 if the package is unsigned
-/// or its signer unknown; other problems are errors. Opening the package already checks its digest and signature.
+/// Verifies a package and shows its signer; `wanted` is the key of `--signer`. Exit code 1 if the package is unsigned,
+/// unless it is built in, or if it is from a path and its signer is unknown and `wanted` is `None`; other problems are
+/// errors, also another signer than `wanted`. Opening the package already checks its digest and signature.
 pub(super) fn verify_package(terminal: Terminal, found: &Reference, wanted: Option<&str>) -> CommandResult {
     let package = found.open()?;
     if let Reference::Stored(stored) = found {
@@ -80,7 +82,9 @@ pub(super) fn verify_package(terminal: Terminal, found: &Reference, wanted: Opti
         return Ok(ExitStatus::Code(Exit::No));
     }
     terminal.suggest(match found {
-        Reference::Stored(stored) => train_command(format!("{name}@{}", stored.version), package.bytes.len() as u64),
+        Reference::Stored(stored) => {
+            train_command(format!("{name}@{}", stored.version), package.bytes.len() as u64, &[])
+        }
         Reference::Builtin(_) => format!("tunebox inspect {name}"),
         Reference::Folder(path) | Reference::File(path) => format!("tunebox inspect {}", path.display()),
     });
@@ -98,8 +102,9 @@ fn is_signer_known(package: &Package, path: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// Checks the signer and `tunebox.lock` of the present folder as a run does, without asking and without saving
-/// anything. The inner result is the verdict; the outer error is a trust file that cannot be opened.
+/// Checks the signer and `tunebox.lock` of the present folder as [`Trust::admit`] does, answering no to every question,
+/// and saves nothing. `source` is where the package came from. The inner result is the verdict; the outer error is a
+/// trust file that cannot be opened.
 fn check_trust(package: &Package, source: &str) -> Result<Result<(), Error>, Failure> {
     let artifact = Artifact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
     let mut trust = Trust::open(&home()?, Path::new("."))?;

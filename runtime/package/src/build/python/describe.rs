@@ -1,12 +1,13 @@
 //! Asks Python what the source of a method declares.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tunebox_foundation::explain::{Explanation, Snippet};
 
-use super::tools::{Tools, not_made};
+use super::tools::{not_made, python_command};
 use super::workspace::{SOURCE, Workspace};
 use crate::{Error, files};
 
@@ -39,9 +40,11 @@ struct Fault {
 /// Imports the method's module, named `module`, with the Python of this machine by `python -m tunebox.describe`. Returns
 /// the manifest entries and interfaces that it declares. The source runs. Errors: a fault in the source, with its line, or
 /// no JSON as the last line of the output; the error then has the last line of the error output.
-pub(super) fn describe(tools: &Tools, place: &Workspace, module: &str) -> Result<Described, Error> {
+pub(super) fn describe(python: &Path, place: &Workspace, module: &str) -> Result<Described, Error> {
     let source = place.part(SOURCE);
-    let output = tools.ask(place, &["-m", "tunebox.describe", module, source.to_string_lossy().as_ref()])?;
+    let mut command = python_command(python, place, &[])?;
+    command.args(["-m", "tunebox.describe", module]).arg(source);
+    let output = command.output().map_err(Error::file("started", python))?;
     // What the source prints stands before the answer.
     let line = output.stdout.rsplit(|byte| *byte == b'\n').find(|line| !line.is_empty());
     match line.and_then(|line| serde_json::from_slice(line).ok()) {

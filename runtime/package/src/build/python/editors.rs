@@ -14,7 +14,7 @@ use crate::sources::{self, Files};
 use crate::{Error, files};
 
 /// The folder of the files for editors, in the folder [`sources::FOLDER`].
-const PLACE: &str = "python";
+pub(super) const PLACE: &str = "python";
 
 /// Returns the package `tunebox`, its stubs and its README by their paths in [`sources::FOLDER`], such as
 /// `python/README.md`.
@@ -24,9 +24,10 @@ pub(crate) fn files() -> &'static Files {
     &EDITOR_FILES
 }
 
-/// Writes the files for editors below `.tunebox/python` of the method's folder. Does nothing if `pyproject.toml` does
-/// not name that path, or if the same files are there. Holds the lock of `pyproject.toml` meanwhile; `watch` gets an event
-/// if another build holds it. Errors: a folder that cannot be written, or a lock that is not released in time.
+/// Writes the files for editors below `.tunebox/python` of the method's folder. Does nothing if the text of
+/// `pyproject.toml` does not contain that path, or if the same files are there. Holds the lock of `pyproject.toml`
+/// meanwhile; `watch` gets an event if another build holds it. Errors: a folder that cannot be written, or a lock that
+/// is not released within 15 minutes.
 pub(super) fn write_editor_files(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     let path = folder.join(PYPROJECT);
     let place = format!("{}/{PLACE}", sources::FOLDER);

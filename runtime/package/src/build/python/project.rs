@@ -1,4 +1,4 @@
-//! `pyproject.toml`: the name, version, description and licence of a method in Python.
+//! `pyproject.toml`: the name, version, description and license of a method in Python.
 
 use std::path::Path;
 
@@ -33,13 +33,14 @@ impl Project {
     }
 
     /// Returns the manifest as JSON: `entries`, which the source declares, with name, version and description of
-    /// `pyproject.toml` in place of entries of the same names. The licence is added only if it is a text in
-    /// `pyproject.toml`. Errors: an entry that is missing, unknown or of the wrong type.
+    /// `pyproject.toml` in place of entries of the same names. The license is added only if it is a text in
+    /// `pyproject.toml`. Errors: an entry that is missing, unknown or of the wrong type; the other rules of manifests
+    /// are not checked here.
     pub(super) fn manifest(&self, mut entries: Map<String, Value>) -> Result<Vec<u8>, Error> {
         let own = [("name", &self.name), ("version", &self.version), ("description", &self.description)];
         entries.extend(own.map(|(key, text)| (key.to_owned(), Value::from(text.as_str()))));
-        let licence = self.license.as_ref().and_then(toml::Value::as_str);
-        entries.extend(licence.map(|licence| ("licence".to_owned(), licence.into())));
+        let license = self.license.as_ref().and_then(toml::Value::as_str);
+        entries.extend(license.map(|license| ("license".to_owned(), license.into())));
         let manifest: Result<Manifest, _> = serde_json::from_value(Value::Object(entries));
         let text = manifest.and_then(|manifest| serde_json::to_vec(&manifest));
         text.map_err(|error| unusable_manifest(&error.to_string()))

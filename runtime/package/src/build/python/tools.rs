@@ -5,13 +5,16 @@ use std::process::{Command, Output};
 
 use tunebox_foundation::explain::Explanation;
 
-use super::workspace::{BINDINGS, CONTRACT, EMPTY_ENVIRONMENT, ENTRY, PACKAGE, SOURCE, Workspace};
+use super::workspace::{CONTRACT, EMPTY_ENVIRONMENT, ENTRY, NATIVE, PACKAGE, SOURCE, Workspace};
 use crate::Error;
 use crate::error::Reason;
 use crate::toolchain::{answer, command, find_program};
 
 /// The lowest version of Python that can read the generated bindings.
 const LEAST: (u32, u32) = (3, 11);
+
+/// The program that makes components from Python.
+const COMPONENTIZE: &str = "componentize-py";
 
 /// The folder of a method's own virtual environment.
 const ENVIRONMENT: &str = ".venv";
@@ -27,28 +30,53 @@ pub struct Tools {
     pub release: String,
 }
 
-/// Finds `componentize-py` and Python for a method's folder: in its `.venv`, else on `PATH`. Runs both with
-/// `--version`. Errors: one of them is missing, or Python is older than 3.11.
+/// Finds `componentize-py` and Python for a method's folder: in its `.venv/bin`, else on `PATH`. Runs both with
+/// `--version`. Errors: one of them is missing or fails, or Python is older than 3.11.
 pub(super) fn find(folder: &Path) -> Result<Tools, Error> {
-    let own = folder.join(ENVIRONMENT);
-    let own = own.canonicalize().unwrap_or(own);
-    among(vec![own.join("bin")])
+    among(own_programs(folder))
 }
 
 /// Finds `componentize-py` and Python on `PATH` alone, so that no program of a method's folder runs. Runs both with
 /// `--version`. Errors: one of them is missing, or Python is older than 3.11.
 pub fn find_on_path() -> Result<Tools, Error> {
-    among(Vec::new())
+    among(on_path())
 }
 
-/// Finds `componentize-py` in these folders, else on `PATH`, and Python beside it, else in the same places. Runs both
-/// with `--version`. Errors: one of them is missing, or Python is older than 3.11.
-fn among(mut folders: Vec<PathBuf>) -> Result<Tools, Error> {
-    folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-    let componentize = find_program("componentize-py", folders.clone()).ok_or_else(no_compiler)?;
-    let release = stated_release(&componentize).ok_or_else(no_compiler)?;
+/// Finds the Python that [`find`] finds, also where there is no `componentize-py`. Runs it with `--version`. Errors: it is
+/// missing or older than 3.11.
+pub(super) fn find_python(folder: &Path) -> Result<PathBuf, Error> {
+    let folders = own_programs(folder);
+    python_among(beside(find_program(COMPONENTIZE, folders.clone()).as_deref(), folders))
+}
 
-    let beside: Vec<PathBuf> = componentize.parent().map(Path::to_owned).into_iter().chain(folders).collect();
+/// The folders with programs for a method's folder: that of its `.venv`, then those of `PATH`.
+fn own_programs(folder: &Path) -> Vec<PathBuf> {
+    let own = folder.join(ENVIRONMENT);
+    let own = own.canonicalize().unwrap_or(own);
+    [vec![own.join("bin")], on_path()].concat()
+}
+
+/// The folders of `PATH`.
+fn on_path() -> Vec<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
+}
+
+/// Puts the folder of a program before other folders.
+fn beside(program: Option<&Path>, folders: Vec<PathBuf>) -> Vec<PathBuf> {
+    program.and_then(Path::parent).map(Path::to_owned).into_iter().chain(folders).collect()
+}
+
+/// Finds `componentize-py` in these folders, and Python beside it, else in the same folders. Runs both with
+/// `--version`. Errors: one of them is missing, or Python is older than 3.11.
+fn among(folders: Vec<PathBuf>) -> Result<Tools, Error> {
+    let componentize = find_program(COMPONENTIZE, folders.clone()).ok_or_else(no_compiler)?;
+    let release = stated_release(&componentize).ok_or_else(no_compiler)?;
+    let python = python_among(beside(Some(&componentize), folders))?;
+    Ok(Tools { componentize, python, release })
+}
+
+/// Finds the first Python in these folders. Runs it with `--version`. Errors: there is none, or it is older than 3.11.
+fn python_among(folders: Vec<PathBuf>) -> Result<PathBuf, Error> {
     let none = |found: Option<String>| {
         let (needed, found) =
             (format!("Python {}.{} or later", LEAST.0, LEAST.1), found.map(|found| format!("here is {found}, and ")));
@@ -56,25 +84,16 @@ fn among(mut folders: Vec<PathBuf>) -> Result<Tools, Error> {
         let error = Explanation::new("build", format!("no {needed} on this machine")).with_why(why);
         Error::from(error.with_hint(format!("install {needed}")))
     };
-    let python = ["python3", "python"]
-        .into_iter()
-        .find_map(|name| find_program(name, beside.clone()))
-        .ok_or_else(|| none(None))?;
+    let python = ["python3", "python"].into_iter().find_map(|name| find_program(name, folders.clone()));
+    let python = python.ok_or_else(|| none(None))?;
     let found = stated_release(&python);
     if found.as_deref().and_then(version).is_none_or(|version| version < LEAST) {
         return Err(none(found));
     }
-    Ok(Tools { componentize, python, release })
+    Ok(python)
 }
 
 impl Tools {
-    /// Runs `componentize-py bindings`: writes Python bindings for the whole contract to [`BINDINGS`] in the workspace, so
-    /// that Python can import the method's source. Errors: the program does not start, or fails.
-    pub(super) fn bind(&self, place: &Workspace) -> Result<(), Error> {
-        let mut command = self.componentizer(place);
-        run(command.arg("bindings").arg(place.part(BINDINGS)), &self.componentize).map(|_| ())
-    }
-
     /// Runs `componentize-py componentize` in the workspace and returns the component's bytes. Imports of WASI are replaced
     /// by traps. Packages of the `.venv` in `folder` get in, no others of this machine. Errors: the program does not start,
     /// or fails.
@@ -90,25 +109,25 @@ impl Tools {
         std::fs::read(&output).map_err(Error::file("read", output))
     }
 
-    /// Runs Python with `arguments` in the workspace, with the package `tunebox` and the bindings on its path. No bytecode
-    /// is written. Returns the output whatever the exit status is. Errors: Python does not start.
-    pub(super) fn ask(&self, place: &Workspace, arguments: &[&str]) -> Result<Output, Error> {
-        let folders = [place.part(PACKAGE), place.part(BINDINGS)];
-        let path = std::env::join_paths(folders).map_err(|error| not_made(&error.to_string()));
-        let mut command = command(&self.python);
-        command.arg("-B").args(arguments).current_dir(place.path());
-        command.env("PYTHONPATH", path?).env("PYTHONUTF8", "1").env_remove("PYTHONHOME");
-        command.output().map_err(Error::file("started", &self.python))
-    }
-
     /// Prepares a call of `componentize-py` in the workspace, for the world `method` of the workspace's contract and
-    /// without the variables that add Python packages.
+    /// without the variables `PYTHONPATH` and `PYTHONHOME`. Does not run it.
     fn componentizer(&self, place: &Workspace) -> Command {
         let mut command = command(&self.componentize);
         command.arg("-q").arg("-d").arg(place.part(CONTRACT)).args(["-w", "method"]).current_dir(place.path());
         command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
         command
     }
+}
+
+/// Prepares a run of Python in the workspace, with the package `tunebox`, the modules of a native process and the folders
+/// `more` on its path. No bytecode is written. Errors: a folder whose name cannot be on a path.
+pub(super) fn python_command(python: &Path, place: &Workspace, more: &[PathBuf]) -> Result<Command, Error> {
+    let folders = [place.part(PACKAGE), place.part(NATIVE)];
+    let path = std::env::join_paths(folders.iter().chain(more)).map_err(|error| not_made(&error.to_string()))?;
+    let mut command = command(python);
+    command.arg("-B").current_dir(place.path());
+    command.env("PYTHONPATH", path).env("PYTHONUTF8", "1").env_remove("PYTHONHOME");
+    Ok(command)
 }
 
 /// Runs `command` and returns its output. `program` is its path, for the error if it does not start. Errors: it does not
@@ -121,8 +140,8 @@ fn run(command: &mut Command, program: &Path) -> Result<Output, Error> {
     Err(not_made(last_words(&String::from_utf8_lossy(&output.stderr))))
 }
 
-/// Returns the error in a program's output, trimmed: the last line such as `TypeError: …`, else the first line that is not
-/// empty, else the phrase `it says nothing`.
+/// Returns the error in a program's output, trimmed: the last line such as `TypeError: …`, whose text before the first
+/// colon ends with `Error`; else the first line that is not empty, else the phrase `it says nothing`.
 fn last_words(words: &str) -> &str {
     let lines = || words.lines().map(str::trim).filter(|line| !line.is_empty());
     let named = |line: &&str| line.split_once(": ").is_some_and(|(kind, _)| kind.ends_with("Error"));

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 use super::super::failure::no_package;
-use super::{WORLD, contract, modules};
+use super::{WORLD, contract, modules, native_modules};
 use crate::Error;
 use crate::digest::{COMPILED_PYTHON, files_below, is_of_editor};
 use crate::files::{self, create_folder, write};
@@ -25,8 +25,8 @@ pub(super) const CONTRACT: &str = "wit";
 pub(super) const SOURCE: &str = "source";
 /// The folder of the package `tunebox` and of the module that the component starts from.
 pub(super) const PACKAGE: &str = "package";
-/// The folder of Python bindings to the contract. They are used only to import the source and read what it declares.
-pub(super) const BINDINGS: &str = "bindings";
+/// The folder of the modules of a native process, with which Python imports the source. None gets into the component.
+pub(super) const NATIVE: &str = "native";
 /// The folder of a virtual environment without packages, for methods that have no `.venv`.
 pub(super) const EMPTY_ENVIRONMENT: &str = "environment";
 
@@ -49,18 +49,18 @@ impl Workspace {
         self.path().join(name)
     }
 
-    /// Rewrites the workspace's `world.wit` from the contract, so that the world `method` imports only these interfaces.
-    /// Other worlds keep their imports.
+    /// Rewrites the workspace's `world.wit` from the contract, so that the world `method` imports only these
+    /// interfaces. Other worlds keep their imports. Errors: the file cannot be written.
     pub(super) fn narrow(&self, interfaces: &BTreeSet<String>) -> Result<(), Error> {
         let text = contract().find(|(name, _)| *name == WORLD).map_or(&b""[..], |(_, text)| text);
         write(&self.part(CONTRACT).join(WORLD), narrowed(&String::from_utf8_lossy(text), interfaces).as_bytes())
     }
 }
 
-/// Creates a temporary folder with copies of the method's `src`, the package `tunebox` and the contract, with the entry
-/// module that loads `module`, and with an empty virtual environment. Leaves out `__pycache__` and files that an editor
-/// keeps for itself. Sources and package get the modification time [`STAMP`]. Errors: `src` has neither `<module>.py` nor
-/// `<module>/__init__.py`, or a file cannot be read or written.
+/// Creates a temporary folder with copies of the method's `src`, the package `tunebox`, the modules of a native process and
+/// the contract, with the entry module that loads `module`, and with an empty virtual environment. Leaves out `__pycache__`
+/// and the files of [`is_of_editor`]. Sources and package get the modification time [`STAMP`]. Errors: `src` has neither
+/// `<module>.py` nor `<module>/__init__.py`, or a file cannot be read or written.
 pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace, Error> {
     let place = tempfile::tempdir().map_err(Error::file("created", std::env::temp_dir()))?;
     let place = Workspace { folder: place };
@@ -78,6 +78,9 @@ pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace,
     }
     for (name, text) in modules() {
         write(&place.part(PACKAGE).join(name), text)?;
+    }
+    for (name, text) in native_modules() {
+        write(&place.part(NATIVE).join(name), text)?;
     }
     let entry = format!("from tunebox.component import Training, load\n\nload(\"{module}\")\n");
     write(&place.part(PACKAGE).join(ENTRY).with_extension("py"), entry.as_bytes())?;

@@ -26,7 +26,7 @@ fn what_was_taken_is_written_down_and_nothing_without_a_commit() {
         format!(
             "# The packages that this project uses, pinned: `tunebox` writes it. Keep it with the project.\nschema = 1\n\n\
              [[package]]\nname = \"calm-dpo\"\nversion = \"0.1.0\"\nsource = \"registry.example/me/calm-dpo\"\n\
-             sha256 = \"{digest}\"\nsigner = \"{signer}\"\ninterface = \"0.1.0\"\nhighest = \"0.1.0\"\n"
+             sha256 = \"{digest}\"\nsigner = \"{signer}\"\ninterface = \"0.2.0\"\nhighest = \"0.1.0\"\n"
         )
     );
     assert_eq!(

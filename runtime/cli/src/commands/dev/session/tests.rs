@@ -12,7 +12,7 @@ fn session(learns: Option<bool>) -> (Sender<Change>, Session) {
     let display = RunDisplay::new(terminal);
     let (folder, run_file) = (PathBuf::from("."), Some(PathBuf::from("run.toml")));
     let (used_run_file, watcher) = (Some(b"as it was".to_vec()), None);
-    (sender, Session { terminal, folder, run_file, used_run_file, changes, watcher, display, learns })
+    (sender, Session { terminal, folder, run_file, used_run_file, changes, watcher, display, learns, native: None })
 }
 
 fn run_file(text: &str) -> Change {
@@ -47,5 +47,5 @@ fn during_a_run_a_changed_run_file_is_not_a_new_component() {
     let (sender, mut session) = session(Some(true));
     sender.send(run_file("fixed")).unwrap();
     drop(sender);
-    assert_eq!(session.wait_for_component(&AtomicBool::new(false)), None);
+    assert!(session.wait_for_version(&AtomicBool::new(false)).is_none());
 }
