@@ -4,21 +4,49 @@ use syn::{Attribute, Expr, ExprLit, ExprUnary, Lit, LitStr, Meta, UnOp};
 
 use crate::json;
 
+const KNOWN: &str =
+    "a setting knows `default`, `low`, `high`, `above`, `below`, `min_items`, `max_items` and `flatten`";
+
 /// `#[setting(…)]` of one field, every value as JSON text.
 #[derive(Default)]
 pub(crate) struct Setting {
-    /// The default and, for a text, the literal itself.
-    pub(crate) default: Option<(String, Option<LitStr>)>,
+    pub(crate) default: Option<Written>,
     pub(crate) low: Option<String>,
     pub(crate) high: Option<String>,
     pub(crate) above: Option<String>,
     pub(crate) below: Option<String>,
+    pub(crate) min_items: Option<String>,
+    pub(crate) max_items: Option<String>,
     /// The field holds settings itself.
     pub(crate) flatten: bool,
 }
 
+/// The default of a setting.
+pub(crate) struct Written {
+    /// Its JSON text.
+    pub(crate) json: String,
+    /// The JSON text of each item of a list, or of the one value.
+    items: Vec<String>,
+    /// The literals among the items that are texts.
+    pub(crate) texts: Vec<LitStr>,
+}
+
+impl Written {
+    /// Reads a literal, or a list of literals in brackets. Errors: any other expression.
+    fn read(value: &Expr) -> syn::Result<Self> {
+        let Expr::Array(list) = value else {
+            let json = literal(value)?;
+            return Ok(Self { items: vec![json.clone()], json, texts: text(value).into_iter().collect() });
+        };
+        let items = list.elems.iter().map(literal).collect::<syn::Result<Vec<_>>>()?;
+        Ok(Self { json: format!("[{}]", items.join(",")), items, texts: list.elems.iter().filter_map(text).collect() })
+    }
+}
+
 impl Setting {
-    /// Reads `#[setting(…)]` of a field. Errors: an unknown key, a value that is not a literal, a default out of range.
+    /// Reads all `#[setting(…)]` of a field; of a key that is given twice, the last value counts. Errors: an unknown
+    /// key, a default that is no string, boolean or number literal and no list of them, a bound that is no number literal, and a default
+    /// number outside of the bounds.
     pub(crate) fn read(attributes: &[Attribute]) -> syn::Result<Self> {
         let (mut setting, mut written) = (Self::default(), None);
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("setting")) {
@@ -30,7 +58,7 @@ impl Setting {
                 let value: Expr = entry.value()?.parse()?;
                 let place = match entry.path.require_ident()?.to_string().as_str() {
                     "default" => {
-                        setting.default = Some((literal(&value)?, text(&value)));
+                        setting.default = Some(Written::read(&value)?);
                         written = Some(value);
                         return Ok(());
                     }
@@ -38,11 +66,9 @@ impl Setting {
                     "high" => &mut setting.high,
                     "above" => &mut setting.above,
                     "below" => &mut setting.below,
-                    _ => {
-                        return Err(
-                            entry.error("a setting knows `default`, `low`, `high`, `above`, `below` and `flatten`")
-                        );
-                    }
+                    "min_items" => &mut setting.min_items,
+                    "max_items" => &mut setting.max_items,
+                    _ => return Err(entry.error(KNOWN)),
                 };
                 *place = Some(number(&value)?);
                 Ok(())
@@ -54,9 +80,14 @@ impl Setting {
         }
     }
 
-    /// Describes how the default violates the range; `None` if it does not, or if it is not a number.
+    /// Describes the first bound that the default, or an item of a list, violates, of `low`, `high`, `above` and `below`.
+    /// `None` if it violates none, or if there is no default. Texts and booleans violate none.
     fn outside(&self) -> Option<String> {
-        let (text, _) = self.default.as_ref()?;
+        self.default.iter().flat_map(|default| &default.items).find_map(|item| self.item_outside(item))
+    }
+
+    /// Describes how one value of the default violates the range; `None` if it does not, or if it is not a number.
+    fn item_outside(&self, text: &str) -> Option<String> {
         let default: f64 = text.parse().ok()?;
         let number = |bound: &Option<String>| bound.as_deref().and_then(|bound| bound.parse::<f64>().ok());
         let rules = [
@@ -80,7 +111,8 @@ pub(crate) fn documentation(attributes: &[Attribute]) -> String {
     words.join(" ").trim().to_owned()
 }
 
-/// Converts an identifier to the name of a setting: `log_ratio` to `log-ratio`, `r#type` to `type`.
+/// Converts an identifier to the name of a setting, with hyphens in place of underscores and without `r#`: `log_ratio`
+/// to `log-ratio`, `r#type` to `type`.
 pub(crate) fn kebab(identifier: &syn::Ident) -> String {
     identifier.to_string().trim_start_matches("r#").replace('_', "-")
 }
@@ -102,7 +134,8 @@ fn literal(value: &Expr) -> syn::Result<String> {
     }
 }
 
-/// Converts a number literal, which may be negative, to JSON text. Errors: another expression, or infinity.
+/// Converts a number literal, which may have a minus sign, to JSON text; a suffix such as `f32` is left out. Errors:
+/// another expression, or a float that is not finite.
 fn number(value: &Expr) -> syn::Result<String> {
     match value {
         Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => Ok(format!("-{}", number(expr)?)),

@@ -22,6 +22,8 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     })
 }
 
+/// Generates the implementation of `tunebox::Choice` for an enum: the names of its variants by [`kebab`], their values,
+/// both in the order of the source, and the names as a JSON list. Errors: no enum, or a variant with fields.
 fn implementation(input: &DeriveInput) -> syn::Result<TokenStream> {
     let Data::Enum(data) = &input.data else {
         return Err(syn::Error::new_spanned(&input.ident, "a choice is an enum"));
@@ -44,7 +46,8 @@ fn implementation(input: &DeriveInput) -> syn::Result<TokenStream> {
     })
 }
 
-/// Converts the name of a variant to that of a choice: `LogRatio` to `log-ratio`.
+/// Converts the name of a variant to that of a choice: lower case, with a hyphen before each capital but the first
+/// letter. `LogRatio` becomes `log-ratio`, `SGD` becomes `s-g-d`.
 fn kebab(variant: &str) -> String {
     let mut name = String::new();
     for (index, character) in variant.chars().enumerate() {

@@ -13,7 +13,7 @@ const PACKAGE_KEYS: [(&str, &str); 4] = [
     ("name", "CARGO_PKG_NAME"),
     ("version", "CARGO_PKG_VERSION"),
     ("description", "CARGO_PKG_DESCRIPTION"),
-    ("licence", "CARGO_PKG_LICENSE"),
+    ("license", "CARGO_PKG_LICENSE"),
 ];
 
 /// What stands between the braces of `method! { … }` or `verifier! { … }`.
@@ -22,16 +22,19 @@ pub(crate) struct Declaration {
     is_method: bool,
     shape: Option<String>,
     batch: Option<String>,
+    update: Option<String>,
     metrics: Option<Vec<String>>,
     paper: Option<String>,
 }
 
 impl Declaration {
-    /// Parses a type and the `key: value` pairs after it. Errors: an unknown key, a value that the key does not allow, a
-    /// method without `shape` or `metrics`.
+    /// Parses a type and the `key: value` pairs after it, separated by commas; of a key that is given twice, the last
+    /// value counts. `is_method` is false for a verifier, which has `paper` only. Errors: an unknown key, a value that
+    /// the key does not allow, a method without `shape` or `metrics`.
     pub(crate) fn parse(input: ParseStream<'_>, is_method: bool) -> syn::Result<Self> {
         let implementor: Path = input.parse()?;
-        let mut declaration = Self { implementor, is_method, shape: None, batch: None, metrics: None, paper: None };
+        let mut declaration =
+            Self { implementor, is_method, shape: None, batch: None, update: None, metrics: None, paper: None };
         while !input.is_empty() {
             input.parse::<Token![,]>()?;
             if !input.is_empty() {
@@ -47,6 +50,8 @@ impl Declaration {
         }
     }
 
+    /// Parses one `key: value` and stores the value: `paper`, and for a method `shape`, `batch` and `metrics`. Errors:
+    /// another key, a value of another type, or one that [`shape::read`] or [`parse_batch`] rejects.
     fn parse_pair(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
         let key: Ident = input.parse()?;
         input.parse::<Token![:]>()?;
@@ -54,30 +59,37 @@ impl Declaration {
             "paper" => self.paper = Some(input.parse::<LitStr>()?.value()),
             "shape" if self.is_method => self.shape = Some(shape::read(&input.parse()?)?),
             "batch" if self.is_method => self.batch = Some(parse_batch(&input.parse()?)?),
+            "update" if self.is_method => self.update = Some(parse_update(&input.parse()?)?),
             "metrics" if self.is_method => self.metrics = Some(parse_texts(input)?),
             _ if self.is_method => {
-                return Err(syn::Error::new(key.span(), "a method declares `shape`, `batch`, `metrics` and `paper`"));
+                return Err(syn::Error::new(
+                    key.span(),
+                    "a method declares `shape`, `batch`, `update`, `metrics` and `paper`",
+                ));
             }
             _ => return Err(syn::Error::new(key.span(), "beside its type a verifier declares `paper` only")),
         }
         Ok(())
     }
 
-    /// The start of the manifest as JSON text, up to the opening quote of the value of `interface`.
+    /// Returns the start of the manifest as JSON text, up to the opening quote of the value of `interface`: what
+    /// cargo's variables and the declaration state. Leaves out a license that is empty and what the declaration does
+    /// not have; a verifier gets the shape `completion` and no metrics.
     fn manifest_head(&self) -> String {
-        let [name, version, description, licence] =
+        let [name, version, description, license] =
             PACKAGE_KEYS.map(|(name, key)| (name, Some(std::env::var(key).unwrap_or_default())));
-        let licence = (licence.0, licence.1.filter(|licence| !licence.is_empty()));
+        let license = (license.0, license.1.filter(|license| !license.is_empty()));
         let world = (!self.is_method).then(|| "verifier".to_owned());
         let texts = [
             name,
             version,
             description,
             ("paper", self.paper.clone()),
-            licence,
+            license,
             ("world", world),
             ("shape", Some(self.shape.clone().unwrap_or_else(|| "completion".to_owned()))),
             ("batch", self.batch.clone()),
+            ("update", self.update.clone()),
         ];
         let given = texts.into_iter().filter_map(|(key, text)| Some(format!("\"{key}\":{}", json::string(&text?))));
         let metrics = json::strings(self.metrics.iter().flatten().map(String::as_str));
@@ -93,6 +105,14 @@ fn parse_batch(word: &LitStr) -> syn::Result<String> {
     }
 }
 
+/// Returns the value of `update`. Errors: neither `host` nor `method`.
+fn parse_update(word: &LitStr) -> syn::Result<String> {
+    match word.value().as_str() {
+        "host" | "method" => Ok(word.value()),
+        _ => Err(syn::Error::new(word.span(), "an update is made by the \"host\" or the \"method\"")),
+    }
+}
+
 /// Parses a list of string literals in brackets.
 fn parse_texts(input: ParseStream<'_>) -> syn::Result<Vec<String>> {
     let content;
@@ -100,7 +120,8 @@ fn parse_texts(input: ParseStream<'_>) -> syn::Result<Vec<String>> {
     Ok(Punctuated::<LitStr, Token![,]>::parse_terminated(&content)?.iter().map(LitStr::value).collect())
 }
 
-/// Generates the component's exports and the manifest as a custom section; in a native build of a method, its twin.
+/// Generates the component's exports and the manifest as a custom section, for WebAssembly only; for a native build of
+/// a method its twin, and of a verifier a check of its type.
 pub(crate) fn expand(declaration: &Declaration) -> TokenStream {
     let (implementor, head) = (&declaration.implementor, declaration.manifest_head());
     let (interface, exported, export) = if declaration.is_method {

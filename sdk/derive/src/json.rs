@@ -1,6 +1,7 @@
 //! Pieces of JSON text, as the manifest needs them.
 
-/// Converts text to a JSON string with its quotes.
+/// Converts text to a JSON string with its quotes. Escapes quotes, backslashes and the control characters below a
+/// space.
 pub(crate) fn string(text: &str) -> String {
     let mut json = String::with_capacity(text.len() + 2);
     json.push('"');

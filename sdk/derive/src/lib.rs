@@ -33,11 +33,11 @@ pub fn choice(input: TokenStream) -> TokenStream {
 
 /// Makes a type the component's method and writes its manifest.
 ///
-/// `method! { Type, shape: "supervised", batch: "micro", metrics: ["loss"], paper: "…" }`; batch and paper
-/// may be left out. The shape is that of the records: `supervised`, `preference`, `unpaired`, `prompts`,
+/// `method! { Type, shape: "supervised", batch: "micro", update: "host", metrics: ["loss"], paper: "…" }`; batch, update
+/// and paper may be left out. The shape is that of the records: `supervised`, `preference`, `unpaired`, `prompts`,
 /// `instructions` or `contrast`. With `batch: "window"` a step gets all records of an update at once: for losses that
-/// couple records, which micro-batches would change.
-/// Name, version, description and licence come from the package table of `Cargo.toml`.
+/// couple records, which micro-batches would change. With `update: "method"` the method updates the parameters itself.
+/// Name, version, description and license come from the package table of `Cargo.toml`.
 #[proc_macro]
 pub fn method(input: TokenStream) -> TokenStream {
     expand(input, true)
@@ -57,7 +57,7 @@ fn expand(input: TokenStream, is_method: bool) -> TokenStream {
     finish(declaration.map(|declaration| component::expand(&declaration)))
 }
 
-/// Returns the generated code, or a compile error at its place in the source.
+/// Returns the generated code, or code that makes the compiler report the error at its place in the source.
 fn finish(code: syn::Result<proc_macro2::TokenStream>) -> TokenStream {
     code.unwrap_or_else(|error| error.to_compile_error()).into()
 }

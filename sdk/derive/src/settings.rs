@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{Data, DeriveInput, Field, Fields};
+use syn::{Data, DeriveInput, Field, Fields, LitStr};
 
 use crate::attributes::{Setting, documentation, kebab};
 use crate::json;
@@ -27,6 +27,10 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     })
 }
 
+/// Generates the implementation of `tunebox::Settings` for a struct: its manifest, a JSON list with an entry for each
+/// field, in which the entries of a `flatten` field stand among the others; `read`, which takes each field's value by
+/// its name; and the checks of text defaults. Errors: no struct, fields without names, or those of [`Setting::read`]
+/// and [`entry`].
 fn implementation(input: &DeriveInput) -> syn::Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
         return Err(syn::Error::new_spanned(&input.ident, "settings are a struct with named fields"));
@@ -49,7 +53,7 @@ fn implementation(input: &DeriveInput) -> syn::Result<TokenStream> {
             let name = identifier.as_ref().map(kebab).unwrap_or_default();
             let entry = entry(field, &name, &setting)?;
             parts.push(quote!(#separator #entry));
-            checks.push(check(kind, &setting));
+            checks.extend(setting.default.iter().flat_map(|default| &default.texts).map(|text| check(kind, text)));
             reads.push(quote!(#identifier: ::tunebox::settings::field(values, #name)?));
         }
     }
@@ -72,7 +76,9 @@ fn implementation(input: &DeriveInput) -> syn::Result<TokenStream> {
     })
 }
 
-/// Generates the parts that join to the JSON object of one setting. Errors: a field without a doc comment.
+/// Generates the parts that join to the JSON object of one setting called `name`: doc, kind, default, bounds and
+/// choices. Kind, choices and the bounds that are not given come from the field's type. Errors: a field without a doc
+/// comment.
 fn entry(field: &Field, name: &str, setting: &Setting) -> syn::Result<TokenStream> {
     let (kind, doc) = (&field.ty, documentation(&field.attrs));
     if doc.is_empty() {
@@ -81,8 +87,14 @@ fn entry(field: &Field, name: &str, setting: &Setting) -> syn::Result<TokenStrea
     }
     let start = format!("{{\"name\":{},\"doc\":{},\"kind\":\"", json::string(name), json::string(&doc));
     let mut rest = String::from("\"");
-    let default = setting.default.as_ref().map(|(json, _)| json);
-    for (key, value) in [("default", default), ("above", setting.above.as_ref()), ("below", setting.below.as_ref())] {
+    let entries = [
+        ("default", setting.default.as_ref().map(|default| &default.json)),
+        ("above", setting.above.as_ref()),
+        ("below", setting.below.as_ref()),
+        ("min-items", setting.min_items.as_ref()),
+        ("max-items", setting.max_items.as_ref()),
+    ];
+    for (key, value) in entries {
         rest.extend(value.map(|value| format!(",\"{key}\":{value}")));
     }
     let low = bound("low", setting.low.as_ref(), &quote!(LOW), kind);
@@ -93,20 +105,18 @@ fn entry(field: &Field, name: &str, setting: &Setting) -> syn::Result<TokenStrea
     })
 }
 
-/// Generates a compile-time check that the default is one of the choices; `None` if the default is no string literal.
-fn check(kind: &syn::Type, setting: &Setting) -> Option<TokenStream> {
-    let (_, text) = setting.default.as_ref()?;
-    text.as_ref().map(|text| {
-        quote! {
-            const _: () = assert!(
-                ::tunebox::settings::may_default_to::<#kind>(#text),
-                "the default is none of the choices"
-            );
-        }
-    })
+/// Generates a compile-time check that a text of the default is one of the choices.
+fn check(kind: &syn::Type, text: &LitStr) -> TokenStream {
+    quote! {
+        const _: () = assert!(
+            ::tunebox::settings::may_default_to::<#kind>(#text),
+            "the default is none of the choices"
+        );
+    }
 }
 
-/// Generates the JSON entry of `low` or `high`: the attribute's value, else the type's own bound, else nothing.
+/// Generates the JSON entry of `low` or `high`, which `key` names: `given`, the attribute's value, else the bound that
+/// the type `kind` has as `constant` (`LOW` or `HIGH`), else nothing.
 fn bound(key: &str, given: Option<&String>, constant: &TokenStream, kind: &syn::Type) -> TokenStream {
     let key = format!(",\"{key}\":");
     match given {
@@ -153,5 +163,7 @@ mod tests {
         assert!(!fits(syn::parse_quote!(#[setting(low = 0, default = -1)])));
         assert!(!fits(syn::parse_quote!(#[setting(default = 3, high = 2)])));
         assert!(!fits(syn::parse_quote!(#[setting(default = 1, below = 1)])));
+        assert!(fits(syn::parse_quote!(#[setting(default = [0, 1], low = 0, max_items = 4)])));
+        assert!(!fits(syn::parse_quote!(#[setting(default = [0, -1], low = 0)])));
     }
 }

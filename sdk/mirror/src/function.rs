@@ -9,7 +9,9 @@ use crate::shape::Place;
 use crate::unsupported;
 
 impl Place<'_> {
-    /// Generates a function that the host offers: it encodes its arguments, sends a request, and decodes the answer.
+    /// Generates a function that the host offers: it encodes its arguments, sends a request, and decodes the answer. A
+    /// method of a resource takes `&self`; a constructor is called `new`. Errors: an `async` function, or a type that
+    /// [`lent`](Self::lent) or [`owned`](Self::owned) rejects.
     pub(crate) fn request(&self, function: &Function) -> syn::Result<TokenStream> {
         if function.kind.is_async() {
             return Err(unsupported("`async` functions"));
@@ -37,7 +39,8 @@ impl Place<'_> {
     }
 
     /// Generates a function that the method offers: first its signature in the trait `Guest`, second the arm of
-    /// `dispatch` for `number`, which decodes the arguments, calls the function and encodes its result.
+    /// `dispatch` for `number`, its index in the interface, which decodes the arguments, calls the function and encodes
+    /// its result. Errors: a number above 255, or a type that [`owned`](Self::owned) rejects.
     pub(crate) fn offer(&self, number: usize, function: &Function) -> syn::Result<(TokenStream, TokenStream)> {
         let number = u8::try_from(number).map_err(|_| unsupported("an export with more than 256 functions"))?;
         let (docs, name) = (documentation(&function.docs), value(&function.name));

@@ -29,8 +29,9 @@ pub fn mirror(_: proc_macro::TokenStream) -> proc_macro::TokenStream {
     expand().unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Generates the modules of the whole world. Errors: no such folder or world, text that is not WIT, a type that is not
-/// supported.
+/// Generates the modules of all interfaces of the world `method` in the folder `wit` of the crate that calls the macro,
+/// and recompiles the crate when a file of that folder changes. Errors: no such folder or world, text that is not WIT,
+/// a type that is not supported.
 fn expand() -> syn::Result<TokenStream> {
     let root = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
     let mut resolve = Resolve::default();
@@ -146,6 +147,7 @@ fn unsupported(what: &str) -> syn::Error {
     problem(format!("the mirror of the contract does not know {what}; teach it in sdk/mirror"))
 }
 
+/// Makes a compile error with this text at the call of the macro.
 fn problem(text: String) -> syn::Error {
     syn::Error::new(Span::call_site(), text)
 }

@@ -1,12 +1,10 @@
 //! Types: how one is written where it is used, and the definitions of those that have a name.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
-use wit_parser_of_bindings::{
-    Docs, Flags, FlagsRepr, Handle, InterfaceId, Record, Resolve, Type, TypeDefKind, TypeId, TypeOwner,
-};
+use quote::quote;
+use wit_parser_of_bindings::{Docs, Handle, InterfaceId, Record, Resolve, Type, TypeDefKind, TypeId, TypeOwner};
 
-use crate::names::{camel, constant, documentation, value};
+use crate::names::{camel, documentation, value};
 use crate::unsupported;
 
 /// Where code is written for.
@@ -28,7 +26,8 @@ impl<'a> Place<'a> {
         self.resolve.interfaces[self.interface].name.as_deref().unwrap_or_default()
     }
 
-    /// The Rust type of an owned value of a WIT type, as in results and fields.
+    /// Returns the Rust type of an owned value of a WIT type, as in results and fields: a named type by its path,
+    /// others written out. Errors: `error-context`, or those of [`expression`](Self::expression).
     pub(crate) fn owned(&self, ty: &Type) -> syn::Result<TokenStream> {
         Ok(match ty {
             Type::Bool => quote!(bool),
@@ -55,7 +54,9 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// The Rust type of a WIT type as a parameter: strings, lists and handles are borrowed.
+    /// Returns the Rust type of a WIT type as a parameter: strings, lists and handles are borrowed, also inside of
+    /// `option`. The items of a list stay owned unless they are handles. Errors: a resource that is given away, or
+    /// those of [`owned`](Self::owned).
     pub(crate) fn lent(&self, ty: &Type) -> syn::Result<TokenStream> {
         let Type::Id(id) = ty else {
             return if *ty == Type::String { Ok(quote!(&str)) } else { self.owned(ty) };
@@ -89,7 +90,8 @@ impl<'a> Place<'a> {
         matches!(self.resolve.types[*id].kind, TypeDefKind::Handle(Handle::Borrow(_)))
     }
 
-    /// The Rust type of a WIT type that has no name, such as `list<u32>`. Errors: a kind that is not supported.
+    /// Returns the Rust type of a WIT type that has no name, such as `list<u32>`. Errors: anything but a handle,
+    /// `option`, `list`, `result`, `tuple` or an alias.
     fn expression(&self, kind: &TypeDefKind) -> syn::Result<TokenStream> {
         Ok(match kind {
             TypeDefKind::Handle(Handle::Own(id) | Handle::Borrow(id)) => self.owned(&Type::Id(*id))?,
@@ -143,7 +145,6 @@ impl<'a> Place<'a> {
             TypeDefKind::Variant(set) => {
                 self.cases(&name, set.cases.iter().map(|case| (camel(&case.name), &case.docs, case.ty)), &derived)?
             }
-            TypeDefKind::Flags(set) => flags(&name, set)?,
             other => {
                 let meant = self.expression(other)?;
                 quote!(pub type #name = #meant;)
@@ -152,6 +153,8 @@ impl<'a> Place<'a> {
         Ok(quote!(#docs #code))
     }
 
+    /// Generates a struct with the record's fields, which derives `derived`, and the call of the macro `record!`, which
+    /// makes it encodable. Errors: a field's type that [`owned`](Self::owned) rejects.
     fn record(&self, name: &Ident, record: &Record, derived: &TokenStream) -> syn::Result<TokenStream> {
         let fields: Vec<Ident> = record.fields.iter().map(|field| value(&field.name)).collect();
         let docs = record.fields.iter().map(|field| documentation(&field.docs));
@@ -165,6 +168,7 @@ impl<'a> Place<'a> {
     }
 
     /// Generates an enum or a variant. It is encoded as the number of the case in a byte, then its value if it has one.
+    /// Errors: more than 256 cases, or a type that [`owned`](Self::owned) rejects.
     fn cases<'c>(
         &self,
         name: &Ident,
@@ -189,11 +193,12 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Whether the generated type of a value implements `Copy`.
+    /// Whether the generated type of a value implements `Copy`: everything but strings, lists, results, handles,
+    /// resources, and what holds one of them.
     fn copies(&self, ty: &Type) -> bool {
         let Type::Id(id) = ty else { return !matches!(ty, Type::String | Type::ErrorContext) };
         match &self.resolve.types[*id].kind {
-            TypeDefKind::Enum(_) | TypeDefKind::Flags(_) => true,
+            TypeDefKind::Enum(_) => true,
             TypeDefKind::Type(ty) | TypeDefKind::Option(ty) => self.copies(ty),
             TypeDefKind::Record(record) => record.fields.iter().all(|field| self.copies(&field.ty)),
             TypeDefKind::Variant(variant) => variant.cases.iter().filter_map(|case| case.ty).all(|ty| self.copies(&ty)),
@@ -235,61 +240,4 @@ fn resource(name: &Ident, dropped: &str) -> TokenStream {
             }
         }
     }
-}
-
-/// Generates a type for flags, one bit each from the lowest, with the functions and operators that `wit-bindgen`
-/// generates. It is encoded as 32 bits, however few flags there are.
-fn flags(name: &Ident, flags: &Flags) -> syn::Result<TokenStream> {
-    let bits = match flags.repr() {
-        FlagsRepr::U8 => quote!(u8),
-        FlagsRepr::U16 => quote!(u16),
-        FlagsRepr::U32(0 | 1) => quote!(u32),
-        FlagsRepr::U32(_) => return Err(unsupported("more than 32 flags")),
-    };
-    let names = flags.flags.iter().map(|flag| constant(&flag.name));
-    let docs = flags.flags.iter().map(|flag| documentation(&flag.docs));
-    let positions = 0..flags.flags.len() as u32;
-    let (operators, methods) = (["BitOr", "BitAnd", "BitXor"], ["bitor", "bitand", "bitxor"]);
-    let (operators, methods) =
-        (operators.map(|operator| format_ident!("{operator}")), methods.map(|method| format_ident!("{method}")));
-    let decode = quote! {
-        Self {
-            bits: <#bits>::try_from(u32::decode(bytes)?)
-                .map_err(|_| Malformed("a flag that the contract does not have".into()))?,
-        }
-    };
-    let codec = codec(name, &quote!(u32::from(self.bits).encode(bytes);), &decode);
-    Ok(quote! {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct #name { bits: #bits }
-
-        impl #name {
-            #(#docs pub const #names: Self = Self { bits: 1 << #positions };)*
-
-            /// None of them.
-            pub fn empty() -> Self {
-                Self { bits: 0 }
-            }
-
-            /// As bits, whatever they mean.
-            pub fn from_bits_retain(bits: #bits) -> Self {
-                Self { bits }
-            }
-
-            /// As bits.
-            pub fn bits(&self) -> #bits {
-                self.bits
-            }
-        }
-
-        #(impl ::std::ops::#operators for #name {
-            type Output = Self;
-
-            fn #methods(self, other: Self) -> Self {
-                Self { bits: ::std::ops::#operators::#methods(self.bits, other.bits) }
-            }
-        })*
-
-        #codec
-    })
 }

@@ -7,7 +7,7 @@ interfaces that the method names, and no other: `from tunebox import weights` is
 from importlib import import_module
 
 #: The interfaces of the contract to which nothing is added here.
-_PLAIN = ("types", "data", "learn", "sample", "reward", "hidden", "patch", "weights", "text")
+_PLAIN = ("types", "data", "learn", "optimizer", "sample", "reward", "hidden", "patch", "weights", "text")
 
 #: Where the other names of an ordinary method stand.
 _HOMES = {
@@ -17,9 +17,10 @@ _HOMES = {
     "tunebox.pair": ("Pair",),
     "tunebox.run": ("add_metric", "log", "metric"),
     "tunebox.settings": ("setting",),
-    "tunebox.tensor": ("Scope", "Tensor", "choose"),
+    "tunebox.tensor": ("Scope", "Tensor", "where"),
     "wit_world.imports.data": ("Batch", "Rows"),
-    "wit_world.imports.learn": ("backward_from", "minimise", "update"),
+    "wit_world.imports.learn": ("backward_from", "backward", "update"),
+    "wit_world.imports.reward": ("judge",),
     "wit_world.imports.sample": ("Completions", "Sampler", "generate"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

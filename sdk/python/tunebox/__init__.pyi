@@ -6,6 +6,7 @@ from wit_world.imports import (
     data as data,
     hidden as hidden,
     learn as learn,
+    optimizer as optimizer,
     patch as patch,
     reward as reward,
     sample as sample,
@@ -14,7 +15,8 @@ from wit_world.imports import (
     weights as weights,
 )
 from wit_world.imports.data import Batch as Batch, Rows as Rows
-from wit_world.imports.learn import backward_from as backward_from, minimise as minimise, update as update
+from wit_world.imports.learn import backward_from as backward_from, backward as backward, update as update
+from wit_world.imports.reward import judge as judge
 from wit_world.imports.sample import Completions as Completions, Sampler as Sampler, generate as generate
 
 from tunebox import loss as loss, model as model, pair as pair, run as run, settings as settings, tensor as tensor
@@ -33,4 +35,4 @@ from tunebox.model import (
 from tunebox.pair import Pair as Pair
 from tunebox.run import add_metric as add_metric, log as log, metric as metric
 from tunebox.settings import setting as setting
-from tunebox.tensor import Scope as Scope, Tensor as Tensor, choose as choose
+from tunebox.tensor import Scope as Scope, Tensor as Tensor, where as where

@@ -10,12 +10,18 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import BuiltinImporter, FrozenImporter
 
 from componentize_py_types import Err
-from wit_world import exports
-from wit_world.imports import run
 
-import tunebox.tensor  # noqa: F401  every tensor has operators, whoever made it
-from tunebox import errors, settings
-from tunebox.declaration import declared
+from tunebox.arguments import check_calls
+
+# Before any module takes a function of the contract.
+check_calls()
+
+from wit_world import exports  # noqa: E402
+from wit_world.imports import run  # noqa: E402
+
+import tunebox.tensor  # noqa: E402, F401  every tensor has operators, whoever made it
+from tunebox import errors, settings  # noqa: E402
+from tunebox.declaration import declared  # noqa: E402
 
 #: The folder of the method's modules, and the method once `init` has made it.
 _root = ""
@@ -31,12 +37,23 @@ class _Closed(MetaPathFinder):
 
 def load(name: str) -> None:
     """Imports the method's module while the component is built. Fails if the module declares no method."""
-    global _root
     module = import_module(name)
-    _root = (module.__spec__.origin or "").rpartition("/")[0]
+    root = (module.__spec__.origin or "").rpartition("/")[0]
     if module.__spec__.submodule_search_locations:
-        _root = _root.rpartition("/")[0]
+        root = root.rpartition("/")[0]
+    set_root(root)
     declared()
+
+
+def set_root(root: str) -> None:
+    """Sets the folder of the method's modules, whose lines errors name."""
+    global _root
+    _root = root
+
+
+def root() -> str:
+    """The folder of the method's modules; empty before `load`."""
+    return _root
 
 
 def _settle() -> None:
@@ -69,9 +86,19 @@ def _guarded(work):
         return _told(work)
     except errors.Error as error:
         raise Err(str(error)) from None
-    except Exception as error:
-        run.fault(errors.words(error), *errors.place(_root, error.__traceback__))
+    except BaseException as error:
+        # `sys.exit` and the like as well: whatever leaves the call stops the component without a line.
+        run.fault(errors.words(error), *errors.place(_root, error))
         raise
+
+
+def _saved_state() -> bytes:
+    """Calls the method's `save_state`. Fails at its first line if it gives no bytes, which would stop the component."""
+    save = getattr(_running, "save_state", None)
+    state = b"" if save is None else save()
+    if isinstance(state, bytes | bytearray):
+        return bytes(state)
+    raise errors.WrongResult(f"save_state() gives `bytes`, and this is a `{type(state).__name__}`", save.__code__)
 
 
 class Training(exports.Training):
@@ -79,6 +106,10 @@ class Training(exports.Training):
 
     def init(self, given) -> None:
         _settle()
+        self.begin(given)
+
+    def begin(self, given) -> None:
+        """Creates the method from its settings; the part of `init` that is not about the process."""
         _guarded(lambda: _begin(given))
 
     def step(self, batch) -> None:
@@ -88,7 +119,7 @@ class Training(exports.Training):
         _guarded(getattr(_running, "finish", lambda: None))
 
     def save_state(self) -> bytes:
-        return _guarded(getattr(_running, "save_state", lambda: b""))
+        return _guarded(_saved_state)
 
     def load_state(self, state: bytes) -> None:
         def refuse(state: bytes) -> None:

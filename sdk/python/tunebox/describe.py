@@ -1,6 +1,6 @@
 """`python -m tunebox.describe MODULE`: what a method's source says about it, as JSON, for `tunebox build`.
 
-Runs on the author's machine beside generated bindings, which do nothing there. Prints the manifest's entries and
+Runs on the author's machine, where no host answers a function of the contract. Prints the manifest's entries and
 the interfaces that the source names, or the line that cannot be read.
 """
 
@@ -16,7 +16,7 @@ from tunebox import errors
 _ALWAYS = {"types", "run", "tensor", "data"}
 
 #: Modules that the method's own may not stand before, beside Python's.
-_TAKEN = {"tunebox", "tunebox_entry", "wit_world"}
+_TAKEN = {"tunebox", "tunebox_entry", "tunebox_native", "wit_world"}
 
 
 def describe(module: str, root: str) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def describe(module: str, root: str) -> dict[str, Any]:
 
 def fault(root: str, error: Exception) -> dict[str, Any]:
     """The message of an error of the source, with file, line and column; a syntax error has its own position."""
-    file, line, column = errors.place(root, error.__traceback__)
+    file, line, column = errors.place(root, error)
     if isinstance(error, SyntaxError) and (own := errors.own_file(root, error.filename or "")):
         return {"message": error.msg, "file": own, "line": error.lineno or 0, "column": error.offset or 1}
     return {"message": errors.words(error), "file": file, "line": line, "column": column}

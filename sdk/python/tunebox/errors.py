@@ -2,11 +2,14 @@
 
 import sys
 from itertools import islice
-from types import TracebackType
+from types import CodeType
 
 from componentize_py_types import Err as Refused
 
 __all__ = ["Error", "Refused", "place"]
+
+# The class is frozen, and Python's own `contextlib` sets `__traceback__`: its complaint would replace the refusal.
+Refused.__setattr__ = BaseException.__setattr__  # type: ignore[method-assign]
 
 
 class Error(Exception):
@@ -16,12 +19,22 @@ class Error(Exception):
     """
 
 
-def place(root: str, trace: TracebackType | None) -> tuple[str, int, int]:
+class WrongResult(TypeError):
+    """A function of the method, with this code, returned a value of another type than the host takes."""
+
+    def __init__(self, what: str, code: CodeType) -> None:
+        super().__init__(what)
+        self.code = code
+
+
+def place(root: str, error: BaseException) -> tuple[str, int, int]:
     """The innermost line of the method's own files: its path from the method's folder, line and column.
 
     `root` is the folder of the method's modules. Nothing is read: inside the component there are no files.
     """
-    found = ("", 0, 0)
+    found, trace = ("", 0, 0), error.__traceback__
+    if isinstance(error, WrongResult):
+        return own_file(root, error.code.co_filename) or "", error.code.co_firstlineno, 1
     while trace is not None:
         code = trace.tb_frame.f_code
         file = own_file(root, code.co_filename)
@@ -41,15 +54,17 @@ def own_file(root: str, path: str) -> str | None:
 
 
 def words(error: BaseException) -> str:
-    """What an error says: the host's sentence for a refusal, the method's own words, else the exception's kind and
-    text, without paths of the machine that builds."""
-    if isinstance(error, Refused):
-        return getattr(error.value, "message", str(error.value))
+    """What an error says: the method's own words, else the exception's kind and text, which is the host's sentence for
+    a refusal; without paths of the machine that builds."""
     if isinstance(error, Error):
         return str(error)
     if isinstance(error, ImportError):
         return str(error).partition(" (")[0]
-    return f"{type(error).__name__}: {error}"
+    if isinstance(error, Refused):
+        return f"Refused: {getattr(error.value, 'message', error.value)}"
+    kind = "TypeError" if isinstance(error, WrongResult) else type(error).__name__
+    # Half a surrogate pair cannot be handed to the host.
+    return f"{kind}: {error}".encode("utf-8", "replace").decode()
 
 
 class Log:

@@ -3,7 +3,7 @@
 from math import log
 
 from tunebox.model import Scores
-from tunebox.tensor import Tensor, choose
+from tunebox.tensor import Tensor, where
 
 
 def token_mean(per_token: Tensor, denominator: int) -> Tensor:
@@ -40,7 +40,7 @@ def smoothed_logistic(margin: Tensor, smoothing: float) -> Tensor:
 def log_one_minus_exp(x: Tensor) -> Tensor:
     """log(1 − eˣ) for x < 0, element by element, accurate near 0 and for large −x."""
     near = x > -log(2.0)  # 1 − eˣ is small there
-    return choose(near, (-x.exp_minus_one()).log(), (-x.exp()).log_one_plus())
+    return where(near, (-x.expm1()).log(), (-x.exp()).log1p())
 
 
 def log_ratio(policy: Scores, reference: Scores) -> Tensor:

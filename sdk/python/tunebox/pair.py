@@ -34,7 +34,7 @@ class Pair:
         return Pair(make(self.chosen, other.chosen), make(self.rejected, other.rejected))
 
     def score_for_learning(self, taps: Taps = NOTHING) -> Pair:
-        """Scores both rows through the policy, so that a loss built on the taps can be minimised."""
+        """Scores both rows through the policy, so that a loss built on the taps can be back-propagated."""
         return self.map(lambda rows: score_for_learning(rows, taps))
 
     def score(self, view: View, taps: Taps = NOTHING) -> Pair:

@@ -1,17 +1,17 @@
 """Where the run stands, and what the method tells people about it (`wit/run.wit`)."""
 
 from wit_world.imports import run as contract
-from wit_world.imports.run import log, planned, position
+from wit_world.imports.run import add_metric_of, fault, log, metric_of, planned, position
 
 from tunebox.tensor import Tensor
 
-__all__ = ["add_metric", "log", "metric", "planned", "position"]
+__all__ = ["add_metric", "add_metric_of", "fault", "log", "metric", "metric_of", "planned", "position"]
 
 
 def metric(name: str, value: Tensor | float) -> None:
     """Reports a number under a name of the method's metrics; the micro-batches of an update are averaged."""
     if isinstance(value, Tensor):
-        contract.metric_of(name, value)
+        metric_of(name, value)
     else:
         contract.metric(name, value)
 
@@ -19,6 +19,6 @@ def metric(name: str, value: Tensor | float) -> None:
 def add_metric(name: str, value: Tensor | float) -> None:
     """Reports a number that is summed over the micro-batches of an update: for terms divided by the window's size."""
     if isinstance(value, Tensor):
-        contract.add_metric_of(name, value)
+        add_metric_of(name, value)
     else:
         contract.add_metric(name, value)

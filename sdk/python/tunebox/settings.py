@@ -1,7 +1,7 @@
 """Settings: the fields of a dataclass, each with its text, default and range.
 
 They become the manifest's list, which `run.toml`, `--help` and the schema read without running the method.
-A field is a `bool`, `int`, `float`, `str`, or a `Literal` of a few texts; `label_smoothing` is set as
+A field is a `bool`, `int`, `float`, `str`, a `Literal` of a few texts, or a `list` of one of these but `bool`; `label_smoothing` is set as
 `label-smoothing`, and `lambda_`, a word that Python keeps, as `lambda`. The host fills in defaults and checks ranges before the method sees a value.
 """
 
@@ -25,16 +25,26 @@ def setting(
     high: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    min_items: int | None = None,
+    max_items: int | None = None,
 ) -> Any:
-    """A setting; `low` and `high` are inclusive, `above`, `below` exclusive. Without a default the run must set it."""
+    """A setting; `low` and `high` are inclusive, `above`, `below` exclusive. Without a default the run must set it.
+
+    Of a list these are the bounds of each item; `min_items` and `max_items` limit how many it has, at most 1,024.
+    """
     bounds = {"low": low, "high": high, "above": above, "below": below}
     given = {name: float(bound) for name, bound in bounds.items() if bound is not None}
-    if type(default) in (int, float):
-        for name, bound in given.items():
+    for item in default if isinstance(default, list) else [default]:
+        for name, bound in given.items() if type(item) in (int, float) else ():
             fits, words = _RULES[name]
-            if not fits(default, bound):
+            if not fits(item, bound):
                 raise Error(f"the default is {default}, it must be {words} {bound}")
-    return field(default=default, metadata={"doc": doc, "bounds": given})
+    counts = {"min-items": min_items, "max-items": max_items}
+    given |= {name: count for name, count in counts.items() if count is not None}
+    metadata = {"doc": doc, "bounds": given, "default": default}
+    if isinstance(default, list):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 def manifest(method: type) -> list[dict[str, Any]]:
@@ -57,12 +67,17 @@ def _entry(own: Field, kind: Any) -> dict[str, Any]:
     if "doc" not in own.metadata:
         raise Error(f"the field `{own.name}` is no setting: give it `setting(…, doc=…)`, or `field(init=False)`")
     entry = {"name": _name(own), "doc": own.metadata["doc"]}
-    if get_origin(kind) is Literal:
-        entry |= {"kind": "text", "choices": [str(choice) for choice in get_args(kind)]}
-    elif kind in _KINDS:
-        entry["kind"] = _KINDS[kind]
+    is_list = get_origin(kind) is list and get_args(kind) != (bool,)
+    item = get_args(kind)[0] if is_list else kind
+    if get_origin(item) is Literal:
+        entry |= {"kind": "text", "choices": [str(choice) for choice in get_args(item)]}
+    elif item in _KINDS:
+        entry["kind"] = _KINDS[item]
     else:
-        raise Error(f"the setting `{own.name}` is a `{kind}`; it can be bool, int, float, str or a Literal")
-    if own.default is not MISSING:
-        entry["default"] = float(own.default) if kind is float else own.default
+        known = "bool, int, float, str, a Literal, or a list of one of these but bool"
+        raise Error(f"the setting `{own.name}` is a `{kind}`; it can be {known}")
+    if is_list:
+        entry["kind"] += "s"
+    if (default := own.metadata["default"]) is not MISSING:
+        entry["default"] = float(default) if kind is float else default
     return entry | own.metadata["bounds"]

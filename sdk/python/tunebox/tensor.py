@@ -1,37 +1,50 @@
 """Tensors with Python's operators: each is one function of `wit/tensor.wit`.
 
 `+ - * / **` work element by element and broadcast, `@` is the matrix product, `< <= > >=` give `u8`.
-A number may stand on either side. The contract's own class gets the operators and some defaults;
-nothing is wrapped, so a tensor costs no second object.
+A number may stand on either side. A function of two tensors is a method of the first as well, as in
+`x.minimum(0.0)`. The contract's own class gets the operators and some defaults; nothing is wrapped, so a
+tensor costs no second object.
 """
 
 from wit_world.imports import tensor as contract
 from wit_world.imports.tensor import (
     Scope,
     Tensor,
+    add,
+    arange,
+    divide,
     dot,
     equal,
     from_indices,
     from_list,
     full,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
     logical_and,
     logical_or,
     matmul,
+    multiply,
     not_equal,
     ones,
     outer,
-    random_normal,
-    random_permutation,
-    random_uniform,
-    sequence,
+    rand,
+    randn,
+    randperm,
+    subtract,
     zeros,
 )
 from wit_world.imports.types import Dtype
 
+from tunebox.arguments import snake
+from tunebox.contract import FUNCTIONS
+
 __all__ = [
-    "Dtype", "Scope", "Tensor", "choose", "concat", "dot", "equal", "from_indices", "from_list", "full",
-    "logical_and", "logical_or", "matmul", "maximum", "minimum", "not_equal", "ones", "outer", "random_normal",
-    "random_permutation", "random_uniform", "sequence", "stack", "zeros",
+    "Dtype", "Scope", "Tensor", "add", "arange", "concat", "divide", "dot", "equal", "from_indices", "from_list",
+    "full", "greater", "greater_equal", "less", "less_equal", "logical_and", "logical_or", "matmul", "maximum",
+    "minimum", "multiply", "not_equal", "ones", "outer", "rand", "randn", "randperm", "stack", "subtract", "where",
+    "zeros",
 ]  # fmt: skip
 
 Number = int | float
@@ -42,9 +55,9 @@ def lifted(value: Tensor | Number) -> Tensor:
     return value if isinstance(value, Tensor) else full([], value)
 
 
-def choose(condition: Tensor, a: Tensor | Number, b: Tensor | Number) -> Tensor:
+def where(condition: Tensor, a: Tensor | Number, b: Tensor | Number) -> Tensor:
     """`a` where `condition` (`u8`) is not 0, `b` elsewhere; a value not taken has gradient 0 even if it is NaN."""
-    return contract.choose(condition, lifted(a), lifted(b))
+    return contract.where(condition, lifted(a), lifted(b))
 
 
 def minimum(a: Tensor | Number, b: Tensor | Number) -> Tensor:
@@ -87,7 +100,7 @@ def _power(self: Tensor, exponent: Number) -> Tensor:
 
 
 def _truth(self: Tensor) -> bool:
-    raise TypeError("a tensor has no truth value; `choose` chooses element by element, `.item()` reads one element")
+    raise TypeError("a tensor has no truth value; `where` chooses element by element, `.item()` reads one element")
 
 
 def _shown(self: Tensor) -> str:
@@ -119,20 +132,28 @@ _OPERATORS = {
 _DEFAULTS = {
     # Over one axis, or over all elements: `x.sum()`, `x.sum(1)`, `x.sum(1, keep=True)`.
     (None, False): (
-        "sum", "mean", "max", "min", "log_sum_exp", "norm", "sum_of_finite", "mean_of_finite", "count", "any", "all",
+        "sum", "mean", "max", "min", "logsumexp", "norm", "sum_of_finite", "mean_of_finite", "count", "any", "all",
         "argmax", "masked_sum", "masked_mean",
     ),
     # The last argument is the correction: the divisor is n − `correction`.
-    (None, False, 0): ("variance", "standard_deviation", "standard_deviation_of_finite"),
+    (None, False, 0): ("var", "std", "std_of_finite"),
     (-1, False): ("sort", "argsort"),
     (None, None): ("clamp",),
 }  # fmt: skip
 
 
+def _method(function):
+    """Makes a method of a function of two tensors; the other may be a number."""
+    return lambda self, other: function(self, lifted(other))
+
+
 def _extend_tensor() -> None:
-    """Adds operators and default arguments to the tensor class of the generated bindings."""
+    """Adds operators, functions of two tensors and default arguments to the tensor class of the generated bindings."""
     for name, operator in _OPERATORS.items():
         setattr(Tensor, name, operator)
+    for name, parameters, _ in FUNCTIONS["tensor"]:
+        if [kind for _, kind in parameters] == [("handle", "tensor", "tensor")] * 2 and "." not in name:
+            setattr(Tensor, snake(name), _method(getattr(contract, snake(name))))
     for values, names in _DEFAULTS.items():
         for name in names:
             getattr(Tensor, name).__defaults__ = values

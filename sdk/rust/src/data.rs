@@ -1,6 +1,18 @@
 //! The batch, as handles: ids, masks and lengths, never text (`wit/data.wit`).
 //!
 //! Position `t` of every per-token tensor belongs to token `t` itself, so nothing is ever shifted.
+//!
+//! ```
+//! # use tunebox::prelude::*;
+//! # fn step(batch: &Batch) -> Result<()> {
+//! let rows = batch.rows("example")?;
+//! let (ids, mask) = (rows.ids(), rows.mask()); // [rows, width] each
+//! let longest = rows.lengths().max(All); // targets of the longest answer
+//! let share = rows.targets() as f32 / batch.window_targets("example")? as f32;
+//! let weight = batch.column("weight")?.replace_non_finite(1.0); // [size], 1 where a record has none
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::bindings::tunebox::method::data;
 use crate::error::{certain, checked};
@@ -124,5 +136,10 @@ impl<'step> Batch<'step> {
     /// Records of the whole accumulation window. At least 1.
     pub fn window_size(&self) -> u32 {
         self.0.window_size()
+    }
+
+    /// Whether this batch is the last of its accumulation window: after it the weights are updated.
+    pub fn ends_window(&self) -> bool {
+        self.0.ends_window()
     }
 }

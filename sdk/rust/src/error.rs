@@ -1,11 +1,23 @@
 //! A call that the host could not do, and the line of the method that made it.
+//!
+//! ```
+//! # use tunebox::prelude::*;
+//! # fn read(values: &Tensor) -> Result<()> {
+//! let numbers = match values.copy_to_list() {
+//!     Err(error) if error.code() == Some("out-of-budget") => vec![values.mean(All).item()?],
+//!     other => other?,
+//! };
+//! if numbers.iter().any(|number| number.is_nan()) {
+//!     return Err(Error::new("`weight` has a record without a number"));
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 use std::fmt;
 use std::panic::Location;
 
 use crate::bindings::tunebox::method::types;
-
-pub use crate::bindings::tunebox::method::types::ErrorCode;
 
 /// The result of a call that a run may refuse.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
@@ -13,7 +25,7 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// Why a call could not be done, or why the method stops.
 #[derive(Debug, Clone)]
 pub struct Error {
-    code: Option<ErrorCode>,
+    code: Option<String>,
     message: String,
     place: &'static Location<'static>,
 }
@@ -25,9 +37,10 @@ impl Error {
         Self { code: None, message: message.into(), place: Location::caller() }
     }
 
-    /// The host's error code, to act on; `None` for an error made by [`new`](Self::new).
-    pub fn code(&self) -> Option<ErrorCode> {
-        self.code
+    /// The host's error code, to act on, such as `out-of-budget`; `None` for an error made by [`new`](Self::new). The codes
+    /// are those of `wit/types.wit`; a later host may return others.
+    pub fn code(&self) -> Option<&str> {
+        self.code.as_deref()
     }
 
     /// The text for the host: the message, and for a call that the host refused also its source location.

@@ -1,4 +1,19 @@
 //! The residual stream, captured at a layer and a site (`wit/hidden.wit`).
+//!
+//! ```
+//! # use tunebox::prelude::*;
+//! # fn publish(positive: &Rows, negative: &Rows) -> Result<()> {
+//! use tunebox::hidden::{self, Site, Token};
+//!
+//! // The mean difference of the last tokens of two kinds of text, as a steering vector for each layer.
+//! for layer in hidden::layers_between(0.3, 0.7)? {
+//!     let read = |rows| hidden::capture(&policy(), rows, &[layer], Site::ResidualAfter, Token::FromEnd(0));
+//!     let difference = read(positive)? - read(negative)?; // [1, rows, dimension]
+//!     hidden::publish(layer, Site::ResidualAfter, Token::FromEnd(0), &difference.squeeze(0).mean(0), 1.0)?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 use std::ops::Range;
 

@@ -22,7 +22,7 @@
 //!         let rows = batch.rows("example")?;
 //!         let scores = score_for_learning(&rows, Taps::empty(), 1.0)?;
 //!         let loss = loss::token_mean(&-scores.logprob(), batch.window_targets("example")?);
-//!         minimise(&(loss * self.weight))
+//!         backward(&(loss * self.weight))
 //!     }
 //! }
 //!
@@ -32,7 +32,8 @@
 //!
 //! A method is a type that implements [`Method`] and is handed to [`method!`]. Its settings are a
 //! struct with `#[derive(Settings)]`. Everything else here is the contract `tunebox:method` in
-//! Rust, one module per interface; the numbers themselves stay on the host.
+//! Rust, one module per interface; the numbers themselves stay on the host. The [`cookbook`] maps idioms of PyTorch and TRL
+//! to it.
 //!
 //! Arithmetic on tensors and other calls that fail only by a mistake in the method panic, and the
 //! host shows the line. Calls that cost a pass through the model, or that a run may refuse, return
@@ -51,6 +52,9 @@ pub mod bindings;
 #[path = "native/bindings.rs"]
 pub mod bindings;
 pub mod contrast;
+#[cfg(doc)]
+#[doc = include_str!("../COOKBOOK.md")]
+pub mod cookbook {}
 pub mod data;
 pub mod error;
 pub mod hidden;
@@ -63,6 +67,8 @@ pub mod model;
 #[cfg(not(target_arch = "wasm32"))]
 #[doc(hidden)]
 pub mod native;
+pub mod optim;
+pub mod optimizer;
 pub mod pair;
 pub mod patch;
 pub mod policy_gradient;
@@ -77,11 +83,44 @@ pub mod verifier;
 pub mod weights;
 
 pub use data::{Batch, Rows};
-pub use error::{Error, ErrorCode, Result};
+pub use error::{Error, Result};
 pub use method::Method;
 pub use model::{Scores, Taps, View};
 pub use pair::Pair;
 pub use settings::{Choice, Settings};
 pub use tensor::Tensor;
-pub use tunebox_derive::{Choice, Settings, method, verifier};
+/// Declares the method of a component, at the end of its `src/lib.rs`.
+///
+/// ```
+/// # use tunebox::prelude::*;
+/// # struct Preference;
+/// # impl Method for Preference {
+/// #     type Settings = ();
+/// #     fn init((): ()) -> Result<Self> { Ok(Self) }
+/// #     fn step(&mut self, _: &Batch) -> Result<()> { Ok(()) }
+/// # }
+/// method! {
+///     Preference,
+///     shape: "preference",
+///     batch: "window",
+///     update: "method",
+///     metrics: ["loss", "rewards-margins"],
+///     paper: "arXiv:2305.18290",
+/// }
+/// ```
+pub use tunebox_derive::method;
+/// Declares the verifier of a component, at the end of its `src/lib.rs`.
+///
+/// ```
+/// # use tunebox::prelude::*;
+/// # struct Exact;
+/// # impl Verifier for Exact {
+/// #     type Settings = ();
+/// #     fn init((): ()) -> Result<Self> { Ok(Self) }
+/// #     fn verify(&self, _: &str, _: &str, _: &str) -> Option<f32> { None }
+/// # }
+/// verifier! { Exact }
+/// ```
+pub use tunebox_derive::verifier;
+pub use tunebox_derive::{Choice, Settings};
 pub use verifier::Verifier;

@@ -1,6 +1,19 @@
 //! Pieces that losses share. Every mean takes its denominator, so that accumulation cannot change a loss.
+//!
+//! ```
+//! # use tunebox::prelude::*;
+//! # fn step(batch: &Batch) -> Result<()> {
+//! // The loss of DPO: −log σ(β · (log-ratio of the chosen answer − that of the rejected one)).
+//! let rows = Pair::of(batch)?;
+//! let policy = rows.score_for_learning(Taps::empty())?;
+//! let ratios = policy.with(&rows.score(&reference()?, Taps::empty())?, loss::log_ratio);
+//! let margin = loss::margin(&ratios.chosen, &ratios.rejected, 0.1); // [rows]
+//! backward(&loss::row_mean(&loss::smoothed_logistic(&margin, 0.0), batch.window_size()))?;
+//! # Ok(())
+//! # }
+//! ```
 
-use crate::tensor::{All, choose};
+use crate::tensor::{All, where_};
 use crate::{Scores, Tensor};
 
 /// Σ of per-token values over `denominator`, usually [`window_targets`](crate::Batch::window_targets): one element.
@@ -45,7 +58,7 @@ pub fn smoothed_logistic(margin: &Tensor, smoothing: f32) -> Tensor {
 #[track_caller]
 pub fn log_one_minus_exp(x: &Tensor) -> Tensor {
     let near = x.greater(-std::f32::consts::LN_2); // 1 − eˣ is small there
-    choose(&near, (-x.exp_minus_one()).log(), (-x.exp()).log_one_plus())
+    where_(&near, (-x.expm1()).log(), (-x.exp()).log1p())
 }
 
 /// The log-probability of each row's targets under the policy minus that under the reference: `[rows]`.

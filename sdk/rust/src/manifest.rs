@@ -1,7 +1,7 @@
 //! Text joined while compiling: the manifest has to be a constant to become a custom section.
 
 /// The version of `tunebox:method` that this SDK speaks.
-pub const INTERFACE: &str = "0.1.0";
+pub const INTERFACE: &str = "0.2.0";
 
 /// The total length of the parts in bytes.
 pub const fn length(parts: &[&str]) -> usize {

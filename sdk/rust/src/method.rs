@@ -1,4 +1,38 @@
 //! The shape of every method, and how it becomes the component's exports.
+//!
+//! ```
+//! use tunebox::prelude::*;
+//!
+//! /// Stops a run whose loss rises tenfold. A resumed run goes on with the lowest loss so far.
+//! struct Guarded {
+//!     lowest: f32,
+//! }
+//!
+//! impl Method for Guarded {
+//! #   type Settings = ();
+//! #   fn init((): ()) -> Result<Self> { Ok(Self { lowest: f32::MAX }) }
+//!     fn step(&mut self, batch: &Batch) -> Result<()> {
+//!         let scores = score_for_learning(&batch.rows("example")?, Taps::empty(), 1.0)?;
+//!         let loss = loss::token_mean(&-scores.logprob(), batch.window_targets("example")?);
+//!         let seen = loss.item()?;
+//!         if seen > 10.0 * self.lowest {
+//!             return Err(Error::new(format!("the loss rose from {} to {seen}", self.lowest)));
+//!         }
+//!         self.lowest = self.lowest.min(seen);
+//!         backward(&loss)
+//!     }
+//!
+//!     fn save_state(&self) -> Vec<u8> {
+//!         self.lowest.to_le_bytes().to_vec()
+//!     }
+//!
+//!     fn load_state(&mut self, state: &[u8]) -> Result<()> {
+//!         let bytes = state.try_into().map_err(|_| Error::new("the state is not 4 bytes"))?;
+//!         self.lowest = f32::from_le_bytes(bytes);
+//!         Ok(())
+//!     }
+//! }
+//! ```
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -9,6 +43,25 @@ use crate::bindings::tunebox::method::{data, types};
 use crate::{Batch, Error, Result, Settings};
 
 /// A training method. The host calls `init` once, `step` for every micro-batch, `finish` once.
+///
+/// ```
+/// use tunebox::prelude::*;
+///
+/// struct Likelihood;
+///
+/// impl Method for Likelihood {
+///     type Settings = ();
+///
+///     fn init((): ()) -> Result<Self> {
+///         Ok(Self)
+///     }
+///
+///     fn step(&mut self, batch: &Batch) -> Result<()> {
+///         let scores = score_for_learning(&batch.rows("example")?, Taps::empty(), 1.0)?;
+///         backward(&loss::token_mean(&-scores.logprob(), batch.window_targets("example")?))
+///     }
+/// }
+/// ```
 pub trait Method: Sized + 'static {
     /// The settings in `run.toml`; often the method itself.
     type Settings: Settings;
@@ -17,7 +70,7 @@ pub trait Method: Sized + 'static {
     /// run before its first step.
     fn init(settings: Self::Settings) -> Result<Self>;
 
-    /// Handles one micro-batch: scores it, builds the loss, and calls [`minimise`](crate::learn::minimise). An error
+    /// Handles one micro-batch: scores it, builds the loss, and calls [`backward`](crate::learn::backward). An error
     /// ends the run at this step; the last checkpoint stays.
     fn step(&mut self, batch: &Batch) -> Result<()>;
 

@@ -1,10 +1,74 @@
 //! Scores of token rows under the model (`wit/model.wit`).
+//!
+//! ```
+//! # use tunebox::prelude::*;
+//! # fn step(rows: &Rows) -> Result<()> {
+//! let scores = score_for_learning(rows, Taps::ENTROPY | Taps::TOP_ONE, 1.0)?; // with gradient
+//! let frozen = score(&reference()?, rows, Taps::empty(), 1.0)?; // without
+//! let ratio = scores.logprob() - frozen.logprob(); // [rows, width], 0 where no token is a target
+//! metric("accuracy", scores.top_one().masked_mean(&rows.mask(), All));
+//! metric("entropy", scores.entropy().detach().masked_mean(&rows.mask(), All));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::bindings::tunebox::method::model;
 use crate::error::{certain, checked};
 use crate::{Result, Rows, Tensor};
 
-pub use crate::bindings::tunebox::method::model::Taps;
+/// The taps to compute beside the log-probabilities; each costs a few percent of the head. Joined by `|`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taps(u8);
+
+impl Taps {
+    /// The entropy of the next-token distribution. Differentiable.
+    pub const ENTROPY: Self = Self(1);
+    /// log Σ p², the log of the collision probability. No gradient: a loss takes it detached.
+    pub const LOG_SUM_SQUARE: Self = Self(1 << 1);
+    /// The mean logit over the vocabulary. No gradient: a loss takes it detached.
+    pub const MEAN_LOGIT: Self = Self(1 << 2);
+    /// The mean log-probability over the vocabulary. Differentiable.
+    pub const MEAN_LOGPROB: Self = Self(1 << 3);
+    /// 1 where the token is the model's first choice, else 0.
+    pub const TOP_ONE: Self = Self(1 << 4);
+
+    /// The log-probabilities alone.
+    pub const fn empty() -> Self {
+        Self(0)
+    }
+
+    /// Whether these taps contain all of `others`.
+    pub const fn contains(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// The set on the host; `None`, without a call, for the log-probabilities alone.
+    fn handle(self) -> Option<model::Taps> {
+        if self == Self::empty() {
+            return None;
+        }
+        let taps = model::Taps::new();
+        let add = |tap: Self, add: fn(&model::Taps)| {
+            if self.contains(tap) {
+                add(&taps);
+            }
+        };
+        add(Self::ENTROPY, model::Taps::entropy);
+        add(Self::LOG_SUM_SQUARE, model::Taps::log_sum_square);
+        add(Self::MEAN_LOGIT, model::Taps::mean_logit);
+        add(Self::MEAN_LOGPROB, model::Taps::mean_logprob);
+        add(Self::TOP_ONE, model::Taps::top_one);
+        Some(taps)
+    }
+}
+
+impl std::ops::BitOr for Taps {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
 
 /// A set of weights to score with: the policy under training, the reference, or a snapshot.
 pub struct View(model::View);
@@ -85,14 +149,14 @@ impl Scores {
 /// Costs one forward pass.
 #[track_caller]
 pub fn score(view: &View, rows: &Rows, taps: Taps, temperature: f32) -> Result<Scores> {
-    checked(model::score(view.handle(), rows.handle(), taps, temperature)).map(Scores)
+    checked(model::score(view.handle(), rows.handle(), taps.handle().as_ref(), temperature)).map(Scores)
 }
 
-/// Scores rows through the policy, so that a loss built on the taps can be minimised.
+/// Scores rows through the policy, so that a loss built on the taps can be back-propagated.
 /// Costs one forward pass and its memory.
 #[track_caller]
 pub fn score_for_learning(rows: &Rows, taps: Taps, temperature: f32) -> Result<Scores> {
-    checked(model::score_for_learning(rows.handle(), taps, temperature)).map(Scores)
+    checked(model::score_for_learning(rows.handle(), taps.handle().as_ref(), temperature)).map(Scores)
 }
 
 /// Log-probabilities of the tokens `ids` as the next token after the end of each row: `[rows, ids]`, without gradient.
@@ -102,8 +166,8 @@ pub fn next_token(view: &View, rows: &Rows, ids: &[u32]) -> Result<Tensor> {
     checked(model::next_token(&view.0, rows.handle(), ids)).map(Tensor::new)
 }
 
-/// KL(`view` ‖ `other`) of the token that follows each row, in nats: `[rows]`, without gradient.
-/// Costs two forward passes.
+/// The Kullback-Leibler divergence Σ p (log p − log q) over the vocabulary, p of `view` and q of `other`, for the token that
+/// follows each row, in nats: `[rows]`, without gradient. Costs two forward passes.
 #[track_caller]
 pub fn divergence(view: &View, other: &View, rows: &Rows) -> Result<Tensor> {
     checked(model::divergence(&view.0, &other.0, rows.handle())).map(Tensor::new)

@@ -1,4 +1,17 @@
 //! Pairs of answers: both sides scored, and the metrics that methods of preference share.
+//!
+//! ```
+//! # use tunebox::prelude::*;
+//! # fn step(batch: &Batch) -> Result<()> {
+//! let rows = Pair::of(batch)?;
+//! let scores = rows.score_for_learning(Taps::empty())?;
+//! let means = scores.with(&rows.lengths(), loss::mean_logprob); // [rows] each
+//! let hinge = (1.0 - means.difference()).relu();
+//! backward(&loss::row_mean(&hinge, batch.window_size()))?;
+//! means.report_rewards(batch); // rewards-chosen, rewards-rejected, rewards-margins, rewards-accuracies
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::loss::{row_mean, token_mean};
 use crate::run::add_metric;

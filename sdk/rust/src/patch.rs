@@ -1,4 +1,19 @@
 //! Changes to activations, active until they are dropped (`wit/patch.wit`).
+//!
+//! ```
+//! # use tunebox::prelude::*;
+//! # fn measure(rows: &Rows, direction: &Tensor) -> Result<()> {
+//! use tunebox::hidden::Site;
+//! use tunebox::patch;
+//!
+//! let before = score(&policy(), rows, Taps::empty(), 1.0)?.logprob();
+//! let steered = patch::add(&[12], Site::ResidualAfter, direction, 4.0, false)?;
+//! let after = score(&policy(), rows, Taps::empty(), 1.0)?.logprob(); // with the direction added
+//! drop(steered); // the policy is as it was
+//! metric("effect", (after - before).mean(All));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::bindings::tunebox::method::patch;
 use crate::error::checked;

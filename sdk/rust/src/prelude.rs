@@ -1,8 +1,17 @@
 //! The names that a method uses, for one `use tunebox::prelude::*;`.
+//!
+//! ```
+//! use tunebox::prelude::*;
+//!
+//! fn step(batch: &Batch) -> Result<()> {
+//!     let scores = score_for_learning(&batch.rows("example")?, Taps::empty(), 1.0)?;
+//!     backward(&loss::token_mean(&-scores.logprob(), batch.window_targets("example")?))
+//! }
+//! ```
 
 pub use crate::data::{Batch, Rows};
 pub use crate::error::{Error, Result};
-pub use crate::learn::{backward_from, minimise, update};
+pub use crate::learn::{backward, backward_from, update};
 pub use crate::loss;
 pub use crate::method::Method;
 pub use crate::model::{Scores, Taps, View, policy, reference, score, score_for_learning, snapshot};
@@ -11,7 +20,7 @@ pub use crate::reward::{judge, weights};
 pub use crate::run::{add_metric, log, metric};
 pub use crate::sample::{Completions, Sampler, generate};
 pub use crate::settings::{Choice, Settings};
-pub use crate::tensor::{All, Keep, Tensor, choose};
+pub use crate::tensor::{All, Keep, Tensor, where_};
 pub use crate::verifier::Verifier;
 pub use tunebox_derive::{Choice, Settings, method, verifier};
 

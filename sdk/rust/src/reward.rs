@@ -1,4 +1,19 @@
 //! The run's verifiers (`wit/reward.wit`): the method gets numbers and never sees text.
+//!
+//! ```
+//! # use tunebox::prelude::*;
+//! # fn step(batch: &Batch, completions: &Completions) -> Result<()> {
+//! let verdicts = judge(batch, completions)?; // [rows, verifiers]
+//! let judged = verdicts.is_finite();
+//! let rewards = (&verdicts * weights()?).sum_of_finite(1); // [rows]
+//! for (number, name) in tunebox::reward::verifiers().iter().enumerate() {
+//!     let verdict = verdicts.slice(1, number as u32, 1).mean_of_finite(All).item()?;
+//!     log(&format!("{name}: {verdict:.3}"));
+//! }
+//! metric("unjudged", judged.logical_not().count(All));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::bindings::tunebox::method::reward;
 use crate::error::checked;
@@ -10,7 +25,8 @@ pub fn verifiers() -> Vec<String> {
     reward::verifiers()
 }
 
-/// The weights of the run's verifiers in reward sums, `[verifiers]`. Errors: `unsupported` when the run lists none.
+/// The weights of the run's verifiers in reward sums, `[verifiers]`; those of the model are in [`weights`](mod@crate::weights).
+/// Errors: `unsupported` when the run lists none.
 #[track_caller]
 pub fn weights() -> Result<Tensor> {
     checked(reward::weights()).map(Tensor::new)

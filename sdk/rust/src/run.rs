@@ -1,4 +1,20 @@
 //! The position of the run, and the metrics and log lines of the method (`wit/run.wit`).
+//!
+//! ```
+//! # use tunebox::prelude::*;
+//! # fn step(batch: &Batch, nll: &Tensor) -> Result<()> {
+//! use tunebox::run;
+//!
+//! // From 1 at the first step to 0 at the end of the run.
+//! let remaining = 1.0 - run::position() as f32 / run::planned() as f32;
+//! metric("remaining", remaining); // `metrics` of `method!` lists the name
+//! add_metric("loss", loss::token_mean(nll, batch.window_targets("example")?));
+//! if run::position() == 0 {
+//!     log(&format!("{} records in an update", batch.window_size()));
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::Tensor;
 use crate::bindings::tunebox::method::{run, tensor, types};

@@ -1,4 +1,17 @@
 //! Sampling completions from the model (`wit/sample.wit`).
+//!
+//! ```
+//! # use tunebox::prelude::*;
+//! # fn step(batch: &Batch) -> Result<()> {
+//! let sampler = Sampler::new().completions(8)?.temperature(0.7)?.max_tokens(256)?;
+//! let completions = generate(&policy(), &batch.rows("prompt")?, &sampler)?;
+//! let rows = completions.rows(); // prompts and completions; the completions are the targets
+//! let old = completions.logprob(); // [rows, width], when they were sampled
+//! metric("finished", completions.finished().mean(All));
+//! metric("length", rows.lengths().mean(All));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::bindings::tunebox::method::sample;
 use crate::error::{certain, checked};

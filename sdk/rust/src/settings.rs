@@ -1,6 +1,25 @@
 //! Settings: what people may set, and how the values of a run become a struct.
 //!
 //! `#[derive(Settings)]` writes the implementations; ranges and unknown names are the host's to check.
+//!
+//! ```
+//! use tunebox::Settings;
+//! use tunebox::settings::Value;
+//!
+//! /// What people may set.
+//! #[derive(Settings, Debug, PartialEq)]
+//! struct Options {
+//!     /// The factor of the penalty.
+//!     #[setting(default = 0.1, above = 0.0)]
+//!     beta: f32,
+//!     /// The layers that are changed.
+//!     #[setting(default = [4, 8], min_items = 1)]
+//!     layers: Vec<u32>,
+//! }
+//!
+//! let given = [("beta".to_owned(), Value::Number(0.5)), ("layers".to_owned(), Value::Integers(vec![3]))];
+//! assert_eq!(Options::read(&given).unwrap(), Options { beta: 0.5, layers: vec![3] });
+//! ```
 
 use crate::{Error, Result};
 
@@ -10,6 +29,26 @@ pub use crate::bindings::tunebox::method::types::{Setting, Value};
 ///
 /// Each field has a doc comment and `#[setting(default = …)]`, beside it a range of `low`, `high`
 /// (inclusive), `above`, `below` (exclusive). Without a default the run must give the setting.
+/// A list, such as `Vec<u32>`, has a default like `[1, 2]`; the range is that of each item, and `min_items` and
+/// `max_items` limit their number (1,024 at most).
+///
+/// ```
+/// use tunebox::prelude::*;
+///
+/// /// What people may set: `beta`, `label-smoothing` and `layers` in a run file.
+/// #[derive(Settings)]
+/// struct Options {
+///     /// The factor of the log-ratio.
+///     #[setting(default = 0.1, above = 0.0)]
+///     beta: f32,
+///     /// The share of flipped labels.
+///     #[setting(default = 0.0, low = 0.0, below = 0.5)]
+///     label_smoothing: f32,
+///     /// The layers that are captured.
+///     #[setting(default = [8, 16], high = 200, max_items = 8)]
+///     layers: Vec<u32>,
+/// }
+/// ```
 pub trait Settings: Sized {
     /// The manifest's list of settings, as JSON.
     const MANIFEST: &'static str;
@@ -29,6 +68,27 @@ impl Settings for () {
 }
 
 /// A setting with a few named values: an enum with `#[derive(Choice)]`. `LogRatio` is written `log-ratio`.
+///
+/// ```
+/// use tunebox::prelude::*;
+///
+/// /// The loss of a pair.
+/// #[derive(Choice, Clone, Copy, PartialEq)]
+/// enum Form {
+///     Sigmoid,
+///     SmoothHinge,
+/// }
+///
+/// /// What people may set: `form = "smooth-hinge"` in a run file.
+/// #[derive(Settings)]
+/// struct Options {
+///     /// The loss of a pair.
+///     #[setting(default = "sigmoid")]
+///     form: Form,
+/// }
+///
+/// assert_eq!(Form::NAMES, ["sigmoid", "smooth-hinge"]);
+/// ```
 pub trait Choice: Sized + 'static {
     /// The names, in order.
     const NAMES: &'static [&'static str];
@@ -132,6 +192,34 @@ impl<C: Choice + Clone> SettingType for C {
         let Value::Text(given) = value else { return None };
         let place = C::NAMES.iter().position(|name| name == given)?;
         C::VALUES.get(place).cloned()
+    }
+}
+
+/// A list of whole numbers, numbers, texts or choices. Another item type is an error while compiling.
+impl<T: SettingType> SettingType for Vec<T> {
+    const KIND: &'static str = list_kind(T::KIND);
+    const CHOICES: &'static str = T::CHOICES;
+    const NAMES: &'static [&'static str] = T::NAMES;
+    const LOW: &'static str = T::LOW;
+    const HIGH: &'static str = T::HIGH;
+
+    fn read(value: &Value) -> Option<Self> {
+        match value {
+            Value::Integers(items) => items.iter().map(|item| T::read(&Value::Integer(*item))).collect(),
+            Value::Numbers(items) => items.iter().map(|item| T::read(&Value::Number(*item))).collect(),
+            Value::Texts(items) => items.iter().map(|item| T::read(&Value::Text(item.clone()))).collect(),
+            _ => None,
+        }
+    }
+}
+
+/// The kind of a list in a manifest, from the kind of its items. Panics, while compiling, for items that no list has.
+const fn list_kind(item: &str) -> &'static str {
+    match item.as_bytes() {
+        b"integer" => "integers",
+        b"number" => "numbers",
+        b"text" => "texts",
+        _ => panic!("the items of a list are integers, numbers, texts or choices"),
     }
 }
 

@@ -1,4 +1,19 @@
 //! The weights by role and layer, for methods that edit a model (`wit/weights.wit`). Granted by name.
+//!
+//! ```
+//! # use tunebox::prelude::*;
+//! # fn finish(direction: &Tensor) -> Result<()> {
+//! use tunebox::weights::{self, Form, Role};
+//!
+//! // Keeps the output of every feed-forward part from writing along a direction, as an adapter.
+//! weights::keep_as(Form::Adapter)?;
+//! for layer in 0..tunebox::hidden::layers() {
+//!     let (rows, columns) = weights::shape(Role::Down, layer)?; // (dimension, inner width)
+//!     weights::project_out(Role::Down, layer, direction, 1.0, false)?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::bindings::tunebox::method::weights;
 use crate::error::checked;
@@ -10,6 +25,12 @@ pub use weights::{Form, Role};
 #[track_caller]
 pub fn keep_as(form: Form) -> Result<()> {
     checked(weights::keep_as(form))
+}
+
+/// The shape of a matrix: rows and columns, (out, in). `layer` is ignored for the embedding and the head.
+#[track_caller]
+pub fn shape(role: Role, layer: u32) -> Result<(u32, u32)> {
+    checked(weights::shape(role, layer))
 }
 
 /// Reads rows `first .. first + count` of a matrix `[out, in]` as a tensor. Counts against the bytes read back.

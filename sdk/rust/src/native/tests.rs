@@ -37,7 +37,7 @@ impl Method for Small {
         let scores = score_for_learning(&rows, Taps::ENTROPY | Taps::TOP_ONE, 1.0)?;
         let taps = scores.logprob();
         let loss = taps.sum(All);
-        minimise(&loss)?;
+        backward(&loss)?;
         metric("loss", &loss);
         log("stepped");
         assert!(self.strength < 1.0, "far too strong");
@@ -92,10 +92,14 @@ impl Script {
     pub(crate) fn step(&mut self) {
         self.call(1, &9_u32);
         self.asked("data/[method]batch.rows", &(9_u32, "example"), &made(1));
-        self.asked("model/score-for-learning", &(1_u32, 0b10001_u32, 1.0_f32), &made(2));
+        self.asked("model/[constructor]taps", &(), &5_u32);
+        self.asked("model/[method]taps.entropy", &5_u32, &());
+        self.asked("model/[method]taps.top-one", &5_u32, &());
+        self.asked("model/score-for-learning", &(1_u32, Some(5_u32), 1.0_f32), &made(2));
+        self.asked("model/[resource-drop]taps", &5_u32, &());
         self.asked("model/[method]scores.logprob", &2_u32, &3_u32);
         self.asked("tensor/[method]tensor.sum", &(3_u32, None::<i32>, false), &made(4));
-        self.asked("learn/minimise", &4_u32, &Ok::<(), ()>(()));
+        self.asked("learn/backward", &4_u32, &Ok::<(), ()>(()));
         self.asked("run/metric-of", &("loss", 4_u32), &Ok::<(), ()>(()));
         self.asked("run/log", &"stepped", &());
     }
@@ -166,8 +170,8 @@ fn a_refused_call_is_told_with_its_line() {
         host.call(0, &settings(0.25));
         host.returned(&Ok::<(), String>(()));
         host.call(1, &9_u32);
-        // The third code, and a sentence.
-        let refusal = Err::<u32, _>((3_u8, "no such side"));
+        // A code and a sentence.
+        let refusal = Err::<u32, _>(("invalid-argument", "no such side"));
         host.asked("data/[method]batch.rows", &(9_u32, "example"), &refusal);
         let told = host.hear();
         let told = Result::<(), String>::decode(&mut Reader::new(&told[1..])).unwrap().unwrap_err();

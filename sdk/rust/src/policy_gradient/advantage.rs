@@ -16,9 +16,9 @@ pub struct Advantage {
     #[setting(default = "group")]
     pub scale_rewards: Scale,
 
-    /// How several rewards become one: `sum-then-normalise`, their weighted sum; `normalise-then-sum`, each
-    /// normalised in its group, then summed and normalised over the update (GDPO).
-    #[setting(default = "sum-then-normalise")]
+    /// How several rewards become one: `sum-then-normalize`, their weighted sum; `normalize-then-sum`, each
+    /// normalized in its group, then summed and normalized over the update (GDPO).
+    #[setting(default = "sum-then-normalize")]
     pub combine_rewards: Combination,
 }
 
@@ -37,9 +37,9 @@ pub enum Scale {
 #[derive(Choice, Clone, Copy, PartialEq, Debug)]
 pub enum Combination {
     /// Their weighted sum.
-    SumThenNormalise,
-    /// Each normalised, then the weighted sum.
-    NormaliseThenSum,
+    SumThenNormalize,
+    /// Each normalized, then the weighted sum.
+    NormalizeThenSum,
 }
 
 /// The rewards of an update: a row per completion, a column per verifier, NaN where one could not judge.
@@ -132,14 +132,14 @@ impl Advantage {
     /// The advantage of the weighted sum of rewards, divided by the group's standard deviation if `scaled`.
     pub fn scaled(scaled: bool) -> Self {
         let scale_rewards = if scaled { Scale::Group } else { Scale::None };
-        Self { scale_rewards, combine_rewards: Combination::SumThenNormalise }
+        Self { scale_rewards, combine_rewards: Combination::SumThenNormalize }
     }
 
     /// Computes the advantage of every row; 0 where no verifier could judge.
     pub fn of(&self, rewards: &Rewards) -> Vec<f32> {
         let advantages = match self.combine_rewards {
-            Combination::SumThenNormalise => self.summed(rewards),
-            Combination::NormaliseThenSum => normalised(rewards),
+            Combination::SumThenNormalize => self.summed(rewards),
+            Combination::NormalizeThenSum => normalized(rewards),
         };
         advantages.into_iter().map(|value| if value.is_finite() { value as f32 } else { 0.0 }).collect()
     }
@@ -160,23 +160,23 @@ impl Advantage {
                 Scale::Batch => whole + FLOOR,
                 Scale::None => 1.0,
             };
-            let centre = mean(group);
-            group.iter().map(|reward| (reward - centre) / divisor).collect::<Vec<f64>>()
+            let center = mean(group);
+            group.iter().map(|reward| (reward - center) / divisor).collect::<Vec<f64>>()
         };
         combined.chunks(rewards.each).flat_map(of_group).collect()
     }
 }
 
 /// Normalises each reward in its group, then their weighted sums over the update. NaN where no verifier judged.
-fn normalised(rewards: &Rewards) -> Vec<f64> {
+fn normalized(rewards: &Rewards) -> Vec<f64> {
     let columns = rewards.weights.len();
     let mut scores = vec![f64::NAN; rewards.values.len()];
     for column in 0..columns {
         let values = rewards.column(column);
         for (group, chunk) in values.chunks(rewards.each).enumerate() {
-            let (centre, spread) = (mean(chunk), deviation(chunk) + FLOOR);
+            let (center, spread) = (mean(chunk), deviation(chunk) + FLOOR);
             for (at, value) in chunk.iter().enumerate() {
-                scores[(group * rewards.each + at) * columns + column] = (value - centre) / spread;
+                scores[(group * rewards.each + at) * columns + column] = (value - center) / spread;
             }
         }
     }
@@ -185,8 +185,8 @@ fn normalised(rewards: &Rewards) -> Vec<f64> {
         .zip(rewards.combined())
         .map(|(row, judged)| if judged.is_nan() { f64::NAN } else { weighted_sum(row, &rewards.weights) });
     let sums: Vec<f64> = sums.collect();
-    let (centre, spread) = (mean(&sums), deviation(&sums) + FLOOR);
-    sums.iter().map(|sum| (sum - centre) / spread).collect()
+    let (center, spread) = (mean(&sums), deviation(&sums) + FLOOR);
+    sums.iter().map(|sum| (sum - center) / spread).collect()
 }
 
 /// Σ weight · value over the values that are not NaN; NaN if all are.
@@ -210,9 +210,9 @@ pub(super) fn mean(values: &[f64]) -> f64 {
 
 /// The standard deviation with divisor n − 1 of the numbers that are not NaN; NaN for fewer than two.
 pub(super) fn deviation(values: &[f64]) -> f64 {
-    let centre = mean(values);
+    let center = mean(values);
     let (sum, count) =
-        numbers(values).fold((0.0, 0.0), |(sum, count), value| (sum + (value - centre).powi(2), count + 1.0));
+        numbers(values).fold((0.0, 0.0), |(sum, count), value| (sum + (value - center).powi(2), count + 1.0));
     if count < 2.0 { f64::NAN } else { (sum / (count - 1.0)).sqrt() }
 }
 
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn advantages_are_those_of_the_reference() {
         let rewards = Rewards::new(&[1.0, 0.0, 0.5, 2.0], &[1.0], 2);
-        let of = |scale| advantage(scale, Combination::SumThenNormalise).of(&rewards);
+        let of = |scale| advantage(scale, Combination::SumThenNormalize).of(&rewards);
         close(&of(Scale::Group), &[0.707006795, -0.707006795, -0.707040121, 0.707040121]);
         close(&of(Scale::Batch), &[0.58547148, -0.58547148, -0.878207221, 0.878207221]);
         close(&of(Scale::None), &[0.5, -0.5, -0.75, 0.75]);
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_completion_that_nobody_could_judge_moves_nothing() {
         let rewards = Rewards::new(&[1.0, f32::NAN, 0.0, 1.0, 0.0, 0.0], &[1.0], 3);
-        let found = advantage(Scale::None, Combination::SumThenNormalise).of(&rewards);
+        let found = advantage(Scale::None, Combination::SumThenNormalize).of(&rewards);
         close(&found, &[0.5, 0.0, -0.5, 2.0 / 3.0, -1.0 / 3.0, -1.0 / 3.0]);
     }
 
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn rewards_that_are_normalised_first_weigh_alike_whatever_their_size() {
         let rewards = Rewards::new(&[1.0, 0.0, 0.0, 0.0, 0.0, 500.0, 0.0, 1000.0], &[1.0, 1.0], 2);
-        let found = advantage(Scale::Group, Combination::NormaliseThenSum).of(&rewards);
+        let found = advantage(Scale::Group, Combination::NormalizeThenSum).of(&rewards);
         let wanted = [0.8659, -0.8659, -0.8660, 0.8660];
         assert!(found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 2e-4), "{found:?}");
     }

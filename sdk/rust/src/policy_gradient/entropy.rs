@@ -2,7 +2,7 @@
 
 use super::Kept;
 use crate::run::metric;
-use crate::tensor::{All, Dtype, choose};
+use crate::tensor::{All, Dtype, where_};
 use crate::{Error, Result, Settings, Tensor};
 
 /// Settings of the entropy bonus.
@@ -87,7 +87,7 @@ pub fn high_entropy(entropy: &Tensor, kept: &Kept, share: f32) -> Tensor {
         return mask.detach();
     }
     let elements = entropy.shape().iter().product();
-    let counted = choose(&mask.greater(0.0), &entropy, -1.0); // entropies are never negative
+    let counted = where_(&mask.greater(0.0), &entropy, -1.0); // entropies are never negative
     let sorted = counted.reshape(&[elements]).sort(0, true).slice(0, 0, kept.tokens);
     let least = sorted.quantile(1.0 - f64::from(share));
     let least = least.reshape(&[]);

@@ -4,7 +4,7 @@ use super::{
     Advantage, Divergence, Kept, Objective, Rollout, Sampling, Steering, Tokens, high_entropy, report_clipping,
 };
 use crate::Result;
-use crate::learn::{minimise, update};
+use crate::learn::{backward, update};
 use crate::model::{Taps, score_for_learning};
 use crate::run::metric;
 use crate::tensor::{All, Tensor};
@@ -70,7 +70,7 @@ impl Learner<'_> {
         }
         let loss = self.objective.aggregate(&cost, kept, self.sampling.max_tokens);
         let loss = steering.with_bonus(loss, &entropy, &unsure)?;
-        minimise(&loss)?;
+        backward(&loss)?;
 
         metric("loss", loss);
         metric("entropy", entropy.detach().masked_mean(&kept.mask, All));

@@ -4,7 +4,7 @@
 
 use super::Kept;
 use crate::run::metric;
-use crate::tensor::{All, Dtype, Keep, choose};
+use crate::tensor::{All, Dtype, Keep, where_};
 use crate::{Choice, Error, Result, Settings, Tensor};
 
 /// The log of 1e-8, and a bound on the other side: what a summed log-ratio is held to.
@@ -158,7 +158,7 @@ impl Objective {
     /// The cost of `sapo`: −(4/τ)·σ(τ(w − 1))·A, with τ by the sign of A.
     fn gated(&self, advantage: &Tensor, ratio: &Tensor) -> Tensor {
         let (positive, negative) = (self.sapo_temperature_positive, self.sapo_temperature_negative);
-        let sharpness = choose(&advantage.greater(0.0), positive, negative); // [rows, 1]
+        let sharpness = where_(&advantage.greater(0.0), positive, negative); // [rows, 1]
         let gate = ((ratio - 1.0) * &sharpness).sigmoid() * (4.0 / sharpness);
         -(gate * advantage)
     }
@@ -204,7 +204,7 @@ fn vespo_weight(tokens: &Tokens<'_>) -> Tensor {
     let log_ratio = (tokens.logprob.detach() - tokens.old).clamp(Some(-20.0), Some(20.0));
     let whole = log_ratio.masked_sum(tokens.mask, Keep(1)).clamp(Some(LOG_RATIO.0), Some(LOG_RATIO.1));
     let better = tokens.advantage.greater_equal(0.0);
-    let (power, rate) = (choose(&better, 2.0, 3.0), choose(&better, 3.0, 2.0));
+    let (power, rate) = (where_(&better, 2.0, 3.0), where_(&better, 3.0, 2.0));
     let weight = (&rate + power * &whole - rate * whole.exp()).exp();
     weight.replace_non_finite(0.0)
 }

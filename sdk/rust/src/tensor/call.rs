@@ -47,7 +47,7 @@ pub trait Operand {
 
     /// The operand, if it is a number: some functions of the contract take one directly.
     #[doc(hidden)]
-    fn number(&self) -> Option<f32> {
+    fn number(&self) -> Option<f64> {
         None
     }
 }
@@ -59,16 +59,25 @@ impl Operand for Tensor {
     }
 }
 
-impl Operand for f32 {
-    #[track_caller]
-    fn with<R>(&self, work: impl FnOnce(&Tensor) -> R) -> R {
-        work(&full(&[], *self))
-    }
+/// Numbers as operands. A tensor that is made of one is `f32`.
+macro_rules! numbers {
+    ($($kind:ty),+) => {
+        $(
+            impl Operand for $kind {
+                #[track_caller]
+                fn with<R>(&self, work: impl FnOnce(&Tensor) -> R) -> R {
+                    work(&full(&[], *self as f32))
+                }
 
-    fn number(&self) -> Option<f32> {
-        Some(*self)
-    }
+                fn number(&self) -> Option<f64> {
+                    Some(*self as f64)
+                }
+            }
+        )+
+    };
 }
+
+numbers!(f32, f64, i32, i64, u32, u64, usize);
 
 impl<O: Operand> Operand for &O {
     #[track_caller]
@@ -76,7 +85,7 @@ impl<O: Operand> Operand for &O {
         (**self).with(work)
     }
 
-    fn number(&self) -> Option<f32> {
+    fn number(&self) -> Option<f64> {
         (**self).number()
     }
 }
@@ -198,8 +207,8 @@ pub(super) use {comparisons, functions, list_functions, method, methods};
 
 /// `a` where `condition` (`u8`) is not 0, `b` elsewhere; a value not taken has gradient 0 even if it is NaN.
 #[track_caller]
-pub fn choose(condition: &Tensor, a: impl Operand, b: impl Operand) -> Tensor {
-    Tensor::from_answer(a.with(|a| b.with(|b| tensor::choose(condition.handle(), a.handle(), b.handle()))))
+pub fn where_(condition: &Tensor, a: impl Operand, b: impl Operand) -> Tensor {
+    Tensor::from_answer(a.with(|a| b.with(|b| tensor::where_(condition.handle(), a.handle(), b.handle()))))
 }
 
 impl Tensor {

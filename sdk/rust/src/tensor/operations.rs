@@ -17,9 +17,9 @@ methods! {
     /// The natural logarithm; NaN below 0.
     log();
     /// log(1 + x), exact near 0.
-    log_one_plus();
+    log1p();
     /// eˣ − 1, exact near 0.
-    exp_minus_one();
+    expm1();
     /// 1 / x.
     reciprocal();
     /// 1 / (1 + e⁻ˣ).
@@ -36,6 +36,10 @@ methods! {
     sin();
     /// The cosine, in radians.
     cos();
+    /// −1, 0 or 1 by the sign of x; 0 for NaN. No gradient.
+    sign();
+    /// The nearest whole number; halves go to the even one, as 2.5 to 2. No gradient.
+    round();
     /// x + `value`. The scalar is finite.
     add_scalar(value: f64);
     /// x · `value`. The scalar is finite.
@@ -64,7 +68,7 @@ methods! {
     /// The smallest, NaN if there is one; the first of equals takes the gradient.
     min() over();
     /// log Σ eˣ, without overflow.
-    log_sum_exp() over();
+    logsumexp() over();
     /// √Σ x²; the gradient at 0 is 0.
     norm() over();
     /// The sum of the entries that are not NaN; 0 when there is none.
@@ -72,11 +76,11 @@ methods! {
     /// The mean of the entries that are not NaN; NaN when there is none.
     mean_of_finite() over();
     /// The variance with divisor n − `correction`; NaN when that is not positive.
-    variance() over(correction: u32);
-    /// The square root of `variance`; the gradient at 0 is 0.
-    standard_deviation() over(correction: u32);
-    /// `standard_deviation` over the entries that are not NaN. No gradient.
-    standard_deviation_of_finite() over(correction: u32);
+    var() over(correction: u32);
+    /// The square root of `var`; the gradient at 0 is 0.
+    std() over(correction: u32);
+    /// `std` over the entries that are not NaN. No gradient.
+    std_of_finite() over(correction: u32);
     /// How many entries of a `u8` are not 0, as `f32`. No gradient.
     count() over();
     /// 1 if any entry of a `u8` is not 0, as `u8`. No gradient.
@@ -91,7 +95,7 @@ methods! {
     /// `masked_sum` divided by max(Σ m, 1).
     masked_mean(mask: &Tensor) over();
     /// Running sums along an axis.
-    cumulative_sum(axis: i32);
+    cumsum(axis: i32);
     /// Exponentials divided by their sum along an axis.
     softmax(axis: i32);
     /// log of `softmax`, without overflow.
@@ -101,7 +105,7 @@ methods! {
     /// The indices that sort the entries along an axis, in the order of `sort`, as `u32`. No gradient.
     argsort(axis: i32, descending: bool);
     /// The `count` largest along an axis, largest first.
-    top(axis: i32, count: u32);
+    topk(axis: i32, count: u32);
     /// The quantile `q` (0 to 1) of all entries, interpolated linearly; one element. NaN if an entry is NaN. No
     /// gradient.
     quantile(q: f64);
@@ -170,18 +174,18 @@ functions! {
     /// All elements `value`, as `f32`.
     full(shape: &[u32], value: f32);
     /// `start`, `start` + `step`, … , `count` numbers, as `f32`.
-    sequence(start: f32, step: f32, count: u32);
+    arange(start: f32, step: f32, count: u32);
     /// The numbers of a list, as `f32`. Errors: `shape-mismatch` if the shape holds another number of elements.
     from_list(values: &[f32], shape: &[u32]);
     /// Indices of a list, as `u32`.
     from_indices(values: &[u32], shape: &[u32]);
     /// Independent standard normal numbers, as `f32`, from the run's seed and the name of a random sequence.
     /// Successive calls on one sequence give new numbers; a resumed run goes on where it was.
-    random_normal(sequence: &str, shape: &[u32]);
-    /// Independent uniform numbers in \[0, 1), as `f32`, from a random sequence as in `random_normal`.
-    random_uniform(sequence: &str, shape: &[u32]);
-    /// A random permutation of 0 … `count` − 1, as `u32`, from a random sequence as in `random_normal`.
-    random_permutation(sequence: &str, count: u32);
+    randn(sequence: &str, shape: &[u32]);
+    /// Independent uniform numbers in \[0, 1), as `f32`, from a random sequence as in `randn`.
+    rand(sequence: &str, shape: &[u32]);
+    /// A random permutation of 0 … `count` − 1, as `u32`, from a random sequence as in `randn`.
+    randperm(sequence: &str, count: u32);
 }
 
 list_functions! {

@@ -40,5 +40,8 @@ fn convert(value: verify::Value) -> Value {
         verify::Value::Integer(value) => Value::Integer(value),
         verify::Value::Number(value) => Value::Number(value),
         verify::Value::Text(value) => Value::Text(value),
+        verify::Value::Integers(values) => Value::Integers(values),
+        verify::Value::Numbers(values) => Value::Numbers(values),
+        verify::Value::Texts(values) => Value::Texts(values),
     }
 }

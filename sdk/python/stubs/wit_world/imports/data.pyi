@@ -110,6 +110,11 @@ class Batch:
     def window_size(self) -> int:
         """Records of the whole accumulation window. At least 1."""
 
+    def ends_window(self) -> bool:
+        """Whether this batch is the last of its accumulation window: after it the weights are updated, by the host or
+        by a method that updates the parameters itself.
+        """
+
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *error: object) -> None: ...

@@ -2,7 +2,6 @@
 
 # Generated from `wit/model.wit` of tunebox.
 
-from enum import Flag
 from typing import Self
 
 from . import data, tensor
@@ -16,19 +15,32 @@ class View:
     def __exit__(self, *error: object) -> None: ...
 
 
-class Taps(Flag):
-    """What to compute beside the log-probabilities. Each costs a few percent of the head."""
+class Taps:
+    """Which taps to compute beside the log-probabilities. Each costs a few percent of the head; adding one
+    twice is the same as once.
+    """
 
-    #: The entropy of the next-token distribution. Differentiable.
-    ENTROPY = 1
-    #: log Σ p², the log of the collision probability. No gradient: a loss takes it detached.
-    LOG_SUM_SQUARE = 2
-    #: The mean logit over the vocabulary. No gradient: a loss takes it detached.
-    MEAN_LOGIT = 4
-    #: The mean log-probability over the vocabulary. Differentiable.
-    MEAN_LOGPROB = 8
-    #: 1 where the token is the model's first choice, else 0.
-    TOP_ONE = 16
+    def __init__(self) -> None:
+        """The log-probabilities alone."""
+
+    def entropy(self) -> None:
+        """Adds the entropy of the next-token distribution. Differentiable."""
+
+    def log_sum_square(self) -> None:
+        """Adds log Σ p², the log of the collision probability. No gradient: a loss takes it detached."""
+
+    def mean_logit(self) -> None:
+        """Adds the mean logit over the vocabulary. No gradient: a loss takes it detached."""
+
+    def mean_logprob(self) -> None:
+        """Adds the mean log-probability over the vocabulary. Differentiable."""
+
+    def top_one(self) -> None:
+        """Adds 1 where the token is the model's first choice, else 0."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
 
 
 class Scores:
@@ -98,18 +110,18 @@ def snapshot(name: str) -> View:
     """
 
 
-def score(view: View, rows: data.Rows, taps: Taps, temperature: float) -> Scores:
+def score(view: View, rows: data.Rows, taps: Taps | None, temperature: float) -> Scores:
     """Scores rows without keeping anything for a gradient. `backward-from` still works on the
     result; it runs the forward pass again. Logits are divided by `temperature` (> 0, finite).
-    Cost: one forward pass.
+    Without `taps`, the log-probabilities alone. Cost: one forward pass.
 
     Raises `tunebox.Refused`.
     """
 
 
-def score_for_learning(rows: data.Rows, taps: Taps, temperature: float) -> Scores:
+def score_for_learning(rows: data.Rows, taps: Taps | None, temperature: float) -> Scores:
     """Scores rows through the policy and keeps what the backward pass needs, so that a loss
-    built on the taps can go to `learn.minimise`. Cost: one forward pass and its memory.
+    built on the taps can go to `learn.backward`. Cost: one forward pass and its memory.
 
     Raises `tunebox.Refused`.
     """

@@ -32,7 +32,7 @@ def add(layers: list[int], site: hidden.Site, vector: tensor.Tensor, coefficient
 
 
 def ablate(layers: list[int], site: hidden.Site, direction: tensor.Tensor) -> Patch:
-    """Removes the component along `direction` (`[dimension]`, normalised by the host).
+    """Removes the component along `direction` (`[dimension]`, normalized by the host).
 
     Raises `tunebox.Refused`.
     """

@@ -10,7 +10,8 @@ def verifiers() -> list[str]:
 
 
 def weights() -> tensor.Tensor:
-    """The weights of the run's verifiers, `[verifiers]`, `f32`.
+    """The weights of the run's verifiers, `[verifiers]`, `f32`: the factors of their verdicts in a reward. The weights of
+    the model are in the interface `weights`. Errors: `unsupported` when the run lists no verifier.
 
     Raises `tunebox.Refused`.
     """

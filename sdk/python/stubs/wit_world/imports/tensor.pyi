@@ -46,6 +46,13 @@ class Tensor:
         Raises `tunebox.Refused`.
         """
 
+    def copy_to_indices(self) -> list[int]:
+        """A copy of all elements of a `u32` or `u8` tensor in row-major order: indices, counts, truth values. Waits for the
+        device. Counts 4 bytes an element read back. Errors: `dtype-mismatch` for another element type; `out-of-budget`.
+
+        Raises `tunebox.Refused`.
+        """
+
     def negate(self) -> Tensor:
         """−x.
 
@@ -82,13 +89,13 @@ class Tensor:
         Raises `tunebox.Refused`.
         """
 
-    def log_one_plus(self) -> Tensor:
+    def log1p(self) -> Tensor:
         """log(1 + x), exact near 0.
 
         Raises `tunebox.Refused`.
         """
 
-    def exp_minus_one(self) -> Tensor:
+    def expm1(self) -> Tensor:
         """eˣ − 1, exact near 0.
 
         Raises `tunebox.Refused`.
@@ -138,6 +145,18 @@ class Tensor:
 
     def cos(self) -> Tensor:
         """The cosine, in radians.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def sign(self) -> Tensor:
+        """−1, 0 or 1 by the sign of x; 0 for NaN. No gradient.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def round(self) -> Tensor:
+        """The nearest whole number; halves go to the even one, as 2.5 to 2. No gradient.
 
         Raises `tunebox.Refused`.
         """
@@ -221,7 +240,7 @@ class Tensor:
         Raises `tunebox.Refused`.
         """
 
-    def log_sum_exp(self, axis: int | None = None, keep: bool = False) -> Tensor:
+    def logsumexp(self, axis: int | None = None, keep: bool = False) -> Tensor:
         """log Σ eˣ, without overflow.
 
         Raises `tunebox.Refused`.
@@ -245,20 +264,20 @@ class Tensor:
         Raises `tunebox.Refused`.
         """
 
-    def variance(self, axis: int | None = None, keep: bool = False, correction: int = 0) -> Tensor:
+    def var(self, axis: int | None = None, keep: bool = False, correction: int = 0) -> Tensor:
         """The variance with divisor n − `correction`; NaN when that is not positive.
 
         Raises `tunebox.Refused`.
         """
 
-    def standard_deviation(self, axis: int | None = None, keep: bool = False, correction: int = 0) -> Tensor:
-        """The square root of `variance`; the gradient at 0 is 0.
+    def std(self, axis: int | None = None, keep: bool = False, correction: int = 0) -> Tensor:
+        """The square root of `var`; the gradient at 0 is 0.
 
         Raises `tunebox.Refused`.
         """
 
-    def standard_deviation_of_finite(self, axis: int | None = None, keep: bool = False, correction: int = 0) -> Tensor:
-        """`standard-deviation` over the entries that are not NaN. No gradient.
+    def std_of_finite(self, axis: int | None = None, keep: bool = False, correction: int = 0) -> Tensor:
+        """`std` over the entries that are not NaN. No gradient.
 
         Raises `tunebox.Refused`.
         """
@@ -300,7 +319,7 @@ class Tensor:
         Raises `tunebox.Refused`.
         """
 
-    def cumulative_sum(self, axis: int) -> Tensor:
+    def cumsum(self, axis: int) -> Tensor:
         """Running sums along an axis.
 
         Raises `tunebox.Refused`.
@@ -330,7 +349,7 @@ class Tensor:
         Raises `tunebox.Refused`.
         """
 
-    def top(self, axis: int, count: int) -> Tensor:
+    def topk(self, axis: int, count: int) -> Tensor:
         """The `count` largest along an axis, largest first.
 
         Raises `tunebox.Refused`.
@@ -418,6 +437,108 @@ class Tensor:
 
     def flip(self, axis: int) -> Tensor:
         """Reverses an axis.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def add(self, other: Tensor | float) -> Tensor:
+        """a + b.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def subtract(self, other: Tensor | float) -> Tensor:
+        """a − b.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def multiply(self, other: Tensor | float) -> Tensor:
+        """a · b.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def divide(self, other: Tensor | float) -> Tensor:
+        """a / b.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def minimum(self, other: Tensor | float) -> Tensor:
+        """The smaller of both, NaN if either is; equal ones share the gradient.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def maximum(self, other: Tensor | float) -> Tensor:
+        """The larger of both, NaN if either is; equal ones share the gradient.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def equal(self, other: Tensor | float) -> Tensor:
+        """1 where a = b, as `u8`. No gradient.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def not_equal(self, other: Tensor | float) -> Tensor:
+        """1 where a ≠ b, as `u8`. No gradient.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def less(self, other: Tensor | float) -> Tensor:
+        """1 where a < b, as `u8`. No gradient.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def less_equal(self, other: Tensor | float) -> Tensor:
+        """1 where a ≤ b, as `u8`. No gradient.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def greater(self, other: Tensor | float) -> Tensor:
+        """1 where a > b, as `u8`. No gradient.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def greater_equal(self, other: Tensor | float) -> Tensor:
+        """1 where a ≥ b, as `u8`. No gradient.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def logical_and(self, other: Tensor | float) -> Tensor:
+        """1 where both `u8` are not 0, as `u8`. No gradient.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def logical_or(self, other: Tensor | float) -> Tensor:
+        """1 where either `u8` is not 0, as `u8`. No gradient.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def matmul(self, other: Tensor | float) -> Tensor:
+        """The matrix product over the last two axes; the axes before them are equal or broadcast.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def outer(self, other: Tensor | float) -> Tensor:
+        """The outer product of two vectors, `[n, m]`.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def dot(self, other: Tensor | float) -> Tensor:
+        """The inner product of two vectors, one element.
 
         Raises `tunebox.Refused`.
         """
@@ -572,7 +693,7 @@ def logical_or(a: Tensor, b: Tensor) -> Tensor:
     """
 
 
-def choose(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """a where `condition` (`u8`) is not 0, b elsewhere; a value not taken has gradient 0 even if it is NaN.
 
     Raises `tunebox.Refused`.
@@ -635,7 +756,7 @@ def full(shape: list[int], value: float) -> Tensor:
     """
 
 
-def sequence(start: float, step: float, count: int) -> Tensor:
+def arange(start: float, step: float, count: int) -> Tensor:
     """`start`, `start` + `step`, … , `count` numbers, as `f32`.
 
     Raises `tunebox.Refused`.
@@ -656,7 +777,7 @@ def from_indices(values: list[int], shape: list[int]) -> Tensor:
     """
 
 
-def random_normal(sequence: str, shape: list[int]) -> Tensor:
+def randn(sequence: str, shape: list[int]) -> Tensor:
     """Independent standard normal numbers, as `f32`, from the run's seed and the name of a random sequence.
     Successive calls on one sequence give new numbers; a resumed run goes on where it was.
 
@@ -664,15 +785,15 @@ def random_normal(sequence: str, shape: list[int]) -> Tensor:
     """
 
 
-def random_uniform(sequence: str, shape: list[int]) -> Tensor:
-    """Independent uniform numbers in [0, 1), as `f32`, from a random sequence as in `random-normal`.
+def rand(sequence: str, shape: list[int]) -> Tensor:
+    """Independent uniform numbers in [0, 1), as `f32`, from a random sequence as in `randn`.
 
     Raises `tunebox.Refused`.
     """
 
 
-def random_permutation(sequence: str, count: int) -> Tensor:
-    """A random permutation of 0 … `count` − 1, as `u32`, from a random sequence as in `random-normal`.
+def randperm(sequence: str, count: int) -> Tensor:
+    """A random permutation of 0 … `count` − 1, as `u32`, from a random sequence as in `randn`.
 
     Raises `tunebox.Refused`.
     """

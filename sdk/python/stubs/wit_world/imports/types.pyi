@@ -6,36 +6,19 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class ErrorCode(Enum):
-    """Why a call could not be done. Closed: no case is added within 0.1."""
-
-    #: An argument is outside what the function's text allows.
-    INVALID_ARGUMENT = 0
-    #: Shapes cannot be combined; the message names the axis.
-    SHAPE_MISMATCH = 1
-    #: The element type is not one that the function takes.
-    DTYPE_MISMATCH = 2
-    #: This host, model or device does not offer it.
-    UNSUPPORTED = 3
-    #: The run does not grant it.
-    NOT_GRANTED = 4
-    #: It would pass a limit that the method can stay below, as in bytes read back.
-    OUT_OF_BUDGET = 5
-    #: The device failed.
-    DEVICE_ERROR = 6
-    #: The run is stopping.
-    CANCELLED = 7
-    #: A file or stream of the host failed.
-    IO = 8
-    #: A fault of the host's own.
-    INTERNAL = 9
-
-
 @dataclass
 class Error:
     """A failed call: a code to act on, a sentence to read."""
 
-    code: ErrorCode
+    #: Why the call failed. A later version may add codes: treat an unknown one like `internal`.
+    #: `invalid-argument`: an argument is outside what the function's text allows.
+    #: `shape-mismatch`: shapes cannot be combined; the message names the axis.
+    #: `dtype-mismatch`: the element type is not one that the function takes.
+    #: `unsupported`: this host, run, model or device does not offer it.
+    #: `out-of-budget`: it would pass a limit that the method can stay below, as in bytes read back.
+    #: `device-error`: the device failed.
+    #: `internal`: a fault of the host.
+    code: str
     message: str
 
 
@@ -59,7 +42,22 @@ class Value_Text:
     value: str
 
 
-Value = Value_Boolean | Value_Integer | Value_Number | Value_Text
+@dataclass
+class Value_Integers:
+    value: list[int]
+
+
+@dataclass
+class Value_Numbers:
+    value: list[float]
+
+
+@dataclass
+class Value_Texts:
+    value: list[str]
+
+
+Value = Value_Boolean | Value_Integer | Value_Number | Value_Text | Value_Integers | Value_Numbers | Value_Texts
 """The value of a setting."""
 
 

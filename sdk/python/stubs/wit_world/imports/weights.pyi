@@ -1,5 +1,5 @@
-"""The weights by role and layer: for methods that edit a model instead of training it.
-Granted only when the run asks for it by name.
+"""The weights of the model by role and layer: for methods that edit a model instead of training it. Those of the
+verifiers in a reward are `reward.weights`. Granted only when the run asks for it by name.
 """
 
 # Generated from `wit/weights.wit` of tunebox.
@@ -34,6 +34,14 @@ def keep_as(form: Form) -> None:
     """Selects how later edits are kept; `edited` by default. The policy computes the same either way.
     Errors: `invalid-argument` once an edit was made the other way; `unsupported` for `adapter`
     when all weights are trained.
+
+    Raises `tunebox.Refused`.
+    """
+
+
+def shape(role: Role, layer: int) -> tuple[int, int]:
+    """The shape of a matrix: its rows and columns, (out, in). `layer` is ignored for `embedding` and `head`.
+    Errors: `invalid-argument` for a layer that the model does not have.
 
     Raises `tunebox.Refused`.
     """

@@ -52,5 +52,5 @@ fn bytes_that_are_no_value_are_refused() {
     assert!(read::<char>(&0xd800_u32.to_le_bytes()).is_err());
     assert!(read::<String>(&[1, 0, 0, 0, 0xff]).is_err() && read::<u8>(&[1, 2]).is_err());
     assert!(read::<Option<u8>>(&[1]).is_err() && read::<Result<(), u8>>(&[]).is_err());
-    assert!(read::<crate::error::ErrorCode>(&[200]).is_err());
+    assert!(read::<crate::tensor::Dtype>(&[200]).is_err());
 }

@@ -4,7 +4,7 @@ L = −Σ (1 − p)^focus · log p / targets: supervised fine-tuning in which a 
 knows it already. With `focus = 0` all count alike. Put a loss of your own into `cost`.
 """
 
-from tunebox import Batch, Scores, Taps, Tensor, add_metric, loss, method, minimise, score_for_learning, setting
+from tunebox import Batch, Scores, Taps, Tensor, add_metric, backward, loss, method, score_for_learning, setting
 
 
 @method(shape="supervised", metrics=["loss", "accuracy"])
@@ -22,7 +22,7 @@ class Supervised:
         scores = score_for_learning(rows, Taps.TOP_ONE)
 
         total = loss.token_mean(self.cost(scores), targets)
-        minimise(total)
+        backward(total)
 
         add_metric("loss", total)
         add_metric("accuracy", loss.token_mean(scores.top_one(), targets))

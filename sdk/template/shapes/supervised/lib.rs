@@ -27,7 +27,7 @@ impl Method for Supervised {
         let scores = score_for_learning(&rows, Taps::TOP_ONE, 1.0)?;
 
         let loss = loss::token_mean(&self.cost(&scores), targets);
-        minimise(&loss)?;
+        backward(&loss)?;
 
         add_metric("loss", loss);
         add_metric("accuracy", loss::token_mean(&scores.top_one(), targets));
