@@ -1,4 +1,4 @@
-//! Contrastive preference optimisation and its kin: preferred answers become likelier than rejected
+//! Contrastive preference optimization and its kin: preferred answers become likelier than rejected
 //! ones, without a reference.
 //!
 //! L = mean(preference loss of d) + nll-weight · NLL(chosen), d = log π(chosen) − log π(rejected) on sums
@@ -6,7 +6,7 @@
 
 use tunebox::prelude::*;
 
-/// Contrastive preference optimisation, and what people may set about it.
+/// Contrastive preference optimization, and what people may set about it.
 #[derive(Settings)]
 pub struct Contrast {
     /// The loss of a pair. On sums of tokens: `sigmoid`, `hinge`. On means: `ipo`, `simpo`, `alphapo`.
@@ -66,7 +66,7 @@ impl Method for Contrast {
         let nll = loss::token_mean(&-scores.chosen.logprob(), batch.window_targets("chosen")?);
         let weight = if self.loss == Loss::Alphapo { 0.0 } else { self.nll_weight };
         let total = if weight == 0.0 { preference } else { preference + &nll * weight };
-        minimise(&total)?;
+        backward(&total)?;
 
         add_metric("loss", total);
         add_metric("nll-loss", nll);
@@ -90,7 +90,7 @@ impl Contrast {
         if self.loss != Loss::Alphapo || self.alpha == 0.0 {
             return logprob * 1.0;
         }
-        -(logprob * -self.alpha).exp_minus_one() / self.alpha
+        -(logprob * -self.alpha).expm1() / self.alpha
     }
 
     /// The loss of each pair from d: `[rows]`.

@@ -1,4 +1,4 @@
-//! Direct preference optimisation: preferred answers become likelier than rejected ones, measured
+//! Direct preference optimization: preferred answers become likelier than rejected ones, measured
 //! from where training began.
 //!
 //! r = log π(y) − log π_ref(y) for each answer; the loss of a pair is a function of both, most often of
@@ -50,7 +50,7 @@ pub struct Options {
     discopop_tau: f32,
 }
 
-/// Direct preference optimisation.
+/// Direct preference optimization.
 pub struct Preference {
     options: Options,
     mixture: Vec<(Loss, f32)>,
@@ -88,7 +88,7 @@ impl Method for Preference {
             }
         });
         let total = total.reduce(|sum, cost| sum + cost).ok_or_else(|| Error::new("`loss` names no loss"))?;
-        minimise(&total)?;
+        backward(&total)?;
 
         add_metric("loss", total);
         terms.ratios.map(|ratio| ratio * self.options.beta).report_rewards(batch);
@@ -115,7 +115,7 @@ impl Preference {
     /// 1 up to the length of the shorter answer, `ld-alpha` after it: `[rows, width]`.
     fn token_weights(&self, masks: &Pair<Tensor>, lengths: &Pair<Tensor>) -> Pair<Tensor> {
         let shared = lengths.chosen.minimum(&lengths.rejected).unsqueeze(1); // [rows, 1]
-        masks.map(|mask| choose(&mask.cumulative_sum(1).less_equal(&shared), 1.0, self.options.ld_alpha))
+        masks.map(|mask| where_(&mask.cumsum(1).less_equal(&shared), 1.0, self.options.ld_alpha))
     }
 
     /// What to compute beside the log-probabilities.

@@ -73,8 +73,8 @@ impl Terms<'_> {
                 (right * (1.0 - epsilon) - flipped * epsilon) / (1.0 - 2.0 * epsilon)
             }
             Loss::Hinge => (1.0 - margin()).relu(),
-            Loss::Ipo => (self.length_normalised() - 0.5 / beta).square(),
-            Loss::SigmoidNorm => -(self.length_normalised() * beta).log_sigmoid(),
+            Loss::Ipo => (self.length_normalized() - 0.5 / beta).square(),
+            Loss::SigmoidNorm => -(self.length_normalized() * beta).log_sigmoid(),
             Loss::ExoPair => {
                 let (margin, other) = (margin(), -margin());
                 let right = margin.sigmoid() * (margin.log_sigmoid() - (1.0 - epsilon).ln());
@@ -103,7 +103,7 @@ impl Terms<'_> {
     }
 
     /// The difference of the mean scores of a token.
-    fn length_normalised(&self) -> Tensor {
+    fn length_normalized(&self) -> Tensor {
         self.bent.with(&self.lengths, |score, length| score / length).difference()
     }
 

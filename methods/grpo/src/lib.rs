@@ -1,4 +1,4 @@
-//! Group-relative policy optimisation: completions that beat the others of their prompt become likelier.
+//! Group-relative policy optimization: completions that beat the others of their prompt become likelier.
 //!
 //! A group of completions is written for every prompt and judged by the run's verifiers. A completion's
 //! advantage A is its reward, centred and scaled in its group. A token costs −min(w·A, clip(w)·A), with w
@@ -8,7 +8,7 @@
 use tunebox::policy_gradient::{Advantage, Divergence, EntropyBonus, Learner, Objective, Sampling, Steering};
 use tunebox::prelude::*;
 
-/// Group-relative policy optimisation, and what people may set about it.
+/// Group-relative policy optimization, and what people may set about it.
 #[derive(Settings)]
 pub struct Settings {
     #[setting(flatten)]

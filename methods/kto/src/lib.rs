@@ -1,4 +1,4 @@
-//! Kahneman–Tversky optimisation: good answers become likelier and bad ones less likely, learned from
+//! Kahneman–Tversky optimization: good answers become likelier and bad ones less likely, learned from
 //! single answers with a label instead of pairs.
 //!
 //! r = log π(y) − log π_ref(y); z estimates how far the policy has moved at all, by answers under prompts that
@@ -7,7 +7,7 @@
 
 use tunebox::prelude::*;
 
-/// Kahneman–Tversky optimisation, and what people may set about it.
+/// Kahneman–Tversky optimization, and what people may set about it.
 #[derive(Settings)]
 pub struct Labelled {
     /// The loss: `kto`, or `apo-zero-unpaired`, which measures from 0 instead of z and needs no further passes.
@@ -52,7 +52,7 @@ impl Method for Labelled {
         let gap = (&ratio - &baseline) * self.beta;
         let costs = (-&gap).sigmoid() * &good * self.desirable_weight + gap.sigmoid() * &bad * self.undesirable_weight;
         let total = loss::row_mean(&costs, batch.window_size());
-        minimise(&total)?;
+        backward(&total)?;
 
         add_metric("loss", total);
         add_metric("kl", baseline);

@@ -41,7 +41,7 @@ impl Method for Supervised {
         let scores = score_for_learning(&rows, self.taps(), 1.0)?;
 
         let loss = loss::token_mean(&self.cost(&scores), targets);
-        minimise(&loss)?;
+        backward(&loss)?;
 
         add_metric("loss", loss);
         add_metric("entropy", loss::token_mean(&scores.entropy(), targets));

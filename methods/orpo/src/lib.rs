@@ -1,4 +1,4 @@
-//! Odds-ratio preference optimisation: chosen answers become likelier, and their odds rise over
+//! Odds-ratio preference optimization: chosen answers become likelier, and their odds rise over
 //! those of rejected ones. Nothing is measured against a reference, which saves its forward passes.
 //!
 //! L = NLL(chosen) − β·mean(log σ(z)) with z = log odds(chosen) − log odds(rejected), where the
@@ -6,7 +6,7 @@
 
 use tunebox::prelude::*;
 
-/// Odds-ratio preference optimisation, and what people may set about it.
+/// Odds-ratio preference optimization, and what people may set about it.
 #[derive(Settings)]
 pub struct Odds {
     /// The weight of the odds term; the paper's λ.
@@ -45,7 +45,7 @@ impl Method for Odds {
 
         let nll = loss::token_mean(&-scores.chosen.logprob(), self.denominator(batch)?);
         let total = &nll - loss::row_mean(&ratio, batch.window_size()) * self.beta;
-        minimise(&total)?;
+        backward(&total)?;
 
         add_metric("loss", total);
         add_metric("nll-loss", nll);
