@@ -65,10 +65,10 @@ static bool ratio(tunebox_method_data_borrow_batch_t batch, const char *name, te
 
     TRY(tunebox_method_data_method_batch_rows(batch, &side, &rows, &refused));
     tunebox_method_data_borrow_rows_t answers = tunebox_method_data_borrow_rows(rows);
-    TRY(tunebox_method_model_score_for_learning(answers, 0, 1.0f, &scores, &refused));
+    TRY(tunebox_method_model_score_for_learning(answers, NULL, 1.0f, &scores, &refused));
     TRY(sum_of_targets(scores, &policy));
     TRY(tunebox_method_model_reference(&view, &refused));
-    TRY(tunebox_method_model_score(tunebox_method_model_borrow_view(view), answers, 0, 1.0f, &scores, &refused));
+    TRY(tunebox_method_model_score(tunebox_method_model_borrow_view(view), answers, NULL, 1.0f, &scores, &refused));
     TRY(sum_of_targets(scores, &frozen));
     MAKE(difference, tunebox_method_tensor_subtract, lent(policy), lent(frozen));
 
@@ -102,7 +102,7 @@ static bool learn(tunebox_method_data_borrow_batch_t batch) {
     TRY(cost(margin, &each));
     MAKE(sum, tunebox_method_tensor_method_tensor_sum, lent(each), NULL, false);
     MAKE(loss, tunebox_method_tensor_method_tensor_scale, lent(sum), 1.0 / tunebox_method_data_method_batch_window_size(batch));
-    TRY(tunebox_method_learn_minimise(lent(loss), &refused));
+    TRY(tunebox_method_learn_backward(lent(loss), &refused));
 
     method_string_t name = text("loss");
     return tunebox_method_run_add_metric_of(&name, lent(loss), &refused);

@@ -6,7 +6,7 @@ r = log π(y) − log π_ref(y) for each answer; the loss of a pair is a functio
 
 from typing import Literal
 
-from tunebox import Batch, Error, Pair, Tensor, add_metric, loss, method, minimise, reference, setting
+from tunebox import Batch, Error, Pair, Tensor, add_metric, loss, method, backward, reference, setting
 
 
 @method(
@@ -35,7 +35,7 @@ class Preference:
 
         lengths = rows.map(lambda rows: rows.lengths())
         total = loss.row_mean(self.cost(ratios, lengths), batch.window_size())
-        minimise(total)
+        backward(total)
 
         add_metric("loss", total)
         ratios.map(lambda ratio: ratio * self.beta).report_rewards(batch)

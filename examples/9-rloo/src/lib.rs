@@ -49,12 +49,12 @@ impl Method for LeaveOneOut {
         let ratio = (whole - old).exp();
         let clipped = ratio.clamp(Some((1.0 - self.epsilon).into()), Some((1.0 + self.epsilon).into()));
         let loss = -(ratio * &advantage).minimum(clipped * &advantage).mean(All);
-        minimise(&loss)?;
+        backward(&loss)?;
 
         metric("loss", loss);
         metric("reward", earned.mean(All));
         metric("kl", divergence.mean(All));
-        metric("advantage-spread", advantage.standard_deviation(All, 1));
+        metric("advantage-spread", advantage.std(All, 1));
         Ok(())
     }
 }
