@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 use tunebox_package::builtin;
+use tunebox_package::template::SHAPES;
 
 use crate::support::transcript::METHOD_TARGET;
 
@@ -90,13 +91,13 @@ fn a_new_method_is_the_same_bytes_in_another_folder_of_another_user() {
     here.succeed(&["train", "--sample", "--method", "calm", "--set", "train.steps=2", "--name", "one"]);
     assert_eq!(here.steps("runs/one").len(), 2);
     let (source, text) = (here.path("calm/src/lib.rs"), std::fs::read_to_string(here.path("calm/src/lib.rs")).unwrap());
-    let changed = text.replace("        minimise(&loss)?;\n", "").replace("\"accuracy\"]", "\"share\"]");
+    let changed = text.replace("        backward(&loss)?;\n", "").replace("\"accuracy\"]", "\"share\"]");
     let changed = changed.replace("Ok(settings)", "let spare = 1;\n        Ok(settings)");
     let line = changed.lines().position(|line| line.contains("add_metric(\"accuracy\"")).unwrap() + 1;
     std::fs::write(&source, changed).unwrap();
     let said = here.succeed(&["build", "calm"]);
     assert!(said.contains(&format!("Warning src/lib.rs:{line} reports `accuracy`, which `metrics`")), "{said}");
-    assert!(said.contains("Warning the method never calls `minimise`"), "{said}");
+    assert!(said.contains("Warning the method never calls `backward`"), "{said}");
     assert!(said.contains("warning: unused variable: `spare`\n") && said.contains("with 1 warning\n"), "{said}");
     let again = here.succeed(&["--json", "build", "calm"]);
     let again: Value = serde_json::from_str(again.lines().next().unwrap()).unwrap();
@@ -144,6 +145,21 @@ fn a_method_begun_with_a_built_in_one_learns_the_same() {
         let sampled = place.succeed(&["-C", &name, "train", "--sample", "--method", ".", "--dry-run"]);
         let first = if method == "dpo" { "cpo" } else { method };
         assert!(sampled.contains(&format!("runs/.sample/{first}.jsonl")), "{sampled}");
+    }
+}
+
+#[test]
+fn a_method_begun_with_a_shape_builds_and_trains_on_the_sample_without_a_change() {
+    let place = Workspace::new();
+    for shape in SHAPES {
+        let name = format!("my-{shape}");
+        place.succeed(&["new", &name, "--shape", shape]);
+        let built = place.succeed(&["build", &name]);
+        assert!(!built.contains("Warning"), "{shape}: {built}");
+        let few = ["--set", "train.steps=2", "--name", "few"];
+        let trained = place.succeed(&[&["-C", &name, "train", "run.toml"][..], &few[..]].concat());
+        assert!(trained.contains("Done 2 steps") && !trained.contains("Warning"), "{shape}: {trained}");
+        place.succeed(&["-C", &name, "train", "--sample", "--method", ".", "--dry-run"]);
     }
 }
 

@@ -82,7 +82,7 @@ fn a_method_built_afresh_in_another_folder_compiles_everything_into_the_same_byt
         let options = Options { clean, ..Options::default() };
         let mut watch = |event: Event<'_>| match event {
             Event::Compiled(name) => compiled.push(name.to_owned()),
-            Event::Waiting(_) => {}
+            Event::Waiting(_) | Event::TypesNotChecked(_) => {}
         };
         let built = build::compile(folder, &options, &mut watch);
         (built.unwrap_or_else(|error| panic!("{}", message(&error))).bytes, compiled)
@@ -161,7 +161,7 @@ impl Method for Calm {
             Way::Gentle => self.half,
             Way::VeryGentle => 0.1,
         };
-        minimise(&(scores.logprob().sum(All) * -share))
+        backward(&(scores.logprob().sum(All) * -share))
     }
 }
 

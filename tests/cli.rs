@@ -42,7 +42,7 @@ fn workspace() -> tempfile::TempDir {
 fn manifest(name: &str) -> String {
     serde_json::json!({
         "name": name, "version": "0.1.0", "description": "A hostile method",
-        "shape": "supervised", "settings": [], "metrics": [], "interface": "0.1.0",
+        "shape": "supervised", "settings": [], "metrics": [], "interface": "0.2.0",
     })
     .to_string()
 }
@@ -169,17 +169,17 @@ fn scores_that_keep_more_than_they_may_end_the_run() {
 /// Scores the batch for learning, again and again, and keeps every pass. It imports `learn`, so that an adapter is trained
 /// and a pass has something to keep.
 const KEEPS: &str = r#"
-(import "tunebox:method/learn@0.1.0" "rate" (func $rate (result f64)))
-(import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
-(import "tunebox:method/model@0.1.0" "score-for-learning" (func $score (param i32 i32 f32 i32)))
-(import "tunebox:method/model@0.1.0" "[method]scores.logprob" (func $logprob (param i32) (result i32)))
+(import "tunebox:method/learn@0.2.0" "rate" (func $rate (result f64)))
+(import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+(import "tunebox:method/model@0.2.0" "score-for-learning" (func $score (param i32 i32 i32 f32 i32)))
+(import "tunebox:method/model@0.2.0" "[method]scores.logprob" (func $logprob (param i32) (result i32)))
 (data (i32.const 256) "example")
 (func $step (param $batch i32) (result i32)
   (local $rows i32)
   (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
   (local.set $rows (call $handle))
   (loop $again
-    (call $score (local.get $rows) (i32.const 0) (f32.const 1) (i32.const 64))
+    (call $score (local.get $rows) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
     (drop (call $logprob (call $handle)))
     (br $again))
   (unreachable))"#;
@@ -218,13 +218,13 @@ fn a_method_that_never_asks_to_learn_leaves_no_adapter_and_is_told_so_before_its
     let run = "train --model model --data answers.jsonl --method idle.wasm --name idle --set train.steps=1";
     let (code, said) = told(run);
     assert_eq!(code, Some(0), "{said}");
-    let warned = said.find("Warning the method never calls `minimise`");
+    let warned = said.find("Warning the method never calls `backward`");
     assert!(warned.is_some() && warned < said.find("Done 1 step in"), "{said}");
     assert!(said.contains("Warning no adapter was written"), "{said}");
     assert!(!place.path().join("runs/idle/adapter_model.safetensors").exists());
     let (code, said) = told("check idle.wasm");
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("Warning the method never calls `minimise`"), "{said}");
+    assert!(said.contains("Warning the method never calls `backward`"), "{said}");
     let (code, said) = told("verify runs/idle");
     assert_eq!(code, Some(0), "{said}");
 }

@@ -199,10 +199,10 @@ fn a_changed_source_goes_into_the_run_and_one_that_is_wrong_does_not_end_it() {
 fn a_step_that_failed_is_done_again_from_where_it_began() {
     let author = Author::new();
     // What the weights learned before the panic must not be learned twice; and no step counts whose state is not known.
-    let hasty = "minimise(&loss)?;\n        if tunebox::run::position() == 2 {\n            update()?;\n            \
+    let hasty = "backward(&loss)?;\n        if tunebox::run::position() == 2 {\n            update()?;\n            \
                  panic!(\"too hasty\");\n        }";
     let mute = "fn save_state(&self) -> Vec<u8> {\n        panic!(\"no words\")\n    }\n\n    fn step(";
-    author.save(&author.with("minimise(&loss)?;", hasty));
+    author.save(&author.with("backward(&loss)?;", hasty));
     let dev = Dev::start(&author, &["--name", "tried", "--set", "train.steps=6"]);
     dev.fails_with("too hasty");
     author.save(&author.with("fn step(", mute));
@@ -218,8 +218,8 @@ fn a_step_that_failed_is_done_again_from_where_it_began() {
 #[test]
 fn a_run_that_is_left_while_it_waits_goes_on_by_the_next_version() {
     let author = Author::new();
-    let stubborn = "minimise(&loss)?;\n        assert!(tunebox::run::position() != 2, \"too stubborn\");";
-    author.save(&author.with("minimise(&loss)?;", stubborn));
+    let stubborn = "backward(&loss)?;\n        assert!(tunebox::run::position() != 2, \"too stubborn\");";
+    author.save(&author.with("backward(&loss)?;", stubborn));
     let words = ["--name", "left", "--set", "train.steps=6"];
     let dev = Dev::start(&author, &words);
     dev.fails_with("too stubborn");
@@ -244,7 +244,7 @@ fn a_source_that_is_broken_at_the_start_is_waited_for_and_a_run_without_a_step_l
     let dev = Dev::start(&author, &[]);
     dev.fails_with("fokus");
     dev.read_until("waiting");
-    author.save(&author.with("minimise(&loss)?;", "minimise(&loss)?;\n        panic!(\"too early\");"));
+    author.save(&author.with("backward(&loss)?;", "backward(&loss)?;\n        panic!(\"too early\");"));
     dev.read_until("planned");
     dev.fails_with("too early");
     dev.read_until("waiting");

@@ -7,6 +7,7 @@
 mod c;
 mod faults;
 mod python;
+mod types;
 
 use std::fs;
 use std::io::Write;
@@ -42,16 +43,21 @@ fn commands(page: &str) -> Vec<String> {
     lines.filter(|line| line.starts_with("tunebox ")).map(str::to_owned).collect()
 }
 
-/// Gives a command that must succeed to the shell, in a folder with a home and a cache of its own; what it says.
-fn play(command: &str, folder: &Path) -> String {
+/// A command for the shell, in a folder with a home and a cache of its own.
+fn command(command: &str, folder: &Path) -> Command {
     let programs = Path::new(BINARY).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).current_dir(folder).env("PATH", path).env("NO_COLOR", "1").stdin(Stdio::null());
     shell.env("TUNEBOX_HOME", folder.join("home")).env("TUNEBOX_CACHE", folder.join("cache"));
-    let output = shell.output().unwrap();
+    shell
+}
+
+/// Gives a command that must succeed to the shell, in a folder with a home and a cache of its own; what it says.
+fn play(line: &str, folder: &Path) -> String {
+    let output = command(line, folder).output().unwrap();
     let said = [&output.stdout, &output.stderr].map(|stream| String::from_utf8_lossy(stream).into_owned()).concat();
-    assert!(output.status.success(), "`{command}`: {said}");
+    assert!(output.status.success(), "`{line}`: {said}");
     said
 }
 

@@ -239,6 +239,7 @@ fn toml(value: &Given) -> toml::Value {
         Given::Integer(value) => (*value).into(),
         Given::Number(value) => (*value).into(),
         Given::Text(value) => value.clone().into(),
+        list => panic!("no built-in method has a setting like {list:?}"),
     }
 }
 

@@ -29,6 +29,7 @@ fn batch(prompts: Vec<Vec<u32>>) -> Batch {
         sides: vec![("prompt".into(), Arc::new(Rows::new(prompts, marks).unwrap()))],
         size: count as u32,
         window_size: count as u32,
+        ends_window: true,
         questions: vec![Question::default(); count],
         ..Batch::default()
     }

@@ -84,8 +84,8 @@ fn hostile(body: &str) -> Vec<u8> {
         r#"(module (memory (export "memory") 1) (global $top (mut i32) (i32.const 4096))
           (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
             (global.get $top) (global.set $top (i32.add (global.get $top) (local.get 3))))
-          (func (export "tunebox:method/verify@0.1.0#init") (param i32 i32) (result i32) (i32.const 0))
-          (func $again (export "tunebox:method/verify@0.1.0#verify") (param i32 i32 i32 i32 i32 i32) (result i32) {body}))"#
+          (func (export "tunebox:method/verify@0.2.0#init") (param i32 i32) (result i32) (i32.const 0))
+          (func $again (export "tunebox:method/verify@0.2.0#verify") (param i32 i32 i32 i32 i32 i32) (result i32) {body}))"#
     );
     let mut module = wat::parse_str(module).unwrap();
     let mut resolve = wit_parser::Resolve::default();
@@ -230,7 +230,7 @@ fn train_more(body: &str, name: &str, more: &[&str], is_validated: bool) -> Resu
     let mut component = hostile(body);
     let manifest = json!({
         "name": name, "version": "1.0.0", "description": "Written by a stranger", "world": "verifier",
-        "shape": "completion", "settings": [], "metrics": [], "interface": "0.1.0",
+        "shape": "completion", "settings": [], "metrics": [], "interface": "0.2.0",
     });
     section::append(&mut component, "tunebox:manifest", manifest.to_string().as_bytes());
     std::fs::write(place.path("judge.wasm"), component).unwrap();

@@ -82,9 +82,10 @@ impl Workspace {
 
     /// Writes a component with a manifest as `NAME.wasm`, and returns its bytes.
     fn manifested(&self, name: &str, mut bytes: Vec<u8>) -> Vec<u8> {
+        let update = if name.starts_with("updates-") { "method" } else { "host" };
         let manifest = serde_json::json!({
-            "name": name, "version": "0.1.0", "description": "A hostile method",
-            "shape": "supervised", "settings": [], "metrics": ["loss"], "interface": "0.1.0",
+            "name": name, "version": "0.1.0", "description": "A hostile method", "update": update,
+            "shape": "supervised", "settings": [], "metrics": ["loss"], "interface": "0.2.0",
         });
         tunebox_package::section::append(
             &mut bytes,

@@ -1,5 +1,5 @@
 ;; Does nothing for three steps, then computes for ever. It asks for `learn`, so there is an adapter to save.
-(import "tunebox:method/learn@0.1.0" "rate" (func $rate (result f64)))
+(import "tunebox:method/learn@0.2.0" "rate" (func $rate (result f64)))
 (global $steps (mut i32) (i32.const 0))
 (func $step (param i32) (result i32)
   (global.set $steps (i32.add (global.get $steps) (i32.const 1)))

@@ -34,7 +34,7 @@ def theirs(model, batch, sequence, steps, *more):
 
 def use(said, machine):
     """The share of plain products that a step's necessary arithmetic makes up, and of what is written on the chip."""
-    found = said.get("utilisation")
+    found = said.get("utilization")
     nominal = next((rate for word, rate in NOMINAL.items() if word in machine), None)
     if found is None:
         return ""

@@ -12,9 +12,11 @@ use super::{interfaces, message};
 use crate::support::{given_scores, golden_rows};
 
 /// A method that goes wrong in the way that its setting names; a line with `HERE name` is where.
-const FAULTS: &str = r#"from typing import Literal
+const FAULTS: &str = r#"import sys
+from contextlib import contextmanager
+from typing import Literal
 
-from tunebox import Batch, Error, Refused, method, model, setting, tensor
+from tunebox import Batch, Error, Refused, learn, method, model, setting, tensor
 
 print("while it is made", end="")
 
@@ -22,7 +24,10 @@ print("while it is made", end="")
 class Faults:
     """Goes wrong."""
 
-    way: Literal["side", "shapes", "word", "view", "late", "own", "caught", "printed"] = setting("own", doc="How.")
+    way: Literal[
+        "side", "shapes", "word", "view", "number", "range", "closed", "exit", "context", "late", "own", "caught",
+        "printed", "nothing",
+    ] = setting("own", doc="How.")
     lambda_: float = setting(1.0, low=0.0, doc="A word that Python keeps.")
 
     def step(self, batch: Batch) -> None:
@@ -40,6 +45,34 @@ class Faults:
     def view(self, batch: Batch) -> None:
         model.score(model.reference, batch.rows("chosen"))  # HERE view
 
+    def number(self, batch: Batch) -> None:
+        learn.backward(0.5)  # HERE number
+
+    def range(self, batch: Batch) -> None:
+        tensor.full([2, -1], 1.0)  # HERE range
+
+    def closed(self, batch: Batch) -> None:
+        with tensor.full([2], 1.0) as numbers:
+            pass
+        numbers.exp()  # HERE closed
+
+    def exit(self, batch: Batch) -> None:
+        sys.exit("enough")  # HERE exit
+
+    def context(self, batch: Batch) -> None:
+        @contextmanager
+        def around():
+            yield
+
+        with around():
+            batch.rows("nowhere")  # HERE context
+
+    def nothing(self, batch: Batch) -> None:
+        pass
+
+    def save_state(self):  # HERE saved
+        return "no bytes"
+
     def late(self, batch: Batch) -> None:
         import statistics  # HERE late
 
@@ -50,7 +83,7 @@ class Faults:
         try:
             batch.rows("nowhere")
         except Refused as refused:
-            print("caught", refused.value.code.name)
+            print("caught", refused.value.code)
 
     def printed(self, batch: Batch) -> None:
         print("one\ntwo", 3)
@@ -66,36 +99,46 @@ fn a_method_in_python_tells_its_line_and_what_it_prints() {
     require_compiler();
     let built = build::compile(folder.path(), &Options::default(), &mut |_| {});
     let built = built.unwrap_or_else(|error| panic!("{}", message(&error)));
-    assert_eq!(interfaces(&built.bytes), ["data", "model", "run", "tensor", "types"]);
+    assert_eq!(interfaces(&built.bytes), ["data", "learn", "model", "run", "tensor", "types"]);
     assert_eq!(built.manifest.settings[1].name, "lambda");
     let engine = Engine::new().unwrap();
     let method = engine.admit(&built.bytes, "faults", &Grants::default(), &limits()).unwrap();
     let row = golden_rows::rows("dpo").remove(0);
-    let step = |way: &str| {
+    let begin = |way: &str| {
         let (train_state, ..) = given_scores::GivenScores::over(Default::default(), false);
         let mut session = Session::start(&method, train_state, SessionSettings::default()).unwrap();
         let kept = ("lambda".to_owned(), Value::Number(1.0));
         session.init(&[("way".to_owned(), Value::Text(way.to_owned())), kept]).unwrap();
-        session.step(row.batch(&[0, 1]))
+        session
     };
+    let step = |way: &str| begin(way).step(row.batch(&[0, 1]));
+    let line = |way: &str| FAULTS.lines().position(|line| line.ends_with(&format!("# HERE {way}"))).unwrap() + 1;
     let ways = [
         ("side", "nowhere"),
-        ("shapes", ""),
+        ("shapes", "Refused: "),
         ("word", "TypeError"),
-        ("view", "`reference()` makes one"),
+        ("view", "TypeError: score() takes a `View` as `view`, not the function `reference`: `reference()` calls it"),
+        ("number", "TypeError: backward() takes a `Tensor` as `loss`, not `float` 0.5"),
+        ("range", "item 1 is `int` -1"),
+        ("closed", "this one was given back"),
+        ("exit", "SystemExit: enough"),
+        ("context", "Refused: "),
         ("late", "at the top of the file"),
     ];
     for (way, words) in ways {
         let error = step(way).unwrap_err();
-        let line = FAULTS.lines().position(|line| line.ends_with(&format!("# HERE {way}"))).unwrap() + 1;
+        let line = line(way);
         assert!(error.to_string().contains(words), "{error}");
         let place = error.location().unwrap();
         assert!(place.starts_with(&format!("src/faults.py:{line}:")), "{way}: {place}, {error}");
     }
+    let saved = begin("nothing").save_state().unwrap_err();
+    assert!(saved.to_string().contains("save_state() gives `bytes`, and this is a `str`"), "{saved}");
+    assert!(saved.location().unwrap().starts_with(&format!("src/faults.py:{}:", line("saved"))), "{saved}");
     let own = step("own").unwrap_err();
     assert!(matches!(&own, Error::Refused { .. }), "{own}");
     assert!(own.to_string().contains("not to my liking"), "{own}");
-    assert_eq!(step("caught").unwrap().log, ["caught INVALID_ARGUMENT"]);
+    assert_eq!(step("caught").unwrap().log, ["caught invalid-argument"]);
     assert_eq!(step("printed").unwrap().log, ["one", "two 3", "Tensor([2], f32)", "a line without an end"]);
 }
 

@@ -1,7 +1,9 @@
 //! A method in Python: the example, by the commands of its page, and what `tunebox new --language python` writes.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -13,7 +15,7 @@ use tunebox_package::error::Reason;
 use tunebox_package::{Manifest, read_manifest};
 use tunebox_sandbox::{Engine, Error, Grants, Limits, Method};
 
-use super::{TOLERANCE, assert_same_numbers, commands, interfaces, numbers, play, print_uncaptured, rows_of};
+use super::{TOLERANCE, assert_same_numbers, command, commands, interfaces, numbers, play, print_uncaptured, rows_of};
 use crate::support::absent::absent;
 use crate::support::golden::root;
 use crate::support::golden_rows::{Row, package};
@@ -145,11 +147,108 @@ fn a_new_method_in_python_trains_by_its_own_run_file() {
     assert_eq!((manifest.name.as_str(), manifest.settings[0].high), ("calm-words", Some(10.0)));
     play("tunebox train run.toml --name calm --set train.steps=2 --set method.focus=2", &folder);
     assert_slopes(&folder.join("runs/calm"));
+    // The sample's run file has no limits; those of the folder are used and shown.
+    let shown = play("tunebox train --sample --method . --name bare --set train.steps=2", &folder);
+    assert!(shown.contains("raises `component-bytes` from 16.0 MiB to 32.0 MiB"), "{shown}");
+    assert_slopes(&folder.join("runs/bare"));
 }
+
+#[test]
+#[ignore = "needs componentize-py"]
+fn a_new_method_in_python_and_plain_python_are_the_same_to_the_bit() {
+    require_compiler();
+    let place = tempfile::tempdir().unwrap();
+    play("tunebox new calm-words --language python", place.path());
+    let folder = place.path().join("calm-words");
+    fs::create_dir(folder.join("tests")).unwrap();
+    fs::write(folder.join("tests/test_contract.py"), REACHABLE).unwrap();
+    let shown = play("tunebox test --steps 2", &folder);
+    assert!(shown.contains("Same 2 steps"), "{shown}");
+    assert!(shown.contains("unsandboxed"), "{shown}");
+
+    // A test of the author's that fails is the answer.
+    fs::write(folder.join("tests/test_wrong.py"), WRONG).unwrap();
+    let output = command("tunebox test --steps 2", &folder).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A test of an author's that fails.
+const WRONG: &str = "import unittest\n\n\nclass Wrong(unittest.TestCase):\n    def test_one_is_two(self) -> None:\n        \
+                     self.assertEqual(1, 2)\n";
+
+/// A test of an author's: every function and type of the contract is reachable from the package.
+const REACHABLE: &str = r#"import unittest
+from importlib import import_module
+
+import calm_words  # noqa: F401  declares the method
+import tunebox
+from tunebox.arguments import camel, located
+from tunebox.bench import Bench
+from tunebox.contract import FUNCTIONS, TYPES
+
+
+def module(interface: str):
+    try:
+        return getattr(tunebox, interface)
+    except AttributeError:
+        return import_module(f"tunebox.{interface}")
+
+
+class TestContract(unittest.TestCase):
+    def test_every_function_and_type_is_reachable(self) -> None:
+        self.assertGreater(sum(map(len, FUNCTIONS.values())), 150)
+        for interface, functions in FUNCTIONS.items():
+            for key, _, _ in functions:
+                # The package has a class of its own for the taps, which it turns into those of the contract.
+                if not key.partition("]")[2].startswith("taps"):
+                    home, name = located(module(interface), key)
+                    self.assertTrue(callable(getattr(home, name)), key)
+            for name in TYPES[interface]:
+                self.assertTrue(hasattr(module(interface), camel(name)), name)
+
+    def test_the_loss_falls(self) -> None:
+        with Bench(records=[{"text": "calm seas"}], seed=1, set={"train.rate": 0.01}) as run:
+            before = run.step().metrics["loss"]
+            self.assertLess(run.step().metrics["loss"], before)
+"#;
 
 /// Every step of a run had a gradient.
 fn assert_slopes(run: &Path) {
     let norms = numbers(run, "gradient-norm");
     assert_eq!(norms.len(), 2);
     assert!(norms.iter().all(|norm| *norm > 0.0), "{norms:?}");
+}
+
+#[test]
+#[ignore = "needs componentize-py"]
+fn a_saved_change_of_a_method_in_python_is_in_the_run_of_dev_within_seconds() {
+    require_compiler();
+    let place = tempfile::tempdir().unwrap();
+    play("tunebox new calm-words --language python", place.path());
+    let (folder, source) = (place.path().join("calm-words"), "src/calm_words.py");
+    let mut dev =
+        command("exec tunebox dev --json", &folder).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut events = BufReader::new(dev.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut wait_for = |event: &str| {
+        let line = events.find(|line| line.contains(&format!("\"event\":\"{event}\"")));
+        line.unwrap_or_else(|| panic!("no `{event}`"))
+    };
+    assert!(wait_for("loaded").contains("\"sandboxed\":false"));
+    wait_for("step");
+    let text = fs::read_to_string(folder.join(source)).unwrap();
+    fs::write(folder.join(source), text.replace("return -(", "return -2.0 * (")).unwrap();
+    let saved = Instant::now();
+    wait_for("swapped");
+    let took = saved.elapsed();
+    print_uncaptured(&format!("Python: a saved change is in the run of `dev` after {took:.2?}"));
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(!folder.join("calm-words.wasm").exists());
+
+    // An exception is told with its line, and the run goes on with the fix.
+    fs::write(folder.join(source), text.replace("return -(", "return missing * -(")).unwrap();
+    wait_for("waiting");
+    fs::write(folder.join(source), text).unwrap();
+    wait_for("swapped");
+    dev.kill().unwrap();
+    dev.wait().unwrap();
 }

@@ -65,6 +65,29 @@ fn a_resumed_run_with_other_data_is_refused() {
 }
 
 #[test]
+fn a_run_with_another_optimizer_resumes_and_its_card_and_lock_name_it() {
+    let place = Workspace::new();
+    let settings = ["train.steps=6", "train.optimizer=muon", "train.rate=0.001", "train.b-rate-ratio=4"];
+    place.train("muon", &settings, &mut TestObserver::new()).unwrap();
+    let mut watcher = TestObserver { stop_after: Some(3), ..TestObserver::new() };
+    place.train("halves", &settings, &mut watcher).unwrap();
+    let other = [&settings[..], &["train.optimizer=lion"]].concat();
+    let error = place.resume("halves", &other, &mut TestObserver::new()).unwrap_err().to_string();
+    assert_eq!(error, "the run `halves` cannot go on: `train.optimizer` was `\"muon\"`, is `\"lion\"`");
+    place.resume("halves", &settings, &mut TestObserver::new()).unwrap();
+
+    assert!(place.bytes("muon", ADAPTER) == place.bytes("halves", ADAPTER), "the adapters differ");
+    let text = |file: &str| String::from_utf8(place.bytes("muon", file)).unwrap();
+    let card = text("README.md");
+    assert!(
+        card.contains("| optimizer | muon, momentum 0.95 (Nesterov), ") && card.contains(", 4 times the rate"),
+        "{card}"
+    );
+    let lock = text("run.lock");
+    assert!(lock.contains("optimizer = \"muon\"") && lock.contains("b-rate-ratio = 4.0"), "{lock}");
+}
+
+#[test]
 fn a_run_that_trains_all_weights_resumes_and_leaves_a_model() {
     let place = Workspace::new();
     let settings = ["train.steps=6", "train.adapter.kind=full", "train.rate=0.001"];

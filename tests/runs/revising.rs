@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tunebox_package::{Manifest, manifest, section};
-use tunebox_training::{Error, Event, Observer, Summary, plan, run};
+use tunebox_training::{Error, Event, Observer, Summary, Version, plan, run};
 
 use crate::support::guest;
 use crate::support::tiny_run::{TestObserver, Workspace};
@@ -12,12 +12,12 @@ use crate::support::tiny_run::{TestObserver, Workspace};
 /// Draws, reads a row of a matrix and edits that matrix in its `init`, draws in every step, and reports both draws and the
 /// sum of the row.
 const DRAWS: &str = r#"
-(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.1.0" "random-normal" (func $normal (param i32 i32 i32 i32 i32)))
-(import "tunebox:method/run@0.1.0" "metric-of" (func $metric-of (param i32 i32 i32 i32)))
-(import "tunebox:method/weights@0.1.0" "add-outer" (func $outer (param i32 i32 i32 i32 f32 i32)))
-(import "tunebox:method/weights@0.1.0" "read-rows" (func $read-rows (param i32 i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.1.0" "[method]tensor.sum" (func $sum (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "randn" (func $normal (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/run@0.2.0" "metric-of" (func $metric-of (param i32 i32 i32 i32)))
+(import "tunebox:method/weights@0.2.0" "add-outer" (func $outer (param i32 i32 i32 i32 f32 i32)))
+(import "tunebox:method/weights@0.2.0" "read-rows" (func $read-rows (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "[method]tensor.sum" (func $sum (param i32 i32 i32 i32 i32)))
 (data (i32.const 256) "lossdrawnread")
 (data (i32.const 272) "\20\00\00\00")
 (global $drawn (mut i32) (i32.const 0))
@@ -50,7 +50,7 @@ fn version(number: usize, stumble: &str) -> Vec<u8> {
     let mut bytes = guest::component(&DRAWS.replace("STUMBLE", stumble));
     let about = serde_json::json!({
         "name": "draws", "version": format!("0.{number}.0"), "description": "Draws", "shape": "supervised",
-        "settings": [], "metrics": ["drawn", "loss", "read"], "interface": "0.1.0",
+        "settings": [], "metrics": ["drawn", "loss", "read"], "interface": "0.2.0",
     });
     section::append(&mut bytes, manifest::SECTION, about.to_string().as_bytes());
     bytes
@@ -85,13 +85,13 @@ impl Observer for WatchingAuthor<'_> {
         self.1.event(event);
     }
 
-    fn next_component(&mut self, _: &[u8]) -> Option<Vec<u8>> {
+    fn next_version(&mut self, _: &[u8]) -> Option<Version> {
         self.0.asked += 1;
-        if self.0.before == Some(self.0.asked) { self.0.next.take() } else { None }
+        if self.0.before == Some(self.0.asked) { self.0.next.take().map(Version::Component) } else { None }
     }
 
-    fn wait_for_fix(&mut self, _: &Error, _: &std::sync::atomic::AtomicBool) -> Option<Vec<u8>> {
-        self.0.next.take()
+    fn wait_for_fix(&mut self, _: &Error, _: &std::sync::atomic::AtomicBool) -> Option<Version> {
+        self.0.next.take().map(Version::Component)
     }
 
     fn report_outcome(&mut self, _: u64, outcome: Result<&Manifest, &Error>) {

@@ -6,11 +6,11 @@ use tunebox_training::{Error, Event, Observer, Summary, run};
 use crate::support::guest;
 use crate::support::tiny_run::{TestObserver, Workspace};
 
-/// Logs a line in its `init` and one in every step, and minimises a loss that hangs on nothing.
+/// Logs a line in its `init` and one in every step, and back-propagates a loss that hangs on nothing.
 const TALKS: &str = r#"
-(import "tunebox:method/run@0.1.0" "log" (func $log (param i32 i32)))
-(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/learn@0.1.0" "minimise" (func $minimise (param i32 i32)))
+(import "tunebox:method/run@0.2.0" "log" (func $log (param i32 i32)))
+(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/learn@0.2.0" "backward" (func $backward (param i32 i32)))
 (data (i32.const 256) "\01\00\00\00")
 (data (i32.const 272) "hello")
 (func $init (param i32 i32) (result i32)
@@ -20,7 +20,7 @@ const TALKS: &str = r#"
   (call $log (i32.const 272) (i32.const 5))
   (call $log (i32.const 272) (i32.const 3000))
   (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
-  (call $minimise (call $handle) (i32.const 64))
+  (call $backward (call $handle) (i32.const 64))
   (call $STEP))
 (func $trap (result i32) (unreachable))
 "#;
@@ -49,7 +49,7 @@ fn run_method(init: &str, step: &str) -> (Result<Summary, Error>, Vec<String>) {
     let mut bytes = guest::component(&TALKS.replace("$INIT", init).replace("$STEP", step));
     let about = serde_json::json!({
         "name": "talks", "version": "0.1.0", "description": "Talks", "shape": "supervised", "settings": [],
-        "metrics": ["loss"], "interface": "0.1.0",
+        "metrics": ["loss"], "interface": "0.2.0",
     });
     section::append(&mut bytes, manifest::SECTION, about.to_string().as_bytes());
     let path = place.path("talks.wasm");
@@ -79,7 +79,7 @@ fn what_a_method_logged_before_it_failed_is_reported_once() {
 fn a_method_that_goes_on_without_the_gradient_that_it_was_refused_is_named_once() {
     let (ended, lines) = run_method("$done", "$done");
     ended.unwrap();
-    let refused: Vec<&String> = lines.iter().filter(|line| line.contains("`learn.minimise` was refused")).collect();
+    let refused: Vec<&String> = lines.iter().filter(|line| line.contains("`learn.backward` was refused")).collect();
     assert_eq!(refused.len(), 1, "{lines:?}");
     assert!(refused[0].contains("at step 1, and the method went on"), "{lines:?}");
     assert!(refused[0].contains("depends on no scores for learning"), "{lines:?}");

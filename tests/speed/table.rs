@@ -55,7 +55,7 @@ pub(crate) fn section(machine: &Machine) -> String {
         );
     }
     for sentence in
-        [vocabulary(results), utilisation(results), overhead(results), origin(results)].into_iter().flatten()
+        [vocabulary(results), utilization(results), overhead(results), origin(results)].into_iter().flatten()
     {
         let _ = write!(text, "\n{sentence}\n");
     }
@@ -181,10 +181,10 @@ fn vocabulary(results: &Results) -> Option<String> {
     ))
 }
 
-fn utilisation(results: &Results) -> Option<String> {
+fn utilization(results: &Results) -> Option<String> {
     let rows = results.rows("dense");
     let row = rows.first()?;
-    let share = row.middle(OURS, "utilisation")?;
+    let share = row.middle(OURS, "utilization")?;
     let products = row.middle(OURS, "product_gflops")?;
     Some(format!(
         "The {} step of {} makes use of {:.0} % of the {products:.0} GFLOP/s that plain products of {} reach on this machine, \

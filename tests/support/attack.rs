@@ -26,6 +26,7 @@ pub(crate) fn batch() -> Batch {
         columns: BTreeMap::new(),
         window_targets: BTreeMap::from([("example".into(), 3)]),
         window_size: 2,
+        ends_window: true,
         questions: vec![Question::default(); 2],
         ..Batch::default()
     }
@@ -39,7 +40,10 @@ pub(crate) fn run(engine: &Engine, bytes: &[u8], name: &str) -> Result<StepRepor
     let method = engine.admit(bytes, name, &named, &limits())?;
     let (train_state, record) = FakeRun::with_record();
     let metric_names = vec!["loss".to_owned()];
-    let settings = SessionSettings { limits: limits(), seed: 1, metric_names, ..SessionSettings::default() };
+    // And what a method may do that updates the parameters itself.
+    let updates_itself = name.starts_with("updates-");
+    let settings =
+        SessionSettings { limits: limits(), seed: 1, metric_names, updates_itself, ..SessionSettings::default() };
     let mut session = Session::start(&method, train_state, settings)?;
     let outcome = session.init(&[]).and_then(|_| {
         let report = session.step(batch())?;

@@ -29,7 +29,7 @@ const CONTRACT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit");
 /// The bytes of a component. Text that begins with `(component` or `(module` is taken as it is; a line that begins with
 /// `@` and a number stands for as many lines.
 pub(crate) fn component(text: &str) -> Vec<u8> {
-    component_for(text, Path::new(CONTRACT), "0.1.0")
+    component_for(text, Path::new(CONTRACT), "0.2.0")
 }
 
 /// The same for the contract of another folder, in its version.
@@ -39,7 +39,7 @@ pub(crate) fn component_for(text: &str, contract: &Path, version: &str) -> Vec<u
     if start.starts_with("(component") || start.starts_with("(module") {
         return wat::parse_str(text).unwrap();
     }
-    let text = module(text).replace("@0.1.0", &format!("@{version}"));
+    let text = module(text).replace("@0.2.0", &format!("@{version}"));
     let mut module = wat::parse_str(text).unwrap_or_else(|error| panic!("{error}"));
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(contract).unwrap();
@@ -64,6 +64,6 @@ fn module(body: &str) -> String {
         .collect();
     let replaceable = REPLACEABLE.iter().filter(|(sign, _)| !body.contains(sign)).map(|(_, ordinary)| *ordinary);
     let added = replaceable.fold(added, |added, ordinary| added + ordinary + "\n");
-    let drop = r#"(import "tunebox:method/data@0.1.0" "[resource-drop]batch" (func $drop-batch (param i32)))"#;
+    let drop = r#"(import "tunebox:method/data@0.2.0" "[resource-drop]batch" (func $drop-batch (param i32)))"#;
     format!("(module\n{drop}\n{body}\n{}\n{added})", include_str!("ordinary.wat"))
 }

@@ -15,8 +15,8 @@
 (func $pass-on (result i32)
   (if (i32.eqz (i32.load8_u (i32.const 64))) (then (return (call $done))))
   (i32.store8 (i32.const 0) (i32.const 1))
-  (i32.store (i32.const 4) (i32.load (i32.const 72)))
-  (i32.store (i32.const 8) (i32.load (i32.const 76)))
+  (i32.store (i32.const 4) (i32.load (i32.const 76)))
+  (i32.store (i32.const 8) (i32.load (i32.const 80)))
   (i32.const 0))
 
 ;; The handle in the import's answer at 64; traps if it is an error.
@@ -25,14 +25,14 @@
   (i32.load (i32.const 68)))
 
 ;; The contract: each export calls the guest's own function. A lent batch is given back.
-(func (export "tunebox:method/training@0.1.0#init") (param i32 i32) (result i32)
+(func (export "tunebox:method/training@0.2.0#init") (param i32 i32) (result i32)
   (call $init (local.get 0) (local.get 1)))
-(func (export "tunebox:method/training@0.1.0#step") (param i32) (result i32)
+(func (export "tunebox:method/training@0.2.0#step") (param i32) (result i32)
   (local $answer i32)
   (local.set $answer (call $step (local.get 0)))
   (call $give-back (local.get 0))
   (local.get $answer))
-(func (export "tunebox:method/training@0.1.0#finish") (result i32) (call $finish))
-(func (export "tunebox:method/training@0.1.0#save-state") (result i32) (call $save-state))
-(func (export "tunebox:method/training@0.1.0#load-state") (param i32 i32) (result i32)
+(func (export "tunebox:method/training@0.2.0#finish") (result i32) (call $finish))
+(func (export "tunebox:method/training@0.2.0#save-state") (result i32) (call $save-state))
+(func (export "tunebox:method/training@0.2.0#load-state") (param i32 i32) (result i32)
   (call $load-state (local.get 0) (local.get 1)))

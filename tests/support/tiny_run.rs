@@ -39,7 +39,7 @@ impl Workspace {
     pub(crate) fn settings(&self, more: &[&str]) -> Result<RunSettings, Error> {
         let mut list = vec![
             format!("model.path={}", self.path("model").display()),
-            "model.initialise=random".into(),
+            "model.initialize=random".into(),
             format!("data.path={}", self.path("data.jsonl").display()),
             "method.use=lora".into(),
             format!("run.folder={}", self.path("runs").display()),

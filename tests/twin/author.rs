@@ -18,7 +18,7 @@ struct Author {
 
 const MANIFEST: &str = r#"{"name": "calm", "version": "0.1.0", "description": "Calm", "shape": "supervised",
     "settings": [{"name": "half", "doc": "How calm.", "kind": "number", "default": 0.5, "low": 0.0}],
-    "metrics": ["loss"], "interface": "0.1.0"}"#;
+    "metrics": ["loss"], "interface": "0.2.0"}"#;
 
 impl Author {
     /// Starts the host, hears its greeting, and says what is wanted.
@@ -27,7 +27,7 @@ impl Author {
         let host = tunebox(&["host"]).stdin(OwnedFd::from(theirs)).spawn().unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut author = Self { stream, host };
-        assert_eq!(author.hear(), string("0.1.0"));
+        assert_eq!(author.hear(), string("0.2.0"));
         author.say(&[string(MANIFEST), string(wanted)].concat());
         author
     }

@@ -100,7 +100,7 @@ const FLOODS: [Flood; 11] = [
          (loop $more
             (call $ones (i32.const 708) (i32.const 1) (i32.const 5) (i32.const 64)) (drop (call $handle))
             (br_if $more (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
-         (call $minimise (global.get $two) (i32.const 64))",
+         (call $backward (global.get $two) (i32.const 64))",
         "(call $ones (i32.const 708) (i32.const 1) (i32.const 5) (i32.const 64)) (call $handle)",
     ),
 ];

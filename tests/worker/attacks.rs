@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(20);
 
 /// A method that does nothing in two steps and traps in the third; `learns` is an import that makes it one that learns.
 fn harmless(learns: bool) -> String {
-    let learn = r#"(import "tunebox:method/learn@0.1.0" "rate" (func (result f64)))"#;
+    let learn = r#"(import "tunebox:method/learn@0.2.0" "rate" (func (result f64)))"#;
     let learn = if learns { learn } else { "" };
     format!(
         "{learn}
@@ -157,8 +157,8 @@ fn every_attack_ends_the_program_in_words_and_leaves_the_last_checkpoint() {
     let mut todo = Vec::new();
     for attack in &attacks {
         let bytes = place.manifested(&attack.name, attack.bytes.clone());
-        let learns =
-            tunebox_sandbox::imports(&bytes).is_ok_and(|names| names.iter().any(|name| name.contains("/learn@")));
+        let learns = tunebox_sandbox::imports(&bytes)
+            .is_ok_and(|names| names.iter().any(|name| tunebox_training::plan::trains(name)));
         let granted = attack.name.starts_with("granted-");
         let base = if granted {
             "granted"

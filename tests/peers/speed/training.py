@@ -28,7 +28,7 @@ def dense(a, report):
             row = report.row(model.name, f"{batch} × {sequence}", "tokens/s")
             for _ in range(a.pairs):
                 ours = sides.bench(a.program, "training", "--rank", sides.RANK, "--model", model.folder, *sizes)
-                figures = ("step_seconds", "utilisation", "product_gflops", "product_type")
+                figures = ("step_seconds", "utilization", "product_gflops", "product_type")
                 row.add("tunebox", sides.measured(ours, rate=ours.last["tokens_per_second"], **{key: ours.last[key] for key in figures}))
                 for name in row.contenders(a.peers or DENSE):
                     theirs = sides.peer(*PEERS[name]("dense_loop.py", None), model.folder, *sizes)

@@ -18,9 +18,9 @@ pub(super) const TARGET: Target = Target {
     words: &[
         "\0asm\u{d}\0\u{1}\0",
         "\0asm\u{1}\0\0\0",
-        "tunebox:method/weights@0.1.0",
-        "tunebox:method/tensor@0.1.0",
-        "tunebox:method/training@0.1.0",
+        "tunebox:method/weights@0.2.0",
+        "tunebox:method/tensor@0.2.0",
+        "tunebox:method/training@0.2.0",
         "wasi:filesystem/types@0.2.0",
         "tunebox:manifest",
         "cabi_realloc",
@@ -131,9 +131,9 @@ fn judge(bytes: &[u8]) {
     }
 }
 
-/// Whether a name is `tunebox:method/INTERFACE@0.1.…` with an interface that is granted.
+/// Whether a name is `tunebox:method/INTERFACE@0.2.…` with an interface that is granted.
 fn granted(name: &str, grants: &Grants) -> bool {
-    let interface = name.strip_prefix("tunebox:method/").and_then(|rest| rest.split_once("@0.1."));
+    let interface = name.strip_prefix("tunebox:method/").and_then(|rest| rest.split_once("@0.2."));
     interface.is_some_and(|(interface, _)| grants.interfaces.contains(interface))
 }
 

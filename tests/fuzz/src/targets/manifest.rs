@@ -18,7 +18,7 @@ pub(super) const TARGET: Target = Target {
         "\"above\":",
         "\"choices\":[",
         "\"metrics\":[",
-        "\"interface\":\"0.1.0\"",
+        "\"interface\":\"0.2.0\"",
         "\"world\":\"verifier\"",
         "\"batch\":\"window\"",
         "1e308",

@@ -21,7 +21,7 @@ pub(super) const TARGET: Target = Target {
         "version",
         "\"name\":",
         "\"version\":",
-        "\"licence\":\"MIT OR Apache-2.0\"",
+        "\"license\":\"MIT OR Apache-2.0\"",
         "\"world\":\"verifier\"",
         "1.0.0-beta.2",
         "+7",

@@ -28,7 +28,7 @@ pub(super) fn request(bytes: &mut Unstructured<'_>, held: usize) -> Result<Reque
         14 => Request::Scan(reader.below(SCANS.len())?, x, reader.axis()?),
         15 => Request::Sort(x, reader.axis()?, reader.flag()?),
         16 => Request::Argsort(x, reader.axis()?, reader.flag()?),
-        17 => Request::Top(x, reader.axis()?, reader.length()?),
+        17 => Request::Topk(x, reader.axis()?, reader.length()?),
         18 => Request::Quantile(x, reader.number()?),
         19 => Request::Gather(x, reader.axis()?, reader.index()?),
         20 => Request::Select(x, reader.axis()?, reader.index()?),
@@ -39,7 +39,7 @@ pub(super) fn request(bytes: &mut Unstructured<'_>, held: usize) -> Result<Reque
         26..29 => Request::Arithmetic(reader.below(ARITHMETIC.len())?, x, reader.index()?),
         29 => Request::Compare(reader.below(COMPARISONS.len())?, x, reader.index()?),
         30 => Request::Logic(reader.below(LOGIC.len())?, x, reader.index()?),
-        31 => Request::Choose(x, reader.index()?, reader.index()?),
+        31 => Request::Where(x, reader.index()?, reader.index()?),
         32 => Request::Matmul(x, reader.index()?),
         33 if reader.flag()? => Request::Outer(x, reader.index()?),
         33 => Request::Dot(x, reader.index()?),
@@ -61,7 +61,7 @@ fn fresh(choice: u8, bytes: &mut Unstructured<'_>, held: usize) -> Result<Reques
         0 => Request::Zeros(reader.shape()?, reader.dtype()?),
         1 => Request::Ones(reader.shape()?, reader.dtype()?),
         2 => Request::Full(reader.shape()?, reader.number()? as f32),
-        3 => Request::Sequence(reader.number()? as f32, reader.number()? as f32, reader.length()?),
+        3 => Request::Arange(reader.number()? as f32, reader.number()? as f32, reader.length()?),
         4 | 5 => {
             let shape = reader.shape()?;
             Request::Indices(reader.list(&shape, |reader| Ok(u32::from(reader.bytes.arbitrary::<u8>()? % 6)))?, shape)

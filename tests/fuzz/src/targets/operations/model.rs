@@ -141,7 +141,7 @@ fn predict_success(request: &Request, table: &[TensorInfo]) -> Option<Answer> {
             axis_index(x.dims.len(), *axis)?;
             one(x.dims.clone(), x.dtype)
         }
-        Request::Sort(..) | Request::Argsort(..) | Request::Top(..) | Request::Quantile(..) => ordered(request, table),
+        Request::Sort(..) | Request::Argsort(..) | Request::Topk(..) | Request::Quantile(..) => ordered(request, table),
         Request::Gather(..) | Request::Select(..) | Request::AddAt(..) | Request::Segments(..) => {
             picked(request, table)
         }
@@ -157,7 +157,7 @@ fn predict_success(request: &Request, table: &[TensorInfo]) -> Option<Answer> {
             let (a, b) = (of(at(a), DType::U8)?, of(at(b), DType::U8)?);
             one(common(&a.dims, &b.dims)?, DType::U8)
         }
-        Request::Choose(condition, a, b) => {
+        Request::Where(condition, a, b) => {
             alike(at(a), at(b))?;
             let condition = of(at(condition), DType::U8)?;
             one(common(&condition.dims, &common(&at(a).dims, &at(b).dims)?)?, at(a).dtype)
@@ -189,7 +189,7 @@ fn ordered(request: &Request, table: &[TensorInfo]) -> Option<Answer> {
         Request::Argsort(x, axis, _) => {
             axis_index(table[*x].dims.len(), *axis).and_then(|_| one(table[*x].dims.clone(), DType::U32))
         }
-        Request::Top(x, axis, count) => {
+        Request::Topk(x, axis, count) => {
             let place = axis_index(table[*x].dims.len(), *axis)?;
             let count = u64::from(*count);
             (1..=table[*x].dims[place])
@@ -325,7 +325,7 @@ fn fresh(request: &Request) -> Option<Answer> {
     match request {
         Request::Zeros(shape, dtype) | Request::Ones(shape, dtype) => one(outside(shape), *dtype),
         Request::Full(shape, value) => value.is_finite().then(|| one(outside(shape), DType::F32))?,
-        Request::Sequence(start, step, count) => {
+        Request::Arange(start, step, count) => {
             let last = f64::from(*start) + f64::from(*step) * f64::from(count.saturating_sub(1));
             let finite = start.is_finite() && step.is_finite() && (last as f32).is_finite();
             finite.then(|| one(vec![u64::from(*count)], DType::F32))?

@@ -23,15 +23,15 @@ type PlainPair = fn(f64, f64) -> f64;
 type PlainTest = fn(f64, f64) -> bool;
 
 /// Functions of one number, with the same in plain arithmetic.
-pub(super) const UNARY: [(Unary, Plain); 16] = [
+pub(super) const UNARY: [(Unary, Plain); 18] = [
     (ops::negate, |x| -x),
     (ops::abs, f64::abs),
     (ops::square, |x| x * x),
     (ops::sqrt, f64::sqrt),
     (ops::exp, f64::exp),
     (ops::log, f64::ln),
-    (ops::log_one_plus, f64::ln_1p),
-    (ops::exp_minus_one, f64::exp_m1),
+    (ops::log1p, f64::ln_1p),
+    (ops::expm1, f64::exp_m1),
     (ops::reciprocal, f64::recip),
     (ops::sigmoid, |x| 1.0 / (1.0 + (-x).exp())),
     (ops::log_sigmoid, |x| -soft(-x)),
@@ -40,6 +40,8 @@ pub(super) const UNARY: [(Unary, Plain); 16] = [
     (ops::tanh, f64::tanh),
     (ops::sin, f64::sin),
     (ops::cos, f64::cos),
+    (ops::sign, |x| f64::from(i8::from(x > 0.0) - i8::from(x < 0.0))),
+    (ops::round, f64::round_ties_even),
 ];
 
 fn soft(x: f64) -> f64 {
@@ -68,20 +70,20 @@ pub(super) const REDUCTIONS: [(Reduction, Kind); 15] = [
     (ops::mean, Kind::Float),
     (ops::max, Kind::Any),
     (ops::min, Kind::Any),
-    (ops::log_sum_exp, Kind::Float),
+    (ops::logsumexp, Kind::Float),
     (ops::norm, Kind::Float),
     (ops::sum_of_finite, Kind::Float),
     (ops::mean_of_finite, Kind::Float),
-    (|budget, x, axis, keep| ops::variance(budget, x, axis, keep, 1), Kind::Float),
-    (|budget, x, axis, keep| ops::standard_deviation(budget, x, axis, keep, u32::MAX), Kind::Float),
-    (|budget, x, axis, keep| ops::standard_deviation_of_finite(budget, x, axis, keep, 0), Kind::Float),
+    (|budget, x, axis, keep| ops::var(budget, x, axis, keep, 1), Kind::Float),
+    (|budget, x, axis, keep| ops::std(budget, x, axis, keep, u32::MAX), Kind::Float),
+    (|budget, x, axis, keep| ops::std_of_finite(budget, x, axis, keep, 0), Kind::Float),
     (ops::argmax, Kind::Places),
     (ops::count, Kind::Count),
     (ops::any, Kind::Truth),
     (ops::all, Kind::Truth),
 ];
 
-pub(super) const SCANS: [Scan; 3] = [ops::cumulative_sum, ops::softmax, ops::log_softmax];
+pub(super) const SCANS: [Scan; 3] = [ops::cumsum, ops::softmax, ops::log_softmax];
 
 pub(super) const ARITHMETIC: [(Pair, PlainPair); 6] = [
     (ops::add, |a, b| a + b),
@@ -118,7 +120,7 @@ pub(super) enum Request {
     Scan(usize, Index, i32),
     Sort(Index, i32, bool),
     Argsort(Index, i32, bool),
-    Top(Index, i32, u32),
+    Topk(Index, i32, u32),
     Quantile(Index, f64),
     Gather(Index, i32, Index),
     Select(Index, i32, Index),
@@ -136,7 +138,7 @@ pub(super) enum Request {
     Arithmetic(usize, Index, Index),
     Compare(usize, Index, Index),
     Logic(usize, Index, Index),
-    Choose(Index, Index, Index),
+    Where(Index, Index, Index),
     Matmul(Index, Index),
     Outer(Index, Index),
     Dot(Index, Index),
@@ -145,7 +147,7 @@ pub(super) enum Request {
     Zeros(Vec<u32>, DType),
     Ones(Vec<u32>, DType),
     Full(Vec<u32>, f32),
-    Sequence(f32, f32, u32),
+    Arange(f32, f32, u32),
     Numbers(Vec<f32>, Vec<u32>),
     Indices(Vec<u32>, Vec<u32>),
     Random(bool, Vec<u32>),

@@ -104,7 +104,7 @@ fn expected(request: &Request, table: &[Tensor], dims: &[usize]) -> Option<Expec
             };
             Some(Expected::exactly(each(dims, one)?))
         }
-        Request::Choose(condition, a, b) => {
+        Request::Where(condition, a, b) => {
             let (condition, a, b) = (at(condition), at(a), at(b));
             let (truth, left, right) = (numbers(condition)?, numbers(a)?, numbers(b)?);
             let one = |place: &[usize]| {

@@ -145,7 +145,7 @@
   (global.set $heap (i32.const 196608))
   (i32.const 0))
 
-(func (export "tunebox:method/training@0.1.0#init") (param $at i32) (param $count i32) (result i32)
+(func (export "tunebox:method/training@0.2.0#init") (param $at i32) (param $count i32) (result i32)
   (local $to i32)
   (global.set $place (i32.load offset=16 (local.get $at)))
   (global.set $end (i32.load offset=20 (local.get $at)))
@@ -159,16 +159,16 @@
         (br $next))))
   (call $answer (call $run)))
 
-(func (export "tunebox:method/training@0.1.0#step") (param $batch i32) (result i32)
+(func (export "tunebox:method/training@0.2.0#step") (param $batch i32) (result i32)
   (local $refused i32)
   (call $push (global.get $batches) (local.get $batch))
   (local.set $refused (call $run))
   (call $drop-batches)
   (call $answer (local.get $refused)))
 
-(func (export "tunebox:method/training@0.1.0#finish") (result i32) (call $answer (call $run)))
+(func (export "tunebox:method/training@0.2.0#finish") (result i32) (call $answer (call $run)))
 
-(func (export "tunebox:method/training@0.1.0#save-state") (result i32)
+(func (export "tunebox:method/training@0.2.0#save-state") (result i32)
   (call $drop-all)
   (i32.store (i32.const 65536) (global.get $place))
   (i32.store (i32.const 65540) (global.get $left))
@@ -179,7 +179,7 @@
   (i32.store (i32.const 4) (i32.const 8192))
   (i32.const 0))
 
-(func (export "tunebox:method/training@0.1.0#load-state") (param $at i32) (param $size i32) (result i32)
+(func (export "tunebox:method/training@0.2.0#load-state") (param $at i32) (param $size i32) (result i32)
   (call $drop-all)
   (memory.copy (i32.const 65536) (local.get $at) (local.get $size))
   (global.set $place (i32.load (i32.const 65536)))

@@ -21,20 +21,20 @@ const DROP_ALL: u16 = 0xfff3;
 const REPEAT: u16 = 0xfff4;
 
 /// Calls that belong together: each uses the handle that the call before returned.
-const PHRASES: [&[&str]; 16] = [
+const PHRASES: [&[&str]; 22] = [
     &[
         "data/[method]batch.rows",
         "model/score-for-learning",
         "model/[method]scores.logprob",
         "tensor/[method]tensor.sum",
-        "learn/minimise",
+        "learn/backward",
     ],
     &[
         "model/score-for-learning",
         "model/[method]scores.entropy",
         "tensor/[method]tensor.exp",
         "tensor/[method]tensor.mean",
-        "learn/minimise",
+        "learn/backward",
         "learn/update",
     ],
     &["learn/update"],
@@ -46,11 +46,37 @@ const PHRASES: [&[&str]; 16] = [
     &["model/policy", "sample/[constructor]sampler", "sample/[method]sampler.completions", "sample/generate"],
     &["reward/judge", "sample/[method]completions.rows", "sample/[method]completions.logprob", "tensor/multiply"],
     &["tensor/full", "patch/add", "model/score-for-learning", "patch/[resource-drop]patch"],
-    &["tensor/random-normal", "patch/ablate", "hidden/capture", "tensor/[method]tensor.reshape", "patch/project"],
-    &["tensor/full", "tensor/random-normal", "weights/add-outer", "model/divergence"],
+    &["tensor/randn", "patch/ablate", "hidden/capture", "tensor/[method]tensor.reshape", "patch/project"],
+    &["tensor/full", "tensor/randn", "weights/add-outer", "model/divergence"],
     &["tensor/ones", "weights/project-out", "weights/read-rows", "model/next-token"],
     &["tensor/[constructor]scope", "tensor/add", "tensor/[method]scope.keep", "tensor/[resource-drop]scope"],
     &["tensor/[method]tensor.sum", "run/metric-of", "run/add-metric-of", "hidden/publish"],
+    &["model/[constructor]taps", "model/[method]taps.entropy", "model/score-for-learning"],
+    &[
+        "optimizer/all",
+        "optimizer/[method]parameter.gradient",
+        "tensor/[method]tensor.scale",
+        "optimizer/[method]parameter.subtract",
+        "optimizer/done",
+    ],
+    &["optimizer/parameters", "optimizer/[method]parameter.value", "optimizer/[method]parameter.assign"],
+    &["optimizer/[method]parameter.state", "tensor/[method]tensor.exp", "optimizer/[method]parameter.set-state"],
+    &[
+        "optimizer/perturb",
+        "model/policy",
+        "model/score",
+        "optimizer/[resource-drop]perturbation",
+        "optimizer/add-noise",
+    ],
+    &[
+        "tensor/ones",
+        "optimizer/extra",
+        "optimizer/[method]parameter.value",
+        "tensor/[method]tensor.square",
+        "tensor/[method]tensor.sum",
+        "learn/backward",
+        "optimizer/[method]parameter.gradient",
+    ],
 ];
 
 /// Texts: names that the run has, and others.
@@ -224,16 +250,13 @@ impl<'a, 'input> Writer<'a, 'input> {
         Ok(())
     }
 
-    /// Adds an argument of a type that WIT defines: an enum, flags, a variant, an option or a list.
+    /// Adds an argument of a type that WIT defines: an enum, a variant, an option or a list.
     fn push_composed(&mut self, ty: Type, name: &str, plain: bool, arguments: &mut Vec<u64>) -> Result<()> {
         match self.contract.definition(ty) {
             Some(TypeDefKind::Enum(cases)) => {
                 // `f32`.
                 let case = if name == "dtype" && plain { 5 } else { self.bytes.choose_index(cases.cases.len())? };
                 arguments.push(case as u64);
-            }
-            Some(TypeDefKind::Flags(flags)) => {
-                arguments.push(u64::from(self.bytes.arbitrary::<u8>()?) & ((1 << flags.flags.len()) - 1));
             }
             Some(TypeDefKind::Variant(_)) => {
                 arguments.extend([u64::from(self.bytes.ratio(1, 4)?), u64::from(self.read_integer(plain)? % 4)]);

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use arbitrary::{Result as Read, Unstructured};
 use tempfile::TempDir;
-use tunebox_compute::optimizer::{AdamW, AdamWSettings};
+use tunebox_compute::optimizer::{Optimizer, OptimizerSettings};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{Device, Error as ComputeError, Tensor};
 use tunebox_model::adapter::{AdapterKind, AdapterSettings};
@@ -15,7 +15,7 @@ use tunebox_model::error::Error;
 use tunebox_model::generate::{Completion, Sampling, generate};
 use tunebox_model::policy::{Policy, PolicySettings, View};
 use tunebox_model::{Model, rows::Rows};
-use tunebox_sandbox::{Batch, Completions, Question, RunHooks};
+use tunebox_sandbox::{Batch, Completions, MethodParameters, Question, RunHooks};
 
 use crate::scratch::{new_folder, with_file};
 
@@ -29,7 +29,7 @@ const SIDES: [&str; 3] = ["chosen", "rejected", "prompt"];
 pub(super) struct RunSettings {
     kind: AdapterKind,
     dropout: f64,
-    seed: u64,
+    pub(super) seed: u64,
 }
 
 impl RunSettings {
@@ -43,7 +43,7 @@ impl RunSettings {
 
 /// Hooks of a run: AdamW, completions of the model, verdicts computed from token ids.
 pub(super) struct MicroRun {
-    optimizer: AdamW,
+    optimizer: Optimizer,
     seed: u64,
     step: u32,
     calls: u32,
@@ -77,7 +77,7 @@ pub(super) fn train_state(settings: &RunSettings) -> TrainState {
     let adapter = AdapterSettings { kind, rank: 2, dropout, ..AdapterSettings::default() };
     let policy = Policy::new(MODEL.clone(), &adapter, PolicySettings::default());
     let policy = policy.unwrap_or_else(|error| panic!("{settings:?} is no adapter: {error}"));
-    let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters());
+    let optimizer = Optimizer::new(OptimizerSettings::default(), policy.parameters());
     let optimizer = optimizer.unwrap_or_else(|error| panic!("{error}"));
     TrainState::new(policy, MicroRun { optimizer, seed, step: 0, calls: 0 })
 }
@@ -112,6 +112,7 @@ pub(super) fn batch(settings: &RunSettings, step: u32) -> Batch {
         window_targets: counts(Rows::targets),
         window_tokens: counts(Rows::tokens),
         window_size: size as u32,
+        ends_window: true,
         questions: vec![Question { prompt: "abc".into(), ..Question::default() }; size],
         sides,
     }
@@ -148,6 +149,13 @@ impl RunHooks for MicroRun {
         Ok(norm as f32)
     }
 
+    fn count_update(&mut self, policy: &mut Policy) -> Result<f32, Error> {
+        let norm = policy.parameters().gradient_norm()?;
+        policy.parameters().clear_gradients()?;
+        policy.note_update();
+        Ok(norm as f32)
+    }
+
     fn generate(
         &mut self,
         policy: &Policy,
@@ -178,9 +186,10 @@ impl RunHooks for MicroRun {
 /// A checkpoint of a train state, saved and restored by the functions that a run uses.
 pub(super) struct Checkpoint {
     folder: TempDir,
-    moments: (Tensor, Tensor, u64),
+    optimizer: (Vec<(&'static str, Tensor)>, u64),
     snapshots: BTreeMap<String, Tensor>,
     published: Vec<tunebox_sandbox::Direction>,
+    own: BTreeMap<String, Tensor>,
     generation: u64,
 }
 
@@ -193,10 +202,12 @@ impl Checkpoint {
         for (number, name) in state.snapshots.keys().enumerate() {
             state.policy.save_snapshot_edits(name, &edits_of(folder.path(), number))?;
         }
-        let (first, second, updates) = state.hooks.optimizer.state(state.policy.parameters())?;
-        let moments = (first.copy()?, second.copy()?, updates);
+        let tensors = state.hooks.optimizer.state(state.policy.parameters())?.into_iter();
+        let tensors = tensors.map(|(name, tensor)| Ok((name, tensor.copy()?))).collect::<Result<_, Error>>()?;
+        let optimizer = (tensors, state.hooks.optimizer.steps());
         let (snapshots, generation) = (state.snapshots.clone(), state.policy.generation());
-        Ok(Self { folder, moments, snapshots, published: state.published.values().cloned().collect(), generation })
+        let (published, own) = (state.published.values().cloned().collect(), state.own.saved());
+        Ok(Self { folder, optimizer, snapshots, published, own, generation })
     }
 
     /// Restores the checkpoint over what `init` made, and clears the gradient.
@@ -208,8 +219,10 @@ impl Checkpoint {
         state.policy.restore_edits(self.folder.path())?;
         state.published.extend(self.published.iter().map(|direction| (direction.layer, direction.clone())));
         state.policy.resume_at(self.generation);
-        let (first, second, updates) = &self.moments;
-        state.hooks.optimizer.restore(state.policy.parameters(), first, second, *updates)?;
+        let own = MethodParameters::restored(self.own.clone());
+        state.own = own.unwrap_or_else(|| panic!("what was saved is not restored: {:?}", self.own));
+        let (tensors, updates) = &self.optimizer;
+        state.hooks.optimizer.restore(state.policy.parameters(), tensors, *updates)?;
         state.clear_gradient()
     }
 }
@@ -226,6 +239,7 @@ pub(super) struct TrainedState {
     snapshots: Vec<(String, Vec<u32>)>,
     published: Vec<String>,
     edits: BTreeSet<(String, Vec<u8>)>,
+    own: Vec<(String, Vec<u32>)>,
     generation: u64,
 }
 
@@ -241,6 +255,11 @@ impl TrainedState {
             snapshots: snapshots.collect::<Result<_, Error>>()?,
             published: saved.published.iter().map(|direction| format!("{direction:?}")).collect(),
             edits: files.map(|(name, bytes)| (name, bytes.unwrap_or_default())).collect(),
+            own: saved
+                .own
+                .iter()
+                .map(|(name, value)| Ok((name.clone(), bits(value)?)))
+                .collect::<Result<_, Error>>()?,
             generation: saved.generation,
         })
     }

@@ -1,0 +1,178 @@
+//! Methods that update the parameters themselves: their optimizers agree with the host's, their state is saved, and what would
+//! be lost is refused. The method is in `own_updates/method`; the examples Muon and MeZO train too.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+
+use safetensors::SafeTensors;
+use tunebox_foundation::explain::Explain;
+use tunebox_package::build::{self, Options};
+use tunebox_sandbox::Compiling;
+
+use crate::support::tiny_run::{TestObserver, Workspace};
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).to_owned()
+}
+
+/// Builds the method in a folder of the repository into `place`; returns its path.
+fn built(place: &Path, folder: &str, name: &str) -> String {
+    let output = place.join(format!("{name}.wasm"));
+    let options = Options { output: Some(output.clone()), ..Options::default() };
+    let built = build::build(&root().join(folder), &options, &mut |_| {});
+    built.unwrap_or_else(|error| panic!("{error}"));
+    output.display().to_string()
+}
+
+/// The method of this test, built once.
+fn own_updates() -> &'static str {
+    static PATH: OnceLock<(tempfile::TempDir, String)> = OnceLock::new();
+    let (_, path) = PATH.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = built(folder.path(), "tests/own_updates/method", "own-updates");
+        (folder, path)
+    });
+    path
+}
+
+/// Trains six steps of two micro-batches; returns the adapter's numbers.
+fn adapter(place: &Workspace, name: &str, more: &[&str]) -> Vec<f32> {
+    let steps = ["train.steps=6", "train.batch=2", "train.accumulation=2", "train.warmup=2"];
+    place.train(name, &[&steps, more].concat(), &mut TestObserver::new()).unwrap();
+    numbers(place, name)
+}
+
+/// All numbers of a run's adapter, in the order of the names.
+fn numbers(place: &Workspace, name: &str) -> Vec<f32> {
+    let bytes = place.bytes(name, "adapter_model.safetensors");
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let mut names = file.names();
+    names.sort_unstable();
+    let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
+    names.iter().flat_map(|name| file.tensor(name).unwrap().data().chunks(4).map(number).collect::<Vec<_>>()).collect()
+}
+
+/// The largest distance between numbers, as a share of the largest number.
+fn distance(one: &[f32], other: &[f32]) -> f32 {
+    assert_eq!(one.len(), other.len());
+    let largest = one.iter().fold(0_f32, |most, value| most.max(value.abs()));
+    one.iter().zip(other).fold(0_f32, |most, (a, b)| most.max((a - b).abs())) / largest
+}
+
+#[test]
+fn adamw_in_the_method_agrees_with_the_hosts() {
+    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    let host = adapter(&place, "host", &["train.clip=0"]);
+    // The SDK computes in another order; six steps apart, that is a few units of the last place.
+    for (name, at_once) in [("flat", "true"), ("each", "false")] {
+        let method = adapter(&place, name, &[&own, &format!("method.at-once={at_once}")]);
+        assert!(distance(&host, &method) < 2e-6, "{name}: {}", distance(&host, &method));
+    }
+    let clipped = adapter(&place, "clipped", &["train.clip=0.05"]);
+    let method = adapter(&place, "clipped-too", &[&own, "method.clip=0.05"]);
+    assert!(distance(&clipped, &method) < 2e-6, "{}", distance(&clipped, &method));
+    assert!(distance(&clipped, &host) > 1e-3, "the limit of the norm changes the run");
+}
+
+#[test]
+fn the_hosts_other_optimizers_agree_with_those_of_the_sdk() {
+    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    for (name, more, tolerance) in
+        [("lion", &[][..], 2e-6), ("muon", &[], 1e-4), ("sgd", &["train.momentum=0.9"], 2e-6)]
+    {
+        let optimizer = format!("train.optimizer={name}");
+        let host = adapter(&place, name, &[&["train.clip=0", &optimizer], more].concat());
+        let by = format!("method.by={name}");
+        let method = adapter(&place, &format!("{name}-too"), &[&own, &by, "method.at-once=false"]);
+        assert!(distance(&host, &method) < tolerance, "{name}: {}", distance(&host, &method));
+    }
+}
+
+#[test]
+fn every_optimizer_of_the_sdk_resumes_to_the_same_bits() {
+    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    let mut trained = Vec::new();
+    for by in ["adamw", "lion", "muon", "sgd", "sam"] {
+        let by_setting = format!("method.by={by}");
+        let settings = [own.as_str(), &by_setting, "method.at-once=false"];
+        let whole = adapter(&place, by, &settings);
+        let halved = format!("{by}-halved");
+        let steps = ["train.steps=6", "train.batch=2", "train.accumulation=2", "train.warmup=2"];
+        let all = [&steps, &settings[..]].concat();
+        place.train(&halved, &all, &mut TestObserver { stop_after: Some(3), ..TestObserver::new() }).unwrap();
+        place.resume(&halved, &all, &mut TestObserver::new()).unwrap();
+        assert_eq!(numbers(&place, &halved), whole, "{by}");
+        let extra = |run: &str| place.bytes(run, "extra_parameters.safetensors");
+        assert_eq!(extra(&halved), extra(by), "{by}");
+        trained.push(whole);
+    }
+    for (index, one) in trained.iter().enumerate() {
+        assert!(trained[..index].iter().all(|other| distance(one, other) > 1e-3), "two optimizers are one");
+    }
+}
+
+#[test]
+fn an_extra_parameter_is_trained_and_saved() {
+    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    adapter(&place, "extra", &[&own]);
+    let offsets: Vec<f64> = place.metrics("extra").iter().map(|row| row["offset"].as_f64().unwrap()).collect();
+    // w ← w − 0.1 · 2(w − 1), from 0.5.
+    let wanted = (1..=6).map(|step| 1.0 - 0.5 * 0.8_f64.powi(step));
+    assert!(offsets.iter().zip(wanted).all(|(one, two)| (one - two).abs() < 1e-6), "{offsets:?}");
+    let bytes = place.bytes("extra", "extra_parameters.safetensors");
+    assert_eq!(SafeTensors::deserialize(&bytes).unwrap().tensor("offset").unwrap().shape(), [2]);
+    let lock = String::from_utf8(place.bytes("extra", "run.lock")).unwrap();
+    assert!(lock.contains("extra_parameters.safetensors"), "{lock}");
+    let norms = place.metrics("extra").iter().map(|row| row["norm"] == row["gradient-norm"]).collect::<Vec<_>>();
+    assert_eq!(norms, [true; 6], "the run reports the norm that `done` returned");
+}
+
+#[test]
+fn a_gradient_that_no_update_used_ends_the_run() {
+    let place = Workspace::new();
+    let own = format!("method.use={}", own_updates());
+    let error = place.train("forgets", &[&own, "method.forgets=true"], &mut TestObserver::new()).unwrap_err();
+    assert_eq!(error.to_string(), "`own-updates` made no update of the gradient that it computed in step 1");
+    assert!(error.hint().unwrap().contains("`optimizer.done`"));
+}
+
+#[test]
+fn settings_of_the_hosts_optimizer_are_refused_where_it_has_none() {
+    let place = Workspace::new();
+    let own = format!("method.use={}", own_updates());
+    for key in ["train.clip=1", "train.weight-decay=0.1", "train.optimizer=lion", "train.momentum=0.9"] {
+        let error = place.plan("unused", &[&own, key]).err().unwrap();
+        let name = key.split('=').next().unwrap();
+        let wanted = format!("`own-updates` updates the parameters itself, so `{name}` has no effect");
+        assert_eq!(error.to_string(), wanted);
+    }
+}
+
+#[test]
+fn the_example_muon_learns() {
+    let place = Workspace::new();
+    let path = built(&place.path(""), "examples/13-muon", "muon");
+    let own = format!("method.use={path}");
+    place.train("muon", &[&own, "train.steps=8", "train.rate=0.02"], &mut TestObserver::new()).unwrap();
+    let losses: Vec<f64> = place.metrics("muon").iter().map(|row| row["loss"].as_f64().unwrap()).collect();
+    assert!(losses[7] < losses[0] - 0.05, "{losses:?}");
+}
+
+#[test]
+fn the_example_mezo_learns_without_a_gradient_and_replays() {
+    let place = Workspace::new();
+    let path = built(&place.path(""), "examples/14-mezo", "mezo");
+    let own = format!("method.use={path}");
+    let settings = [own.as_str(), "train.steps=60", "train.batch=16", "train.rate=0.002", "train.schedule=constant"];
+    place.train("mezo", &settings, &mut TestObserver::new()).unwrap();
+    let losses: Vec<f64> = place.metrics("mezo").iter().map(|row| row["loss"].as_f64().unwrap()).collect();
+    assert!(losses[59] < losses[0], "{losses:?}");
+    let verification = tunebox_training::verify(&place.path("runs/mezo"), &[own], true, Compiling::default()).unwrap();
+    let replay = verification
+        .replay(&std::env::temp_dir(), None, &mut TestObserver::new(), &AtomicBool::new(false))
+        .unwrap()
+        .unwrap();
+    assert!(replay.same(), "{replay:?}");
+}
