@@ -82,10 +82,13 @@ pub(super) fn train_state(settings: &RunSettings) -> TrainState {
     TrainState::new(policy, MicroRun { optimizer, seed, step: 0, calls: 0 })
 }
 
-/// Begins step `step`, counted from 0: restarts the numbering of dropout masks and of completions.
+/// Begins step `step`, counted from 0: restarts the numbering of dropout masks and of completions, and clears the gradients of
+/// extra parameters.
 pub(super) fn begin_step(state: &mut TrainState, step: u32) {
     state.policy.resume_at(state.policy.generation());
     (state.hooks.step, state.hooks.calls) = (step, 0);
+    // As a run does: a window without an update leaves gradients of extra parameters.
+    state.own.clear_gradients();
 }
 
 /// Creates the batch of a step: answers of several lengths, some without targets, and sometimes none on the `rejected` side.
