@@ -244,7 +244,7 @@ fn a_saved_change_of_a_method_in_python_is_in_the_run_of_dev_within_seconds() {
     assert!(took < Duration::from_secs(10), "{took:?}");
     assert!(!folder.join("calm-words.wasm").exists());
 
-    // An exception is told with its line, and the run goes on with the fix.
+    // The message about an exception names its line, and the run continues once the source is corrected.
     fs::write(folder.join(source), text.replace("return -(", "return missing * -(")).unwrap();
     wait_for("waiting");
     fs::write(folder.join(source), text).unwrap();

@@ -132,7 +132,8 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         Ok(())
     }
 
-    /// Sets the policy's gradient and those of extra parameters to 0. [`has_gradient`](Self::has_gradient) is false afterwards, even on an error.
+    /// Sets the policy's gradient and those of extra parameters to 0. [`has_gradient`](Self::has_gradient) is false
+    /// afterwards, even on an error.
     ///
     /// # Errors
     /// When the device fails.

@@ -61,7 +61,7 @@ impl Pull {
         terminal.status("Pulled", format!("{name}, {}, sha256:{}", bytes(stored.size), stored.digest));
         terminal.status("Signed", signer_text(&admitted));
         terminal.status("Imports", import_names(&imports));
-        // Without grants: whoever pulled a package has not seen yet what it asks for.
+        // The suggested command grants nothing: the user has not yet seen which permissions the package needs.
         terminal.suggest(format!("tunebox inspect {name}; {}", train_command(&name, stored.size, &[])));
         terminal.event(json!({
             "event": "pulled", "name": stored.name, "version": stored.version, "source": stored.source,

@@ -113,8 +113,8 @@ impl Test {
         Ok(settings)
     }
 
-    /// The `--set` arguments with the limits of the folder's `run.toml`, and with those that a component of this size, in
-    /// bytes, needs beyond them: its author tests it, so there is nobody to ask.
+    /// The `--set` arguments with the limits of the folder's `run.toml`, raised without a question where a component of
+    /// `size` bytes needs more: the user who runs its tests is its author.
     fn limits(&self, size: usize) -> Result<Vec<String>, Failure> {
         let mut limits = RunSettings::limits_of_method(&Reference::written(&self.folder), &[])?;
         if limits.component_bytes < size {

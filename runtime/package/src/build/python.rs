@@ -4,7 +4,7 @@
 //! reduced to the interfaces that the source names. `componentize-py` then makes the component, with every WASI call
 //! replaced by a trap. The component contains packages of the folder's own `.venv`, and no others of this machine.
 //!
-//! The same source also runs as a process of plain Python, for its author's tests: see `twin`.
+//! [`twin`] runs the same source in CPython without a sandbox, for the tests of its author.
 
 mod describe;
 mod editors;

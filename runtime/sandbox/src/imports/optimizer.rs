@@ -4,11 +4,14 @@
 //! changes the parameters by whole tensors, which are checked first. State, extra parameters and the copy for a perturbation count
 //! against `activation_bytes`.
 
+mod names;
+
 use tunebox_compute::parameters::all_finite;
 use tunebox_compute::{DType, Tensor};
 use tunebox_model::error::Error;
 use wasmtime::component::Resource;
 
+use self::names::{layer_of, role_of};
 use crate::bindings::optimizer::{Host, HostParameter, HostPerturbation};
 use crate::method_parameters::ALL;
 use crate::refusal::{ErrorCode, Refusal, Result, ensure};
@@ -378,23 +381,6 @@ fn slot(entry: &ParameterEntry) -> Option<usize> {
 /// The name of the random stream for the noise number `number` of a sequence. No other stream begins so.
 fn noise_name(sequence: &str, number: u32) -> String {
     format!("method-noise/{number}/{sequence}")
-}
-
-/// What a slot is, by the end of its name in PEFT's or the model's files.
-fn role_of(name: &str) -> &'static str {
-    match name {
-        _ if name.ends_with(".lora_A.weight") => "lora-a",
-        _ if name.ends_with(".lora_B.weight") => "lora-b",
-        _ if name.ends_with("_magnitude_vector") => "magnitude",
-        _ if name.ends_with(".bias") => "bias",
-        _ => "weight",
-    }
-}
-
-/// The block of a slot, by the number after `layers` in its name.
-fn layer_of(name: &str) -> Option<u32> {
-    let mut parts = name.split('.').skip_while(|part| *part != "layers");
-    parts.nth(1)?.parse().ok()
 }
 
 /// Returns `shape-mismatch` unless a tensor for the parameter `name` has its shape.

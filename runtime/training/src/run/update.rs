@@ -24,8 +24,8 @@ pub(crate) struct Update {
 pub(crate) type LastLoss = Option<(f64, u64)>;
 
 /// Executes step `step` (from 0): calls the method for every batch of the next window, then updates the weights if a
-/// gradient is accumulated; a method that updates the parameters itself must have done so. A method of the cadence `Window` gets the whole window as one batch. Advances the sampler past
-/// the window. `last` is the last finite loss, for errors. Passes the report of each successful call to `handle_report`.
+/// gradient is accumulated; a method that updates the parameters itself must have done so. A method of the cadence
+/// `Window` gets the whole window as one batch. Advances the sampler past the window. `last` is the last finite loss, for errors. Passes the report of each successful call to `handle_report`.
 ///
 /// # Errors
 /// A failed call or update, and a combined metric `loss` that is not finite; it is checked after the update.
@@ -37,7 +37,7 @@ pub(crate) fn update(
     handle_report: &mut dyn FnMut(StepReport),
 ) -> Result<Update, Error> {
     begin_step(&mut session.train_state(), step);
-    // An update clears them with the others; a window may have none.
+    // An update clears these gradients with the others, but a window may end without an update.
     session.train_state().own.clear_gradients();
     let mut micro_batches = sampler.next_window();
     if plan.method.package.manifest.batch == Cadence::Window {
