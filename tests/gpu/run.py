@@ -1,30 +1,59 @@
 """Everything that is claimed of CUDA, on a machine with an NVIDIA GPU, as one table. `tests/gpu/build` packs what it needs.
 
 Usage: run.py PART… [--work /tmp/tunebox-gpu] [--out FILE] [--shape 1b]…
-Parts, with about how many minutes they take on one H200: `parity` 4, `curve` 1, `qlora` 3, `speed` 3 for 1b and 7 for 8b,
-`nested` 2, `long` 4. Ends with 1 if something is not as wanted; `--out` takes the figures as JSON.
+Parts: `parity` (each test beside the CPU), `curve` (loss curves beside the CPU), `qlora` (the same over NF4), `speed` (steps
+beside PEFT), `nested` (steps over NF4), `long` (rows of 16,384), `profile` (kernels of a step by name, needs `ncu`). Ends with
+1 if something is not as wanted; `--out` takes the figures as JSON. Tests, profiles and measured programs have time limits.
 """
-import argparse, os, platform, subprocess, sys, time
+import argparse, concurrent.futures, os, platform, shutil, subprocess, sys, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "peers", "speed")]
-import carried, curves, processes, speed
+import carried, curves, processes, profiles, speed
 from table import Table
 
+# The longest that one test may take.
+TEST_SECONDS = 180
 # Tests that take libraries of the GPU away, which only stand-ins allow.
 STANDINS = ["--skip", "cuda_a_library_that_is_missing", "--skip", "cuda_a_gpu_that_is_full"]
 
 
 def parity(a, table):
-    """Every test that has a part for CUDA: operations, gradients, whole models."""
+    """Every test that has a part for CUDA (operations, gradients, whole models), each in a process of its own: after an
+    illegal address a process cannot use the GPU again."""
     for program in carried.tests():
+        listed = subprocess.run([program, "cuda_", "accelerator::", "--include-ignored", *STANDINS, "--list"], capture_output=True, text=True)
+        cases = [line.removesuffix(": test") for line in listed.stdout.splitlines() if line.endswith(": test")]
         begun = time.perf_counter()
-        ran = subprocess.run([program, "cuda_", "accelerator::", "--include-ignored", *STANDINS, "--test-threads", "1"], capture_output=True, text=True)
-        said = next((line for line in ran.stdout.splitlines() if line.startswith("test result:")), f"ended with {ran.returncode}")
-        figure = f"{said.removeprefix('test result: ')} {time.perf_counter() - begun:.0f} s"
-        table.add("parity", os.path.basename(program).removeprefix("test-"), figure, "all pass", ran.returncode == 0)
-        if ran.returncode:
-            print(ran.stdout[-6000:], ran.stderr[-3000:], sep="\n", flush=True)
+        with concurrent.futures.ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
+            failures = {case: said for case, said in pool.map(lambda case: alone(program, case), cases) if said}
+        passed = len(cases) - len(failures)
+        figure = f"{passed} of {len(cases)} pass, {time.perf_counter() - begun:.0f} s"
+        table.add("parity", os.path.basename(program).removeprefix("test-"), figure, "all", bool(cases) and not failures, failures=failures)
+        for case, said in failures.items():
+            print(f"---- {case}\n{said[:1500]}", flush=True)
+        for case in list(failures)[:2]:
+            sanitize(program, case)
+
+
+def alone(program, case):
+    """Runs one test; what it said if it failed, else nothing."""
+    try:
+        ran = subprocess.run([program, case, "--exact", "--include-ignored"], capture_output=True, text=True, timeout=TEST_SECONDS)
+    except subprocess.TimeoutExpired:
+        return case, f"did not end within {TEST_SECONDS} s"
+    # A name that matches no test would pass.
+    return case, "" if ran.returncode == 0 and "1 passed" in ran.stdout else ran.stdout + ran.stderr
+
+
+def sanitize(program, case):
+    """Shows what NVIDIA's `compute-sanitizer` says of a test that fails, where that program is."""
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    try:
+        ran = subprocess.run([tool, program, case, "--exact", "--include-ignored"], capture_output=True, text=True, timeout=60)
+        print("\n".join(line for line in ran.stdout.splitlines() if line.startswith("========="))[:2000], flush=True)
+    except (OSError, subprocess.TimeoutExpired) as ended:
+        print(f"compute-sanitizer: {ended}", flush=True)
 
 
 def curve(a, table):
@@ -55,14 +84,20 @@ def long(a, table):
         speed.long(table, a.work, name)
 
 
-PARTS = {"parity": parity, "curve": curve, "qlora": qlora, "speed": beside, "nested": nested, "long": long}
+def profile(a, table):
+    """The time of each kernel of a step, by name."""
+    for name in a.shapes or ["8b-4"]:
+        profiles.step(table, a.work, name)
+
+
+PARTS = {"parity": parity, "curve": curve, "qlora": qlora, "speed": beside, "nested": nested, "long": long, "profile": profile}
 
 
 def main():
     p = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
     p.add_argument("parts", nargs="+", choices=PARTS, metavar="PART")
     p.add_argument("--work", default="/tmp/tunebox-gpu", help="where random models are made and kept")
-    p.add_argument("--out"); p.add_argument("--shape", action="append", choices=["1b", "8b", "tiny"], dest="shapes")
+    p.add_argument("--out"); p.add_argument("--shape", action="append", choices=["0.5b", "1b", "8b", "8b-4", "tiny"], dest="shapes")
     a = p.parse_args()
     carried.unpack()
     machine = f"{carried.device()}; {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"

@@ -11,6 +11,9 @@ RANK = 16
 NOMINAL = {"H200": 989.5e12, "H100": 989.5e12, "A100": 312e12, "L40S": 362e12, "4090": 165.2e12, "B200": 2250e12}
 # At most this share of the peer's memory; at least this share of its speed.
 MEMORY, SPEED = 0.6, 1.0
+PEERS_OF_A_STEP = [("PEFT", []), ("PEFT, checkpointing", ["--checkpointing"])]
+# The longest that a measured program may take.
+SECONDS = 180
 
 
 def folder(work, shape):
@@ -20,16 +23,21 @@ def folder(work, shape):
     return place
 
 
-def ours(model, batch, sequence, steps, *more):
-    command = [carried.PROGRAM, "bench", "--json", "--offline", "--only", "training", "--model", model, "--device", "cuda",
-               "--rank", RANK, "--batch", batch, "--sequence", sequence, "--steps", steps, *more]
-    return processes.run([str(word) for word in command]).last
+def command(model, batch, sequence, steps, *more):
+    """The words of a measured run of tunebox."""
+    words = [carried.PROGRAM, "bench", "--json", "--offline", "--only", "training", "--model", model, "--device", "cuda",
+             "--rank", RANK, "--batch", batch, "--sequence", sequence, "--steps", steps, *more]
+    return [str(word) for word in words]
+
+
+def ours(*words):
+    return processes.run(command(*words), timeout=SECONDS).last
 
 
 def theirs(model, batch, sequence, steps, *more):
     command = [sys.executable, os.path.join(PEERS, "speed", "dense_loop.py"), model, "--device", "cuda", "--precision", "bf16",
                "--batch", batch, "--sequence", sequence, "--steps", steps, *more]
-    return processes.run([str(word) for word in command]).last
+    return processes.run([str(word) for word in command], timeout=SECONDS).last
 
 
 def use(said, machine):
@@ -64,11 +72,13 @@ def beside(table, part, case, said, model, batch, sequence, steps, *more):
 
 
 def shape(table, work, name, steps=5):
-    """8 rows of 2048 tokens, beside PEFT without and with gradient checkpointing."""
+    """4 rows of 1024 tokens and 8 of 2048, beside PEFT, and the latter also beside PEFT with gradient checkpointing."""
     model = folder(work, name)
-    said = tunebox(table, f"speed {name}", "8 × 2048", model, 8, 2048, steps)
-    for case, more in [("PEFT", []), ("PEFT, checkpointing", ["--checkpointing"])]:
-        beside(table, f"speed {name}", case, said, model, 8, 2048, steps, *more)
+    for batch, sequence, peers in [(4, 1024, PEERS_OF_A_STEP[:1]), (8, 2048, PEERS_OF_A_STEP)]:
+        rows = f"{batch} × {sequence}"
+        said = tunebox(table, f"speed {name}", rows, model, batch, sequence, steps)
+        for case, more in peers:
+            beside(table, f"speed {name}", f"{rows}, {case}", said, model, batch, sequence, steps, *more)
 
 
 def nested(table, work, name, steps=3):

@@ -1,9 +1,10 @@
 """A folder with a Llama of random weights, in Hugging Face's layout: what speed needs of a model, without a download.
 
 Usage: random_folder.py SHAPE FOLDER [--dtype bf16] [--device cpu] [--shard-gb 4]
-SHAPE is `1b` (Llama 3.2 1B), `8b` (Llama 3.1 8B) or `tiny`. Matrices are normal with deviation 0.02, drawn from a seed of
-their own name, norms are 1. The tokenizer knows single bytes. Needs torch, safetensors and tokenizers; `--device cuda` draws
-the numbers there. A folder that has its index already is left as it is.
+SHAPE is `0.5b` (the sizes of Qwen 2.5 0.5B), `1b` (Llama 3.2 1B), `8b` (Llama 3.1 8B), `8b-4` (its first four blocks) or
+`tiny`. Matrices are normal with deviation 0.02, drawn from a seed of their own name, norms are 1. The tokenizer knows single
+bytes. Needs torch, safetensors and tokenizers; `--device cuda` draws the numbers there. A folder that has its index already
+is left as it is.
 """
 import argparse, json, os, zlib
 import torch
@@ -14,11 +15,14 @@ ROTATION = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high
 SHAPES = {
     "tiny": {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
              "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 512, "tie_word_embeddings": True},
+    "0.5b": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
+             "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 151936, "tie_word_embeddings": True},
     "1b": {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,
            "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 128256, "tie_word_embeddings": True},
     "8b": {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
            "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256, "tie_word_embeddings": False},
 }
+SHAPES["8b-4"] = {**SHAPES["8b"], "num_hidden_layers": 4}
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 BEGIN, END = "<|begin|>", "<|end|>"
 TEMPLATE = "{% for message in messages %}{{ '" + BEGIN + "' + message['role'] + '\\n' + message['content'] + '" + END + \

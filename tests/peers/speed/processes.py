@@ -1,5 +1,5 @@
 """Runs one program at a time: what it says in JSON and when, and the most memory that it held."""
-import json, os, resource, subprocess, sys, tempfile, time
+import json, os, resource, subprocess, sys, tempfile, threading, time
 
 # Left to the rest of the system where a peer may ask for more than there is.
 RESERVE = 3 << 29
@@ -42,22 +42,30 @@ def confine(limit):
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-def run(command, confined=False):
-    """Runs to the end. Confined, a program that needs more memory than is free raises OutOfMemory."""
+def run(command, confined=False, timeout=None):
+    """Runs to the end. Confined, a program that needs more memory than is free raises OutOfMemory. After `timeout` seconds
+    the program is killed and Failed is raised."""
     free = free_bytes() if confined else None
     limit = free - RESERVE if free else None
     with tempfile.TemporaryFile("w+") as errors:
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=lambda: confine(limit))
+        timer = threading.Timer(timeout or threading.TIMEOUT_MAX, child.kill)
+        timer.daemon = True
+        timer.start()
         lines = []
         for line in child.stdout:
             if line.startswith('{"'):
                 lines.append((time.perf_counter(), json.loads(line)))
         _, status, used = os.wait4(child.pid, 0)
+        timed_out = timer.finished.is_set()
+        timer.cancel()
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode == 0 and lines:
             return Ran(lines, used.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
         errors.seek(0)
         said = errors.read()[-3000:]
+    if timed_out:
+        raise Failed(f"`{' '.join(command)}` did not end within {timeout} s:\n{said}")
     wants_memory = any(word in said for word in ("allocate memory", "bad_alloc", "MemoryError"))
     if confined and (wants_memory or child.returncode == -9):
         raise OutOfMemory(f"needs more than {limit} bytes")
