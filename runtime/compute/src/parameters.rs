@@ -11,9 +11,9 @@ mod layout;
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
-use crate::accelerator::Accelerator;
+use crate::accelerator::{Accelerator, MatrixView};
 use crate::error::{Error, Result};
-use crate::fused::Floats;
+use crate::fused::{Floats, linear_weight_gradient};
 
 pub use change::all_finite;
 pub(crate) use device::{Norm, zeros};
@@ -191,6 +191,24 @@ impl Parameters {
             None => update_pairs(&place, &gradient, |to, from| *to += from),
             Some(accelerator) => device::add(accelerator, &place, &gradient),
         }
+    }
+
+    /// Adds `factor · leftᵀ·right` to the gradient of the slot number `index`, a matrix, in f32: the form of every gradient of a
+    /// weight. `left` is `[tokens, rows]`, `right` is `[tokens, columns]`, on the device of the buffers. Does nothing without
+    /// tokens.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there is no such slot, [`Error::Shape`] if the slot is not `[rows, columns]` or the numbers of
+    /// tokens differ. Also for tensors of another device.
+    pub fn accumulate_product(&self, index: usize, factor: f32, left: &Tensor, right: &Tensor) -> Result<()> {
+        let Some(accelerator) = &self.accelerator else {
+            return self.accumulate(index, &linear_weight_gradient(factor, left, right)?);
+        };
+        if left.elem_count() == 0 {
+            return Ok(());
+        }
+        let (left, right) = (MatrixView::transposed(left), MatrixView::plain(right));
+        accelerator.multiply(&self.gradient(index)?, left, right, factor, true)
     }
 
     /// Sets every gradient to zero.

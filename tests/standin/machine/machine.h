@@ -33,17 +33,21 @@
 #define blockDim (emulated::size)
 
 struct uint3 { u32 x, y, z; };
+struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(16) uint4 { u32 x, y, z, w; };
+static inline float2 make_float2(float x, float y) { return {x, y}; }
 static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 static inline uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return {x, y, z, w}; }
 
 static inline float __uint_as_float(u32 x) { float y; memcpy(&y, &x, 4); return y; }
 static inline u32 __float_as_uint(float x) { u32 y; memcpy(&y, &x, 4); return y; }
 static inline float __int_as_float(int x) { return __uint_as_float((u32)x); }
-static inline float __fadd_rn(float a, float b) { return a + b; }
-static inline float __fsub_rn(float a, float b) { return a - b; }
-static inline float __fmul_rn(float a, float b) { return a * b; }
+// The compiler fuses products with sums, as NVRTC does, but not these. Kept from it by a call that it cannot see through.
+#define ROUNDED_BY_ITSELF __attribute__((noinline, noclone)) static float
+ROUNDED_BY_ITSELF __fadd_rn(float a, float b) { return a + b; }
+ROUNDED_BY_ITSELF __fsub_rn(float a, float b) { return a - b; }
+ROUNDED_BY_ITSELF __fmul_rn(float a, float b) { return a * b; }
 static inline float __fdiv_rn(float a, float b) { return a / b; }
 static inline float __fsqrt_rn(float a) { return sqrtf(a); }
 static inline int __popc(u32 x) { return __builtin_popcount(x); }

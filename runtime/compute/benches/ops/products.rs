@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use criterion::{Criterion, Throughput};
 use tunebox_compute::fused::{
-    LowRank, adapted_linear, adapted_linear_backward, linear, linear_few_tokens, linear_input_gradient,
-    linear_weight_gradient,
+    LowRank, adapted_input_gradient, adapted_linear, linear, linear_few_tokens, linear_input_gradient,
+    linear_weight_gradient, reduced_gradient,
 };
 use tunebox_compute::weight::{Format, Packed, Weight};
 use tunebox_compute::{DType, Error};
@@ -39,7 +39,7 @@ pub(crate) fn whole(criterion: &mut Criterion, sizes: &Sizes) {
             let back = format!("{name} {stored} input gradient");
             time(&mut group, &back, operations.clone(), || linear_input_gradient(&dy, &weight));
         }
-        time(&mut group, &format!("{name} weight gradient"), operations, || linear_weight_gradient(&dy, &x));
+        time(&mut group, &format!("{name} weight gradient"), operations, || linear_weight_gradient(1.0, &dy, &x));
     }
 }
 
@@ -63,7 +63,10 @@ pub(crate) fn adapted(criterion: &mut Criterion, sizes: &Sizes) {
             // The gradients of input, A and B: one frozen product, and the thin ones twice.
             let backward = Throughput::Elements((frozen + 2 * thin) as u64);
             time(&mut group, &format!("{name} {stored} backward"), backward, || {
-                adapted_linear_backward(&dy, &x, &xa, &weight, &low, None, true)
+                let reduced = reduced_gradient(&dy, &low)?;
+                linear_weight_gradient(1.0, &reduced, &x)?;
+                linear_weight_gradient(low.scale, &dy, &xa)?;
+                adapted_input_gradient(&dy, &reduced, &weight, &low, None, None)
             });
         }
     }

@@ -57,7 +57,7 @@ macro_rules! kernels {
 kernels! {
     ATTENTION = Attention."attention"("afaaauulllnnnxxn");
     ATTENTION_DELTA = Attention."attention_delta"("faannn");
-    ATTENTION_DKV = Attention."attention_dkv"("aaaaaaffuulllnnnxxn");
+    ATTENTION_DKV = Attention."attention_dkv"("aafnnaaaaffuulllnnnxxn");
     ATTENTION_DQ = Attention."attention_dq"("aaaaaffuulllnnnxxn");
     ATTENTION_PLAIN = Attention."attention_plain"("afaaauulllnnnxxn");
     ATTENTION_PLAIN_DKV = Attention."attention_plain_dkv"("aaaaaaffuulllnnnxxn");

@@ -13,9 +13,9 @@ use super::backend::{accelerator_of, accelerator_with};
 use super::device::{expect_type, matrix, over_rows, parts};
 use super::host::{self, Floats, Locked};
 use super::product::{Matrix, Tile};
-use super::scratch;
 use super::simd::vectorize;
 use super::stored::Stored;
+use super::{residual, scratch};
 use crate::accelerator::{Accelerator, MatrixView, arguments, kernel};
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
@@ -49,28 +49,69 @@ pub fn linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Te
 /// `[out, in]` in any stored format, the result `[tokens, in]` in the type of `dy`. Returns an error if shapes or devices
 /// do not fit each other.
 pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) -> Result<Tensor> {
+    add_linear_input_gradient(None, dy, weight)
+}
+
+/// Computes `total + dy·W`, `[tokens, in]` in the type of `dy`, or `dy·W` without `total`: the sum over linear layers that
+/// read the same input. A device overwrites `total`: no other tensor may share its memory. Returns an error if shapes or
+/// devices do not fit each other.
+pub fn add_linear_input_gradient<'w>(
+    total: Option<Tensor>,
+    dy: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
+) -> Result<Tensor> {
     let weight = weight.into();
     let Some(device) = accelerator_with([(dy, "dy")], weight)? else {
-        return transposed_linear_tiles(dy, weight, |_, _, _| {});
+        return add_to(total, transposed_linear_tiles(dy, weight, |_, _, _| {})?);
     };
     let act = expect_type(dy, "dy")?;
     let ((_, outputs), [rows, inputs]) = (host::matrix(dy, "dy")?, sides(weight)?);
     expect_inner_dim(outputs, rows, [rows, inputs])?;
     let weight = matrix(&device, weight, act)?;
-    product(&device, MatrixView::plain(dy), MatrixView::plain(&weight), act, 1.0)
+    add_product(&device, total, MatrixView::plain(dy), MatrixView::plain(&weight), act)
 }
 
-/// Computes the gradient of [`linear`] with respect to its weight, `dW = dyᵀ·x`: `dy` is `[tokens, out]`, `x` is
+/// Returns `total + found`, or `found` without `total`.
+pub(super) fn add_to(total: Option<Tensor>, found: Tensor) -> Result<Tensor> {
+    match total {
+        Some(total) => residual::add(&total, &found),
+        None => Ok(found),
+    }
+}
+
+/// Queues `y ← y + x·Wᵀ` on a device and returns `y`, `[tokens, out]` in the type of `x`. Fails if shapes or devices do not fit
+/// each other.
+pub(super) fn add_linear(device: &Accelerator, y: Tensor, x: &Tensor, weight: WeightRef<'_>) -> Result<Tensor> {
+    let act = expect_type(x, "x")?;
+    let weight = matrix(device, weight, act)?;
+    add_product(device, Some(y), MatrixView::plain(x), MatrixView::transposed(&weight), act)
+}
+
+/// Queues adding `left·right` to `total` on a device and returns `total`; without `total`, returns the product as a new tensor
+/// of type `dtype`.
+fn add_product(
+    device: &Accelerator,
+    total: Option<Tensor>,
+    left: MatrixView<'_>,
+    right: MatrixView<'_>,
+    dtype: DType,
+) -> Result<Tensor> {
+    let Some(total) = total else { return product(device, left, right, dtype, 1.0) };
+    device.multiply(&total, left, right, 1.0, true)?;
+    Ok(total)
+}
+
+/// Computes the gradient of a linear layer with respect to its weight, `factor · dyᵀ·x`: `dy` is `[tokens, out]`, `x` is
 /// `[tokens, in]`, the result `[out, in]` f32, zeros if there are no tokens. Returns an error if the numbers of tokens or
 /// the devices differ.
-pub fn linear_weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
+pub fn linear_weight_gradient(factor: f32, dy: &Tensor, x: &Tensor) -> Result<Tensor> {
     let ((tokens, _), (_, inputs)) = (host::matrix(dy, "dy")?, host::matrix(x, "x")?);
     host::expect(x, "x", &[tokens, inputs])?;
     match accelerator_of([(dy, "dy"), (x, "x")])? {
-        None => transposed_product(1.0, (dy, "dy"), (x, "x")),
+        None => transposed_product(factor, (dy, "dy"), (x, "x")),
         Some(device) => {
             expect_type(dy, "dy")?;
-            product(&device, MatrixView::transposed(dy), MatrixView::plain(x), DType::F32, 1.0)
+            product(&device, MatrixView::transposed(dy), MatrixView::plain(x), DType::F32, factor)
         }
     }
 }
@@ -207,7 +248,7 @@ pub(super) fn tensor_of_tiles(
 /// Computes `factor · leftᵀ·right` on the CPU, `[outputs, inputs]` f32: `left` is `[tokens, outputs]`, `right` is
 /// `[tokens, inputs]`, each with what error messages call it. Every weight gradient has this form. The result is zeros if
 /// there are no tokens. The caller has checked that both have the same number of tokens.
-pub(super) fn transposed_product(factor: f32, left: (&Tensor, &str), right: (&Tensor, &str)) -> Result<Tensor> {
+fn transposed_product(factor: f32, left: (&Tensor, &str), right: (&Tensor, &str)) -> Result<Tensor> {
     let ((tokens, outputs), (_, inputs)) = (host::matrix(left.0, left.1)?, host::matrix(right.0, right.1)?);
     // Rows of bf16 that lie apart in memory are slower to read than columns: as few rows as possible.
     if left.0.dtype() == DType::BF16 && inputs < THIN && inputs < outputs {

@@ -4,15 +4,15 @@
 
 use std::borrow::Cow;
 
-use candle_core::{DType, Tensor};
+use candle_core::Tensor;
 
-use super::backend::accelerator_with;
+use super::backend::{accelerator_of, accelerator_with};
 use super::device::expect_type;
 use super::dropout::Dropout;
 use super::host::{self, Floats, Locked};
 use super::linear::{
-    FEATURES, linear, linear_input_gradient, linear_tiles, linear_weight_gradient, product, sides, tensor_of_tiles,
-    transposed_linear_tiles, transposed_product,
+    FEATURES, add_bias, add_linear, add_linear_input_gradient, add_to, linear, linear_input_gradient, linear_tiles,
+    product, sides, tensor_of_tiles, transposed_linear_tiles,
 };
 use super::product::{Matrix, Tile};
 use super::residual;
@@ -34,17 +34,6 @@ pub struct LowRank {
     pub scale: f32,
 }
 
-/// Gradients of an adapted layer with respect to its input and the matrices of its adapter.
-#[derive(Debug)]
-pub struct AdaptedGradient {
-    /// `[tokens, in]` in the type of `dy`; `None` if it was not asked for.
-    pub input: Option<Tensor>,
-    /// `[rank, in]` f32.
-    pub a: Tensor,
-    /// `[out, rank]` f32.
-    pub b: Tensor,
-}
-
 impl LowRank {
     /// Returns s·B, `[out, rank]`.
     fn scaled_up(&self) -> Result<Tensor> {
@@ -54,7 +43,7 @@ impl LowRank {
 
 /// Computes a linear layer with an adapter (`low`), `x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ`: `x` is `[tokens, in]`, `weight` is `[out, in]`
 /// in any stored format, `bias` is `[out]` f32. Returns the output, `[tokens, out]`, and `x·Aᵀ`, `[tokens, rank]`, which
-/// [`adapted_linear_backward`] needs. Both have the type of `x`. With dropout, both are computed with `drop(x)·Aᵀ` in the
+/// the gradient of B needs. Both have the type of `x`. With dropout, both are computed with `drop(x)·Aᵀ` in the
 /// place of `x·Aᵀ`; `x·Wᵀ` has no dropout. Returns an error if shapes or devices do not fit each other.
 pub fn adapted_linear<'w>(
     x: &Tensor,
@@ -89,57 +78,59 @@ pub fn adapted_linear<'w>(
     Ok((result, down))
 }
 
-/// Computes the gradients of [`adapted_linear`]: `dA = s·(dy·B)ᵀ·x`, `dB = s·dyᵀ·(x·Aᵀ)`, and, if `want_input`,
-/// `dx = dy·W + s·(dy·B)·A`. `dy` is the gradient of the output, `[tokens, out]`; `xa` is the `x·Aᵀ` that the forward pass
-/// returned. `dropout` must be that of the forward pass; it is applied to x in `dA` and to `s·(dy·B)·A` in `dx`.
-/// Gradients of A and B are f32, the input's has the type of `dy`. Returns an error if shapes or devices do not fit.
-pub fn adapted_linear_backward<'w>(
+/// Computes the gradient of `x·Aᵀ` in [`adapted_linear`], `s·dy·B`, `[tokens, rank]` in the type of `dy`: `dy` is the gradient
+/// of the output, `[tokens, out]`. Returns an error if shapes or devices do not fit each other.
+///
+/// The gradients of the adapter follow from it as [`linear_weight_gradient`](super::linear_weight_gradient): A's is
+/// `(s·dy·B)ᵀ·x`, with dropout `(s·dy·B)ᵀ·drop(x)`, and B's is `s·dyᵀ·(x·Aᵀ)`.
+pub fn reduced_gradient(dy: &Tensor, low: &LowRank) -> Result<Tensor> {
+    let ((_, outputs), (_, rank)) = (host::matrix(dy, "dy")?, host::matrix(&low.b, "b")?);
+    host::expect(&low.b, "b", &[outputs, rank])?;
+    if let Some(device) = accelerator_of([(dy, "dy"), (&low.b, "b")])? {
+        let act = expect_type(dy, "dy")?;
+        expect_type(&low.b, "b")?;
+        return product(&device, MatrixView::plain(dy), MatrixView::plain(&device.cast(&low.b, act)?), act, low.scale);
+    }
+    let b = &*Floats::activations(&low.b, "b")?;
+    let b = Matrix::packed(b, outputs, rank);
+    thin_product(dy, rank, |tile, dy| tile.multiply(false, low.scale, dy, b))
+}
+
+/// Computes the gradient of [`adapted_linear`] with respect to its input, `dy·W + drop(reduced·A)`, `[tokens, in]` in the type
+/// of `dy`: `dy` is the gradient of the output, `[tokens, out]`, and `reduced` is what [`reduced_gradient`] returned for it.
+/// `dropout` must be that of the forward pass. Adds the result to `total`, if given, which is overwritten on a device: no
+/// other tensor may share its memory. Returns an error if shapes or devices do not fit each other.
+pub fn adapted_input_gradient<'w>(
     dy: &Tensor,
-    x: &Tensor,
-    xa: &Tensor,
+    reduced: &Tensor,
     weight: impl Into<WeightRef<'w>>,
     low: &LowRank,
     dropout: Option<&Dropout>,
-    want_input: bool,
-) -> Result<AdaptedGradient> {
-    let ((tokens, outputs), (_, inputs), (_, rank)) =
-        (host::matrix(dy, "dy")?, host::matrix(x, "x")?, host::matrix(xa, "xa")?);
+    total: Option<Tensor>,
+) -> Result<Tensor> {
+    let ((tokens, outputs), (rank, inputs)) = (host::matrix(dy, "dy")?, host::matrix(&low.a, "a")?);
     let weight = weight.into();
     host::expect_dims(&weight.sides(), "weight", &[outputs, inputs])?;
-    host::expect(x, "x", &[tokens, inputs])?;
-    host::expect(xa, "xa", &[tokens, rank])?;
-    host::expect(&low.a, "a", &[rank, inputs])?;
-    host::expect(&low.b, "b", &[outputs, rank])?;
-    let operands = [(dy, "dy"), (x, "x"), (xa, "xa"), (&low.a, "a"), (&low.b, "b")];
-    if let Some(device) = accelerator_with(operands, weight)? {
-        return backward_on_device(&device, dy, x, xa, weight, low, dropout, want_input);
+    host::expect(reduced, "reduced", &[tokens, rank])?;
+    if let Some(device) = accelerator_with([(dy, "dy"), (reduced, "reduced"), (&low.a, "a")], weight)? {
+        return input_gradient_on_device(&device, dy, reduced, weight, low, dropout, total);
     }
-    if let Some(dropout) = dropout {
-        let thin = linear_input_gradient(dy, &low.scaled_up()?)?;
-        let dropped = |thin| dropout.apply(&linear_input_gradient(thin, &low.a)?);
-        let input = || residual::add(&linear_input_gradient(dy, weight)?, &dropped(&thin)?);
-        return Ok(AdaptedGradient {
-            input: want_input.then(input).transpose()?,
-            a: linear_weight_gradient(&thin, &dropout.apply(x)?)?,
-            b: (linear_weight_gradient(dy, xa)? * f64::from(low.scale))?,
-        });
-    }
-    let (a, b) = (&*Floats::activations(&low.a, "a")?, &*Floats::activations(&low.b, "b")?);
-    let b = Matrix::packed(b, outputs, rank);
-    let thin = thin_product(dy, rank, |tile, dy| tile.multiply(false, low.scale, dy, b))?;
-    let locked = Locked::of(&thin, "dy·B")?;
-    let numbers = locked.data("dy·B")?;
-    let input = want_input.then(|| {
-        transposed_linear_tiles(dy, weight, |rows, columns, tile| {
-            let left = Matrix::new(numbers.from(rows.start * rank), rows.len(), rank, rank);
-            tile.multiply(true, 1.0, left, Matrix::strided(&a[columns.start..], rank, columns.len(), inputs));
-        })
-    });
-    Ok(AdaptedGradient {
-        input: input.transpose()?,
-        a: transposed_product(1.0, (&thin, "dy·B"), (x, "x"))?,
-        b: transposed_product(low.scale, (dy, "dy"), (xa, "xa"))?,
-    })
+    let found = match dropout {
+        Some(dropout) => {
+            let dropped = dropout.apply(&linear_input_gradient(reduced, &low.a)?)?;
+            residual::add(&linear_input_gradient(dy, weight)?, &dropped)?
+        }
+        None => {
+            let a = &*Floats::activations(&low.a, "a")?;
+            let locked = Locked::of(reduced, "reduced")?;
+            let numbers = locked.data("reduced")?;
+            transposed_linear_tiles(dy, weight, |rows, columns, tile| {
+                let left = Matrix::new(numbers.from(rows.start * rank), rows.len(), rank, rank);
+                tile.multiply(true, 1.0, left, Matrix::strided(&a[columns.start..], rank, columns.len(), inputs));
+            })?
+        }
+    };
+    add_to(total, found)
 }
 
 /// Computes a product of few columns, `[tokens, rank]` in the type of `left`, in tasks of [`TOKENS`] tokens. `multiply`
@@ -166,58 +157,48 @@ fn on_device(
     let ([outputs, _], (rank, _)) = (sides(weight)?, host::matrix(&low.a, "a")?);
     host::expect(&low.a, "a", &[rank, inputs])?;
     host::expect(&low.b, "b", &[outputs, rank])?;
-    let y = linear(x, weight, bias)?;
     let act = expect_type(x, "x")?;
     expect_type(&low.a, "a")?;
-    let (x, a) = (drop_values(x, dropout)?, device.cast(&low.a, act)?);
-    let down = product(device, MatrixView::plain(&x), MatrixView::transposed(&a), act, 1.0)?;
     expect_type(&low.b, "b")?;
-    let b = device.cast(&low.b, act)?;
-    device.multiply(&y, MatrixView::plain(&down), MatrixView::transposed(&b), low.scale, true)?;
+    let (dropped, a, b) = (drop_values(x, dropout)?, device.cast(&low.a, act)?, device.cast(&low.b, act)?);
+    let down = product(device, MatrixView::plain(&dropped), MatrixView::transposed(&a), act, 1.0)?;
+    // The thin product comes first: the large one adds to it while it computes, where a thin one would read and write the
+    // whole output once more.
+    let up = product(device, MatrixView::plain(&down), MatrixView::transposed(&b), act, low.scale)?;
+    let y = add_linear(device, up, x, weight)?;
+    bias.map_or(Ok(()), |bias| add_bias(device, &y, bias))?;
     Ok((y, down))
+}
+
+/// Computes `dy·W + drop(reduced·A)`, plus `total` if given, on a device, without dropout if that is `None`. The caller has
+/// checked the shapes.
+fn input_gradient_on_device(
+    device: &Accelerator,
+    dy: &Tensor,
+    reduced: &Tensor,
+    weight: WeightRef<'_>,
+    low: &LowRank,
+    dropout: Option<&Dropout>,
+    total: Option<Tensor>,
+) -> Result<Tensor> {
+    let act = expect_type(dy, "dy")?;
+    expect_type(&low.a, "a")?;
+    let a = device.cast(&low.a, act)?;
+    let (reduced, a) = (MatrixView::plain(reduced), MatrixView::plain(&a));
+    let total = match (dropout, total) {
+        (None, None) => product(device, reduced, a, act, 1.0)?,
+        (None, Some(total)) => {
+            device.multiply(&total, reduced, a, 1.0, true)?;
+            total
+        }
+        (Some(dropout), total) => add_to(total, dropout.apply(&product(device, reduced, a, act, 1.0)?)?)?,
+    };
+    add_linear_input_gradient(Some(total), dy, weight)
 }
 
 /// Returns `x` after dropout, or `x` itself, borrowed, if there is no dropout.
 fn drop_values<'a>(x: &'a Tensor, dropout: Option<&Dropout>) -> Result<Cow<'a, Tensor>> {
     dropout.map_or(Ok(Cow::Borrowed(x)), |dropout| Ok(Cow::Owned(dropout.apply(x)?)))
-}
-
-/// Computes the gradients of the adapted layer with respect to A, B and, if `want_input`, x on a device. `xa` and `dropout`
-/// are those of the forward pass. The caller has checked the shapes.
-#[expect(clippy::too_many_arguments, reason = "the terms of one formula")]
-fn backward_on_device(
-    device: &Accelerator,
-    dy: &Tensor,
-    x: &Tensor,
-    xa: &Tensor,
-    weight: WeightRef<'_>,
-    low: &LowRank,
-    dropout: Option<&Dropout>,
-    want_input: bool,
-) -> Result<AdaptedGradient> {
-    let thin = unproject(device, dy, low)?;
-    let input = || {
-        expect_type(&low.a, "a")?;
-        let (dx, a) = (linear_input_gradient(dy, weight)?, device.cast(&low.a, dy.dtype())?);
-        let (thin, a) = (MatrixView::plain(&thin), MatrixView::plain(&a));
-        match dropout {
-            None => device.multiply(&dx, thin, a, 1.0, true).map(|()| dx),
-            Some(dropout) => residual::add(&dx, &dropout.apply(&product(device, thin, a, dy.dtype(), 1.0)?)?),
-        }
-    };
-    let (input, x) = (want_input.then(input).transpose()?, drop_values(x, dropout)?);
-    Ok(AdaptedGradient {
-        input,
-        a: linear_weight_gradient(&thin, &x)?,
-        b: product(device, MatrixView::transposed(dy), MatrixView::plain(xa), DType::F32, low.scale)?,
-    })
-}
-
-/// Computes `s·dy·B` on a device, `[tokens, rank]` in the type of `dy`.
-fn unproject(device: &Accelerator, dy: &Tensor, low: &LowRank) -> Result<Tensor> {
-    let act = expect_type(dy, "dy")?;
-    expect_type(&low.b, "b")?;
-    product(device, MatrixView::plain(dy), MatrixView::plain(&device.cast(&low.b, act)?), act, low.scale)
 }
 
 #[cfg(test)]

@@ -53,8 +53,8 @@ pub use head::{
     head_taps_backward, head_taps_with_gradient, logits, scale_head_gradient,
 };
 pub use indices::Indices;
-pub use linear::{bias_gradient, linear, linear_input_gradient, linear_weight_gradient};
-pub use low_rank::{AdaptedGradient, LowRank, adapted_linear, adapted_linear_backward};
+pub use linear::{add_linear_input_gradient, bias_gradient, linear, linear_input_gradient, linear_weight_gradient};
+pub use low_rank::{LowRank, adapted_input_gradient, adapted_linear, reduced_gradient};
 pub use norm::{rms_norm, rms_norm_backward, rms_norm_weight_gradient};
 pub use patch::{add_vector, remove_component, set_component};
 pub use product::{bf16_instruction, bf16_is_faster};

@@ -109,6 +109,24 @@ on_each_device! {
         assert_eq!(here.gradient_norm().unwrap(), 0.0);
     }
 
+    /// In bf16 the numbers are rounded before; the tensor cores of GPUs cut off the last bits of sums.
+    fn products_are_added_to_gradients(on) tolerance(2e-6, 2e-5) {
+        let (parameters, tokens) = (odd(&on.device, on.dtype), 37);
+        let (left, right) = (on.normal("left", &[tokens, 2]), on.normal("right", &[tokens, 8]));
+        for _ in 0..2 {
+            parameters.accumulate_product(2, 1.5, &left, &right).unwrap();
+        }
+        let product = on.leaf(&left).t().unwrap().matmul(on.leaf(&right).as_tensor()).unwrap();
+        on.close("gradient", &parameters.gradient(2).unwrap(), &(product * 3.0).unwrap());
+        // Slots beside it stay as they are, and no tokens add nothing.
+        let before = parameters.gradient_norm().unwrap();
+        let none = [2, 8].map(|width| on.normal("none", &[0, width]));
+        parameters.accumulate_product(2, 1.0, &none[0], &none[1]).unwrap();
+        parameters.accumulate(2, &single(parameters.gradient(2).unwrap()).neg().unwrap()).unwrap();
+        assert!(before > 0.0 && parameters.gradient_norm().unwrap() == 0.0);
+        assert!(parameters.accumulate_product(1, 1.0, &left, &right).is_err(), "another shape");
+    }
+
     /// A copy is its own, and what is copied back shows in every view.
     fn copies_keep_their_values(on) tolerance(0.0, 0.0) {
         let all = odd(&on.device, on.dtype);

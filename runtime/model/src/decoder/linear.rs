@@ -105,42 +105,43 @@ impl Linear {
     }
 
     /// Runs the backward pass: `upstream` `[tokens, out]` is the gradient of the output. Adds the gradients of what is
-    /// trained, of the weight and bias or of the adapter, to `gradients`; a frozen map adds none. Returns the gradient
-    /// `[tokens, in]` of the input if `want_input`, else `None`. Errors: an adapter, but the forward pass saved nothing.
+    /// trained, of the weight and bias or of the adapter, to `gradients`; a frozen map adds none. If `want_input`, returns the
+    /// gradient `[tokens, in]` of the input plus `total`, the gradient through maps that read the same input, if any; else
+    /// returns `total`. Errors: an adapter, but the forward pass saved nothing.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
         input: &Tensor,
         saved: &SavedLinear,
         want_input: bool,
+        total: Option<Tensor>,
         gradients: &Parameters,
     ) -> Result<Option<Tensor>> {
         match &self.learned {
-            Learned::Nothing => self.input_gradient(upstream, want_input),
+            Learned::Nothing => {}
             Learned::Whole { weight, bias } => {
-                gradients.accumulate(*weight, &fused::linear_weight_gradient(upstream, input)?)?;
+                gradients.accumulate_product(*weight, 1.0, upstream, input)?;
                 if let Some(bias) = bias {
                     gradients.accumulate(*bias, &fused::bias_gradient(upstream)?)?;
                 }
-                self.input_gradient(upstream, want_input)
             }
             Learned::LowRank(part) => {
                 let upstream = match (&part.magnitude, &saved.scaled) {
                     (Some(magnitude), Some(scaled)) => magnitude.backward(upstream, scaled, gradients)?,
                     _ => upstream.clone(),
                 };
-                self.low_rank_backward(part, &upstream, input, saved, want_input, gradients)
+                return self.low_rank_backward(part, &upstream, input, saved, want_input, total, gradients);
             }
         }
+        if !want_input {
+            return Ok(total);
+        }
+        Ok(Some(fused::add_linear_input_gradient(total, upstream, &self.weight)?))
     }
 
-    /// The gradient of the input through the weight alone, without an adapter; `None` unless `want_input`.
-    fn input_gradient(&self, upstream: &Tensor, want_input: bool) -> Result<Option<Tensor>> {
-        Ok(want_input.then(|| fused::linear_input_gradient(upstream, &self.weight)).transpose()?)
-    }
-
-    /// Adds the gradients of A and B to `gradients`. Returns the gradient of the input, through weight and adapter, if
-    /// `want_input`. Errors: the forward pass was one for decoding, which saves nothing.
+    /// Adds the gradients of A and B to `gradients`. Returns the gradient of the input, through weight and adapter, plus
+    /// `total`, if `want_input`, else `total`. Errors: the forward pass was one for decoding, which saves nothing.
+    #[expect(clippy::too_many_arguments, reason = "those of `backward`, and the adapter")]
     fn low_rank_backward(
         &self,
         part: &LowRankPart,
@@ -148,16 +149,23 @@ impl Linear {
         input: &Tensor,
         saved: &SavedLinear,
         want_input: bool,
+        total: Option<Tensor>,
         gradients: &Parameters,
     ) -> Result<Option<Tensor>> {
         let Some(reduced) = &saved.reduced else {
             return Err(Error::Argument("an adapter's backward pass needs what its forward pass saved".into()));
         };
         let (weight, low, dropout) = (&self.weight, &part.low, part.dropout.as_ref());
-        let found = fused::adapted_linear_backward(upstream, input, reduced, weight, low, dropout, want_input)?;
-        gradients.accumulate(part.slots.0, &found.a)?;
-        gradients.accumulate(part.slots.1, &found.b)?;
-        Ok(found.input)
+        let gradient = fused::reduced_gradient(upstream, low)?;
+        gradients.accumulate_product(part.slots.1, low.scale, upstream, reduced)?;
+        match dropout {
+            Some(dropout) => gradients.accumulate_product(part.slots.0, 1.0, &gradient, &dropout.apply(input)?)?,
+            None => gradients.accumulate_product(part.slots.0, 1.0, &gradient, input)?,
+        }
+        if !want_input {
+            return Ok(total);
+        }
+        Ok(Some(fused::adapted_input_gradient(upstream, &gradient, weight, low, dropout, total)?))
     }
 }
 

@@ -65,11 +65,7 @@ impl Projection {
         let upstream = joined.as_ref().map_or(upstream, std::slice::from_ref);
         let mut total: Option<Tensor> = None;
         for ((linear, upstream), saved) in self.linears.iter().zip(upstream).zip(saved) {
-            let found = linear.backward(upstream, input, saved, want_input, gradients)?;
-            total = match (total, found) {
-                (Some(total), Some(found)) => Some(fused::add(&total, &found)?),
-                (total, found) => total.or(found),
-            };
+            total = linear.backward(upstream, input, saved, want_input, total, gradients)?;
         }
         Ok(total)
     }
@@ -134,6 +130,6 @@ impl ResidualOutput {
             _ => upstream.clone(),
         };
         let upstream = self.hooks.backward(upstream)?;
-        self.linear.backward(&upstream, rows, &saved.linear, want_rows, gradients)
+        self.linear.backward(&upstream, rows, &saved.linear, want_rows, None, gradients)
     }
 }

@@ -26,6 +26,8 @@ const PLAIN: usize = 32;
 const PLAIN_SMALL: usize = 16;
 /// The largest head size for which four tiles of 32 rows fit into 99 KiB, the shared memory that every device has.
 const FITTING: usize = 160;
+/// Blocks of the kernel of dk and dv for each multiprocessor below which the heads of a group are summed by several blocks.
+const BLOCKS: usize = 8;
 /// Pairs of a token and a head that one block of the kernel `attention_delta` handles.
 const DELTAS: usize = 8;
 
@@ -79,21 +81,30 @@ pub(super) fn attention_backward(
     shape: &AttentionShape,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let layer = Layer::of(device, inputs, segments, shape)?;
-    let act = layer.build.act;
     let [q, k, v] = inputs;
-    let gradients = (device.empty(q.dims(), act)?, device.empty(k.dims(), act)?, device.empty(v.dims(), act)?);
-    let (dq, dk, dv) = &gradients;
     let delta = layer.delta(dout, out)?;
-    let cores = layer.tensor_cores(&[dout, dq, dk, dv]);
-    let (first, second) = if cores {
-        (&kernel::ATTENTION_DQ, &kernel::ATTENTION_DKV)
-    } else {
-        (&kernel::ATTENTION_PLAIN_DQ, &kernel::ATTENTION_PLAIN_DKV)
-    };
     let read = arguments![dout, q, k, v, lse, &delta];
-    layer.launch(first, layer.query_tiles(cores), &[&[Argument::from(dq)][..], &read].concat())?;
-    layer.launch(second, layer.key_tiles(cores), &[&arguments![dk, dv][..], &read].concat())?;
-    Ok(gradients)
+    // New tensors are aligned.
+    let cores = layer.tensor_cores(&[dout]);
+    let dq = device.empty(q.dims(), layer.build.act)?;
+    let kernel = if cores { &kernel::ATTENTION_DQ } else { &kernel::ATTENTION_PLAIN_DQ };
+    layer.launch(kernel, layer.query_tiles(cores), &[&[Argument::from(&dq)][..], &read].concat())?;
+    if cores {
+        let (dk, dv) = layer.key_gradients(&read)?;
+        return Ok((dq, dk, dv));
+    }
+    let (dk, dv) = (device.empty(k.dims(), layer.build.act)?, device.empty(v.dims(), layer.build.act)?);
+    let first = arguments![&dk, &dv];
+    layer.launch(&kernel::ATTENTION_PLAIN_DKV, layer.key_tiles(false), &[&first[..], &read].concat())?;
+    Ok((dq, dk, dv))
+}
+
+/// Returns how many query heads of a group one block of the kernel of dk and dv sums: the whole group if that leaves
+/// [`BLOCKS`] blocks for each multiprocessor, else the most that do, else 1. `tiles` is the number of tiles of keys times
+/// that of key-value heads.
+fn heads_of_block(group: usize, tiles: usize, processors: usize) -> usize {
+    let enough = |share: &usize| group.is_multiple_of(*share) && tiles * (group / share) >= BLOCKS * processors;
+    (1..=group).rev().find(enough).unwrap_or(1)
 }
 
 /// The arguments that all launches over the tokens of a layer have in common.
@@ -188,6 +199,34 @@ impl<'a> Layer<'a> {
         let small = features > FITTING && self.inputs[0].device().is_cuda();
         let tile = if small { PLAIN_SMALL } else { PLAIN };
         (tile, 256, 4 * (4 * tile * (features + 1) + 2 * tile * (tile + 1)))
+    }
+
+    /// Queues the kernel of dk and dv for tensor cores and returns both. `read` are the arguments that it reads, from dout on.
+    /// Where few blocks would have work, each sums a part of a group's query heads, and the parts are added in order.
+    fn key_gradients(&self, read: &[Argument<'_>]) -> Result<(Tensor, Tensor)> {
+        let (device, [_, k, v], act, tokens) = (self.device, self.inputs, self.build.act, self.segments.tokens());
+        let mut tiles = self.key_tiles(true);
+        let group = self.shape.group();
+        let count = self.segments.plan(device, k, tiles.tiling)?.count as usize;
+        let share = heads_of_block(group, count * self.shape.kv_heads, device.driver.processors() as usize);
+        if share == group || tokens == 0 {
+            let (dk, dv) = (device.empty(k.dims(), act)?, device.empty(v.dims(), act)?);
+            let first = arguments![&dk, &dv, None, group, tokens];
+            self.launch(&kernel::ATTENTION_DKV, tiles, &[&first[..], read].concat())?;
+            return Ok((dk, dv));
+        }
+        tiles.heads = self.shape.heads / share;
+        let (shares, numbers) = (group / share, 2 * k.elem_count());
+        let parts = device.empty(&[shares, numbers], DType::F32)?;
+        let first = arguments![None, None, &parts, share, tokens];
+        self.launch(&kernel::ATTENTION_DKV, tiles, &[&first[..], read].concat())?;
+        let sums = device.empty(&[numbers], DType::F32)?;
+        let arguments = arguments![&sums, &parts, shares, numbers, 0f32, 1f32];
+        let grid = Grid::of(extent(numbers.div_ceil(256))?, 256);
+        device.launch(&kernel::ADD_PARTS, DType::F32, grid, &arguments)?;
+        let both = device.cast(&sums, act)?;
+        let half = |start| -> Result<Tensor> { Ok(both.narrow(0, start, numbers / 2)?.reshape(k.dims())?) };
+        Ok((half(0)?, half(numbers / 2)?))
     }
 
     /// Computes Σ dout·out of every token and head, `[tokens, heads]` f32.

@@ -65,7 +65,7 @@ on_each_device! {
                 on.close("dx", &linear_input_gradient(&dy, &weight).unwrap(), &references[0]);
                 // Numbers of 16 bits are summed in f32 by units that cut the last bits off.
                 let sums = if on.dtype == DType::F32 { 2e-6 } else { 2e-5 };
-                on.within("dw", &linear_weight_gradient(&dy, &x).unwrap(), &references[1], sums);
+                on.within("dw", &linear_weight_gradient(1.0, &dy, &x).unwrap(), &references[1], sums);
                 on.within("db", &bias_gradient(&dy).unwrap(), &references[2], 2e-6);
             }
         }
@@ -90,7 +90,7 @@ on_each_device! {
         assert_eq!(linear(&x, &weight, None).unwrap().dims(), [0, 2]);
         assert_eq!(linear_input_gradient(&dy, &weight).unwrap().dims(), [0, 4]);
         let zeros = Tensor::zeros((2, 4), DType::F64, &candle_core::Device::Cpu).unwrap();
-        on.close("dw", &linear_weight_gradient(&dy, &x).unwrap(), &zeros);
+        on.close("dw", &linear_weight_gradient(1.0, &dy, &x).unwrap(), &zeros);
         on.close("db", &bias_gradient(&dy).unwrap(), &zeros.get(0).unwrap().narrow(0, 0, 2).unwrap());
     }
 }
@@ -101,7 +101,7 @@ fn the_bits_do_not_depend_on_the_number_of_threads() {
     let weight = normal("weight", &[520, 300]).to_dtype(DType::BF16).unwrap();
     same_on_two_threads(|| {
         let y = linear(&x, &weight, None).unwrap();
-        vec![y, linear_input_gradient(&dy, &weight).unwrap(), linear_weight_gradient(&dy, &x).unwrap()]
+        vec![y, linear_input_gradient(&dy, &weight).unwrap(), linear_weight_gradient(1.0, &dy, &x).unwrap()]
     });
 }
 

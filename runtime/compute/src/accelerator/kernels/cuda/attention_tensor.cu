@@ -115,16 +115,20 @@ DEVICE void mix_rows(float (&sums)[STACK][FEATURES / 8][4], const float (&weight
     }
 }
 
+// Writes two numbers side by side.
+DEVICE void put_pair(act *to, float first, float second) { *(u32 *)to = pack<act>(first, second); }
+DEVICE void put_pair(float *to, float first, float second) { *(float2 *)to = make_float2(first, second); }
+
 // Writes 16 rows of sums times a factor: a lane has numbers 2t, 2t + 1 of each eight, of rows g and g + 8.
-template <int FEATURES>
-DEVICE void write_rows(act *to, const float (&sums)[FEATURES / 8][4], u32 line, u32 length, u64 stride, u32 feature,
+template <int FEATURES, typename T>
+DEVICE void write_rows(T *to, const float (&sums)[FEATURES / 8][4], u32 line, u32 length, u64 stride, u32 feature,
                        u32 dim, float factor0, float factor1) {
     u32 lane = threadIdx.x % WARP, low = line + lane / 4, column = feature + lane % 4 * 2;
     UNROLL for (int n = 0; n < FEATURES / 8; ++n) {
         if (column + 8 * n >= dim) continue;
-        act *spot = to + column + 8 * n;
-        if (low < length) *(u32 *)(spot + low * stride) = pack<act>(sums[n][0] * factor0, sums[n][1] * factor0);
-        if (low + 8 < length) *(u32 *)(spot + (low + 8) * stride) = pack<act>(sums[n][2] * factor1, sums[n][3] * factor1);
+        T *spot = to + column + 8 * n;
+        if (low < length) put_pair(spot + low * stride, sums[n][0] * factor0, sums[n][1] * factor0);
+        if (low + 8 < length) put_pair(spot + (low + 8) * stride, sums[n][2] * factor1, sums[n][3] * factor1);
     }
 }
 
@@ -242,7 +246,8 @@ KERNEL(ATTENTION_THREADS) attention(GLOBAL act *out, GLOBAL float *lse, GLOBAL c
                 best[s][side] = now;
                 // Nothing seen yet: any finite measure serves.
                 float level = now == -INFINITE ? 0.0f : now * measure.unit;
-                float keep = power_of_two(before * measure.unit - level), sum = 0.0f;
+                // Exactly 1 where the tile changed nothing: one that hides all its keys must not change a bit.
+                float keep = before == now ? 1.0f : power_of_two(before * measure.unit - level), sum = 0.0f;
                 UNROLL for (int n = 0; n < FORWARD_KEYS / 8; ++n) {
                     UNROLL for (int i = 0; i < 2; ++i) {
                         float &score = scores[s][n][2 * side + i];
@@ -390,10 +395,13 @@ DEVICE bool settle(Meeting &meeting, const Span *spans, TileEntry place, u32 win
 }
 
 // dk and dv: [tokens, kv_heads · dim] contiguous: sums over the heads of a group, in order, and over all queries that
-// see the keys, those of the own sequence first. Places: keys, KEYS = DKV_KEYS (64). Grid: x places, y kv_heads, z
+// see the keys, those of the own sequence first. Places: keys, KEYS = DKV_KEYS (64). Grid: x places, y heads / share, z
 // DKV_SPLIT (1 up to head size 128, else 2). 128 threads. Scores are transposed here: their rows are keys.
+// A block sums `share` heads of a group. Where that is the whole group, `parts` is null; else dk and dv are null and the
+// sums go to parts, [group / share, 2, tokens, kv_heads · dim], dk before dv, to be added in order by `add_parts`.
 // Dynamic shared memory: 2 · (HEAD_DIM + 8) · 2 · (DKV_KEYS + DKV_QUERIES) + 8 · DKV_QUERIES bytes.
-KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL const act *dout, GLOBAL const act *q,
+KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL float *parts, NUMBER(u32) share,
+                                        NUMBER(u32) tokens, GLOBAL const act *dout, GLOBAL const act *q,
                                         GLOBAL const act *k, GLOBAL const act *v, GLOBAL const float *lse,
                                         GLOBAL const float *delta, GLOBAL const TileEntry *places,
                                         GLOBAL const Span *spans, NUMBER(u64) q_stride, NUMBER(u64) k_stride,
@@ -406,8 +414,8 @@ KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL c
     Scoring scoring = {scale, cap, window};
     Measure measure = measure_of(scoring);
     TileEntry place = places[blockIdx.x];
-    u32 kv_head = blockIdx.y, lane = threadIdx.x % WARP, line = threadIdx.x / WARP * 16;
-    u32 feature = blockIdx.z * DKV_FEATURES, heads_end = (kv_head + 1) * group;
+    u32 first_head = blockIdx.y * share, heads_end = first_head + share, kv_head = first_head / group;
+    u32 lane = threadIdx.x % WARP, line = threadIdx.x / WARP * 16, feature = blockIdx.z * DKV_FEATURES;
     u64 stride = (u64)heads * dim;
 
     auto fetch_queries = [&](Meeting at) {
@@ -431,7 +439,7 @@ KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL c
     auto own = [&](u32 row) { return row < place.length ? place.row + row : NOWHERE; };
     fetch_rows<DKV_KEYS>(keys, k + kv_head * dim, k_stride, dim, own);
     fetch_rows<DKV_KEYS>(values, v + kv_head * dim, v_stride, dim, own);
-    Meeting now = {kv_head * group, place.path, 0, 0, 0};
+    Meeting now = {first_head, place.path, 0, 0, 0};
     enter(now, spans, place, window);
     bool going = settle(now, spans, place, window, heads_end);
     if (going) {
@@ -470,6 +478,13 @@ KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL c
         now = next, going = more;
     }
     u64 narrow_stride = (u64)(heads / group) * dim, from = (u64)place.row * narrow_stride + kv_head * dim;
+    if (parts != nullptr) {
+        u64 size = tokens * narrow_stride;
+        float *own = parts + first_head % group / share * 2 * size + from;
+        write_rows<DKV_FEATURES>(own, key_sums[0], line, place.length, narrow_stride, feature, dim, scale, scale);
+        write_rows<DKV_FEATURES>(own + size, value_sums[0], line, place.length, narrow_stride, feature, dim, 1.0f, 1.0f);
+        return;
+    }
     write_rows<DKV_FEATURES>(dk + from, key_sums[0], line, place.length, narrow_stride, feature, dim, scale, scale);
     write_rows<DKV_FEATURES>(dv + from, value_sums[0], line, place.length, narrow_stride, feature, dim, 1.0f, 1.0f);
 }
