@@ -86,7 +86,7 @@ def long(a, table):
 
 def profile(a, table):
     """The time of each kernel of a step, by name."""
-    for name in a.shapes or ["8b-4"]:
+    for name in a.shapes or ["0.5b-1", "8b-1"]:
         profiles.step(table, a.work, name)
 
 
@@ -97,7 +97,7 @@ def main():
     p = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
     p.add_argument("parts", nargs="+", choices=PARTS, metavar="PART")
     p.add_argument("--work", default="/tmp/tunebox-gpu", help="where random models are made and kept")
-    p.add_argument("--out"); p.add_argument("--shape", action="append", choices=["0.5b", "1b", "8b", "8b-4", "tiny"], dest="shapes")
+    p.add_argument("--out"); p.add_argument("--shape", action="append", choices=["0.5b", "0.5b-1", "1b", "8b", "8b-1", "8b-4", "tiny"], dest="shapes")
     a = p.parse_args()
     carried.unpack()
     machine = f"{carried.device()}; {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"

@@ -240,9 +240,21 @@ impl Parameters {
     /// gradients of zero. Later updates of either do not change the other. Fails when the device has no memory.
     pub fn detached_copy(&self) -> Result<Self> {
         let gradients = zeros(self.layout.size, self.device())?;
-        let operand_copy = self.operand_copy.as_ref().map(Tensor::copy).transpose()?;
+        let values = match &self.accelerator {
+            None => self.values.copy()?,
+            Some(accelerator) => {
+                // The copy of the tensor library shares the memory on Metal.
+                let values = accelerator.empty(self.values.dims(), DType::F32)?;
+                device::copy(accelerator, &values, &self.values)?;
+                values
+            }
+        };
         let (layout, accelerator) = (self.layout.clone(), self.accelerator.clone());
-        Ok(Self { layout, values: self.values.copy()?, gradients, operand_copy, accelerator })
+        let copy = Self { layout, values, gradients, operand_copy: None, accelerator };
+        match &self.operand_copy {
+            None => Ok(copy),
+            Some(operand_copy) => copy.with_operand_copy(operand_copy.dtype()),
+        }
     }
 
     /// Overwrites all values with those of `other`, and rewrites the operand copy, if there is one, from them. Gradients

@@ -221,3 +221,28 @@ impl Driver for Cuda {
         self.context.set_pool_attribute(sys::POOL_USED_HIGH, 0).map_err(|error| self.stopped(error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use candle_core::DType;
+
+    use crate::accelerator::Accelerator;
+    use crate::parity::TestDevice;
+
+    /// On a real GPU the driver copies while the test goes on; small numbers of bytes and large ones take other ways.
+    #[test]
+    #[ignore = "needs cuda"]
+    fn cuda_an_upload_has_read_its_numbers_when_it_returns() {
+        let on = TestDevice::at("cuda", DType::F32, 0.0);
+        let accelerator = Accelerator::of(&on.device).unwrap().unwrap();
+        for count in [1, 1 << 10, (1 << 14) + 1, 1 << 21] {
+            for round in 0..8 {
+                let mut numbers = vec![round as f32 + 0.5; count];
+                let uploaded = accelerator.upload(&numbers, &[count]).unwrap();
+                numbers.fill(-1.0);
+                let found = accelerator.download::<f32>(&uploaded).unwrap();
+                assert!(found.iter().all(|number| *number == round as f32 + 0.5), "{count} numbers, round {round}");
+            }
+        }
+    }
+}

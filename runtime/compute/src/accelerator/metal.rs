@@ -177,7 +177,9 @@ impl Driver for Metal {
     fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()> {
         expect_type(tensor.dtype())?;
         let (buffer, start) = launch::buffer(self, tensor, "a read")?;
+        // The first wait ends with the last command buffer and looks at no other; the second fails if the system killed any.
         self.device.flush_and_wait_current()?;
+        self.device.wait_until_completed()?;
         self.expect_no_fault()?;
         if buffer.as_ref().storageMode() != MTLStorageMode::Shared || start + into.len() > buffer.length() {
             return Err(Error::argument("a tensor to be read lies where the processor does not see it"));

@@ -14,7 +14,7 @@ use crate::accelerator::{Accelerator, Grid, arguments, extent};
 use crate::error::{Error, Result};
 
 /// On a device, rows up to this width have a warp, wider ones a block.
-const NARROW: usize = 512;
+const NARROW: usize = 1024;
 const THREADS: u32 = 256;
 /// Rows of one block of warps.
 const WARPS: u32 = THREADS / 32;

@@ -17,6 +17,9 @@ pub(super) struct Context {
     context: Handle,
     pub(super) stream: Handle,
     pub(super) ordinal: usize,
+    /// Whether the device reads ordinary memory of the host by itself. Then the driver may return from an upload before the
+    /// device has read the numbers, so an upload waits.
+    reads_host_memory: bool,
 }
 
 impl Drop for Context {
@@ -45,7 +48,7 @@ impl Context {
     /// Initializes the driver, retains the primary context of the device `ordinal`, makes it current on this thread,
     /// and creates a non-blocking stream in it. Fails with the driver's error; then the context is not retained.
     pub(super) fn open(ordinal: usize) -> Result<Arc<Self>, CallError> {
-        let mut opened = Self { device: 0, context: 0, stream: 0, ordinal };
+        let mut opened = Self { device: 0, context: 0, stream: 0, ordinal, reads_host_memory: false };
         let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
         // SAFETY: room for a number and a handle, after the driver's start.
         let retained = unsafe {
@@ -61,6 +64,7 @@ impl Context {
         opened.bind()?;
         // SAFETY: room for one handle, in the context of this thread.
         unsafe { sys::cuStreamCreate(&raw mut opened.stream, sys::NON_BLOCKING) }?;
+        opened.reads_host_memory = opened.attribute(sys::PAGEABLE_MEMORY_ACCESS)? != 0;
         Ok(Arc::new(opened))
     }
 
@@ -237,8 +241,10 @@ impl Memory {
     pub(super) fn write(&self, start: usize, from: &[u8]) -> Result<(), CallError> {
         let to = self.part(start, from.len())?;
         self.0.context.bind()?;
-        // SAFETY: as many bytes as there are on both sides; the driver has read pageable memory when the call returns.
-        unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.0.context.stream) }
+        // SAFETY: as many bytes as there are on both sides; the driver has read pageable memory when the call returns, unless
+        // the device reads it, which is awaited.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.0.context.stream) }?;
+        if self.0.context.reads_host_memory { self.0.context.synchronize() } else { Ok(()) }
     }
 
     /// Queues copying `count` bytes of `other`, from its byte offset `other_start`, into this memory at byte offset

@@ -125,7 +125,7 @@ fn neighbors(folder: &Path, beginnings: &[&str]) -> Vec<PathBuf> {
 
 /// The folders in which CUDA libraries are searched after the loader's own: the absolute ones of `LD_LIBRARY_PATH`, `lib64`
 /// of `CUDA_HOME` and `CUDA_PATH`, `/usr/local/cuda/lib64`, then those of an active Python environment (`VIRTUAL_ENV`,
-/// `CONDA_PREFIX`). Skips variables that are not set or empty. Does not check that the folders exist.
+/// `CONDA_PREFIX`). Skips variables that are not set or empty, and folders `stubs`. Does not check that the folders exist.
 pub(super) fn folders() -> Vec<PathBuf> {
     let of = |name: &str| environment::variable(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty());
     // The loader has read this variable itself, unless a parent sent it.
@@ -134,7 +134,13 @@ pub(super) fn folders() -> Vec<PathBuf> {
     let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(of).map(|home| home.join("lib64"));
     let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(of);
     let packages = environments.flat_map(|environment| packages(&environment));
-    loader.into_iter().chain(toolkits).chain(["/usr/local/cuda/lib64".into()]).chain(packages).collect()
+    let all = loader.into_iter().chain(toolkits).chain(["/usr/local/cuda/lib64".into()]).chain(packages);
+    all.filter(|folder| !is_stubs(folder)).collect()
+}
+
+/// Whether a folder is that of a CUDA toolkit whose libraries only link and do not run.
+fn is_stubs(folder: &Path) -> bool {
+    folder.file_name() == Some(OsStr::new("stubs"))
 }
 
 /// The folders of libraries in a Python environment: `lib` itself, where Conda has them, then sorted those of NVIDIA's
@@ -177,6 +183,13 @@ mod tests {
         // A file of the name that is no library is not taken for one.
         std::fs::write(folder.path().join("libtunebox-is-not-there.so"), "no library").unwrap();
         assert!(missing.find(&[folder.path().to_path_buf()]).is_none());
+    }
+
+    #[test]
+    fn libraries_that_only_link_are_passed_over() {
+        assert!(is_stubs(Path::new("/usr/local/cuda/lib64/stubs")) && is_stubs(Path::new("/opt/cuda/lib64/stubs/")));
+        assert!(!is_stubs(Path::new("/usr/local/cuda/lib64")));
+        assert_eq!(crate::accelerator::cuda::sys::DRIVER.names, ["libcuda.so.1"]);
     }
 
     #[test]

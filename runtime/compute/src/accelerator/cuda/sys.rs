@@ -12,7 +12,8 @@ pub(super) type Handle = usize;
 
 pub(super) static DRIVER: Library = Library {
     what: "the NVIDIA driver's `libcuda.so.1`",
-    names: &["libcuda.so.1", "libcuda.so"],
+    // Not `libcuda.so`: under that name alone the toolkit has a stub, in its folder `stubs`, that only links.
+    names: &["libcuda.so.1"],
     beside: &[],
     hint: "a machine with an NVIDIA GPU has it once NVIDIA's driver is installed",
     words: driver_words,
@@ -48,6 +49,7 @@ pub(super) const SYSTEM_DRIVER_MISMATCH: c_int = 803;
 pub(super) const MULTIPROCESSOR_COUNT: c_int = 16;
 pub(super) const CAPABILITY_MAJOR: c_int = 75;
 pub(super) const CAPABILITY_MINOR: c_int = 76;
+pub(super) const PAGEABLE_MEMORY_ACCESS: c_int = 88;
 pub(super) const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_int = 97;
 pub(super) const MEMORY_POOLS_SUPPORTED: c_int = 115;
 

@@ -1,7 +1,7 @@
 // Root-mean-square normalization of rows, and its gradients. Agrees with fused/norm.rs.
 //
 // y = x·r·(w + offset), r = 1/√(mean(x²) + ε); offset is 1 for Gemma, else 0. Rows are contiguous, of `width` numbers;
-// weights and r are f32. A kernel comes twice: `…_narrow` with a warp for a row (widths up to 512, heads), and with a
+// weights and r are f32. A kernel comes twice: `…_narrow` with a warp for a row (widths up to 1024), and with a
 // block for a row. Launch: narrow: 256 threads, ⌈rows / 8⌉ blocks; wide: 256 threads, `rows` blocks. y may be x.
 
 // The threads that share a row as if they were a block, its number the row.

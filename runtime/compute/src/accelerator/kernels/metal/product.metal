@@ -44,7 +44,7 @@ void product(device T *into, device const act *left, device const act *right, u3
         UNROLL for (u32 j = 0; j < 4; ++j) sums[i][j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     }
     for (u32 begin = 0; begin < depth; begin += DEPTH) {
-        sync_block();
+        sync_shared();
         // lefts: [TILE][DEPTH], rights: [DEPTH][TILE]; memory is read along its own rows.
         if (left_turned) {
             read_tile<TILE>(lefts, 1, LEFT_PITCH, left, left_pitch, begin, depth, first_row, rows, here);
@@ -56,7 +56,7 @@ void product(device T *into, device const act *left, device const act *right, u3
         } else {
             read_tile<TILE>(rights, RIGHT_PITCH, 1, right, right_pitch, begin, depth, first_column, columns, here);
         }
-        sync_block();
+        sync_shared();
         UNROLL for (u32 at = 0; at < DEPTH; at += 8) {
             simdgroup_float8x8 a[4], b[4];
             UNROLL for (u32 i = 0; i < 4; ++i) simdgroup_load(a[i], lefts + (y + 8 * i) * LEFT_PITCH + at, LEFT_PITCH);
@@ -66,7 +66,7 @@ void product(device T *into, device const act *left, device const act *right, u3
             }
         }
     }
-    sync_block();
+    sync_shared();
     // Out by way of the group's memory, 8 by 8 for each SIMD group: who holds which number of a matrix is not said.
     threadgroup float *by = lefts + warp * 64;
     UNROLL for (u32 i = 0; i < 4; ++i) {

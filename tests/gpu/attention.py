@@ -1,0 +1,140 @@
+"""Times the attention kernels for tensor cores, and variants of their tiles, beside PyTorch's flash attention.
+
+Usage: attention.py [--shape 14,2,64] [--rows 8x2048]…
+Compiles the kernels' text by itself, so a variant needs no build of tunebox. Needs cupy and PyTorch.
+"""
+import argparse, os
+import cupy, numpy, torch
+
+KERNELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "runtime", "compute", "src", "accelerator", "kernels")
+FILES = ["cuda/machine.cuh", "cuda/prelude.cuh", "dialect.h", "attention.h", "cuda/attention_tiles.cu", "attention_plain.h", "cuda/attention_tensor.cu"]
+# Sizes of tiles that `-D` may change.
+VARIANTS = [{}, {"FORWARD_STACK": 1}, {"FORWARD_KEYS": 32}, {"FORWARD_KEYS": 128}, {"DQ_KEYS": 32}, {"DKV_QUERIES": 32}, {"DKV_QUERIES": 64}]
+SCALE, REPEATS = 0.125, 10
+
+
+def module(dim, variant):
+    text = f"#define ACTIVATION 1\n#define HEAD_DIM {dim}\n" + "\n".join(open(os.path.join(KERNELS, name)).read() for name in FILES)
+    options = ("--std=c++17", "--device-as-default-execution-space", *(f"-D{name}={value}" for name, value in variant.items()))
+    return cupy.RawModule(code=text, backend="nvrtc", options=options)
+
+
+def tiles(batch, length, size):
+    """Tiles of so many tokens, those with the most work first, and a span for each row."""
+    places = [(first, row * length + first, min(size, length - first), row, 1) for row in range(batch) for first in range(0, length, size)]
+    return places, [(0, row * length, length) for row in range(batch)]
+
+
+def uploaded(numbers):
+    return cupy.asarray(numpy.array(numbers, dtype=numpy.uint32))
+
+
+def milliseconds(work):
+    """The median of some calls after a first one."""
+    work()
+    times = []
+    for _ in range(REPEATS):
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        begin.record(); work(); end.record(); end.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(begin, end))
+    return sorted(times)[REPEATS // 2]
+
+
+def address(argument):
+    """What a kernel takes: the address of a tensor, 0 for none, or a number as it is."""
+    if argument is None:
+        return numpy.uint64(0)
+    if isinstance(argument, torch.Tensor):
+        return numpy.uint64(argument.data_ptr())
+    return numpy.uint64(argument.data.ptr) if isinstance(argument, cupy.ndarray) else argument
+
+
+class Case:
+    """Operands of one batch, as tensors of PyTorch whose memory the kernels read."""
+
+    def __init__(self, heads, kv_heads, dim, batch, length):
+        self.heads, self.kv_heads, self.dim, self.batch, self.length = heads, kv_heads, dim, batch, length
+        self.tokens, self.group = batch * length, heads // kv_heads
+        random = torch.Generator("cuda").manual_seed(1)
+        new = lambda width: torch.randn(self.tokens, width, generator=random, device="cuda", dtype=torch.float32).bfloat16()
+        self.q, self.k, self.v, self.dout = new(heads * dim), new(kv_heads * dim), new(kv_heads * dim), new(heads * dim)
+        empty = lambda *shape, dtype=torch.bfloat16: torch.full(shape, float("nan"), device="cuda", dtype=dtype)
+        self.out, self.dq = empty(self.tokens, heads * dim), empty(self.tokens, heads * dim)
+        self.lse, self.delta = (empty(self.tokens, heads, dtype=torch.float32) for _ in range(2))
+        self.parts = empty(self.group, 2, self.tokens, kv_heads * dim, dtype=torch.float32)
+
+    def launch(self, module, name, grid, shared, first, places, spans):
+        """A call of a kernel with its own arguments first, then those that all share."""
+        kernel = module.get_function(name)
+        kernel.max_dynamic_shared_size_bytes = max(shared, 48 << 10)
+        kept, wide, narrow = [uploaded(places), uploaded(spans)], self.heads * self.dim, self.kv_heads * self.dim
+        numbers = [numpy.uint32(one) for one in (self.heads, self.group, self.dim)] + [numpy.float32(SCALE), numpy.float32(0), numpy.uint32(0)]
+        arguments = [address(one) for one in first + kept] + [numpy.uint64(one) for one in (wide, narrow, narrow)] + numbers
+        return lambda kept=kept: kernel(grid, (128,), tuple(arguments), shared_mem=shared)
+
+    def kernels(self, module, variant):
+        """The three kernels as calls, by name."""
+        d = self.dim
+        queries = 64 * variant.get("FORWARD_STACK", 2 if d <= 128 else 1)
+        keys = variant.get("FORWARD_KEYS", 64 if d <= 80 or d == 128 else 32)
+        places, spans = tiles(self.batch, self.length, queries)
+        places.sort(key=lambda place: -place[0])
+        forward = self.launch(module, "attention", (len(places), self.heads), 2 * (d + 8) * (queries + 2 * keys),
+                              [self.out, self.lse, self.q, self.k, self.v], places, spans)
+        keys = variant.get("DQ_KEYS", 64 if d <= 128 else 32)
+        places, spans = tiles(self.batch, self.length, 64)
+        places.sort(key=lambda place: -place[0])
+        read = [self.dout, self.q, self.k, self.v, self.lse, self.delta]
+        dq = self.launch(module, "attention_dq", (len(places), self.heads), 4 * (d + 8) * (64 + keys), [self.dq, *read], places, spans)
+        queries = variant.get("DKV_QUERIES", 64 if d <= 64 else 32)
+        places.sort(key=lambda place: place[0])
+        first = [None, None, self.parts, numpy.uint32(1), numpy.uint32(self.tokens), *read]
+        dkv = self.launch(module, "attention_dkv", (len(places), self.heads), 4 * (d + 8) * (64 + queries) + 8 * queries, first, places, spans)
+        return {"forward": forward, "dq": dq, "dkv": dkv}
+
+    def flash(self):
+        """Outputs and gradients of PyTorch, and the milliseconds of both passes."""
+        split = lambda x, heads: x.view(self.batch, self.length, heads, self.dim).transpose(1, 2).detach().requires_grad_()
+        q, k, v = split(self.q, self.heads), split(self.k, self.kv_heads), split(self.v, self.kv_heads)
+        run = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=SCALE, enable_gqa=self.group > 1)
+        out = run()
+        dout = self.dout.view(self.batch, self.length, self.heads, self.dim).transpose(1, 2)
+        back = lambda: torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
+        join = lambda x: x.transpose(1, 2).reshape(self.tokens, -1)
+        return [join(x) for x in (out, *back())], milliseconds(run), milliseconds(back)
+
+
+def check(case, wanted):
+    """The largest distances from PyTorch's numbers, as shares of its largest."""
+    sums = case.parts.sum(0)
+    found = [case.out, case.dq, sums[0], sums[1]]
+    return [((one.float() - other.float()).abs().max() / other.float().abs().max()).item() for one, other in zip(found, wanted)]
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--shape", action="append"); p.add_argument("--rows", action="append")
+    a = p.parse_args()
+    for shape in a.shape or ["14,2,64", "32,8,128"]:
+        for rows in a.rows or ["4x1024", "8x2048"]:
+            case = Case(*map(int, shape.split(",")), *map(int, rows.split("x")))
+            # Gigaflops of one product under a causal mask; a kernel has two to four.
+            unit = case.batch * case.heads * case.length**2 * case.dim / 1e9
+            rate = lambda name, time: {"forward": 2, "dq": 3, "dkv": 4}[name] * unit / time
+            wanted, forward, back = case.flash()
+            print(f"heads {shape}, {rows}: PyTorch forward {forward:.3f} ms ({2 * unit / forward:.0f} TFLOP/s), backward {back:.3f} ms ({5 * unit / back:.0f})", flush=True)
+            for variant in VARIANTS:
+                try:
+                    calls = case.kernels(module(case.dim, variant), variant)
+                    calls["forward"]()
+                    products = (case.dout.float() * case.out.float()).view(-1, case.heads, case.dim)
+                    case.delta.copy_(products.sum(-1))
+                    times = {name: milliseconds(call) for name, call in calls.items()}
+                    off = ", ".join(f"{share:.0e}" for share in check(case, wanted))
+                    print(f"  {variant or 'as built'}: " + ", ".join(f"{name} {time:.3f} ms ({rate(name, time):.0f})" for name, time in times.items())
+                          + f"; off by {off}", flush=True)
+                except Exception as ended:
+                    print(f"  {variant}: {type(ended).__name__}: {str(ended)[:200]}", flush=True)
+
+
+main()
