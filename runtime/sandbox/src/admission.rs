@@ -15,12 +15,12 @@ pub(crate) use self::survey::{Survey, examine};
 use self::survey::{survey, validate};
 use crate::costs::cost_of;
 use crate::error::Error;
-use crate::grants::{Grants, KNOWN, TRAINING, named};
+use crate::grants::{Grants, KNOWN_INTERFACES, TRAINING, split_full_name};
 use crate::limits::Limits;
 use crate::printable::printable;
 
 /// The longest name of an import, export or function in an error, in bytes.
-const NAME_BYTES: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
 /// Returns the full names of everything that a component imports, in the component's order. Parses the bytes once;
 /// neither validates nor compiles them.
@@ -41,7 +41,7 @@ pub fn imports(bytes: &[u8]) -> Result<Vec<String>, Error> {
 /// Of the first check that fails: [`Error::TooLarge`], [`Error::Malformed`], [`Error::NotAdmitted`],
 /// [`Error::NotGranted`] or [`Error::Mismatch`].
 pub fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Vec<String>, Error> {
-    let survey = admit_form(bytes, method, grants, limits)?;
+    let survey = admit_without_types(bytes, method, grants, limits)?;
     check_types(bytes, &survey.imports, method)?;
     Ok(survey.imports)
 }
@@ -49,7 +49,12 @@ pub fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Re
 /// Does the checks of [`admit`] on size, form, imports and the export `training`, in that order. Leaves out the check
 /// of the types, which is made once, before a component is compiled. Returns the imports, exports and counts that it
 /// collected.
-pub(crate) fn admit_form(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Survey, Error> {
+pub(crate) fn admit_without_types(
+    bytes: &[u8],
+    method: &str,
+    grants: &Grants,
+    limits: &Limits,
+) -> Result<Survey, Error> {
     let survey = examine(bytes, method, limits.component_bytes)?;
     survey.imports.iter().try_for_each(|import| check_import(grants, import, method))?;
     if let Some(missing) = missing_export(&survey, method, TRAINING)? {
@@ -74,10 +79,10 @@ pub(crate) fn check_types(bytes: &[u8], imports: &[String], name: &str) -> Resul
 /// name outside the contract and for an interface that `grants` lacks; that of [`needs_version`] for another track (major
 /// and minor version) than this host's, and for an unknown interface of a newer version.
 pub(crate) fn check_import(grants: &Grants, import: &str, method: &str) -> Result<(), Error> {
-    let shown = printable(import, NAME_BYTES);
+    let shown = printable(import, MAX_NAME_BYTES);
     let refused = |by_name| Err(Error::NotGranted { method: method.to_owned(), import: shown.clone(), by_name });
-    let Some((interface, version)) = named(import) else { return refused(false) };
-    let is_known = KNOWN.contains(&interface);
+    let Some((interface, version)) = split_full_name(import) else { return refused(false) };
+    let is_known = KNOWN_INTERFACES.contains(&interface);
     if !is_of_track(&version) || (!is_known && version > CONTRACT) {
         return Err(needs_version(method, &version, &format!("import `{shown}`"), interface));
     }
@@ -98,7 +103,7 @@ fn needs_version(component: &str, wants: &Version, location: &str, item: &str) -
 /// in another track. Of several such exports it shows the last.
 pub(crate) fn missing_export(survey: &Survey, name: &str, interface: &str) -> Result<Option<String>, Error> {
     let offered = survey.exports.iter().filter_map(|export| {
-        let (found, version) = named(export)?;
+        let (found, version) = split_full_name(export)?;
         (found == interface).then_some((export, version))
     });
     let mut other = None;
@@ -110,7 +115,7 @@ pub(crate) fn missing_export(survey: &Survey, name: &str, interface: &str) -> Re
     }
     match other {
         Some((export, wants)) => {
-            Err(needs_version(name, &wants, &format!("export `{}`", printable(export, NAME_BYTES)), interface))
+            Err(needs_version(name, &wants, &format!("export `{}`", printable(export, MAX_NAME_BYTES)), interface))
         }
         None => Ok(Some(format!("{PACKAGE}/{interface}@{CONTRACT}"))),
     }
@@ -121,19 +126,19 @@ pub(crate) fn missing_export(survey: &Survey, name: &str, interface: &str) -> Re
 /// is no interface. Errors for the first function that is missing: that of [`needs_version`] if the import's version is
 /// newer than this host's, else [`Error::Mismatch`].
 fn check_functions(types: &Types, import: &str, method: &str) -> Result<(), Error> {
-    let Some((interface, wants)) = named(import) else { return Ok(()) };
+    let Some((interface, wants)) = split_full_name(import) else { return Ok(()) };
     let Some(ComponentEntityType::Instance(instance)) = types.component_item_for_import(import).map(|item| item.ty)
     else {
         return Ok(());
     };
     for (export, item) in &types[instance].exports {
-        let function = row(interface, export);
+        let function = cost_table_name(interface, export);
         if !matches!(item.ty, ComponentEntityType::Func(_)) || cost_of(&function).is_some() {
             continue;
         }
-        let function = printable(&function, NAME_BYTES);
+        let function = printable(&function, MAX_NAME_BYTES);
         return Err(if wants > CONTRACT {
-            needs_version(method, &wants, &format!("import `{}`", printable(import, NAME_BYTES)), &function)
+            needs_version(method, &wants, &format!("import `{}`", printable(import, MAX_NAME_BYTES)), &function)
         } else {
             let difference = format!("`{PACKAGE}@{CONTRACT}` has no `{function}`");
             Error::Mismatch { method: method.to_owned(), difference }
@@ -144,7 +149,7 @@ fn check_functions(types: &Types, import: &str, method: &str) -> Result<(), Erro
 
 /// Converts a function's WIT name to its name in the table of costs: `[method]tensor.add` of interface `tensor` becomes
 /// `tensor.tensor.add`, `[constructor]scope` becomes `tensor.scope.constructor`.
-fn row(interface: &str, export: &str) -> String {
+fn cost_table_name(interface: &str, export: &str) -> String {
     match export.strip_prefix("[constructor]") {
         Some(resource) => format!("{interface}.{resource}.constructor"),
         None => format!("{interface}.{}", export.rsplit(']').next().unwrap_or(export)),

@@ -10,17 +10,17 @@ use wasmtime::{FrameInfo, FrameSymbol, WasmBacktrace};
 use crate::printable::printable;
 
 /// The most functions in the call stack of an error message.
-const SHOWN: usize = 20;
+const MAX_FRAMES: usize = 20;
 
 /// The longest name of a function or file that is shown, in bytes.
 const TEXT_BYTES: usize = 200;
 
 /// Prefixes of source paths that are not the author's: the standard library, the SDK, other crates. `tunebox build`
 /// maps paths to them.
-const FOREIGN: [&str; 3] = ["rust/", "tunebox/", "dependencies/"];
+const LIBRARY_PREFIXES: [&str; 3] = ["rust/", "tunebox/", "dependencies/"];
 
 /// Prefix of source paths in a precompiled standard library; the hash of its version follows.
-const COMPILED: &str = "/rustc/";
+const RUSTC_PREFIX: &str = "/rustc/";
 
 /// A place in the source of a method, with an escaped file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Frame {
     /// Creates a frame at `place` with the name demangled, escaped and cut at 200 bytes. If `name` is `None`, takes the
     /// text of `otherwise` unchanged.
     fn new(name: Option<&str>, otherwise: impl FnOnce() -> String, place: Option<Place>) -> Self {
-        let name = name.map_or_else(otherwise, |name| printable(&plain(name), TEXT_BYTES));
+        let name = name.map_or_else(otherwise, |name| printable(&demangle_name(name), TEXT_BYTES));
         Self { name, place }
     }
 
@@ -57,46 +57,47 @@ impl Frame {
 
     /// Whether the method's author wrote the function: its file is known and its path does not begin with `rust/` (the
     /// standard library), `tunebox/` (the SDK) or `dependencies/` (other crates).
-    pub(crate) fn is_own(&self) -> bool {
-        self.place.as_ref().is_some_and(|place| !FOREIGN.iter().any(|start| place.file.starts_with(start)))
+    pub(crate) fn is_author_code(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| !LIBRARY_PREFIXES.iter().any(|start| place.file.starts_with(start)))
     }
 }
 
 /// Returns the frames of an engine backtrace, innermost first, inlined functions included. Leaves out the modules that
 /// `wit-component` adds.
 pub(crate) fn method_frames(trace: &WasmBacktrace) -> Vec<Frame> {
-    let own = trace.frames().iter().filter(|frame| !is_made_by_the_encoder(frame));
-    own.flat_map(functions).collect()
+    let own = trace.frames().iter().filter(|frame| !is_encoder_module(frame));
+    own.flat_map(expand_inlined).collect()
 }
 
 /// Returns the innermost source place in a file of the method's author, else the innermost known place of any frame;
 /// `None` if no frame has a place.
 pub(crate) fn author_place(frames: &[Frame]) -> Option<Place> {
-    let own = frames.iter().find(|frame| frame.is_own());
+    let own = frames.iter().find(|frame| frame.is_author_code());
     own.or_else(|| frames.iter().find(|frame| frame.place.is_some())).and_then(|frame| frame.place.clone())
 }
 
 /// Builds the call stack of an error message, innermost first: of the functions to list, the innermost 20. Lists the
-/// author's functions ([`Frame::is_own`]) and those that an author's function called directly; lists all functions if
-/// none is the author's. `located` is true if any frame, listed or not, has a place. `None` for no frames.
-pub(crate) fn trace(frames: &[Frame]) -> Option<Trace> {
+/// author's functions ([`Frame::is_author_code`]) and those that an author's function called directly; lists all
+/// functions if none is the author's. `located` is true if any frame, listed or not, has a place. `None` for no frames.
+pub(crate) fn build_trace(frames: &[Frame]) -> Option<Trace> {
     let located = frames.iter().any(|frame| frame.place.is_some());
-    let any = frames.iter().any(Frame::is_own);
-    let callers = frames.iter().skip(1).map(Frame::is_own).chain([false]);
-    let listed = frames.iter().zip(callers).filter(|(frame, called_by_own)| !any || frame.is_own() || *called_by_own);
-    let frames: Vec<String> = listed.take(SHOWN).map(|(frame, _)| frame.text()).collect();
+    let any = frames.iter().any(Frame::is_author_code);
+    let callers = frames.iter().skip(1).map(Frame::is_author_code).chain([false]);
+    let listed =
+        frames.iter().zip(callers).filter(|(frame, called_by_own)| !any || frame.is_author_code() || *called_by_own);
+    let frames: Vec<String> = listed.take(MAX_FRAMES).map(|(frame, _)| frame.text()).collect();
     (!frames.is_empty()).then_some(Trace { frames, located })
 }
 
 /// Whether the frame belongs to a module that `wit-component` adds beside the method's own: one whose name begins with
 /// `wit-component:`.
-fn is_made_by_the_encoder(frame: &FrameInfo) -> bool {
+fn is_encoder_module(frame: &FrameInfo) -> bool {
     frame.module().name().is_some_and(|name| name.starts_with("wit-component:"))
 }
 
 /// Expands one engine frame into the function and those inlined into it, innermost first. A function without a name is
 /// called `function N` by its index.
-fn functions(frame: &FrameInfo) -> Vec<Frame> {
+fn expand_inlined(frame: &FrameInfo) -> Vec<Frame> {
     let number = || format!("function {}", frame.func_index());
     let symbols = frame.symbols();
     if symbols.is_empty() {
@@ -106,20 +107,20 @@ fn functions(frame: &FrameInfo) -> Vec<Frame> {
     let function = |(at, symbol): (usize, &FrameSymbol)| {
         // The outermost is the function itself, whose name the component may keep elsewhere.
         let name = symbol.name().or_else(|| frame.func_name().filter(|_| at == last));
-        Frame::new(name, number, location(symbol))
+        Frame::new(name, number, source_place(symbol))
     };
     symbols.iter().enumerate().map(function).collect()
 }
 
 /// Converts a symbol's source location. `None` without a file or line; column 1 if the column is unknown.
-fn location(symbol: &FrameSymbol) -> Option<Place> {
-    Some(Place { file: file(symbol.file()?), line: symbol.line()?, column: symbol.column().unwrap_or(1) })
+fn source_place(symbol: &FrameSymbol) -> Option<Place> {
+    Some(Place { file: normalize_path(symbol.file()?), line: symbol.line()?, column: symbol.column().unwrap_or(1) })
 }
 
 /// Normalizes a source path, escapes it and cuts it at 200 bytes: `/rustc/HASH/…` becomes `rust/…`, and a leading `./`
 /// is removed.
-fn file(path: &str) -> String {
-    let compiled = path.strip_prefix(COMPILED).and_then(|rest| rest.split_once('/'));
+fn normalize_path(path: &str) -> String {
+    let compiled = path.strip_prefix(RUSTC_PREFIX).and_then(|rest| rest.split_once('/'));
     match compiled {
         Some((_, rest)) => printable(&format!("rust/{rest}"), TEXT_BYTES),
         None => printable(path.strip_prefix("./").unwrap_or(path), TEXT_BYTES),
@@ -127,7 +128,7 @@ fn file(path: &str) -> String {
 }
 
 /// Demangles a Rust symbol name, without its hash; returns any other name unchanged.
-fn plain(name: &str) -> String {
+fn demangle_name(name: &str) -> String {
     rustc_demangle::try_demangle(name).map_or_else(|_| name.to_owned(), |name| format!("{name:#}"))
 }
 
@@ -174,7 +175,7 @@ mod tests {
             frame("exported", sdk),
         ];
         let names = |frames: &[Frame]| -> Vec<String> {
-            let shown = trace(frames).unwrap().frames;
+            let shown = build_trace(frames).unwrap().frames;
             shown.iter().map(|text| text.split(' ').next().unwrap().to_owned()).collect()
         };
         assert_eq!(names(&frames), ["panic_bounds_check", "stumble", "sum", "step"]);
@@ -183,18 +184,18 @@ mod tests {
 
     #[test]
     fn files_are_named_from_the_roots_that_a_build_gives_them() {
-        assert_eq!(file("./src/lib.rs"), "src/lib.rs");
-        assert_eq!(file("/rustc/59807616e1fa/library/std/src/rt.rs"), "rust/library/std/src/rt.rs");
-        assert_eq!(file("tunebox/src/\u{1b}.rs"), "tunebox/src/\\u{1b}.rs");
+        assert_eq!(normalize_path("./src/lib.rs"), "src/lib.rs");
+        assert_eq!(normalize_path("/rustc/59807616e1fa/library/std/src/rt.rs"), "rust/library/std/src/rt.rs");
+        assert_eq!(normalize_path("tunebox/src/\u{1b}.rs"), "tunebox/src/\\u{1b}.rs");
     }
 
     #[test]
     fn a_person_gets_twenty_functions_and_is_told_whether_there_are_lines() {
         let many = vec![frame("step", Some("src/lib.rs")); 50];
-        let shown = trace(&many).unwrap();
+        let shown = build_trace(&many).unwrap();
         assert_eq!((shown.frames.len(), shown.located), (20, true));
         assert_eq!(shown.frames[0], "step at src/lib.rs:7");
-        assert!(!trace(&[frame("step", None)]).unwrap().located);
-        assert_eq!(trace(&[]), None);
+        assert!(!build_trace(&[frame("step", None)]).unwrap().located);
+        assert_eq!(build_trace(&[]), None);
     }
 }

@@ -37,7 +37,7 @@ fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
     // A checkpoint holds the parameters as they are without it.
     state.train_state().end_perturbation().map_err(crate::refusal::Refusal::from)?;
     if let Some(profiler) = &state.profiler {
-        profiler.call("scores put off until the end of the call", begun);
+        profiler.record_host_call("scores put off until the end of the call", begun);
     }
     // What that took is the host's time as well.
     state.meters.resume();
@@ -45,7 +45,7 @@ fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
     state.release_scores();
     let metrics = state.reports.take_metrics().map_err(|error| Cause::Host(error.to_string()))?;
     let (log, dropped_lines) = state.reports.take_lines();
-    let slow = state.account(metrics.len(), log.len(), dropped_lines);
+    let slow = state.record_usage(metrics.len(), log.len(), dropped_lines);
     Ok(StepReport {
         metrics,
         log,
@@ -75,11 +75,11 @@ impl<H: RunHooks> Session<H> {
         run: impl FnOnce(&mut dyn Guest) -> wasmtime::Result<ExportResult<R>> + Send,
     ) -> Result<(R, StepReport), Error> {
         let step = self.train_state().hooks.position().saturating_add(1);
-        let seconds = self.seconds(function);
+        let seconds = self.time_limit(function);
         let Some(alive) = self.alive.as_deref_mut() else { return Err(Error::Over { method: self.method.clone() }) };
         (alive.state().denied, alive.state().unlearned) = (None, None);
         if let Some(profiler) = &alive.state().profiler {
-            profiler.begin();
+            profiler.begin_call();
         }
         let notify = |seconds| self.call_observer.iter().for_each(|CallObserver(observer)| observer(seconds));
         notify(Some(self.limits.step_wall_seconds));
@@ -91,22 +91,22 @@ impl<H: RunHooks> Session<H> {
         notify(None);
         lock(&self.train_state).policy.set_deadline(None);
         let state = alive.state();
-        self.positions = state.positions();
+        self.positions = state.stream_positions();
         self.last_lines = state.reports.take_lines();
         match outcome {
             Ok(Ok((Ok(value), report))) => Ok((value, report)),
             Ok(Ok((Err(message), report))) => {
                 self.last_lines = (report.log, report.dropped_lines);
-                Err(self.refused(function, step, &message))
+                Err(self.refused_error(function, step, &message))
             }
-            Ok(Err(error)) => Err(self.stopped(function, step, Ok(error))),
-            Err(cause) => Err(self.stopped(function, step, Err(cause))),
+            Ok(Err(error)) => Err(self.end_with_error(function, step, Ok(error))),
+            Err(cause) => Err(self.end_with_error(function, step, Err(cause))),
         }
     }
 
     /// Returns the seconds that the method itself may compute in this call: `step_seconds` for `step` and `finish`,
     /// `init_seconds` for every other; `f64::MAX`, so without limit, if `step_instructions` is not 0.
-    fn seconds(&self, function: Function) -> f64 {
+    fn time_limit(&self, function: Function) -> f64 {
         match function {
             _ if self.limits.step_instructions > 0 => f64::MAX,
             Function::Step | Function::Finish => self.limits.step_seconds,
@@ -119,7 +119,7 @@ impl<H: RunHooks> Session<H> {
     /// LINE`, the error holds that text, the host function that was refused and, if given, `LINE`. Any other message is
     /// escaped and cut at 1,000 bytes, and no function is named. `step` counts from 1. Removes that last error from the
     /// state.
-    fn refused(&mut self, function: Function, step: u32, message: &str) -> Error {
+    fn refused_error(&mut self, function: Function, step: u32, message: &str) -> Error {
         let name = function.name();
         let (moment, within) = match function {
             Function::Step => (format!("at step {step}"), format!("in `{name}`, step {step}")),
@@ -127,7 +127,7 @@ impl<H: RunHooks> Session<H> {
         };
         let method = self.method.clone();
         let denied = self.alive.as_deref_mut().and_then(|alive| alive.state().denied.take());
-        match denied.as_ref().and_then(|denied| Some((denied, denied.line(message)?))) {
+        match denied.as_ref().and_then(|denied| Some((denied, denied.source_line_in(message)?))) {
             Some((denied, line)) => {
                 let line = printable(line, PLACE_BYTES);
                 let place = if line.is_empty() { within } else { format!("{line}, {within}") };
@@ -145,14 +145,16 @@ impl<H: RunHooks> Session<H> {
     /// the host function called last, what the method itself reported of its end, and its call stack. `outcome` is the
     /// engine's error, or `Err` with the cause if the call's thread panicked or could not be started; then the error
     /// has neither report nor call stack. `step` counts from 1.
-    fn stopped(&mut self, function: Function, step: u32, outcome: Result<wasmtime::Error, Cause>) -> Error {
+    fn end_with_error(&mut self, function: Function, step: u32, outcome: Result<wasmtime::Error, Cause>) -> Error {
         let (last, calls, fault, denied) = self.alive.as_deref_mut().map_or((None, 0, None, None), |alive| {
             let state = alive.state();
-            (state.meters.last(), state.meters.calls(), state.fault.take(), state.denied.take())
+            (state.meters.last_function(), state.meters.host_calls(), state.fault.take(), state.denied.take())
         });
         let stop = |cause| Stop::new(&self.method, function, step, cause, last);
         let stop = match outcome {
-            Ok(error) => stop(Cause::of(&error, &self.limits, calls)).with_fault(fault, denied).with_trace(&error),
+            Ok(error) => {
+                stop(Cause::from_engine_error(&error, &self.limits, calls)).with_fault(fault, denied).with_trace(&error)
+            }
             Err(cause) => stop(cause),
         };
         self.end();

@@ -9,7 +9,7 @@ use tunebox_foundation::explain::Explain;
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 
-use crate::figures::{bytes, doubled, grouped};
+use crate::figures::{double_to_fit, format_bytes, grouped};
 use crate::limits::Limits;
 use crate::printable::printable;
 
@@ -25,7 +25,11 @@ pub(crate) enum Cause {
     Time { used: f64, limit: f64, calls: u64 },
     #[error("it executed more instructions than it may")]
     #[explain(
-        location = format!("{}, after {} calls to the host", past(*limit, "instructions"), grouped(*calls)),
+        location = format!(
+            "{}, after {} calls to the host",
+            format_passed_limit(*limit, "instructions"),
+            grouped(*calls)
+        ),
         why = "the method itself was computing; it ends at the same instruction on every machine"
     )]
     Instructions { limit: u64, calls: u64 },
@@ -43,7 +47,7 @@ pub(crate) enum Cause {
     LongOperation { seconds: f64, limit: f64 },
     #[error("it asked for more memory than it may have")]
     #[explain(
-        location = of(*wanted, *limit),
+        location = format_use(*wanted, *limit),
         why = "this is the memory for a method's own lists; tensors stay on the host and do not count"
     )]
     LinearMemory { wanted: u64, limit: u64 },
@@ -52,57 +56,72 @@ pub(crate) enum Cause {
     Tables { wanted: u64, limit: u64 },
     #[error("it asked for more tensor bytes than it may hold")]
     #[explain(
-        location = format!("{} more than the {} held, of {}", bytes(*wanted), bytes(*held), bytes(*limit)),
+        location = format!(
+            "{} more than the {} held, of {}",
+            format_bytes(*wanted),
+            format_bytes(*held),
+            format_bytes(*limit)
+        ),
         why = "a tensor counts until its handle and every graph that leads through it are gone; an operation's \
                temporaries count while it runs"
     )]
     DeviceBytes { wanted: u64, held: u64, limit: u64 },
     #[error("it holds more handles than it may")]
-    #[explain(location = past(*limit, "handles"), why = "a handle counts until the method drops it, or its scope")]
+    #[explain(
+        location = format_passed_limit(*limit, "handles"),
+        why = "a handle counts until the method drops it, or its scope"
+    )]
     Handles { limit: u64 },
     #[error("it called the host more often than it may")]
     #[explain(
-        location = past(*limit, "calls"),
+        location = format_passed_limit(*limit, "calls"),
         why = "every call counts, however small; whole steps cross the wall, not loops"
     )]
     HostCalls { limit: u64 },
     #[error("it asked for more tensor work than it may")]
     #[explain(
-        location = past(*limit, "numbers"),
+        location = format_passed_limit(*limit, "numbers"),
         why = "every number that an operation reads or writes counts, and twice that for each gradient through it"
     )]
     Work { limit: u64 },
     #[error("it asked the model more often than it may")]
     #[explain(
-        location = past(*limit, "passes"),
+        location = format_passed_limit(*limit, "passes"),
         why = "scoring rows is a pass through the model, and so is a gradient through it"
     )]
     Passes { limit: u64 },
     #[error("it asked the model for more work than it may")]
     #[explain(
-        location = past(*limit, "multiply-adds"),
+        location = format_passed_limit(*limit, "multiply-adds"),
         why = "a pass counts the model's weights times the tokens; a gradient counts twice that"
     )]
     ModelWork { limit: u64 },
     #[error("it let the model write more than it may")]
     #[explain(
-        location = past(*limit, "tokens"),
+        location = format_passed_limit(*limit, "tokens"),
         why = "a call to `generate` counts its completions times `max-tokens` until it knows how many were written"
     )]
     Sampled { limit: u64 },
     #[error("it asked for more verdicts than it may")]
-    #[explain(location = past(*limit, "verdicts"), why = "every completion costs one verdict of every verifier")]
+    #[explain(
+        location = format_passed_limit(*limit, "verdicts"),
+        why = "every completion costs one verdict of every verifier"
+    )]
     Verdicts { limit: u64 },
     #[error("it makes the model keep more than it may")]
     #[explain(
-        location = of(*held, *limit),
+        location = format_use(*held, *limit),
         why = "scores for learning keep their pass until `backward` uses it up or the step ends; snapshots and edited \
                matrices stay"
     )]
     Activations { held: u64, limit: u64 },
     #[error("it asked the model for more memory than is left for it")]
     #[explain(
-        location = format!("{} for activations, copies of weights and tensors, {} are left", bytes(*wanted), bytes(*room)),
+        location = format!(
+            "{} for activations, copies of weights and tensors, {} are left",
+            format_bytes(*wanted),
+            format_bytes(*room)
+        ),
         why = "scores for learning keep their pass until `backward` uses it up or the step ends; snapshots and edited \
                matrices stay",
         hint = "its author can `backward` scores before asking for more; `tunebox check --fit` says whether the batch fits"
@@ -110,13 +129,13 @@ pub(crate) enum Cause {
     Memory { wanted: u64, room: u64 },
     #[error("it built a longer chain of operations than a gradient may walk")]
     #[explain(
-        location = past((*limit).into(), "operations"),
+        location = format_passed_limit((*limit).into(), "operations"),
         why = "the gradient walks such a chain one operation after another",
         hint = "its author can `detach` what needs no gradient"
     )]
     GraphDepth { limit: u32 },
     #[error("it gave back more state than a checkpoint takes")]
-    #[explain(location = of(*bytes, *limit))]
+    #[explain(location = format_use(*bytes, *limit))]
     State { bytes: u64, limit: u64 },
     #[error("it used a tensor that its scope had freed")]
     #[explain(
@@ -141,12 +160,12 @@ pub(crate) enum Cause {
 }
 
 /// Formats a use of bytes as `USED of LIMIT`, both with their unit.
-fn of(used: u64, limit: u64) -> String {
-    format!("{} of {}", bytes(used), bytes(limit))
+fn format_use(used: u64, limit: u64) -> String {
+    format!("{} of {}", format_bytes(used), format_bytes(limit))
 }
 
 /// Formats a passed limit of a count as `past LIMIT UNIT`.
-fn past(limit: u64, unit: &str) -> String {
+fn format_passed_limit(limit: u64, unit: &str) -> String {
     format!("past {} {unit}", grouped(limit))
 }
 
@@ -162,7 +181,7 @@ fn computed_too_long(calls: u64) -> String {
 impl Cause {
     /// Converts an error of the tensor library, such as full device memory or a stopped device, into a cause that ends
     /// the method without blaming it. Takes over the error's category, text, reason and hint.
-    pub(crate) fn device(error: &ComputeError) -> Self {
+    pub(crate) fn from_compute_error(error: &ComputeError) -> Self {
         Self::Device { area: error.category(), what: error.to_string(), why: error.why(), hint: error.hint() }
     }
 
@@ -180,8 +199,8 @@ impl Cause {
 }
 
 impl From<ResourceTableError> for Cause {
-    /// A full table becomes [`Cause::Handles`] with a limit of 0, which [`Cause::of`] replaces by the true one; any
-    /// other error, such as an unknown handle, a broken contract ([`Cause::Protocol`]).
+    /// A full table becomes [`Cause::Handles`] with a limit of 0, which [`Cause::from_engine_error`] replaces by the
+    /// true one; any other error, such as an unknown handle, a broken contract ([`Cause::Protocol`]).
     fn from(error: ResourceTableError) -> Self {
         match error {
             ResourceTableError::Full => Self::Handles { limit: 0 },
@@ -194,7 +213,7 @@ impl Cause {
     /// Finds the cause in an engine error: a `Cause` inside it; else its trap; else a broken contract
     /// ([`Cause::Protocol`]) with the engine's message, escaped and cut at 400 bytes. `limits` are those of the method,
     /// and `calls` is its number of calls to the host in this call: the engine's errors carry neither.
-    pub(crate) fn of(error: &wasmtime::Error, limits: &Limits, calls: u64) -> Self {
+    pub(crate) fn from_engine_error(error: &wasmtime::Error, limits: &Limits, calls: u64) -> Self {
         let cause = match (error.downcast_ref::<Self>(), error.downcast_ref::<Trap>()) {
             (Some(cause), _) => cause.clone(),
             (None, Some(Trap::StackOverflow)) => Self::Stack,
@@ -217,26 +236,26 @@ impl Cause {
     /// long; or another limit doubled until it suffices. `None` for a cause that no such setting changes: tables, the
     /// machine's memory, the depth of a graph, the size of the state, a freed tensor, a broken contract, the stack, a
     /// trap, and faults of the host or its device.
-    pub(crate) fn enough(&self) -> Option<String> {
+    pub(crate) fn sufficient_setting(&self) -> Option<String> {
         let (name, value) = match self {
             Self::Time { limit, .. } => ("step-seconds", format!("{}", (limit * 4.0).max(1.0))),
-            Self::Instructions { limit, .. } => ("step-instructions", doubled(*limit, limit + 1)),
+            Self::Instructions { limit, .. } => ("step-instructions", double_to_fit(*limit, limit + 1)),
             Self::WallTime { limit, .. } => ("step-wall-seconds", format!("{}", (limit * 4.0).max(1.0))),
             Self::LongOperation { seconds, limit } => {
                 ("step-wall-seconds", format!("{}", ((limit + seconds) * 2.0).ceil()))
             }
-            Self::LinearMemory { limit, wanted } => ("linear-memory", doubled(*limit, *wanted)),
+            Self::LinearMemory { limit, wanted } => ("linear-memory", double_to_fit(*limit, *wanted)),
             Self::DeviceBytes { limit, wanted, held } => {
-                ("device-bytes", doubled(*limit, wanted.saturating_add(*held)))
+                ("device-bytes", double_to_fit(*limit, wanted.saturating_add(*held)))
             }
-            Self::Handles { limit } => ("handles", doubled(*limit, limit + 1)),
-            Self::HostCalls { limit } => ("host-calls", doubled(*limit, limit + 1)),
-            Self::Work { limit } => ("work", doubled(*limit, limit + 1)),
-            Self::Passes { limit } => ("passes", doubled(*limit, limit + 1)),
-            Self::ModelWork { limit } => ("model-work", doubled(*limit, limit.saturating_add(1))),
-            Self::Sampled { limit } => ("sampled-tokens", doubled(*limit, limit + 1)),
-            Self::Verdicts { limit } => ("verdicts", doubled(*limit, limit + 1)),
-            Self::Activations { held, limit } => ("activation-bytes", doubled(*limit, *held)),
+            Self::Handles { limit } => ("handles", double_to_fit(*limit, limit + 1)),
+            Self::HostCalls { limit } => ("host-calls", double_to_fit(*limit, limit + 1)),
+            Self::Work { limit } => ("work", double_to_fit(*limit, limit + 1)),
+            Self::Passes { limit } => ("passes", double_to_fit(*limit, limit + 1)),
+            Self::ModelWork { limit } => ("model-work", double_to_fit(*limit, limit.saturating_add(1))),
+            Self::Sampled { limit } => ("sampled-tokens", double_to_fit(*limit, limit + 1)),
+            Self::Verdicts { limit } => ("verdicts", double_to_fit(*limit, limit + 1)),
+            Self::Activations { held, limit } => ("activation-bytes", double_to_fit(*limit, *held)),
             _ => return None,
         };
         Some(format!("limits.{name}={value}"))

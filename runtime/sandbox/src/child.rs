@@ -21,14 +21,14 @@ use crate::printable::printable;
 
 /// The environment variables that a child inherits, because libraries of others read them there: the number of threads, and
 /// which CUDA devices there are.
-const ENVIRONMENT: [&str; 4] =
+const INHERITED_VARIABLES: [&str; 4] =
     ["RAYON_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY"];
 
 /// The longest line that [`receive_environment`] reads, in bytes.
 const ENVIRONMENT_BYTES: u64 = 1 << 20;
 
 /// How many bytes of a child's standard error are kept: the last ones.
-const TAIL: usize = 8 << 10;
+const TAIL_BYTES: usize = 8 << 10;
 
 /// The longest line of a child's standard error in a message, in bytes.
 const MESSAGE_BYTES: usize = 400;
@@ -79,7 +79,7 @@ impl Program {
     /// standard streams of this process, and on Linux with no other open file of this process, inherited ones included.
     #[must_use]
     pub fn alone(&self) -> Command {
-        let kept = ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        let kept = INHERITED_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
         let mut command = self.inheriting();
         close_files(&mut command);
         command.env_clear().envs(kept);
@@ -120,7 +120,7 @@ fn close_files(command: &mut Command) {
 /// # Errors
 /// When the system rejects one of these settings.
 pub fn settle() -> io::Result<()> {
-    limit(Resource::Core, 0, 0)?;
+    lower_limit(Resource::Core, 0, 0)?;
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     Ok(())
@@ -175,15 +175,15 @@ pub fn wait_or_kill(child: &mut Child, timeout: Duration) -> io::Result<ExitStat
 
 /// Limits the processor time (seconds) and data memory (bytes) of this process permanently; lower limits stay. Past the
 /// time, the system sends `SIGXCPU`, and `SIGKILL` a second later.
-pub(crate) fn bound(seconds: u64, bytes: u64) -> io::Result<()> {
+pub(crate) fn limit_resources(seconds: u64, bytes: u64) -> io::Result<()> {
     // The first bound ends it with a signal that tells why, the second with one that does not.
-    limit(Resource::Cpu, seconds, seconds + 1)?;
-    limit(Resource::Data, bytes, bytes)
+    lower_limit(Resource::Cpu, seconds, seconds + 1)?;
+    lower_limit(Resource::Data, bytes, bytes)
 }
 
 /// Lowers the soft limit (`current`) and hard limit (`maximum`) of a resource of this process. A limit that is lower
 /// already stays. Errors: the system rejects it.
-pub(crate) fn limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
+pub(crate) fn lower_limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
     let least = |before: Option<u64>, value: u64| Some(before.map_or(value, |before| before.min(value)));
     let before = rustix::process::getrlimit(resource);
     let after = Rlimit { current: least(before.current, current), maximum: least(before.maximum, maximum) };
@@ -238,7 +238,7 @@ impl StderrTail {
             while let Ok(count @ 1..) = errors.read(&mut chunk) {
                 let mut tail = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 tail.extend(chunk.iter().take(count));
-                let surplus = tail.len().saturating_sub(TAIL);
+                let surplus = tail.len().saturating_sub(TAIL_BYTES);
                 tail.drain(..surplus);
             }
         });
@@ -279,7 +279,7 @@ mod tests {
         let names = String::from_utf8(told).unwrap();
         let foreign = |line: &&str| {
             let name = line.split('=').next().unwrap_or_default();
-            !ENVIRONMENT.contains(&name) && !["PWD", "SHLVL", "_", "OLDPWD"].contains(&name)
+            !INHERITED_VARIABLES.contains(&name) && !["PWD", "SHLVL", "_", "OLDPWD"].contains(&name)
         };
 
         // Cargo sets a dozen of its own for a test.

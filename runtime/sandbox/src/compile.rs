@@ -23,10 +23,10 @@ use crate::limits::Limits;
 use crate::precompiled::Trusted;
 
 /// Part of the key of cached code: changes whenever the engine's settings change in a way that their own hash does not show.
-const VERSION: u32 = 1;
+const SETTINGS_VERSION: u32 = 1;
 
 /// The largest entry of the cache, and all entries together, in bytes.
-const MOST: u64 = 256 << 20;
+const MAX_CACHE_BYTES: u64 = 256 << 20;
 
 /// Options of compiled code that the component itself does not set.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ impl Compiler {
     pub(crate) fn new(settings: Compiling) -> Self {
         let cache = settings.cache.as_deref().map(|folder| {
             let failed = |why| format!("compiled methods are not kept: `{}` cannot be used, {why}", folder.display());
-            CodeCache::open(folder, "tunebox compiled method", MOST, MOST).map_err(failed)
+            CodeCache::open(folder, "tunebox compiled method", MAX_CACHE_BYTES, MAX_CACHE_BYTES).map_err(failed)
         });
         Self { settings, cache }
     }
@@ -77,8 +77,8 @@ impl Compiler {
     /// cache.
     pub(crate) fn load(&self, engine: &wasmtime::Engine, component: &[u8]) -> Option<Component> {
         let cache = self.cache.as_ref()?.as_ref().ok()?;
-        let key = key(engine, component);
-        let code = cache.get(&key).map(Trusted::own)?;
+        let key = cache_key(engine, component);
+        let code = cache.get(&key).map(Trusted::from_own_code)?;
         code.load(engine).map_err(|_| cache.remove(&key)).ok()
     }
 
@@ -97,7 +97,7 @@ impl Compiler {
     ) -> Result<Component, Error> {
         let malformed = |error: wasmtime::Error| Error::malformed(name, format!("{error:#}"));
         let cache = self.cache.as_ref().and_then(|cache| cache.as_ref().ok());
-        let key = cache.map(|cache| (cache, key(engine, component)));
+        let key = cache.map(|cache| (cache, cache_key(engine, component)));
         let Compiling { program, limits, code: options, .. } = &self.settings;
         let (code, component) = match program.as_ref().filter(|_| untrusted) {
             Some(program) => {
@@ -107,7 +107,7 @@ impl Compiler {
             }
             None => {
                 let component = Component::from_binary(engine, component).map_err(malformed)?;
-                let code = key.as_ref().and_then(|_| component.serialize().ok()).map(Trusted::own);
+                let code = key.as_ref().and_then(|_| component.serialize().ok()).map(Trusted::from_own_code);
                 (code, component)
             }
         };
@@ -120,12 +120,12 @@ impl Compiler {
 
 /// Returns the cache key of a component's code: its SHA-256 digest and a hash of the engine's settings, as
 /// `DIGEST-HASH` in hexadecimal digits. The hash includes wasmtime's version and the processor's features, and
-/// [`VERSION`].
-fn key(engine: &wasmtime::Engine, component: &[u8]) -> String {
+/// [`SETTINGS_VERSION`].
+fn cache_key(engine: &wasmtime::Engine, component: &[u8]) -> String {
     // A new hasher of this kind has the same keys in every process.
     let mut settings = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut settings);
-    VERSION.hash(&mut settings);
+    SETTINGS_VERSION.hash(&mut settings);
     format!("{}-{:016x}", hexadecimal(&Sha256::digest(component)), settings.finish())
 }
 

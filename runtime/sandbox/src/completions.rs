@@ -55,7 +55,7 @@ impl Completions {
     }
 
     /// Attaches the reservation that holds the bytes of these completions until they are dropped.
-    pub(crate) fn charged(mut self, bytes: Reservation) -> Self {
+    pub(crate) fn with_reservation(mut self, bytes: Reservation) -> Self {
         self._bytes = Some(bytes);
         self
     }
@@ -64,11 +64,11 @@ impl Completions {
     #[must_use]
     pub fn completion(&self, row: usize) -> &[u32] {
         let ids = self.rows.ids.get(row).map_or(&[][..], Vec::as_slice);
-        ids.get(self.start(row)..).unwrap_or(&[])
+        ids.get(self.completion_start(row)..).unwrap_or(&[])
     }
 
     /// Returns the index of the first completion token in row `row`: the length of its prompt; 0 if there is no such row.
-    fn start(&self, row: usize) -> usize {
+    fn completion_start(&self, row: usize) -> usize {
         let prompt = self.group.get(row).and_then(|group| self.prompts.ids.get(*group as usize));
         prompt.map_or(0, Vec::len)
     }
@@ -80,7 +80,7 @@ impl Completions {
         let (count, width) = (self.rows.count(), self.rows.width());
         let mut padded = vec![0.0f32; count * width];
         for (row, logprobs) in self.logprobs.iter().enumerate() {
-            let start = row * width + self.start(row);
+            let start = row * width + self.completion_start(row);
             if let Some(places) = padded.get_mut(start..start + logprobs.len()) {
                 places.copy_from_slice(logprobs);
             }

@@ -98,14 +98,14 @@ pub fn deny_calls_to_line_editor() -> io::Result<()> {
 /// When the system rejects the limit.
 pub fn limit_memory(bytes: u64) -> io::Result<()> {
     let Some(most) = memory::data().map(|held| held.saturating_add(bytes)) else { return Ok(()) };
-    child::limit(Resource::Data, most, most)
+    child::lower_limit(Resource::Data, most, most)
 }
 
 /// Bytes allowed in addition to estimated memory, for stacks of threads and caches of the allocator.
 pub const MARGIN: u64 = 768 << 20;
 
 /// Bytes allowed for reading a model in addition to a multiple of the size of its files.
-const READING: u64 = 2 << 30;
+const READING_BYTES: u64 = 2 << 30;
 
 /// Limits the memory of this process, as [`limit_memory`] does, to what it has now plus the machine's free memory and
 /// swap plus [`MARGIN`]. Does nothing where the system does not report these sizes, or on a machine with NVIDIA's
@@ -129,7 +129,7 @@ pub fn has_nvidia_driver() -> bool {
 /// times the model plus eight times the data, as what is read is held in several forms for a time.
 #[must_use]
 pub fn reading_memory(model: u64, data: u64) -> u64 {
-    READING.saturating_add(model.saturating_mul(4)).saturating_add(data.saturating_mul(8))
+    READING_BYTES.saturating_add(model.saturating_mul(4)).saturating_add(data.saturating_mul(8))
 }
 
 /// A temporary limit of the memory of this process; dropping it restores the limit before.

@@ -9,9 +9,9 @@ pub use tunebox_compute::ops::COSTS;
 use tunebox_compute::ops::Kind;
 
 /// The work charged for every call of the host, in addition to what the function's row says.
-pub(crate) const CALL: u64 = 16;
+pub(crate) const CALL_WORK: u64 = 16;
 
-/// How a function is charged beside [`CALL`].
+/// How a function is charged beside [`CALL_WORK`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// Nothing beside the call.
@@ -27,7 +27,7 @@ pub const TABLE: &[(&str, Cost)] = include!(concat!(env!("OUT_DIR"), "/costs.rs"
 
 /// Returns the work charged for one unit of a host function, such as one token; 1 if its row in the table names no unit
 /// or there is no such function.
-pub(crate) fn each(function: &str) -> u64 {
+pub(crate) fn unit_work(function: &str) -> u64 {
     match cost_of(function) {
         Some(Cost::Units(work, _)) => work,
         Some(Cost::Call | Cost::Operation(_)) | None => 1,

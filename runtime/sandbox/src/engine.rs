@@ -90,18 +90,18 @@ impl Method {
     }
 
     /// Makes the object that a session calls: an empty store for the component, or a process. Runs nothing of the method but
-    /// the start of a process. `ledger` is the budget for the bytes that the method will hold on the host.
+    /// the start of a process. `budget` is the budget for the bytes that the method will hold on the host.
     ///
     /// Errors: [`Error::Over`] if an earlier session took the only process, [`Error::NotAdmitted`] if none starts.
-    pub(crate) fn guest(
+    pub(crate) fn create_guest(
         &self,
         settings: SessionSettings,
-        ledger: Budget,
+        budget: Budget,
         train_state: Shared,
     ) -> Result<Box<dyn Guest>, Error> {
         match &self.code {
             Code::Component { ready, instance_bytes } => {
-                Ok(Box::new(Instance::new(ready, *instance_bytes, State::new(settings, ledger, train_state))))
+                Ok(Box::new(Instance::new(ready, *instance_bytes, State::new(settings, budget, train_state))))
             }
             Code::Process(start) => {
                 let twin = start().map_err(|error| {
@@ -109,7 +109,7 @@ impl Method {
                     Error::NotAdmitted(Box::new(Explanation::new("sandbox", what).with_why(error.to_string())))
                 })?;
                 let twin = twin.ok_or_else(|| Error::Over { method: self.name.clone() })?;
-                Ok(Box::new(Process::new(twin, &self.imports, State::new(settings, ledger, train_state))))
+                Ok(Box::new(Process::new(twin, &self.imports, State::new(settings, budget, train_state))))
             }
         }
     }
@@ -143,14 +143,14 @@ impl Engine {
     /// folder that cannot be used: see [`Engine::warning`].
     pub fn with(compiling: Compiling) -> Result<Self, Error> {
         let failed = |error: wasmtime::Error| Error::Engine(format!("{error:#}"));
-        let engine = bare(compiling.code).map_err(failed)?;
+        let engine = wasmtime_engine(compiling.code).map_err(failed)?;
         let mut linker = Linker::new(&engine);
         bindings::Method::add_to_linker::<State, HostContexts>(&mut linker, |state| HostContext::new(state))
             .map_err(failed)?;
         let weak = engine.weak();
         std::thread::Builder::new()
             .name("tunebox-ticker".into())
-            .spawn(move || tick(&weak))
+            .spawn(move || run_ticker(&weak))
             .map_err(|error| Error::Engine(error.to_string()))?;
         Ok(Self {
             engine,
@@ -183,7 +183,7 @@ impl Engine {
     /// [`Error::Malformed`], or [`Error::NotAdmitted`], also if the process that compiles it fails or passes a limit.
     pub fn admit(&self, bytes: &[u8], name: &str, grants: &Grants, limits: &Limits) -> Result<Method, Error> {
         let name = printable(name, 200);
-        let survey = admission::admit_form(bytes, &name, grants, limits)?;
+        let survey = admission::admit_without_types(bytes, &name, grants, limits)?;
         let component = self.compile(bytes, &name, &survey.imports)?;
         let ready = self.linker.instantiate_pre(&component).and_then(MethodPre::new);
         let ready = ready.map_err(|error| Error::mismatch(&name, &error))?;
@@ -213,15 +213,15 @@ impl Engine {
 
 /// Creates a wasmtime engine with the settings of the sandbox, without ticker and linker. `code` says whether backtraces
 /// have source lines and whether code counts its instructions (wasmtime's fuel).
-pub(crate) fn bare(code: CodeOptions) -> wasmtime::Result<wasmtime::Engine> {
+pub(crate) fn wasmtime_engine(code: CodeOptions) -> wasmtime::Result<wasmtime::Engine> {
     let details = if code.source_lines { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable };
-    wasmtime::Engine::new(profile().wasm_backtrace_details(details).consume_fuel(code.count_instructions))
+    wasmtime::Engine::new(wasmtime_config().wasm_backtrace_details(details).consume_fuel(code.count_instructions))
 }
 
 /// Returns the sandbox's wasmtime settings: a stack of 512 KiB; components, epoch interruption and NaN canonicalization on;
 /// memory64, multi-memory, custom page sizes, wide arithmetic, function references, exceptions, garbage collection, relaxed
 /// SIMD, tail calls and concurrency off.
-fn profile() -> Config {
+fn wasmtime_config() -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
@@ -244,7 +244,7 @@ fn profile() -> Config {
 }
 
 /// Increments the engine's epoch every `TICK` until the engine is dropped.
-fn tick(engine: &EngineWeak) {
+fn run_ticker(engine: &EngineWeak) {
     loop {
         std::thread::sleep(TICK);
         match engine.upgrade() {

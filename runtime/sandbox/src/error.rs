@@ -7,7 +7,7 @@ use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::printable::printable;
 
 use crate::fault::Stop;
-use crate::figures::{bytes, doubled};
+use crate::figures::{double_to_fit, format_bytes};
 use crate::grants::interface_of;
 use crate::limits::Limits;
 use crate::refusal::host_refused;
@@ -25,11 +25,11 @@ pub enum Error {
     /// The file is larger than a component may be.
     #[error("`{method}` is larger than a method may be")]
     #[explain(
-        location = format!("{} of {}", bytes(*size), bytes(*limit)),
+        location = format!("{} of {}", format_bytes(*size), format_bytes(*limit)),
         hint = format!(
             "if you trust it: `--set limits.component-bytes={} --set limits.compile-seconds={}`; one in Python holds an \
              interpreter and is never smaller, one in Rust is small without `--debug`",
-            doubled(*limit, *size),
+            double_to_fit(*limit, *size),
             Limits::INTERPRETER_SECONDS
         )
     )]

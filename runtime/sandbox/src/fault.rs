@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use tunebox_foundation::explain::{Exit, Explain};
 use wasmtime::WasmBacktrace;
 
-use crate::backtrace::{Frame, Place, author_place, method_frames, trace};
+use crate::backtrace::{Frame, Place, author_place, build_trace, method_frames};
 use crate::cause::Cause;
 use crate::printable::printable;
 use crate::refusal::{Denied, host_refused};
@@ -75,7 +75,7 @@ impl GuestFault {
     location = self.place(),
     why = self.why(),
     hint = self.hint(),
-    trace = trace(frames),
+    trace = build_trace(frames),
     exit = if self.category() == "sandbox" { Exit::Sandbox } else { Exit::Usage }
 )]
 pub struct Stop {
@@ -214,20 +214,21 @@ impl Stop {
     }
 
     /// Suggests a setting under which the method would not have passed its limit, such as `limits.handles=32768`; see
-    /// [`Cause::enough`]. For a method that computed too long in a call other than `step` and `finish`, the setting is
-    /// `limits.init-seconds`. `None` for a cause that no setting changes.
-    pub(crate) fn enough(&self) -> Option<String> {
+    /// [`Cause::sufficient_setting`]. For a method that computed too long in a call other than `step` and `finish`, the
+    /// setting is `limits.init-seconds`. `None` for a cause that no setting changes.
+    pub(crate) fn sufficient_setting(&self) -> Option<String> {
         match (&self.cause, self.function) {
             (Cause::Time { limit, .. }, function) if !matches!(function, Function::Step | Function::Finish) => {
                 Some(format!("limits.init-seconds={}", (limit * 4.0).max(1.0)))
             }
-            (cause, _) => cause.enough(),
+            (cause, _) => cause.sufficient_setting(),
         }
     }
 
-    /// Returns the advice: the setting that suffices ([`enough`](Self::enough)), else the cause's hint, if any.
+    /// Returns the advice: the setting that suffices ([`sufficient_setting`](Self::sufficient_setting)), else the
+    /// cause's hint, if any.
     fn hint(&self) -> Option<String> {
-        match self.enough() {
+        match self.sufficient_setting() {
             Some(setting) => Some(format!("`--set {setting}` allows it more")),
             None => self.cause.hint(),
         }

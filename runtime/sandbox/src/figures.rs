@@ -4,7 +4,7 @@ pub(crate) use tunebox_foundation::format::grouped;
 
 /// Formats a number of bytes with one decimal in the largest fitting unit of KiB, MiB and GiB; below 1 KiB as `N
 /// bytes`.
-pub(crate) fn bytes(count: u64) -> String {
+pub(crate) fn format_bytes(count: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match UNITS.iter().find(|(unit, _)| count >= *unit) {
         Some((unit, name)) => format!("{:.1} {name}", count as f64 / *unit as f64),
@@ -14,7 +14,7 @@ pub(crate) fn bytes(count: u64) -> String {
 
 /// Formats seconds: below 60 as `12.5 s`, unrounded; else rounded to milliseconds, in hours, minutes and seconds, without
 /// the parts that are 0 (`1 h 30 min`).
-pub(crate) fn seconds(count: f64) -> String {
+pub(crate) fn format_seconds(count: f64) -> String {
     if count < 60.0 {
         return format!("{count} s");
     }
@@ -28,7 +28,7 @@ pub(crate) fn seconds(count: f64) -> String {
 
 /// Formats a number of operations with grouped digits, as in `1,000,000 operations`; from a trillion on, in trillions with
 /// at most one decimal, rounded half up: `1.2 trillion operations`.
-pub(crate) fn operations(count: u64) -> String {
+pub(crate) fn format_operations(count: u64) -> String {
     const TRILLION: u64 = 1_000_000_000_000;
     const TENTH: u64 = TRILLION / 10;
     if count < TRILLION {
@@ -41,7 +41,7 @@ pub(crate) fn operations(count: u64) -> String {
 
 /// Returns the limit doubled until it is at least `needed`, as text; unchanged if it suffices, `u64::MAX` on overflow. A
 /// limit of 0 counts as 1.
-pub(crate) fn doubled(limit: u64, needed: u64) -> String {
+pub(crate) fn double_to_fit(limit: u64, needed: u64) -> String {
     let limit = limit.max(1);
     let factor = needed.div_ceil(limit).checked_next_power_of_two();
     factor.and_then(|factor| limit.checked_mul(factor)).unwrap_or(u64::MAX).to_string()
@@ -61,7 +61,7 @@ mod tests {
             (30.0, "30 s"),
             (0.0, "0 s"),
         ] {
-            assert_eq!(seconds(count), wanted);
+            assert_eq!(format_seconds(count), wanted);
         }
     }
 
@@ -73,7 +73,7 @@ mod tests {
             (1_960_000_000_000, "2 trillion operations"),
             (1_000_000, "1,000,000 operations"),
         ] {
-            assert_eq!(operations(count), wanted);
+            assert_eq!(format_operations(count), wanted);
         }
     }
 }

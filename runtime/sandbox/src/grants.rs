@@ -12,7 +12,7 @@ use tunebox_foundation::contract::{PACKAGE, is_of_track};
 pub(crate) const TRAINING: &str = "training";
 
 /// Every interface of the contract, from harmless to powerful.
-pub(crate) const KNOWN: [&str; 13] = [
+pub(crate) const KNOWN_INTERFACES: [&str; 13] = [
     "types",
     "run",
     "tensor",
@@ -29,7 +29,7 @@ pub(crate) const KNOWN: [&str; 13] = [
 ];
 
 /// Interfaces that a run grants only by name: they show or change the model itself, or turn tokens into text.
-const BY_NAME: [&str; 2] = ["weights", "text"];
+const GRANTED_BY_NAME: [&str; 2] = ["weights", "text"];
 
 /// The interfaces that a run grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,8 @@ pub struct Grants {
 impl Default for Grants {
     /// Grants every interface of the contract but `weights` and `text`.
     fn default() -> Self {
-        let interfaces = KNOWN.iter().filter(|name| !BY_NAME.contains(name)).map(ToString::to_string).collect();
+        let interfaces =
+            KNOWN_INTERFACES.iter().filter(|name| !GRANTED_BY_NAME.contains(name)).map(ToString::to_string).collect();
         Self { interfaces }
     }
 }
@@ -57,7 +58,7 @@ impl Grants {
 
 /// Splits `tunebox:method/INTERFACE@A.B.C` into interface and version. `None` for another package, and for a version that is
 /// missing or has a pre-release or build part. Does not check that the interface exists.
-pub(crate) fn named(name: &str) -> Option<(&str, Version)> {
+pub(crate) fn split_full_name(name: &str) -> Option<(&str, Version)> {
     let (package, rest) = name.split_once('/')?;
     let (interface, version) = rest.split_once('@')?;
     let version = Version::parse(version).ok()?;
@@ -68,5 +69,5 @@ pub(crate) fn named(name: &str) -> Option<(&str, Version)> {
 /// contract's package or of another track (major and minor version) than this host's. The interface need not exist.
 #[must_use]
 pub fn interface_of(name: &str) -> Option<&str> {
-    named(name).filter(|(_, version)| is_of_track(version)).map(|(interface, _)| interface)
+    split_full_name(name).filter(|(_, version)| is_of_track(version)).map(|(interface, _)| interface)
 }

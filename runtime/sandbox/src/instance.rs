@@ -36,7 +36,7 @@ impl Instance {
         store.set_hostcall_fuel(usize::try_from(transfer).unwrap_or(usize::MAX));
         store.epoch_deadline_callback(|mut store| {
             store.data().meters.check_time()?;
-            sample(&mut store);
+            sample_stack(&mut store);
             Ok(UpdateDeadline::Continue(1))
         });
         Self { store, ready: ready.clone(), instance: None, instance_bytes }
@@ -115,10 +115,10 @@ impl Guest for Instance {
 
 /// Adds the method's call stack to the profile as a sample; does nothing without a profile. Captures no stack during
 /// the pause after the last sample. The time that this takes does not count as the method's.
-fn sample(store: &mut StoreContextMut<'_, State>) {
+fn sample_stack(store: &mut StoreContextMut<'_, State>) {
     let state = store.data();
     let Some(profiler) = state.profiler.clone() else { return };
     let (begun, guest) = (Instant::now(), state.meters.guest_seconds());
-    profiler.sample(guest, || WasmBacktrace::force_capture(&*store));
-    store.data_mut().meters.leave_out(begun.elapsed());
+    profiler.record_sample(guest, || WasmBacktrace::force_capture(&*store));
+    store.data_mut().meters.exclude_time(begun.elapsed());
 }

@@ -37,11 +37,11 @@ impl Unit {
     #[must_use]
     pub fn show(self, number: &Number) -> String {
         match (self, number.as_u64()) {
-            (Self::Seconds, _) => figures::seconds(number.as_f64().unwrap_or(0.0)),
-            (Self::Bytes, Some(count)) => figures::bytes(count),
+            (Self::Seconds, _) => figures::format_seconds(number.as_f64().unwrap_or(0.0)),
+            (Self::Bytes, Some(count)) => figures::format_bytes(count),
             (Self::Instructions, Some(0)) => NOT_COUNTED.to_owned(),
             (Self::Count | Self::Instructions, Some(count)) => figures::grouped(count),
-            (Self::Operations, Some(count)) => figures::operations(count),
+            (Self::Operations, Some(count)) => figures::format_operations(count),
             (_, None) => number.to_string(),
         }
     }

@@ -79,21 +79,21 @@ impl Meters {
 
     /// Excludes `spent`, the time that taking a sample for the profile took, from the method's time in this call. Does
     /// nothing while the method's clock is stopped.
-    pub(crate) fn leave_out(&mut self, spent: Duration) {
+    pub(crate) fn exclude_time(&mut self, spent: Duration) {
         self.resumed = self.resumed.map(|resumed| resumed + spent);
     }
 
     /// Returns the name and start of the host operation that runs now; `None` if the host is not at work. `calls` is
     /// the number of calls counted before the operation: if it is unchanged, the operation is a handle's `drop`, which
     /// is not counted.
-    pub(crate) fn under_way(&self, calls: u64) -> Option<(&'static str, Instant)> {
+    pub(crate) fn current_operation(&self, calls: u64) -> Option<(&'static str, Instant)> {
         // A drop is not counted.
         let name = if self.counts.host_calls == calls { Some("drop") } else { self.last };
         name.zip(self.paused)
     }
 
     /// Returns the calls to the host that were counted in the current call of the method.
-    pub(crate) fn calls(&self) -> u64 {
+    pub(crate) fn host_calls(&self) -> u64 {
         self.counts.host_calls
     }
 
@@ -102,45 +102,45 @@ impl Meters {
     /// time.
     pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
         self.last = Some(function);
-        add(&mut self.counts.host_calls, 1, self.limits.host_calls, |limit| Cause::HostCalls { limit })?;
-        self.charge(costs::CALL)?;
+        add_within_limit(&mut self.counts.host_calls, 1, self.limits.host_calls, |limit| Cause::HostCalls { limit })?;
+        self.charge_work(costs::CALL_WORK)?;
         self.check_time()
     }
 
     /// Charges units of work of the host function that was entered last, each at the price in the function's row of the
     /// table of costs, 1 if the row has none. Called before the work is done; past the limit `work` ends the method.
-    pub(crate) fn work(&mut self, units: u64) -> Result<(), Cause> {
-        let each = self.last.map_or(1, costs::each);
-        self.charge(units.saturating_mul(each))
+    pub(crate) fn charge_units(&mut self, units: u64) -> Result<(), Cause> {
+        let each = self.last.map_or(1, costs::unit_work);
+        self.charge_work(units.saturating_mul(each))
     }
 
     /// Adds work that is already priced, in the unit of the limit `work`; past that limit ends the method.
-    pub(crate) fn charge(&mut self, work: u64) -> Result<(), Cause> {
-        add(&mut self.counts.work, work, self.limits.work, |limit| Cause::Work { limit })
+    pub(crate) fn charge_work(&mut self, work: u64) -> Result<(), Cause> {
+        add_within_limit(&mut self.counts.work, work, self.limits.work, |limit| Cause::Work { limit })
     }
 
     /// Counts one pass through the model and its multiply-adds, before the pass runs; past `passes` or `model_work` ends the
     /// method.
-    pub(crate) fn pass(&mut self, multiply_adds: u64) -> Result<(), Cause> {
-        add(&mut self.counts.passes, 1, self.limits.passes, |limit| Cause::Passes { limit })?;
-        self.model(multiply_adds)
+    pub(crate) fn count_pass(&mut self, multiply_adds: u64) -> Result<(), Cause> {
+        add_within_limit(&mut self.counts.passes, 1, self.limits.passes, |limit| Cause::Passes { limit })?;
+        self.count_multiply_adds(multiply_adds)
     }
 
     /// Counts multiply-adds of the model, before they are done; past `model_work` ends the method.
-    pub(crate) fn model(&mut self, multiply_adds: u64) -> Result<(), Cause> {
+    pub(crate) fn count_multiply_adds(&mut self, multiply_adds: u64) -> Result<(), Cause> {
         let limit = self.limits.model_work;
-        add(&mut self.counts.model_work, multiply_adds, limit, |limit| Cause::ModelWork { limit })
+        add_within_limit(&mut self.counts.model_work, multiply_adds, limit, |limit| Cause::ModelWork { limit })
     }
 
     /// Counts the most tokens that the model may write, before it writes them; past `sampled_tokens` ends the method.
-    pub(crate) fn sample(&mut self, tokens: u64) -> Result<(), Cause> {
+    pub(crate) fn count_sampled_tokens(&mut self, tokens: u64) -> Result<(), Cause> {
         let limit = self.limits.sampled_tokens;
-        add(&mut self.counts.sampled_tokens, tokens, limit, |limit| Cause::Sampled { limit })
+        add_within_limit(&mut self.counts.sampled_tokens, tokens, limit, |limit| Cause::Sampled { limit })
     }
 
-    /// Subtracts `tokens`, which [`Meters::sample`] counted and the model did not write, from the sampled tokens of
-    /// this call.
-    pub(crate) fn give_back(&mut self, tokens: u64) {
+    /// Subtracts `tokens`, which [`Meters::count_sampled_tokens`] counted and the model did not write, from the sampled
+    /// tokens of this call.
+    pub(crate) fn refund_sampled_tokens(&mut self, tokens: u64) {
         self.counts.sampled_tokens = self.counts.sampled_tokens.saturating_sub(tokens);
     }
 
@@ -150,13 +150,13 @@ impl Meters {
     }
 
     /// Counts verdicts of verifiers, before the verifiers are asked; past `verdicts` ends the method.
-    pub(crate) fn judge(&mut self, verdicts: u64) -> Result<(), Cause> {
-        add(&mut self.counts.verdicts, verdicts, self.limits.verdicts, |limit| Cause::Verdicts { limit })
+    pub(crate) fn count_verdicts(&mut self, verdicts: u64) -> Result<(), Cause> {
+        add_within_limit(&mut self.counts.verdicts, verdicts, self.limits.verdicts, |limit| Cause::Verdicts { limit })
     }
 
     /// Counts bytes that the method reads back from the host. Past `readback_bytes` the method gets an `out-of-budget`
     /// error and nothing is counted.
-    pub(crate) fn read_back(&mut self, bytes: u64) -> Result<(), Refusal> {
+    pub(crate) fn count_readback(&mut self, bytes: u64) -> Result<(), Refusal> {
         let after = self.counts.readback_bytes.saturating_add(bytes);
         if after > self.limits.readback_bytes {
             let limit = grouped(self.limits.readback_bytes);
@@ -223,7 +223,7 @@ impl Meters {
     }
 
     /// Returns the host function that was entered last in this call, if any.
-    pub(crate) fn last(&self) -> Option<&'static str> {
+    pub(crate) fn last_function(&self) -> Option<&'static str> {
         self.last
     }
 }
@@ -233,7 +233,7 @@ impl Meters {
 #[derive(Debug)]
 pub(crate) struct OperationBudget<'a> {
     /// The budget of bytes.
-    pub(crate) ledger: &'a Budget,
+    pub(crate) budget: &'a Budget,
     /// The counters of work and time.
     pub(crate) meters: &'a mut Meters,
 }
@@ -244,10 +244,10 @@ impl Meter for OperationBudget<'_> {
     /// work stays charged.
     fn charge(&mut self, cost: Cost) -> Result<Reservation, ComputeError> {
         let limit = self.meters.limits.work;
-        self.meters.charge(cost.work).map_err(|_| ComputeError::OutOfWork { work: cost.work, limit })?;
+        self.meters.charge_work(cost.work).map_err(|_| ComputeError::OutOfWork { work: cost.work, limit })?;
         let (seconds, limit) = (cost.seconds(), self.meters.limits.step_wall_seconds);
         self.meters.check_time_for(seconds).map_err(|_| ComputeError::OutOfTime { seconds, limit })?;
-        self.ledger.reserve(cost.bytes.saturating_add(cost.scratch))
+        self.budget.reserve(cost.bytes.saturating_add(cost.scratch))
     }
 
     /// Checks, before an operation of a backward pass, that the call's time is not up and that the operation can end
@@ -261,7 +261,7 @@ impl Meter for OperationBudget<'_> {
 
 /// Adds `more` to a count, saturating. Errors: `cause(limit)` if the count then exceeds the limit; the count stays
 /// raised.
-fn add(count: &mut u64, more: u64, limit: u64, cause: fn(u64) -> Cause) -> Result<(), Cause> {
+fn add_within_limit(count: &mut u64, more: u64, limit: u64, cause: fn(u64) -> Cause) -> Result<(), Cause> {
     *count = count.saturating_add(more);
     if *count > limit { Err(cause(limit)) } else { Ok(()) }
 }
@@ -287,7 +287,7 @@ mod tests {
         let mut meters = Meters::new(&Limits::default());
         meters.begin(1.0);
         std::thread::sleep(Duration::from_millis(20));
-        meters.leave_out(Duration::from_secs(60));
+        meters.exclude_time(Duration::from_secs(60));
         assert_eq!(meters.guest_seconds(), 0.0);
         assert_eq!(meters.counts().host_seconds, 0.0);
     }
@@ -298,8 +298,8 @@ mod tests {
         meters.begin(1.0);
         meters.pause();
         meters.enter("model.score").unwrap();
-        assert_eq!(meters.under_way(0).unwrap().0, "model.score");
-        assert_eq!(meters.under_way(1).unwrap().0, "drop");
+        assert_eq!(meters.current_operation(0).unwrap().0, "model.score");
+        assert_eq!(meters.current_operation(1).unwrap().0, "drop");
     }
 
     #[test]
@@ -339,26 +339,26 @@ mod tests {
         let mut meters = Meters::new(&Limits { work: 100_000, ..Limits::default() });
         meters.begin(10.0);
         meters.enter("text.encode").unwrap();
-        meters.work(90).unwrap();
-        assert_eq!(meters.counts().work, 90_000 + costs::CALL);
-        assert!(matches!(meters.work(10), Err(Cause::Work { limit: 100_000 })));
+        meters.charge_units(90).unwrap();
+        assert_eq!(meters.counts().work, 90_000 + costs::CALL_WORK);
+        assert!(matches!(meters.charge_units(10), Err(Cause::Work { limit: 100_000 })));
     }
 
     #[test]
     fn passes_count_by_their_number_and_by_their_size() {
         let mut meters = Meters::new(&Limits { passes: 2, model_work: 1_000, ..Limits::default() });
         meters.begin(10.0);
-        meters.pass(900).unwrap();
-        assert!(matches!(meters.pass(101), Err(Cause::ModelWork { limit: 1_000 })));
-        assert!(matches!(meters.pass(0), Err(Cause::Passes { limit: 2 })));
+        meters.count_pass(900).unwrap();
+        assert!(matches!(meters.count_pass(101), Err(Cause::ModelWork { limit: 1_000 })));
+        assert!(matches!(meters.count_pass(0), Err(Cause::Passes { limit: 2 })));
     }
 
     #[test]
     fn a_refused_read_back_takes_nothing_from_the_budget() {
         let mut meters = Meters::new(&Limits { readback_bytes: 8, ..Limits::default() });
         meters.begin(10.0);
-        assert!(meters.read_back(12).is_err());
-        assert!(meters.read_back(8).is_ok());
-        assert!(meters.read_back(4).is_err());
+        assert!(meters.count_readback(12).is_err());
+        assert!(meters.count_readback(8).is_ok());
+        assert!(meters.count_readback(4).is_err());
     }
 }

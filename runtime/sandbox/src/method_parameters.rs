@@ -11,7 +11,7 @@ use tunebox_compute::Tensor;
 use tunebox_model::error::Error;
 
 /// The name of all parameters that the run trains as one vector.
-pub(crate) const ALL: &str = "*";
+pub(crate) const ALL_PARAMETERS: &str = "*";
 
 /// An extra parameter of a method's own.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl MethodParameters {
 
     /// Sets the state of a parameter, replacing the one of this name. `value` is `f32` on the CPU.
     pub(crate) fn set_state(&mut self, parameter: &str, name: &str, value: &Tensor) -> Result<(), Error> {
-        let value = compact(value)?;
+        let value = detach_compact(value)?;
         self.state.entry(parameter.to_owned()).or_default().insert(name.to_owned(), value);
         Ok(())
     }
@@ -107,7 +107,7 @@ impl MethodParameters {
     /// gradient afterwards; the gradient stays. `value` is `f32` on the CPU.
     pub(crate) fn set_extra(&mut self, name: &str, value: &Tensor) -> Result<(), Error> {
         let gradient = self.extras.remove(name).and_then(|extra| extra.gradient);
-        self.extras.insert(name.to_owned(), Extra { value: compact(value)?, gradient, leaf: None });
+        self.extras.insert(name.to_owned(), Extra { value: detach_compact(value)?, gradient, leaf: None });
         Ok(())
     }
 
@@ -164,7 +164,7 @@ impl MethodParameters {
 
 /// Detaches a tensor from its graph, as contiguous `f32`. Copies it if it is a part of a larger storage, which it would keep
 /// alive.
-fn compact(tensor: &Tensor) -> Result<Tensor, Error> {
+fn detach_compact(tensor: &Tensor) -> Result<Tensor, Error> {
     let tensor = tensor.detach().to_dtype(DType::F32)?.contiguous()?;
     let is_whole = {
         let (storage, layout) = tensor.storage_and_layout();
@@ -186,12 +186,12 @@ mod tests {
     fn what_is_saved_is_restored() {
         let mut own = MethodParameters::default();
         own.set_state("model.layers.0.q_proj.lora_A.weight", "first", &tensor(&[1., 2.])).unwrap();
-        own.set_state(ALL, "step", &tensor(&[3.])).unwrap();
+        own.set_state(ALL_PARAMETERS, "step", &tensor(&[3.])).unwrap();
         own.set_extra("value-head", &tensor(&[4., 5., 6.])).unwrap();
         own.add_gradient("value-head", &tensor(&[1., 1., 1.])).unwrap();
         assert_eq!(own.bytes(), 4 * (2 + 1 + 3 + 3));
         let restored = MethodParameters::restored(own.saved()).unwrap();
-        assert_eq!(restored.state(ALL, "step").unwrap().to_vec1::<f32>().unwrap(), [3.]);
+        assert_eq!(restored.state(ALL_PARAMETERS, "step").unwrap().to_vec1::<f32>().unwrap(), [3.]);
         let head = restored.extra("value-head").unwrap();
         assert_eq!(head.value().to_vec1::<f32>().unwrap(), [4., 5., 6.]);
         assert_eq!(head.gradient().unwrap().to_vec1::<f32>().unwrap(), [0.; 3]);
@@ -202,8 +202,8 @@ mod tests {
     fn state_does_not_keep_a_larger_tensor_alive() {
         let mut own = MethodParameters::default();
         let large = Tensor::zeros(1 << 16, DType::F32, &Device::Cpu).unwrap();
-        own.set_state(ALL, "small", &large.narrow(0, 5, 2).unwrap()).unwrap();
-        let state = own.state(ALL, "small").unwrap();
+        own.set_state(ALL_PARAMETERS, "small", &large.narrow(0, 5, 2).unwrap()).unwrap();
+        let state = own.state(ALL_PARAMETERS, "small").unwrap();
         let (storage, _) = state.storage_and_layout();
         assert!(matches!(&*storage, Storage::Cpu(CpuStorage::F32(numbers)) if numbers.len() == 2));
     }

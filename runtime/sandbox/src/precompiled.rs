@@ -15,7 +15,7 @@ pub(crate) struct Trusted(Vec<u8>);
 impl Trusted {
     /// Wraps bytes as trusted code. The caller guarantees that this program compiled them and they did not change
     /// since.
-    pub(crate) fn own(bytes: Vec<u8>) -> Self {
+    pub(crate) fn from_own_code(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 

@@ -18,13 +18,13 @@ use crate::backtrace::{Frame, method_frames};
 use crate::limits::TICK;
 
 /// The most samples of a profile: more than an hour of them.
-const SAMPLES: usize = 500_000;
+const MAX_SAMPLES: usize = 500_000;
 
 /// The most calls to the host of a profile.
-const CALLS: usize = 200_000;
+const MAX_CALLS: usize = 200_000;
 
 /// The pause after a sample, as a multiple of the time that the sample took.
-const PAUSE: u32 = 4;
+const PAUSE_FACTOR: u32 = 4;
 
 /// The profile of a method, while it is recorded. Clones share the recording.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl Profiler {
     }
 
     /// Names the process and the thread of the profile `method`, the method's name, in place of earlier names.
-    pub(crate) fn name(&self, method: &str) {
+    pub(crate) fn set_name(&self, method: &str) {
         let recording = &mut *self.recording();
         recording.profile.set_process_name(recording.process, method);
         recording.profile.set_thread_name(recording.thread, method);
@@ -69,7 +69,7 @@ impl Profiler {
 
     /// Marks the start of a call into the method: the next sample stands for the time from now on, and the method's own
     /// seconds count from 0 again.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin_call(&self) {
         let mut recording = self.recording();
         (recording.last, recording.guest) = (Instant::now(), 0.0);
     }
@@ -77,19 +77,19 @@ impl Profiler {
     /// Records the call stack that `trace` captures. Does nothing, and does not call `trace`, during the pause after the
     /// last sample: four times as long as taking that sample took. `guest`: the seconds that the method itself has computed
     /// in this call.
-    pub(crate) fn sample(&self, guest: f64, trace: impl FnOnce() -> WasmBacktrace) {
+    pub(crate) fn record_sample(&self, guest: f64, trace: impl FnOnce() -> WasmBacktrace) {
         let (mut recording, begun) = (self.recording(), Instant::now());
         if begun < recording.next {
             return;
         }
-        recording.sample(begun, guest, &method_frames(&trace()));
-        recording.next = Instant::now() + begun.elapsed() * PAUSE;
+        recording.add_sample(begun, guest, &method_frames(&trace()));
+        recording.next = Instant::now() + begun.elapsed() * PAUSE_FACTOR;
     }
 
     /// Records a call to the host from `begun` until now, under the name `operation`. Past 200,000 calls only counts it as
     /// left out.
-    pub(crate) fn call(&self, operation: &str, begun: Instant) {
-        self.recording().call(operation, begun);
+    pub(crate) fn record_host_call(&self, operation: &str, begun: Instant) {
+        self.recording().add_host_call(operation, begun);
     }
 
     /// Locks the recording; a panic under the lock leaves it usable.
@@ -134,44 +134,44 @@ impl Recording {
 
     /// Adds a sample at time `now` with these frames, innermost first. Its weight is the number of ticks since the last
     /// sample, rounded, at least 1; its processor time is the growth of `guest`, the method's own seconds in this call,
-    /// since then. Past `SAMPLES` only counts the sample as left out.
-    fn sample(&mut self, now: Instant, guest: f64, functions: &[Frame]) {
-        if self.recorded.samples == SAMPLES {
+    /// since then. Past `MAX_SAMPLES` only counts the sample as left out.
+    fn add_sample(&mut self, now: Instant, guest: f64, functions: &[Frame]) {
+        if self.recorded.samples == MAX_SAMPLES {
             self.recorded.left_out += 1;
             return;
         }
-        let outermost_first: Vec<FrameInfo> = functions.iter().rev().map(|frame| self.shown(frame)).collect();
+        let outermost_first: Vec<FrameInfo> = functions.iter().rev().map(|frame| self.frame_info(frame)).collect();
         let stack = self.profile.intern_stack_frames(self.thread, outermost_first.into_iter());
         // A sample stands for all ticks since the last one: the ticker may have waited for the host.
         let ticks = now.saturating_duration_since(self.last).as_secs_f64() / TICK.as_secs_f64();
         let own = Duration::try_from_secs_f64(guest - self.guest).unwrap_or_default();
         let weight = ticks.round().clamp(1.0, f64::from(i32::MAX)) as i32;
-        self.profile.add_sample(self.thread, self.at(now), stack, own.into(), weight);
+        self.profile.add_sample(self.thread, self.timestamp(now), stack, own.into(), weight);
         (self.last, self.guest) = (now, guest);
         self.recorded.samples += 1;
     }
 
-    /// Adds a marker for a call to the host from `begun` until now. Past `CALLS` only counts the call as left out.
-    fn call(&mut self, operation: &str, begun: Instant) {
-        if self.recorded.calls == CALLS {
+    /// Adds a marker for a call to the host from `begun` until now. Past `MAX_CALLS` only counts the call as left out.
+    fn add_host_call(&mut self, operation: &str, begun: Instant) {
+        if self.recorded.calls == MAX_CALLS {
             self.recorded.left_out += 1;
             return;
         }
-        let timing = MarkerTiming::Interval(self.at(begun), self.at(Instant::now()));
+        let timing = MarkerTiming::Interval(self.timestamp(begun), self.timestamp(Instant::now()));
         let marker = HostCall(self.profile.intern_string(operation));
         self.profile.add_marker(self.thread, timing, marker);
         self.recorded.calls += 1;
     }
 
     /// Converts a frame to the profile's form: its text, in the category of the author or of libraries.
-    fn shown(&mut self, frame: &Frame) -> FrameInfo {
+    fn frame_info(&mut self, frame: &Frame) -> FrameInfo {
         let name = self.profile.intern_string(&frame.text());
-        let category = if frame.is_own() { self.own } else { self.foreign };
+        let category = if frame.is_author_code() { self.own } else { self.foreign };
         FrameInfo { frame: Shown::Label(name), category_pair: category.into(), flags: FrameFlags::empty() }
     }
 
     /// Returns the time since the start of the profile; 0 for a moment before it.
-    fn at(&self, moment: Instant) -> Timestamp {
+    fn timestamp(&self, moment: Instant) -> Timestamp {
         let nanoseconds = moment.saturating_duration_since(self.start).as_nanos();
         Timestamp::from_nanos_since_reference(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use crate::backtrace::Place;
     use crate::compile::CodeOptions;
-    use crate::engine::bare;
+    use crate::engine::wasmtime_engine;
 
     fn frame(name: &str, line: u32) -> Frame {
         Frame { name: name.into(), place: Some(Place { file: "src/lib.rs".into(), line, column: 1 }) }
@@ -227,12 +227,12 @@ mod tests {
     #[test]
     fn a_profile_holds_functions_with_their_lines_and_the_hosts_operations() {
         let profiler = Profiler::default();
-        profiler.name("calm");
-        profiler.begin();
+        profiler.set_name("calm");
+        profiler.begin_call();
         let begun = profiler.recording().start;
         let functions = [frame("calm::log_ratio", 52), frame("calm::step", 38)];
-        profiler.recording().sample(begun + 3 * TICK, 0.001, &functions);
-        profiler.call("model.score", begun);
+        profiler.recording().add_sample(begun + 3 * TICK, 0.001, &functions);
+        profiler.record_host_call("model.score", begun);
         let (told, json) = written(&profiler);
         assert_eq!(told, Recorded { samples: 1, calls: 1, left_out: 0 });
         let text = json.to_string();
@@ -247,16 +247,16 @@ mod tests {
     #[test]
     fn a_sample_that_cost_much_is_followed_by_a_pause() {
         let (profiler, cost) = (Profiler::default(), Duration::from_millis(20));
-        let store = wasmtime::Store::new(&bare(CodeOptions::default()).unwrap(), ());
+        let store = wasmtime::Store::new(&wasmtime_engine(CodeOptions::default()).unwrap(), ());
         let begun = Instant::now();
-        profiler.sample(0.0, || {
+        profiler.record_sample(0.0, || {
             std::thread::sleep(cost);
             WasmBacktrace::force_capture(&store)
         });
-        assert!(profiler.recording().next >= begun + cost + PAUSE * cost);
+        assert!(profiler.recording().next >= begun + cost + PAUSE_FACTOR * cost);
 
         profiler.recording().next = begun + Duration::from_secs(60);
-        profiler.sample(0.0, || unreachable!("no trace is taken"));
+        profiler.record_sample(0.0, || unreachable!("no trace is taken"));
         assert_eq!(written(&profiler).0.samples, 1);
     }
 }

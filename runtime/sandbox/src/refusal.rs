@@ -29,7 +29,7 @@ impl Denied {
     /// Compares with `last`, the method's final message. Returns the source line of the refused call if `last` is the host's
     /// message followed by `, called at LINE`, which the SDK adds, and an empty string if it is the message alone;
     /// `None` if it is another one.
-    pub(crate) fn line<'a>(&self, last: &'a str) -> Option<&'a str> {
+    pub(crate) fn source_line_in<'a>(&self, last: &'a str) -> Option<&'a str> {
         let rest = last.strip_prefix(self.message.as_str())?;
         if rest.is_empty() { Some(rest) } else { rest.strip_prefix(", called at ") }
     }
@@ -143,7 +143,9 @@ impl From<ComputeError> for Refusal {
                 return Cause::DeviceBytes { wanted: *wanted, held: *held, limit: *limit }.into();
             }
             // A guest could catch an error and go on over a device that computes nothing any more.
-            ComputeError::Full { .. } | ComputeError::Stopped { .. } => return Cause::device(&error).into(),
+            ComputeError::Full { .. } | ComputeError::Stopped { .. } => {
+                return Cause::from_compute_error(&error).into();
+            }
             ComputeError::OutOfWork { limit, .. } => return Cause::Work { limit: *limit }.into(),
             ComputeError::OutOfTime { seconds, limit } => {
                 return Cause::LongOperation { seconds: *seconds, limit: *limit }.into();
@@ -185,10 +187,10 @@ mod tests {
     #[test]
     fn the_line_of_a_refused_call_is_known_where_a_method_ends_with_the_words_of_the_host() {
         let denied = Denied { function: "learn.backward", message: "the loss is `NaN`".into() };
-        assert_eq!(denied.line("the loss is `NaN`, called at src/lib.rs:38:9"), Some("src/lib.rs:38:9"));
-        assert_eq!(denied.line("the loss is `NaN`"), Some(""));
+        assert_eq!(denied.source_line_in("the loss is `NaN`, called at src/lib.rs:38:9"), Some("src/lib.rs:38:9"));
+        assert_eq!(denied.source_line_in("the loss is `NaN`"), Some(""));
         for other in ["the loss is `NaN`!", "no loss, called at src/lib.rs:38:9", ""] {
-            assert_eq!(denied.line(other), None, "{other}");
+            assert_eq!(denied.source_line_in(other), None, "{other}");
         }
     }
 
@@ -199,7 +201,7 @@ mod tests {
         for (error, found) in [(full, "memory"), (stopped, "device")] {
             let (what, why, hint) = (error.to_string(), error.why(), error.hint());
             let Refusal::Trap(trap) = Refusal::from(error) else { panic!("a method may go on after `{what}`") };
-            let cause = Cause::of(&trap, &Limits::default(), 0);
+            let cause = Cause::from_engine_error(&trap, &Limits::default(), 0);
             let Cause::Device { area, .. } = &cause else { panic!("{cause:?}") };
             assert_eq!((area.as_ref(), cause.to_string()), (found, what));
             assert_eq!((cause.why(), cause.hint()), (why, hint));

@@ -56,7 +56,7 @@ impl Reports {
     ///
     /// Errors: `invalid-argument` for an undeclared name; `out-of-budget` if this call already has `metrics` values,
     /// all names together.
-    pub(crate) fn metric(&mut self, name: &str, value: Measure, combine: Combine) -> Result<()> {
+    pub(crate) fn add_metric(&mut self, name: &str, value: Measure, combine: Combine) -> Result<()> {
         let Some(place) = self.names.iter().position(|known| known == name) else {
             let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -84,7 +84,7 @@ impl Reports {
     /// Escapes and records a log line. Only increments the number of dropped lines if the line is longer than
     /// `log_line_bytes`, if this call has `log_lines` lines already, or if the lines of the session, with one byte for each
     /// line's end, would pass `run_log_bytes`. Bytes are counted before escaping.
-    pub(crate) fn line(&mut self, line: &str) {
+    pub(crate) fn add_line(&mut self, line: &str) {
         let after = self.log_bytes.saturating_add(line.len() as u64 + 1);
         let limits = &self.limits;
         let is_long = line.len() > limits.log_line_bytes || after > limits.run_log_bytes;
@@ -149,7 +149,7 @@ mod tests {
         let mut reports = Reports::new(Vec::new(), &Limits { run_log_bytes: 20, ..Limits::default() });
         let mut dropped = 0;
         for _ in 0..5 {
-            reports.line("seven b");
+            reports.add_line("seven b");
             dropped += reports.take_lines().1;
         }
         assert_eq!((reports.log_bytes(), dropped), (16, 3));

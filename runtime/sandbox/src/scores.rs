@@ -27,25 +27,26 @@ use crate::state::{DEVICE, State};
 use crate::train_state::lock;
 pub(crate) use learned::LearnedRows;
 pub(crate) use pass::Pass;
-use pass::{Part, join, together};
-pub(crate) use record::{ScoreRecord, gone};
+use pass::{Part, count_joinable, join_rows};
+pub(crate) use record::{ScoreRecord, missing_scores_error};
 
 /// Activations of at most this many bytes are not compared with the free memory.
-const FEW_BYTES: u64 = 64 << 20;
+const UNCHECKED_BYTES: u64 = 64 << 20;
 
 /// The work charged for visiting a node of a graph, or one of its operands.
 const NODE_WORK: u64 = 16;
 
 impl State {
-    /// Runs the deferred passes of all scores; scores with equal requests share a pass, as many as [`together`] allows. Does
-    /// nothing if none is deferred. Called before a tap is read and before weights, patches or snapshots change. A score
-    /// whose pass fails keeps the error, and reading its taps returns it. Errors: only those that end the method.
+    /// Runs the deferred passes of all scores; scores with equal requests share a pass, as many as [`count_joinable`]
+    /// allows. Does nothing if none is deferred. Called before a tap is read and before weights, patches or snapshots
+    /// change. A score whose pass fails keeps the error, and reading its taps returns it. Errors: only those that end
+    /// the method.
     pub(crate) fn run_pending_scores(&mut self) -> Result<()> {
         while let Some(asked) = self.scores.values().find(|record| record.is_waiting()) {
             let asked = asked.asked.clone();
             let alike = self.scores.iter().filter(|(_, record)| record.is_waiting() && record.asked == asked);
             let mut parts: Vec<Part> = alike.map(|(number, record)| Part::new(*number, record.rows.clone())).collect();
-            parts.truncate(together(&parts));
+            parts.truncate(count_joinable(&parts));
             self.score_or_split(&asked, parts)?;
         }
         Ok(())
@@ -59,12 +60,12 @@ impl State {
                 self.meters.check_time()?;
                 if let [part] = parts.as_slice() {
                     if let Some(record) = self.scores.get_mut(&part.score) {
-                        record.fail(error);
+                        record.set_error(error);
                     }
                     return Ok(());
                 }
                 parts.into_iter().try_for_each(|part| {
-                    self.pass(part.rows.tokens())?;
+                    self.count_pass(part.rows.tokens())?;
                     self.score_or_split(asked, vec![part])
                 })
             }
@@ -76,14 +77,14 @@ impl State {
     /// backward pass. Checks the memory before the pass, and the saved bytes and the time after it; past a limit ends the
     /// method. Does not charge the pass.
     fn score_joined(&mut self, asked: &ScoreRequest, mut parts: Vec<Part>) -> Result<()> {
-        let rows = join(&mut parts)?;
+        let rows = join_rows(&mut parts)?;
         self.check_pass_memory(&rows, asked.learning)?;
         let scored = self.train_state().score(&rows, asked)?;
         let mut pass = Pass::new(scored, parts);
         let number = self.next_number();
         for (score, taps) in pass.take_taps()? {
             if let Some(record) = self.scores.get_mut(&score) {
-                record.set(taps, number)?;
+                record.set_taps(taps, number)?;
             }
         }
         self.passes.insert(number, pass);
@@ -118,7 +119,7 @@ impl State {
         let mut seeds: BTreeMap<u64, Seeds> = BTreeMap::new();
         for ((number, tap, _), gradient) in leaves.iter().zip(gradients) {
             if let Some(gradient) = gradient {
-                let gradient = self.on_targets(*number, &gradient)?;
+                let gradient = self.mask_to_targets(*number, &gradient)?;
                 seeds.entry(*number).or_default().insert(*tap, gradient);
             }
         }
@@ -137,7 +138,7 @@ impl State {
         let reached =
             extras.iter().zip(&gradients).filter_map(|((name, _), gradient)| Some((name, gradient.as_ref()?)));
         for (name, gradient) in reached.clone() {
-            self.meters.work(gradient.elem_count() as u64)?;
+            self.meters.charge_units(gradient.elem_count() as u64)?;
             let finite = all_finite(&gradient.contiguous()?)?;
             ensure(finite, || Refusal::argument(format!("the gradient of `{name}` has a number that is not finite")))?;
         }
@@ -156,7 +157,7 @@ impl State {
                 leaves.insert(node.tensor.id());
             }
             let work = NODE_WORK * (1 + node.operand_count() as u64);
-            self.meters.charge(node.backward.work.saturating_add(work))?;
+            self.meters.charge_work(node.backward.work.saturating_add(work))?;
         }
         Ok(leaves)
     }
@@ -166,34 +167,34 @@ impl State {
     /// `invalid-argument` for scores that a gradient went through before, and for rows that have one since the last update.
     pub(crate) fn backward_scores(&mut self, seeds: BTreeMap<u64, Seeds>) -> Result<()> {
         for number in seeds.keys() {
-            self.scores.get_mut(number).map_or(Ok(()), ScoreRecord::learn_from)?;
+            self.scores.get_mut(number).map_or(Ok(()), ScoreRecord::mark_learned)?;
         }
         let begins = !self.train_state().has_gradient();
         let rows = seeds.keys().filter_map(|number| self.scores.get(number)).map(|record| &record.rows);
         self.learned.add(rows, begins)?;
         let mut passes: BTreeMap<u64, BTreeMap<u64, Seeds>> = BTreeMap::new();
         for (number, seeds) in seeds {
-            let pass = self.scores.get(&number).and_then(ScoreRecord::pass).ok_or_else(gone)?;
+            let pass = self.scores.get(&number).and_then(ScoreRecord::pass).ok_or_else(missing_scores_error)?;
             passes.entry(pass).or_default().insert(number, seeds);
         }
-        passes.into_iter().try_for_each(|(pass, seeds)| self.backward_of(pass, &seeds))
+        passes.into_iter().try_for_each(|(pass, seeds)| self.run_backward(pass, &seeds))
     }
 
     /// Runs the backward pass of the forward pass `number` with the seeds of its scores, and charges it as two forward
     /// passes. If some of its scores have no seeds, only the rows with seeds go through the model again, forward and
     /// backward, which is charged as three forward passes.
-    fn backward_of(&mut self, number: u64, seeds: &BTreeMap<u64, Seeds>) -> Result<()> {
+    fn run_backward(&mut self, number: u64, seeds: &BTreeMap<u64, Seeds>) -> Result<()> {
         let rows = seeds.keys().filter_map(|score| self.scores.get(score)).map(|record| record.rows.tokens());
         let multiply_adds = self.multiply_adds(rows.sum::<usize>() as u64);
-        let pass = self.passes.get_mut(&number).ok_or_else(gone)?;
+        let pass = self.passes.get_mut(&number).ok_or_else(missing_scores_error)?;
         if pass.is_covered_by(seeds) {
             // Back is twice the way there.
-            self.meters.pass(multiply_adds.saturating_mul(2))?;
+            self.meters.count_pass(multiply_adds.saturating_mul(2))?;
             let seeds = pass.all_seeds(seeds)?;
             return Ok(lock(&self.train_state).backward(&mut pass.scored, &seeds)?);
         }
-        self.meters.pass(multiply_adds.saturating_mul(3))?;
-        let (mut scored, seeds) = pass.only(seeds)?;
+        self.meters.count_pass(multiply_adds.saturating_mul(3))?;
+        let (mut scored, seeds) = pass.restrict_to(seeds)?;
         self.check_pass_memory(&scored.rows, true)?;
         Ok(self.train_state().backward(&mut scored, &seeds)?)
     }
@@ -226,10 +227,10 @@ impl State {
 
     /// Checks that `activations` bytes and the method's tensors fit into the memory that the machine and the limits of this
     /// process leave for the method; otherwise returns [`Cause::Memory`], which ends the method. Without this check, an
-    /// allocation that fails would end the process without a message. Does nothing for at most [`FEW_BYTES`], or where the
-    /// model is not on the CPU: there the device reports that its memory is full.
+    /// allocation that fails would end the process without a message. Does nothing for at most [`UNCHECKED_BYTES`], or
+    /// where the model is not on the CPU: there the device reports that its memory is full.
     fn check_memory(&self, activations: u64) -> Result<(), Cause> {
-        let Some(before) = self.held_before.filter(|_| activations > FEW_BYTES) else { return Ok(()) };
+        let Some(before) = self.held_before.filter(|_| activations > UNCHECKED_BYTES) else { return Ok(()) };
         let Some(now) = ProcessMemory::read() else { return Ok(()) };
         // What the process has for the method: all that it may hold, less what it held before. Freed memory that the
         // allocator keeps is part of it.
@@ -248,10 +249,10 @@ impl State {
     /// its work and reserves scratch memory meanwhile.
     ///
     /// Errors: `invalid-argument` for a number at a target token that is not finite, or if the score was freed.
-    pub(crate) fn on_targets(&mut self, number: u64, given: &Tensor) -> Result<Tensor> {
-        let rows = self.scores.get(&number).ok_or_else(gone)?.rows.clone();
+    pub(crate) fn mask_to_targets(&mut self, number: u64, given: &Tensor) -> Result<Tensor> {
+        let rows = self.scores.get(&number).ok_or_else(missing_scores_error)?.rows.clone();
         let elements = given.elem_count() as u64;
-        self.meters.work(elements)?;
+        self.meters.charge_units(elements)?;
         let _scratch = self.reserve(3 * 4 * elements)?;
         let mask = rows.mask_tensor(&DEVICE)?;
         let chosen = mask.ne(0f32)?.where_cond(given, &mask.zeros_like()?)?;

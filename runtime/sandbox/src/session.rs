@@ -69,7 +69,7 @@ pub struct Session<H: RunHooks> {
     pub(crate) alive: Option<Box<dyn Guest>>,
     pub(crate) positions: BTreeMap<String, u64>,
     pub(crate) last_lines: (Vec<String>, u32),
-    pub(crate) ledger: Budget,
+    pub(crate) budget: Budget,
     pub(crate) call_observer: Option<CallObserver>,
 }
 
@@ -88,7 +88,7 @@ impl<H: RunHooks> Session<H> {
             alive: None,
             positions: BTreeMap::new(),
             last_lines: (Vec::new(), 0),
-            ledger: Budget::new(0),
+            budget: Budget::new(0),
             call_observer: None,
         };
         session.replace(method, settings)?;
@@ -110,11 +110,11 @@ impl<H: RunHooks> Session<H> {
         (self.limits, self.call_observer) = (settings.limits.clone(), settings.call_observer.clone());
         self.positions.clear();
         self.last_lines = (Vec::new(), 0);
-        self.ledger = Budget::new(self.limits.device_bytes);
+        self.budget = Budget::new(self.limits.device_bytes);
         if let Some(profiler) = &settings.profiler {
-            profiler.name(&method.name);
+            profiler.set_name(&method.name);
         }
-        self.alive = Some(method.guest(settings, self.ledger.clone(), self.train_state.clone())?);
+        self.alive = Some(method.create_guest(settings, self.budget.clone(), self.train_state.clone())?);
         self.call(Function::Start, |guest| guest.start())?;
         Ok(())
     }
@@ -175,7 +175,7 @@ impl<H: RunHooks> Session<H> {
         if let Some(alive) = self.alive.as_deref_mut() {
             let state = alive.state();
             state.restore_streams(streams);
-            self.positions = state.positions();
+            self.positions = state.stream_positions();
         }
     }
 
@@ -218,7 +218,7 @@ impl<H: RunHooks> Session<H> {
 
     /// Returns the bytes that the method has reserved for tensors, graphs and other handles; 0 once it has ended.
     pub fn held_bytes(&self) -> u64 {
-        self.ledger.held()
+        self.budget.held()
     }
 
     /// Removes and returns the escaped log lines of the last call if it failed, and the number of its dropped lines.

@@ -102,7 +102,7 @@ impl<'a> HostContext<'a> {
     /// Stops the method's clock and starts the host's until this is dropped.
     pub(crate) fn new(state: &'a mut State) -> Self {
         state.meters.pause();
-        Self { calls: state.meters.calls(), state }
+        Self { calls: state.meters.host_calls(), state }
     }
 }
 
@@ -110,9 +110,9 @@ impl Drop for HostContext<'_> {
     /// Adds the host operation to the profile, if one is recorded, and restarts the method's clock.
     fn drop(&mut self) {
         if let Some(profiler) = &self.state.profiler
-            && let Some((operation, begun)) = self.state.meters.under_way(self.calls)
+            && let Some((operation, begun)) = self.state.meters.current_operation(self.calls)
         {
-            profiler.call(operation, begun);
+            profiler.record_host_call(operation, begun);
         }
         self.state.meters.resume();
     }
@@ -192,8 +192,8 @@ impl State {
     /// Stores the message of an error that the host returns to the method, with the host function entered last: in `denied`,
     /// over an earlier one, and in `unlearned` if the function computes gradients and `unlearned` is empty. Does nothing if
     /// no host function was entered in this call of the method.
-    pub(crate) fn deny(&mut self, message: &str) {
-        let Some(function) = self.meters.last() else { return };
+    pub(crate) fn record_denied(&mut self, message: &str) {
+        let Some(function) = self.meters.last_function() else { return };
         let denied = Denied { function, message: message.to_owned() };
         if denied.is_gradient_call() && self.unlearned.is_none() {
             self.unlearned = Some(denied.clone());
@@ -209,8 +209,8 @@ impl State {
 
     /// Counts one forward pass through the model over `tokens` tokens, before it runs. Past `passes` or `model_work` ends
     /// the method.
-    pub(crate) fn pass(&mut self, tokens: usize) -> Result<(), Cause> {
-        self.meters.pass(self.multiply_adds(tokens as u64))
+    pub(crate) fn count_pass(&mut self, tokens: usize) -> Result<(), Cause> {
+        self.meters.count_pass(self.multiply_adds(tokens as u64))
     }
 
     /// Locks the train state, which the session and its method share. Also sets the policy's deadline, so that passes
@@ -230,7 +230,7 @@ impl State {
     /// Adds what the current call used to the usage of the session. `metrics`, `lines` and `dropped_lines` are the numbers
     /// of metric values, kept log lines and dropped log lines in this call. Returns the call's slowest host operation if it
     /// lasted longer than `operation_seconds`, else `None`.
-    pub(crate) fn account(&mut self, metrics: usize, lines: usize, dropped_lines: u32) -> Option<Slowest> {
+    pub(crate) fn record_usage(&mut self, metrics: usize, lines: usize, dropped_lines: u32) -> Option<Slowest> {
         self.usage.add(&self.meters.counts());
         self.usage.peak_device_bytes = self.budget.peak();
         (self.usage.linear_memory, self.usage.table_entries) = self.memory.used();
@@ -247,7 +247,7 @@ impl State {
 
     /// Returns the budget that a tensor operation is charged to: the session's bytes and the call's work.
     pub(crate) fn operation_budget(&mut self) -> OperationBudget<'_> {
-        OperationBudget { ledger: &self.budget, meters: &mut self.meters }
+        OperationBudget { budget: &self.budget, meters: &mut self.meters }
     }
 
     /// Returns 0, 1, 2 and so on: a number that no tensor, score or pass of the session had before.
@@ -273,7 +273,7 @@ impl State {
         ensure(fits, || Refusal::argument(format!("a run has at most {most} random sequences")))?;
         let seed = self.seed;
         let stream = self.streams.entry(name.to_owned()).or_insert_with(|| Stream::new(seed, &stream_name(name)));
-        Ok((stream, OperationBudget { ledger: &self.budget, meters: &mut self.meters }))
+        Ok((stream, OperationBudget { budget: &self.budget, meters: &mut self.meters }))
     }
 
     /// Sets these random sequences to the given positions, creating those that are missing. Leaves all others as they
@@ -285,7 +285,7 @@ impl State {
     }
 
     /// Returns the position of each random sequence, by name.
-    pub(crate) fn positions(&self) -> BTreeMap<String, u64> {
+    pub(crate) fn stream_positions(&self) -> BTreeMap<String, u64> {
         self.streams.iter().map(|(name, stream)| (name.clone(), stream.position())).collect()
     }
 }

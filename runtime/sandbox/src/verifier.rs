@@ -13,7 +13,7 @@ use crate::bindings::verifier::exports::tunebox::method::verify;
 use crate::bindings::verifier::{Verifier as Bound, VerifierPre};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::figures::{bytes, grouped};
+use crate::figures::{format_bytes, grouped};
 use crate::instructions;
 use crate::limits::Limits;
 use crate::memory::Memory;
@@ -27,10 +27,10 @@ const VERIFY: &str = "verify";
 const MESSAGE_BYTES: usize = 400;
 
 /// The most tables, memories and instances (each) of one verifier.
-const PARTS: usize = 16;
+const MAX_PARTS: usize = 16;
 
 /// The most bytes that one call of a verifier may hand to the host: the message with which it refuses its settings.
-const TRANSFER_BYTES: usize = 1 << 20;
+const MAX_TRANSFER_BYTES: usize = 1 << 20;
 
 /// A verifier that was admitted and compiled; nothing of it has run.
 #[derive(Clone)]
@@ -113,7 +113,7 @@ impl Judge {
     pub fn new(verifier: Verifier, settings: &[(String, Value)]) -> Result<Self, Error> {
         let settings = settings.iter().map(|(name, value)| (name.clone(), value.into())).collect();
         let mut judge = Self { verifier, settings, alive: None };
-        judge.alive = Some(judge.start(judge.end(None))?);
+        judge.alive = Some(judge.create_instance(judge.deadline(None))?);
         Ok(judge)
     }
 
@@ -126,7 +126,7 @@ impl Judge {
     /// after a trap or timeout: all of this within `verifier_seconds`, or `verifier_instructions` if that is not 0, and not
     /// past `end`. Every failure, an infinite value or NaN included, is a [`Verdict::Failed`].
     pub fn verdict(&mut self, prompt: &str, completion: &str, answer: &str, end: Option<Instant>) -> Verdict {
-        let end = self.end(end);
+        let end = self.deadline(end);
         let (mut store, bound) = match self.take_instance(end) {
             Ok(alive) => alive,
             Err(error) => return Verdict::Failed(error.to_string()),
@@ -142,30 +142,35 @@ impl Judge {
                     None => Verdict::Abstained,
                 }
             }
-            Err(error) => Verdict::Failed(self.reason(&error)),
+            Err(error) => Verdict::Failed(self.describe_error(&error)),
         }
     }
 
     /// Takes the existing instance out of this judge and resets its limit of instructions, or makes one within the
-    /// limits and until `end`, as [`start`](Self::start) does. Returns the store and the instance in it. The caller
-    /// puts it back for the next call.
+    /// limits and until `end`, as [`create_instance`](Self::create_instance) does. Returns the store and the instance
+    /// in it. The caller puts it back for the next call.
     fn take_instance(&mut self, end: Option<Instant>) -> Result<(Store<Bounds>, Bound), Error> {
-        let Some((mut store, bound)) = self.alive.take() else { return self.start(end) };
+        let Some((mut store, bound)) = self.alive.take() else { return self.create_instance(end) };
         let limited = instructions::set_limit(&mut store, self.verifier.limits.verifier_instructions);
-        limited.map_err(|error| self.failed(&error))?;
+        limited.map_err(|error| self.start_error(&error))?;
         Ok((store, bound))
     }
 
     /// Makes an instance within the limits and until `end` (`None` for no end), and calls `init` with the settings.
     /// Returns the store and the instance in it. Errors: [`Error::Refused`] if `init` returns a message,
     /// [`Error::NotAdmitted`] if it traps or the instance cannot be made.
-    fn start(&self, end: Option<Instant>) -> Result<(Store<Bounds>, Bound), Error> {
+    fn create_instance(&self, end: Option<Instant>) -> Result<(Store<Bounds>, Bound), Error> {
         let memory = self.verifier.limits.verifier_memory as u64;
-        let limits =
-            Limits { linear_memory: memory, memories: PARTS, tables: PARTS, instances: PARTS, ..Limits::default() };
+        let limits = Limits {
+            linear_memory: memory,
+            memories: MAX_PARTS,
+            tables: MAX_PARTS,
+            instances: MAX_PARTS,
+            ..Limits::default()
+        };
         let mut store = Store::new(self.verifier.ready.engine(), Bounds { memory: Memory::new(&limits), end });
         store.limiter(|bounds| &mut bounds.memory);
-        store.set_hostcall_fuel(TRANSFER_BYTES);
+        store.set_hostcall_fuel(MAX_TRANSFER_BYTES);
         store.epoch_deadline_callback(|store| {
             let is_late = store.data().end.is_some_and(|end| Instant::now() >= end);
             if is_late { Err(Trap::Interrupt.into()) } else { Ok(UpdateDeadline::Continue(1)) }
@@ -174,12 +179,12 @@ impl Judge {
         let bound = instructions::set_limit(&mut store, self.verifier.limits.verifier_instructions);
         let bound = bound.and_then(|()| store.data_mut().memory.reserve(self.verifier.instance_bytes));
         let bound = bound.and_then(|()| self.verifier.ready.instantiate(&mut store));
-        let bound = bound.map_err(|error| self.failed(&error))?;
+        let bound = bound.map_err(|error| self.start_error(&error))?;
         let answer = bound.tunebox_method_verify().call_init(&mut store, &self.settings);
-        match answer.map_err(|error| self.failed(&error))? {
+        match answer.map_err(|error| self.start_error(&error))? {
             Ok(()) => Ok((store, bound)),
-            Err(message) => {
-                let message = printable(&message, MESSAGE_BYTES);
+            Err(panic_message) => {
+                let message = printable(&panic_message, MESSAGE_BYTES);
                 let (method, moment) = (self.verifier.name.clone(), "for its settings".into());
                 Err(Error::Refused { method, moment, message, denied: None })
             }
@@ -188,7 +193,7 @@ impl Judge {
 
     /// Returns when a verdict that begins now must end: after `verifier_seconds`, unless `verifier_instructions` is not
     /// 0 and takes its place; or at `end`, if that is sooner. `None` if neither limits the time.
-    fn end(&self, end: Option<Instant>) -> Option<Instant> {
+    fn deadline(&self, end: Option<Instant>) -> Option<Instant> {
         let Limits { verifier_seconds, verifier_instructions, .. } = self.verifier.limits;
         let own = Duration::try_from_secs_f64(verifier_seconds).ok().filter(|_| verifier_instructions == 0);
         let own = own.and_then(|own| Instant::now().checked_add(own));
@@ -196,14 +201,14 @@ impl Judge {
     }
 
     /// Builds the error for a verifier that does not start, with the reason that `error`, the engine's, gives.
-    fn failed(&self, error: &wasmtime::Error) -> Error {
-        let what = format!("the verifier `{}` does not start: {}", self.verifier.name, self.reason(error));
+    fn start_error(&self, error: &wasmtime::Error) -> Error {
+        let what = format!("the verifier `{}` does not start: {}", self.verifier.name, self.describe_error(error));
         Explanation::new("sandbox", what).into()
     }
 
     /// Describes why a call ended: too many instructions, too slow, out of stack, another trap, or, for an error that
     /// is no trap, the engine's message, escaped and cut at 400 bytes, with the memory limit.
-    fn reason(&self, error: &wasmtime::Error) -> String {
+    fn describe_error(&self, error: &wasmtime::Error) -> String {
         let limits = &self.verifier.limits;
         match error.downcast_ref::<Trap>() {
             Some(Trap::OutOfFuel) => {
@@ -215,7 +220,7 @@ impl Judge {
             Some(trap) => trap.to_string(),
             None => {
                 let cause = printable(&error.root_cause().to_string(), MESSAGE_BYTES);
-                format!("{cause} (it may use {} of memory)", bytes(limits.verifier_memory as u64))
+                format!("{cause} (it may use {} of memory)", format_bytes(limits.verifier_memory as u64))
             }
         }
     }

@@ -14,24 +14,24 @@ use wasmparser::{
 use crate::error::{BEFORE, Error};
 
 /// The deepest nesting of components and modules.
-const NESTING: u32 = 4;
+const MAX_NESTING: u32 = 4;
 /// The most components and modules in one component.
-const PARTS: u32 = 64;
+const MAX_PARTS: u32 = 64;
 /// The most instances of components and modules in one component.
-const INSTANCES: u32 = 256;
+const MAX_INSTANCES: u32 = 256;
 /// The most functions in all modules of a component together.
-const FUNCTIONS: u32 = 50_000;
+const MAX_FUNCTIONS: u32 = 50_000;
 /// The most bytes that the host keeps in an instance for each function, global, import, table and segment of its module.
 const ITEM_BYTES: u64 = 48;
 /// The longest name of a function, in bytes: the host copies the names in the call stack when a method is stopped.
-const FUNCTION_NAME_BYTES: usize = 64 << 10;
+const MAX_FUNCTION_NAME_BYTES: usize = 64 << 10;
 /// How long validation may take. It checks a type with all its parts wherever the type is used, so a small component can
 /// take hours.
-const VALIDATION: Duration = Duration::from_secs(5);
+const VALIDATION_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest function body, in bytes.
-const FUNCTION_BYTES: usize = 512 << 10;
+const MAX_FUNCTION_BYTES: usize = 512 << 10;
 /// How a message calls a resource type that a component declares.
-const OWN_HANDLES: &str = "a kind of handle of its own";
+const OWN_RESOURCES: &str = "a kind of handle of its own";
 
 /// Imports, exports and counts that one parse of a component collects.
 #[derive(Debug, Default)]
@@ -59,17 +59,18 @@ pub(crate) fn examine(bytes: &[u8], name: &str, limit: usize) -> Result<Survey, 
     survey(bytes, name)
 }
 
-/// Runs wasmparser's full validation of a component with the features of [`features`] and returns its types. Errors:
-/// [`Error::Malformed`] for bytes that are not valid, or if validation takes longer than 5 s ([`VALIDATION`]).
+/// Runs wasmparser's full validation of a component with the features of [`allowed_features`] and returns its types.
+/// Errors: [`Error::Malformed`] for bytes that are not valid, or if validation takes longer than 5 s
+/// ([`VALIDATION_TIMEOUT`]).
 pub(crate) fn validate(bytes: &[u8], name: &str) -> Result<Types, Error> {
-    validate_within(VALIDATION, bytes, name)
+    validate_within(VALIDATION_TIMEOUT, bytes, name)
 }
 
-/// Runs wasmparser's full validation of a component with the features of [`features`], on a thread of its own, and returns
-/// its types. Fails if that takes longer than `limit`; the thread then runs on.
+/// Runs wasmparser's full validation of a component with the features of [`allowed_features`], on a thread of its own,
+/// and returns its types. Fails if that takes longer than `limit`; the thread then runs on.
 pub(super) fn validate_within(limit: Duration, bytes: &[u8], name: &str) -> Result<Types, Error> {
     let bytes = bytes.to_vec();
-    let validate = move || Validator::new_with_features(features()).validate_all(&bytes);
+    let validate = move || Validator::new_with_features(allowed_features()).validate_all(&bytes);
     match bounded::run_with_timeout(limit, validate) {
         Ok(types) => types.map_err(|error| malformed(name, &error)),
         Err(error) => Err(Error::malformed(name, format!("its types cannot be checked: {error}"))),
@@ -82,7 +83,7 @@ fn malformed(name: &str, error: &BinaryReaderError) -> Error {
 }
 
 /// Returns the only WebAssembly features that a method may use: those that compilers for `wasm32-unknown-unknown` emit.
-fn features() -> WasmFeatures {
+fn allowed_features() -> WasmFeatures {
     WasmFeatures::MUTABLE_GLOBAL
         | WasmFeatures::SATURATING_FLOAT_TO_INT
         | WasmFeatures::SIGN_EXTENSION
@@ -110,7 +111,7 @@ pub(super) fn survey(bytes: &[u8], method: &str) -> Result<Survey, Error> {
     }
     let mut survey = Survey::default();
     let mut parser = Parser::new(0);
-    parser.set_features(features());
+    parser.set_features(allowed_features());
     for payload in parser.parse_all(bytes) {
         let excluded = payload.and_then(|payload| survey.visit(payload)).map_err(|error| malformed(method, &error))?;
         if let Some(what) = excluded {
@@ -130,8 +131,8 @@ impl Survey {
         Ok(match payload {
             Payload::Version { .. } => {
                 self.items.0 = 0;
-                let deep = add(&mut self.depth, 1, NESTING, "components nested more than four deep");
-                deep.or_else(|| add(&mut self.parts, 1, PARTS, "more than 64 parts"))
+                let deep = add_within_limit(&mut self.depth, 1, MAX_NESTING, "components nested more than four deep");
+                deep.or_else(|| add_within_limit(&mut self.parts, 1, MAX_PARTS, "more than 64 parts"))
             }
             Payload::End(_) => {
                 self.depth = self.depth.saturating_sub(1);
@@ -155,14 +156,14 @@ impl Survey {
             Payload::ComponentTypeSection(section) => {
                 for kind in section {
                     if let ComponentType::Resource { .. } = kind? {
-                        return Ok(Some(OWN_HANDLES));
+                        return Ok(Some(OWN_RESOURCES));
                     }
                 }
                 None
             }
             Payload::ComponentCanonicalSection(section) => {
                 for function in section {
-                    if let Some(what) = excluded_from_calls(&function?) {
+                    if let Some(what) = find_excluded_feature(&function?) {
                         return Ok(Some(what));
                     }
                 }
@@ -176,9 +177,9 @@ impl Survey {
                     self.modules.0 += u64::from(is_module);
                     self.modules.1 |= is_module && self.depth > 1;
                 }
-                self.instantiate(count)
+                self.count_instances(count)
             }
-            Payload::ComponentInstanceSection(section) => self.instantiate(section.count()),
+            Payload::ComponentInstanceSection(section) => self.count_instances(section.count()),
             other => self.visit_module(&other),
         })
     }
@@ -187,19 +188,19 @@ impl Survey {
     /// bodies and names. Returns a description of a size that passes its limit, else `None`.
     fn visit_module(&mut self, payload: &Payload<'_>) -> Option<&'static str> {
         match payload {
-            Payload::ImportSection(section) => self.hold(section.count()),
-            Payload::FunctionSection(section) => self.hold(section.count()),
-            Payload::TableSection(section) => self.hold(section.count()),
-            Payload::MemorySection(section) => self.hold(section.count()),
-            Payload::GlobalSection(section) => self.hold(section.count()),
-            Payload::ElementSection(section) => self.hold(section.count()),
-            Payload::DataSection(section) => self.hold(section.count()),
+            Payload::ImportSection(section) => self.count_items(section.count()),
+            Payload::FunctionSection(section) => self.count_items(section.count()),
+            Payload::TableSection(section) => self.count_items(section.count()),
+            Payload::MemorySection(section) => self.count_items(section.count()),
+            Payload::GlobalSection(section) => self.count_items(section.count()),
+            Payload::ElementSection(section) => self.count_items(section.count()),
+            Payload::DataSection(section) => self.count_items(section.count()),
             Payload::CustomSection(section) => has_long_name(section).then_some("a name of more than 64 KiB"),
             Payload::CodeSectionStart { count, .. } => {
-                add(&mut self.functions, *count, FUNCTIONS, "more than 50,000 functions")
+                add_within_limit(&mut self.functions, *count, MAX_FUNCTIONS, "more than 50,000 functions")
             }
             Payload::CodeSectionEntry(body) => {
-                (body.range().len() > FUNCTION_BYTES).then_some("a function of more than 512 KiB")
+                (body.range().len() > MAX_FUNCTION_BYTES).then_some("a function of more than 512 KiB")
             }
             _ => None,
         }
@@ -207,51 +208,51 @@ impl Survey {
 
     /// Adds to the number of items of the module that is being parsed, and raises that of the largest module. Returns
     /// `None`, as items have no limit of their own; the caller returns it.
-    fn hold(&mut self, items: u32) -> Option<&'static str> {
+    fn count_items(&mut self, items: u32) -> Option<&'static str> {
         self.items.0 += u64::from(items);
         self.items.1 = self.items.1.max(self.items.0);
         None
     }
 
     /// Returns the most bytes that the host keeps for all instances of the component's modules, beside their memories and
-    /// tables: each counted as the module with the most items. Counts `INSTANCES` instances if components inside the
-    /// outermost one instantiate modules.
+    /// tables: each counted as the module with the most items. Counts `MAX_INSTANCES` instances if components inside
+    /// the outermost one instantiate modules.
     pub(crate) fn instance_bytes(&self) -> u64 {
         let (outermost, nested) = self.modules;
-        let instances = if nested { u64::from(INSTANCES) } else { outermost };
+        let instances = if nested { u64::from(MAX_INSTANCES) } else { outermost };
         instances * self.items.1 * ITEM_BYTES
     }
 
-    /// Adds to the number of instances of the component's parts. Returns a description if it passes `INSTANCES`.
-    fn instantiate(&mut self, instances: u32) -> Option<&'static str> {
-        add(&mut self.instances, instances, INSTANCES, "more than 256 instances of its parts")
+    /// Adds to the number of instances of the component's parts. Returns a description if it passes `MAX_INSTANCES`.
+    fn count_instances(&mut self, instances: u32) -> Option<&'static str> {
+        add_within_limit(&mut self.instances, instances, MAX_INSTANCES, "more than 256 instances of its parts")
     }
 }
 
-/// Whether a custom section has a function name of more than `FUNCTION_NAME_BYTES`. False for a section that is not of
-/// names.
+/// Whether a custom section has a function name of more than `MAX_FUNCTION_NAME_BYTES`. False for a section that is not
+/// of names.
 fn has_long_name(section: &CustomSectionReader<'_>) -> bool {
     let KnownCustom::Name(names) = section.as_known() else { return false };
     let functions = names.into_iter().filter_map(|subsection| match subsection {
         Ok(Name::Function(functions)) => Some(functions),
         _ => None,
     });
-    functions.flatten().any(|naming| naming.is_ok_and(|naming| naming.name.len() > FUNCTION_NAME_BYTES))
+    functions.flatten().any(|naming| naming.is_ok_and(|naming| naming.name.len() > MAX_FUNCTION_NAME_BYTES))
 }
 
 /// Adds `more` to a count, saturating. Returns `Some(what)` if the count then exceeds `limit`.
-fn add(count: &mut u32, more: u32, limit: u32, what: &'static str) -> Option<&'static str> {
+fn add_within_limit(count: &mut u32, more: u32, limit: u32, what: &'static str) -> Option<&'static str> {
     *count = count.saturating_add(more);
     (*count > limit).then_some(what)
 }
 
 /// Returns a description of what a canonical function uses that the contract excludes, or `None` if it is allowed.
 /// Allowed are synchronous lifts and lowers with UTF-8 text, and resource drops.
-fn excluded_from_calls(function: &CanonicalFunction) -> Option<&'static str> {
+fn find_excluded_feature(function: &CanonicalFunction) -> Option<&'static str> {
     let options = match function {
         CanonicalFunction::Lift { options, .. } | CanonicalFunction::Lower { options, .. } => options,
         CanonicalFunction::ResourceDrop { .. } => return None,
-        CanonicalFunction::ResourceNew { .. } | CanonicalFunction::ResourceRep { .. } => return Some(OWN_HANDLES),
+        CanonicalFunction::ResourceNew { .. } | CanonicalFunction::ResourceRep { .. } => return Some(OWN_RESOURCES),
         _ => return Some("something asynchronous"),
     };
     options.iter().find_map(|option| match option {

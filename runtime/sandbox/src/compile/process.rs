@@ -20,18 +20,18 @@ use crate::child::{self, Program, StderrTail, read_line, wait_or_kill};
 use crate::confinement::{confine_files, deny_calls};
 use crate::engine;
 use crate::error::Error;
-use crate::figures::{bytes as shown_bytes, doubled};
+use crate::figures::{double_to_fit, format_bytes};
 use crate::limits::Limits;
 use crate::precompiled::Trusted;
 
 /// The longest first line of either side, in bytes.
-const LINE: u64 = 4 << 10;
+const MAX_LINE_BYTES: u64 = 4 << 10;
 
 /// The largest component and the most code, in bytes: far more than admission lets through.
-const MOST: u64 = 1 << 30;
+const MAX_TRANSFER_BYTES: u64 = 1 << 30;
 
 /// How long a child may take to end once it has sent its answer.
-const GOODBYE: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The line that the parent sends before the component's bytes.
 #[derive(Serialize, Deserialize)]
@@ -65,11 +65,11 @@ pub(super) fn compile(
     options: CodeOptions,
 ) -> Result<Trusted, Error> {
     let lost = |error: &dyn std::fmt::Display| {
-        unusable(name, format!("the process that compiles it cannot be used: {error}"))
+        compile_failure(name, format!("the process that compiles it cannot be used: {error}"))
             .with_hint("`tunebox train --in-process` does without, for methods that you trust")
             .into()
     };
-    let order = order(limits, options).map_err(|error| lost(&error))?;
+    let order = encode_order(limits, options).map_err(|error| lost(&error))?;
     let mut child = program.start().map_err(|error| lost(&error))?;
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(mut input), Some(output), Some(errors)) = (input, output, errors) else {
@@ -80,13 +80,15 @@ pub(super) fn compile(
     std::thread::scope(|scope| {
         // A child that dies does not read on; its end says why, not this pipe.
         scope.spawn(move || input.write_all(&order).and_then(|()| input.write_all(bytes)));
-        scope.spawn(move || send.send(answer(output)));
+        scope.spawn(move || send.send(read_answer(output)));
         let answer = answers.recv_timeout(Duration::from_secs_f64(limits.compile_seconds.clamp(0.001, 1e6)));
         let late = answer.is_err();
         // The two threads end with the child, so it must end on every way out of here.
-        let status = wait_or_kill(&mut child, if late { Duration::ZERO } else { GOODBYE });
+        let status = wait_or_kill(&mut child, if late { Duration::ZERO } else { EXIT_TIMEOUT });
         match (answer, status) {
-            (Ok(Some(answer)), _) => answer.map(Trusted::own).map_err(|problem| Error::malformed(name, problem)),
+            (Ok(Some(answer)), _) => {
+                answer.map(Trusted::from_own_code).map_err(|problem| Error::malformed(name, problem))
+            }
             (Err(_), _) => Err(too_slow(name, limits.compile_seconds)),
             (Ok(None), Ok(status)) => Err(no_answer(name, status, stderr.last_line(), limits)),
             (Ok(None), Err(error)) => Err(lost(&error)),
@@ -97,7 +99,7 @@ pub(super) fn compile(
 /// Returns the first line for the child, JSON with its memory limit in bytes, the options of the code, and its
 /// processor time: `compile_seconds` for each processor, rounded up to whole seconds. That time only ends a child whose
 /// parent is gone; the parent itself waits by the clock.
-fn order(limits: &Limits, code: CodeOptions) -> io::Result<Vec<u8>> {
+fn encode_order(limits: &Limits, code: CodeOptions) -> io::Result<Vec<u8>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     let seconds = (limits.compile_seconds * threads).ceil().clamp(1.0, 1e9) as u64;
     let mut line = serde_json::to_vec(&Order { seconds, memory: limits.compile_memory, code })?;
@@ -107,13 +109,13 @@ fn order(limits: &Limits, code: CodeOptions) -> io::Result<Vec<u8>> {
 
 /// Reads the child's answer: `Ok` with the code, or `Err` with why the component is malformed. `None` if the first line
 /// cannot be read or parsed, or the code does not have the length and digest of that line.
-fn answer(output: impl Read) -> Option<Result<Vec<u8>, String>> {
+fn read_answer(output: impl Read) -> Option<Result<Vec<u8>, String>> {
     let mut output = BufReader::new(output);
-    match read_line(&mut output, LINE).ok()? {
+    match read_line(&mut output, MAX_LINE_BYTES).ok()? {
         Answer::Malformed(problem) => Some(Err(problem)),
         Answer::Compiled { bytes, digest } => {
             let mut code = Vec::new();
-            output.take(MOST).read_to_end(&mut code).ok()?;
+            output.take(MAX_TRANSFER_BYTES).read_to_end(&mut code).ok()?;
             let whole = code.len() as u64 == bytes && Sha256::digest(&code).as_slice() == digest;
             whole.then_some(Ok(code))
         }
@@ -127,15 +129,15 @@ fn no_answer(name: &str, status: ExitStatus, last_line: Option<String>, limits: 
     let has = |part: &str| last_line.as_ref().is_some_and(|line| line.contains(part));
     if has("memory allocation of") || has("annot allocate memory") {
         let limit = limits.compile_memory;
-        let more = doubled(limit, limit.saturating_add(1));
-        return over_limit(name, "takes too much memory to compile", &shown_bytes(limit), "memory", &more);
+        let more = double_to_fit(limit, limit.saturating_add(1));
+        return over_limit(name, "takes too much memory to compile", &format_bytes(limit), "memory", &more);
     }
     if status.signal() == Some(rustix::process::Signal::XCPU.as_raw()) {
         return too_slow(name, limits.compile_seconds);
     }
     let how = child::ending(status);
     let how = last_line.map_or_else(|| how.clone(), |line| format!("{how}: {line}"));
-    unusable(name, format!("the process that compiled it {how}"))
+    compile_failure(name, format!("the process that compiled it {how}"))
         .with_hint("its author can build it smaller; nothing else is harmed")
         .into()
 }
@@ -159,7 +161,7 @@ fn over_limit(name: &str, what: &str, limit: &str, setting: &str, more: &str) ->
 }
 
 /// Builds the error for a component whose compiling process failed or could not start; `why` says how.
-fn unusable(name: &str, why: String) -> Explanation {
+fn compile_failure(name: &str, why: String) -> Explanation {
     let location = "in a process of its own, before anything of it ran";
     Explanation::new("sandbox", format!("`{name}` could not be compiled")).with_location(location).with_why(why)
 }
@@ -175,13 +177,13 @@ fn unusable(name: &str, why: String) -> Explanation {
 pub fn compile_for_parent() -> io::Result<()> {
     child::settle()?;
     let mut input = BufReader::new(io::stdin().lock());
-    let order: Order = read_line(&mut input, LINE)?;
-    child::bound(order.seconds, order.memory)?;
+    let order: Order = read_line(&mut input, MAX_LINE_BYTES)?;
+    child::limit_resources(order.seconds, order.memory)?;
     let mut bytes = Vec::new();
-    input.take(MOST).read_to_end(&mut bytes)?;
+    input.take(MAX_TRANSFER_BYTES).read_to_end(&mut bytes)?;
     confine_files(&[], &[])?;
     deny_calls()?;
-    let code = engine::bare(order.code).and_then(|engine| engine.precompile_component(&bytes));
+    let code = engine::wasmtime_engine(order.code).and_then(|engine| engine.precompile_component(&bytes));
     let mut output = io::stdout().lock();
     let answer = match &code {
         Ok(code) => Answer::Compiled { bytes: code.len() as u64, digest: Sha256::digest(code).into() },

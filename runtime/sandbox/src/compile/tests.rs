@@ -1,7 +1,7 @@
 use tunebox_foundation::explain::{Explain as _, Explanation};
 
 use super::*;
-use crate::engine::bare;
+use crate::engine::wasmtime_engine;
 
 const SMALL: &str = r#"(component
     (core module $m (func (export "f") (result i32) (i32.const 7)))
@@ -30,7 +30,7 @@ fn answer(engine: &wasmtime::Engine, component: &Component) -> u32 {
 fn code_from_the_cache_runs_as_the_component_does_in_every_engine_of_the_same_settings() {
     let (place, bytes) = (tempfile::tempdir().unwrap(), wat::parse_str(SMALL).unwrap());
     for _ in 0..3 {
-        let engine = bare(CodeOptions::default()).unwrap();
+        let engine = wasmtime_engine(CodeOptions::default()).unwrap();
         let component = component(&compiler(place.path()), &engine, &bytes);
         assert_eq!(answer(&engine, &component), 7);
     }
@@ -42,32 +42,32 @@ fn code_from_the_cache_runs_as_the_component_does_in_every_engine_of_the_same_se
 fn the_key_is_that_of_the_component_and_of_the_settings() {
     let mut other = wasmtime::Config::new();
     other.wasm_component_model(true).cranelift_opt_level(wasmtime::OptLevel::None);
-    let (ours, other) = (bare(CodeOptions::default()).unwrap(), wasmtime::Engine::new(&other).unwrap());
+    let (ours, other) = (wasmtime_engine(CodeOptions::default()).unwrap(), wasmtime::Engine::new(&other).unwrap());
 
-    assert_eq!(key(&ours, b"a"), key(&bare(CodeOptions::default()).unwrap(), b"a"));
-    assert_ne!(key(&ours, b"a"), key(&ours, b"b"));
-    assert_ne!(key(&ours, b"a"), key(&other, b"a"));
-    let counting = bare(CodeOptions { count_instructions: true, ..CodeOptions::default() }).unwrap();
-    assert_ne!(key(&ours, b"a"), key(&counting, b"a"));
+    assert_eq!(cache_key(&ours, b"a"), cache_key(&wasmtime_engine(CodeOptions::default()).unwrap(), b"a"));
+    assert_ne!(cache_key(&ours, b"a"), cache_key(&ours, b"b"));
+    assert_ne!(cache_key(&ours, b"a"), cache_key(&other, b"a"));
+    let counting = wasmtime_engine(CodeOptions { count_instructions: true, ..CodeOptions::default() }).unwrap();
+    assert_ne!(cache_key(&ours, b"a"), cache_key(&counting, b"a"));
 }
 
 #[test]
 fn an_entry_that_seems_whole_and_is_no_code_is_removed_and_made_anew() {
     let (place, bytes) = (tempfile::tempdir().unwrap(), wat::parse_str(SMALL).unwrap());
-    let engine = bare(CodeOptions::default()).unwrap();
+    let engine = wasmtime_engine(CodeOptions::default()).unwrap();
     let compiler = compiler(place.path());
-    let key = key(&engine, &bytes);
+    let key = cache_key(&engine, &bytes);
     let cache = compiler.cache.as_ref().unwrap().as_ref().unwrap();
     cache.put(&key, b"\x7fELF and nothing of an object");
     let component = component(&compiler, &engine, &bytes);
 
     assert_eq!(answer(&engine, &component), 7);
-    assert!(cache.get(&key).map(Trusted::own).unwrap().load(&engine).is_ok());
+    assert!(cache.get(&key).map(Trusted::from_own_code).unwrap().load(&engine).is_ok());
 }
 
 #[test]
 fn code_compiled_beforehand_is_no_component() {
-    let engine = bare(CodeOptions::default()).unwrap();
+    let engine = wasmtime_engine(CodeOptions::default()).unwrap();
     let code = engine.precompile_component(&wat::parse_str(SMALL).unwrap()).unwrap();
     let refusal = Compiler::default().compile(&engine, &code, "code", false).unwrap_err();
     assert!(matches!(refusal, Error::Malformed { .. }), "{refusal:?}");
@@ -84,7 +84,10 @@ fn compile_by(script: &str, seconds: f64) -> Explanation {
     let compiler = Compiler::new(Compiling { program: Some(program), limits, ..Compiling::default() });
     // Larger than a pipe holds, so that a child that does not read is met as well.
     let bytes = vec![0; 1 << 20];
-    compiler.compile(&bare(CodeOptions::default()).unwrap(), &bytes, "strange", true).unwrap_err().explanation()
+    compiler
+        .compile(&wasmtime_engine(CodeOptions::default()).unwrap(), &bytes, "strange", true)
+        .unwrap_err()
+        .explanation()
 }
 
 fn why(script: &str) -> String {
@@ -131,9 +134,9 @@ fn types_are_checked_before_a_component_is_compiled_and_not_again_when_its_code_
     assert!(matches!(admit(), Error::Malformed { .. }), "{:?}", admit());
 
     // The code of another component stands for what was compiled from this one.
-    let bare = bare(CodeOptions::default()).unwrap();
+    let bare = wasmtime_engine(CodeOptions::default()).unwrap();
     let compiler = compiler(place.path());
     let cache = compiler.cache.as_ref().unwrap().as_ref().unwrap();
-    cache.put(&key(&bare, &bytes), &bare.precompile_component(&wat::parse_str(SMALL).unwrap()).unwrap());
+    cache.put(&cache_key(&bare, &bytes), &bare.precompile_component(&wat::parse_str(SMALL).unwrap()).unwrap());
     assert!(matches!(admit(), Error::Mismatch { .. }), "{:?}", admit());
 }

@@ -16,7 +16,7 @@ use seccompiler::{
 
 /// Files and folders that every confined process may read: libraries, and what the system says of the machine and of the
 /// process itself.
-const SYSTEM: [&str; 18] = [
+const READABLE_PATHS: [&str; 18] = [
     "/usr/lib",
     "/usr/lib32",
     "/usr/lib64",
@@ -42,7 +42,7 @@ const DEVICES: [&str; 3] = ["/dev/null", "/dev/random", "/dev/urandom"];
 
 /// Calls that open sockets, start programs and processes, act on other processes or on the kernel, share memory or messages
 /// with other processes, or change files in ways that Landlock does not restrict.
-const DENIED: [i64; 67] = [
+const DENIED_CALLS: [i64; 67] = [
     libc::SYS_socket,
     libc::SYS_socketpair,
     libc::SYS_connect,
@@ -119,7 +119,7 @@ const FCHMODAT2: i64 = 452;
 
 /// Further denied calls that x86-64 has and newer processor architectures lack.
 #[cfg(target_arch = "x86_64")]
-const OLD: [i64; 8] = [
+const DENIED_OLD_CALLS: [i64; 8] = [
     libc::SYS_fork,
     libc::SYS_vfork,
     libc::SYS_chmod,
@@ -132,9 +132,10 @@ const OLD: [i64; 8] = [
 
 type Failed = Box<dyn Error + Send + Sync>;
 
-/// Drops the capabilities of this thread, then applies Landlock rules to it: everything below `SYSTEM` and `read` may be
-/// read, `DEVICES` also written, and files below `write` also written, created and removed; TCP and signals to processes
-/// without these rules are denied. Returns false only if the kernel enforces none of them. See [`super::confine_files`].
+/// Drops the capabilities of this thread, then applies Landlock rules to it: everything below `READABLE_PATHS` and
+/// `read` may be read, `DEVICES` also written, and files below `write` also written, created and removed; TCP and
+/// signals to processes without these rules are denied. Returns false only if the kernel enforces none of them. See
+/// [`super::confine_files`].
 pub(super) fn confine_files(read: &[PathBuf], write: &[PathBuf]) -> Result<bool, Failed> {
     drop_capabilities()?;
     let reading = AccessFs::ReadFile | AccessFs::ReadDir;
@@ -150,7 +151,7 @@ pub(super) fn confine_files(read: &[PathBuf], write: &[PathBuf]) -> Result<bool,
         .handle_access(AccessNet::from_all(ABI::V4))?
         .scope(Scope::from_all(ABI::V6))?
         .create()?
-        .add_rules(path_beneath_rules(SYSTEM, reading))?
+        .add_rules(path_beneath_rules(READABLE_PATHS, reading))?
         .add_rules(path_beneath_rules(DEVICES, reading | AccessFs::WriteFile))?
         .add_rules(path_beneath_rules(read, reading))?
         .add_rules(path_beneath_rules(write, writing))?
@@ -184,23 +185,23 @@ fn drop_capabilities() -> io::Result<()> {
 /// `clone3`, `memfd_create` and `memfd_secret` fail with `ENOSYS`, as libraries do without them. See
 /// [`super::deny_calls`], and for `edits_lines` [`super::deny_calls_to_line_editor`].
 pub(super) fn deny_calls(edits_lines: bool) -> Result<(), Failed> {
-    let mut denied: BTreeMap<i64, Vec<SeccompRule>> = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+    let mut denied: BTreeMap<i64, Vec<SeccompRule>> = DENIED_CALLS.iter().map(|call| (*call, Vec::new())).collect();
     denied.extend(denied_by_arguments()?);
     if edits_lines {
         denied.extend(denied_to_line_editor()?);
     }
     #[cfg(target_arch = "x86_64")]
     {
-        denied.extend(OLD.map(|call| (call, Vec::new())));
+        denied.extend(DENIED_OLD_CALLS.map(|call| (call, Vec::new())));
         // The same calls, and some of their own numbers, of the form of this processor with short pointers.
         let others: Vec<i64> = denied.keys().copied().chain(512..548).map(|call| call | 0x4000_0000).collect();
         denied.extend(others.into_iter().map(|call| (call, Vec::new())));
     }
-    apply(denied, SeccompAction::KillProcess)?;
+    install_filter(denied, SeccompAction::KillProcess)?;
     // The arguments of `clone3` are in memory, where no filter looks. Without it the C library takes `clone`, and without
     // `memfd_create` the engine copies instead of mapping.
     let lacking = [libc::SYS_clone3, libc::SYS_memfd_create, MEMFD_SECRET].map(|call| (call, Vec::new()));
-    apply(lacking.into(), SeccompAction::Errno(libc::ENOSYS as u32))
+    install_filter(lacking.into(), SeccompAction::Errno(libc::ENOSYS as u32))
 }
 
 /// Returns rules for calls that are denied with some arguments only: `clone` unless it starts a thread; signals to, and
@@ -249,7 +250,7 @@ const F_SETOWN_EX: u64 = 15;
 
 /// Installs a filter on every thread of this process: it takes `action` for calls that match `rules`, where an empty list
 /// matches any arguments, and allows all other calls.
-fn apply(rules: BTreeMap<i64, Vec<SeccompRule>>, action: SeccompAction) -> Result<(), Failed> {
+fn install_filter(rules: BTreeMap<i64, Vec<SeccompRule>>, action: SeccompAction) -> Result<(), Failed> {
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, std::env::consts::ARCH.try_into()?)?;
     let program: BpfProgram = filter.try_into()?;
     Ok(apply_filter_all_threads(&program)?)

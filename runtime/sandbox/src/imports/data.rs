@@ -17,45 +17,45 @@ impl HostRows for HostContext<'_> {
     /// Counts the call and returns the number of rows.
     fn count(&mut self, this: Handle<RowsEntry>) -> wasmtime::Result<u32> {
         self.enter("data.rows.count")?;
-        whole(self.table.get(&this)?.0.count())
+        count_to_u32(self.table.get(&this)?.0.count())
     }
 
     /// Counts the call and returns the length of the longest row in tokens, prompt included.
     fn width(&mut self, this: Handle<RowsEntry>) -> wasmtime::Result<u32> {
         self.enter("data.rows.width")?;
-        whole(self.table.get(&this)?.0.width())
+        count_to_u32(self.table.get(&this)?.0.width())
     }
 
     /// Returns a handle of the token ids: `[rows, width]`, `u32`, 0 in the padding.
     fn ids(&mut self, this: Handle<RowsEntry>) -> Answer {
         self.enter("data.rows.ids")?;
-        self.per_token(&this, Rows::ids_tensor)
+        self.give_token_tensor(&this, Rows::ids_tensor)
     }
 
     /// Returns a handle of the target mask: `[rows, width]`, `f32`, 1 where a token is a target, else 0.
     fn mask(&mut self, this: Handle<RowsEntry>) -> Answer {
         self.enter("data.rows.mask")?;
-        self.per_token(&this, Rows::mask_tensor)
+        self.give_token_tensor(&this, Rows::mask_tensor)
     }
 
     /// Returns a handle of the padding mask: `[rows, width]`, `f32`, 1 where there is a token, 0 in the padding.
     fn presence(&mut self, this: Handle<RowsEntry>) -> Answer {
         self.enter("data.rows.presence")?;
-        self.per_token(&this, Rows::presence_tensor)
+        self.give_token_tensor(&this, Rows::presence_tensor)
     }
 
     /// Returns a handle of the number of target tokens of each row: `[rows]`, `f32`.
     fn lengths(&mut self, this: Handle<RowsEntry>) -> Answer {
         self.enter("data.rows.lengths")?;
         let rows = self.table.get(&this)?.0.clone();
-        self.meters.work(rows.tokens() as u64)?;
+        self.meters.charge_units(rows.tokens() as u64)?;
         self.give_new(rows.count() as u64, |_| rows.lengths_tensor(&DEVICE))
     }
 
     /// Counts the call and returns the number of target tokens of all rows together.
     fn targets(&mut self, this: Handle<RowsEntry>) -> wasmtime::Result<u32> {
         self.enter("data.rows.targets")?;
-        whole(self.table.get(&this)?.0.targets())
+        count_to_u32(self.table.get(&this)?.0.targets())
     }
 
     /// Makes a copy of the rows in which every token but the first of each row is a target, and returns the handle of the
@@ -64,7 +64,7 @@ impl HostRows for HostContext<'_> {
         self.enter("data.rows.whole")?;
         let rows = self.table.get(&this)?.0.clone();
         let tokens = rows.tokens() as u64;
-        self.meters.work(tokens)?;
+        self.meters.charge_units(tokens)?;
         let reservation = self.reserve(row_bytes(tokens, rows.count()))?;
         Ok(self.table.push(RowsEntry(Arc::new(rows.whole()), reservation))?)
     }
@@ -83,7 +83,7 @@ impl HostRows for HostContext<'_> {
         ensure((1..=count).contains(&asked), allowed)?;
         // Every number may name the longest row.
         let tokens = numbers.len() as u64 * rows.width() as u64;
-        self.meters.work(tokens)?;
+        self.meters.charge_units(tokens)?;
         let reservation = self.reserve(row_bytes(tokens, numbers.len()))?;
         let Some(selected) = rows.select(&numbers) else {
             let largest = numbers.iter().max().copied().unwrap_or_default();
@@ -112,7 +112,7 @@ impl HostBatch for HostContext<'_> {
         let batch = self.table.get(&this)?.0.clone();
         let names = || batch.sides.iter().map(|(name, _)| name.as_str());
         let found = batch.sides.iter().find(|(name, _)| *name == side);
-        self.give_rows(&found.ok_or_else(|| no_side(&side, names()))?.1)
+        self.give_rows(&found.ok_or_else(|| unknown_side(&side, names()))?.1)
     }
 
     /// Counts the call and returns the number of records in the batch.
@@ -128,7 +128,7 @@ impl HostBatch for HostContext<'_> {
         let batch = self.table.get(&this)?.0.clone();
         let missing = || Refusal::argument(format!("the records have no column `{}`", printable(&name, 64)));
         let column = batch.columns.get(&name).ok_or_else(missing)?;
-        self.meters.work(column.len() as u64)?;
+        self.meters.charge_units(column.len() as u64)?;
         self.give_list(column)
     }
 
@@ -136,14 +136,14 @@ impl HostBatch for HostContext<'_> {
     /// for an unknown side.
     fn window_targets(&mut self, this: Handle<BatchEntry>, side: String) -> Result<u32> {
         self.enter("data.batch.window-targets")?;
-        count_of(&self.table.get(&this)?.0.window_targets, &side)
+        side_count(&self.table.get(&this)?.0.window_targets, &side)
     }
 
     /// Returns the number of tokens of one side that are not the first of their row, in all micro-batches of the update, at
     /// least 1; `invalid-argument` for an unknown side.
     fn window_tokens(&mut self, this: Handle<BatchEntry>, side: String) -> Result<u32> {
         self.enter("data.batch.window-tokens")?;
-        count_of(&self.table.get(&this)?.0.window_tokens, &side)
+        side_count(&self.table.get(&this)?.0.window_tokens, &side)
     }
 
     /// Returns the number of records in all micro-batches of the update, at least 1.
@@ -176,14 +176,14 @@ impl State {
 
     /// Returns a handle of a tensor `[rows, width]` that `make` computes from the rows. Charges one unit of work for each
     /// element and reserves 4 bytes for it.
-    fn per_token(
+    fn give_token_tensor(
         &mut self,
         this: &Handle<RowsEntry>,
         make: fn(&Rows, &Device) -> Result<Tensor, tunebox_model::error::Error>,
     ) -> Answer {
         let rows = self.table.get(this)?.0.clone();
         let elements = rows.count() as u64 * rows.width() as u64;
-        self.meters.work(elements)?;
+        self.meters.charge_units(elements)?;
         self.give_new(elements, |_| make(&rows, &DEVICE))
     }
 }
@@ -195,19 +195,19 @@ pub(crate) fn row_bytes(tokens: u64, rows: usize) -> u64 {
 }
 
 /// Converts a count to `u32`; traps the method if it does not fit.
-fn whole(count: usize) -> wasmtime::Result<u32> {
+fn count_to_u32(count: usize) -> wasmtime::Result<u32> {
     Ok(u32::try_from(count)?)
 }
 
 /// Looks up the number (of target tokens, or of tokens) that `counts` has for a side of the batch, such as `chosen`.
 /// Returns 1 in place of 0; `invalid-argument` for a side that the batch does not have.
-fn count_of(counts: &BTreeMap<String, u32>, side: &str) -> Result<u32> {
-    let count = counts.get(side).ok_or_else(|| no_side(side, counts.keys().map(String::as_str)))?;
+fn side_count(counts: &BTreeMap<String, u32>, side: &str) -> Result<u32> {
+    let count = counts.get(side).ok_or_else(|| unknown_side(side, counts.keys().map(String::as_str)))?;
     Ok((*count).max(1))
 }
 
 /// Builds the `invalid-argument` error for an unknown side; `sides` are the names that the batch has.
-fn no_side<'a>(side: &str, sides: impl Iterator<Item = &'a str>) -> Refusal {
+fn unknown_side<'a>(side: &str, sides: impl Iterator<Item = &'a str>) -> Refusal {
     let known: Vec<String> = sides.map(|side| format!("`{side}`")).collect();
     Refusal::argument(format!("the batch has no side `{}`, only {}", printable(side, 64), known.join(", ")))
 }

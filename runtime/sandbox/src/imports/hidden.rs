@@ -38,11 +38,11 @@ impl Host for HostContext<'_> {
         self.enter("hidden.capture")?;
         let view = self.table.get(&view)?.0.clone();
         let rows = self.table.get(&rows)?.0.clone();
-        let layers = self.layers_of(layers)?;
+        let layers = self.layer_indices(layers)?;
         ensure(rows.count() > 0, || Refusal::argument("there are no rows to read"))?;
         let elements = layers.len() as u64 * rows.count() as u64 * self.configuration.hidden as u64;
-        self.meters.work(elements)?;
-        self.pass(rows.tokens())?;
+        self.meters.charge_units(elements)?;
+        self.count_pass(rows.tokens())?;
         self.check_pass_memory(&rows, false)?;
         // What is read lies there twice while it is put in the order of the layers.
         let _scratch = self.reserve(4 * elements)?;
@@ -56,9 +56,9 @@ impl Host for HostContext<'_> {
     /// site, token or coefficient that differs from that of other layers.
     fn publish(&mut self, layer: u32, site: Site, token: Token, vector: Handle, coefficient: f32) -> Result<()> {
         self.enter("hidden.publish")?;
-        let layers = self.layers_of(vec![layer])?;
+        let layers = self.layer_indices(vec![layer])?;
         check_finite("the coefficient", coefficient)?;
-        let vector = self.stream_vector(&vector)?;
+        let vector = self.read_stream_vector(&vector)?;
         for layer in layers {
             let (site, token) = (stream_site(site), stream_token(token));
             self.train_state().publish(Direction { layer, site, token, vector: vector.clone(), coefficient })?;
@@ -68,9 +68,9 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Checks indices of layers and converts them, in their order. Errors: `invalid-argument` for an empty list, an index
+    /// Converts a method's list of layers to indices, in its order. Errors: `invalid-argument` for an empty list, an index
     /// that the model lacks, or an index that is named twice.
-    pub(crate) fn layers_of(&self, layers: Vec<u32>) -> Result<Vec<usize>> {
+    pub(crate) fn layer_indices(&self, layers: Vec<u32>) -> Result<Vec<usize>> {
         let count = self.configuration.layers;
         let allowed = || Refusal::argument(format!("layers are a list of 1 to {count}, this has {}", layers.len()));
         ensure((1..=count).contains(&layers.len()), allowed)?;
@@ -86,21 +86,21 @@ impl State {
 
     /// Returns the numbers of an `f32` vector `[dimension]`, as wide as the residual stream. Charges one unit of work for
     /// each number. Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number that is not finite.
-    pub(crate) fn stream_vector(&mut self, vector: &Handle) -> Result<Vec<f32>> {
-        self.vector(vector, self.configuration.hidden, "the stream")
+    pub(crate) fn read_stream_vector(&mut self, vector: &Handle) -> Result<Vec<f32>> {
+        self.read_vector(vector, self.configuration.hidden, "the stream")
     }
 
     /// Returns the numbers of an `f32` vector `[length]`. `what` says in the error's message which part of the model has
     /// that length. Charges one unit of work for each number.
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number that is not finite.
-    pub(crate) fn vector(&mut self, vector: &Handle, length: usize, what: &str) -> Result<Vec<f32>> {
+    pub(crate) fn read_vector(&mut self, vector: &Handle, length: usize, what: &str) -> Result<Vec<f32>> {
         let held = self.held(vector)?;
         let tensor = &held.tensor;
         let other = || format!("a vector of {what} is [{length}], this is {:?}", tensor.dims());
         ensure(tensor.dims() == [length], || Refusal::new(ErrorCode::ShapeMismatch, other()))?;
-        self.meters.work(length as u64)?;
-        let values = numbers(tensor)?;
+        self.meters.charge_units(length as u64)?;
+        let values = read_values(tensor)?;
         match values.iter().position(|value| !value.is_finite()) {
             Some(place) => Err(Refusal::argument(format!("number {place} of the vector is not finite"))),
             None => Ok(values),
@@ -109,7 +109,7 @@ impl State {
 }
 
 /// Copies the elements of an `f32` tensor of any shape to a flat list; `dtype-mismatch` for another element type.
-fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
+fn read_values(tensor: &Tensor) -> Result<Vec<f32>> {
     let (dtype, wanted) = (tensor.dtype(), candle_core::DType::F32);
     let other = || format!("a vector is `f32`, this is `{}`", dtype.as_str());
     ensure(dtype == wanted, || Refusal::new(ErrorCode::DtypeMismatch, other()))?;

@@ -43,8 +43,8 @@ impl Host for HostContext<'_> {
     fn backward_from(&mut self, scores: Handle<ScoresEntry>, logprob: Handle, entropy: Option<Handle>) -> Result<()> {
         self.enter("learn.backward-from")?;
         self.scored_record(&scores)?.check_scored()?;
-        let logprob = self.coefficients(&scores, &logprob)?;
-        let entropy = entropy.map(|entropy| self.coefficients(&scores, &entropy)).transpose()?;
+        let logprob = self.read_coefficients(&scores, &logprob)?;
+        let entropy = entropy.map(|entropy| self.read_coefficients(&scores, &entropy)).transpose()?;
         let ScoresEntry(number) = *self.table.get(&scores)?;
         self.record(&scores)?.check_current(self.train_state().policy.generation())?;
         let seeds = [(Tap::Logprob, Some(logprob)), (Tap::Entropy, entropy)];
@@ -73,7 +73,7 @@ impl Host for HostContext<'_> {
         self.check_window_ends()?;
         let nothing = || Refusal::argument("no gradient has accumulated since the last update");
         ensure(self.train_state().has_gradient(), nothing)?;
-        self.pass(1)?;
+        self.count_pass(1)?;
         self.run_pending_scores()?;
         Ok(self.train_state().update()?)
     }
@@ -91,7 +91,7 @@ impl State {
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number at a target token that is not
     /// finite.
-    fn coefficients(&mut self, scores: &Handle<ScoresEntry>, given: &Handle) -> Result<Tensor> {
+    fn read_coefficients(&mut self, scores: &Handle<ScoresEntry>, given: &Handle) -> Result<Tensor> {
         let ScoresEntry(number) = *self.table.get(scores)?;
         let given = self.held(given)?.tensor.detach();
         let wanted = self.record(scores)?.shape();
@@ -99,6 +99,6 @@ impl State {
         ensure(given.dims() == wanted, || Refusal::new(ErrorCode::ShapeMismatch, shape()))?;
         let dtype = || format!("coefficients are `f32`, these are `{}`", given.dtype().as_str());
         ensure(given.dtype() == DType::F32, || Refusal::new(ErrorCode::DtypeMismatch, dtype()))?;
-        self.on_targets(number, &given)
+        self.mask_to_targets(number, &given)
     }
 }

@@ -22,12 +22,12 @@ use crate::state::HostContext;
 
 /// Turns a refusal into an error that the method gets, or into its end.
 impl Host for HostContext<'_> {
-    /// Converts a refusal for a function with a `result` in WIT: an error is recorded with `State::deny` and returned
-    /// to the method, a trap ends the method.
+    /// Converts a refusal for a function with a `result` in WIT: an error is recorded with `State::record_denied` and
+    /// returned to the method, a trap ends the method.
     fn convert_error(&mut self, refusal: Refusal) -> wasmtime::Result<types::Error> {
         match refusal {
             Refusal::Error(error) => {
-                self.deny(&error.message);
+                self.record_denied(&error.message);
                 Ok(error)
             }
             Refusal::Trap(error) => Err(error),

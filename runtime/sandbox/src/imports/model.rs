@@ -15,11 +15,11 @@ use crate::printable::printable;
 use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, Result, ensure};
 use crate::run_hooks::ScoreRequest;
-use crate::scores::{ScoreRecord, gone};
+use crate::scores::{ScoreRecord, missing_scores_error};
 use crate::state::{Answer, Handle, HostContext, RowsEntry, ScoresEntry, State, TapsEntry, ViewEntry};
 
 /// The most token ids of one call of `next-token`.
-const MOST_IDS: usize = 4_096;
+const MAX_IDS: usize = 4_096;
 
 impl HostView for HostContext<'_> {
     /// Deletes the handle; a snapshot stays. Not counted as a call.
@@ -116,7 +116,7 @@ impl HostScores for HostContext<'_> {
         if let Some(record) = self.scores.get_mut(&number) {
             record.held = false;
             // A loss of this step may still hang on its taps; nothing hangs on the others.
-            if !record.may_be_learned_from() {
+            if !record.can_be_learned_from() {
                 self.release_score(number);
             }
         }
@@ -157,7 +157,7 @@ impl Host for HostContext<'_> {
         let full = || Refusal::new(ErrorCode::OutOfBudget, format!("a run keeps at most {most} snapshots"));
         ensure(fits, full)?;
         // A copy of what is trained: no pass, but as much to do as a small one.
-        self.pass(1)?;
+        self.count_pass(1)?;
         self.run_pending_scores()?;
         let bytes = self.train_state().policy.snapshot_bytes();
         self.check_kept(bytes)?;
@@ -192,19 +192,19 @@ impl Host for HostContext<'_> {
     /// Runs one forward pass and returns a handle of the log-probability of each token of `ids` as the one after the
     /// end of each row: `[rows, ids]`, `f32`, without gradient.
     ///
-    /// Errors: `invalid-argument` for no rows, an empty row, no ids, more than `MOST_IDS`, or an id outside the
+    /// Errors: `invalid-argument` for no rows, an empty row, no ids, more than `MAX_IDS`, or an id outside the
     /// vocabulary. Too little memory for the pass ends the method.
     fn next_token(&mut self, view: Handle<ViewEntry>, rows: Handle<RowsEntry>, ids: Vec<u32>) -> Answer {
         self.enter("model.next-token")?;
         let view = self.table.get(&view)?.0.clone();
         let rows = self.rows_with_ends(&rows)?;
-        let allowed = || Refusal::argument(format!("1 to {MOST_IDS} tokens are asked for, these are {}", ids.len()));
-        ensure((1..=MOST_IDS).contains(&ids.len()), allowed)?;
+        let allowed = || Refusal::argument(format!("1 to {MAX_IDS} tokens are asked for, these are {}", ids.len()));
+        ensure((1..=MAX_IDS).contains(&ids.len()), allowed)?;
         self.check_tokens(&ids)?;
         let elements = rows.count() as u64 * ids.len() as u64;
         let logits = rows.count() as u64 * self.configuration.vocabulary as u64;
-        self.meters.work(elements + logits)?;
-        self.pass(rows.tokens())?;
+        self.meters.charge_units(elements + logits)?;
+        self.count_pass(rows.tokens())?;
         self.check_pass_memory(&rows, false)?;
         self.give_new(elements, |state| state.train_state().policy.next_token(&view, &rows, &ids))
     }
@@ -218,9 +218,9 @@ impl Host for HostContext<'_> {
         let (view, other) = (self.table.get(&view)?.0.clone(), self.table.get(&other)?.0.clone());
         let rows = self.rows_with_ends(&rows)?;
         let logits = rows.count() as u64 * self.configuration.vocabulary as u64;
-        self.meters.work(logits)?;
-        self.pass(rows.tokens())?;
-        self.pass(rows.tokens())?;
+        self.meters.charge_units(logits)?;
+        self.count_pass(rows.tokens())?;
+        self.count_pass(rows.tokens())?;
         self.check_pass_memory(&rows, false)?;
         self.give_new(rows.count() as u64, |state| state.train_state().policy.divergence(&view, &other, &rows))
     }
@@ -268,7 +268,7 @@ impl State {
     /// Returns the scores behind a handle, whether or not their pass has run; `invalid-argument` if they were freed.
     pub(crate) fn record(&self, handle: &Handle<ScoresEntry>) -> Result<&ScoreRecord> {
         let ScoresEntry(number) = self.table.get(handle)?;
-        self.scores.get(number).ok_or_else(gone)
+        self.scores.get(number).ok_or_else(missing_scores_error)
     }
 
     /// Runs all scoring passes that were deferred, then returns the scores behind a handle. A failed pass is no error
@@ -302,8 +302,8 @@ impl State {
             None => TapSet::default(),
         };
         let elements = rows.count() as u64 * rows.width() as u64 * set.iter().count() as u64;
-        self.meters.work(elements)?;
-        self.pass(rows.tokens())?;
+        self.meters.charge_units(elements)?;
+        self.count_pass(rows.tokens())?;
         // A pass joins the rows of several scores, and keeps the copy; it also keeps the patches that are active now.
         let patches = self.patches as u64 * self.patch_bytes();
         let bytes = self.reserve(4 * elements + row_bytes(rows.tokens() as u64, rows.count()) + patches)?;

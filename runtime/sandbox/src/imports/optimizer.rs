@@ -13,15 +13,15 @@ use wasmtime::component::Resource;
 
 use self::names::{layer_of, role_of};
 use crate::bindings::optimizer::{Host, HostParameter, HostPerturbation};
-use crate::method_parameters::ALL;
+use crate::method_parameters::ALL_PARAMETERS;
 use crate::refusal::{ErrorCode, Refusal, Result, ensure};
 use crate::state::{Answer, Handle, HostContext, ParameterEntry, PerturbationEntry, State};
 
 /// The most states of one parameter.
-const MOST_STATES: usize = 16;
+const MAX_STATES: usize = 16;
 
 /// The most extra parameters of a run.
-const MOST_EXTRAS: usize = 64;
+const MAX_EXTRAS: usize = 64;
 
 /// A handle of a parameter.
 type Parameter = Handle<ParameterEntry>;
@@ -68,8 +68,10 @@ impl HostParameter for HostContext<'_> {
         let entry = self.parameter(&this)?;
         let elements = self.charge_parameter(&entry)?;
         self.give_new(elements, |state| match &entry {
-            ParameterEntry::Extra(name) => state.train_state().own.extra_mut(name).ok_or_else(lost)?.leaf(),
-            entry => Ok(state.train_state().policy.parameters().copy_value(slot(entry))?),
+            ParameterEntry::Extra(name) => {
+                state.train_state().own.extra_mut(name).ok_or_else(missing_parameter)?.leaf()
+            }
+            entry => Ok(state.train_state().policy.parameters().copy_value(slot_number(entry))?),
         })
     }
 
@@ -79,8 +81,10 @@ impl HostParameter for HostContext<'_> {
         let entry = self.parameter(&this)?;
         let elements = self.charge_parameter(&entry)?;
         self.give_new(elements, |state| match &entry {
-            ParameterEntry::Extra(name) => state.train_state().own.extra(name).ok_or_else(lost)?.gradient(),
-            entry => Ok(state.train_state().policy.parameters().copy_gradient(slot(entry))?),
+            ParameterEntry::Extra(name) => {
+                state.train_state().own.extra(name).ok_or_else(missing_parameter)?.gradient()
+            }
+            entry => Ok(state.train_state().policy.parameters().copy_gradient(slot_number(entry))?),
         })
     }
 
@@ -97,47 +101,51 @@ impl HostParameter for HostContext<'_> {
             None => self.parameter_shape(&entry)?,
         };
         let elements = shape.iter().product::<usize>() as u64;
-        self.meters.work(elements)?;
+        self.meters.charge_units(elements)?;
         self.give_new(elements, |_| known.map_or_else(|| Tensor::zeros(shape, DType::F32, &crate::state::DEVICE), Ok))
     }
 
     /// Replaces the state of this name. Errors: `invalid-argument` for a name that is not allowed or numbers that are not
-    /// finite, `dtype-mismatch`, `out-of-budget` past [`MOST_STATES`]. More bytes than `activation_bytes` leaves end the method.
+    /// finite, `dtype-mismatch`, `out-of-budget` past [`MAX_STATES`]. More bytes than `activation_bytes` leaves end the
+    /// method.
     fn set_state(&mut self, this: Parameter, name: String, value: Handle) -> Result<()> {
         self.enter("optimizer.parameter.set-state")?;
         self.check_name(&name)?;
         let entry = self.parameter(&this)?;
         let parameter = self.parameter_name(&entry)?;
-        let value = self.finite(&value)?;
-        let fits = self.train_state().own.other_states(&parameter, &name) < MOST_STATES;
-        let full = || Refusal::new(ErrorCode::OutOfBudget, format!("a parameter has at most {MOST_STATES} states"));
+        let value = self.detach_finite(&value)?;
+        let fits = self.train_state().own.other_states(&parameter, &name) < MAX_STATES;
+        let full = || Refusal::new(ErrorCode::OutOfBudget, format!("a parameter has at most {MAX_STATES} states"));
         ensure(fits, full)?;
         self.check_kept(4 * value.elem_count() as u64)?;
         Ok(self.train_state().own.set_state(&parameter, &name, &value)?)
     }
 
-    /// Replaces the value, after running the scoring passes that were deferred. Errors: those of [`State::changeable`].
+    /// Replaces the value, after running the scoring passes that were deferred. Errors: those of
+    /// [`State::read_parameter_change`].
     fn assign(&mut self, this: Parameter, value: Handle) -> Result<()> {
         self.enter("optimizer.parameter.assign")?;
-        let (entry, value) = self.changeable(&this, &value)?;
+        let (entry, value) = self.read_parameter_change(&this, &value)?;
         match &entry {
             ParameterEntry::Extra(name) => Ok(self.train_state().own.set_extra(name, &value)?),
-            entry => self.change(|state| Ok(state.policy.parameters().assign(slot(entry), &value)?)),
+            entry => self.change_weights(|state| Ok(state.policy.parameters().assign(slot_number(entry), &value)?)),
         }
     }
 
     /// Subtracts a tensor from the value, after running the scoring passes that were deferred. Errors: those of
-    /// [`State::changeable`].
+    /// [`State::read_parameter_change`].
     fn subtract(&mut self, this: Parameter, change: Handle) -> Result<()> {
         self.enter("optimizer.parameter.subtract")?;
-        let (entry, change) = self.changeable(&this, &change)?;
+        let (entry, change) = self.read_parameter_change(&this, &change)?;
         match &entry {
             ParameterEntry::Extra(name) => {
                 let own = &mut self.train_state().own;
-                let value = (own.extra(name).ok_or_else(lost)?.value() - &change)?;
+                let value = (own.extra(name).ok_or_else(missing_parameter)?.value() - &change)?;
                 Ok(own.set_extra(name, &value)?)
             }
-            entry => self.change(|state| Ok(state.policy.parameters().subtract(slot(entry), &change)?)),
+            entry => {
+                self.change_weights(|state| Ok(state.policy.parameters().subtract(slot_number(entry), &change)?))
+            }
         }
     }
 
@@ -165,7 +173,7 @@ impl Host for HostContext<'_> {
     fn parameters(&mut self) -> wasmtime::Result<Vec<Resource<ParameterEntry>>> {
         self.enter("optimizer.parameters")?;
         let count = self.train_state().policy.parameters().slots().len();
-        self.meters.work(count as u64)?;
+        self.meters.charge_units(count as u64)?;
         let handles = (0..count).map(|number| self.table.push(ParameterEntry::Slot(number)));
         Ok(handles.collect::<Result<_, _>>().map_err(Refusal::from)?)
     }
@@ -178,20 +186,19 @@ impl Host for HostContext<'_> {
 
     /// Makes an extra parameter with the value `initial` if there is none of this name, and returns its handle. Errors:
     /// `invalid-argument` for a name that is not allowed or numbers that are not finite, `dtype-mismatch`, `shape-mismatch`
-    /// for a known name, `out-of-budget` past [`MOST_EXTRAS`]. More bytes than `activation_bytes` leaves end the method.
+    /// for a known name, `out-of-budget` past [`MAX_EXTRAS`]. More bytes than `activation_bytes` leaves end the method.
     fn extra(&mut self, name: String, initial: Handle) -> Answer<ParameterEntry> {
         self.enter("optimizer.extra")?;
         self.check_name(&name)?;
-        let initial = self.finite(&initial)?;
-        self.meters.work(initial.elem_count() as u64)?;
+        let initial = self.detach_finite(&initial)?;
+        self.meters.charge_units(initial.elem_count() as u64)?;
         let known = self.train_state().own.extra(&name).map(|extra| extra.value().dims().to_vec());
         match known {
             Some(shape) => check_shape(&name, &shape, initial.dims())?,
             None => {
-                let fits = self.train_state().own.extra_count() < MOST_EXTRAS;
-                let full = || {
-                    Refusal::new(ErrorCode::OutOfBudget, format!("a run has at most {MOST_EXTRAS} extra parameters"))
-                };
+                let fits = self.train_state().own.extra_count() < MAX_EXTRAS;
+                let full =
+                    || Refusal::new(ErrorCode::OutOfBudget, format!("a run has at most {MAX_EXTRAS} extra parameters"));
                 ensure(fits, full)?;
                 // The value and its gradient.
                 self.check_kept(2 * 4 * initial.elem_count() as u64)?;
@@ -207,11 +214,11 @@ impl Host for HostContext<'_> {
     /// this batch.
     fn done(&mut self) -> Result<f32> {
         self.enter("optimizer.done")?;
-        self.check_may_change()?;
+        self.check_can_change()?;
         self.check_window_ends()?;
         let count = self.train_state().policy.parameters().len();
-        self.meters.work(count as u64)?;
-        self.pass(1)?;
+        self.meters.charge_units(count as u64)?;
+        self.count_pass(1)?;
         self.run_pending_scores()?;
         Ok(self.train_state().count_update()?)
     }
@@ -220,7 +227,7 @@ impl Host for HostContext<'_> {
     fn clear_gradients(&mut self) -> Result<()> {
         self.enter("optimizer.clear-gradients")?;
         let count = self.train_state().policy.parameters().len();
-        self.meters.work(count as u64)?;
+        self.meters.charge_units(count as u64)?;
         Ok(self.train_state().clear_gradient()?)
     }
 
@@ -232,7 +239,7 @@ impl Host for HostContext<'_> {
         self.check_noise(&sequence, scale)?;
         self.check_unperturbed()?;
         let count = self.train_state().policy.parameters().len() as u64;
-        self.meters.work(count)?;
+        self.meters.charge_units(count)?;
         self.check_kept(4 * count)?;
         let latest = self.perturbation + 1;
         self.perturbation = latest;
@@ -247,12 +254,12 @@ impl Host for HostContext<'_> {
     /// those of `perturb`; `unsupported` where the host updates the parameters.
     fn add_noise(&mut self, sequence: String, number: u32, scale: f32) -> Result<()> {
         self.enter("optimizer.add-noise")?;
-        self.check_may_change()?;
+        self.check_can_change()?;
         self.check_noise(&sequence, scale)?;
         let count = self.train_state().policy.parameters().len() as u64;
-        self.meters.work(count)?;
+        self.meters.charge_units(count)?;
         let (seed, name) = (self.seed(), noise_name(&sequence, number));
-        self.change(|state| Ok(state.policy.parameters().add_noise(seed, &name, scale)?))
+        self.change_weights(|state| Ok(state.policy.parameters().add_noise(seed, &name, scale)?))
     }
 }
 
@@ -262,15 +269,15 @@ impl State {
         Ok(self.table.get(handle)?.clone())
     }
 
-    /// Returns the name of a parameter: that of its slot or of the extra parameter, or [`ALL`].
+    /// Returns the name of a parameter: that of its slot or of the extra parameter, or [`ALL_PARAMETERS`].
     fn parameter_name(&self, entry: &ParameterEntry) -> Result<String> {
         match entry {
-            ParameterEntry::All => Ok(ALL.to_owned()),
+            ParameterEntry::All => Ok(ALL_PARAMETERS.to_owned()),
             ParameterEntry::Extra(name) => Ok(name.clone()),
             ParameterEntry::Slot(number) => {
                 let train_state = self.train_state();
                 let slot = train_state.policy.parameters().slots().get(*number);
-                Ok(slot.ok_or_else(lost)?.name.clone())
+                Ok(slot.ok_or_else(missing_parameter)?.name.clone())
             }
         }
     }
@@ -281,25 +288,29 @@ impl State {
         let parameters = train_state.policy.parameters();
         match entry {
             ParameterEntry::All => Ok(vec![parameters.len()]),
-            ParameterEntry::Extra(name) => Ok(train_state.own.extra(name).ok_or_else(lost)?.value().dims().to_vec()),
-            ParameterEntry::Slot(number) => Ok(parameters.slots().get(*number).ok_or_else(lost)?.shape.clone()),
+            ParameterEntry::Extra(name) => {
+                Ok(train_state.own.extra(name).ok_or_else(missing_parameter)?.value().dims().to_vec())
+            }
+            ParameterEntry::Slot(number) => {
+                Ok(parameters.slots().get(*number).ok_or_else(missing_parameter)?.shape.clone())
+            }
         }
     }
 
     /// Charges the work of a function for each number of a parameter; returns how many there are.
     fn charge_parameter(&mut self, entry: &ParameterEntry) -> Result<u64> {
         let elements = self.parameter_shape(entry)?.iter().product::<usize>() as u64;
-        self.meters.work(elements)?;
+        self.meters.charge_units(elements)?;
         Ok(elements)
     }
 
     /// Returns a tensor that becomes state or part of a parameter, without its graph. Charges the work for each number.
     /// Errors: `dtype-mismatch` unless it is `f32`, `invalid-argument` for a number that is not finite.
-    fn finite(&mut self, handle: &Handle) -> Result<Tensor> {
+    fn detach_finite(&mut self, handle: &Handle) -> Result<Tensor> {
         let tensor = self.held(handle)?.tensor.detach();
         let dtype = || format!("parameters are `f32`, this is `{}`", tensor.dtype().as_str());
         ensure(tensor.dtype() == DType::F32, || Refusal::new(ErrorCode::DtypeMismatch, dtype()))?;
-        self.meters.work(tensor.elem_count() as u64)?;
+        self.meters.charge_units(tensor.elem_count() as u64)?;
         // An expanded view is made contiguous.
         let _scratch = self.reserve(4 * tensor.elem_count() as u64)?;
         let tensor = tensor.contiguous()?;
@@ -307,22 +318,25 @@ impl State {
         Ok(tensor)
     }
 
-    /// Checks that a parameter may be changed now by a tensor of its shape, and returns both. Errors: `unsupported` for a
-    /// parameter that the host updates; `invalid-argument` while a perturbation is active, and for a number that is not finite;
-    /// `dtype-mismatch`, `shape-mismatch`.
-    fn changeable(&mut self, parameter: &Parameter, given: &Handle) -> Result<(ParameterEntry, Tensor)> {
+    /// Returns a parameter and the tensor of its shape that is to change it, without the tensor's graph. Errors:
+    /// `unsupported` for a parameter that the host updates; `invalid-argument` while a perturbation is active, and for a
+    /// number that is not finite; `dtype-mismatch`, `shape-mismatch`.
+    fn read_parameter_change(&mut self, parameter: &Parameter, given: &Handle) -> Result<(ParameterEntry, Tensor)> {
         let entry = self.parameter(parameter)?;
         match entry {
             ParameterEntry::Extra(_) => self.check_unperturbed()?,
-            _ => self.check_may_change()?,
+            _ => self.check_can_change()?,
         }
-        let given = self.finite(given)?;
+        let given = self.detach_finite(given)?;
         check_shape(&self.parameter_name(&entry)?, &self.parameter_shape(&entry)?, given.dims())?;
         Ok((entry, given))
     }
 
     /// Runs the scoring passes that were deferred, then changes the weights by `work`, and notes that they changed.
-    fn change(&mut self, work: impl FnOnce(&mut crate::train_state::TrainState) -> Result<(), Error>) -> Result<()> {
+    fn change_weights(
+        &mut self,
+        work: impl FnOnce(&mut crate::train_state::TrainState) -> Result<(), Error>,
+    ) -> Result<()> {
         self.run_pending_scores()?;
         let mut train_state = self.train_state();
         train_state.policy.note_update();
@@ -330,7 +344,7 @@ impl State {
     }
 
     /// Returns `unsupported` if the host updates the parameters, `invalid-argument` while a perturbation is active.
-    fn check_may_change(&self) -> Result<()> {
+    fn check_can_change(&self) -> Result<()> {
         let host =
             "the host updates the parameters; a method that does it itself says `update: \"method\"` in its manifest";
         ensure(self.updates_itself, || Refusal::new(ErrorCode::Unsupported, host))?;
@@ -371,7 +385,7 @@ impl State {
 }
 
 /// The number of a slot; `None` for all parameters as one vector.
-fn slot(entry: &ParameterEntry) -> Option<usize> {
+fn slot_number(entry: &ParameterEntry) -> Option<usize> {
     match entry {
         ParameterEntry::Slot(number) => Some(*number),
         _ => None,
@@ -390,7 +404,7 @@ fn check_shape(name: &str, wanted: &[usize], given: &[usize]) -> Result<()> {
 }
 
 /// The error for a handle whose parameter is gone.
-fn lost() -> Error {
+fn missing_parameter() -> Error {
     Error::Argument("the parameter is gone".into())
 }
 

@@ -38,9 +38,9 @@ impl Host for HostContext<'_> {
         answers_only: bool,
     ) -> Answer<PatchEntry> {
         self.enter("patch.add")?;
-        let layers = self.layers_of(layers)?;
+        let layers = self.layer_indices(layers)?;
         check_finite("the coefficient", coefficient)?;
-        let vector = self.stream_vector(&vector)?;
+        let vector = self.read_stream_vector(&vector)?;
         self.activate(Patch::add(layers, stream_site(site), &vector, coefficient, answers_only)?)
     }
 
@@ -51,8 +51,8 @@ impl Host for HostContext<'_> {
     /// named twice, or a direction of length 0 or not finite; `shape-mismatch` and `dtype-mismatch` for `direction`.
     fn ablate(&mut self, layers: Vec<u32>, site: Site, direction: Handle) -> Answer<PatchEntry> {
         self.enter("patch.ablate")?;
-        let layers = self.layers_of(layers)?;
-        let direction = self.stream_vector(&direction)?;
+        let layers = self.layer_indices(layers)?;
+        let direction = self.read_stream_vector(&direction)?;
         self.activate(Patch::ablate(layers, stream_site(site), &direction)?)
     }
 
@@ -64,9 +64,9 @@ impl Host for HostContext<'_> {
     /// `dtype-mismatch` for `direction`.
     fn project(&mut self, layers: Vec<u32>, site: Site, direction: Handle, value: f32) -> Answer<PatchEntry> {
         self.enter("patch.project")?;
-        let layers = self.layers_of(layers)?;
+        let layers = self.layer_indices(layers)?;
         check_finite("the value", value)?;
-        let direction = self.stream_vector(&direction)?;
+        let direction = self.read_stream_vector(&direction)?;
         self.activate(Patch::project(layers, stream_site(site), &direction, value)?)
     }
 }

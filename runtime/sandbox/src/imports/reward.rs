@@ -15,7 +15,7 @@ use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, BatchEntry, CompletionsEntry, DEVICE, Handle, HostContext, State};
 
 /// How many times its size a text takes while it is decoded: its tokens, results of the decoding steps, and the text.
-const COPIES: u64 = 3;
+const DECODING_COPIES: u64 = 3;
 
 impl Host for HostContext<'_> {
     /// Counts the call and returns the names of the run's verifiers, in the order of the columns of `judge`.
@@ -49,11 +49,12 @@ impl Host for HostContext<'_> {
         ensure(own && batch.questions.len() == written.prompts.count(), foreign)?;
         let rows = written.rows.count();
         let entries = rows as u64 * columns as u64;
-        self.meters.work(entries)?;
-        self.meters.judge(entries)?;
-        let texts = longest_text(&self.train_state().policy, &written);
-        let texts =
-            self.reserve(texts.saturating_mul(COPIES) + texts.saturating_mul(rows as u64).min(DECODED_BYTES as u64))?;
+        self.meters.charge_units(entries)?;
+        self.meters.count_verdicts(entries)?;
+        let texts = max_text_bytes(&self.train_state().policy, &written);
+        let texts = self.reserve(
+            texts.saturating_mul(DECODING_COPIES) + texts.saturating_mul(rows as u64).min(DECODED_BYTES as u64),
+        )?;
         let reservation = self.reserve(4 * entries)?;
         let end = self.meters.deadline();
         let judged = {
@@ -74,7 +75,7 @@ impl Host for HostContext<'_> {
 }
 
 /// Returns the most bytes that the text of one of these completions can have; 0 for a model without a tokenizer.
-fn longest_text(policy: &Policy, written: &Completions) -> u64 {
+fn max_text_bytes(policy: &Policy, written: &Completions) -> u64 {
     let longest = (0..written.rows.count()).map(|row| written.completion(row).len()).max().unwrap_or(0);
     policy.model().tokenizer().map_or(0, |tokenizer| tokenizer.most_decoded(longest))
 }

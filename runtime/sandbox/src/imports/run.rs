@@ -23,7 +23,7 @@ impl Host for HostContext<'_> {
     /// manifest does not declare; `out-of-budget` past the limit `metrics` of values in one call of the method.
     fn metric(&mut self, name: String, value: f32) -> Result<()> {
         self.enter("run.metric")?;
-        self.reports.metric(&name, Measure::Number(value), Combine::Mean)
+        self.reports.add_metric(&name, Measure::Number(value), Combine::Mean)
     }
 
     /// Reports a one-element tensor that is averaged over the micro-batches of an update; it is read when the call of the
@@ -32,14 +32,14 @@ impl Host for HostContext<'_> {
     fn metric_of(&mut self, name: String, value: Handle) -> Result<()> {
         self.enter("run.metric-of")?;
         let measure = Reports::measure(&*self.held(&value)?)?;
-        self.reports.metric(&name, measure, Combine::Mean)
+        self.reports.add_metric(&name, measure, Combine::Mean)
     }
 
     /// Reports a number that is summed over the micro-batches of an update. Errors: `invalid-argument` for a name that the
     /// manifest does not declare; `out-of-budget` past the limit `metrics` of values in one call of the method.
     fn add_metric(&mut self, name: String, value: f32) -> Result<()> {
         self.enter("run.add-metric")?;
-        self.reports.metric(&name, Measure::Number(value), Combine::Sum)
+        self.reports.add_metric(&name, Measure::Number(value), Combine::Sum)
     }
 
     /// Reports a one-element tensor that is summed over the micro-batches of an update; it is read when the call of the
@@ -48,14 +48,14 @@ impl Host for HostContext<'_> {
     fn add_metric_of(&mut self, name: String, value: Handle) -> Result<()> {
         self.enter("run.add-metric-of")?;
         let measure = Reports::measure(&*self.held(&value)?)?;
-        self.reports.metric(&name, measure, Combine::Sum)
+        self.reports.add_metric(&name, measure, Combine::Sum)
     }
 
     /// Counts the call and adds a line to the log, escaped. Drops the line and counts it as dropped, without an error, if it
     /// is too long, or past the number of lines in this call of the method or the bytes of the session.
     fn log(&mut self, line: String) -> wasmtime::Result<()> {
         self.enter("run.log")?;
-        self.reports.line(&line);
+        self.reports.add_line(&line);
         Ok(())
     }
 

@@ -18,10 +18,10 @@ use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, CompletionsEntry, DEVICE, Handle, HostContext, RowsEntry, SamplerEntry, State, ViewEntry};
 
 /// Bytes of a token of a completion while it is held: id (4), target mark (1), log-probability (4).
-const TOKEN: u64 = 9;
+const TOKEN_BYTES: u64 = 9;
 
 /// Bytes of a completion beside its tokens: three lists, its prompt's number, and how it ended.
-const COMPLETION: u64 = 256;
+const COMPLETION_BYTES: u64 = 256;
 
 impl HostSampler for HostContext<'_> {
     /// Returns a handle of a sampler with the default settings: as many new tokens as the run allows.
@@ -34,7 +34,7 @@ impl HostSampler for HostContext<'_> {
     /// Sets what the logits are divided by, finite and 0 or more, else `invalid-argument`; 0 takes the likeliest token.
     fn temperature(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<()> {
         self.enter("sample.sampler.temperature")?;
-        within(value.is_finite() && value >= 0.0, "temperature", &value, "0 or more, and finite")?;
+        check_argument(value.is_finite() && value >= 0.0, "temperature", &value, "0 or more, and finite")?;
         self.table.get_mut(&this)?.0.temperature = value;
         Ok(())
     }
@@ -50,7 +50,7 @@ impl HostSampler for HostContext<'_> {
     /// `invalid-argument`.
     fn top_p(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<()> {
         self.enter("sample.sampler.top-p")?;
-        within(value > 0.0 && value <= 1.0, "top-p", &value, "above 0 and at most 1")?;
+        check_argument(value > 0.0 && value <= 1.0, "top-p", &value, "above 0 and at most 1")?;
         self.table.get_mut(&this)?.0.top_p = value;
         Ok(())
     }
@@ -59,7 +59,7 @@ impl HostSampler for HostContext<'_> {
     /// value outside [0, 1].
     fn min_p(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<()> {
         self.enter("sample.sampler.min-p")?;
-        within((0.0..=1.0).contains(&value), "min-p", &value, "0 to 1")?;
+        check_argument((0.0..=1.0).contains(&value), "min-p", &value, "0 to 1")?;
         self.table.get_mut(&this)?.0.min_p = value;
         Ok(())
     }
@@ -70,7 +70,7 @@ impl HostSampler for HostContext<'_> {
         self.enter("sample.sampler.max-tokens")?;
         let limit = self.train_state().hooks.max_new_tokens();
         let allowed = format!("1 to {limit}, what the run's `data.max-length` leaves after its longest prompt");
-        within((1..=limit).contains(&value), "max-tokens", &value, &allowed)?;
+        check_argument((1..=limit).contains(&value), "max-tokens", &value, &allowed)?;
         self.table.get_mut(&this)?.0.max_tokens = value as usize;
         Ok(())
     }
@@ -79,7 +79,7 @@ impl HostSampler for HostContext<'_> {
     fn completions(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<()> {
         self.enter("sample.sampler.completions")?;
         let limit = self.limits.completions;
-        within((1..=limit).contains(&value), "completions", &value, &format!("1 to {limit}"))?;
+        check_argument((1..=limit).contains(&value), "completions", &value, &format!("1 to {limit}"))?;
         self.table.get_mut(&this)?.0.completions = value as usize;
         Ok(())
     }
@@ -104,7 +104,7 @@ impl HostCompletions for HostContext<'_> {
         self.enter("sample.completions.logprob")?;
         let written = self.table.get(&this)?.0.clone();
         let elements = written.rows.count() as u64 * written.rows.width() as u64;
-        self.meters.work(elements)?;
+        self.meters.charge_units(elements)?;
         self.give_new(elements, |_| written.logprob_tensor(&DEVICE))
     }
 
@@ -112,7 +112,7 @@ impl HostCompletions for HostContext<'_> {
     fn finished(&mut self, this: Handle<CompletionsEntry>) -> Answer {
         self.enter("sample.completions.finished")?;
         let written = self.table.get(&this)?.0.clone();
-        self.meters.work(written.finished.len() as u64)?;
+        self.meters.charge_units(written.finished.len() as u64)?;
         let flags: Vec<f32> = written.finished.iter().map(|ended| f32::from(u8::from(*ended))).collect();
         self.give_list(&flags)
     }
@@ -121,7 +121,7 @@ impl HostCompletions for HostContext<'_> {
     fn group(&mut self, this: Handle<CompletionsEntry>) -> Answer {
         self.enter("sample.completions.group")?;
         let written = self.table.get(&this)?.0.clone();
-        self.meters.work(written.group.len() as u64)?;
+        self.meters.charge_units(written.group.len() as u64)?;
         self.give_list(&written.group)
     }
 
@@ -148,25 +148,25 @@ impl Host for HostContext<'_> {
         let view = self.table.get(&view)?.0.clone();
         let prompts = self.table.get(&prompts)?.0.clone();
         let mut sampling = self.table.get(&sampler)?.0.clone();
-        let each = self.tokens_of(&prompts, &sampling)?;
+        let each = self.max_new_tokens(&prompts, &sampling)?;
         sampling.max_tokens = each as usize;
-        let rows = self.rows_of(&prompts, &sampling)?;
-        self.meters.sample(rows * u64::from(each))?;
+        let rows = self.completion_count(&prompts, &sampling)?;
+        self.meters.count_sampled_tokens(rows * u64::from(each))?;
         let largest = rows * (prompts.width() as u64 + u64::from(each));
         let multiply_adds = self.multiply_adds(largest);
-        self.meters.model(multiply_adds)?;
+        self.meters.count_multiply_adds(multiply_adds)?;
         self.check_cache(rows, prompts.width() as u64 + u64::from(each))?;
-        let fixed = row_bytes(prompts.tokens() as u64, prompts.count()) + COMPLETION * rows;
-        let reservation = self.reserve(TOKEN * largest + fixed)?;
+        let fixed = row_bytes(prompts.tokens() as u64, prompts.count()) + COMPLETION_BYTES * rows;
+        let reservation = self.reserve(TOKEN_BYTES * largest + fixed)?;
         let completions = {
             let train_state = &mut *self.train_state();
             train_state.hooks.generate(&train_state.policy, &view, &prompts, &sampling)?
         };
         let used: u64 = completions.iter().map(|completion| completion.ids.len() as u64).sum();
-        self.meters.give_back(rows * u64::from(each) - used.min(rows * u64::from(each)));
+        self.meters.refund_sampled_tokens(rows * u64::from(each) - used.min(rows * u64::from(each)));
         let written = Completions::new(prompts, completions)?;
-        let held = TOKEN * written.rows.tokens() as u64;
-        let written = written.charged(reservation.shrunk_to(held + fixed));
+        let held = TOKEN_BYTES * written.rows.tokens() as u64;
+        let written = written.with_reservation(reservation.shrunk_to(held + fixed));
         Ok(self.table.push(CompletionsEntry(Arc::new(written)))?)
     }
 }
@@ -177,7 +177,7 @@ impl State {
     ///
     /// Errors: `invalid-argument` for no prompts, a prompt without tokens or one as long as the model's maximum;
     /// `unsupported` if the run does not sample.
-    fn tokens_of(&self, prompts: &Rows, sampling: &Sampling) -> Result<u32> {
+    fn max_new_tokens(&self, prompts: &Rows, sampling: &Sampling) -> Result<u32> {
         ensure(prompts.count() > 0, || Refusal::argument("there are no prompts to continue"))?;
         if let Some(empty) = prompts.ids.iter().position(Vec::is_empty) {
             return Err(Refusal::argument(format!("prompt `{empty}` has no token; a completion starts from one")));
@@ -199,7 +199,7 @@ impl State {
     }
 
     /// Returns the number of completions of a call: prompts times completions for each; `out-of-budget` past the limit.
-    fn rows_of(&self, prompts: &Rows, sampling: &Sampling) -> Result<u64> {
+    fn completion_count(&self, prompts: &Rows, sampling: &Sampling) -> Result<u64> {
         let rows = (prompts.count() as u64).saturating_mul(sampling.completions as u64);
         let limit = u64::from(self.limits.completions);
         let (count, most) = (grouped(rows), grouped(limit));
@@ -211,7 +211,7 @@ impl State {
 
 /// Returns `invalid-argument` unless `good`. `name` and `value` are those of the argument, `allowed` describes its
 /// range.
-fn within(good: bool, name: &str, value: &dyn std::fmt::Display, allowed: &str) -> Result<()> {
+fn check_argument(good: bool, name: &str, value: &dyn std::fmt::Display, allowed: &str) -> Result<()> {
     let value = printable(&value.to_string(), 48);
     ensure(good, || Refusal::argument(format!("`{name}` is {value}; it must be {allowed}")))
 }

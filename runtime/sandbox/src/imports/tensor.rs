@@ -39,7 +39,7 @@ impl HostTensor for HostContext<'_> {
         self.enter("tensor.tensor.item")?;
         let held = self.held(&this)?;
         let number = ops::item(&held.tensor)?;
-        self.meters.read_back(ops::read_bytes(&held.tensor))?;
+        self.meters.count_readback(ops::read_bytes(&held.tensor))?;
         Ok(number)
     }
 
@@ -48,8 +48,8 @@ impl HostTensor for HostContext<'_> {
     fn copy_to_list(&mut self, this: Handle) -> Result<Vec<f32>> {
         self.enter("tensor.tensor.copy-to-list")?;
         let held = self.held(&this)?;
-        self.meters.read_back(ops::read_bytes(&held.tensor))?;
-        self.meters.work(held.tensor.elem_count() as u64)?;
+        self.meters.count_readback(ops::read_bytes(&held.tensor))?;
+        self.meters.charge_units(held.tensor.elem_count() as u64)?;
         Ok(ops::list(&held.tensor)?)
     }
 
@@ -58,8 +58,8 @@ impl HostTensor for HostContext<'_> {
     fn copy_to_indices(&mut self, this: Handle) -> Result<Vec<u32>> {
         self.enter("tensor.tensor.copy-to-indices")?;
         let held = self.held(&this)?;
-        self.meters.read_back(ops::read_bytes(&held.tensor))?;
-        self.meters.work(held.tensor.elem_count() as u64)?;
+        self.meters.count_readback(ops::read_bytes(&held.tensor))?;
+        self.meters.charge_units(held.tensor.elem_count() as u64)?;
         Ok(ops::indices(&held.tensor)?)
     }
 

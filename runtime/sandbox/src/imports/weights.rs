@@ -56,8 +56,8 @@ impl Host for HostContext<'_> {
         let outside = || Refusal::argument(format!("rows {first} to {end} are asked for, the matrix has {rows}"));
         ensure(count > 0 && end <= rows as u64, outside)?;
         let elements = u64::from(count) * columns as u64;
-        self.meters.work(elements)?;
-        self.meters.read_back(4 * elements)?;
+        self.meters.charge_units(elements)?;
+        self.meters.count_readback(4 * elements)?;
         let (role, layer, first, count) = (model_role(role), layer as usize, first as usize, count as usize);
         self.give_new(elements, |state| state.train_state().policy.read_rows(role, layer, first, count))
     }
@@ -72,8 +72,8 @@ impl Host for HostContext<'_> {
         self.enter("weights.add-outer")?;
         let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
         check_finite("the scale", scale)?;
-        let left = self.vector(&left, rows, "the matrix's output")?;
-        let right = self.vector(&right, columns, "the matrix's input")?;
+        let left = self.read_vector(&left, rows, "the matrix's output")?;
+        let right = self.read_vector(&right, columns, "the matrix's input")?;
         let largest = |vector: &[f32]| vector.iter().fold(0.0_f64, |most, value| most.max(f64::from(value.abs())));
         if largest(&left) * largest(&right) * f64::from(scale.abs()).max(1.0) > f64::from(f32::MAX) {
             return Err(Refusal::argument("the product of the vectors and the scale is not a finite number"));
@@ -104,7 +104,7 @@ impl Host for HostContext<'_> {
         let allowed = || Refusal::argument(format!("a strength is −16 to 16, this is {strength}"));
         ensure((-16.0..=16.0).contains(&strength), allowed)?;
         let width = if matches!(role, Role::Embedding) { columns } else { rows };
-        let direction = self.vector(&direction, width, "the matrix's output")?;
+        let direction = self.read_vector(&direction, width, "the matrix's output")?;
         self.charge_edit(model_role(role), layer as usize)?;
         Ok(self.train_state().policy.project_out(model_role(role), layer as usize, &direction, strength, keep_norms)?)
     }
@@ -117,7 +117,7 @@ impl State {
     /// outlast the step.
     fn charge_edit(&mut self, role: edit::Role, layer: usize) -> Result<()> {
         let (rows, columns) = self.train_state().policy.matrix(role, layer)?;
-        self.meters.work(rows as u64 * columns as u64)?;
+        self.meters.charge_units(rows as u64 * columns as u64)?;
         self.edits.push(self.reserve(4 * (rows + columns) as u64)?);
         self.run_pending_scores()?;
         self.meters.check_time_for(rows as f64 * columns as f64 * NUMBER_SECONDS)?;

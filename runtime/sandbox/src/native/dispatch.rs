@@ -26,7 +26,7 @@ pub(crate) struct Import {
 impl Import {
     /// Finds a function by its name in requests, such as `tensor/[method]tensor.exp`; `None` if the contract has no
     /// such function.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn find(name: &str) -> Option<Self> {
         let place = IMPORTS.binary_search_by(|import| import.name.cmp(name)).ok()?;
         IMPORTS.get(place).copied()
     }
@@ -76,7 +76,7 @@ mod tests {
     use crate::bindings::Method;
     use crate::cause::Cause;
     use crate::compile::CodeOptions;
-    use crate::engine::bare;
+    use crate::engine::wasmtime_engine;
     use crate::grants::interface_of;
     use crate::limits::Limits;
     use crate::settings::SessionSettings;
@@ -91,7 +91,7 @@ mod tests {
     fn ask(state: &mut State, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<Vec<u8>> {
         let mut arguments = Vec::new();
         write(&mut arguments);
-        (Import::named(name).unwrap().call)(&mut HostContext::new(state), &mut Reader::new(&arguments))
+        (Import::find(name).unwrap().call)(&mut HostContext::new(state), &mut Reader::new(&arguments))
     }
 
     /// A component that imports every function of every interface that a method may import.
@@ -106,7 +106,7 @@ mod tests {
 
     /// The functions that such a component gets from the linker, as a request names them.
     fn linked() -> BTreeSet<String> {
-        let engine = bare(CodeOptions::default()).unwrap();
+        let engine = wasmtime_engine(CodeOptions::default()).unwrap();
         let component = Component::new(&engine, wanting_everything()).unwrap();
         let mut linker = Linker::<State>::new(&engine);
         Method::add_to_linker::<State, HostContexts>(&mut linker, |state| HostContext::new(state)).unwrap();
@@ -135,8 +135,8 @@ mod tests {
     fn the_table_has_what_the_linker_has_and_finds_it() {
         let table: BTreeSet<String> = IMPORTS.iter().map(|import| import.name.to_owned()).collect();
         assert_eq!(table, linked());
-        assert!(table.iter().all(|name| Import::named(name).is_some_and(|import| import.name == name)));
-        assert!(Import::named("tensor/add ").is_none() && Import::named("").is_none());
+        assert!(table.iter().all(|name| Import::find(name).is_some_and(|import| import.name == name)));
+        assert!(Import::find("tensor/add ").is_none() && Import::find("").is_none());
     }
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
 
         ask(&mut state, "tensor/[resource-drop]tensor", |to| handle.encode(to)).unwrap();
         let gone = ask(&mut state, "tensor/[method]tensor.exp", |to| handle.encode(to)).unwrap_err();
-        assert!(matches!(Cause::of(&gone, &Limits::default(), 0), Cause::Protocol(_)));
+        assert!(matches!(Cause::from_engine_error(&gone, &Limits::default(), 0), Cause::Protocol(_)));
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
         let other = ask(&mut state, "tensor/[method]tensor.exp", |to| to.extend_from_slice(&scope)).unwrap_err();
         let longer = ask(&mut state, "run/position", |to| to.push(0)).unwrap_err();
         for error in [other, longer] {
-            assert!(matches!(Cause::of(&error, &Limits::default(), 0), Cause::Protocol(_)), "{error}");
+            assert!(matches!(Cause::from_engine_error(&error, &Limits::default(), 0), Cause::Protocol(_)), "{error}");
         }
     }
 

@@ -22,10 +22,10 @@ use super::frame::{self, REPORT, STOP, after};
 pub const ADDRESS: &str = "TUNEBOX_TWIN";
 
 /// How long a connection may take to send the first message.
-const HELLO: Duration = Duration::from_secs(5);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often to poll for a connection.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A listening socket in a folder that only this user can enter.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl TwinListener {
                     if deadline.is_some_and(|deadline| deadline <= std::time::Instant::now()) {
                         return Ok(Arrival::TimedOut);
                     }
-                    std::thread::sleep(LOOK);
+                    std::thread::sleep(POLL_INTERVAL);
                 }
                 Err(error) => return Err(error),
             }
@@ -105,7 +105,7 @@ impl TwinListener {
 /// Errors: `UnexpectedEof` for a closed connection, `InvalidData` for other bytes than one `T`, `TimedOut`.
 fn read_hello<T: Decode>(mut stream: UnixStream) -> io::Result<(UnixStream, T)> {
     let invalid = |error: Malformed| io::Error::new(ErrorKind::InvalidData, error.0);
-    let hello = frame::receive(&mut stream, frame::LARGEST, after(Some(HELLO)))?;
+    let hello = frame::receive(&mut stream, frame::LARGEST, after(Some(HELLO_TIMEOUT)))?;
     let hello = hello.ok_or(ErrorKind::UnexpectedEof)?;
     let mut reader = Reader::new(&hello);
     let read = reader.read().map_err(invalid)?;
@@ -157,7 +157,7 @@ impl Notifier {
         let _ = self.send(STOP, reason);
         let _ = self.0.shutdown(Shutdown::Write);
         // Unread bytes of the process would reset the connection and lose the reason.
-        let _ = self.0.set_read_timeout(Some(HELLO));
+        let _ = self.0.set_read_timeout(Some(HELLO_TIMEOUT));
         let _ = io::copy(&mut (&self.0).take(frame::LARGEST as u64), &mut io::sink());
     }
 
@@ -165,7 +165,7 @@ impl Notifier {
     fn send(&mut self, kind: u8, text: &str) -> io::Result<()> {
         let mut payload = vec![kind];
         text.encode(&mut payload);
-        frame::send(&mut self.0, &payload, after(Some(HELLO)))
+        frame::send(&mut self.0, &payload, after(Some(HELLO_TIMEOUT)))
     }
 }
 
@@ -193,7 +193,7 @@ impl UnitTest {
     fn greet(mut stream: UnixStream) -> io::Result<Self> {
         let mut greeting = Vec::new();
         CONTRACT.to_string().encode(&mut greeting);
-        frame::send(&mut stream, &greeting, after(Some(HELLO)))?;
+        frame::send(&mut stream, &greeting, after(Some(HELLO_TIMEOUT)))?;
         let (stream, (manifest, wanted)) = read_hello(stream)?;
         Ok(Self { method: Twin { stream, manifest, patience: None }, wanted })
     }

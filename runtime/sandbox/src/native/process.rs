@@ -26,10 +26,10 @@ use crate::printable::printable;
 use crate::state::{BatchEntry, HostContext, State};
 
 /// How long sending the last message to a process may take.
-const FAREWELL: Duration = Duration::from_secs(1);
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bytes that a request may have in addition to `transfer_bytes`: kind, name and handles.
-const BESIDE: usize = 4_096;
+const REQUEST_OVERHEAD: usize = 4_096;
 
 /// The longest name that a message shows.
 const NAME_BYTES: usize = 100;
@@ -101,7 +101,7 @@ impl Process {
     /// Answers requests between two calls, without time limit, until the process sends text that says what to do next, and
     /// returns that text; `None` if the process is gone. Errors: the process sends the result of a call, panics, or
     /// breaks the protocol.
-    fn idle(&mut self) -> wasmtime::Result<Option<String>> {
+    fn answer_while_idle(&mut self) -> wasmtime::Result<Option<String>> {
         match self.receive(None)? {
             Message::Next(order) => Ok(Some(order)),
             Message::Return(_) => Err(malformed("it returned from no call").into()),
@@ -117,7 +117,7 @@ impl Process {
     fn answer(&mut self, request: &[u8]) -> wasmtime::Result<Vec<u8>> {
         let mut request = Reader::new(request);
         let name: String = read(&mut request)?;
-        let import = Import::named(&name);
+        let import = Import::find(&name);
         let import = import.ok_or_else(|| malformed(format!("there is no `{}`", printable(&name, NAME_BYTES))))?;
         // Handles go back whatever gave them.
         let imported = self.interfaces.contains(import.interface()) || name.contains("[resource-drop]");
@@ -126,7 +126,7 @@ impl Process {
         let limit = self.state.limits.transfer_bytes;
         let bytes = handed.len() as u64;
         let large = || malformed(format!("it hands {bytes} bytes over in one call, {limit} are allowed"));
-        ensure(bytes <= limit.saturating_add(BESIDE as u64), large)?;
+        ensure(bytes <= limit.saturating_add(REQUEST_OVERHEAD as u64), large)?;
         let answer = (import.call)(&mut HostContext::new(&mut self.state), &mut Reader::new(handed))?;
         Ok([&[ANSWER], answer.as_slice()].concat())
     }
@@ -141,7 +141,7 @@ impl Process {
             let received = match frame::receive(&mut self.stream, LARGEST, deadline) {
                 Ok(Some(received)) => received,
                 Ok(None) => return Ok(Message::Gone),
-                Err(error) => return Err(self.lost(&error).into()),
+                Err(error) => return Err(self.connection_error(&error).into()),
             };
             let mut input = Reader::new(&received);
             match read::<u8>(&mut input)? {
@@ -171,13 +171,13 @@ impl Process {
     /// Sends a message to the process by the deadline; an error ends the method.
     fn send(&mut self, payload: &[u8], deadline: Deadline) -> wasmtime::Result<()> {
         let sent = frame::send(&mut self.stream, payload, deadline);
-        sent.map_err(|error| self.lost(&error).into())
+        sent.map_err(|error| self.connection_error(&error).into())
     }
 
     /// Converts a failure to send or receive into the cause that ends the method: [`Cause::Protocol`] for bytes that
     /// are no message or too large a one, else [`Cause::Trap`] with a text that says whether the process was too slow,
     /// is gone, or the connection broke.
-    fn lost(&self, error: &std::io::Error) -> Cause {
+    fn connection_error(&self, error: &std::io::Error) -> Cause {
         match (error.kind(), self.patience) {
             (ErrorKind::TimedOut, Some(patience)) => {
                 Cause::Trap(format!("its process did not come back within {} s", patience.as_secs()))
@@ -238,7 +238,7 @@ impl Guest for Process {
     /// Answers requests until the process says what to do next; see [`Guest::wait`]. On an error or a closed
     /// connection, nothing more is sent to the process.
     fn wait(&mut self) -> wasmtime::Result<Option<String>> {
-        let next = self.idle();
+        let next = self.answer_while_idle();
         self.is_closed |= !matches!(next, Ok(Some(_)));
         next
     }
@@ -250,7 +250,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         if !self.is_closed {
             // A process that is gone needs no word.
-            let _ = frame::send(&mut self.stream, &[END], after(Some(FAREWELL)));
+            let _ = frame::send(&mut self.stream, &[END], after(Some(FAREWELL_TIMEOUT)));
         }
     }
 }

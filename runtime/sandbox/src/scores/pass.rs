@@ -28,18 +28,19 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Creates the part of score `score`; [`join`] fills in where its rows go.
+    /// Creates the part of score `score`; [`join_rows`] fills in where its rows go.
     pub(super) fn new(score: u64, rows: Arc<Rows>) -> Self {
         Self { score, rows, places: Vec::new() }
     }
 }
 
 /// The most scores of one pass. A method has few sides, and the time limit is checked between passes.
-const MOST: usize = 8;
+const MAX_SCORES: usize = 8;
 
-/// Returns how many of these scores, from the first on, share one pass: at least 1, at most `MOST`, and only while all
-/// their rows, padded to the widest, have at most twice as many elements as the rows of each score padded on their own.
-pub(super) fn together(parts: &[Part]) -> usize {
+/// Returns how many of these scores, from the first on, share one pass: at least 1, at most `MAX_SCORES`, and only
+/// while all their rows, padded to the widest, have at most twice as many elements as the rows of each score padded on
+/// their own.
+pub(super) fn count_joinable(parts: &[Part]) -> usize {
     let (mut rows, mut width, mut own) = (0, 0, 0);
     let fits = |part: &&Part| {
         rows += part.rows.count();
@@ -47,13 +48,13 @@ pub(super) fn together(parts: &[Part]) -> usize {
         own += part.rows.count() * part.rows.width();
         rows * width <= 2 * own
     };
-    parts.iter().take(MOST).take_while(fits).count().max(1)
+    parts.iter().take(MAX_SCORES).take_while(fits).count().max(1)
 }
 
 /// Joins the rows of all parts in turn (the first row of each, then the second of each), so that answers to one prompt
 /// are neighbors. A part whose rows are used up is skipped. Stores in each part, which has none yet, the indices of its
 /// rows among the joined ones. Returns the rows of a single part as they are.
-pub(super) fn join(parts: &mut [Part]) -> Result<Arc<Rows>, Error> {
+pub(super) fn join_rows(parts: &mut [Part]) -> Result<Arc<Rows>, Error> {
     if let [part] = parts {
         part.places = (0..part.rows.count() as u32).collect();
         return Ok(Arc::clone(&part.rows));
@@ -107,14 +108,14 @@ impl Pass {
 
     /// Returns the pass, without saved activations, for the rows of those scores only that have an entry in `seeds` (by
     /// the score's number), and the joined seeds of these rows. A backward pass over it recomputes the activations.
-    pub(super) fn only(&self, seeds: &BTreeMap<u64, Seeds>) -> Result<(Scored, Seeds), Error> {
+    pub(super) fn restrict_to(&self, seeds: &BTreeMap<u64, Seeds>) -> Result<(Scored, Seeds), Error> {
         let mut parts: Vec<Part> = self
             .parts
             .iter()
             .filter(|part| seeds.contains_key(&part.score))
             .map(|part| Part::new(part.score, Arc::clone(&part.rows)))
             .collect();
-        let rows = join(&mut parts)?;
+        let rows = join_rows(&mut parts)?;
         let joined = join_seeds(&parts.iter().collect::<Vec<_>>(), &rows, seeds)?;
         Ok((self.scored.of_rows(rows), joined))
     }
@@ -159,17 +160,17 @@ mod tests {
 
     #[test]
     fn scores_go_together_while_padding_costs_no_more_than_they_do() {
-        assert_eq!(together(&[part(1, &[5, 4]), part(2, &[7, 3]), part(3, &[6])]), 3);
+        assert_eq!(count_joinable(&[part(1, &[5, 4]), part(2, &[7, 3]), part(3, &[6])]), 3);
         // Two hundred short rows beside a long one would become two hundred long ones.
-        assert_eq!(together(&[part(1, &[2; 200]), part(2, &[900]), part(3, &[2; 9])]), 1);
-        assert_eq!(together(&(0..20).map(|score| part(score, &[3])).collect::<Vec<_>>()), MOST);
-        assert_eq!(together(&[part(1, &[900]), part(2, &[2])]), 2);
+        assert_eq!(count_joinable(&[part(1, &[2; 200]), part(2, &[900]), part(3, &[2; 9])]), 1);
+        assert_eq!(count_joinable(&(0..20).map(|score| part(score, &[3])).collect::<Vec<_>>()), MAX_SCORES);
+        assert_eq!(count_joinable(&[part(1, &[900]), part(2, &[2])]), 2);
     }
 
     #[test]
     fn rows_of_the_same_number_become_neighbors() {
         let mut parts = [part(1, &[2, 3]), part(2, &[4, 1, 2])];
-        let rows = join(&mut parts).unwrap();
+        let rows = join_rows(&mut parts).unwrap();
         assert_eq!(rows.ids.iter().map(|ids| ids[0]).collect::<Vec<_>>(), [1, 2, 1, 2, 2]);
         assert_eq!((parts[0].places.clone(), parts[1].places.clone()), (vec![0, 2], vec![1, 3, 4]));
     }
@@ -177,7 +178,7 @@ mod tests {
     #[test]
     fn seeds_stand_where_their_rows_went_and_0_where_there_are_none() {
         let mut parts = [part(1, &[2, 1]), part(2, &[3])];
-        let rows = join(&mut parts).unwrap();
+        let rows = join_rows(&mut parts).unwrap();
         let seed = |tap, values: Vec<f32>, shape| {
             Seeds::from_iter([(tap, Tensor::from_vec(values, shape, &Device::Cpu).unwrap())])
         };

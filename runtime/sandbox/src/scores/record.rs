@@ -65,7 +65,7 @@ impl ScoreRecord {
     /// Stores the taps that pass number `pass` returned. Taps of scores for learning become variables, the leaves of the
     /// graph of a loss; also taps through which no gradient goes, so that a loss that depends on one is refused. Only
     /// stepwise taps ([`Tap::is_stepwise`]) stay constants.
-    pub(super) fn set(&mut self, mut taps: Taps<Tensor>, pass: u64) -> Result<()> {
+    pub(super) fn set_taps(&mut self, mut taps: Taps<Tensor>, pass: u64) -> Result<()> {
         for (_, tensor) in taps.iter_mut().filter(|(tap, _)| self.asked.learning && !tap.is_stepwise()) {
             *tensor = Var::from_tensor(&tensor.detach())?.into_inner();
         }
@@ -74,7 +74,7 @@ impl ScoreRecord {
     }
 
     /// Stores the error with which the scores' pass failed; reading a tap returns it.
-    pub(super) fn fail(&mut self, error: types::Error) {
+    pub(super) fn set_error(&mut self, error: types::Error) {
         self.outcome = Outcome::Failed(error);
     }
 
@@ -88,7 +88,7 @@ impl ScoreRecord {
 
     /// Whether a loss may depend on these scores after their handle is dropped: they are for learning and their pass
     /// ran without error.
-    pub(crate) fn may_be_learned_from(&self) -> bool {
+    pub(crate) fn can_be_learned_from(&self) -> bool {
         self.asked.learning && self.pass().is_some()
     }
 
@@ -97,7 +97,7 @@ impl ScoreRecord {
         match &self.outcome {
             Outcome::Scored { taps, .. } => Ok(taps),
             Outcome::Failed(error) => Err(Refusal::Error(error.clone())),
-            Outcome::Waiting => Err(gone()),
+            Outcome::Waiting => Err(missing_scores_error()),
         }
     }
 
@@ -116,7 +116,7 @@ impl ScoreRecord {
 
     /// Notes that a gradient goes through these scores. Errors: `invalid-argument` the second time, which would add the
     /// gradient twice.
-    pub(super) fn learn_from(&mut self) -> Result<()> {
+    pub(super) fn mark_learned(&mut self) -> Result<()> {
         let again = "a gradient went through these scores already, a second one would count twice; add the losses to one \
                      loss, or score the rows again";
         ensure(!self.learned_from, || Refusal::argument(again))?;
@@ -145,6 +145,6 @@ impl ScoreRecord {
 }
 
 /// Builds the `invalid-argument` error for scores whose record, or whose pass, does not exist.
-pub(crate) fn gone() -> Refusal {
+pub(crate) fn missing_scores_error() -> Refusal {
     Refusal::argument("these scores are gone")
 }

@@ -73,7 +73,7 @@ fn a_score_fails_by_its_own_rows_alone() {
 fn what_the_others_of_a_failed_pass_teach_arrives_at_their_own_rows() {
     let (mut state, [one, strange, other], backward) = state([[1, 2], [3, 99], [4, 5]], true, Limits::default());
     state.run_pending_scores().unwrap();
-    assert!(!state.scores[&strange].may_be_learned_from());
+    assert!(!state.scores[&strange].can_be_learned_from());
     let [one, other] = [one, other].map(|number| {
         let tap = state.scores[&number].tap(Tap::Logprob).unwrap().clone();
         let bytes = Arc::new(state.reserve(0).unwrap());

@@ -177,12 +177,12 @@ fn the_number_of_states_and_extra_parameters_is_limited() {
     let mut host = HostContext::new(&mut state);
     let one = host.give_list(&[1_f32]).unwrap();
     let all = host.all().unwrap();
-    for number in 0..MOST_STATES {
+    for number in 0..MAX_STATES {
         host.set_state(lend(&all), format!("s{number}"), lend(&one)).unwrap();
     }
     assert_eq!(code(host.set_state(lend(&all), "more".into(), lend(&one))), "out-of-budget");
     host.set_state(all, "s0".into(), lend(&one)).unwrap();
-    for number in 0..MOST_EXTRAS {
+    for number in 0..MAX_EXTRAS {
         host.extra(format!("e{number}"), lend(&one)).unwrap();
     }
     assert_eq!(code(host.extra("more".into(), lend(&one))), "out-of-budget");

@@ -16,8 +16,8 @@ use crate::state::{KEPT_BYTES, OPERAND_BYTES, State, TENSOR_BYTES};
 use crate::train_state::tests::shared;
 
 fn state(limits: Limits) -> State {
-    let ledger = Budget::new(limits.device_bytes);
-    State::new(SessionSettings { limits, seed: 7, ..SessionSettings::default() }, ledger, shared())
+    let budget = Budget::new(limits.device_bytes);
+    State::new(SessionSettings { limits, seed: 7, ..SessionSettings::default() }, budget, shared())
 }
 
 /// Returns a handle of a variable of 4 numbers, which stands for a tap that gradients lead to.
@@ -229,7 +229,7 @@ fn a_resumed_random_sequence_goes_on_where_it_was() {
     let mut first = state(Limits::default());
     let mut crossing = HostContext::new(&mut first);
     crossing.randn("noise".into(), vec![5]).unwrap();
-    let positions = crossing.positions();
+    let positions = crossing.stream_positions();
     let next = crossing.randn("noise".into(), vec![5]).unwrap();
     let next = crossing.copy_to_list(next).unwrap();
     let mut second = state(Limits::default());
