@@ -18,7 +18,7 @@ fn replayed(place: &Workspace, run: &str) -> Vec<Comparison> {
         .unwrap()
         .unwrap();
     assert_eq!(replay.steps, 20);
-    looked.into_iter().chain(replay.artifact).chain(replay.first_difference).filter(|one| !one.same()).collect()
+    looked.into_iter().chain(replay.artifact).chain(replay.first_difference).filter(|one| !one.is_same()).collect()
 }
 
 #[test]

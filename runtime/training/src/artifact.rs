@@ -16,9 +16,9 @@ use crate::metrics::MetricsFile;
 use crate::plan::PlannedRun;
 use tunebox_foundation::files;
 
-const ADAPTER: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
-const EXTRAS: &str = "extra_parameters.safetensors";
-const MODEL: [&str; 2] = ["model.safetensors", "config.json"];
+const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
+const EXTRA_PARAMETERS_FILE: &str = "extra_parameters.safetensors";
+const MODEL_FILES: [&str; 2] = ["model.safetensors", "config.json"];
 
 /// Decides the kind of artifact of a run. Training of all weights gives the whole model. So do edits, unless an adapter
 /// holds them and no other adapter was trained or continued: then they give that adapter. Without edits, a trained or
@@ -47,31 +47,31 @@ pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &Metri
         ArtifactKind::Model => {
             let dtype = if policy.adapter().is_full() { DType::F32 } else { policy.model().weights.dtype() };
             merge(policy, folder, dtype)?;
-            MODEL.to_vec()
+            MODEL_FILES.to_vec()
         }
         ArtifactKind::Edits => {
             if let Some(adapter) = policy.edits_as_adapter()? {
                 adapter.save(policy.model(), folder)?;
             }
-            ADAPTER.to_vec()
+            ADAPTER_FILES.to_vec()
         }
         ArtifactKind::Adapter => {
             policy.save(folder)?;
-            ADAPTER.to_vec()
+            ADAPTER_FILES.to_vec()
         }
         ArtifactKind::Directions | ArtifactKind::Nothing => Vec::new(),
     };
     names.extend(write_directions(plan, train_state, folder)?);
     names.extend(write_extras(train_state, folder)?);
-    files::write(&folder.join(card::FILE), card::card(plan, kind, &metrics.rows()?).as_bytes())?;
-    let mut written: Vec<Written> = names.into_iter().map(|name| written_file(folder, name)).collect();
+    files::write(&folder.join(card::FILE), card::card_text(plan, kind, &metrics.read_rows()?).as_bytes())?;
+    let mut written: Vec<Written> = names.into_iter().map(|name| describe_file(folder, name)).collect();
     lock::write::write(plan, Some(&written))?;
-    written.extend([written_file(folder, card::FILE), written_file(folder, lock::FILE)]);
+    written.extend([describe_file(folder, card::FILE), describe_file(folder, lock::FILE)]);
     Ok(written)
 }
 
 /// Returns the path and the size in bytes of the file `name` in a folder; the size is 0 if it cannot be read.
-fn written_file(folder: &Path, name: &str) -> Written {
+fn describe_file(folder: &Path, name: &str) -> Written {
     let path = folder.join(name);
     let bytes = path.metadata().map_or(0, |about| about.len());
     Written { path, bytes }
@@ -85,8 +85,8 @@ fn write_extras(train_state: &TrainState, folder: &Path) -> Result<Option<&'stat
     if values.is_empty() {
         return Ok(None);
     }
-    files::write(&folder.join(EXTRAS), &checkpoint::serialize(EXTRAS, values)?)?;
-    Ok(Some(EXTRAS))
+    files::write(&folder.join(EXTRA_PARAMETERS_FILE), &checkpoint::serialize(EXTRA_PARAMETERS_FILE, values)?)?;
+    Ok(Some(EXTRA_PARAMETERS_FILE))
 }
 
 /// Writes the published directions into `folder` as safetensors and, unless the only layer is 0, which such a file
@@ -97,7 +97,7 @@ fn write_directions(plan: &PlannedRun, train_state: &TrainState, folder: &Path) 
         return Ok(Vec::new());
     }
     let metadata = [("method", plan.summary.method.as_str()), ("model", plan.summary.model.as_str())];
-    let vectors = directions::vectors(&train_state.published, &metadata);
+    let vectors = directions::to_vectors(&train_state.published, &metadata);
     vectors.save(&folder.join(directions::FILE))?;
     let mut names = vec![directions::FILE];
     // A control vector cannot hold layer 0.

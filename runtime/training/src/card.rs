@@ -13,7 +13,7 @@ use crate::plan::{PlanSummary, PlannedRun};
 pub(crate) const FILE: &str = "README.md";
 
 /// The most rows of the table of metrics.
-const ROWS: usize = 12;
+const MAX_ROWS: usize = 12;
 
 /// The kind of artifact that a run leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +32,10 @@ pub(crate) enum ArtifactKind {
 
 /// Returns the Markdown text of a run's card: its settings, metrics, and how to load the artifact. `rows` are those of
 /// `metrics.jsonl`.
-pub(crate) fn card(plan: &PlannedRun, kind: ArtifactKind, rows: &[Map<String, Value>]) -> String {
+pub(crate) fn card_text(plan: &PlannedRun, kind: ArtifactKind, rows: &[Map<String, Value>]) -> String {
     let PlanSummary { name, model, method, method_version: version, data, records: count, .. } = &plan.summary;
     let (library, opening, usage) = describe_kind(plan, kind);
-    let (properties, table) = (properties(plan), table(plan, rows));
+    let (properties, table) = (properties_table(plan), metrics_table(plan, rows));
     let records = if *count == 1 { "record" } else { "records" };
     let verb = if plan.summary.adapter == "none" { "made" } else { "trained" };
     format!(
@@ -85,7 +85,7 @@ fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> (&'static str, String
 
 /// Returns the Markdown table of the method, its settings, the training and the digests. Escapes `|` in values; a
 /// missing paper or license is a dash.
-fn properties(plan: &PlannedRun) -> String {
+fn properties_table(plan: &PlannedRun) -> String {
     let (summary, manifest) = (&plan.summary, &plan.method.package.manifest);
     let mut text = String::from("| | |\n|---|---|\n");
     let mut row = |name: &str, value: String| {
@@ -121,22 +121,22 @@ fn properties(plan: &PlannedRun) -> String {
 /// The Markdown table of at most 13 evenly spaced steps, including the first and the last, with the metrics of the manifest
 /// that some step reported; then the first and last validation loss, the last usage of limits, and the closing metrics, as
 /// far as `rows` have them.
-fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
+fn metrics_table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     let steps: Vec<_> = rows.iter().filter(|row| row.contains_key("rate")).collect();
     let reported = |name: &&String| steps.iter().any(|row| row.contains_key(name.as_str()));
     let metrics: Vec<&str> = plan.method.package.manifest.metrics.iter().filter(reported).map(String::as_str).collect();
     let mut text = format!("| step | {} | gradient norm |\n", metrics.join(" | "));
     let _ = writeln!(text, "|{}", "---:|".repeat(metrics.len() + 2));
-    let every = steps.len().div_ceil(ROWS).max(1);
+    let every = steps.len().div_ceil(MAX_ROWS).max(1);
     let last = steps.len().saturating_sub(1);
     for (_, row) in steps.iter().enumerate().filter(|(index, _)| index % every == 0 || *index == last) {
         let names = metrics.iter().copied().chain(["gradient-norm"]);
-        let cells: Vec<String> = names.map(|name| number(row.get(name))).collect();
+        let cells: Vec<String> = names.map(|name| format_number(row.get(name))).collect();
         let _ = writeln!(text, "| {} | {} |", row["step"], cells.join(" | "));
     }
     let looks: Vec<_> = rows.iter().filter_map(|row| Some((&row["step"], row.get("validation-loss")?))).collect();
     if let (Some((first, before)), Some((last, after))) = (looks.first(), looks.last()) {
-        let (before, after) = (number(Some(before)), number(Some(after)));
+        let (before, after) = (format_number(Some(before)), format_number(Some(after)));
         let _ = writeln!(text, "\nValidation loss: {before} at step {first}, {after} at step {last}.");
     }
     if let Some(used) = rows.iter().rev().find_map(|row| row.get("used")) {
@@ -145,7 +145,7 @@ fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     for row in rows.iter().filter(|row| row.contains_key("closing")) {
         let _ = writeln!(text, "\n| at the end | |\n|---|---:|");
         for (name, value) in row.iter().filter(|(name, _)| !matches!(name.as_str(), "closing" | "step")) {
-            let _ = writeln!(text, "| {name} | {} |", number(Some(value)));
+            let _ = writeln!(text, "| {name} | {} |", format_number(Some(value)));
         }
     }
     text
@@ -171,7 +171,7 @@ fn usage_sentence(used: &Value) -> String {
 }
 
 /// Formats a JSON number with four decimals; `–` if the value is missing or no number.
-fn number(value: Option<&Value>) -> String {
+fn format_number(value: Option<&Value>) -> String {
     value.and_then(Value::as_f64).map_or("–".into(), |value| format!("{value:.4}"))
 }
 

@@ -23,30 +23,30 @@ use tunebox_foundation::files::{self, Draft};
 use tunebox_foundation::hexadecimal::from_hexadecimal;
 
 /// How many levels below a run's folder its files can be: three, as in `steps/000010/state.json`.
-const LEVELS: usize = 3;
+const MAX_DEPTH: usize = 3;
 /// The layout of `state.json`.
 pub(crate) const SCHEMA: u32 = 1;
-const STATE: &str = "state.json";
-const OPTIMIZER: &str = "optimizer.safetensors";
-const SNAPSHOTS: &str = "snapshots.safetensors";
+const STATE_FILE: &str = "state.json";
+const OPTIMIZER_FILE: &str = "optimizer.safetensors";
+const SNAPSHOTS_FILE: &str = "snapshots.safetensors";
 /// The method's state of parameters and its extra parameters; not written if there are none.
-const OWN: &str = "method.safetensors";
+const METHOD_FILE: &str = "method.safetensors";
 
 /// The name of the file with the edits that a snapshot contains, by the index of the snapshot among the sorted names.
 /// Such a file is not written without edits.
-fn edits_of(snapshot: usize) -> String {
+fn edits_file(snapshot: usize) -> String {
     format!("snapshot-{snapshot:04}-edits.safetensors")
 }
 
 /// The most bytes of `state.json`: a method may save 256 MiB, which take 512 MiB in hexadecimal; twice that.
-const LARGEST_STATE: u64 = 1 << 30;
+const MAX_STATE_BYTES: u64 = 1 << 30;
 /// The most bytes of `state.json` that are read only to look for checkpoints: more than states have by the default limits.
-const SMALL_STATE: u64 = 4 << 20;
+const MAX_LISTED_STATE_BYTES: u64 = 4 << 20;
 /// The largest count of a state: the largest integer that a JSON number holds exactly everywhere.
-const LARGEST_COUNT: u64 = 1 << 53;
+const MAX_COUNT: u64 = 1 << 53;
 /// The most snapshots and random streams of a state: what `limits.snapshots` and `limits.streams` may be at most.
-const MOST_SNAPSHOTS: usize = 1_000;
-const MOST_STREAMS: usize = 10_000;
+const MAX_SNAPSHOTS: usize = 1_000;
+const MAX_STREAMS: usize = 10_000;
 /// The most bytes of the header of a safetensors file.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
@@ -85,16 +85,16 @@ pub(crate) struct State {
 impl State {
     /// The bytes that the method saved, decoded. `folder` is the checkpoint's, for the error.
     pub(crate) fn method_state(&self, folder: &Path) -> Result<Vec<u8>, Error> {
-        let wrong = || damaged(&folder.join(STATE), "`method-state` is not hexadecimal");
+        let wrong = || damaged(&folder.join(STATE_FILE), "`method-state` is not hexadecimal");
         from_hexadecimal(&self.method_state).ok_or_else(wrong)
     }
 
     /// Reads the state from the folder of a checkpoint. Fails if the file is missing, damaged, of another layout or larger
-    /// than [`LARGEST_STATE`], or if its counts are not plausible.
+    /// than [`MAX_STATE_BYTES`], or if its counts are not plausible.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
-        let path = folder.join(STATE);
+        let path = folder.join(STATE_FILE);
         let state: Self =
-            serde_json::from_slice(&files::read(&path, LARGEST_STATE)?).map_err(|error| damaged(&path, error))?;
+            serde_json::from_slice(&files::read(&path, MAX_STATE_BYTES)?).map_err(|error| damaged(&path, error))?;
         if state.schema != SCHEMA {
             return Err(damaged(&path, format!("its layout is {}, {SCHEMA} is known", state.schema)));
         }
@@ -104,9 +104,11 @@ impl State {
         }
     }
 
-    /// Reads the state if its file has no more than [`SMALL_STATE`] bytes; `None` if it has. Fails as [`read`](Self::read) does.
+    /// Reads the state if its file has no more than [`MAX_LISTED_STATE_BYTES`] bytes; `None` if it has. Fails as
+    /// [`read`](Self::read) does.
     pub(crate) fn read_small(folder: &Path) -> Result<Option<Self>, Error> {
-        let is_large = std::fs::metadata(folder.join(STATE)).is_ok_and(|about| about.len() > SMALL_STATE);
+        let is_large =
+            std::fs::metadata(folder.join(STATE_FILE)).is_ok_and(|about| about.len() > MAX_LISTED_STATE_BYTES);
         if is_large { Ok(None) } else { Self::read(folder).map(Some) }
     }
 
@@ -122,12 +124,12 @@ impl State {
             return Some(format!("it claims epoch {} at step {step}", cursor.epoch));
         }
         // Snapshots are saved in the order of their names, each once.
-        let ordered = self.snapshots.is_sorted_by(|one, next| one < next) && self.snapshots.len() <= MOST_SNAPSHOTS;
-        if !ordered || self.streams.len() > MOST_STREAMS {
+        let ordered = self.snapshots.is_sorted_by(|one, next| one < next) && self.snapshots.len() <= MAX_SNAPSHOTS;
+        if !ordered || self.streams.len() > MAX_STREAMS {
             return Some("it claims snapshots or random streams that no run can have".to_owned());
         }
-        let counted = [*updates, *generation, *tokens].iter().all(|count| *count <= LARGEST_COUNT);
-        let timed = (0.0..=LARGEST_COUNT as f64).contains(seconds);
+        let counted = [*updates, *generation, *tokens].iter().all(|count| *count <= MAX_COUNT);
+        let timed = (0.0..=MAX_COUNT as f64).contains(seconds);
         (!counted || !timed).then(|| "it claims more updates, tokens or seconds than a run can have".to_owned())
     }
 }
@@ -135,7 +137,7 @@ impl State {
 #[cfg(test)]
 impl State {
     /// The state of a run after so many steps and updates, by a method that keeps nothing.
-    pub(crate) fn bare(step: u64, updates: u64, identity: Identity) -> Self {
+    pub(crate) fn without_method_state(step: u64, updates: u64, identity: Identity) -> Self {
         Self { schema: SCHEMA, step, updates, generation: updates, identity, ..Self::default() }
     }
 }
@@ -143,7 +145,7 @@ impl State {
 /// Whether a folder is that of a checkpoint, which means that it holds a `state.json`.
 #[must_use]
 pub fn is_checkpoint(folder: &Path) -> bool {
-    folder.join(STATE).is_file()
+    folder.join(STATE_FILE).is_file()
 }
 
 /// The path of the folder for the checkpoint of a step in the run's folder `run`, which need not exist.
@@ -159,12 +161,12 @@ fn folder_name(step: u64) -> String {
 /// Fails if the folder of a run, or anything that a run reads, writes or removes in it, is a link: a folder that comes
 /// from others could lead elsewhere. Does nothing if the folder does not exist.
 pub(crate) fn reject_links(run: &Path) -> Result<(), Error> {
-    Ok(files::reject_links(run, LEVELS)?)
+    Ok(files::reject_links(run, MAX_DEPTH)?)
 }
 
 /// The steps of the checkpoints in the run's folder `run`, in ascending order, by the names in its folder `steps`; empty if
 /// there is no such folder. Ignores names that are not those of a checkpoint, and does not look into the checkpoints.
-pub(crate) fn steps(run: &Path) -> Result<Vec<u64>, Error> {
+pub(crate) fn list_steps(run: &Path) -> Result<Vec<u64>, Error> {
     let names = files::names(&run.join("steps"))?;
     let step = |name: &String| name.parse().ok().filter(|step| folder_name(*step) == *name);
     let mut steps: Vec<u64> = names.iter().filter_map(step).collect();
@@ -173,10 +175,10 @@ pub(crate) fn steps(run: &Path) -> Result<Vec<u64>, Error> {
 }
 
 /// The step and folder of the last checkpoint in the run's folder `run` whose `state.json` can be read, or is larger than
-/// [`SMALL_STATE`] and so not read here; `None` if there is none.
-pub(crate) fn last_whole(run: &Path) -> Option<(u64, PathBuf)> {
+/// [`MAX_LISTED_STATE_BYTES`] and so not read here; `None` if there is none.
+pub(crate) fn last_readable(run: &Path) -> Option<(u64, PathBuf)> {
     let whole = |step: &u64| State::read_small(&folder(run, *step)).is_ok();
-    let step = steps(run).ok()?.into_iter().rev().find(whole)?;
+    let step = list_steps(run).ok()?.into_iter().rev().find(whole)?;
     Some((step, folder(run, step)))
 }
 
@@ -189,23 +191,26 @@ pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: us
     train_state.policy.save(draft.path())?;
     train_state.policy.save_edits(draft.path())?;
     for (number, name) in train_state.snapshots.keys().enumerate() {
-        let path = draft.path().join(edits_of(number));
+        let path = draft.path().join(edits_file(number));
         train_state.policy.save_snapshot_edits(name, &path)?;
     }
     directions::save(&train_state.published, draft.path())?;
     if let Some(optimizer) = &train_state.hooks.optimizer {
         let optimizer = optimizer.state(train_state.policy.parameters())?;
-        draft.write(OPTIMIZER, &serialize(OPTIMIZER, optimizer.iter().map(|(name, tensor)| (*name, tensor)))?)?;
+        draft.write(
+            OPTIMIZER_FILE,
+            &serialize(OPTIMIZER_FILE, optimizer.iter().map(|(name, tensor)| (*name, tensor)))?,
+        )?;
     }
     let own = train_state.own.saved();
     if !own.is_empty() {
-        draft.write(OWN, &serialize(OWN, &own)?)?;
+        draft.write(METHOD_FILE, &serialize(METHOD_FILE, &own)?)?;
     }
     if !train_state.snapshots.is_empty() {
-        draft.write(SNAPSHOTS, &serialize(SNAPSHOTS, &train_state.snapshots)?)?;
+        draft.write(SNAPSHOTS_FILE, &serialize(SNAPSHOTS_FILE, &train_state.snapshots)?)?;
     }
     let text = serde_json::to_vec_pretty(state).map_err(|error| damaged(&target, error))?;
-    draft.write(STATE, &text)?;
+    draft.write(STATE_FILE, &text)?;
     draft.commit()?;
     prune(run, keep)?;
     Ok(target)
@@ -215,21 +220,26 @@ pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: us
 /// Call after the method's `init`: the saved values replace those that `init` made. Of what `init` made, snapshots under
 /// other names, directions of other layers, and edits if the checkpoint has none stay. Fails for a file that is missing,
 /// damaged or of another model.
-/// `most_own` is the most bytes of the method's state and extra parameters.
-pub(crate) fn restore(folder: &Path, state: &State, train_state: &mut TrainState, most_own: u64) -> Result<(), Error> {
+/// `max_method_bytes` is the most bytes of the method's state and extra parameters.
+pub(crate) fn restore(
+    folder: &Path,
+    state: &State,
+    train_state: &mut TrainState,
+    max_method_bytes: u64,
+) -> Result<(), Error> {
     if !state.snapshots.is_empty() {
-        let snapshots = read_tensors(&folder.join(SNAPSHOTS), &state.snapshots, train_state)?;
+        let snapshots = read_tensors(&folder.join(SNAPSHOTS_FILE), &state.snapshots, train_state)?;
         for (number, (name, values)) in snapshots.into_iter().enumerate() {
-            train_state.restore_snapshot(&name, values, &folder.join(edits_of(number)))?;
+            train_state.restore_snapshot(&name, values, &folder.join(edits_file(number)))?;
         }
     }
     train_state.policy.restore(folder)?;
     train_state.policy.restore_edits(folder)?;
     train_state.published.extend(directions::restore(folder)?);
     train_state.policy.resume_at(state.generation);
-    train_state.own = read_own(&folder.join(OWN), most_own)?;
+    train_state.own = read_method_parameters(&folder.join(METHOD_FILE), max_method_bytes)?;
     train_state.hooks.own_updates = state.updates;
-    restore_optimizer(&folder.join(OPTIMIZER), state.updates, train_state)?;
+    restore_optimizer(&folder.join(OPTIMIZER_FILE), state.updates, train_state)?;
     Ok(train_state.clear_gradient()?)
 }
 
@@ -253,7 +263,7 @@ fn prune(run: &Path, keep: usize) -> Result<(), Error> {
     for name in files::names(&run.join("steps"))?.iter().filter(|name| is_draft(name)) {
         files::remove_folder(&run.join("steps").join(name))?;
     }
-    let steps = steps(run)?;
+    let steps = list_steps(run)?;
     for step in &steps[..steps.len().saturating_sub(keep)] {
         files::remove_folder(&folder(run, *step))?;
     }
@@ -285,12 +295,13 @@ fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Resu
 }
 
 /// Reads the method's state of parameters and its extra parameters; none if there is no such file. Fails for a file larger than
-/// `most` bytes and a header of [`MAX_HEADER_BYTES`], and for a tensor of another type than `f32` or with another name.
-fn read_own(path: &Path, most: u64) -> Result<MethodParameters, Error> {
+/// `max_bytes` bytes and a header of [`MAX_HEADER_BYTES`], and for a tensor of another type than `f32` or with another
+/// name.
+fn read_method_parameters(path: &Path, max_bytes: u64) -> Result<MethodParameters, Error> {
     if !path.exists() {
         return Ok(MethodParameters::default());
     }
-    let bytes = files::read(path, most.saturating_add(MAX_HEADER_BYTES))?;
+    let bytes = files::read(path, max_bytes.saturating_add(MAX_HEADER_BYTES))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(path, error))?;
     let read = file.tensors().into_iter().map(|(name, view)| {
         if view.dtype() != safetensors::Dtype::F32 {

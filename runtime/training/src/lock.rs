@@ -16,10 +16,10 @@ use crate::error::Error;
 pub(crate) const FILE: &str = "run.lock";
 
 /// The most bytes of a `run.lock` that are read. The file is small: it lists inputs and settings, not data records.
-const LARGEST: u64 = 1 << 20;
+const MAX_LOCK_BYTES: u64 = 1 << 20;
 
 /// The value of the key `left` in the `run.lock` of a finished run that left no artifact.
-const NOTHING: &str = "nothing";
+const NO_ARTIFACT: &str = "nothing";
 
 /// Whether `folder` is the folder of a run: it holds a `run.lock` that is a regular file, not a symbolic link.
 #[must_use]
@@ -30,7 +30,7 @@ pub fn is_run(folder: &Path) -> bool {
 /// Whether the run of a parsed `run.lock` is finished: the lock lists files of an artifact, or says that the run left none.
 pub(crate) fn is_finished(lock: &Table) -> bool {
     let files = lock.get("artifact").and_then(Value::as_array);
-    files.is_some_and(|files| !files.is_empty()) || lock.get("left").and_then(Value::as_str) == Some(NOTHING)
+    files.is_some_and(|files| !files.is_empty()) || lock.get("left").and_then(Value::as_str) == Some(NO_ARTIFACT)
 }
 
 /// Whether the run in `folder` is finished ([`is_finished`]); false if its lock is missing or cannot be read or parsed.
@@ -46,7 +46,7 @@ pub(crate) fn read(folder: &Path) -> Option<Table> {
 
 /// Reads the text of the `run.lock` at `path`. Fails if the file cannot be read, is larger than 1 MiB or is not UTF-8.
 pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
-    Ok(bounded::read_text(path, LARGEST).map_err(FileError::at("read", path))?)
+    Ok(bounded::read_text(path, MAX_LOCK_BYTES).map_err(FileError::at("read", path))?)
 }
 
 /// Parses the text of a `run.lock` as TOML. Fails as [`damaged`] if it is no TOML; `path` is only used in that error.

@@ -90,7 +90,7 @@ impl MetricsFile {
 
     /// Appends a row, given as a JSON object, with every number in it rounded to seven significant digits
     /// ([`round_numbers`]). Does not sync it to the disk.
-    pub(crate) fn add(&mut self, row: &Value) -> Result<(), Error> {
+    pub(crate) fn add_row(&mut self, row: &Value) -> Result<(), Error> {
         let mut row = row.clone();
         round_numbers(&mut row);
         Ok(self.lines.push(&row.to_string())?)
@@ -112,7 +112,7 @@ impl MetricsFile {
         if event.skipped > 0 {
             row["skipped-updates"] = json!(event.skipped);
         }
-        self.add(&row)
+        self.add_row(&row)
     }
 
     /// Appends the row of the metrics that the method reported after the last step, number `step`, with the key
@@ -125,7 +125,7 @@ impl MetricsFile {
         for (name, value) in metrics {
             row[name] = json!(value);
         }
-        self.add(&row)
+        self.add_row(&row)
     }
 
     /// Appends the row of a pass rate of the validation prompts after `step` steps: `validation-pass-at-1`,
@@ -136,13 +136,13 @@ impl MetricsFile {
             row[format!("validation-pass-at-{}", rate.k)] = json!(rate.at_k);
         }
         row["validation-reward"] = json!(rate.reward);
-        self.add(&row)
+        self.add_row(&row)
     }
 
     /// Appends the row of a change of the method: `step`, the finished steps, and `method`, the new component's
     /// SHA-256.
     pub(crate) fn add_revision(&mut self, revision: &Revision) -> Result<(), Error> {
-        self.add(&json!({ "step": revision.after, "method": revision.sha256 }))
+        self.add_row(&json!({ "step": revision.after, "method": revision.sha256 }))
     }
 
     /// Reads the changes of the method from the rows with a text `method` and a whole `step`, as
@@ -152,7 +152,7 @@ impl MetricsFile {
             let sha256 = row.get("method")?.as_str()?.to_owned();
             Some(Revision { after: row.get("step")?.as_u64()?, sha256 })
         };
-        Ok(self.rows()?.iter().filter_map(revision).collect())
+        Ok(self.read_rows()?.iter().filter_map(revision).collect())
     }
 
     /// Syncs the rows to the disk, so that they survive a power failure.
@@ -160,14 +160,14 @@ impl MetricsFile {
         Ok(self.lines.sync()?)
     }
 
-    /// Reads every row of the file as a JSON object; see [`rows`].
-    pub(crate) fn rows(&self) -> Result<Vec<Map<String, Value>>, Error> {
-        rows(&self.path)
+    /// Reads every row of the file as a JSON object; see [`read_rows`].
+    pub(crate) fn read_rows(&self) -> Result<Vec<Map<String, Value>>, Error> {
+        read_rows(&self.path)
     }
 
     /// Returns those of `names`, in their order, that are a key of no row in the file.
     pub(crate) fn unreported<'a>(&self, names: &'a [String]) -> Result<Vec<&'a str>, Error> {
-        let rows = self.rows()?;
+        let rows = self.read_rows()?;
         let names = names.iter().map(String::as_str);
         Ok(names.filter(|name| !rows.iter().any(|row| row.contains_key(*name))).collect())
     }
@@ -175,7 +175,7 @@ impl MetricsFile {
 
 /// Reads the rows of a metrics file; skips lines that are not JSON objects, such as half a line after a crash. Fails if the
 /// file cannot be read or has more than [`MAX_BYTES`].
-pub(crate) fn rows(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
+pub(crate) fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
     let bytes = files::read(path, MAX_BYTES)?;
     Ok(bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
 }
@@ -243,11 +243,11 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         let mut file = MetricsFile::open(run.path(), 0).unwrap();
         let used = json!({ "work": 123_456_789_u64, "calls": 9_999_999, "times": [0.123_456_789, 1.0] });
-        file.add(&json!({ "step": 3, "validation-loss": 2.345_678_91, "used": used })).unwrap();
+        file.add_row(&json!({ "step": 3, "validation-loss": 2.345_678_91, "used": used })).unwrap();
         file.sync().unwrap();
         let used = json!({ "work": 123_456_800_u64, "calls": 9_999_999, "times": [0.123_456_8, 1.0] });
         let row = json!({ "step": 3, "validation-loss": 2.345_679, "used": used });
-        assert_eq!(Value::Object(file.rows().unwrap().remove(0)), row);
+        assert_eq!(Value::Object(file.read_rows().unwrap().remove(0)), row);
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
         let run = run("{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4,\"lo");
         let file = MetricsFile::open(run.path(), 2).unwrap();
         let kept = std::fs::read_to_string(run.path().join(FILE)).unwrap();
-        assert_eq!((kept.as_str(), file.rows().unwrap().len()), ("{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n", 2));
+        assert_eq!((kept.as_str(), file.read_rows().unwrap().len()), ("{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n", 2));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 pub use find::{find_model, newest_checkpoint};
-pub(crate) use find::{is_endless, nearest_run, start_from, unfinished};
+pub(crate) use find::{is_endless, nearest_run, start_option, unfinished_error};
 pub(crate) use run_lock::{RunLock, is_running};
 use tunebox_foundation::files;
 
@@ -53,8 +53,8 @@ pub fn runs(folder: &Path) -> Result<Vec<Listed>, Error> {
         let run = folder.join(&name);
         if lock::is_run(&run) {
             let lock = files::read_text(&run.join(lock::FILE))?.parse::<toml::Table>();
-            let checkpoint = checkpoint::steps(&run)?.pop();
-            found.extend(lock.ok().and_then(|lock| listed(&name, &run, &lock, checkpoint)));
+            let checkpoint = checkpoint::list_steps(&run)?.pop();
+            found.extend(lock.ok().and_then(|lock| list_entry(&name, &run, &lock, checkpoint)));
         }
     }
     found.sort_by(|one, other| sort_key(&one.name).cmp(&sort_key(&other.name)));
@@ -70,7 +70,7 @@ fn sort_key(name: &str) -> (&str, Option<u64>) {
 
 /// Builds the entry of a run, from its lock and `checkpoint`, the step of its last checkpoint. Takes the time of the change
 /// from the lock's file, 1970 if it is unknown. `None` if the lock lacks a key.
-fn listed(name: &str, folder: &Path, lock: &toml::Table, checkpoint: Option<u64>) -> Option<Listed> {
+fn list_entry(name: &str, folder: &Path, lock: &toml::Table, checkpoint: Option<u64>) -> Option<Listed> {
     let text = |table: &str, key: &str| lock.get(table)?.get(key)?.as_str();
     let written = folder.join(lock::FILE).metadata().and_then(|about| about.modified());
     Some(Listed {

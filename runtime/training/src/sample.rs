@@ -15,7 +15,7 @@ use crate::error::{Error, path_error};
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sample.rs"));
 
 /// The folder that the sample is unpacked to; no run can have this name.
-const FOLDER: &str = ".sample";
+const SAMPLE_FOLDER: &str = ".sample";
 
 /// The run file for methods without their own.
 pub const RUN_FILE: &str = include_str!("../sample/run.toml");
@@ -32,7 +32,7 @@ pub fn is_sample(folder: &Path) -> bool {
 /// it.
 #[must_use]
 pub fn run_file_of(method: &str) -> Option<&'static str> {
-    file(&format!("{method}.toml"))
+    embedded_text(&format!("{method}.toml"))
 }
 
 /// The text of the sample's run file of the first built-in method that learns from this shape of records; `None` if there is
@@ -51,7 +51,7 @@ pub fn run_file_of_shape(shape: &str) -> Option<&'static str> {
 /// # Errors
 /// A folder that cannot be written.
 pub fn unpack(runs: &Path) -> Result<PathBuf, Error> {
-    let folder = runs.join(FOLDER);
+    let folder = runs.join(SAMPLE_FOLDER);
     let same = |(name, bytes): &(&str, &[u8])| {
         files::read(&folder.join(name), bytes.len() as u64).is_ok_and(|found| sha256(&found) == sha256(bytes))
     };
@@ -74,27 +74,28 @@ pub fn unpack(runs: &Path) -> Result<PathBuf, Error> {
 /// `.sample`, it is the path of an embedded file or of a folder above one, or it is `.sample` itself. It need not
 /// exist.
 pub(crate) fn is_of_sample(path: &Path) -> bool {
-    split(path).is_some_and(|(_, inside)| FILES.iter().any(|(name, _)| Path::new(name).starts_with(inside)))
+    split_at_sample(path).is_some_and(|(_, inside)| FILES.iter().any(|(name, _)| Path::new(name).starts_with(inside)))
 }
 
 /// Returns the path, in the same unpacked sample as `path`, of the first data file whose first line satisfies `fits`,
 /// in the order of the embedded run files that name the data. Tests the embedded data, not the unpacked files. `None`
 /// if `path` is not of a sample or no file fits.
-pub(crate) fn data_beside(path: &Path, fits: impl Fn(&[u8]) -> bool) -> Option<PathBuf> {
-    let (sample, _) = split(path).filter(|_| is_of_sample(path))?;
+pub(crate) fn find_data_beside(path: &Path, fits: impl Fn(&[u8]) -> bool) -> Option<PathBuf> {
+    let (sample, _) = split_at_sample(path).filter(|_| is_of_sample(path))?;
     let data = |(name, text): &(&str, &[u8])| {
         let table: toml::Table = std::str::from_utf8(text).ok().filter(|_| name.ends_with(".toml"))?.parse().ok()?;
         table.get("data")?.get("path")?.as_str().map(str::to_owned)
     };
-    let first =
-        |name: &String| file(name).and_then(|text| text.lines().next()).is_some_and(|line| fits(line.as_bytes()));
+    let first = |name: &String| {
+        embedded_text(name).and_then(|text| text.lines().next()).is_some_and(|line| fits(line.as_bytes()))
+    };
     FILES.iter().filter_map(data).find(first).map(|name| sample.join(name))
 }
 
 /// Splits a path into the nearest folder named `.sample` above it, or the path itself, and the path below that folder.
 /// `None` if there is no such folder.
-fn split(path: &Path) -> Option<(&Path, &Path)> {
-    let sample = path.ancestors().find(|above| above.file_name().is_some_and(|name| name == FOLDER))?;
+fn split_at_sample(path: &Path) -> Option<(&Path, &Path)> {
+    let sample = path.ancestors().find(|above| above.file_name().is_some_and(|name| name == SAMPLE_FOLDER))?;
     Some((sample, path.strip_prefix(sample).ok()?))
 }
 
@@ -104,7 +105,7 @@ pub(crate) fn check_present(path: &Path) -> Result<(), Error> {
     if path.exists() || !is_of_sample(path) {
         return Ok(());
     }
-    let runs = split(path).and_then(|(sample, _)| sample.parent());
+    let runs = split_at_sample(path).and_then(|(sample, _)| sample.parent());
     let project = runs.and_then(Path::parent).filter(|project| !project.as_os_str().is_empty());
     let option = project.map_or_else(String::new, |project| format!("-C {} ", project.display()));
     let what = "the model and data that come with tunebox are not here";
@@ -114,7 +115,7 @@ pub(crate) fn check_present(path: &Path) -> Result<(), Error> {
 
 /// Returns the text of an embedded file, by its path in the folder `sample`; `None` if there is none or it is not
 /// UTF-8.
-fn file(name: &str) -> Option<&'static str> {
+fn embedded_text(name: &str) -> Option<&'static str> {
     let (_, bytes) = FILES.iter().find(|(path, _)| *path == name)?;
     std::str::from_utf8(bytes).ok()
 }
@@ -172,7 +173,7 @@ mod tests {
     fn the_data_of_a_sample_that_fit_lie_beside_those_that_do_not() {
         let labeled =
             |line: &[u8]| line.starts_with(b"{\"prompt\"") && line.windows(7).any(|word| word == b"\"label\"");
-        let beside = |path: &str| data_beside(Path::new(path), labeled);
+        let beside = |path: &str| find_data_beside(Path::new(path), labeled);
         assert_eq!(beside("calm/runs/.sample/lora.jsonl"), Some(PathBuf::from("calm/runs/.sample/kto.jsonl")));
         assert_eq!(beside("calm/lora.jsonl"), None);
     }

@@ -10,20 +10,20 @@ use tunebox_model::generate::{Completion, Sampling, generate};
 use tunebox_model::{Policy, View};
 
 use crate::configuration::TrainTable;
-use crate::data::{Dataset, rows};
+use crate::data::{Dataset, collect_rows};
 use crate::error::Error;
 use crate::exact;
 use crate::verifiers::{Answer, Verifiers};
 
 /// The least score of the first verifier with which a completion passes.
-const PASS: f32 = 0.5;
+const PASS_SCORE: f32 = 0.5;
 
 /// Returns the mean negative log-likelihood of a target token of each example's first side, in nats, over all target
 /// tokens under the policy; 0 without targets. Scores `batch` examples at a time.
-pub(crate) fn validate(policy: &Policy, data: &Dataset, batch: usize) -> Result<f64, Error> {
+pub(crate) fn mean_loss(policy: &Policy, data: &Dataset, batch: usize) -> Result<f64, Error> {
     let (mut total, mut targets) = (0.0_f64, 0_usize);
     for examples in data.examples.chunks(batch) {
-        let rows = rows(examples.iter().map(|example| example.sides[0].clone()))?;
+        let rows = collect_rows(examples.iter().map(|example| example.sides[0].clone()))?;
         targets += rows.targets();
         let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false)?;
         let logprobs = scored.tap(Tap::Logprob)?.flatten_all().and_then(|flat| flat.to_vec1::<f32>());
@@ -48,9 +48,9 @@ pub struct PassRate {
 }
 
 /// Generates `validate-completions` completions of every prompt at temperature 1 and scores them by the verifiers, as
-/// [`judge`] does. Each has at most the tokens that the longest prompt of `data` leaves of the maximum length. A
-/// completion passes if the first verifier gives it 0.5 or more. The same seed samples with the same random numbers, so
-/// that two results differ by the weights alone.
+/// [`score_completions`] does. Each has at most the tokens that the longest prompt of `data` leaves of the maximum
+/// length. A completion passes if the first verifier gives it 0.5 or more. The same seed samples with the same random
+/// numbers, so that two results differ by the weights alone.
 ///
 /// # Errors
 /// A failed generation, and those of [`Verifiers::verdicts`], such as a verifier that fails on most completions.
@@ -61,13 +61,17 @@ pub(crate) fn pass_rate(
     train: &TrainTable,
 ) -> Result<PassRate, Error> {
     let (seed, completions) = (Stream::new(train.seed, "validation").next_u64(), train.validate_completions as usize);
-    let sampling = Sampling { max_tokens: data.report.room(), seed, completions, ..Sampling::default() };
-    judge(policy, &complete(policy, data, &sampling)?, data, verifiers)
+    let sampling = Sampling { max_tokens: data.report.completion_room(), seed, completions, ..Sampling::default() };
+    score_completions(policy, &generate_completions(policy, data, &sampling)?, data, verifiers)
 }
 
 /// Generates `sampling.completions` completions of the first side of every example under the policy, in the order of the
 /// examples; those of one prompt are adjacent.
-pub(crate) fn complete(policy: &Policy, data: &Dataset, sampling: &Sampling) -> Result<Vec<Completion>, Error> {
+pub(crate) fn generate_completions(
+    policy: &Policy,
+    data: &Dataset,
+    sampling: &Sampling,
+) -> Result<Vec<Completion>, Error> {
     let prompts: Vec<Vec<u32>> = data.examples.iter().map(|example| example.sides[0].ids.clone()).collect();
     Ok(generate(policy, &View::Policy, &prompts, sampling, &mut |_, _| true)?)
 }
@@ -75,7 +79,7 @@ pub(crate) fn complete(policy: &Policy, data: &Dataset, sampling: &Sampling) -> 
 /// Scores completions by the verifiers and computes the pass rate. `completions` has the same number for each prompt of
 /// `data`, those of one prompt adjacent. Leaves out completions of examples without a question. Adds the verdicts to
 /// the verifiers' counts of the present step. Fails as [`Verifiers::verdicts`] does.
-pub(crate) fn judge(
+pub(crate) fn score_completions(
     policy: &Policy,
     completions: &[Completion],
     data: &Dataset,
@@ -87,15 +91,16 @@ pub(crate) fn judge(
     });
     let weights: Vec<f32> = verifiers.names_and_weights().into_iter().map(|(_, weight)| weight).collect();
     let verdicts = verifiers.verdicts(policy.model().tokenizer()?, &answers.collect::<Vec<_>>(), None)?;
-    Ok(rate(&verdicts, &weights, k))
+    Ok(compute_pass_rate(&verdicts, &weights, k))
 }
 
 /// Computes the pass rate, rounded to seven significant digits. `verdicts` is `[completions][verifiers]`, the `k`
-/// completions of a prompt adjacent; NaN means no verdict. A completion passes if its first verdict is at least [`PASS`].
-/// `weights` are the verifiers' factors in the reward, which is Σ weight · verdict over the verdicts that are not NaN. The
-/// mean reward is over the completions with such a verdict; 0 without any.
-fn rate(verdicts: &[Vec<f32>], weights: &[f32], k: usize) -> PassRate {
-    let passes: Vec<bool> = verdicts.iter().map(|row| row.first().is_some_and(|verdict| *verdict >= PASS)).collect();
+/// completions of a prompt adjacent; NaN means no verdict. A completion passes if its first verdict is at least
+/// [`PASS_SCORE`]. `weights` are the verifiers' factors in the reward, which is Σ weight · verdict over the verdicts
+/// that are not NaN. The mean reward is over the completions with such a verdict; 0 without any.
+fn compute_pass_rate(verdicts: &[Vec<f32>], weights: &[f32], k: usize) -> PassRate {
+    let passes: Vec<bool> =
+        verdicts.iter().map(|row| row.first().is_some_and(|verdict| *verdict >= PASS_SCORE)).collect();
     let share = |count: usize, of: usize| seven_digits(count as f64 / of.max(1) as f64);
     let any = passes.chunks(k).filter(|group| group.contains(&true)).count();
     let judged = verdicts.iter().filter(|row| row.iter().any(|verdict| !verdict.is_nan()));
@@ -120,7 +125,7 @@ mod tests {
     #[test]
     fn a_prompt_passes_when_one_of_its_answers_does() {
         let verdicts = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [f32::NAN, f32::NAN]].map(Vec::from);
-        let found = rate(&verdicts, &[1.0, 0.5], 2);
+        let found = compute_pass_rate(&verdicts, &[1.0, 0.5], 2);
 
         assert_eq!(found, PassRate { at_one: 0.25, at_k: 0.5, k: 2, reward: 0.5 });
     }

@@ -22,7 +22,7 @@ use crate::error::{Error, path_error};
 use crate::lock;
 use crate::observer::Observer;
 use crate::plan::{open_package, plan};
-use crate::runs::unfinished;
+use crate::runs::unfinished_error;
 use crate::worker::execute;
 
 pub use comparison::Comparison;
@@ -30,13 +30,13 @@ use comparison::{compare, first_difference};
 pub use inputs::UnconfirmedComponents;
 
 /// The file with a run's settings, in its folder.
-const SETTINGS: &str = "run.toml";
+const SETTINGS_FILE: &str = "run.toml";
 
 /// The keys of a lock that must be equal for a replay to end in the same bits.
-const INPUTS: [&str; 7] = ["model", "data", "validation", "method", "verifier", "seed", "steps"];
+const INPUT_KEYS: [&str; 7] = ["model", "data", "validation", "method", "verifier", "seed", "steps"];
 
 /// The keys of a lock about program and machine. If one differs, a replay may end in other bits.
-const SURROUNDINGS: [&str; 5] = ["tunebox", "system", "processor", "device", "accelerator"];
+const ENVIRONMENT_KEYS: [&str; 5] = ["tunebox", "system", "processor", "device", "accelerator"];
 
 /// A finished run compared with its lock, ready to be replayed.
 pub struct Verification {
@@ -76,7 +76,7 @@ impl Replay {
     /// Whether the replay ended in the same bits: every artifact file has the recorded digest, and no metric differs.
     #[must_use]
     pub fn same(&self) -> bool {
-        self.first_difference.is_none() && self.artifact.iter().all(Comparison::same)
+        self.first_difference.is_none() && self.artifact.iter().all(Comparison::is_same)
     }
 }
 
@@ -94,8 +94,8 @@ pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling
     checkpoint::reject_links(folder)?;
     let recorded = read_lock(folder)?;
     let artifact = compare_files(recorded_files(folder, &recorded)?, folder)?;
-    let overrides: Vec<String> = set.iter().cloned().chain(overrides(&recorded)).collect();
-    let mut settings = RunSettings::load(&folder.join(SETTINGS), &overrides)?;
+    let overrides: Vec<String> = set.iter().cloned().chain(replay_overrides(&recorded)).collect();
+    let mut settings = RunSettings::load(&folder.join(SETTINGS_FILE), &overrides)?;
     (settings.offline, settings.compiling) = (offline, compiling);
     settings.replay = replay_inputs(&recorded);
     inputs::check_data_files(&settings)?;
@@ -105,20 +105,20 @@ pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling
     let can_plan = unnamed.is_none() && components.iter().all(Result::is_ok);
     let mut now =
         if can_plan { planned_lock(&settings)? } else { inputs::unplanned_lock_table(&settings, &components)? };
-    add_surroundings(&settings, &mut now)?;
-    let mut inputs = compare(&recorded, &now, &INPUTS);
+    add_environment(&settings, &mut now)?;
+    let mut inputs = compare(&recorded, &now, &INPUT_KEYS);
     if !can_plan {
         inputs::remove_unknown(&mut inputs, &components);
     }
     Ok(Verification {
-        name: text(folder.file_name().unwrap_or_default()),
+        name: file_name_text(folder.file_name().unwrap_or_default()),
         artifact,
         inputs,
-        surroundings: compare(&recorded, &now, &SURROUNDINGS),
+        surroundings: compare(&recorded, &now, &ENVIRONMENT_KEYS),
         unread: components.into_iter().find_map(Result::err),
         unnamed,
         folder: folder.to_owned(),
-        revised: revised(&recorded),
+        revised: revision_steps(&recorded),
         settings,
     })
 }
@@ -128,7 +128,7 @@ impl Verification {
     /// differs from the recorded one; `None` otherwise.
     #[must_use]
     pub fn changed_method(&self) -> Option<PathBuf> {
-        let changed = self.inputs.iter().any(|input| input.what == "method.sha256" && !input.same());
+        let changed = self.inputs.iter().any(|input| input.what == "method.sha256" && !input.is_same());
         match self.settings.method_reference() {
             Ok(Reference::Folder(folder)) if changed => Some(folder),
             _ => None,
@@ -177,7 +177,7 @@ impl Verification {
             return Err(Explanation { why: error.why(), ..problem }.into());
         }
         let scratch = files::temporary_folder(above, ".replay-")?;
-        self.settings.file.run.folder = text(scratch.path().as_os_str());
+        self.settings.file.run.folder = file_name_text(scratch.path().as_os_str());
         let summary = execute(self.settings, worker, observer, stop)?;
         if summary.interrupted {
             return Ok(None);
@@ -192,7 +192,7 @@ impl Verification {
 /// Returns the `--set` arguments of a replay: a folder for runs that cannot be created, the name `replay`, no
 /// checkpoint before the last step, and the keys `device` and `compute` (number format of activations) of the run's
 /// lock `recorded` as `train.device` and `train.compute`, as far as the lock has them.
-fn overrides(recorded: &Table) -> Vec<String> {
+fn replay_overrides(recorded: &Table) -> Vec<String> {
     let key = |key: &str| recorded.get(key).map(|value| format!("train.{key}={value}"));
     let own = ["run.folder=/dev/null/replay".into(), "run.name=replay".into(), "train.save-every=10000000".into()];
     own.into_iter().chain(key("device")).chain(key("compute")).collect()
@@ -204,20 +204,20 @@ fn planned_lock(settings: &RunSettings) -> Result<Table, Error> {
     let mut on_cpu = settings.clone();
     on_cpu.file.train.device = "cpu".into();
     on_cpu.file.train.compute = Compute::Auto;
-    lock::write::table(&plan(on_cpu)?.run)
+    lock::write::lock_table(&plan(on_cpu)?.run)
 }
 
 /// Replaces `tunebox` (the version), `system`, `processor`, `device` and `accelerator` in the lock `now` by those of
 /// this program and machine, for the device `train.device` of the settings. Removes `device` if it is not available
 /// here. Leaves `accelerator` as it is if the device reports none.
-fn add_surroundings(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
+fn add_environment(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
     now.insert("tunebox".into(), env!("CARGO_PKG_VERSION").into());
-    now.insert("system".into(), lock::write::system().into());
+    now.insert("system".into(), lock::write::system_name().into());
     now.insert("processor".into(), lock::write::instruction_sets().into());
     now.remove("device");
     if let Ok(device) = device::parse(&settings.file.train.device) {
         now.insert("device".into(), Value::String(device::describe(&device)));
-        let accelerator = device::info(&device)?.map(|about| Value::try_from(lock::write::accelerator(&about)));
+        let accelerator = device::info(&device)?.map(|about| Value::try_from(lock::write::accelerator_table(&about)));
         now.extend(accelerator.and_then(Result::ok).map(|accelerator| ("accelerator".to_owned(), accelerator)));
     }
     Ok(())
@@ -225,7 +225,7 @@ fn add_surroundings(settings: &RunSettings, now: &mut Table) -> Result<(), Error
 
 /// Returns the steps after which the method was changed during the run, from `method.revised` of its lock; empty if it
 /// was not changed.
-fn revised(lock: &Table) -> Vec<i64> {
+fn revision_steps(lock: &Table) -> Vec<i64> {
     let list = lock.get("method").and_then(|method| method.get("revised")?.as_array());
     list.into_iter().flatten().filter_map(|revision| revision.get("after")?.as_integer()).collect()
 }
@@ -267,7 +267,7 @@ fn compare_files(recorded: Vec<(String, String)>, folder: &Path) -> Result<Vec<C
 /// The lock of an unfinished run, and an entry without a digest or whose name leads out of the folder.
 fn recorded_files(folder: &Path, recorded: &Table) -> Result<Vec<(String, String)>, Error> {
     if !lock::is_finished(recorded) {
-        return Err(unfinished(folder, "its `run.lock` lists no file of an artifact yet"));
+        return Err(unfinished_error(folder, "its `run.lock` lists no file of an artifact yet"));
     }
     let files = recorded.get("artifact").and_then(Value::as_array).into_iter().flatten();
     let entry = |file: &Value| {
@@ -280,7 +280,7 @@ fn recorded_files(folder: &Path, recorded: &Table) -> Result<Vec<(String, String
 }
 
 /// Converts a file name to text; bytes that are not UTF-8 are replaced.
-fn text(name: &std::ffi::OsStr) -> String {
+fn file_name_text(name: &std::ffi::OsStr) -> String {
     name.to_string_lossy().into_owned()
 }
 

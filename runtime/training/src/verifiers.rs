@@ -144,7 +144,7 @@ impl Verifiers {
     /// sample standard deviation (`reward-NAME-std`) of its verdicts, and the number of its failures
     /// (`reward-NAME-failed`). Leaves out numbers that are not finite, such as the deviation of one verdict; rounds the
     /// others to seven significant digits.
-    pub(crate) fn metrics(&self) -> Vec<(String, f64)> {
+    pub(crate) fn step_metrics(&self) -> Vec<(String, f64)> {
         let mut numbers = Vec::new();
         for entry in &self.entries {
             let (name, values) = (&entry.name, &entry.counts.values);
@@ -164,7 +164,7 @@ impl Verifiers {
 
     /// Returns a warning for each verifier that failed on a completion in the present step, with the number of failures
     /// and the first cause.
-    pub(crate) fn warnings(&self) -> Vec<String> {
+    pub(crate) fn step_warnings(&self) -> Vec<String> {
         let warning = |entry: &Entry| {
             let reason = entry.counts.reason.as_ref()?;
             let (name, failed) = (&entry.name, entry.counts.failed);
@@ -190,12 +190,12 @@ impl Entry {
             let answer = question.fields.get(&self.field).map_or("", String::as_str);
             let verdict = self.judge.verdict(&question.prompt, &texts.decode(number, ids)?, answer, end);
             if end.is_some_and(|end| Instant::now() >= end) {
-                return Err(too_long(&self.name));
+                return Err(too_long_error(&self.name));
             }
             failed += usize::from(matches!(verdict, Verdict::Failed(_)));
             verdicts.push(self.counts.add(verdict));
             if failed > TOLERATED_FAILURES.max(of / 2) || failed == of {
-                return Err(self.too_many_failures(failed, of));
+                return Err(self.too_many_failures_error(failed, of));
             }
         }
         Ok(verdicts)
@@ -203,7 +203,7 @@ impl Entry {
 
     /// Builds the error about a verifier that failed on `failed` of `all` completions, with the first cause in this
     /// step and the exit code of the sandbox.
-    fn too_many_failures(&self, failed: usize, all: usize) -> Error {
+    fn too_many_failures_error(&self, failed: usize, all: usize) -> Error {
         let what = format!("the verifier `{}` failed on {failed} of {all} completions", self.name);
         let explanation = Explanation::new("training", what)
             .with_why(self.counts.reason.clone().unwrap_or_default())
@@ -214,7 +214,7 @@ impl Entry {
 
 /// Builds the error about verifiers that take longer than a step may; `name` is the verifier that judged when the time
 /// was over. Exit code of the sandbox.
-fn too_long(name: &str) -> Error {
+fn too_long_error(name: &str) -> Error {
     let explanation = Explanation::new("sandbox", "the verifiers took longer than a step may")
         .with_location(format!("at the verifier `{name}`"))
         .with_why("their starts and verdicts together count towards `limits.step-wall-seconds`")

@@ -207,7 +207,7 @@ fn show_changes(terminal: Terminal, verification: &Verification, changed: usize)
 /// the number of changed artifacts and inputs; a changed environment does not count.
 fn show_comparison(terminal: Terminal, verification: &Verification) -> usize {
     let Verification { name, artifact, inputs, surroundings, unread, unnamed, .. } = verification;
-    let changed = artifact.iter().chain(inputs).filter(|one| !one.same()).count();
+    let changed = artifact.iter().chain(inputs).filter(|one| !one.is_same()).count();
     terminal.event(json!({
         "event": "verified", "name": name, "same": changed == 0 && unread.is_none(),
         "artifact": artifact, "inputs": inputs, "surroundings": surroundings,
@@ -219,7 +219,7 @@ fn show_comparison(terminal: Terminal, verification: &Verification) -> usize {
     for (label, list, names) in
         [("Artifact", artifact, files.as_str()), ("Inputs", inputs, ""), ("Environment", surroundings, "")]
     {
-        let same = list.iter().filter(|one| one.same()).count();
+        let same = list.iter().filter(|one| one.is_same()).count();
         terminal.status(label, format!("{same} of {} unchanged{names}", list.len()));
         show_differences(terminal, list);
     }
@@ -234,7 +234,7 @@ fn show_comparison(terminal: Terminal, verification: &Verification) -> usize {
 
 /// Shows the recorded and the found value of each comparison that differs.
 fn show_differences(terminal: Terminal, list: &[Comparison]) {
-    for Comparison { what, recorded, found } in list.iter().filter(|one| !one.same()) {
+    for Comparison { what, recorded, found } in list.iter().filter(|one| !one.is_same()) {
         terminal.status("Differs", format!("{what}\nrecorded {recorded}\nfound    {found}"));
     }
 }

@@ -11,7 +11,7 @@ use tunebox_model::{Model, Policy, Rows, View};
 
 use super::settings::BenchSettings;
 use crate::error::Error;
-use crate::plan::peak_on;
+use crate::plan::peak_bytes;
 
 /// Number of timed passes. The fastest counts, since only other work of the machine makes a pass slower.
 const PASSES: usize = 3;
@@ -67,7 +67,7 @@ pub(super) fn without_end_tokens(mut model: Arc<Model>) -> Arc<Model> {
 
 /// Measures scoring of `rows` random rows of `length` tokens (2 if it is less), all targets, in the fastest of three
 /// passes without saved activations, and the peak memory afterwards.
-pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scoring, Error> {
+pub(super) fn measure_scoring(policy: &Policy, rows: usize, length: usize) -> Result<Scoring, Error> {
     let ids = random_ids(policy, rows, length.max(2));
     let targets = ids.iter().map(|row| vec![true; row.len()]).collect();
     let rows = Arc::new(Rows::new(ids, targets)?);
@@ -78,19 +78,22 @@ pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scori
         policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false)?;
         least = least.min(begun.elapsed().as_secs_f64());
     }
-    Ok(Scoring { scored_tokens_per_second: tokens / least, scoring_peak_bytes: peak_on(policy.parameters().device()) })
+    Ok(Scoring {
+        scored_tokens_per_second: tokens / least,
+        scoring_peak_bytes: peak_bytes(policy.parameters().device()),
+    })
 }
 
 /// Measures generation for every number of completions in `settings.prompts`, and the peak memory after all of them.
 /// The speeds of one and of sixteen completions are `None` if the list lacks 1 or 16.
-pub(super) fn generation(policy: &Policy, settings: &BenchSettings) -> Result<Generation, Error> {
+pub(super) fn measure_generation(policy: &Policy, settings: &BenchSettings) -> Result<Generation, Error> {
     let counts = settings.prompts.iter();
     let written: Vec<_> = counts.map(|count| generate_at_once(policy, settings, *count)).collect::<Result<_, _>>()?;
     let speed = |prompts: u32| written.iter().find(|one| one.prompts == prompts).map(|one| one.tokens_per_second);
     Ok(Generation {
         written_tokens_per_second: speed(1),
         written_tokens_per_second_16: speed(16),
-        generation_peak_bytes: peak_on(policy.parameters().device()),
+        generation_peak_bytes: peak_bytes(policy.parameters().device()),
         written,
     })
 }
@@ -109,7 +112,7 @@ fn generate_at_once(policy: &Policy, settings: &BenchSettings, completions: u32)
             true
         })?;
         let tokens = written.iter().map(|completion| completion.ids.len()).sum();
-        let (first, later) = speeds(begun, &times, prompts.len(), tokens, Instant::now());
+        let (first, later) = generation_speeds(begun, &times, prompts.len(), tokens, Instant::now());
         (first_seconds, speed) = (first_seconds.min(first), speed.max(later));
     }
     Ok(Completions { prompts: completions, prompt_tokens, new_tokens, first_seconds, tokens_per_second: speed })
@@ -119,7 +122,13 @@ fn generate_at_once(policy: &Policy, settings: &BenchSettings, completions: u32)
 /// from then to `ended`. `times` are those of the tokens in order: every completion gets its first token before any gets its
 /// second. `tokens` is the number of all tokens. With fewer times than completions, the first tokens count as made at
 /// `ended`.
-fn speeds(begun: Instant, times: &[Instant], completions: usize, tokens: usize, ended: Instant) -> (f64, f64) {
+fn generation_speeds(
+    begun: Instant,
+    times: &[Instant],
+    completions: usize,
+    tokens: usize,
+    ended: Instant,
+) -> (f64, f64) {
     let first = completions.checked_sub(1).and_then(|last| times.get(last)).copied().unwrap_or(ended);
     let later = tokens.saturating_sub(completions) as f64;
     (first.duration_since(begun).as_secs_f64(), later / ended.duration_since(first).as_secs_f64())
@@ -144,6 +153,6 @@ mod tests {
         let at = |milliseconds: u64| begun + Duration::from_millis(milliseconds);
         // Both first tokens within half a second, then two more each within a second.
         let times = [500, 500, 1_000, 1_000, 1_500, 1_500].map(at);
-        assert_eq!(speeds(begun, &times, 2, 6, at(1_500)), (0.5, 4.0));
+        assert_eq!(generation_speeds(begun, &times, 2, 6, at(1_500)), (0.5, 4.0));
     }
 }

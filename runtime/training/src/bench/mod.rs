@@ -71,12 +71,12 @@ pub fn bench(settings: &BenchSettings, progress: &mut dyn FnMut(&str)) -> Result
     let folder = files::temporary_folder(&std::env::temp_dir(), "tunebox-bench-")?;
     let run_settings = prepare(settings, folder.path(), progress)?;
     let mut measured = describe(settings)?;
-    if settings.wants(Phase::Training) || settings.wants(Phase::Overhead) {
+    if settings.is_measured(Phase::Training) || settings.is_measured(Phase::Overhead) {
         progress("training steps");
-        steps::measure(settings, &run_settings, &mut measured)?;
+        steps::measure_steps(settings, &run_settings, &mut measured)?;
     }
     let rest = [Phase::StartUp, Phase::Scoring, Phase::Generation];
-    if rest.into_iter().any(|phase| settings.wants(phase)) {
+    if rest.into_iter().any(|phase| settings.is_measured(phase)) {
         measure_model(settings, &run_settings, folder.path(), progress, &mut measured)?;
     }
     Ok(measured)
@@ -93,21 +93,22 @@ fn measure_model(
     measured: &mut Measured,
 ) -> Result<(), Error> {
     reset_peak(&device::parse(&settings.device)?)?;
-    let (open_seconds, model) = start::timed(|| open_model(run_settings))?;
+    let (open_seconds, model) = start::measure_seconds(|| open_model(run_settings))?;
     measured.precision = precision_name(&model).into();
-    if settings.wants(Phase::StartUp) {
+    if settings.is_measured(Phase::StartUp) {
         progress("opening, compiling and instantiating");
-        measured.start_up = Some(start::measure(&settings.method, &model, open_seconds, folder)?);
+        measured.start_up = Some(start::measure_start(&settings.method, &model, open_seconds, folder)?);
     }
     let policy = Policy::open(inference::without_end_tokens(model), None, PolicySettings::default())?;
     // Generation needs less memory than scoring, so it comes first: each peak is that of its own phase.
-    if settings.wants(Phase::Generation) {
+    if settings.is_measured(Phase::Generation) {
         progress("writing");
-        measured.generation = Some(inference::generation(&policy, settings)?);
+        measured.generation = Some(inference::measure_generation(&policy, settings)?);
     }
-    if settings.wants(Phase::Scoring) {
+    if settings.is_measured(Phase::Scoring) {
         progress("scoring");
-        measured.scoring = Some(inference::score(&policy, settings.batch as usize, settings.sequence as usize)?);
+        measured.scoring =
+            Some(inference::measure_scoring(&policy, settings.batch as usize, settings.sequence as usize)?);
     }
     Ok(())
 }
@@ -115,7 +116,7 @@ fn measure_model(
 /// Returns the results before any measurement: model, method, sizes and threads, with every phase absent and no number
 /// format. Opens the method's package for its version.
 fn describe(settings: &BenchSettings) -> Result<Measured, Error> {
-    let method = start::method(&settings.method)?;
+    let method = start::open_method(&settings.method)?;
     Ok(Measured {
         model: settings.model.clone().unwrap_or_else(|| "sample".into()),
         method: format!("{} {}", method.manifest.name, method.manifest.version),

@@ -56,7 +56,7 @@ pub struct BenchSettings {
 
 impl BenchSettings {
     /// Whether a phase is to be measured.
-    pub(super) fn wants(&self, phase: Phase) -> bool {
+    pub(super) fn is_measured(&self, phase: Phase) -> bool {
         self.only.is_empty() || self.only.contains(&phase)
     }
 }

@@ -54,7 +54,7 @@ pub struct Overhead {
 /// Writes the phases that the settings want, and the model's number format, into `measured`. First resets the peak
 /// memory of the process or device. Step times and tokens leave out the first step; the cost of the sandbox is of all
 /// steps.
-pub(super) fn measure(
+pub(super) fn measure_steps(
     settings: &BenchSettings,
     run_settings: &RunSettings,
     measured: &mut Measured,
@@ -71,7 +71,7 @@ pub(super) fn measure(
     let summary = run(plan, &mut timed, &AtomicBool::new(false))?;
     let used = read_usage(&summary.folder)?;
     let rate = matmul_flops(&device::parse(&settings.device)?, activations)?;
-    let step_seconds = median(timed.counted().iter().map(|step| step.seconds).collect());
+    let step_seconds = median(timed.after_warm_up().iter().map(|step| step.seconds).collect());
     let necessary = step_flops(&sizes, trainable, settings.batch as usize, settings.sequence as usize);
     let utilization = is_supervised.then(|| necessary / step_seconds / rate);
     let training = Training {
@@ -83,10 +83,10 @@ pub(super) fn measure(
         expected_peak_bytes,
         utilization,
     };
-    let guest_share = number(&used, "guest-seconds") / timed.0.iter().map(|step| step.seconds).sum::<f64>();
-    let host_calls = number(&used, "host-calls") / f64::from(settings.steps + 1);
-    measured.training = settings.wants(Phase::Training).then_some(training);
-    measured.overhead = settings.wants(Phase::Overhead).then_some(Overhead { guest_share, host_calls });
+    let guest_share = number_at(&used, "guest-seconds") / timed.0.iter().map(|step| step.seconds).sum::<f64>();
+    let host_calls = number_at(&used, "host-calls") / f64::from(settings.steps + 1);
+    measured.training = settings.is_measured(Phase::Training).then_some(training);
+    measured.overhead = settings.is_measured(Phase::Overhead).then_some(Overhead { guest_share, host_calls });
     Ok(())
 }
 
@@ -96,14 +96,14 @@ struct TimedSteps(Vec<StepEvent>);
 
 impl TimedSteps {
     /// Returns all recorded steps but the first, which warms up; empty without steps.
-    fn counted(&self) -> &[StepEvent] {
+    fn after_warm_up(&self) -> &[StepEvent] {
         self.0.get(1..).unwrap_or_default()
     }
 
     /// Mean number of tokens of the steps after the first; 0 if there are none.
     fn mean_tokens(&self) -> f64 {
-        let sum: u64 = self.counted().iter().map(|step| step.tokens).sum();
-        sum as f64 / self.counted().len().max(1) as f64
+        let sum: u64 = self.after_warm_up().iter().map(|step| step.tokens).sum();
+        sum as f64 / self.after_warm_up().len().max(1) as f64
     }
 }
 
@@ -130,12 +130,12 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 /// Returns the JSON of the method's total usage of its limits (`used.total`), from the last row of the metrics in a
 /// run's folder that has it; null if none has.
 fn read_usage(folder: &Path) -> Result<Value, Error> {
-    let rows = metrics::rows(&folder.join(metrics::FILE))?;
+    let rows = metrics::read_rows(&folder.join(metrics::FILE))?;
     Ok(rows.iter().rev().find_map(|row| row.get("used")?.get("total").cloned()).unwrap_or_default())
 }
 
 /// Returns the number at the key `name` of a JSON object; NaN if it is missing or no number.
-fn number(of: &Value, name: &str) -> f64 {
+fn number_at(of: &Value, name: &str) -> f64 {
     of.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
@@ -145,26 +145,26 @@ fn number(of: &Value, name: &str) -> f64 {
 /// A product of n × m by m × k counts 2·n·m·k operations; attention counts the scores that the causal mask leaves.
 fn step_flops(sizes: &Configuration, trainable: usize, rows: usize, length: usize) -> f64 {
     let tokens = (rows * length) as f64;
-    let frozen = 2.0 * tokens * (linear(sizes) + head(sizes));
+    let frozen = 2.0 * tokens * (linear_weights(sizes) + head_weights(sizes));
     // Forward, the gradient of the input, and for an adapter that of its weights.
-    2.0 * frozen + 3.0 * 2.0 * tokens * trainable as f64 + 3.0 * attention(sizes, rows, length)
+    2.0 * frozen + 3.0 * 2.0 * tokens * trainable as f64 + 3.0 * attention_flops(sizes, rows, length)
 }
 
 /// Number of weights in the linear layers of all blocks.
-fn linear(sizes: &Configuration) -> f64 {
+fn linear_weights(sizes: &Configuration) -> f64 {
     let (heads, shared) = (sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
     let attention = sizes.hidden * (2 * heads + 2 * shared);
     (sizes.layers * (attention + 3 * sizes.hidden * sizes.intermediate)) as f64
 }
 
 /// Number of weights in the output head: hidden size × vocabulary.
-fn head(sizes: &Configuration) -> f64 {
+fn head_weights(sizes: &Configuration) -> f64 {
     (sizes.hidden * sizes.vocabulary) as f64
 }
 
 /// Floating-point operations of attention scores and weighted sums in a forward pass through all blocks, for `rows`
 /// causal rows of `length` tokens.
-fn attention(sizes: &Configuration, rows: usize, length: usize) -> f64 {
+fn attention_flops(sizes: &Configuration, rows: usize, length: usize) -> f64 {
     let scores = (rows * length * (length + 1) / 2) as f64;
     4.0 * scores * (sizes.heads * sizes.head_dim * sizes.layers) as f64
 }
@@ -189,7 +189,7 @@ mod tests {
         let config: serde_json::Value = serde_json::from_str(config).unwrap();
         let sizes = Configuration::from_hugging_face(&config, std::path::Path::new("config.json")).unwrap();
         // 357,826,560 weights in the blocks' products and 136,134,656 in the head.
-        assert_eq!(linear(&sizes) + head(&sizes), 493_961_216.0);
+        assert_eq!(linear_weights(&sizes) + head_weights(&sizes), 493_961_216.0);
         let whole = step_flops(&sizes, 8_798_208, 4, 256);
         assert!((whole / 2.12e12 - 1.0).abs() < 0.02, "{whole:e}");
     }

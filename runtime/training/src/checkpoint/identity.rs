@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::configuration::ENDLESS;
 
 /// Settings that do not affect the bits of a run, by dotted name; a name that ends in `.` stands for a whole table.
-const FREE: [&str; 15] = [
+const SETTINGS_WITHOUT_EFFECT: [&str; 15] = [
     "run.",
     "limits.",
     // The location of the component; its content is compared by digest.
@@ -76,7 +76,10 @@ impl Identity {
         let names: BTreeSet<&String> = self.settings.keys().chain(now.settings.keys()).collect();
         for name in names {
             let (then, now) = (self.settings.get(name), now.settings.get(name));
-            compared.push((then == now, format!("`{name}` was {}, is {}", word(name, then), word(name, now))));
+            compared.push((
+                then == now,
+                format!("`{name}` was {}, is {}", format_setting(name, then), format_setting(name, now)),
+            ));
         }
         compared.into_iter().filter(|(is_same, _)| !is_same).map(|(_, clause)| clause).collect()
     }
@@ -84,7 +87,7 @@ impl Identity {
 
 /// Formats a setting's value for a message: in backticks, `not set` for `None`, and in words for the number of steps
 /// ([`ENDLESS`]) that stands for a run without an end. `name` is its dotted name.
-fn word(name: &str, value: Option<&Value>) -> String {
+fn format_setting(name: &str, value: Option<&Value>) -> String {
     match value {
         None => "not set".into(),
         Some(value) if name == "train.steps" && *value == ENDLESS => {
@@ -95,7 +98,7 @@ fn word(name: &str, value: Option<&Value>) -> String {
 }
 
 /// Returns the settings in the run file `file` (as JSON, with defaults) that affect the bits of a run, by dotted name.
-/// Leaves out those in [`FREE`], and the key `use` of verifiers.
+/// Leaves out those in [`SETTINGS_WITHOUT_EFFECT`], and the key `use` of verifiers.
 pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     flatten("", file, &mut flat);
@@ -105,7 +108,9 @@ pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
             table.shift_remove("use");
         });
     }
-    flat.retain(|name, _| !FREE.iter().any(|free| name == free || (free.ends_with('.') && name.starts_with(free))));
+    flat.retain(|name, _| {
+        !SETTINGS_WITHOUT_EFFECT.iter().any(|free| name == free || (free.ends_with('.') && name.starts_with(free)))
+    });
     flat
 }
 

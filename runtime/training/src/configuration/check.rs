@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::nearest::nearest;
 
-use super::document::{Document, Underline, join};
+use super::document::{Document, Underline, join_key};
 use super::tables::RunFile;
 use crate::error::Error;
 
@@ -55,9 +55,9 @@ pub fn find_key(name: &str) -> Option<String> {
 fn find_key_below(schema: &Value, table: &str, name: &str) -> Option<String> {
     let properties = schema["properties"].as_object()?;
     if !table.is_empty() && properties.contains_key(name) {
-        return Some(join(table, name));
+        return Some(join_key(table, name));
     }
-    properties.iter().find_map(|(key, schema)| find_key_below(schema, &join(table, key), name))
+    properties.iter().find_map(|(key, schema)| find_key_below(schema, &join_key(table, key), name))
 }
 
 /// Checks a document against the schema of run files: keys, types, choices, ranges, required keys.
@@ -86,7 +86,7 @@ impl Document {
         let properties = schema["properties"].as_object().unwrap_or(&nothing);
         for (key, value) in table.iter_mut() {
             match properties.get(key) {
-                Some(below) => self.check_value(&join(path, key), below, value)?,
+                Some(below) => self.check_value(&join_key(path, key), below, value)?,
                 None if schema["additionalProperties"] == Value::Bool(false) => {
                     return Err(self.unknown_key(path, key, properties));
                 }
@@ -101,7 +101,7 @@ impl Document {
     fn check_required(&self, path: &str, schema: &Value, table: &Map<String, Value>) -> Result<(), Error> {
         let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let Some(key) = required.find(|key| !table.contains_key(*key)) else { return Ok(()) };
-        let missing = join(path, key);
+        let missing = join_key(path, key);
         let below = &schema["properties"][key];
         if below["properties"].is_object() {
             // Name the missing key of a missing table, not the table.
@@ -135,7 +135,7 @@ impl Document {
         match value {
             Value::Object(table) => self.check_table(path, schema, table),
             Value::Array(items) => items.iter_mut().enumerate().try_for_each(|(number, item)| {
-                let inside = if item.is_object() { join(path, &number.to_string()) } else { path.to_owned() };
+                let inside = if item.is_object() { join_key(path, &number.to_string()) } else { path.to_owned() };
                 self.check_value(&inside, &schema["items"], item)
             }),
             _ => Ok(()),
@@ -188,7 +188,7 @@ impl Document {
             _ => (format!("keys of `[{table}]`"), format!("not a key of `[{table}]`")),
         };
         let problem = Explanation::new("config", format!("unknown key `{key}`")).with_hint(suggest(key, &known, &list));
-        self.error(&join(table, key), Underline::Key, problem, Some(note))
+        self.error(&join_key(table, key), Underline::Key, problem, Some(note))
     }
 }
 

@@ -60,7 +60,7 @@ impl Document {
         let table = DeTable::parse(text).map_err(|error| {
             let message = error.message().trim().replace('\n', ", ");
             let problem = Explanation::new("config", format!("the run file is not valid TOML: {message}"));
-            locate(problem, error.span().map(|span| document.location_of(&span)), None)
+            locate_error(problem, error.span().map(|span| document.location_of(&span)), None)
         })?;
         document.tree = Value::Object(document.read_table("", table.get_ref())?);
         Ok(document)
@@ -83,7 +83,7 @@ impl Document {
         if !(2..=MAX_DEPTH).contains(&path.len()) || path.iter().any(String::is_empty) {
             return Err(malformed().into());
         }
-        insert(&mut self.tree, &path, parse_value(value.trim())).ok_or_else(malformed)?;
+        insert_at_path(&mut self.tree, &path, parse_value(value.trim())).ok_or_else(malformed)?;
         self.spans.remove(&path.join("."));
         self.overrides.insert(path.join("."), assignment.to_owned());
         Ok(())
@@ -93,7 +93,7 @@ impl Document {
     /// did, else the position in the file. A key that is not in the file gets the file's name alone; `None` without a file.
     #[must_use]
     pub fn location(&self, key: &str, underline: Underline) -> Option<SettingLocation> {
-        if let Some(assignment) = self.override_of(key) {
+        if let Some(assignment) = self.find_override(key) {
             return Some(SettingLocation { text: format!("`--set {assignment}`"), snippet: None });
         }
         match self.spans.get(key) {
@@ -106,19 +106,19 @@ impl Document {
     /// Turns a problem with a dotted key into an error with the key's location; `note` stands beside the underlined
     /// text.
     pub(super) fn error(&self, key: &str, underline: Underline, problem: Explanation, note: Option<String>) -> Error {
-        locate(problem, self.location(key, underline), note)
+        locate_error(problem, self.location(key, underline), note)
     }
 
     /// Whether a `--set` gave a dotted key, a table above it, or, for a table that is not in the file, a key below it. A
     /// path that a `--set` gave is relative to the current folder.
     #[must_use]
     pub fn is_override(&self, key: &str) -> bool {
-        self.override_of(key).is_some()
+        self.find_override(key).is_some()
     }
 
     /// Whether a `--set` gave the dotted key `key` or a key below it.
     pub(super) fn has_override_within(&self, key: &str) -> bool {
-        self.overrides.keys().any(|known| is_within(known, key))
+        self.overrides.keys().any(|known| is_key_within(known, key))
     }
 
     /// Removes `key` from the values of the top-level table `table`; its position in the file stays. Does nothing if
@@ -131,10 +131,10 @@ impl Document {
 
     /// The `--set` argument that gave a key, a table above it, or, for a table that is not in the file, a key below it.
     /// `None` if no `--set` did.
-    fn override_of(&self, key: &str) -> Option<&String> {
+    fn find_override(&self, key: &str) -> Option<&String> {
         let above = successors(Some(key), |key| key.rsplit_once('.').map(|(table, _)| table));
         above.into_iter().find_map(|key| self.overrides.get(key)).or_else(|| {
-            let mut below = self.overrides.iter().filter(|(known, _)| is_within(known, key));
+            let mut below = self.overrides.iter().filter(|(known, _)| is_key_within(known, key));
             below.next().filter(|_| !self.spans.contains_key(key)).map(|(_, assignment)| assignment)
         })
     }
@@ -151,7 +151,7 @@ impl Document {
     fn read_table(&mut self, above: &str, table: &DeTable<'_>) -> Result<Map<String, Value>, Error> {
         let mut map = Map::new();
         for (key, value) in table {
-            let path = join(above, key.get_ref());
+            let path = join_key(above, key.get_ref());
             self.spans.insert(path.clone(), (key.span(), value.span()));
             map.insert(key.get_ref().to_string(), self.read_value(&path, value.get_ref())?);
         }
@@ -172,7 +172,7 @@ impl Document {
                 for (number, item) in items.iter().enumerate() {
                     // The tables of a list have a span each; the other items share that of the list.
                     let is_table = matches!(item.get_ref(), DeValue::Table(_));
-                    let inside = if is_table { join(path, &number.to_string()) } else { path.to_owned() };
+                    let inside = if is_table { join_key(path, &number.to_string()) } else { path.to_owned() };
                     if is_table {
                         self.spans.insert(inside.clone(), (item.span(), item.span()));
                     }
@@ -199,18 +199,18 @@ impl Document {
 }
 
 /// Joins two parts of a dotted key: `table.key`, or the key alone if `table` is empty.
-pub(super) fn join(table: &str, key: &str) -> String {
+pub(super) fn join_key(table: &str, key: &str) -> String {
     if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
 }
 
 /// Whether the dotted key `key` is `table` itself or below it: `train.adapter` is below `train`, `training` is not.
-fn is_within(key: &str, table: &str) -> bool {
+fn is_key_within(key: &str, table: &str) -> bool {
     key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Adds a location, if there is one, to a problem and returns it as an error. `note`, the text beside the underlined
 /// part, is added only if the location has a line of the file.
-fn locate(problem: Explanation, location: Option<SettingLocation>, note: Option<String>) -> Error {
+fn locate_error(problem: Explanation, location: Option<SettingLocation>, note: Option<String>) -> Error {
     let Some(SettingLocation { text, snippet }) = location else { return problem.into() };
     let snippet = snippet.map(|snippet| Snippet { note, ..snippet });
     Explanation { snippet, ..problem.with_location(text) }.into()
@@ -226,7 +226,7 @@ fn parse_value(text: &str) -> Value {
 /// of the path that is a number, neither the first nor the last, is an index into a list; the list's length as index appends
 /// an item. Returns `None` without inserting the value if the path leads through a value that is neither table nor list, or
 /// further past the end of a list; tables created on the way stay.
-fn insert(tree: &mut Value, path: &[String], value: Value) -> Option<()> {
+fn insert_at_path(tree: &mut Value, path: &[String], value: Value) -> Option<()> {
     let mut at = tree;
     for (depth, part) in path.iter().enumerate() {
         let index = part.parse::<usize>().ok().filter(|_| depth > 0 && depth + 1 < path.len());

@@ -14,7 +14,8 @@ pub(super) fn serialize<S: Serializer>(limits: &Limits, serializer: S) -> Result
 
 /// Generates the JSON schema of `[limits]` from the sandbox's list of limits. Other keys are not permitted.
 pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
-    let properties: Map<String, Value> = LIMITS.iter().map(|limit| (limit.name.to_owned(), key(limit))).collect();
+    let properties: Map<String, Value> =
+        LIMITS.iter().map(|limit| (limit.name.to_owned(), limit_schema(limit))).collect();
     let schema = json!({
         "description": "`[limits]`: limits of the method and the verifiers.",
         "type": "object",
@@ -25,7 +26,7 @@ pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// The JSON schema of one limit: its description, type and range.
-fn key(limit: &Limit) -> Value {
+fn limit_schema(limit: &Limit) -> Value {
     let text = limit.text.trim();
     match limit.unit {
         Unit::Seconds => {

@@ -39,7 +39,7 @@ impl RunSettings {
                 document
             }
         };
-        let own = method.map(own_limits).transpose()?.flatten();
+        let own = method.map(read_limits).transpose()?.flatten();
         if let (Some((_, limits)), Value::Object(tables)) = (&own, &mut document.tree) {
             tables.insert("limits".to_owned(), limits.clone());
         }
@@ -56,20 +56,20 @@ impl RunSettings {
     /// Wrong limits in the folder's `run.toml`, a wrong setting.
     pub fn limits_of_method(method: &str, overrides: &[String]) -> Result<Limits, Error> {
         let mut document = Document::default();
-        document.tree = bare_tables(own_limits(method)?.map_or_else(|| json!({}), |(_, limits)| limits));
+        document.tree = minimal_tables(read_limits(method)?.map_or_else(|| json!({}), |(_, limits)| limits));
         Ok(Self::from_document(document, PathBuf::new(), overrides)?.file.limits)
     }
 }
 
 /// The tables of a run file that has these limits and otherwise only what every one must have.
-fn bare_tables(limits: Value) -> Value {
+fn minimal_tables(limits: Value) -> Value {
     json!({ "limits": limits, "model": { "path": "." }, "data": { "path": "." }, "method": { "use": "." } })
 }
 
 /// Reads the table `[limits]` of the `run.toml` in a method's folder, with the path of that file. `None` if `method` is no
 /// folder, or its run file is missing or has no such table. Errors: a file that cannot be read or is not TOML, a limit that
 /// is unknown or out of range.
-fn own_limits(method: &str) -> Result<Option<(PathBuf, Value)>, Error> {
+fn read_limits(method: &str) -> Result<Option<(PathBuf, Value)>, Error> {
     let Ok(Reference::Folder(folder)) = Reference::parse(method, Path::new(".")) else { return Ok(None) };
     let path = folder.join("run.toml");
     if !path.is_file() {
@@ -78,7 +78,7 @@ fn own_limits(method: &str) -> Result<Option<(PathBuf, Value)>, Error> {
     let mut document = Document::parse(&path.display().to_string(), &files::read_text(&path)?)?;
     let Some(limits) = document.tree.get_mut("limits").map(Value::take) else { return Ok(None) };
     // The other tables describe a run that is not this one.
-    document.tree = bare_tables(limits.clone());
+    document.tree = minimal_tables(limits.clone());
     check::check(&mut document)?;
     Ok(Some((path, limits)))
 }

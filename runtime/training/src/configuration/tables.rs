@@ -90,7 +90,7 @@ pub struct DataTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation: Option<String>,
     /// Maximum length of an example in tokens; longer examples are cut at the end.
-    #[serde(default = "max_length")]
+    #[serde(default = "default_max_length")]
     #[schemars(range(min = 2, max = 1_048_576))]
     pub max_length: u32,
     /// Pack as many examples into a micro-batch as fit into `batch` × `max-length` tokens.
@@ -100,7 +100,7 @@ pub struct DataTable {
     #[serde(default)]
     pub skip_bad: bool,
     /// Shuffle the examples every epoch, in an order drawn from `train.seed`.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub shuffle: bool,
     /// Answers of a conversation that are trained on.
     #[serde(default)]
@@ -133,11 +133,11 @@ pub struct VerifierTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Factor of the verifier's score in the reward.
-    #[serde(default = "one")]
+    #[serde(default = "default_weight")]
     #[schemars(range(min = -1_000_000.0, max = 1_000_000.0))]
     pub weight: f64,
     /// Field of a record that is passed to the verifier as the reference answer.
-    #[serde(default = "answer")]
+    #[serde(default = "default_answer_field")]
     pub answer: String,
     /// Settings of the verifier, checked against its manifest.
     #[serde(flatten)]
@@ -183,21 +183,21 @@ impl Default for RunTable {
 }
 
 /// The default of `data.max-length`, in tokens.
-fn max_length() -> u32 {
+fn default_max_length() -> u32 {
     1024
 }
 
 /// The default of settings that are on unless given.
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
 /// The default of a verifier's `weight`.
-fn one() -> f64 {
+fn default_weight() -> f64 {
     1.0
 }
 
 /// The default of a verifier's `answer`: the field with the reference answer.
-fn answer() -> String {
+fn default_answer_field() -> String {
     "answer".into()
 }

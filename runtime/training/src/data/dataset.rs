@@ -14,10 +14,10 @@ use super::lines::{Line, Lines};
 use super::parse::shape_of_line;
 use super::shape::{Record, Shape};
 use crate::error::Error;
-use crate::sample::data_beside;
+use crate::sample::find_data_beside;
 
 /// Number of lines that are tokenized in parallel: enough for all threads, little in memory.
-const CHUNK: usize = 2_048;
+const CHUNK_LINES: usize = 2_048;
 
 /// The most wrong lines of a file that are left out: each is listed with its reason.
 const MAX_SKIPPED: usize = 100_000;
@@ -71,7 +71,7 @@ pub struct Report {
 
 impl Report {
     /// Returns the tokens that the longest side leaves of an example's maximum length, for a completion; at least 0.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn completion_room(&self) -> usize {
         self.length.saturating_sub(self.longest)
     }
 }
@@ -108,7 +108,7 @@ impl Dataset {
         let (name, report) = (path.display().to_string(), Report::default());
         let mut reader = Reader { name, reading, encoder, shape: None, examples: Vec::new(), report };
         let mut lines = Lines::open(path)?;
-        while let Some(chunk) = lines.take(CHUNK)? {
+        while let Some(chunk) = lines.read_chunk(CHUNK_LINES)? {
             reader.read_chunk(chunk)?;
         }
         let Reader { name, shape, examples, mut report, .. } = reader;
@@ -121,12 +121,12 @@ impl Dataset {
         let Some(shape) = shape.filter(|_| !examples.is_empty()) else {
             return Err(no_example(&name, &report, &reading.wanted).into());
         };
-        let (columns, token_digest) = (Self::columns_of(&examples), token_digest(&examples));
+        let (columns, token_digest) = (Self::column_names(&examples), token_digest(&examples));
         Ok(Self { name, shape, examples, columns, report, digest: lines.digest(), token_digest })
     }
 
     /// Returns the names of numeric fields that at least one example has.
-    pub(super) fn columns_of(examples: &[Example]) -> BTreeSet<String> {
+    pub(super) fn column_names(examples: &[Example]) -> BTreeSet<String> {
         examples.iter().flat_map(|example| example.columns.keys()).cloned().collect()
     }
 
@@ -172,7 +172,7 @@ impl Reader<'_> {
         });
         for (line, example) in read.collect::<Vec<_>>() {
             match example {
-                Ok(example) => self.add(example),
+                Ok(example) => self.add_example(example),
                 Err((fault, _)) if self.reading.skip_bad => self.skip(line.number, fault.what)?,
                 Err(fault) => {
                     let (wanted, has_valid_lines) = (&self.reading.wanted, self.shape.is_some());
@@ -197,7 +197,7 @@ impl Reader<'_> {
     /// Cuts an example to the maximum length and appends it to the examples. Records its line as dropped instead if a
     /// side has no target left, or if a prompt leaves no room for a completion. Updates the counts of truncated and
     /// merged examples.
-    fn add(&mut self, mut example: Example) {
+    fn add_example(&mut self, mut example: Example) {
         match example.truncate(self.reading.length) {
             None => self.report.dropped.push(example.line),
             Some(cut) => {
@@ -236,7 +236,7 @@ fn line_error(
 /// A hint that names the first data file of the unpacked sample whose first record has a wanted shape. `None` if `name` is
 /// not the path of a file of the sample, no file of the sample fits, or the first that fits is `name` itself.
 fn sample_hint(name: &str, wanted: &[Shape]) -> Option<String> {
-    let other = data_beside(Path::new(name), |line| {
+    let other = find_data_beside(Path::new(name), |line| {
         shape_of_line(line, &Shape::all().collect::<Vec<_>>()).is_some_and(|shape| wanted.contains(&shape))
     });
     // The first record of the same file may fit though a later one does not.

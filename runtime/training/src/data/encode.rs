@@ -76,30 +76,30 @@ impl Encoder<'_> {
         let sides = match &record.content {
             Content::Text(text) => vec![encode_text(self.tokenizer, text).map_err(line_fault)?],
             Content::Messages(messages) => {
-                let (template, conversation) = (self.template()?, conversation(&record, messages));
+                let (template, conversation) = (self.chat_template()?, conversation(&record, messages));
                 vec![encode_conversation(self.tokenizer, template, &conversation, self.answers).map_err(line_fault)?]
             }
             Content::PromptCompletion(prompt, completion) => {
-                let pair = self.pair(&record, prompt, completion)?;
+                let pair = self.join_pair(&record, prompt, completion)?;
                 vec![encode_prompt_completion(self.tokenizer, &pair).map_err(line_fault)?]
             }
             Content::Preference(prompt, chosen, rejected) => {
-                let chosen = self.pair(&record, prompt, chosen)?;
-                let rejected = self.pair(&record, prompt, rejected)?;
+                let chosen = self.join_pair(&record, prompt, chosen)?;
+                let rejected = self.join_pair(&record, prompt, rejected)?;
                 let (chosen, rejected) = encode_preference(self.tokenizer, &chosen, &rejected).map_err(line_fault)?;
                 vec![chosen, rejected]
             }
             Content::Instructions(harmful, harmless) => {
                 let side = |turns: &Option<TextOrMessages>| match turns {
-                    Some(turns) => self.instruction(&record, turns),
+                    Some(turns) => self.encode_instruction(&record, turns),
                     None => Ok(empty_row()),
                 };
                 vec![side(harmful)?, side(harmless)?]
             }
             Content::Contrast(positive, negative) => {
-                vec![self.contrast(&record, positive)?, self.contrast(&record, negative)?]
+                vec![self.encode_contrast(&record, positive)?, self.encode_contrast(&record, negative)?]
             }
-            Content::Prompt(prompt, _) => vec![self.prompt(&record, prompt)?],
+            Content::Prompt(prompt, _) => vec![self.encode_prompt(&record, prompt)?],
         };
         let question = match record.content {
             Content::Prompt(prompt, fields) => Some(Question { prompt: prompt_text(prompt), fields }),
@@ -110,26 +110,27 @@ impl Encoder<'_> {
 
     /// Tokenizes an instruction as a prompt without targets. Text becomes a single user message if the model has a chat
     /// template; otherwise it is tokenized as it is.
-    fn instruction(&self, record: &Record, turns: &TextOrMessages) -> Result<Encoded, Fault> {
+    fn encode_instruction(&self, record: &Record, turns: &TextOrMessages) -> Result<Encoded, Fault> {
         match (turns, self.template) {
             (TextOrMessages::Text(text), Some(_)) => {
-                self.prompt(record, &TextOrMessages::Messages(vec![Message::new("user", text.as_str())]))
+                self.encode_prompt(record, &TextOrMessages::Messages(vec![Message::new("user", text.as_str())]))
             }
-            _ => self.prompt(record, turns),
+            _ => self.encode_prompt(record, turns),
         }
     }
 
     /// Tokenizes one side of a contrast. Targets are the answers that `answers` selects of a conversation with the role
     /// `assistant`, or every token but the first of plain text. Messages without that role become a prompt, ending in the
     /// opening of an answer, without targets.
-    fn contrast(&self, record: &Record, turns: &TextOrMessages) -> Result<Encoded, Fault> {
+    fn encode_contrast(&self, record: &Record, turns: &TextOrMessages) -> Result<Encoded, Fault> {
         match turns {
             TextOrMessages::Messages(messages) if messages.iter().any(|message| message.role == "assistant") => {
                 let conversation = conversation(record, messages);
-                encode_conversation(self.tokenizer, self.template()?, &conversation, self.answers).map_err(line_fault)
+                encode_conversation(self.tokenizer, self.chat_template()?, &conversation, self.answers)
+                    .map_err(line_fault)
             }
             _ => {
-                let mut row = self.prompt(record, turns)?;
+                let mut row = self.encode_prompt(record, turns)?;
                 if matches!(turns, TextOrMessages::Text(_)) {
                     row.targets.iter_mut().skip(1).for_each(|target| *target = true);
                 }
@@ -140,11 +141,12 @@ impl Encoder<'_> {
 
     /// Tokenizes text, without special tokens after it, or messages followed by the chat template's opening of an answer,
     /// into a row without targets. Fails for messages if the model has no chat template.
-    fn prompt(&self, record: &Record, prompt: &TextOrMessages) -> Result<Encoded, Fault> {
+    fn encode_prompt(&self, record: &Record, prompt: &TextOrMessages) -> Result<Encoded, Fault> {
         let ids = match prompt {
             TextOrMessages::Text(text) => self.tokenizer.encode_opening(text).map_err(line_fault)?,
             TextOrMessages::Messages(messages) => {
-                encode_prompt(self.tokenizer, self.template()?, &conversation(record, messages)).map_err(line_fault)?
+                encode_prompt(self.tokenizer, self.chat_template()?, &conversation(record, messages))
+                    .map_err(line_fault)?
             }
         };
         Ok(Encoded { targets: vec![false; ids.len()], ids, merged: false })
@@ -152,7 +154,7 @@ impl Encoder<'_> {
 
     /// Joins the prompt and answer of a record for the tokenizer, with the chat template if they are messages. Fails
     /// with a fault unless both are text or both are messages, and if messages meet a model without a template.
-    fn pair<'a>(
+    fn join_pair<'a>(
         &'a self,
         record: &'a Record,
         prompt: &'a TextOrMessages,
@@ -161,7 +163,7 @@ impl Encoder<'_> {
         match (prompt, completion) {
             (TextOrMessages::Text(prompt), TextOrMessages::Text(completion)) => Ok(Pair::Text { prompt, completion }),
             (TextOrMessages::Messages(prompt), TextOrMessages::Messages(completion)) => {
-                Ok(Pair::Messages { template: self.template()?, prompt: conversation(record, prompt), completion })
+                Ok(Pair::Messages { template: self.chat_template()?, prompt: conversation(record, prompt), completion })
             }
             _ => Err(Explanation::new("data", "the prompt is text and the answer is messages, or the other way round")
                 .with_hint("write both as text, or both as lists of messages")
@@ -170,7 +172,7 @@ impl Encoder<'_> {
     }
 
     /// The model's chat template. Fails with a fault if the model has none.
-    fn template(&self) -> Result<&ChatTemplate, Fault> {
+    fn chat_template(&self) -> Result<&ChatTemplate, Fault> {
         self.template.ok_or_else(|| {
             Explanation::new("data", "the record has messages and the model has no chat template")
                 .with_hint("write `prompt` and `completion` as text, or take an instruct model")

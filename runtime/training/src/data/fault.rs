@@ -22,20 +22,20 @@ pub(super) fn wrong_type(field: &str, found: &str, wanted: &str) -> Fault {
 }
 
 /// The fault about a field whose text or list is empty.
-pub(super) fn empty(field: &str) -> Fault {
+pub(super) fn empty_field(field: &str) -> Fault {
     Explanation::new("data", format!("`{field}` is empty")).into()
 }
 
 /// Builds the fault about a record that lacks `field`, which its shape needs. `similar` is a field that the record has
 /// and that was probably meant; the hint proposes it, and there is none without it.
-pub(super) fn missing(field: &str, shape: Shape, similar: Option<&str>) -> Fault {
+pub(super) fn missing_field(field: &str, shape: Shape, similar: Option<&str>) -> Fault {
     let hint = similar.map(|similar| format!("did you mean `{field}` by `{similar}`?"));
     let why = format!("the data is {shape}: every line needs {}", shape.fields());
     Explanation { hint, ..Explanation::new("data", format!("`{field}` is missing")).with_why(why) }.into()
 }
 
 /// The fault about a record whose shape `found` is not among the shapes `wanted`, from which the method learns.
-pub(super) fn unwanted(found: Shape, wanted: &[Shape]) -> Fault {
+pub(super) fn unwanted_shape(found: Shape, wanted: &[Shape]) -> Fault {
     Explanation::new("data", format!("the record is {found}, which this method does not learn from"))
         .with_hint(accepted_fields(wanted))
         .into()
@@ -78,7 +78,7 @@ fn rename_hint(fields: &[&str]) -> Option<&'static str> {
 
 /// The column (from 1, in characters) of the value at a path in a line of JSON: names of fields, and positions in lists
 /// from 0. If the path leads nowhere, the column of the last value found on it.
-pub(super) fn column(text: &str, path: &[&str]) -> usize {
+pub(super) fn value_column(text: &str, path: &[&str]) -> usize {
     let mut value = text.trim_start();
     for step in path {
         match step_into(value, step) {
@@ -86,14 +86,14 @@ pub(super) fn column(text: &str, path: &[&str]) -> usize {
             None => break,
         }
     }
-    column_at(text, offset(text, value))
+    column_at(text, byte_offset(text, value))
 }
 
 /// Returns the column (from 1, in characters) of the quoted name of the field `name` in the line `text`, a JSON object;
 /// 1 if there is no such field.
 pub(super) fn key_column(text: &str, name: &str) -> usize {
     let value = step_into(text.trim_start(), name).unwrap_or(text);
-    let end = offset(text, value);
+    let end = byte_offset(text, value);
     column_at(text, text[..end].rfind(&format!("\"{name}\"")).unwrap_or(end))
 }
 
@@ -110,7 +110,7 @@ fn step_into<'a>(value: &'a str, step: &str) -> Option<&'a str> {
 }
 
 /// The byte offset of `value` in `text`; `value` must be a slice of `text`.
-fn offset(text: &str, value: &str) -> usize {
+fn byte_offset(text: &str, value: &str) -> usize {
     (value.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
 }
 
@@ -129,7 +129,7 @@ mod tests {
             (r#"{"é": "x\"y", "messages": [{"role": "user"}, {"role": 7}]}"#, "1", "role", "7}"),
             (r#"{"messages": [{"role": "user"}]}"#, "0", "content", r#"{"role""#),
         ] {
-            let from: String = text.chars().skip(column(text, &["messages", index, field]) - 1).collect();
+            let from: String = text.chars().skip(value_column(text, &["messages", index, field]) - 1).collect();
             assert!(from.starts_with(found), "{from}");
         }
     }

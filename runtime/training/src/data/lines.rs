@@ -18,7 +18,7 @@ const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 const MAX_LINE_BYTES: u64 = 16 << 20;
 
 /// A chunk of lines ends once it has so many bytes, so that many long lines are not in memory together.
-const ENOUGH_BYTES: usize = 2 << 20;
+const CHUNK_BYTES: usize = 2 << 20;
 
 /// One line that is not blank.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,13 +49,13 @@ impl Lines {
     }
 
     /// Reads up to `count` further lines that are not blank; fewer at the end of the file, or once the lines read have
-    /// [`ENOUGH_BYTES`] or more together. `None` if no such line is left.
+    /// [`CHUNK_BYTES`] or more together. `None` if no such line is left.
     ///
     /// # Errors
     /// A file that cannot be read, and a line of 16 MiB ([`MAX_LINE_BYTES`]) or more, blank lines included.
-    pub(super) fn take(&mut self, count: usize) -> Result<Option<Vec<Line>>, Error> {
+    pub(super) fn read_chunk(&mut self, count: usize) -> Result<Option<Vec<Line>>, Error> {
         let (mut lines, mut bytes) = (Vec::new(), 0);
-        while lines.len() < count && bytes < ENOUGH_BYTES {
+        while lines.len() < count && bytes < CHUNK_BYTES {
             let Some(line) = self.next()? else { break };
             bytes += line.bytes.len();
             lines.push(line);
@@ -116,7 +116,7 @@ mod tests {
 
     fn lines(bytes: &[u8]) -> Vec<(u64, String)> {
         let mut lines = open(bytes);
-        let all = lines.take(100).unwrap().unwrap().into_iter();
+        let all = lines.read_chunk(100).unwrap().unwrap().into_iter();
         all.map(|line| (line.number, String::from_utf8(line.bytes).unwrap())).collect()
     }
 
@@ -131,7 +131,7 @@ mod tests {
     fn long_lines_are_read_a_few_at_a_time() {
         let line = [vec![b'a'; 700 << 10], vec![b'\n']].concat();
         let mut lines = open(&line.repeat(5));
-        let counts = std::iter::from_fn(|| lines.take(100).unwrap()).map(|lines| lines.len());
+        let counts = std::iter::from_fn(|| lines.read_chunk(100).unwrap()).map(|lines| lines.len());
         assert_eq!(counts.collect::<Vec<_>>(), [3, 2]);
     }
 
@@ -139,14 +139,14 @@ mod tests {
     fn a_line_of_a_terabyte_is_not_read_to_its_end() {
         let hole = tempfile::NamedTempFile::new().unwrap();
         hole.as_file().set_len(1 << 40).unwrap();
-        let error = Lines::open(hole.path()).unwrap().take(1).unwrap_err();
+        let error = Lines::open(hole.path()).unwrap().read_chunk(1).unwrap_err();
         assert_eq!(error.why().unwrap(), "line 1 has 16777216 bytes or more");
     }
 
     #[test]
     fn the_digest_is_that_of_the_whole_file() {
         let mut lines = open(b"abc");
-        lines.take(10).unwrap();
+        lines.read_chunk(10).unwrap();
 
         assert_eq!(lines.digest(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }

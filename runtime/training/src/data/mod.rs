@@ -18,5 +18,5 @@ pub use encode::{Encoder, Example};
 pub use random::random_dataset;
 pub(crate) use sampler::{BatchSampler, Batching, Cursor};
 pub use shape::{Content, Record, Shape, TextOrMessages};
-pub(crate) use window::rows;
+pub(crate) use window::collect_rows;
 pub use window::{Window, window};

@@ -7,7 +7,7 @@ use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::nearest::nearest;
 use tunebox_model::chat::Message;
 
-use super::fault::{self, LocatedFault, column, example_line, key_column};
+use super::fault::{self, LocatedFault, example_line, key_column, value_column};
 use super::shape::{Content, Record, Shape, TextOrMessages};
 
 /// Fields for the chat template, which verifiers do not get.
@@ -44,8 +44,8 @@ fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<S
     match serde_json::from_str(text) {
         Ok(Value::Object(object)) => Ok((text, object)),
         Ok(other) => {
-            let what = format!("the line is {}, a JSON object is wanted", describe(Some(&other)));
-            Err((Explanation::new("data", what).with_hint(example_line(wanted)).into(), column(text, &[])))
+            let what = format!("the line is {}, a JSON object is wanted", describe_type(Some(&other)));
+            Err((Explanation::new("data", what).with_hint(example_line(wanted)).into(), value_column(text, &[])))
         }
         Err(error) => {
             let message = error.to_string();
@@ -68,11 +68,11 @@ fn find_shape(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Resu
     if let Some(shape) = wanted.iter().find(|shape| shape.is_complete(object)) {
         return Ok(*shape);
     }
-    let start = column(text, &[]);
+    let start = value_column(text, &[]);
     // Half a record of most other shapes is a complete `Prompts`, so that shape is no explanation.
     let other = Shape::all().find(|shape| shape.is_complete(object));
     if let Some(found) = other.filter(|found| *found != Shape::Prompts) {
-        return Err((fault::unwanted(found, wanted), start));
+        return Err((fault::unwanted_shape(found, wanted), start));
     }
     let begun = wanted.iter().find(|shape| shape.has_any(object) || wanted.len() == 1);
     let missing = begun.and_then(|shape| {
@@ -88,8 +88,8 @@ fn find_shape(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Resu
 fn missing_field(text: &str, object: &Map<String, Value>, field: &str, shape: Shape) -> LocatedFault {
     let others = object.keys().map(String::as_str).filter(|name| !shape.facts().required.contains(name));
     let similar = nearest(field, others);
-    let at = similar.map_or_else(|| column(text, &[]), |name| key_column(text, name));
-    (fault::missing(field, shape, similar), at)
+    let at = similar.map_or_else(|| value_column(text, &[]), |name| key_column(text, name));
+    (fault::missing_field(field, shape, similar), at)
 }
 
 /// Reads the content of an object that has the fields of `shape`; `text` is its line. Fails for a field of the wrong type,
@@ -126,11 +126,11 @@ fn read_record(text: &str, mut object: Map<String, Value>, shape: Shape) -> Resu
         Some(Value::Object(variables)) => Some(variables),
         _ => None,
     };
-    Ok(Record { content, tools, variables, columns: numbers(&object) })
+    Ok(Record { content, tools, variables, columns: numeric_fields(&object) })
 }
 
 /// The fields that are numbers or booleans (as 0 or 1), as `f32`, by name. Ignores all other fields.
-fn numbers(object: &Map<String, Value>) -> BTreeMap<String, f32> {
+fn numeric_fields(object: &Map<String, Value>) -> BTreeMap<String, f32> {
     let number = |value: &Value| match value {
         Value::Bool(truth) => Some(f32::from(u8::from(*truth))),
         Value::Number(number) => number.as_f64().map(|number| number as f32),
@@ -159,7 +159,7 @@ impl Fields<'_> {
     /// Removes the field `name` and returns its value, which must be a non-empty text or a non-empty list of messages.
     fn take_non_empty(&mut self, name: &str) -> Result<TextOrMessages, LocatedFault> {
         match self.take_text_or_messages(name)? {
-            TextOrMessages::Text(text) if text.is_empty() => Err((fault::empty(name), self.column(name))),
+            TextOrMessages::Text(text) if text.is_empty() => Err((fault::empty_field(name), self.column(name))),
             turns => Ok(turns),
         }
     }
@@ -173,7 +173,7 @@ impl Fields<'_> {
     /// Removes the field `name`, which must be a non-empty text, and returns the text.
     fn take_text(&mut self, name: &str) -> Result<String, LocatedFault> {
         match self.object.remove(name) {
-            Some(Value::String(text)) if text.is_empty() => Err((fault::empty(name), self.column(name))),
+            Some(Value::String(text)) if text.is_empty() => Err((fault::empty_field(name), self.column(name))),
             Some(Value::String(text)) => Ok(text),
             other => Err(self.wrong_type(name, other.as_ref(), "text")),
         }
@@ -190,7 +190,7 @@ impl Fields<'_> {
     /// Reads `items`, the value of the field `name`, as messages. An empty list is a fault.
     fn read_messages(&self, name: &str, items: Vec<Value>) -> Result<Vec<Message>, LocatedFault> {
         if items.is_empty() {
-            return Err((fault::empty(name), self.column(name)));
+            return Err((fault::empty_field(name), self.column(name)));
         }
         items.into_iter().enumerate().map(|(index, item)| self.read_message(name, index, item)).collect()
     }
@@ -202,19 +202,19 @@ impl Fields<'_> {
             let position = index.to_string();
             let path: Vec<&str> = [list, &position].into_iter().chain(name).collect();
             let field = name.map_or(format!("{list}[{index}]"), |name| format!("{list}[{index}].{name}"));
-            (fault::wrong_type(&field, found, wanted), column(self.text, &path))
+            (fault::wrong_type(&field, found, wanted), value_column(self.text, &path))
         };
         let Some(object) = item.as_object() else {
-            return Err(wrong(None, describe(Some(&item)), "an object with `role` and `content`"));
+            return Err(wrong(None, describe_type(Some(&item)), "an object with `role` and `content`"));
         };
         match object.get("role") {
             Some(Value::String(role)) if !role.is_empty() => {}
-            other => return Err(wrong(Some("role"), describe(other), "text such as `user`")),
+            other => return Err(wrong(Some("role"), describe_type(other), "text such as `user`")),
         }
         match object.get("content") {
             Some(Value::String(_) | Value::Array(_)) => {}
             None | Some(Value::Null) if object.contains_key("tool_calls") => {}
-            other => return Err(wrong(Some("content"), describe(other), "text")),
+            other => return Err(wrong(Some("content"), describe_type(other), "text")),
         }
         serde_json::from_value(item).map_err(|_| wrong(Some("content"), "a list", "a list of text parts"))
     }
@@ -269,18 +269,18 @@ impl Fields<'_> {
 
     /// The column (from 1, in characters) of a field's value in the line; that of the object if the field is not there.
     fn column(&self, name: &str) -> usize {
-        column(self.text, &[name])
+        value_column(self.text, &[name])
     }
 
     /// The fault about a field of the wrong type, with the column of its value `found`. `wanted` is the type in words.
     fn wrong_type(&self, name: &str, found: Option<&Value>, wanted: &str) -> LocatedFault {
-        (fault::wrong_type(name, describe(found), wanted), self.column(name))
+        (fault::wrong_type(name, describe_type(found), wanted), self.column(name))
     }
 }
 
 /// Names the type of a JSON value, with its article, such as `a number`; `empty text` for an empty string, and `missing`
 /// for `None`.
-fn describe(value: Option<&Value>) -> &'static str {
+fn describe_type(value: Option<&Value>) -> &'static str {
     match value {
         None => "missing",
         Some(Value::Null) => "null",

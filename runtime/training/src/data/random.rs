@@ -47,7 +47,7 @@ pub fn random_dataset(shape: Shape, sizes: RandomRecords, vocabulary: usize) -> 
         ..Report::default()
     };
     let name = "random".to_owned();
-    let columns = Dataset::columns_of(&examples);
+    let columns = Dataset::column_names(&examples);
     Some(Dataset { name, shape, examples, columns, report, digest: String::new(), token_digest: String::new() })
 }
 

@@ -35,16 +35,16 @@ pub fn window(data: &Dataset, micro_batches: &[Vec<usize>]) -> Result<Window, Er
     let mut sources = completion_sources(micro_batches, data.examples.len()).into_iter();
     for indices in micro_batches {
         let sources: Vec<usize> = sources.by_ref().take(indices.len()).collect();
-        window.batches.push(batch(data, indices, &sources)?);
+        window.batches.push(build_batch(data, indices, &sources)?);
     }
     let (mut targets, mut predicted) = (BTreeMap::<String, u32>::new(), BTreeMap::<String, u32>::new());
     let mut size = 0;
     for batch in &window.batches {
         size += batch.size;
         for (side, rows) in &batch.sides {
-            *targets.entry(side.clone()).or_default() += narrow(rows.targets());
+            *targets.entry(side.clone()).or_default() += saturating_u32(rows.targets());
             *predicted.entry(side.clone()).or_default() +=
-                rows.ids.iter().map(|ids| narrow(ids.len()).saturating_sub(1)).sum::<u32>();
+                rows.ids.iter().map(|ids| saturating_u32(ids.len()).saturating_sub(1)).sum::<u32>();
             window.tokens += rows.tokens() as u64;
         }
     }
@@ -64,18 +64,18 @@ pub fn window(data: &Dataset, micro_batches: &[Vec<usize>]) -> Result<Window, Er
 /// Builds one batch of the examples with the given indices, without the counts of its window. `sources` holds, for each of
 /// `indices`, the index of the example whose completion its row of the side `mismatched` gets. Columns are all numeric
 /// fields of the file, NaN for an example without the field. Empty rows of other sides are left out.
-fn batch(data: &Dataset, indices: &[usize], sources: &[usize]) -> Result<Batch, Error> {
+fn build_batch(data: &Dataset, indices: &[usize], sources: &[usize]) -> Result<Batch, Error> {
     let examples: Vec<_> = indices.iter().map(|index| &data.examples[*index]).collect();
     let mut sides = Vec::new();
     for (number, side) in data.shape.sides().iter().enumerate() {
-        let rows = if *side == MISMATCHED {
-            rows(examples.iter().zip(sources).map(|(example, source)| {
-                combine(&example.sides[0], &data.examples[*source].sides[0], data.report.length)
+        let rows = if *side == MISMATCHED_SIDE {
+            collect_rows(examples.iter().zip(sources).map(|(example, source)| {
+                replace_completion(&example.sides[0], &data.examples[*source].sides[0], data.report.length)
             }))?
         } else {
             // An instruction may lack one of its sides.
             let present = examples.iter().map(|example| &example.sides[number]).filter(|row| !row.ids.is_empty());
-            rows(present.cloned())?
+            collect_rows(present.cloned())?
         };
         sides.push(((*side).to_owned(), rows));
     }
@@ -85,18 +85,18 @@ fn batch(data: &Dataset, indices: &[usize], sources: &[usize]) -> Result<Batch, 
     };
     let columns = data.columns.iter().map(column).collect();
     let questions = examples.iter().filter_map(|example| example.question.clone()).collect();
-    Ok(Batch { sides, size: narrow(examples.len()), columns, questions, ..Batch::default() })
+    Ok(Batch { sides, size: saturating_u32(examples.len()), columns, questions, ..Batch::default() })
 }
 
 /// Collects tokenized rows into one [`Rows`] for the model, in which the first token of a row is never a target. Fails if a
 /// row has another number of ids than of target marks.
-pub(crate) fn rows(encoded: impl Iterator<Item = Encoded>) -> Result<Arc<Rows>, Error> {
+pub(crate) fn collect_rows(encoded: impl Iterator<Item = Encoded>) -> Result<Arc<Rows>, Error> {
     let (ids, targets) = encoded.map(|row| (row.ids, row.targets)).unzip();
     Ok(Arc::new(Rows::new(ids, targets)?))
 }
 
 /// Converts a count to `u32`; a larger count becomes `u32::MAX`.
-fn narrow(count: usize) -> u32 {
+fn saturating_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
@@ -104,7 +104,7 @@ fn narrow(count: usize) -> u32 {
 ///
 /// Each prompt gets the completion of the record before it in the window, as TRL rotates the completions of a batch; the
 /// first prompt gets that of the last record. A window of one record uses the record before it in the file.
-const MISMATCHED: &str = "mismatched";
+const MISMATCHED_SIDE: &str = "mismatched";
 
 /// Returns, for each record of a window, in order, the index of the record whose completion its `mismatched` row gets:
 /// the one before it in the window, and for the first the last. `window` holds indices of records by micro-batch; the
@@ -121,7 +121,7 @@ fn completion_sources(window: &[Vec<usize>], total: usize) -> Vec<usize> {
 
 /// Joins the tokens of `prompt` before its first target and those of `completion` from its first target on, and cuts
 /// the row to `length` tokens. A row without targets counts as prompt as a whole.
-fn combine(prompt: &Encoded, completion: &Encoded, length: usize) -> Encoded {
+fn replace_completion(prompt: &Encoded, completion: &Encoded, length: usize) -> Encoded {
     let start = |row: &Encoded| row.targets.iter().position(|target| *target).unwrap_or(row.ids.len());
     let (end, begin) = (start(prompt), start(completion));
     let mut ids = [&prompt.ids[..end], &completion.ids[begin..]].concat();
@@ -223,7 +223,7 @@ mod tests {
     fn a_mixed_row_has_one_prompt_and_the_other_completion() {
         let one = row(&[1, 2, 3, 4], &[0, 0, 1, 1]);
         let other = row(&[5, 6, 7, 8, 9], &[0, 1, 1, 0, 1]);
-        assert_eq!(combine(&one, &other, 64), row(&[1, 2, 6, 7, 8, 9], &[0, 0, 1, 1, 0, 1]));
-        assert_eq!(combine(&one, &other, 3), row(&[1, 2, 6], &[0, 0, 1]));
+        assert_eq!(replace_completion(&one, &other, 64), row(&[1, 2, 6, 7, 8, 9], &[0, 0, 1, 1, 0, 1]));
+        assert_eq!(replace_completion(&one, &other, 3), row(&[1, 2, 6], &[0, 0, 1]));
     }
 }

@@ -6,7 +6,7 @@ use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_model::generate::Sampling;
 use tunebox_model::{Policy, View};
 
-use crate::data::{Dataset, rows};
+use crate::data::{Dataset, collect_rows};
 use crate::error::Error;
 
 /// How a model is evaluated.
@@ -45,7 +45,7 @@ pub(super) struct RowScore {
 /// Calls `numbers`, which returns names and values, with the base model, then, if given, with the adapted one. Each
 /// figure combines the two numbers at its position and has the name that the base model's number has. Fails if a call
 /// fails.
-pub(super) fn figures(
+pub(super) fn compute_figures(
     base: &Policy,
     adapted: Option<&Policy>,
     mut numbers: impl FnMut(&Policy) -> Result<Vec<(&'static str, f64)>, Error>,
@@ -61,14 +61,14 @@ pub(super) fn figures(
 
 /// Scores one row of every example under the policy, `batch` examples at a time: the row at position `side` (from 0) of
 /// the example's sides. Returns one score for each example, in order. A `batch` of 0 counts as 1.
-pub(super) fn score(policy: &Policy, data: &Dataset, side: usize, batch: usize) -> Result<Vec<RowScore>, Error> {
+pub(super) fn score_side(policy: &Policy, data: &Dataset, side: usize, batch: usize) -> Result<Vec<RowScore>, Error> {
     let mut scores = Vec::with_capacity(data.examples.len());
     let taps = TapSet::of(&[Tap::TopOne]);
     for examples in data.examples.chunks(batch.max(1)) {
-        let rows = rows(examples.iter().map(|example| example.sides[side].clone()))?;
+        let rows = collect_rows(examples.iter().map(|example| example.sides[side].clone()))?;
         let scored = policy.score(&View::Policy, &rows, taps, 1.0, false)?;
-        let logprobs = table(scored.tap(Tap::Logprob)?)?;
-        let firsts = table(scored.tap(Tap::TopOne)?)?;
+        let logprobs = tensor_rows(scored.tap(Tap::Logprob)?)?;
+        let firsts = tensor_rows(scored.tap(Tap::TopOne)?)?;
         for (number, example) in examples.iter().enumerate() {
             let sum = |rows: &[Vec<f32>]| rows.get(number).into_iter().flatten().map(|value| f64::from(*value)).sum();
             let targets = example.sides[side].target_count();
@@ -79,13 +79,13 @@ pub(super) fn score(policy: &Policy, data: &Dataset, side: usize, batch: usize) 
 }
 
 /// Converts a tensor of shape `[rows, width]` to one vector of `width` numbers for each row.
-fn table(tap: &tunebox_compute::Tensor) -> Result<Vec<Vec<f32>>, Error> {
+fn tensor_rows(tap: &tunebox_compute::Tensor) -> Result<Vec<Vec<f32>>, Error> {
     tap.to_vec2().map_err(|error| tunebox_compute::Error::from(error).into())
 }
 
 /// Computes `loss` (nats per target token), `perplexity` (its exponential) and `accuracy` (share of targets that were
 /// the model's first choice) over all targets of all rows. Divides by 1 if there is no target.
-pub(super) fn likelihood(scores: &[RowScore]) -> Vec<(&'static str, f64)> {
+pub(super) fn likelihood_figures(scores: &[RowScore]) -> Vec<(&'static str, f64)> {
     let targets = scores.iter().map(|row| row.targets).sum::<usize>().max(1) as f64;
     let loss = -scores.iter().map(|row| row.logprob).sum::<f64>() / targets;
     let accuracy = scores.iter().map(|row| row.first).sum::<f64>() / targets;
@@ -115,7 +115,7 @@ pub(super) fn preference_figures(
     settings: &EvaluationSettings,
 ) -> Result<Vec<Figure>, Error> {
     let pairs = |policy: &Policy| {
-        let side = |side| score(policy, data, side, settings.batch);
+        let side = |side| score_side(policy, data, side, settings.batch);
         Ok::<_, Error>(Pairs { chosen: side(0)?, rejected: side(1)? })
     };
     let (base, adapted) = (pairs(base)?, adapted.map(pairs).transpose()?);
@@ -174,7 +174,7 @@ mod tests {
     fn every_target_token_counts_the_same_however_long_its_row() {
         let rows =
             [RowScore { logprob: -1.0, first: 1.0, targets: 1 }, RowScore { logprob: -5.0, first: 1.0, targets: 3 }];
-        assert_eq!(likelihood(&rows), [("loss", 1.5), ("perplexity", 1.5_f64.exp()), ("accuracy", 0.5)]);
+        assert_eq!(likelihood_figures(&rows), [("loss", 1.5), ("perplexity", 1.5_f64.exp()), ("accuracy", 0.5)]);
     }
 
     fn row(logprob: f64, targets: usize) -> RowScore {

@@ -18,7 +18,7 @@ pub(crate) const CONTROL_VECTOR: &str = "vectors.gguf";
 /// Converts directions, by the number of their layer, to the content of a file. Its metadata is `pairs` of key and
 /// value; if there is a direction, also `site`, `token` and `scale` (the coefficient) of that of the lowest layer, over
 /// pairs with these keys.
-pub(crate) fn vectors(published: &BTreeMap<usize, Direction>, pairs: &[(&str, &str)]) -> Vectors {
+pub(crate) fn to_vectors(published: &BTreeMap<usize, Direction>, pairs: &[(&str, &str)]) -> Vectors {
     let layers = published.iter().map(|(layer, direction)| (*layer, direction.vector.clone())).collect();
     let mut metadata: Metadata = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     if let Some(first) = published.values().next() {
@@ -35,7 +35,7 @@ pub(crate) fn save(published: &BTreeMap<usize, Direction>, folder: &Path) -> Res
     if published.is_empty() {
         return Ok(());
     }
-    Ok(vectors(published, &[]).save(&folder.join(FILE))?)
+    Ok(to_vectors(published, &[]).save(&folder.join(FILE))?)
 }
 
 /// Reads the directions of a checkpoint from its folder, by layer; none if the folder has no file of directions. All of

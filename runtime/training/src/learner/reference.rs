@@ -25,7 +25,7 @@ pub(crate) const FILE: &str = "reference.cache";
 const MAGIC: &[u8; 16] = b"tunebox-logprob1";
 
 /// The most cached log-probabilities: 2^28 numbers of 4 bytes, 1 GiB.
-const MOST: usize = 1 << 28;
+const MAX_CACHED: usize = 1 << 28;
 
 /// SHA-256 of the reference's identity, the tokens of a row and which of them are targets.
 type Key = [u8; 32];
@@ -47,19 +47,19 @@ impl ReferenceCache {
     /// An empty cache that accepts only the rows of `data`. `identity` names the reference: the base model, and the
     /// adapter if one is continued.
     pub(crate) fn new(identity: String, data: &Dataset) -> Self {
-        let mut cache = Self { identity, data: HashSet::new(), kept: HashMap::new(), room: MOST, changed: false };
+        let mut cache = Self { identity, data: HashSet::new(), kept: HashMap::new(), room: MAX_CACHED, changed: false };
         let sides = data.examples.iter().flat_map(|example| &example.sides);
-        cache.data = sides.map(|side| cache.key(&side.ids, &side.targets)).collect();
+        cache.data = sides.map(|side| cache.row_key(&side.ids, &side.targets)).collect();
         cache
     }
 
     /// Returns the log-probabilities of the targets of rows under the reference, at temperature 1, as the tap
     /// `Logprob`: `f32` `[rows, width]` on the CPU, 0 where no target is. Takes cached rows from the cache; scores the
-    /// others in one pass and caches those that [`ReferenceCache::keep`] accepts.
+    /// others in one pass and caches those that [`ReferenceCache::insert`] accepts.
     pub(crate) fn score(&mut self, policy: &Policy, rows: &Arc<Rows>) -> Result<Scored, Error> {
         let (count, width) = (rows.count(), rows.width());
         let mut all = vec![0f32; count * width];
-        let keys: Vec<Key> = rows.ids.iter().zip(&rows.targets).map(|(ids, marks)| self.key(ids, marks)).collect();
+        let keys: Vec<Key> = rows.ids.iter().zip(&rows.targets).map(|(ids, marks)| self.row_key(ids, marks)).collect();
         let missing: Vec<usize> = (0..count).filter(|row| !self.kept.contains_key(&keys[*row])).collect();
         for (row, key) in keys.iter().enumerate() {
             if let Some(kept) = self.kept.get(key) {
@@ -68,7 +68,7 @@ impl ReferenceCache {
         }
         for (row, found) in missing.iter().zip(score_rows(policy, rows, &missing)?) {
             set_targets(rows, *row, &found, &mut all[row * width..]);
-            self.keep(keys[*row], found);
+            self.insert(keys[*row], found);
         }
         let logprob = Tensor::from_vec(all, (count, width), &Device::Cpu)?;
         let taps = Taps::from_iter([(Tap::Logprob, logprob)]);
@@ -77,7 +77,7 @@ impl ReferenceCache {
 
     /// Caches the log-probabilities of the targets of the row with this key, and reduces the room by their number. Does
     /// nothing if the row is not one of the data, there are more numbers than room, or a number is not finite.
-    fn keep(&mut self, key: Key, values: Vec<f32>) {
+    fn insert(&mut self, key: Key, values: Vec<f32>) {
         if values.len() <= self.room && self.data.contains(&key) && values.iter().all(|value| value.is_finite()) {
             self.room -= values.len();
             self.kept.insert(key, values);
@@ -87,7 +87,7 @@ impl ReferenceCache {
 
     /// The key of a row: SHA-256 of the reference's identity, then for each token its id (`u32`, little-endian) and a byte
     /// that is 1 for a target, else 0.
-    fn key(&self, ids: &[u32], marks: &[bool]) -> Key {
+    fn row_key(&self, ids: &[u32], marks: &[bool]) -> Key {
         let mut digest = Sha256::new();
         digest.update(self.identity.as_bytes());
         for (id, mark) in ids.iter().zip(marks) {
@@ -98,14 +98,14 @@ impl ReferenceCache {
     }
 
     /// Loads the cache from its file in the run's folder `run`. Ignores a file that is missing, has more bytes than all
-    /// rows of the data can need or that [`parse`] rejects, and rows that [`ReferenceCache::keep`] rejects, such as
+    /// rows of the data can need or that [`parse`] rejects, and rows that [`ReferenceCache::insert`] rejects, such as
     /// those of another reference: they are scored again.
     pub(crate) fn load(&mut self, run: &Path) {
         // The magic bytes; of each row a key and a length; the numbers; and the digest at the end.
-        let most = MAGIC.len() + 36 * self.data.len() + 4 * MOST + 32;
+        let most = MAGIC.len() + 36 * self.data.len() + 4 * MAX_CACHED + 32;
         let Ok(bytes) = files::read(&run.join(FILE), most as u64) else { return };
         for (key, values) in parse(&bytes).unwrap_or_default() {
-            self.keep(key, values);
+            self.insert(key, values);
         }
         self.changed = false;
     }

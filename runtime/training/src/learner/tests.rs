@@ -138,7 +138,7 @@ fn saved(student: &TrainState, run: &Path) -> PathBuf {
     let state = State {
         generation: student.policy.generation(),
         snapshots: student.snapshots.keys().cloned().collect(),
-        ..State::bare(1, student.hooks.updates(), Identity::default())
+        ..State::without_method_state(1, student.hooks.updates(), Identity::default())
     };
     checkpoint::save(run, &state, student, 1).unwrap()
 }

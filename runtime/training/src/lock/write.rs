@@ -10,7 +10,7 @@ use tunebox_foundation::files;
 use tunebox_package::Package;
 use tunebox_sandbox::COSTS;
 
-use super::{FILE, NOTHING};
+use super::{FILE, NO_ARTIFACT};
 use crate::data::Dataset;
 use crate::error::Error;
 use crate::plan::{PlannedRun, Revision};
@@ -30,24 +30,24 @@ pub struct Written {
 /// # Errors
 /// A file of the artifact that cannot be read for its digest, and a lock that cannot be written.
 pub(crate) fn write(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<(), Error> {
-    let text = toml::to_string_pretty(&lock(plan, artifact)?).unwrap_or_default();
+    let text = toml::to_string_pretty(&lock_json(plan, artifact)?).unwrap_or_default();
     Ok(files::write(&plan.folder.join(FILE), text.as_bytes())?)
 }
 
 /// Returns the `run.lock` of a plan as a TOML table, as [`write`] writes it before the run: without the list of files that
 /// the run leaves.
-pub(crate) fn table(plan: &PlannedRun) -> Result<Table, Error> {
-    Ok(Table::try_from(lock(plan, None)?).unwrap_or_default())
+pub(crate) fn lock_table(plan: &PlannedRun) -> Result<Table, Error> {
+    Ok(Table::try_from(lock_json(plan, None)?).unwrap_or_default())
 }
 
 /// Returns the lock of a plan as a JSON object, with null values removed. `artifact` is `None` before the end of the
 /// run; an empty list records that the run left nothing, as `left = "nothing"`. Reads the files of the artifact for
 /// their digests.
-fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, Error> {
+fn lock_json(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, Error> {
     let (summary, identity) = (&plan.summary, &plan.identity);
-    let files = artifact.unwrap_or_default().iter().map(file).collect::<Result<Vec<_>, Error>>()?;
-    let verifiers = plan.verifiers.iter().map(|verifier| self::verifier(&verifier.name, &verifier.package));
-    let method = method(&plan.method.package, &summary.settings, &plan.revised);
+    let files = artifact.unwrap_or_default().iter().map(artifact_entry).collect::<Result<Vec<_>, Error>>()?;
+    let verifiers = plan.verifiers.iter().map(|verifier| self::verifier_entry(&verifier.name, &verifier.package));
+    let method = method_table(&plan.method.package, &summary.settings, &plan.revised);
     let mut lock = json!({
         "schema": 1,
         "tunebox": env!("CARGO_PKG_VERSION"),
@@ -56,20 +56,20 @@ fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, Error>
         "steps": summary.steps,
         "device": summary.device,
         "compute": plan.compute.as_str(),
-        "system": system(),
+        "system": system_name(),
         "processor": instruction_sets(),
         "clock": plan.clock,
-        "left": artifact.filter(|files| files.is_empty()).map(|_| NOTHING),
-        "accelerator": plan.accelerator.as_ref().map(accelerator),
+        "left": artifact.filter(|files| files.is_empty()).map(|_| NO_ARTIFACT),
+        "accelerator": plan.accelerator.as_ref().map(accelerator_table),
         "model": {
             "name": summary.model, "family": summary.family, "sha256": identity.model, "adapter": identity.adapter,
         },
-        "data": data(&plan.data),
-        "validation": plan.validation.as_ref().map(data),
+        "data": data_table(&plan.data),
+        "validation": plan.validation.as_ref().map(data_table),
         "method": method,
-        "verifier": list(verifiers.collect()),
+        "verifier": list_or_null(verifiers.collect()),
         "settings": Table::try_from(&plan.settings.file).unwrap_or_default(),
-        "artifact": list(files),
+        "artifact": list_or_null(files),
     });
     remove_nulls(&mut lock);
     Ok(lock)
@@ -77,7 +77,7 @@ fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, Error>
 
 /// The table `method` of a `run.lock`, as JSON. `settings` are the method's settings including defaults. `revised` lists the
 /// changes of the method during the run; all other keys describe the last version, `package`.
-pub(crate) fn method(package: &Package, settings: &Map<String, Value>, revised: &[Revision]) -> Value {
+pub(crate) fn method_table(package: &Package, settings: &Map<String, Value>, revised: &[Revision]) -> Value {
     json!({
         "name": package.manifest.name, "version": package.manifest.version, "interface": package.manifest.interface,
         "sha256": package.digest, "signer": package.signer.as_ref().map(|signer| &signer.key), "source": package.source, "imports": package.imports,
@@ -86,7 +86,7 @@ pub(crate) fn method(package: &Package, settings: &Map<String, Value>, revised: 
 }
 
 /// An entry of the list `verifier` of a `run.lock`, as JSON; `name` is the verifier's name in the run.
-pub(crate) fn verifier(name: &str, package: &Package) -> Value {
+pub(crate) fn verifier_entry(name: &str, package: &Package) -> Value {
     json!({
         "name": name, "version": package.manifest.version, "sha256": package.digest,
         "signer": package.signer.as_ref().map(|signer| &signer.key),
@@ -95,21 +95,21 @@ pub(crate) fn verifier(name: &str, package: &Package) -> Value {
 }
 
 /// An entry of the list `artifact` of a `run.lock`, as JSON: name, size in bytes and SHA-256 of the file.
-fn file(written: &Written) -> Result<Value, Error> {
+fn artifact_entry(written: &Written) -> Result<Value, Error> {
     let name = written.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let digest = tunebox_model::digest(std::slice::from_ref(&written.path))?;
     Ok(json!({ "name": name, "bytes": written.bytes, "sha256": digest }))
 }
 
 /// The table of a data set in a lock: name, number of records, digests of the file and of the tokens.
-fn data(data: &Dataset) -> Value {
+fn data_table(data: &Dataset) -> Value {
     json!({
         "name": data.name, "records": data.examples.len(), "sha256": data.digest, "tokens-sha256": data.token_digest,
     })
 }
 
 /// The processor architecture and operating system of this program, such as `x86_64-linux`.
-pub(crate) fn system() -> String {
+pub(crate) fn system_name() -> String {
     format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)
 }
 
@@ -130,12 +130,12 @@ pub(crate) fn instruction_sets() -> String {
 }
 
 /// The table of a device other than the CPU in a lock: chip, architecture, and versions of its software.
-pub(crate) fn accelerator(about: &DeviceInfo) -> Value {
+pub(crate) fn accelerator_table(about: &DeviceInfo) -> Value {
     json!({ "chip": about.name, "architecture": about.architecture, "software": about.software })
 }
 
 /// Converts items to a JSON list; null if there are none, so that the lock leaves its key out.
-pub(crate) fn list(items: Vec<Value>) -> Value {
+pub(crate) fn list_or_null(items: Vec<Value>) -> Value {
     if items.is_empty() { Value::Null } else { Value::Array(items) }
 }
 

@@ -18,7 +18,7 @@ use super::inputs::Inputs;
 use super::method::{PlannedMethod, load_method, load_verifiers, no_effect_warning};
 use super::model::{changed_base_warning, check_precision};
 use super::optimizer::{check_device, optimizer_settings};
-use super::planned::{Plan, PlannedRun, summary};
+use super::planned::{Plan, PlannedRun, build_summary};
 use crate::configuration::{RunSettings, Underline};
 use crate::data::{BatchSampler, Batching, Dataset, Shape};
 use crate::error::{Error, damaged};
@@ -33,7 +33,7 @@ use crate::learner::LearningRate;
 /// exists; nothing to resume; and a resumed run whose inputs or settings differ from those of its checkpoint.
 pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
     settings.pin_versions();
-    let engine = engine(&settings)?;
+    let engine = create_engine(&settings)?;
     let method = load_method(&settings, &engine)?;
     plan_with_method(settings, &engine, method)
 }
@@ -59,18 +59,18 @@ pub fn compile(mut settings: RunSettings, has_method: bool) -> Result<CompiledCo
         return Ok(CompiledCode { folder: None, warning: None, _temporary: None });
     }
     settings.pin_versions();
-    let mut engine = self::engine(&settings)?;
+    let mut engine = self::create_engine(&settings)?;
     let (warning, mut temporary) = (engine.warning().map(str::to_owned), None);
     if warning.is_some() || settings.compiling.cache.is_none() {
         let folder = files::temporary_folder(&std::env::temp_dir(), "tunebox-")?;
         settings.compiling.cache = Some(folder.path().join("compiled"));
         temporary = Some(folder);
-        engine = self::engine(&settings)?;
+        engine = self::create_engine(&settings)?;
     }
     if has_method {
         load_method(&settings, &engine)?;
     }
-    load_verifiers(&settings, &verifier_engine(&settings)?)?;
+    load_verifiers(&settings, &create_verifier_engine(&settings)?)?;
     Ok(CompiledCode { folder: settings.compiling.cache, warning, _temporary: temporary })
 }
 
@@ -83,23 +83,23 @@ pub fn compile(mut settings: RunSettings, has_method: bool) -> Result<CompiledCo
 pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: PlannedMethod) -> Result<Plan, Error> {
     check_precision(&settings, &method)?;
     let optimizer = optimizer_settings(&settings)?;
-    let verifiers = load_verifiers(&settings, &verifier_engine(&settings)?)?;
+    let verifiers = load_verifiers(&settings, &create_verifier_engine(&settings)?)?;
     let known = partial_identity(&settings, &method, &verifiers);
     let destination = choose_folder(&settings, &method.package.manifest.name, &known)?;
     let recorded = settings.replay.as_ref().map(|replay| replay.clock);
-    let clock = destination.checkpoint.as_ref().map(|(_, state)| state.clock).or(recorded).unwrap_or_else(now);
+    let clock = destination.checkpoint.as_ref().map(|(_, state)| state.clock).or(recorded).unwrap_or_else(unix_time);
     let inputs = Inputs::open(&settings, &method, clock)?;
     check_validation(&settings, &inputs)?;
     check_device(&settings, &device::describe(inputs.policy.parameters().device()))?;
     let identity = complete_identity(known, &settings, &inputs)?;
     check_same_run(&settings, &destination.name, destination.checkpoint.as_ref(), &identity)?;
-    let sampler = sampler(&settings, &destination, &inputs.data)?;
+    let sampler = create_sampler(&settings, &destination, &inputs.data)?;
     let learning_rate = learning_rate(&settings, &inputs.policy, sampler.windows_per_epoch() as u64)?;
     let claimed = destination.checkpoint.as_ref().filter(|(_, state)| state.step > learning_rate.steps);
     if let Some((path, state)) = claimed {
         return Err(damaged(path, format!("it claims step {} of {}", state.step, learning_rate.steps)));
     }
-    let summary = summary(&settings, &destination.name, &inputs, &method, (&learning_rate, &optimizer), &sampler);
+    let summary = build_summary(&settings, &destination.name, &inputs, &method, (&learning_rate, &optimizer), &sampler);
     let Inputs { policy, data, validation, .. } = inputs;
     let Destination { folder, checkpoint, run_lock, .. } = destination;
     let run = PlannedRun {
@@ -108,7 +108,7 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
         run_lock,
         compute: policy.precision().dtype(Purpose::Activation),
         accelerator: device::info(policy.parameters().device())?,
-        warnings: warnings(&settings, engine, &method)?,
+        warnings: collect_warnings(&settings, engine, &method)?,
         settings,
         method,
         verifiers,
@@ -139,7 +139,7 @@ fn check_validation(settings: &RunSettings, inputs: &Inputs) -> Result<(), Error
 /// Collects warnings, in this order, about a cache of compiled code that cannot be used, an adapter trained on a base in
 /// another number format, an accelerator that `auto` did not use, and a method that cannot have an effect. Fails if the lock
 /// of the adapter's run is damaged.
-fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> Result<Vec<String>, Error> {
+fn collect_warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> Result<Vec<String>, Error> {
     let cache = engine.warning().map(str::to_owned);
     let device = device::auto_fallback_reason(&settings.file.train.device);
     let effect = no_effect_warning(method.admitted.imports()).map(str::to_owned);
@@ -148,7 +148,7 @@ fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> 
 
 /// Creates the engine that compiles the method of a run, with the run's limits. Its code counts instructions only if
 /// `limits.step-instructions` is above 0.
-pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
+pub(crate) fn create_engine(settings: &RunSettings) -> Result<Engine, Error> {
     let limits = settings.file.limits.clone();
     let code = CodeOptions { count_instructions: limits.step_instructions > 0, ..settings.compiling.code };
     Ok(Engine::with(Compiling { limits, code, ..settings.compiling.clone() })?)
@@ -157,7 +157,7 @@ pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
 /// Creates the engine that compiles the verifiers of a run, with the run's limits. Its code counts instructions only if
 /// `limits.verifier-instructions` is above 0. Ignores the code options of the settings, such as reading debug sections: they
 /// are for the method.
-pub(crate) fn verifier_engine(settings: &RunSettings) -> Result<Engine, Error> {
+pub(crate) fn create_verifier_engine(settings: &RunSettings) -> Result<Engine, Error> {
     let limits = settings.file.limits.clone();
     let code = CodeOptions { count_instructions: limits.verifier_instructions > 0, ..CodeOptions::default() };
     Ok(Engine::with(Compiling { limits, code, ..settings.compiling.clone() })?)
@@ -168,7 +168,7 @@ pub(crate) fn verifier_engine(settings: &RunSettings) -> Result<Engine, Error> {
 ///
 /// # Errors
 /// A checkpoint whose position is past the end of its epoch.
-fn sampler(settings: &RunSettings, destination: &Destination, data: &Dataset) -> Result<BatchSampler, Error> {
+fn create_sampler(settings: &RunSettings, destination: &Destination, data: &Dataset) -> Result<BatchSampler, Error> {
     let (train, table) = (&settings.file.train, &settings.file.data);
     let batch = train.batch as usize;
     let batching = Batching {
@@ -203,7 +203,7 @@ fn learning_rate(settings: &RunSettings, policy: &Policy, windows: u64) -> Resul
 }
 
 /// The present time in whole seconds since 1970 (UTC); 0 if the system's clock is before that.
-fn now() -> i64 {
+fn unix_time() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

@@ -14,7 +14,7 @@ use crate::checkpoint::{self, Identity, State};
 use crate::configuration::{ENDLESS, RunSettings};
 use crate::error::{Error, path_error};
 use crate::lock::{self, is_run};
-use crate::runs::{RunLock, is_endless, is_running, nearest_run, start_from};
+use crate::runs::{RunLock, is_endless, is_running, nearest_run, start_option};
 
 /// The error where nothing can be resumed.
 const NOTHING_TO_RESUME: &str = "there is no run to resume";
@@ -84,7 +84,7 @@ fn resume(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Desti
     }
     checkpoint::reject_links(&folder)?;
     check_unfinished(&name, &folder)?;
-    let begun = is_run(&folder) || !checkpoint::steps(&folder)?.is_empty();
+    let begun = is_run(&folder) || !checkpoint::list_steps(&folder)?.is_empty();
     // Lock the run before reading it: a process that trains it may be about to save, or may have finished it since.
     let run_lock = begun.then(|| RunLock::take(&folder)).transpose()?;
     check_unfinished(&name, &folder)?;
@@ -92,7 +92,7 @@ fn resume(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Desti
         return Err(path_error(&folder, NOTHING_TO_RESUME, "there is no run in this folder", NEW_RUN));
     }
     // A run that ended before its first checkpoint, as on a full disk, starts over.
-    let last = checkpoint::steps(&folder)?.pop().map(|step| checkpoint::folder(&folder, step));
+    let last = checkpoint::list_steps(&folder)?.pop().map(|step| checkpoint::folder(&folder, step));
     let state = last.as_deref().map(State::read).transpose()?;
     Ok(Destination { name, folder, checkpoint: last.zip(state), run_lock })
 }
@@ -103,7 +103,7 @@ fn check_unfinished(name: &str, folder: &Path) -> Result<(), Error> {
     if !lock::has_finished(folder) {
         return Ok(());
     }
-    let hint = start_from(folder).map_or(NEW_RUN.into(), |from| {
+    let hint = start_option(folder).map_or(NEW_RUN.into(), |from| {
         format!("for more steps, start a new run where it ended: another `--name` and {from} instead of `--resume`")
     });
     Err(path_error(folder, format!("the run `{name}` is finished"), "all its steps are done", hint))
@@ -117,7 +117,7 @@ fn can_resume(settings: &RunSettings, folder: &Path, known: &Identity) -> Result
     if checkpoint::reject_links(folder).is_err() || lock::has_finished(folder) {
         return Ok(false);
     }
-    let Some(step) = checkpoint::steps(folder)?.pop() else { return Ok(is_run(folder)) };
+    let Some(step) = checkpoint::list_steps(folder)?.pop() else { return Ok(is_run(folder)) };
     let path = checkpoint::folder(folder, step);
     let Ok(state) = State::read(&path) else { return Ok(false) };
     let Identity { version, method, verifiers, settings: known, .. } = known.clone();
@@ -137,7 +137,7 @@ fn find_latest(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<
         if !folder.is_dir() || checkpoint::reject_links(&folder).is_err() {
             continue;
         }
-        let Some(step) = checkpoint::steps(&folder)?.pop() else { continue };
+        let Some(step) = checkpoint::list_steps(&folder)?.pop() else { continue };
         if lock::has_finished(&folder) {
             finished = true;
             continue;
@@ -203,7 +203,7 @@ mod tests {
         let folder = checkpoint::folder(&runs.join(name), 10);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(runs.join(name).join(lock::FILE), lock).unwrap();
-        let state = State::bare(10, 10, identity(rate));
+        let state = State::without_method_state(10, 10, identity(rate));
         std::fs::write(folder.join("state.json"), serde_json::to_vec(&state).unwrap()).unwrap();
     }
 

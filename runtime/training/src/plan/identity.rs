@@ -10,7 +10,7 @@ use super::method::{PlannedMethod, PlannedVerifier};
 use crate::checkpoint::{Identity, State, settings_that_matter};
 use crate::configuration::RunSettings;
 use crate::error::{Error, path_error};
-use crate::runs::start_from;
+use crate::runs::start_option;
 
 /// Adds to `known`, the identity from [`partial_identity`], what the opened inputs determine: the digests of model,
 /// adapter, data and tokens, and the kind of device with the number format of activations, such as `cuda in bf16`.
@@ -68,7 +68,7 @@ pub(super) fn check_same_run(
         return Ok(());
     }
     let run = checkpoint.ancestors().nth(2).unwrap_or(checkpoint);
-    let from = start_from(checkpoint).map_or_else(String::new, |from| format!(" that begins there: {from}"));
+    let from = start_option(checkpoint).map_or_else(String::new, |from| format!(" that begins there: {from}"));
     let hint = format!("set these back, as `{}` has them; or start a new run{from}", run.join("run.toml").display());
     let what = format!("the run `{name}` cannot go on: {}", differences.join("; "));
     let why = "a resumed run ends in the same bits as one never stopped, or not at all";
@@ -86,7 +86,7 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         let checkpoint = run.path().join("steps/000010");
         std::fs::create_dir_all(&checkpoint).unwrap();
-        let state = State::bare(10, 10, Identity::default());
+        let state = State::without_method_state(10, 10, Identity::default());
         let now = Identity { model: "another".into(), ..Identity::default() };
         let hint = || {
             let checkpoint = Some((checkpoint.clone(), state.clone()));

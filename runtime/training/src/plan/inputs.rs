@@ -10,7 +10,7 @@ use tunebox_model::decoder::Recompute;
 use tunebox_model::error::Error as ModelError;
 use tunebox_model::{Model, Policy, PolicySettings, Slice};
 
-use super::memory::{bytes_beside_weights, free_on};
+use super::memory::{bytes_beside_weights, free_bytes};
 use super::method::PlannedMethod;
 use super::model::{max_length, open_with_digest};
 use crate::configuration::{AdapterTable, RandomRecords, RunSettings, Underline};
@@ -89,7 +89,7 @@ fn read_datasets(
 /// Settings that give both `model.adapter` and `train.adapter`, a new adapter for a matrix or layer that the model
 /// lacks, and an adapter that cannot be read or does not fit the model.
 fn build_policy(settings: &RunSettings, model: Arc<Model>, learns: bool, sides: usize) -> Result<Policy, Error> {
-    let (train, slice) = (&settings.file.train, pass_size(settings, &model, sides));
+    let (train, slice) = (&settings.file.train, rows_per_pass(settings, &model, sides));
     let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
     let max_saved_bytes = kept_bytes(settings, model.weights.device());
     let own = PolicySettings { recompute, slice, min_slice_bytes: FREE_BYTES, max_saved_bytes };
@@ -113,7 +113,7 @@ fn build_policy(settings: &RunSettings, model: Arc<Model>, learns: bool, sides: 
     Policy::open(model, Some(&folder), own).map_err(|error| settings.with_location("model.adapter", error))
 }
 
-/// Bytes of activations that one pass may keep for its backward pass even if it then holds more than [`pass_size`].
+/// Bytes of activations that one pass may keep for its backward pass even if it then holds more than [`rows_per_pass`].
 const FREE_BYTES: u64 = 2 << 30;
 
 /// Bytes of activations that may be kept for a backward pass although it could recompute them: half of the limit
@@ -121,13 +121,13 @@ const FREE_BYTES: u64 = 2 << 30;
 /// its results.
 fn kept_bytes(settings: &RunSettings, device: &Device) -> u64 {
     let limit = settings.file.limits.activation_bytes;
-    (limit / 2).min(free_on(device).unwrap_or(0) / 4)
+    (limit / 2).min(free_bytes(device).unwrap_or(0) / 4)
 }
 
 /// Returns the most rows of one pass through the model: `train.batch` records of `sides` rows each. With packing,
 /// returns the most tokens instead: that number of rows times the maximum length. If a method scores more at once, the
 /// rows are split into several passes.
-fn pass_size(settings: &RunSettings, model: &Model, sides: usize) -> Slice {
+fn rows_per_pass(settings: &RunSettings, model: &Model, sides: usize) -> Slice {
     let rows = settings.file.train.batch as usize * sides;
     if settings.file.data.packing { Slice::Tokens(rows * max_length(settings, model)) } else { Slice::Rows(rows) }
 }

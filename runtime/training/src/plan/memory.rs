@@ -96,17 +96,17 @@ fn largest_dequantized(weights: &Weights) -> u64 {
 /// it is unknown or there is no such device.
 #[must_use]
 pub fn free(settings: &RunSettings) -> Option<u64> {
-    free_on(&device::parse(&settings.file.train.device).ok()?)
+    free_bytes(&device::parse(&settings.file.train.device).ok()?)
 }
 
 /// Free memory of an open device in bytes, for the CPU that of the machine; `None` if it is unknown.
-pub(super) fn free_on(device: &Device) -> Option<u64> {
+pub(super) fn free_bytes(device: &Device) -> Option<u64> {
     device::info(device).ok()?.map_or_else(available, |about| Some(about.free))
 }
 
 /// Returns the peak memory in bytes since the last [`reset_peak`]: for the CPU of this process, for an accelerator of
 /// the tensors on it; `None` if it is unknown.
-pub(crate) fn peak_on(device: &Device) -> Option<u64> {
+pub(crate) fn peak_bytes(device: &Device) -> Option<u64> {
     device::info(device).ok()?.map_or_else(peak, |about| Some(about.peak))
 }
 
@@ -173,27 +173,27 @@ impl Tokens {
             let new = method.new_tokens().map_or(rest, |most| most.min(rest));
             // With dropout each row has its own masks, so a prompt cannot be shared by its completions.
             let shared = settings.file.train.adapter.dropout == 0.0 && settings.file.model.adapter.is_none();
-            return sizes.generated(new, method.completions(), shared);
+            return sizes.with_generation(new, method.completions(), shared);
         }
         if !settings.file.data.packing {
-            return sizes.fixed();
+            return sizes.without_packing();
         }
         let longest = data.examples.iter().map(|example| example.tokens() as u64).max().unwrap_or(0);
-        sizes.packed(length, longest, data.report.tokens as u64)
+        sizes.with_packing(length, longest, data.report.tokens as u64)
     }
 }
 
 impl Sizes {
     /// Returns the tokens of a step without packing. Counts every record as long as the longest, and no more records than
     /// the data has.
-    fn fixed(self) -> Tokens {
+    fn without_packing(self) -> Tokens {
         let of = |records: u64| self.record.saturating_mul(records.min(self.records));
         Tokens { slice: of(self.batch), together: of(self.batch.saturating_mul(self.micro_batches)), generated: None }
     }
 
     /// Returns the tokens of a step with packing: micro-batches of `batch` × `length` tokens, at least `longest`, the tokens
     /// of the longest record, and at most `all`, those of all records together.
-    fn packed(self, length: u64, longest: u64, all: u64) -> Tokens {
+    fn with_packing(self, length: u64, longest: u64, all: u64) -> Tokens {
         let bin = self.batch.saturating_mul(length).max(longest).min(all);
         Tokens { slice: bin, together: bin.saturating_mul(self.micro_batches).min(all), generated: None }
     }
@@ -202,7 +202,7 @@ impl Sizes {
     /// One pass has as many rows as a micro-batch has records. With `shared`, the completions of one prompt in a pass share
     /// the prompt's tokens; otherwise each row has its own copy. If `completions` is `None` (unknown), nothing is shared,
     /// and the rows and the tokens scored together are `u64::MAX`.
-    fn generated(self, new: u64, completions: Option<u64>, shared: bool) -> Tokens {
+    fn with_generation(self, new: u64, completions: Option<u64>, shared: bool) -> Tokens {
         let prompts = self.batch.saturating_mul(self.micro_batches).min(self.records);
         let rows = completions.map_or(u64::MAX, |each| prompts.saturating_mul(each));
         let count = self.batch.min(rows);
@@ -239,11 +239,11 @@ mod tests {
     #[test]
     fn records_are_counted_as_long_as_the_longest_and_packed_ones_as_bins_of_tokens() {
         for (tokens, slice, together) in [
-            (SIZES.fixed(), 80, 240),
-            (Sizes { records: 5, ..SIZES }.fixed(), 80, 100),
-            (SIZES.packed(64, 20, 1000), 256, 768),
-            (SIZES.packed(64, 20, 300), 256, 300),
-            (SIZES.packed(64, 300, 1000), 300, 900),
+            (SIZES.without_packing(), 80, 240),
+            (Sizes { records: 5, ..SIZES }.without_packing(), 80, 100),
+            (SIZES.with_packing(64, 20, 1000), 256, 768),
+            (SIZES.with_packing(64, 20, 300), 256, 300),
+            (SIZES.with_packing(64, 300, 1000), 300, 900),
         ] {
             assert_eq!(tokens, Tokens { slice, together, generated: None });
         }
@@ -260,7 +260,7 @@ mod tests {
             // A group of three does not fill a slice of four: at most three prompts are in one.
             (Some(3), true, 4 * 30 + 3 * 20, 9 * 180),
         ] {
-            let tokens = SIZES.generated(30, completions, shared);
+            let tokens = SIZES.with_generation(30, completions, shared);
             assert_eq!((tokens.slice, tokens.together), (slice, together), "{completions:?}");
             let rows = completions.map_or(u64::MAX, |each| 12 * each);
             assert_eq!(tokens.generated, Some(Generated { rows, length: 50 }));

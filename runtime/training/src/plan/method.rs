@@ -113,21 +113,22 @@ impl Debug for NativeMethod {
 /// Finds the method that the settings name, reads its package, checks it against the project's lock
 /// ([`trust::open_package`]), resolves its settings and compiles its component or takes its code from the cache.
 /// Compiles a method that is not built in in a child process, if `engine` has one configured. Fails for a method that
-/// is not found or does not match the lock, a verifier's package, a setting that [`resolve`] rejects, and a component
-/// that is not admitted. Takes the processes of the author's source in its place if the settings have them.
+/// is not found or does not match the lock, a verifier's package, a setting that [`resolve_method_settings`] rejects,
+/// and a component that is not admitted. Takes the processes of the author's source in its place if the settings have
+/// them.
 pub(super) fn load_method(settings: &RunSettings, engine: &Engine) -> Result<PlannedMethod, Error> {
     if let Some(native) = &settings.native {
         return prepare_processes(settings, native.clone());
     }
     let found = settings.method_reference()?;
     let package = trust::open_package(&found, settings.project())?;
-    compile(settings, package, &engine.for_untrusted(!matches!(found, Reference::Builtin(_))))
+    compile_method(settings, package, &engine.for_untrusted(!matches!(found, Reference::Builtin(_))))
 }
 
 /// Prepares a method that runs in its own process, connected by `twin`, from `manifest`, the JSON that the process
 /// sent. The method has no component to compile, and may use every interface whatever the settings grant. Fails for
 /// text that is no manifest, and as [`prepare`] does.
-pub(crate) fn native(settings: &RunSettings, manifest: &str, twin: Twin) -> Result<PlannedMethod, Error> {
+pub(crate) fn prepare_native(settings: &RunSettings, manifest: &str, twin: Twin) -> Result<PlannedMethod, Error> {
     let package = unsigned_package(manifest::parse(manifest.as_bytes())?, every_interface(), Vec::new());
     prepare(settings, package, |package, _| Ok(Method::native(&package.manifest.name, package.imports.clone(), twin)))
 }
@@ -138,7 +139,7 @@ fn prepare_processes(settings: &RunSettings, native: NativeMethod) -> Result<Pla
     let is_used = |import: &String| interface_of(import).is_some_and(|name| interfaces.iter().any(|used| used == name));
     let imports = every_interface().into_iter().filter(is_used).collect();
     let package = unsigned_package(manifest::parse(manifest.as_bytes())?, imports, Vec::new());
-    let grants = grants(settings);
+    let grants = run_grants(settings);
     let admit = |package: &Package, _: &Limits| {
         Method::processes(&package.manifest.name, package.imports.clone(), &grants, start)
     };
@@ -147,13 +148,17 @@ fn prepare_processes(settings: &RunSettings, native: NativeMethod) -> Result<Pla
 
 /// Prepares a newer version of the run's method, which its author built during the run. Compiles a component with the grants
 /// and limits of the run, in a child process if `engine` has one configured. Does not check it against the project's lock.
-pub(crate) fn revised(settings: &RunSettings, version: Version, engine: &Engine) -> Result<PlannedMethod, Error> {
+pub(crate) fn prepare_revision(
+    settings: &RunSettings,
+    version: Version,
+    engine: &Engine,
+) -> Result<PlannedMethod, Error> {
     let bytes = match version {
         Version::Component(bytes) => bytes,
         Version::Process(native) => return prepare_processes(settings, native),
     };
     let package = unsigned_package(read_manifest(&bytes)?, component::interfaces(&bytes)?.imports, bytes);
-    compile(settings, package, &engine.for_untrusted(true))
+    compile_method(settings, package, &engine.for_untrusted(true))
 }
 
 /// Builds an unsigned package of a method that its author works on. `bytes` is its component; empty for a native process.
@@ -163,13 +168,13 @@ fn unsigned_package(manifest: Manifest, imports: Vec<String>, bytes: Vec<u8>) ->
 }
 
 /// Prepares a method from its package, and compiles its component with the grants of the run.
-fn compile(settings: &RunSettings, package: Package, engine: &Engine) -> Result<PlannedMethod, Error> {
-    let grants = grants(settings);
+fn compile_method(settings: &RunSettings, package: Package, engine: &Engine) -> Result<PlannedMethod, Error> {
+    let grants = run_grants(settings);
     prepare(settings, package, |package, limits| engine.admit(&package.bytes, &package.manifest.name, &grants, limits))
 }
 
 /// The interfaces that the run grants.
-fn grants(settings: &RunSettings) -> Grants {
+fn run_grants(settings: &RunSettings) -> Grants {
     let named = settings.file.method.grants.iter();
     named.fold(Grants::default(), |grants, grant| grants.with(grant.interface()))
 }
@@ -192,7 +197,7 @@ fn prepare(
     if package.manifest.update == Updates::Method {
         check_own_updates(settings, &package)?;
     }
-    let values = resolve(settings, &package)?;
+    let values = resolve_method_settings(settings, &package)?;
     let limits = settings.file.limits.clone();
     let admitted = admit(&package, &limits)?;
     Ok(PlannedMethod { package, settings: values, shapes, limits, admitted })
@@ -209,7 +214,7 @@ fn check_own_updates(settings: &RunSettings, package: &Package) -> Result<(), Er
             .with_hint("its author can call `optimizer`, or remove `update` from the manifest")
             .into());
     }
-    let unused = super::optimizer::keys().find(|key| settings.changes_train(key));
+    let unused = super::optimizer::optimizer_keys().find(|key| settings.changes_train(key));
     let Some(key) = unused.map(|key| format!("train.{key}")) else { return Ok(()) };
     let what = format!("`{name}` updates the parameters itself, so `{key}` has no effect");
     let hint = format!("remove `{key}`; `tunebox train --method {name} --help` lists the method's own settings");
@@ -219,7 +224,7 @@ fn check_own_updates(settings: &RunSettings, package: &Package) -> Result<(), Er
 /// Returns the value of every setting of the method, in the manifest's order: from the run file, or the default. A
 /// setting that the manifest lacks, a value of another kind or outside its range, and one that is neither given nor has
 /// a default, is an error at its key.
-fn resolve(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Value)>, Error> {
+fn resolve_method_settings(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Value)>, Error> {
     let values = resolve_settings(&package.manifest, &toml_table(&settings.file.method.settings));
     values.map_err(|error| setting_error(settings, "method", &settings.file.method.r#use, &error))
 }
@@ -227,7 +232,8 @@ fn resolve(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Val
 /// Returns the settings of a run's method as `run.lock` lists them, with every default. If the method rejects one,
 /// returns those of the run file without defaults, so that they differ from every lock.
 pub(crate) fn lock_settings(settings: &RunSettings, package: &Package) -> Map<String, Json> {
-    resolve(settings, package).map_or_else(|_| settings.file.method.settings.clone(), |values| settings_json(&values))
+    resolve_method_settings(settings, package)
+        .map_or_else(|_| settings.file.method.settings.clone(), |values| settings_json(&values))
 }
 
 /// Turns an error about a component's setting into one with the setting's location in the table `below` of the run

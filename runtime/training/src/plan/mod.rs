@@ -16,12 +16,12 @@ mod planned;
 pub(crate) mod trust;
 
 pub use build::{CompiledCode, compile, plan};
-pub(crate) use build::{engine, plan_with_method, verifier_engine};
+pub(crate) use build::{create_engine, create_verifier_engine, plan_with_method};
 pub(crate) use folder::run_exists;
 pub use memory::{Estimate, available, free};
-pub(crate) use memory::{peak_on, reset_peak};
+pub(crate) use memory::{peak_bytes, reset_peak};
 pub use method::{NativeMethod, PlannedMethod, PlannedVerifier, no_effect_warning, trains};
-pub(crate) use method::{load_verifiers, lock_settings, native, revised};
+pub(crate) use method::{load_verifiers, lock_settings, prepare_native, prepare_revision};
 pub use model::fetch;
 pub(crate) use model::{digests, find_source, open_model};
 pub(crate) use planned::Revision;

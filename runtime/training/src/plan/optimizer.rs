@@ -11,7 +11,7 @@ use crate::configuration::{RunSettings, TrainTable, Underline};
 use crate::error::Error;
 
 /// The keys of `[train]` that only some optimizers use, with these optimizers.
-const KEYS: [(&str, &[OptimizerKind]); 5] = {
+const OPTIMIZER_KEYS: [(&str, &[OptimizerKind]); 5] = {
     use OptimizerKind::{AdamW, AdamW8Bit, Lion, Muon, Sgd};
     [
         ("beta1", &[AdamW, AdamW8Bit, Lion, Muon]),
@@ -23,9 +23,9 @@ const KEYS: [(&str, &[OptimizerKind]); 5] = {
 };
 
 /// The keys of `[train]` that only the host's optimizers use.
-pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+pub(super) fn optimizer_keys() -> impl Iterator<Item = &'static str> {
     let all = ["clip", "weight-decay", "skip-non-finite", "optimizer", "b-rate-ratio"];
-    all.into_iter().chain(KEYS.iter().map(|(key, _)| *key))
+    all.into_iter().chain(OPTIMIZER_KEYS.iter().map(|(key, _)| *key))
 }
 
 /// Reads the optimizer's settings. What is not given has the optimizer's own default.
@@ -37,7 +37,7 @@ pub(super) fn optimizer_settings(settings: &RunSettings) -> Result<OptimizerSett
     let train = &settings.file.train;
     check_keys(settings, train.optimizer)?;
     check_rate(settings, train)?;
-    let rule = rule(train);
+    let rule = update_rule(train);
     if let UpdateRule::Sgd(SgdSettings { momentum: 0.0, nesterov: true, .. }) = rule {
         let what = "`train.nesterov` is a variant of the momentum, and `train.momentum` is 0";
         return Err(settings.conflict("train.nesterov", Underline::Key, what, "set `train.momentum`, 0.9 for example"));
@@ -63,7 +63,7 @@ pub(super) fn check_device(settings: &RunSettings, device: &str) -> Result<(), E
 }
 
 /// The update rule of the table, with defaults filled in.
-fn rule(train: &TrainTable) -> UpdateRule {
+fn update_rule(train: &TrainTable) -> UpdateRule {
     let weight_decay = train.weight_decay;
     let usual = AdamWSettings::default();
     let adamw = AdamWSettings {
@@ -94,9 +94,9 @@ fn rule(train: &TrainTable) -> UpdateRule {
     }
 }
 
-/// Fails if the settings give a key of [`KEYS`] that the optimizer `kind` does not use.
+/// Fails if the settings give a key of [`OPTIMIZER_KEYS`] that the optimizer `kind` does not use.
 fn check_keys(settings: &RunSettings, kind: OptimizerKind) -> Result<(), Error> {
-    for (key, users) in KEYS {
+    for (key, users) in OPTIMIZER_KEYS {
         let path = format!("train.{key}");
         if settings.is_given(&path) && !users.contains(&kind) {
             let users: Vec<String> = users.iter().map(|user| format!("`{user}`")).collect();

@@ -151,7 +151,7 @@ impl PlanSummary {
 
 /// Collects the figures of a plan, with the estimated memory. `name` is the run's name. Without trained parameters, the
 /// adapter is `none` and its rank 0.
-pub(super) fn summary(
+pub(super) fn build_summary(
     settings: &RunSettings,
     name: &str,
     inputs: &Inputs,
@@ -189,12 +189,12 @@ pub(super) fn summary(
         optimizer: optimizer.kind(),
         log_every: train.log_every,
         precision: number_formats(&model.weights, optimizer.kind()),
-        memory: estimate(settings, inputs, method, optimizer),
+        memory: estimate_memory(settings, inputs, method, optimizer),
     }
 }
 
 /// Estimates the memory of a run in bytes by use, with `train.batch` and `train.recompute` of its settings.
-fn estimate(
+fn estimate_memory(
     settings: &RunSettings,
     inputs: &Inputs,
     method: &PlannedMethod,

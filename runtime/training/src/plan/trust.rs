@@ -16,7 +16,7 @@ use crate::configuration::{Requests, RunSettings};
 use crate::error::Error;
 
 /// The lock's name in a project's folder.
-pub(crate) const LOCK: &str = "tunebox.lock";
+pub(crate) const LOCK_FILE: &str = "tunebox.lock";
 
 /// Asks the user about a signer that is not known yet; true accepts it.
 pub type Ask<'a> = dyn FnMut(&Question) -> bool + 'a;
@@ -75,9 +75,9 @@ pub fn admit_packages(found: &[Reference], project: &Path, ask: Option<&mut Ask<
     if stored.peek().is_none() {
         return Ok(());
     }
-    let mut trust = open(project)?;
+    let mut trust = open_trust(project)?;
     for found in stored {
-        let (artifact, source) = from_store(&found.open()?);
+        let (artifact, source) = stored_artifact(&found.open()?);
         trust.admit(&artifact, &source, Mode::Ask(&mut *ask))?;
     }
     Ok(trust.commit()?)
@@ -101,8 +101,8 @@ fn check_lock(found: &Reference, package: &Package, project: &Path, only_locked:
     match found {
         Reference::Builtin(_) => {}
         Reference::Stored(_) => {
-            let (artifact, source) = from_store(package);
-            open(project)?.admit(&artifact, &source, Mode::Locked)?;
+            let (artifact, source) = stored_artifact(package);
+            open_trust(project)?.admit(&artifact, &source, Mode::Locked)?;
         }
         Reference::File(_) | Reference::Folder(_) => {
             check_path_package(package, project, keyring().as_deref(), only_locked)?;
@@ -112,13 +112,13 @@ fn check_lock(found: &Reference, package: &Package, project: &Path, only_locked:
 }
 
 /// Opens the known signers of this user together with the lock of a project.
-fn open(project: &Path) -> Result<Trust, Error> {
+fn open_trust(project: &Path) -> Result<Trust, Error> {
     Ok(Trust::open(&home()?, project)?)
 }
 
 /// Returns a copy of the component's bytes with its signature, and the location from which the store got the package
 /// (empty if unknown).
-fn from_store(package: &Package) -> (Artifact, String) {
+fn stored_artifact(package: &Package) -> (Artifact, String) {
     let artifact = Artifact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
     (artifact, package.source.clone().unwrap_or_default())
 }
@@ -140,7 +140,7 @@ mod tests {
              sha256 = \"{}\"\ninterface = \"0.2.0\"\nhighest = \"{version}\"\n",
             digest(bytes)
         );
-        std::fs::write(folder.path().join(LOCK), pin).unwrap();
+        std::fs::write(folder.path().join(LOCK_FILE), pin).unwrap();
         let path = folder.path().join("plain.wasm");
         std::fs::write(&path, bytes).unwrap();
         (folder, Reference::File(path))
@@ -162,7 +162,7 @@ mod tests {
     fn only_the_lock_takes_a_path_where_no_question_is_asked() {
         let (folder, found) = project(sha256);
         assert!(admit_packages(std::slice::from_ref(&found), folder.path(), None).is_ok());
-        std::fs::remove_file(folder.path().join(LOCK)).unwrap();
+        std::fs::remove_file(folder.path().join(LOCK_FILE)).unwrap();
         let error = admit_packages(std::slice::from_ref(&found), folder.path(), None).unwrap_err();
         assert_eq!((error.to_string().as_str(), error.exit()), ("it is not in the lock", Exit::Trust));
         assert!(admit_packages(&[found], folder.path(), Some(&mut |_| true)).is_ok());

@@ -56,7 +56,7 @@ fn execute_steps(running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<Summa
         running.summary.seconds += begun.elapsed().as_secs_f64();
         let stopped = stop.load(Ordering::Relaxed);
         if stopped || running.summary.step.is_multiple_of(every) || running.summary.step == running.plan.summary.steps {
-            running.save()?;
+            running.save_checkpoint()?;
         }
         if stopped && running.summary.step < running.plan.summary.steps {
             return Ok(Summary { interrupted: true, ..running.summary.rounded() });

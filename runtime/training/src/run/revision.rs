@@ -145,8 +145,8 @@ impl RevisableRun {
     /// A version that is not admitted or that [`ActiveRun::check_compatible`] rejects, after which the present method
     /// still runs; and one that rejects its settings or state, or traps, after which no method runs.
     fn try_method(&self, running: &mut ActiveRun<'_>, version: Version) -> Result<(PlannedMethod, StepReport), Error> {
-        let engine = plan::engine(&running.plan.settings)?;
-        let method = plan::revised(&running.plan.settings, version, &engine)?;
+        let engine = plan::create_engine(&running.plan.settings)?;
+        let method = plan::prepare_revision(&running.plan.settings, version, &engine)?;
         running.check_compatible(&method)?;
         let report = self.start_method(running, Some(&method))?;
         Ok((method, report))

@@ -65,7 +65,7 @@ impl<'a> ActiveRun<'a> {
     /// failed start leaves nothing behind.
     pub(super) fn start(plan: Plan, observer: &'a mut dyn Observer) -> Result<Self, Error> {
         let Plan { run: mut plan, policy, sampler } = plan;
-        let train_state = train_state(&plan, policy)?;
+        let train_state = create_train_state(&plan, policy)?;
         let before = plan.checkpoint.as_ref().map_or(0, |(_, state)| state.step);
         let (mut session, opening) = start_session(&plan, train_state)?;
         let (lines, dropped) = session.take_last_lines();
@@ -75,8 +75,8 @@ impl<'a> ActiveRun<'a> {
         if plan.run_lock.is_none() {
             plan.run_lock = Some(RunLock::take(&plan.folder)?);
         }
-        let metrics = open(&mut plan)?;
-        announce(&plan, &opening, observer);
+        let metrics = open_metrics(&mut plan)?;
+        send_plan(&plan, &opening, observer);
         let state = plan.checkpoint.as_ref();
         let mut running = Self {
             observer,
@@ -116,7 +116,7 @@ impl<'a> ActiveRun<'a> {
 /// project's lock, and empties the metrics. For a resumed run, removes the metrics after its checkpoint, reads the earlier
 /// changes of the method into `plan.revised`, appends a change since the last of them to both, and sets
 /// `plan.summary.method_changed` if the component is not that of the checkpoint.
-fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
+fn open_metrics(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let Some((_, state)) = &plan.checkpoint else {
         files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.summary.name).as_bytes())?;
         lock::write::write(plan, None)?;
@@ -142,15 +142,15 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
 fn copy_project_lock(plan: &PlannedRun) -> Result<(), Error> {
     let mut packages = plan.verifiers.iter().map(|verifier| &verifier.package).chain([&plan.method.package]);
     if packages.any(|package| package.source.is_some()) {
-        let lock = files::read_text(&plan.settings.project().join(trust::LOCK))?;
-        files::write(&plan.folder.join(trust::LOCK), lock.as_bytes())?;
+        let lock = files::read_text(&plan.settings.project().join(trust::LOCK_FILE))?;
+        files::write(&plan.folder.join(trust::LOCK_FILE), lock.as_bytes())?;
     }
     Ok(())
 }
 
 /// Sends the plan, its warnings and the log lines of `init` (in its report `opening`) to the observer, in this order. The
 /// lines are logged under the step of the resumed checkpoint, 0 for a new run.
-fn announce(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer) {
+fn send_plan(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer) {
     let resumed = plan.checkpoint.as_ref().map(|(_, state)| state.step);
     let (summary, folder) = (Box::new(plan.summary.clone()), plan.folder.clone());
     observer.event(&Event::Planned { summary, folder, resumed });
@@ -165,22 +165,22 @@ fn announce(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer
 ///
 /// # Errors
 /// An optimizer that cannot be allocated, and a verifier that rejects its settings or cannot be started.
-pub(crate) fn train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<TrainState, Error> {
+pub(crate) fn create_train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<TrainState, Error> {
     let optimizer = match plan.method.package.manifest.update {
         Updates::Host => Some(Optimizer::new(plan.optimizer, policy.parameters())?),
         Updates::Method => None,
     };
-    let max_new_tokens = u32::try_from(plan.data.report.room()).unwrap_or(u32::MAX);
+    let max_new_tokens = u32::try_from(plan.data.report.completion_room()).unwrap_or(u32::MAX);
     let verifiers = Verifiers::open(&plan.verifiers, plan.method.limits.step_wall_seconds)?;
     let rewards = RewardState::new(verifiers, max_new_tokens, plan.settings.file.train.seed);
     let mut trainer = Trainer::new(optimizer, plan.learning_rate.clone(), rewards);
-    trainer.references = references(plan);
+    trainer.references = load_reference_cache(plan);
     Ok(TrainState::new(policy, trainer))
 }
 
 /// Returns the cache of the reference's scores, with those in the file of the run's folder, if there is one. `None` if
 /// `train.cache-reference` is off, or the run has one epoch or less and so meets no row twice.
-fn references(plan: &PlannedRun) -> Option<ReferenceCache> {
+fn load_reference_cache(plan: &PlannedRun) -> Option<ReferenceCache> {
     if !plan.settings.file.train.cache_reference || plan.summary.steps <= plan.summary.steps_per_epoch {
         return None;
     }
@@ -201,17 +201,17 @@ pub(crate) fn start_session(
     let mut session = Session::start(&plan.method.admitted, train_state, session_settings(plan, &plan.method))?;
     let checkpoint = plan.checkpoint.as_ref();
     let opening = session.init(&plan.method.settings).map_err(Error::from).and_then(|report| {
-        let most_own = plan.method.limits.activation_bytes;
-        checkpoint.map_or(Ok(()), |(path, state)| restore(&mut session, path, state, most_own)).map(|()| report)
+        let max_method_bytes = plan.method.limits.activation_bytes;
+        checkpoint.map_or(Ok(()), |(path, state)| restore(&mut session, path, state, max_method_bytes)).map(|()| report)
     });
     Ok((session, opening))
 }
 
 /// Restores the checkpoint in the folder `path`, whose state was read as `state`: first the train state, in place of what
 /// `init` made of it, then the random streams and the state of the method.
-/// `most_own` is the most bytes of the method's state and extra parameters.
-fn restore(session: &mut Session, path: &Path, state: &State, most_own: u64) -> Result<(), Error> {
-    checkpoint::restore(path, state, &mut session.train_state(), most_own)?;
+/// `max_method_bytes` is the most bytes of the method's state and extra parameters.
+fn restore(session: &mut Session, path: &Path, state: &State, max_method_bytes: u64) -> Result<(), Error> {
+    checkpoint::restore(path, state, &mut session.train_state(), max_method_bytes)?;
     continue_at(session, state.step, &state.streams, &state.method_state(path)?)
 }
 

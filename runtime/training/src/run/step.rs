@@ -10,15 +10,15 @@ use tunebox_package::Reference;
 use tunebox_sandbox::StepReport;
 
 use super::start::ActiveRun;
-use super::update::{explained, update};
+use super::update::{explain_failure, update};
 use crate::checkpoint::{self, State};
 use crate::data::Shape;
 use crate::error::Error;
 use crate::learner::TrainState;
 use crate::metrics::Tally;
 use crate::observer::{Event, Observer, StepEvent, show_lines};
-use crate::plan::peak_on;
-use crate::validation::{pass_rate, validate};
+use crate::plan::peak_bytes;
+use crate::validation::{mean_loss, pass_rate};
 
 impl ActiveRun<'_> {
     /// Executes the next step ([`try_step`](Self::try_step)) and records it ([`record_step`](Self::record_step)).
@@ -36,7 +36,7 @@ impl ActiveRun<'_> {
         let (used, earlier_usage, unlearned) = (&mut self.used, &self.earlier_usage, &mut self.unlearned);
         let observer = &mut *self.observer;
         let mut handle_report = |report: StepReport| {
-            show(step + 1, &report, observer);
+            send_report(step + 1, &report, observer);
             if let Some((function, words)) = &report.refused_gradient
                 && !std::mem::replace(unlearned, true)
             {
@@ -54,11 +54,11 @@ impl ActiveRun<'_> {
         let done = done?;
         let train_state = self.session.train_state();
         let (rewards, progress) = (&train_state.hooks.rewards, train_state.hooks.progress);
-        for text in rewards.verifiers.warnings() {
+        for text in rewards.verifiers.step_warnings() {
             self.observer.event(&Event::Warning { text });
         }
-        let (judged, written) = (rewards.verifiers.metrics(), rewards.sampled_tokens);
-        let peak = peak_on(train_state.policy.parameters().device());
+        let (judged, written) = (rewards.verifiers.step_metrics(), rewards.sampled_tokens);
+        let peak = peak_bytes(train_state.policy.parameters().device());
         drop(train_state);
         let (tokens, seconds) = (done.tokens + written, begun.elapsed().as_secs_f64());
         Ok(StepEvent {
@@ -101,7 +101,7 @@ impl ActiveRun<'_> {
     /// Sends the log and warnings of a call outside of steps to the observer, under the number of the next step, and
     /// updates the usage from the call's report.
     pub(super) fn show_report(&mut self, report: &StepReport) {
-        show(self.summary.step + 1, report, self.observer);
+        send_report(self.summary.step + 1, report, self.observer);
         self.used = report.usage.after(&self.earlier_usage);
     }
 
@@ -138,15 +138,15 @@ impl ActiveRun<'_> {
             self.metrics.add_pass_rate(step, rate)?;
             self.observer.event(&Event::Passed { step, rate });
         } else {
-            let loss = seven_digits(validate(policy, data, train.batch as usize)?);
-            self.metrics.add(&json!({ "step": step, "validation-loss": loss }))?;
+            let loss = seven_digits(mean_loss(policy, data, train.batch as usize)?);
+            self.metrics.add_row(&json!({ "step": step, "validation-loss": loss }))?;
             self.observer.event(&Event::Validated { step, loss });
         }
         Ok(())
     }
 
     /// Calls the method's `save-state`, and writes a checkpoint of the present state with the bytes that it returns.
-    pub(super) fn save(&mut self) -> Result<(), Error> {
+    pub(super) fn save_checkpoint(&mut self) -> Result<(), Error> {
         let method_state = self.session.save_state()?;
         let streams = self.session.streams().clone();
         self.write_checkpoint(&method_state, streams)
@@ -190,20 +190,20 @@ impl ActiveRun<'_> {
     pub(super) fn close(&mut self) -> Result<(), Error> {
         let finished = self.session.finish();
         let moment = (self.summary.step, self.last_loss);
-        let report = finished.map_err(|error| explained(&self.plan, &mut self.session, moment, error.into()))?;
+        let report = finished.map_err(|error| explain_failure(&self.plan, &mut self.session, moment, error.into()))?;
         let mut tally = Tally::default();
         tally.add(&report.metrics);
         self.summary.closing = tally.numbers(&self.plan.method.package.manifest.metrics);
         self.metrics.add_closing(self.summary.step, &self.summary.closing)?;
         self.show_report(&report);
-        self.metrics.add(&json!({ "step": self.summary.step, "used": self.used }))?;
+        self.metrics.add_row(&json!({ "step": self.summary.step, "used": self.used }))?;
         Ok(())
     }
 }
 
 /// Sends the log lines of a call, under the number `step`, to the observer, and a warning if an operation of the host
 /// took longer than `limits.operation-seconds`.
-fn show(step: u64, report: &StepReport, observer: &mut dyn Observer) {
+fn send_report(step: u64, report: &StepReport, observer: &mut dyn Observer) {
     show_lines(step, (&report.log, report.dropped_lines), observer);
     if let Some(slow) = &report.slow {
         let text = format!("`{}` took {:.0} s, longer than `limits.operation-seconds`", slow.operation, slow.seconds);

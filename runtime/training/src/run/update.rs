@@ -47,7 +47,7 @@ pub(crate) fn update(
     let mut tally = Tally::default();
     for batch in window.batches {
         let report = session.step(batch);
-        let report = report.map_err(|error| explained(plan, session, (step, last), error.into()))?;
+        let report = report.map_err(|error| explain_failure(plan, session, (step, last), error.into()))?;
         tally.add(&report.metrics);
         handle_report(report);
     }
@@ -60,11 +60,11 @@ pub(crate) fn update(
     } else if train_state.has_gradient() {
         let updated = train_state.update();
         drop(train_state);
-        updated.map_err(|error| explained(plan, session, (step, last), error.into()))?;
+        updated.map_err(|error| explain_failure(plan, session, (step, last), error.into()))?;
     }
     let numbers = tally.numbers(&plan.method.package.manifest.metrics);
     if numbers.iter().any(|(name, value)| name == "loss" && !value.is_finite()) {
-        return Err(not_finite(plan, (step, last), untrained, "loss"));
+        return Err(not_finite_error(plan, (step, last), untrained, "loss"));
     }
     Ok(Update { tokens: window.tokens, targets: window.targets, numbers })
 }
@@ -72,14 +72,19 @@ pub(crate) fn update(
 /// Returns the cause of a failed step: the recorded failure of the verifiers, else an error about the loss or gradient that
 /// was not finite in the step, else `error` itself. `moment` is the step (from 0) and the last finite loss. Removes the
 /// recorded failure of the verifiers.
-pub(crate) fn explained(plan: &PlannedRun, session: &mut Session, moment: (u64, LastLoss), error: Error) -> Error {
+pub(crate) fn explain_failure(
+    plan: &PlannedRun,
+    session: &mut Session,
+    moment: (u64, LastLoss),
+    error: Error,
+) -> Error {
     let trainer = &mut session.train_state().hooks;
     if let Some(failure) = trainer.rewards.failure.take() {
         return failure;
     }
     let untrained = moment.0 == 0 && trainer.progress.updates == 0;
     match trainer.non_finite {
-        Some(quantity) => not_finite(plan, moment, untrained, quantity),
+        Some(quantity) => not_finite_error(plan, moment, untrained, quantity),
         None => error,
     }
 }
@@ -97,6 +102,11 @@ fn unfinished_update(method: &str, step: u64) -> Error {
 
 /// The error about a loss or gradient (`quantity`) that is not finite at `step` (from 0). `last` is the last finite
 /// loss; `untrained`: no update was made before.
-fn not_finite(plan: &PlannedRun, (step, last): (u64, LastLoss), untrained: bool, quantity: &'static str) -> Error {
+fn not_finite_error(
+    plan: &PlannedRun,
+    (step, last): (u64, LastLoss),
+    untrained: bool,
+    quantity: &'static str,
+) -> Error {
     Error::NonFinite { quantity, step: step + 1, last, untrained, rate: plan.learning_rate.peak }
 }

@@ -40,21 +40,21 @@ pub fn newest_checkpoint(folder: &Path) -> Result<Option<(u64, PathBuf)>, Error>
         return Ok(None);
     }
     checkpoint::reject_links(folder)?;
-    let Some((step, checkpoint)) = checkpoint::last_whole(folder) else {
-        return Err(unfinished(folder, "it has no checkpoint yet"));
+    let Some((step, checkpoint)) = checkpoint::last_readable(folder) else {
+        return Err(unfinished_error(folder, "it has no checkpoint yet"));
     };
     if !checkpoint.join(ADAPTER).is_file() {
-        return Err(unfinished(folder, "it trains all weights, and leaves a model only at its end"));
+        return Err(unfinished_error(folder, "it trains all weights, and leaves a model only at its end"));
     }
     if State::read_small(&checkpoint)?.is_some_and(|state| state.updates == 0) {
-        return Err(unfinished(folder, "it had learned nothing up to its last checkpoint"));
+        return Err(unfinished_error(folder, "it had learned nothing up to its last checkpoint"));
     }
     Ok(Some((step, checkpoint)))
 }
 
 /// Returns the option of `tunebox train` that starts a new run from what `folder` holds, in backticks: `--set
 /// model.adapter=…` if it has an `adapter_config.json`, else `--model …` if it has a `config.json`; `None` otherwise.
-pub(crate) fn start_from(folder: &Path) -> Option<String> {
+pub(crate) fn start_option(folder: &Path) -> Option<String> {
     let (shown, holds) = (folder.display(), |name: &str| folder.join(name).is_file());
     if holds(ADAPTER) {
         return Some(format!("`--set model.adapter={shown}`"));
@@ -64,11 +64,11 @@ pub(crate) fn start_from(folder: &Path) -> Option<String> {
 
 /// The error about a run that is used in a way that needs a finished run. `why` is the cause. The hint depends on the run:
 /// to wait if a process trains it, to train anew if it has no readable checkpoint, else the command that resumes it.
-pub(crate) fn unfinished(folder: &Path, why: &str) -> Error {
+pub(crate) fn unfinished_error(folder: &Path, why: &str) -> Error {
     let name = folder.file_name().unwrap_or_default().display();
     let hint = if is_running(folder) {
         "a process trains it: wait for its end, or for its next checkpoint".to_owned()
-    } else if checkpoint::last_whole(folder).is_none() {
+    } else if checkpoint::last_readable(folder).is_none() {
         "train anew: it left nothing to go on from".to_owned()
     } else if is_endless(folder) {
         format!("`tunebox dev` goes on with it by `--resume --name {name}`; `tunebox train` is for runs that end")
@@ -88,13 +88,13 @@ pub(crate) fn is_endless(folder: &Path) -> bool {
 /// Returns the name of the run in a folder of runs whose name equals `name` but for ASCII case, else of the one whose
 /// name is most similar by [`nearest`]; `None` if none is similar.
 pub(crate) fn nearest_run(name: &str, folder: &Path) -> Option<String> {
-    let runs = names_in(folder);
+    let runs = run_names(folder);
     let alike = runs.iter().find(|run| run.eq_ignore_ascii_case(name)).map(String::as_str);
     alike.or_else(|| nearest(name, runs.iter().map(String::as_str))).map(str::to_owned)
 }
 
 /// The names of the runs in a folder; an empty list if the folder cannot be listed.
-fn names_in(folder: &Path) -> Vec<String> {
+fn run_names(folder: &Path) -> Vec<String> {
     let names = files::names(folder).unwrap_or_default();
     names.into_iter().filter(|name| is_run(&folder.join(name))).collect()
 }
@@ -119,11 +119,11 @@ fn reject_missing_run(name: &Path) -> Result<(), Error> {
         Err(Explanation::new("training", what).with_why(why).with_hint(hint).into())
     };
     if let [folder, _, ..] = parts.as_slice()
-        && (folder == RUNS_FOLDER || !names_in(Path::new(folder)).is_empty())
+        && (folder == RUNS_FOLDER || !run_names(Path::new(folder)).is_empty())
     {
         return missing(paths::similar_entry(name));
     }
-    match similar_run(&parts, &names_in(Path::new(RUNS_FOLDER))) {
+    match similar_run(&parts, &run_names(Path::new(RUNS_FOLDER))) {
         Some(similar) => missing(Some(similar)),
         None => Ok(()),
     }
@@ -164,7 +164,7 @@ mod tests {
     fn save(run: &Path, step: u64, updates: u64, adapter: bool) {
         let place = checkpoint::folder(run, step);
         fs::create_dir_all(&place).unwrap();
-        let state = State::bare(step, updates, Identity::default());
+        let state = State::without_method_state(step, updates, Identity::default());
         fs::write(place.join("state.json"), serde_json::to_vec(&state).unwrap()).unwrap();
         if adapter {
             fs::write(place.join(ADAPTER), "{}").unwrap();
@@ -228,7 +228,7 @@ mod tests {
     fn a_run_without_an_end_goes_on_by_the_command_that_began_it() {
         let folder = run(&format!("steps = {ENDLESS}\n"));
         save(folder.path(), 10, 10, true);
-        let hint = || unfinished(folder.path(), "why").hint().unwrap();
+        let hint = || unfinished_error(folder.path(), "why").hint().unwrap();
         assert!(hint().starts_with("`tunebox dev` goes on with it by `--resume --name "), "{}", hint());
         let _held = super::super::RunLock::take(folder.path()).unwrap();
         assert!(hint().starts_with("a process trains it: "), "{}", hint());

@@ -109,20 +109,21 @@ impl Comparison {
         method.admitted = Method::native(&self.method, method.package.imports.clone(), twin);
 
         let at = "in `init`";
-        let ((mut component, ours), (mut native, theirs)) = both(at, Runner::start(component), Runner::start(native))?;
+        let ((mut component, ours), (mut native, theirs)) =
+            require_both(at, Runner::start(component), Runner::start(native))?;
         self.compare_snapshots(at, component.snapshot(vec![ours]), native.snapshot(vec![theirs]))?;
         for step in 1..=steps {
             let at = &format!("at step {step}");
-            let (ours, theirs) = both(at, component.update(), native.update())?;
+            let (ours, theirs) = require_both(at, component.update(), native.update())?;
             self.compare_snapshots(at, component.snapshot(ours), native.snapshot(theirs))?;
             self.steps = step;
             progress(step, steps);
         }
         let at = "in `finish`";
-        let (ours, theirs) = both(at, component.finish(), native.finish())?;
+        let (ours, theirs) = require_both(at, component.finish(), native.finish())?;
         self.compare_snapshots(at, component.snapshot(vec![ours]), native.snapshot(vec![theirs]))?;
         let (ours, theirs) = (folder.path().join("component"), folder.path().join("twin"));
-        both(at, component.write_edits(&ours), native.write_edits(&theirs))?;
+        require_both(at, component.write_edits(&ours), native.write_edits(&theirs))?;
         self.bits += 8 * compare_files(at, &ours, &theirs)?;
         Ok(())
     }
@@ -136,8 +137,8 @@ impl Comparison {
         ours: Result<Snapshot, Error>,
         theirs: Result<Snapshot, Error>,
     ) -> Result<(), Stopped> {
-        let (ours, theirs) = both(at, ours, theirs)?;
-        compare_facts(at, facts(&ours), facts(&theirs))?;
+        let (ours, theirs) = require_both(at, ours, theirs)?;
+        compare_facts(at, snapshot_facts(&ours), snapshot_facts(&theirs))?;
         compare_trained(at, &ours.trained, &theirs.trained)?;
         self.metrics += ours.reports.iter().map(|report| report.metrics.len() as u64).sum::<u64>();
         self.bits += 32 * ours.trained.len() as u64 + 8 * ours.state.len() as u64;
@@ -148,7 +149,7 @@ impl Comparison {
 
 /// Returns both results if both are `Ok`. Two errors with the same text are a failure of the comparison; one error, or
 /// two with different texts, are a difference in how they ended. `at` is the moment, as in `at step 3`.
-fn both<T>(at: &str, component: Result<T, Error>, twin: Result<T, Error>) -> Result<(T, T), Stopped> {
+fn require_both<T>(at: &str, component: Result<T, Error>, twin: Result<T, Error>) -> Result<(T, T), Stopped> {
     let describe = |error: Option<Error>| match error.map(|error| (error.location(), error)) {
         None => "it went on".to_owned(),
         Some((Some(location), error)) => format!("{error} ({location})"),
@@ -183,7 +184,7 @@ fn compare_facts(at: &str, ours: Vec<Fact>, theirs: Vec<Fact>) -> Result<(), Sto
 
 /// The facts of a snapshot except its trained numbers: metrics, log, dropped lines and host calls of every report, then
 /// the gradient norm, the method's state and the random streams.
-fn facts(snapshot: &Snapshot) -> Vec<Fact> {
+fn snapshot_facts(snapshot: &Snapshot) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |what: &str, value: String| facts.push((what.to_owned(), value));
     for report in &snapshot.reports {

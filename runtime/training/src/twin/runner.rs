@@ -11,8 +11,8 @@ use crate::data::BatchSampler;
 use crate::error::Error;
 use crate::learner::{Session, directions};
 use crate::plan::{Plan, PlannedRun};
-use crate::run::start::{start_session, train_state};
-use crate::run::update::{explained, update};
+use crate::run::start::{create_train_state, start_session};
+use crate::run::update::{explain_failure, update};
 
 /// A running method with its session and its position in the data.
 pub(super) struct Runner {
@@ -42,7 +42,7 @@ impl Runner {
     /// and the report of `init`.
     pub(super) fn start(plan: Plan) -> Result<(Self, StepReport), Error> {
         let Plan { run: plan, policy, sampler } = plan;
-        let train_state = train_state(&plan, policy)?;
+        let train_state = create_train_state(&plan, policy)?;
         let (session, opening) = start_session(&plan, train_state)?;
         Ok((Self { plan, session, sampler, step: 0 }, opening?))
     }
@@ -64,7 +64,7 @@ impl Runner {
     /// Calls the method's `finish`; returns its report.
     pub(super) fn finish(&mut self) -> Result<StepReport, Error> {
         let report = self.session.finish();
-        report.map_err(|error| explained(&self.plan, &mut self.session, (self.step, None), error.into()))
+        report.map_err(|error| explain_failure(&self.plan, &mut self.session, (self.step, None), error.into()))
     }
 
     /// The learning rate of the step that began last (before any step, of the first), and the norm of its last gradient

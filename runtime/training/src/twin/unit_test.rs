@@ -16,7 +16,7 @@ use super::runner::{Runner, disconnected};
 use crate::configuration::{RandomRecords, RunSettings};
 use crate::error::Error;
 use crate::metrics::Tally;
-use crate::plan::{Plan, engine, native, plan_with_method};
+use crate::plan::{Plan, create_engine, plan_with_method, prepare_native};
 use crate::sample;
 
 /// Serves a unit test until it disconnects: calls `init`, then `load-state` if the request has a saved state, then what the
@@ -122,8 +122,8 @@ impl TestRequest {
     /// Plans the run of the method in its own process, connected by `twin`, with all files below `folder`.
     fn plan(&self, twin: Twin, folder: &Path) -> Result<Plan, Error> {
         let settings = self.run_settings(folder)?;
-        let (engine, manifest) = (engine(&settings)?, twin.manifest().to_owned());
-        let method = native(&settings, &manifest, twin)?;
+        let (engine, manifest) = (create_engine(&settings)?, twin.manifest().to_owned());
+        let method = prepare_native(&settings, &manifest, twin)?;
         plan_with_method(settings, &engine, method)
     }
 

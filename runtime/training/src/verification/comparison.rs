@@ -25,7 +25,7 @@ pub struct Comparison {
 impl Comparison {
     /// Whether the recorded and the present value are the same text.
     #[must_use]
-    pub fn same(&self) -> bool {
+    pub fn is_same(&self) -> bool {
         self.recorded == self.found
     }
 }
@@ -36,8 +36,8 @@ impl Comparison {
 pub(super) fn compare(recorded: &Table, found: &Table, keys: &[&str]) -> Vec<Comparison> {
     let (mut then, mut now) = (Vec::new(), Vec::new());
     for key in keys {
-        recorded.get(*key).into_iter().for_each(|value| leaves(key, value, &mut then));
-        found.get(*key).into_iter().for_each(|value| leaves(key, value, &mut now));
+        recorded.get(*key).into_iter().for_each(|value| append_leaves(key, value, &mut then));
+        found.get(*key).into_iter().for_each(|value| append_leaves(key, value, &mut now));
     }
     let other = |what: &String, side: &[(String, String)]| {
         side.iter().find(|(name, _)| name == what).map_or(ABSENT.to_owned(), |(_, value)| value.clone())
@@ -51,15 +51,15 @@ pub(super) fn compare(recorded: &Table, found: &Table, keys: &[&str]) -> Vec<Com
 
 /// Appends the values below `value` to `into` as (dotted key, text), where `name` is the key of `value`. Skips the keys
 /// `name`, `source` and `revised`. Items of a list of tables are numbered from 0; other lists are one value.
-fn leaves(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
+fn append_leaves(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
     match value {
         Value::Table(table) => {
             // Names, sources and former versions may differ; the digests tell whether the content does.
             let compared = table.iter().filter(|(key, _)| !["name", "source", "revised"].contains(&key.as_str()));
-            compared.for_each(|(key, value)| leaves(&format!("{name}.{key}"), value, into));
+            compared.for_each(|(key, value)| append_leaves(&format!("{name}.{key}"), value, into));
         }
         Value::Array(items) if items.iter().any(Value::is_table) => {
-            items.iter().enumerate().for_each(|(at, value)| leaves(&format!("{name}.{at}"), value, into));
+            items.iter().enumerate().for_each(|(at, value)| append_leaves(&format!("{name}.{at}"), value, into));
         }
         Value::String(value) => into.push((name.to_owned(), value.clone())),
         other => into.push((name.to_owned(), other.to_string())),
@@ -73,7 +73,7 @@ fn leaves(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
 pub(super) fn first_difference(recorded: &Path, found: &Path) -> Result<Option<Comparison>, Error> {
     let is_compared = |(name, _): &(&String, &Json)| !name.contains("second");
     let read_rows = |run: &Path| -> Result<Vec<_>, Error> {
-        Ok(metrics::rows(&run.join(metrics::FILE))?.into_iter().filter(|row| !row.contains_key("used")).collect())
+        Ok(metrics::read_rows(&run.join(metrics::FILE))?.into_iter().filter(|row| !row.contains_key("used")).collect())
     };
     let (then, now) = (read_rows(recorded)?, read_rows(found)?);
     for (row, again) in then.iter().zip(&now) {
@@ -87,7 +87,7 @@ pub(super) fn first_difference(recorded: &Path, found: &Path) -> Result<Option<C
     }
     let lines = |count: usize| format!("{count} line{}", if count == 1 { "" } else { "s" });
     let longer = Comparison { what: metrics::FILE.into(), recorded: lines(then.len()), found: lines(now.len()) };
-    Ok(Some(longer).filter(|longer| !longer.same()))
+    Ok(Some(longer).filter(|longer| !longer.is_same()))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::comparison::{ABSENT, Comparison};
 use crate::configuration::{RunSettings, Underline};
 use crate::error::Error;
 use crate::lock;
-use crate::lock::write::{list, remove_nulls, verifier};
+use crate::lock::write::{list_or_null, remove_nulls, verifier_entry};
 use crate::plan::{digests, lock_settings};
 
 /// The keys of a lock whose values may be known only after planning, which opens the model and tokenizes the data.
@@ -61,8 +61,8 @@ pub(super) fn unplanned_lock_table(
     };
     let validation = file.data.validation.as_deref().map(|written| data("data.validation", written)).transpose()?;
     let mut components = components.iter().map(|read| read.as_ref().ok());
-    let method = components.next().flatten().map(|package| method(settings, package));
-    let verifiers = components.map(|read| read.map_or(json!({}), |package| verifier("", package)));
+    let method = components.next().flatten().map(|package| method_table(settings, package));
+    let verifiers = components.map(|read| read.map_or(json!({}), |package| verifier_entry("", package)));
     let mut now = json!({
         "seed": file.train.seed,
         "steps": file.train.steps,
@@ -70,15 +70,15 @@ pub(super) fn unplanned_lock_table(
         "data": data("data.path", &file.data.path)?,
         "validation": validation,
         "method": method,
-        "verifier": list(verifiers.collect()),
+        "verifier": list_or_null(verifiers.collect()),
     });
     remove_nulls(&mut now);
     Ok(Table::try_from(now).unwrap_or_default())
 }
 
 /// Builds the table `method` of a lock from the run's current method and settings.
-pub(super) fn method(settings: &RunSettings, package: &Package) -> Value {
-    lock::write::method(package, &lock_settings(settings, package), &[])
+pub(super) fn method_table(settings: &RunSettings, package: &Package) -> Value {
+    lock::write::method_table(package, &lock_settings(settings, package), &[])
 }
 
 /// Removes comparisons whose present value is `absent` only because [`unplanned_lock_table`] cannot know it: the keys

@@ -12,7 +12,8 @@ fn table(text: &str) -> Table {
 fn what_one_side_lacks_is_a_difference() {
     let recorded = table("seed = 1\n[model]\nsha256 = \"a\"\nadapter = \"x\"");
     let found = table("seed = 1\n[model]\nsha256 = \"b\"\n[[verifier]]\nname = \"number\"\nsha256 = \"c\"");
-    let differences: Vec<_> = compare(&recorded, &found, &INPUTS).into_iter().filter(|one| !one.same()).collect();
+    let differences: Vec<_> =
+        compare(&recorded, &found, &INPUT_KEYS).into_iter().filter(|one| !one.is_same()).collect();
     let of = |what: &str, recorded: &str, found: &str| Comparison {
         what: what.into(),
         recorded: recorded.into(),
@@ -65,9 +66,9 @@ fn without_a_plan_what_the_runs_file_lost_is_told_and_what_only_a_plan_knows_is_
     );
     let found = table("[data]\nsha256 = \"a\"\n[method]\nsha256 = \"d\"");
     let differing = |components: &[Result<Package, Error>]| {
-        let mut compared = compare(&recorded, &found, &INPUTS);
+        let mut compared = compare(&recorded, &found, &INPUT_KEYS);
         inputs::remove_unknown(&mut compared, components);
-        compared.into_iter().filter(|one| !one.same()).map(|one| one.what).collect::<Vec<_>>()
+        compared.into_iter().filter(|one| !one.is_same()).map(|one| one.what).collect::<Vec<_>>()
     };
     let unread = || Err(Explanation::new("training", "there is no run here").into());
     let lost = ["model.adapter", "validation.sha256", "method.settings.beta", "verifier.0.sha256", "verifier.1.sha256"];
@@ -81,7 +82,7 @@ fn other_settings_of_a_method_that_is_only_read_are_another_method() {
     let of = |more: &[&str]| {
         let set = [&["model.path=.", "data.path=data.jsonl", "method.use=orpo"][..], more].concat();
         let set: Vec<String> = set.into_iter().map(str::to_owned).collect();
-        inputs::method(&RunSettings::from_overrides(&set).unwrap(), &orpo)
+        inputs::method_table(&RunSettings::from_overrides(&set).unwrap(), &orpo)
     };
     let plain = of(&[]);
     assert_eq!(plain["settings"]["nll"].as_str(), Some("row"), "with every default: {plain:?}");

@@ -41,18 +41,18 @@ pub fn serve(
         },
         Err(error) => Err(error.to_string()),
     };
-    let result = job.map_err(|why| unreadable(&why)).and_then(|job| {
+    let result = job.map_err(|why| unreadable_job(&why)).and_then(|job| {
         let mut settings = job.settings;
         settings.compiling = Compiling { cache: job.code, ..compiling };
         let call_sender = sender.clone();
         settings.call_observer =
             Some(CallObserver(Arc::new(move |seconds| call_sender.send_or_end(&Message::Call(seconds)))));
-        let limit = confine(&settings).map_err(|error| unconfined(&error))?;
-        watch_parsers(sender.clone()).map_err(|error| unconfined(&error))?;
+        let limit = confine(&settings).map_err(|error| confinement_error(&error))?;
+        watch_parsers(sender.clone()).map_err(|error| confinement_error(&error))?;
         listen(input, Arc::clone(stop), orphaned);
         let plan = plan(settings)?;
         drop(limit);
-        confine_memory(&plan.run).map_err(|error| unconfined(&error))?;
+        confine_memory(&plan.run).map_err(|error| confinement_error(&error))?;
         run(plan, &mut sender, stop)
     });
     let (message, exit) = match result {
@@ -67,14 +67,14 @@ pub fn serve(
 }
 
 /// The error about a job that did not arrive or cannot be read. `why` is the cause.
-fn unreadable(why: &str) -> Error {
+fn unreadable_job(why: &str) -> Error {
     let problem = Explanation::new("worker", "the worker cannot be understood before the first step").with_why(why);
     let problem = problem.with_kept("nothing had been saved yet").with_hint("the same command again");
     Error::Explained(Box::new(problem), Exit::Sandbox)
 }
 
 /// The error about a system that does not confine this process.
-fn unconfined(error: &std::io::Error) -> Error {
+fn confinement_error(error: &std::io::Error) -> Error {
     let problem = Explanation::new("worker", "the worker cannot be confined").with_why(error.to_string());
     let problem = problem.with_hint("`--in-process` does without, for methods that you trust");
     Error::Explained(Box::new(problem), Exit::Sandbox)

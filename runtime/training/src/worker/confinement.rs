@@ -16,13 +16,13 @@ use crate::plan::{PlannedRun, find_source};
 /// Denies this process what a run does not need: files other than those of [`readable`] and the folder for runs,
 /// sockets, programs and processes ([`confine_files`], [`deny_calls`]). Until the result is dropped, also limits the
 /// memory that it may take in addition to its present memory to [`memory_of_plan`]. Must be called before other threads
-/// start. Does nothing and returns `None` if the run may use a CUDA device ([`may_use_accelerator`]), whose driver
+/// start. Does nothing and returns `None` if the run may use a CUDA device ([`can_use_accelerator`]), whose driver
 /// opens files and devices of its own.
 ///
 /// # Errors
 /// When the operating system refuses a restriction.
 pub(super) fn confine(settings: &RunSettings) -> io::Result<Option<MemoryLimit>> {
-    if may_use_accelerator(settings) {
+    if can_use_accelerator(settings) {
         return Ok(None);
     }
     confine_files(&readable(settings), &[PathBuf::from(&settings.file.run.folder)])?;
@@ -49,7 +49,7 @@ pub fn memory_of_plan(settings: &RunSettings) -> u64 {
 /// # Errors
 /// When the operating system refuses the limit.
 pub(super) fn confine_memory(plan: &PlannedRun) -> io::Result<()> {
-    if may_use_accelerator(&plan.settings) {
+    if can_use_accelerator(&plan.settings) {
         return Ok(());
     }
     let limits = &plan.method.limits;
@@ -62,19 +62,19 @@ pub(super) fn confine_memory(plan: &PlannedRun) -> io::Result<()> {
 /// the run may use a CUDA device.
 #[must_use]
 pub fn active_rings(settings: &RunSettings) -> Vec<&'static str> {
-    if may_use_accelerator(settings) {
+    if can_use_accelerator(settings) {
         return Vec::new();
     }
     Ring::list().into_iter().filter(|ring| ring.is_active).map(|ring| ring.name).collect()
 }
 
 /// Whether the run may compute on a CUDA device of this machine: `train.device` is not `cpu`, and NVIDIA's driver is here.
-fn may_use_accelerator(settings: &RunSettings) -> bool {
+fn can_use_accelerator(settings: &RunSettings) -> bool {
     settings.file.train.device != "cpu" && has_nvidia_driver()
 }
 
 /// The file name extensions of a model's files.
-const EXTENSIONS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "model", "txt"];
+const MODEL_EXTENSIONS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "model", "txt"];
 
 /// Lists the files and folders that a run with these settings reads, whether they exist or not: its model, adapter, training
 /// and validation data, method and verifiers, the cache of compiled code, and the project's `tunebox.lock`. A model of the
@@ -124,7 +124,7 @@ pub fn package_files(package: &Reference) -> Vec<PathBuf> {
 pub fn model_files(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let linked = entries.filter_map(|entry| entry.canonicalize().ok()).filter(|target| {
-        target.extension().is_some_and(|ending| EXTENSIONS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
+        target.extension().is_some_and(|ending| MODEL_EXTENSIONS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
     });
     // Of a folder `snapshots/COMMIT`, or a file in it.
     let snapshots = path.ancestors().take(3).find(|above| above.ends_with("snapshots")).and_then(Path::parent);

@@ -19,17 +19,17 @@ use crate::plan;
 use crate::run::{Summary, run};
 
 /// How often `stop` is checked while the worker sends nothing.
-const POLL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long a worker may take to exit after its last message.
-const GRACE: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How far beyond its time limit a call of the method may last before the worker is killed. Usually the worker ends such a
 /// call itself, and says more about it.
-const LATE: Duration = Duration::from_secs(1);
+const CALL_OVERRUN: Duration = Duration::from_secs(1);
 
 /// The most messages that wait between the thread that reads the pipe and the observer.
-const QUEUE: usize = 64;
+const MAX_QUEUED: usize = 64;
 
 /// Executes a run and sends its events to `observer`: in a process started from `worker`, or in this process if no
 /// `worker` is given. Setting `stop` ends the run after the present step, with a checkpoint.
@@ -56,7 +56,7 @@ pub fn execute(
 ///
 /// # Errors
 /// A model that cannot be fetched, a component that cannot be compiled, and a process that cannot be started, all
-/// before the run; and those of [`Worker::converse`].
+/// before the run; and those of [`Worker::run_job`].
 fn supervise(
     mut settings: RunSettings,
     program: &Program,
@@ -80,8 +80,8 @@ fn supervise(
         let hint = "`--in-process` does without it, for methods that you trust";
         Error::Explained(Box::new(problem.with_hint(hint)), Exit::Sandbox)
     })?;
-    let result = worker.converse(&Job { parent: Version::this(), settings, code: code.folder.clone() }, observer, stop);
-    let _ = wait_or_kill(&mut worker.child, GRACE);
+    let result = worker.run_job(&Job { parent: Version::this(), settings, code: code.folder.clone() }, observer, stop);
+    let _ = wait_or_kill(&mut worker.child, EXIT_TIMEOUT);
     if is_new {
         // Removes it only if it is empty.
         let _ = std::fs::remove_dir(&runs);
@@ -108,7 +108,7 @@ impl Worker {
         // A worker that is gone cannot take them; its messages, or their end, tell why.
         let _ = orders.as_mut().map(send_environment);
         let (Some(output), Some(errors)) = (output, errors) else { return Err(io::Error::other("it has no streams")) };
-        let (send, messages) = sync_channel(QUEUE);
+        let (send, messages) = sync_channel(MAX_QUEUED);
         std::thread::spawn(move || {
             let mut output = BufReader::new(output);
             loop {
@@ -131,7 +131,7 @@ impl Worker {
     /// this version at its place; the end of the pipe before the run has ended; and a call of the method that lasts
     /// more than a second longer than it may. In all cases but the first the worker is killed, at the end of the pipe
     /// only after 5 seconds.
-    fn converse(&mut self, job: &Job, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Summary, Error> {
+    fn run_job(&mut self, job: &Job, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Summary, Error> {
         // A worker that is gone cannot take it; its messages, or their end, tell why.
         self.send(job);
         let (mut greeted, mut stopped, mut call) = (false, false, None);
@@ -139,7 +139,7 @@ impl Worker {
             if stop.load(Ordering::SeqCst) && !std::mem::replace(&mut stopped, true) {
                 self.send(&Order::Stop);
             }
-            let message = match self.messages.recv_timeout(POLL) {
+            let message = match self.messages.recv_timeout(POLL_INTERVAL) {
                 Err(RecvTimeoutError::Timeout) => match call {
                     Some((end, seconds)) if Instant::now() > end => return Err(self.end_late_call(seconds)),
                     _ => continue,
@@ -160,7 +160,7 @@ impl Worker {
                     observer.event(&event);
                 }
                 Message::Call(seconds) => {
-                    let left = |seconds| Duration::try_from_secs_f64(seconds).ok()?.checked_add(LATE);
+                    let left = |seconds| Duration::try_from_secs_f64(seconds).ok()?.checked_add(CALL_OVERRUN);
                     let end = |seconds| Instant::now().checked_add(left(seconds)?);
                     call = seconds.and_then(|seconds| Some((end(seconds)?, seconds)));
                 }
@@ -175,7 +175,7 @@ impl Worker {
     /// returns the error about it. `why` says what is wrong.
     fn reject(&mut self, why: String) -> Error {
         let _ = wait_or_kill(&mut self.child, Duration::ZERO);
-        self.progress.error("cannot be understood", why)
+        self.progress.worker_error("cannot be understood", why)
     }
 
     /// Kills a worker whose call of the method lasts longer than its limit of `seconds`, and returns the error about it.
@@ -184,13 +184,13 @@ impl Worker {
         let why = format!(
             "a call of the method lasted longer than `limits.step-wall-seconds`, {seconds} s, and did not end by itself"
         );
-        self.progress.error("was ended", why)
+        self.progress.worker_error("was ended", why)
     }
 
     /// Waits for a worker whose output ended, killing it after 5 seconds, and returns the error about its death. The cause
     /// is the last line of its error output; without one, a guess from how the process ended.
     fn explain_death(&mut self) -> Error {
-        let how = wait_or_kill(&mut self.child, GRACE).map_or_else(|error| format!("is lost: {error}"), ending);
+        let how = wait_or_kill(&mut self.child, EXIT_TIMEOUT).map_or_else(|error| format!("is lost: {error}"), ending);
         let why = match self.stderr.take().and_then(StderrTail::last_line) {
             Some(line) => format!("its last words: {line}"),
             None if how.contains("SIGKILL") => {
@@ -199,7 +199,7 @@ impl Worker {
             }
             None => "a run is carried out in a process of its own, so nothing else was harmed".into(),
         };
-        self.progress.error(&how, why)
+        self.progress.worker_error(&how, why)
     }
 
     /// Sends a document to the worker. If that fails, closes the pipe and reports nothing: the worker's messages, or
@@ -245,8 +245,8 @@ impl Progress {
     /// "the worker …", as in "was ended"; `why` is the cause. The error also names the step, by the worker's events, and the
     /// last readable checkpoint, which is looked up on the disk because the worker's messages are not trusted. The hint
     /// proposes to resume if there is a checkpoint.
-    fn error(&self, how: &str, why: String) -> Error {
-        let kept = self.folder.as_ref().and_then(|folder| checkpoint::last_whole(folder));
+    fn worker_error(&self, how: &str, why: String) -> Error {
+        let kept = self.folder.as_ref().and_then(|folder| checkpoint::last_readable(folder));
         let worker = self.method.as_ref().map_or("the worker".to_owned(), |name| format!("the worker of `{name}`"));
         let when = match &self.folder {
             None => "before the first step".to_owned(),

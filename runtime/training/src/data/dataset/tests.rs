@@ -33,7 +33,7 @@ fn a_line_that_is_no_record_gets_an_example_of_what_the_method_takes() {
 fn records_of_another_shape_in_the_sample_get_a_hint_at_the_file_that_fits() {
     let hint = |name: &str, shape| {
         let line = Line { number: 1, bytes: b"{}".to_vec() };
-        let fault = fault::unwanted(Shape::Messages, &[shape]);
+        let fault = fault::unwanted_shape(Shape::Messages, &[shape]);
         line_error(name, &line, (fault, 1), &[shape], false).hint.unwrap()
     };
     for (shape, file) in [(Shape::Unpaired, "kto"), (Shape::Prompts, "grpo"), (Shape::Contrast, "steer")] {

@@ -39,14 +39,14 @@ fn bytes_that_are_not_text_are_found() {
 fn half_a_record_names_the_missing_half() {
     let (fault, _) = read(r#"{"prompt": "2+2"}"#, "supervised").unwrap_err();
 
-    assert_eq!(fault, fault::missing("completion", Shape::PromptCompletion, None));
+    assert_eq!(fault, fault::missing_field("completion", Shape::PromptCompletion, None));
 }
 
 #[test]
 fn a_pair_is_not_taken_for_a_prompt_that_lost_its_completion() {
     let (fault, _) = read(r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#, "supervised").unwrap_err();
 
-    assert_eq!(fault, fault::unwanted(Shape::Preference, &Shape::of_method("supervised").unwrap()));
+    assert_eq!(fault, fault::unwanted_shape(Shape::Preference, &Shape::of_method("supervised").unwrap()));
 }
 
 #[test]
@@ -66,9 +66,9 @@ fn an_answer_with_its_label_is_read_with_the_label_as_a_number() {
 fn a_labeled_answer_is_named_as_such_where_it_is_not_wanted_and_lacking_where_it_is() {
     let line = r#"{"prompt": "2+2", "completion": "5"}"#;
     let (fault, _) = read(line, "unpaired").unwrap_err();
-    assert_eq!(fault, fault::unwanted(Shape::PromptCompletion, &Shape::of_method("unpaired").unwrap()));
+    assert_eq!(fault, fault::unwanted_shape(Shape::PromptCompletion, &Shape::of_method("unpaired").unwrap()));
     let (fault, _) = read(r#"{"prompt": "2+2", "completion": "5", "label": true}"#, "preference").unwrap_err();
-    assert_eq!(fault, fault::unwanted(Shape::Unpaired, &Shape::of_method("preference").unwrap()));
+    assert_eq!(fault, fault::unwanted_shape(Shape::Unpaired, &Shape::of_method("preference").unwrap()));
 }
 
 #[test]
@@ -86,9 +86,9 @@ fn a_prompt_keeps_its_answer_from_the_numbers_that_a_method_sees() {
 #[test]
 fn a_record_without_a_prompt_is_told_so() {
     let (fault, _) = read(r#"{"question": "2+2", "answer": "4"}"#, "prompts").unwrap_err();
-    assert_eq!(fault, fault::missing("prompt", Shape::Prompts, None));
+    assert_eq!(fault, fault::missing_field("prompt", Shape::Prompts, None));
     let (fault, _) = read(r#"{"prompt": ""}"#, "prompts").unwrap_err();
-    assert_eq!(fault, fault::empty("prompt"));
+    assert_eq!(fault, fault::empty_field("prompt"));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_misspelt_field_is_pointed_at_with_the_one_that_it_means() {
     assert_eq!(&line[column - 1..=column], "\"r");
     assert_eq!(fault.hint.as_deref(), Some("did you mean `rejected` by `rejectd`?"));
     let (fault, _) = read(r#"{"promt": "a", "chosen": "b", "rejected": "c"}"#, "preference").unwrap_err();
-    assert_eq!(fault, fault::missing("prompt", Shape::Preference, Some("promt")));
+    assert_eq!(fault, fault::missing_field("prompt", Shape::Preference, Some("promt")));
 }
 
 #[test]
@@ -109,9 +109,9 @@ fn an_instruction_stands_alone_or_beside_its_counterpart() {
     let found = read(r#"{"harmful": "steal", "harmless": "bake"}"#, "instructions").unwrap().content;
     assert!(matches!(found, Content::Instructions(Some(_), Some(_))));
     let (fault, _) = read(r#"{"prompt": "bake"}"#, "instructions").unwrap_err();
-    assert_eq!(fault, fault::missing("harmful", Shape::Instructions, None));
+    assert_eq!(fault, fault::missing_field("harmful", Shape::Instructions, None));
     let (fault, _) = read(r#"{"harmless": ""}"#, "instructions").unwrap_err();
-    assert_eq!(fault, fault::empty("harmless"));
+    assert_eq!(fault, fault::empty_field("harmless"));
 }
 
 #[test]
@@ -119,9 +119,9 @@ fn a_contrast_needs_both_texts() {
     let found = read(r#"{"positive": "please", "negative": "no"}"#, "contrast").unwrap().content;
     assert_eq!(found, Content::Contrast(TextOrMessages::Text("please".into()), TextOrMessages::Text("no".into())));
     let (fault, _) = read(r#"{"positive": "please"}"#, "contrast").unwrap_err();
-    assert_eq!(fault, fault::missing("negative", Shape::Contrast, None));
+    assert_eq!(fault, fault::missing_field("negative", Shape::Contrast, None));
     let (fault, _) = read(r#"{"harmful": "steal"}"#, "contrast").unwrap_err();
-    assert_eq!(fault, fault::unwanted(Shape::Instructions, &Shape::of_method("contrast").unwrap()));
+    assert_eq!(fault, fault::unwanted_shape(Shape::Instructions, &Shape::of_method("contrast").unwrap()));
 }
 
 #[test]
