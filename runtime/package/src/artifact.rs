@@ -16,7 +16,7 @@ use error::malformed;
 use serde_json::json;
 use tunebox_foundation::contract::PACKAGE;
 
-use crate::constants::{LARGEST, LONGEST_SIGNATURE};
+use crate::constants::{MAX_COMPONENT_BYTES, MAX_SIGNATURE_FILE_BYTES};
 use crate::{Error, Manifest, component, read_manifest};
 
 /// The media type of the manifest.
@@ -137,7 +137,7 @@ impl Parts {
     /// that is too large: 1 MiB for manifest and configuration, 64 MiB for the component, 4 KiB for the signature in
     /// base64.
     pub fn read(manifest: &[u8], served: Option<&str>) -> Result<Self, Error> {
-        fits("manifest", manifest.len() as u64, LARGEST_DOCUMENT)?;
+        check_size("manifest", manifest.len() as u64, LARGEST_DOCUMENT)?;
         document::media_type("manifest", MANIFEST, document::stated_media_type(manifest).as_deref().or(served))?;
         let manifest: ImageManifest = document::read("manifest", manifest)?;
         document::media_type("configuration", CONFIGURATION, Some(&manifest.config.media_type))?;
@@ -146,13 +146,13 @@ impl Parts {
             return Err(error::other_layers(count));
         };
         document::media_type("layer", LAYER, Some(&layer.media_type))?;
-        fits("configuration", manifest.config.size, LARGEST_DOCUMENT)?;
-        fits("package", layer.size, LARGEST)?;
+        check_size("configuration", manifest.config.size, LARGEST_DOCUMENT)?;
+        check_size("package", layer.size, MAX_COMPONENT_BYTES)?;
         manifest.config.hexadecimal("configuration")?;
         layer.hexadecimal("package")?;
 
         let signature = manifest.annotations.and_then(|mut annotations| annotations.remove(SIGNATURE));
-        fits("signature", signature.as_ref().map_or(0, String::len) as u64, LONGEST_SIGNATURE)?;
+        check_size("signature", signature.as_ref().map_or(0, String::len) as u64, MAX_SIGNATURE_FILE_BYTES)?;
         Ok(Self { configuration: manifest.config, layer, signature: signature.map(decode_signature) })
     }
 
@@ -183,7 +183,7 @@ fn decode_signature(written: String) -> String {
 }
 
 /// Fails if `size` is greater than `limit`, both in bytes. `what` names the part of the package in the error.
-pub(crate) fn fits(what: &str, size: u64, limit: u64) -> Result<(), Error> {
+pub(crate) fn check_size(what: &str, size: u64, limit: u64) -> Result<(), Error> {
     if size > limit { Err(error::too_large(what, size, limit)) } else { Ok(()) }
 }
 

@@ -90,13 +90,13 @@ pub enum Event<'a> {
 pub type Watch<'a> = dyn FnMut(Event<'_>) + 'a;
 
 /// How long to wait for another build. The longest ones also compile the standard library, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(15 * 60);
+const BUILD_LOCK_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// Takes the exclusive lock of the open file `file` at `path`; dropping the returned file releases it. If another build
 /// holds the lock, sends `Event::Waiting` to `watch` once and waits for up to 15 minutes. Errors: the file cannot be
 /// locked, or [`Error::Held`] if the other build keeps the lock for longer.
 fn wait_for_build(file: File, path: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
-    lock_exclusive(file, path, Instant::now() + PATIENCE, || watch(Event::Waiting(path)))
+    lock_exclusive(file, path, Instant::now() + BUILD_LOCK_TIMEOUT, || watch(Event::Waiting(path)))
 }
 
 /// Builds a method folder, or wraps the core module file that `folder` names, and writes the component atomically to
@@ -109,7 +109,7 @@ fn wait_for_build(file: File, path: &Path, watch: &mut Watch<'_>) -> Result<File
 pub fn build(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Built, Error> {
     let Compiled { manifest, imports, bytes, warnings } = compile(folder, options, watch)?;
     let path = output_path(folder, options.output.as_deref(), &manifest.name)?;
-    files::update(&path, &bytes)?;
+    files::replace_if_changed(&path, &bytes)?;
     Ok(Built { path, manifest, imports, bytes, warnings })
 }
 
@@ -200,7 +200,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("calm.wasm");
         let written = |bytes: &[u8]| {
-            files::update(&path, bytes).unwrap();
+            files::replace_if_changed(&path, bytes).unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), bytes);
             std::fs::metadata(&path).unwrap().modified().unwrap()
         };

@@ -1,10 +1,10 @@
 //! Names, versions and limits that several parts of this crate share.
 
 /// The largest component that is read, in bytes.
-pub(crate) const LARGEST: u64 = 64 << 20;
+pub(crate) const MAX_COMPONENT_BYTES: u64 = 64 << 20;
 
 /// The longest signature file that is read, in bytes.
-pub(crate) const LONGEST_SIGNATURE: u64 = 4 << 10;
+pub(crate) const MAX_SIGNATURE_FILE_BYTES: u64 = 4 << 10;
 
 /// The version of the SDK, which is the program's.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -44,7 +44,7 @@ pub fn source(folder: &Path) -> Result<String, Error> {
     let (left, mut files): (Vec<_>, Vec<_>) = found.into_iter().partition(|file| is_of_editor(file));
     files.push(manifest.into());
     files.extend(Some(PathBuf::from("build.rs")).filter(|script| folder.join(script).is_file()));
-    add_named(folder, &mut files, left)?;
+    move_named_files(folder, &mut files, left)?;
     files.sort();
 
     let mut digest = Sha256::new();
@@ -82,7 +82,7 @@ pub(crate) fn files_below(folder: &Path, inside: &Path, left_out: &str) -> Resul
 /// Moves from `left` to `files` every file whose name, without its folder, occurs in the contents of a file in `files`,
 /// moved ones included. Both are paths in `folder`. Errors: a file of `files` that cannot be read or has more than 64
 /// MiB.
-fn add_named(folder: &Path, files: &mut Vec<PathBuf>, mut left: Vec<PathBuf>) -> Result<(), Error> {
+fn move_named_files(folder: &Path, files: &mut Vec<PathBuf>, mut left: Vec<PathBuf>) -> Result<(), Error> {
     let mut next = 0;
     while next < files.len() && !left.is_empty() {
         let text = files::read(&folder.join(&files[next]))?;

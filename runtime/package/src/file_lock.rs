@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use crate::Error;
 
 /// How long to wait for others that write: a write takes a moment, so a longer hold has another reason.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The file that is locked in a folder where the system locks no folders.
-const GUARD: &str = ".tunebox-guard";
+const GUARD_FILE: &str = ".tunebox-guard";
 
 /// The time between two attempts to take a lock.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -48,22 +48,22 @@ pub(crate) fn lock_exclusive(file: File, path: &Path, end: Instant, on_wait: imp
     Ok(file)
 }
 
-/// Takes the exclusive locks of two folders, so that no other command writes there, and waits for them for `patience`
+/// Takes the exclusive locks of two folders, so that no other command writes there, and waits for them for `timeout`
 /// in all. Two paths of one folder are locked once. Dropping the returned files releases the locks. Errors: a folder
-/// that does not exist, one where neither the folder nor the file [`GUARD`] in it can be locked, or [`Error::Held`] if
-/// another process keeps a lock.
-pub(crate) fn lock_folders(folders: [&Path; 2], patience: Duration) -> Result<Vec<File>, Error> {
+/// that does not exist, one where neither the folder nor the file [`GUARD_FILE`] in it can be locked, or
+/// [`Error::Held`] if another process keeps a lock.
+pub(crate) fn lock_folders(folders: [&Path; 2], timeout: Duration) -> Result<Vec<File>, Error> {
     let places = folders.into_iter().map(|folder| folder.canonicalize().map_err(Error::file("found", folder)));
     // All commands take the locks in the same order and each lock once, so that they cannot deadlock.
     let places: BTreeSet<_> = places.collect::<Result<_, _>>()?;
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     places.iter().map(|place| lock_folder(place, end)).collect()
 }
 
 /// Takes the exclusive lock of a folder, and waits for it until the time `end`. Where the folder cannot be opened or
-/// locked, locks the file [`GUARD`] in it, and creates that file if it is missing. Dropping the returned file releases
-/// the lock. Errors: [`Error::Held`] if another process keeps the lock, or that file cannot be created or locked
-/// either.
+/// locked, locks the file [`GUARD_FILE`] in it, and creates that file if it is missing. Dropping the returned file
+/// releases the lock. Errors: [`Error::Held`] if another process keeps the lock, or that file cannot be created or
+/// locked either.
 fn lock_folder(folder: &Path, end: Instant) -> Result<File, Error> {
     if let Ok(file) = File::open(folder) {
         match wait_for_lock(&file, File::try_lock, end) {
@@ -73,7 +73,7 @@ fn lock_folder(folder: &Path, end: Instant) -> Result<File, Error> {
             Err(_) => {}
         }
     }
-    let path = folder.join(GUARD);
+    let path = folder.join(GUARD_FILE);
     let open = File::options().create(true).truncate(false).write(true).open(&path);
     lock_exclusive(open.map_err(Error::file("locked", folder))?, &path, end, || {})
 }
@@ -88,29 +88,29 @@ mod tests {
     fn folders_that_another_command_keeps_locked_are_waited_for_and_then_given_up() {
         let folder = tempfile::tempdir().unwrap();
         let places = [folder.path(), folder.path()];
-        let held = lock_folders(places, PATIENCE).unwrap();
+        let held = lock_folders(places, LOCK_TIMEOUT).unwrap();
         let error = lock_folders(places, Duration::from_millis(20)).err().unwrap();
         let place = folder.path().canonicalize().unwrap();
         assert!(matches!(&error, Error::Held { path } if *path == place), "{error}");
         assert!(error.hint().unwrap().contains("`lsof`"), "{error}");
         drop(held);
-        assert!(lock_folders(places, PATIENCE).is_ok());
+        assert!(lock_folders(places, LOCK_TIMEOUT).is_ok());
     }
 
     #[test]
     fn a_wait_for_the_lock_of_a_file_is_announced_once_and_ends() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("guest.lock");
-        let lock = |patience, on_wait: &mut dyn FnMut()| {
-            lock_exclusive(File::create(&path).unwrap(), &path, Instant::now() + patience, on_wait)
+        let lock = |timeout, on_wait: &mut dyn FnMut()| {
+            lock_exclusive(File::create(&path).unwrap(), &path, Instant::now() + timeout, on_wait)
         };
-        let held = lock(PATIENCE, &mut || panic!("the lock is free")).unwrap();
+        let held = lock(LOCK_TIMEOUT, &mut || panic!("the lock is free")).unwrap();
         let mut waits = 0;
         let error = lock(Duration::from_millis(20), &mut || waits += 1).unwrap_err();
         assert!(matches!(&error, Error::Held { path: held } if *held == path), "{error}");
         assert_eq!(waits, 1, "once, however often it is tried");
         drop(held);
         // A process that another test starts keeps the lock until it has its own program.
-        assert!(lock(PATIENCE, &mut || {}).is_ok());
+        assert!(lock(LOCK_TIMEOUT, &mut || {}).is_ok());
     }
 }

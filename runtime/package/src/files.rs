@@ -11,14 +11,15 @@ pub(crate) use tunebox_foundation::files::{create_folder, read_text};
 pub(crate) use tunebox_foundation::paths::parent;
 
 use crate::Error;
-use crate::constants::LARGEST;
+use crate::constants::MAX_COMPONENT_BYTES;
 
 /// How the names of temporary files begin.
-pub(crate) const UNFINISHED: &str = ".writing-";
+pub(crate) const TEMPORARY_PREFIX: &str = ".writing-";
 
-/// Reads an ordinary file of at most [`LARGEST`] bytes. Errors: no such file, another kind of file, or more bytes.
+/// Reads an ordinary file of at most [`MAX_COMPONENT_BYTES`] bytes. Errors: no such file, another kind of file, or more
+/// bytes.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    bounded::read(path, LARGEST).map_err(Error::file("read", path))
+    bounded::read(path, MAX_COMPONENT_BYTES).map_err(Error::file("read", path))
 }
 
 /// Whether a file has exactly these bytes; false if it cannot be read. Does not read a longer file to its end.
@@ -41,7 +42,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 
 /// Replaces a file atomically, with the permissions `mode`, and syncs it and its folder.
 pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
-    draft(path, bytes, mode)?.persist(path).map_err(|error| Error::file("written", path)(error.error))?;
+    write_temporary(path, bytes, mode)?.persist(path).map_err(|error| Error::file("written", path)(error.error))?;
     // Makes the new name durable, on systems that can sync a folder.
     fs::File::open(parent(path)).and_then(|folder| folder.sync_all()).ok();
     Ok(())
@@ -49,16 +50,16 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error>
 
 /// Replaces a file atomically and makes it readable for all users. Does nothing if the file has these bytes: its
 /// modification time stays.
-pub(crate) fn update(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+pub(crate) fn replace_if_changed(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     if has_content(path, bytes) { Ok(()) } else { replace(path, bytes, 0o644) }
 }
 
 /// Writes and syncs a temporary file in the folder of `path`, with the permissions `mode`, for the caller to move to
 /// `path`. Dropping the result deletes the file.
-pub(crate) fn draft(path: &Path, bytes: &[u8], mode: u32) -> Result<NamedTempFile, Error> {
+pub(crate) fn write_temporary(path: &Path, bytes: &[u8], mode: u32) -> Result<NamedTempFile, Error> {
     let folder = parent(path);
     let file =
-        tempfile::Builder::new().prefix(UNFINISHED).permissions(Permissions::from_mode(mode)).tempfile_in(folder);
+        tempfile::Builder::new().prefix(TEMPORARY_PREFIX).permissions(Permissions::from_mode(mode)).tempfile_in(folder);
     let mut file = file.map_err(Error::file("written to", folder))?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(Error::file("written", path))?;
     Ok(file)

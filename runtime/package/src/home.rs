@@ -15,13 +15,13 @@ use crate::{Error, files};
 pub const VARIABLE: &str = "TUNEBOX_HOME";
 
 /// Why no other user may own the folder or write to it, for errors.
-const OWNED: &str = "it says which signers are trusted, so it must be this user's alone to change";
+const WHY_OWNED: &str = "it says which signers are trusted, so it must be this user's alone to change";
 
 /// Returns the absolute path of this user's folder: `TUNEBOX_HOME`, else `tunebox` in the user's data folder. Creates
 /// it if it is missing, for this user alone. Errors: neither that variable nor a home folder is known, the path is one of a
 /// file, or other users own the folder or the store in it, or may write there.
 pub fn home() -> Result<PathBuf, Error> {
-    let path = known()?.ok_or_else(|| {
+    let path = user_folder()?.ok_or_else(|| {
         Explanation::new("trust", "there is no place to keep packages in")
             .with_why(format!("neither `{VARIABLE}` nor a home folder is set"))
             .with_hint(format!("set `{VARIABLE}` to a folder of your own"))
@@ -34,20 +34,20 @@ pub fn home() -> Result<PathBuf, Error> {
 /// Returns the absolute path of this user's folder if it exists, else `None`. Unlike [`home`], creates nothing and does
 /// not check who may change the folder. Errors: the current folder, to which the path is relative, is unknown.
 pub fn existing() -> Result<Option<PathBuf>, Error> {
-    Ok(known()?.filter(|path| path.is_dir()))
+    Ok(user_folder()?.filter(|path| path.is_dir()))
 }
 
 /// Returns the absolute path of this user's folder, whether it exists or not. `None` if no variable and no home folder
 /// says where it is. Errors: the current folder, to which the path is relative, is unknown.
-fn known() -> Result<Option<PathBuf>, Error> {
-    let path = place(&environment::variable, environment::home_folder());
+fn user_folder() -> Result<Option<PathBuf>, Error> {
+    let path = choose_folder(&environment::variable, environment::home_folder());
     path.map(|path| std::path::absolute(&path).map_err(Error::file("found", &path))).transpose()
 }
 
 /// Returns where the user's folder is: `TUNEBOX_HOME`, else `tunebox` in `XDG_DATA_HOME` if that is absolute, else
 /// `.local/share/tunebox` in the home folder `person`. `variable` reads an environment variable; an empty one counts as not
 /// set, and so does an empty `person`. `None` if nothing is set.
-fn place(variable: &dyn Fn(&str) -> Option<OsString>, person: Option<PathBuf>) -> Option<PathBuf> {
+fn choose_folder(variable: &dyn Fn(&str) -> Option<OsString>, person: Option<PathBuf>) -> Option<PathBuf> {
     let named = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = named(VARIABLE) {
         return Some(path);
@@ -87,7 +87,7 @@ fn check(path: &Path, user: u32) -> Result<(), Error> {
     } else {
         return Ok(());
     };
-    Err(Explanation::new("trust", what).with_why(OWNED).with_hint(hint).into())
+    Err(Explanation::new("trust", what).with_why(WHY_OWNED).with_hint(hint).into())
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
 
     fn found(variables: &[(&str, &str)], person: Option<&str>) -> Option<PathBuf> {
         let value = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
-        place(&value, person.map(PathBuf::from))
+        choose_folder(&value, person.map(PathBuf::from))
     }
 
     #[test]

@@ -11,15 +11,15 @@ use tunebox_foundation::contract::{CONTRACT, is_of_track, version_mismatch};
 use tunebox_foundation::printable::printable;
 pub use tunebox_foundation::setting::Value;
 
-pub(crate) use self::rules::name;
-use self::rules::{LONGEST_NAME, LONGEST_TEXT};
+pub(crate) use self::rules::check_name;
+use self::rules::{MAX_NAME_BYTES, MAX_TEXT_BYTES};
 use crate::error::Reason;
 use crate::{Error, section};
 
 /// The name of the custom section.
 pub const SECTION: &str = "tunebox:manifest";
 
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 /// The manifest of a method or verifier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -190,12 +190,12 @@ pub fn read_manifest(bytes: &[u8]) -> Result<Manifest, Error> {
 /// take, or a contract version with another major or minor number than [`CONTRACT`]. If JSON of another form states a
 /// later contract version, the error asks for a newer program.
 pub fn parse(text: &[u8]) -> Result<Manifest, Error> {
-    if text.len() > MOST_BYTES {
-        return Err(Error::manifest(format!("it has {} bytes, {MOST_BYTES} fit", text.len())));
+    if text.len() > MAX_BYTES {
+        return Err(Error::manifest(format!("it has {} bytes, {MAX_BYTES} fit", text.len())));
     }
     let stamp = Stamp::read(text)?;
     let mut manifest: Manifest = serde_json::from_slice(text).map_err(|error| {
-        let problem = printable(&error.to_string(), LONGEST_TEXT);
+        let problem = printable(&error.to_string(), MAX_TEXT_BYTES);
         match stamp {
             // What it was built for may know more than this program does.
             Some((name, wants)) if wants > CONTRACT => needs_version(&name, &wants, &problem),
@@ -204,7 +204,7 @@ pub fn parse(text: &[u8]) -> Result<Manifest, Error> {
     })?;
     rules::check(&manifest)?;
     for setting in &mut manifest.settings {
-        setting.default = rules::default(setting)?;
+        setting.default = rules::default_value(setting)?;
     }
     Ok(manifest)
 }
@@ -223,7 +223,7 @@ impl Stamp {
     fn read(text: &[u8]) -> Result<Option<(String, Version)>, Error> {
         let Ok(Self { name, interface }) = serde_json::from_slice(text) else { return Ok(None) };
         let Ok(wants) = Version::parse(&interface) else { return Ok(None) };
-        let name = printable(&name, LONGEST_NAME);
+        let name = printable(&name, MAX_NAME_BYTES);
         if is_of_track(&wants) { Ok(Some((name, wants))) } else { Err(needs_version(&name, &wants, "")) }
     }
 }

@@ -12,10 +12,10 @@ use crate::{Error, provenance, read_manifest, section};
 pub const README: &str = "tunebox:readme";
 
 /// The largest README, in bytes.
-const LONGEST_README: usize = 64 << 10;
+const MAX_README_BYTES: usize = 64 << 10;
 
 /// The names of the custom sections that other tools for components read.
-const STANDARD: [&str; 3] = ["description", "licenses", "version"];
+const STANDARD_SECTIONS: [&str; 3] = ["description", "licenses", "version"];
 
 /// Returns a component with its README and the standard sections for description, licenses and version appended, in
 /// place of those that it has. What [`provenance::attach`] added stays.
@@ -27,15 +27,15 @@ const STANDARD: [&str; 3] = ["description", "licenses", "version"];
 pub fn pack(component: &[u8], readme: Option<&str>) -> Result<Vec<u8>, Error> {
     let manifest = read_manifest(component)?;
     let page = match readme {
-        Some(text) => Some(page(text)?),
+        Some(text) => Some(normalize_readme(text)?),
         None => section::find(component, README)?.map(<[u8]>::to_vec),
     };
     if let Some(license) = &manifest.license {
         check_license(license)?;
     }
 
-    let mut bytes = unpacked(component)?;
-    let [description, licenses, version] = STANDARD;
+    let mut bytes = without_packed_sections(component)?;
+    let [description, licenses, version] = STANDARD_SECTIONS;
     let [described, versioned] = [manifest.description, manifest.version].map(|text| Some(text.into_bytes()));
     let license = manifest.license.map(String::into_bytes);
     for (name, text) in [(description, described), (licenses, license), (version, versioned), (README, page)] {
@@ -48,16 +48,16 @@ pub fn pack(component: &[u8], readme: Option<&str>) -> Result<Vec<u8>, Error> {
 
 /// Whether two packages are equal apart from the sections that packing adds: README, description, licenses, version and
 /// provenance. False if one of them is no component.
-pub(crate) fn same_component(left: &[u8], right: &[u8]) -> bool {
-    let rest = |package: &[u8]| section::without(&unpacked(package)?, provenance::SECTION);
+pub(crate) fn is_same_component(left: &[u8], right: &[u8]) -> bool {
+    let rest = |package: &[u8]| section::without(&without_packed_sections(package)?, provenance::SECTION);
     matches!((rest(left), rest(right)), (Ok(left), Ok(right)) if left == right)
 }
 
-/// Returns a package without the sections that [`pack`] adds: [`README`] and those of [`STANDARD`]. Errors: malformed
-/// bytes.
-fn unpacked(package: &[u8]) -> Result<Vec<u8>, Error> {
+/// Returns a package without the sections that [`pack`] adds: [`README`] and those of [`STANDARD_SECTIONS`]. Errors:
+/// malformed bytes.
+fn without_packed_sections(package: &[u8]) -> Result<Vec<u8>, Error> {
     let mut bytes = section::without(package, README)?;
-    for name in STANDARD {
+    for name in STANDARD_SECTIONS {
         bytes = section::without(&bytes, name)?;
     }
     Ok(bytes)
@@ -67,18 +67,18 @@ fn unpacked(package: &[u8]) -> Result<Vec<u8>, Error> {
 /// `None` if there is none. Errors: bytes that are no component, or two sections with a README.
 pub fn readme(package: &[u8]) -> Result<Option<String>, Error> {
     let Some(text) = section::find(package, README)? else { return Ok(None) };
-    let text = String::from_utf8_lossy(&text[..text.len().min(LONGEST_README)]);
+    let text = String::from_utf8_lossy(&text[..text.len().min(MAX_README_BYTES)]);
     Ok(Some(printable_except(&text, usize::MAX, &['\n', '\t'])))
 }
 
 /// Returns the text of a README as packages keep it: without a byte order mark, and with LF in place of CRLF. Errors:
 /// more than 64 KiB.
-fn page(text: &str) -> Result<Vec<u8>, Error> {
+fn normalize_readme(text: &str) -> Result<Vec<u8>, Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
-    if text.len() <= LONGEST_README {
+    if text.len() <= MAX_README_BYTES {
         return Ok(text.into_bytes());
     }
-    let what = format!("the README has {} bytes, {LONGEST_README} fit into a package", text.len());
+    let what = format!("the README has {} bytes, {MAX_README_BYTES} fit into a package", text.len());
     let error = Explanation::new("package", what).with_why("the page travels inside the package, wherever that goes");
     Err(error.with_hint("shorten it, and link to the rest").into())
 }
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(pack(dpo(), Some("\u{feff}a\r\nb\r\n")).unwrap(), pack(dpo(), Some("a\nb\n")).unwrap());
         let packed = pack(dpo(), Some("a\u{1b}[2J\tb\u{202e}\n")).unwrap();
         assert_eq!(readme(&packed).unwrap().unwrap(), "a\\u{1b}[2J\tb\\u{202e}\n");
-        let error = pack(dpo(), Some(&"x".repeat(LONGEST_README + 1))).unwrap_err();
+        let error = pack(dpo(), Some(&"x".repeat(MAX_README_BYTES + 1))).unwrap_err();
         assert_eq!(error.to_string(), "the README has 65537 bytes, 65536 fit into a package");
     }
 

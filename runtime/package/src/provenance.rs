@@ -19,10 +19,10 @@ use crate::{Error, digest, read_manifest, section};
 pub const SECTION: &str = "tunebox:sbom";
 
 /// The largest document, in bytes.
-const LONGEST: usize = 256 << 10;
+const MAX_DOCUMENT_BYTES: usize = 256 << 10;
 
 /// The longest text of the document that is shown, in bytes.
-const LONGEST_TEXT: usize = 400;
+const MAX_SHOWN_BYTES: usize = 400;
 
 /// What the document of a method in Python states in place of a command that reproduces its bytes.
 const NOT_REPRODUCIBLE: &str = "no: it holds the memory of a started interpreter, which differs from build to build";
@@ -53,8 +53,8 @@ pub fn attach(component: &[u8], folder: &Path) -> Result<Vec<u8>, Error> {
         Record::read(component)?.ok_or_else(|| Error::provenance("the component does not say how it was built"))?;
     let is_python = digest::is_python(folder);
     let components = match is_python {
-        true => dependencies::python_packages(folder)?,
-        false => dependencies::crates(folder, &manifest)?,
+        true => dependencies::list_python_packages(folder)?,
+        false => dependencies::list_crates(folder, &manifest)?,
     };
     let reproduce = if is_python { NOT_REPRODUCIBLE.to_owned() } else { "`tunebox pack` of this source".to_owned() };
     let properties = [
@@ -83,7 +83,7 @@ pub fn attach(component: &[u8], folder: &Path) -> Result<Vec<u8>, Error> {
 /// `None` if it has no such section. Errors: bytes that are no component, two such sections, one of more than 256 KiB,
 /// or one that is no CycloneDX document with components and the five `tunebox:` properties.
 pub fn read(package: &[u8]) -> Result<Option<Provenance>, Error> {
-    let Some(text) = find(package)? else { return Ok(None) };
+    let Some(text) = find_section(package)? else { return Ok(None) };
     let document: Value = serde_json::from_slice(text).map_err(|error| Error::provenance(&error.to_string()))?;
     let Some(components) = document["components"].as_array().filter(|_| document["bomFormat"] == "CycloneDX") else {
         return Err(Error::provenance("it is no CycloneDX document with components"));
@@ -92,7 +92,7 @@ pub fn read(package: &[u8]) -> Result<Option<Provenance>, Error> {
         let mut properties = document["metadata"]["properties"].as_array().into_iter().flatten();
         let text = properties.find(|property| property["name"] == name).and_then(|property| property["value"].as_str());
         let text = text.ok_or_else(|| Error::provenance(&format!("it has no property `{name}`")))?;
-        Ok::<_, Error>(printable(text, LONGEST_TEXT))
+        Ok::<_, Error>(printable(text, MAX_SHOWN_BYTES))
     };
     Ok(Some(Provenance {
         source: value("tunebox:source")?,
@@ -108,13 +108,13 @@ pub fn read(package: &[u8]) -> Result<Option<Provenance>, Error> {
 /// Errors: bytes that are no component, or a document that [`read`] does not accept.
 pub fn sbom(package: &[u8]) -> Result<Option<String>, Error> {
     let Some(_) = read(package)? else { return Ok(None) };
-    let text = find(package)?.unwrap_or_default();
+    let text = find_section(package)?.unwrap_or_default();
     Ok(Some(printable_except(&String::from_utf8_lossy(text), usize::MAX, &['\n'])))
 }
 
 /// Returns the contents of the section [`SECTION`], or `None` if there is none. Errors: bytes that are no component, two
 /// such sections, or one of more than 256 KiB.
-fn find(package: &[u8]) -> Result<Option<&[u8]>, Error> {
+fn find_section(package: &[u8]) -> Result<Option<&[u8]>, Error> {
     let text = section::find(package, SECTION)?;
     text.map_or(Ok(()), |text| check_length(text.len()))?;
     Ok(text)
@@ -122,7 +122,11 @@ fn find(package: &[u8]) -> Result<Option<&[u8]>, Error> {
 
 /// Fails if a document has more bytes than a package may carry.
 fn check_length(bytes: usize) -> Result<(), Error> {
-    if bytes <= LONGEST { Ok(()) } else { Err(Error::provenance(&format!("it has {bytes} bytes, {LONGEST} fit"))) }
+    if bytes <= MAX_DOCUMENT_BYTES {
+        Ok(())
+    } else {
+        Err(Error::provenance(&format!("it has {bytes} bytes, {MAX_DOCUMENT_BYTES} fit")))
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::{bounded, paths};
 
 use crate::builtin::{self, Builtin};
-use crate::constants::LONGEST_SIGNATURE;
+use crate::constants::MAX_SIGNATURE_FILE_BYTES;
 use crate::signature::{Signed, Signer};
 use crate::store::Stored;
 use crate::trust::refusal::locate;
@@ -45,14 +45,14 @@ impl Reference {
     /// version; the name of a stored package that is also the name of a method's folder in `base`; a name whose pinned
     /// package is not in the store.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Error> {
-        Self::among("method", [builtin::list(), builtin::verifiers()], text, base)
+        Self::resolve_name("method", [builtin::list(), builtin::verifiers()], text, base)
     }
 
     /// Whether a text has the form of a package in the store, `NAME@VERSION` or `registry/namespace/name:VERSION`. Such
     /// a text is never read as a path.
     #[must_use]
     pub fn means_package(text: &str) -> bool {
-        stored::registry_name(text).is_some_and(|name| name.tag.is_some()) || stored::is_versioned(text)
+        stored::parse_registry_name(text).is_some_and(|name| name.tag.is_some()) || stored::is_versioned(text)
     }
 
     /// Returns a path as text that [`parse`](Self::parse) reads as that path in the present folder: with `./` in front
@@ -71,26 +71,31 @@ impl Reference {
     /// methods. A method may be returned: the caller checks its world. Errors: the name means nothing, or two things, as
     /// listed at [`parse`](Self::parse).
     pub fn verifier(text: &str, base: &Path) -> Result<Self, Error> {
-        Self::among("verifier", [builtin::verifiers(), builtin::list()], text, base)
+        Self::resolve_name("verifier", [builtin::verifiers(), builtin::list()], text, base)
     }
 
     /// Resolves a name by the rules of [`parse`](Self::parse). `kind` is `method` or `verifier`, for errors. `lists` are two
     /// lists of built-ins: those of that kind, which come first and are suggested for unknown names, and those of the other
     /// kind.
-    fn among(kind: &'static str, lists: [&'static [Builtin]; 2], text: &str, base: &Path) -> Result<Self, Error> {
+    fn resolve_name(
+        kind: &'static str,
+        lists: [&'static [Builtin]; 2],
+        text: &str,
+        base: &Path,
+    ) -> Result<Self, Error> {
         if let Some(found) = lists.iter().copied().flatten().find(|builtin| builtin.name == text) {
             return Ok(Self::Builtin(found));
         }
         // How it is spelt decides first: a file or folder that is called like a package never stands in for it.
-        if let Some(name) = stored::registry_name(text) {
-            return Ok(Self::Stored(stored::find(&name)?));
+        if let Some(name) = stored::parse_registry_name(text) {
+            return Ok(Self::Stored(stored::find_pulled(&name)?));
         }
         if stored::is_versioned(text) {
-            return Ok(Self::Stored(stored::versioned(text)?));
+            return Ok(Self::Stored(stored::find_versioned(text)?));
         }
         let path = paths::simplify(&base.join(text));
-        if manifest::name("it", text).is_ok()
-            && let Some(package) = stored::named(text, base)?
+        if manifest::check_name("it", text).is_ok()
+            && let Some(package) = stored::find_by_name(text, base)?
         {
             // Its author may have pulled it, and would train with what was pulled in place of what was changed since.
             return if build::expect_method(&path).is_err() {
@@ -110,8 +115,8 @@ impl Reference {
             return Ok(Self::File(path));
         }
         // Spelt as a package, of a version that is none: the store says which ones it has.
-        if text.split_once('@').is_some_and(|(name, _)| manifest::name("it", name).is_ok()) {
-            return Ok(Self::Stored(stored::versioned(text)?));
+        if text.split_once('@').is_some_and(|(name, _)| manifest::check_name("it", name).is_ok()) {
+            return Ok(Self::Stored(stored::find_versioned(text)?));
         }
         Err(Error::NoMethod { kind, name: text.to_owned(), nearest: suggest(text, base, lists[0])? })
     }
@@ -124,7 +129,7 @@ impl Reference {
         let (bytes, origin, signature, source) = match self {
             Self::Builtin(method) => (Cow::Borrowed(method.bytes), "built in".to_owned(), None, None),
             Self::Folder(folder) => {
-                let path = built(folder)?;
+                let path = built_component(folder)?;
                 (Cow::Owned(files::read(&path)?), path.display().to_string(), None, None)
             }
             Self::File(path) => {
@@ -201,12 +206,12 @@ fn read_signature(package: &Path) -> Result<Option<String>, Error> {
 
 /// Reads the text of a signature file. Errors: a file that cannot be read, is no UTF-8, or has more than 4 KiB.
 pub fn signature_in(path: &Path) -> Result<String, Error> {
-    bounded::read_text(path, LONGEST_SIGNATURE).map_err(Error::file("read", path))
+    bounded::read_text(path, MAX_SIGNATURE_FILE_BYTES).map_err(Error::file("read", path))
 }
 
 /// Returns the path of the component built from a method's folder. Errors: no method, [`Error::NotBuilt`] if there is
 /// no component, [`Error::Stale`] if the source has changed since or the component has no record of its build.
-fn built(folder: &Path) -> Result<PathBuf, Error> {
+fn built_component(folder: &Path) -> Result<PathBuf, Error> {
     build::expect_method(folder)?;
     let path = build::component_path(folder)?;
     if !path.is_file() {

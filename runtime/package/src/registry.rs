@@ -17,7 +17,7 @@ use std::path::Path;
 use connection::Connection;
 use error::explain;
 pub(crate) use error::no_version;
-pub(crate) use host::{canonical, spelt_as_host, spelt_as_path};
+pub(crate) use host::{canonical_name, is_like_host, is_like_path};
 use location::Kind;
 pub use location::Location;
 use semver::Version;
@@ -93,7 +93,7 @@ fn push_to_folder(
     let place = format!("{}//{}:{}", folder.display(), about.name, about.version);
     let digest = crate::digest::sha256(&artifact.wasm);
     for there in store.list()?.iter().filter(|there| there.name == about.name && there.version == about.version) {
-        check_same(&place, artifact, there.digest == digest, there.signer.as_deref())?;
+        check_existing_version(&place, artifact, there.digest == digest, there.signer.as_deref())?;
     }
     let size = artifact.wasm.len() as u64;
     progress.start(&format!("{}:{}", about.name, about.version), size);
@@ -105,7 +105,7 @@ fn push_to_folder(
 /// Fails unless a package may be pushed to a place that has its version. `same` says whether the existing component has
 /// the same bytes. `signer` is the key that signed the existing package: the new one must be signed by it too; with
 /// `None`, any signature or none passes. `place` is the location for messages.
-fn check_same(place: &str, artifact: &Artifact, same: bool, signer: Option<&str>) -> Result<(), Error> {
+fn check_existing_version(place: &str, artifact: &Artifact, same: bool, signer: Option<&str>) -> Result<(), Error> {
     match signer {
         _ if !same => {
             let hint = "raise `version` in Cargo.toml or pyproject.toml, build and pack again";

@@ -11,10 +11,10 @@ use wasmparser::{BinaryReader, BinaryReaderError, CustomSectionReader};
 use crate::Error;
 
 /// The size of magic number and version at the beginning of the file, in bytes.
-const HEADER: usize = 8;
+const HEADER_BYTES: usize = 8;
 
 /// The most sections that a file may have at its top level.
-const MOST: usize = 100_000;
+const MAX_SECTIONS: usize = 100_000;
 
 /// One section at the top level.
 struct Section<'bytes> {
@@ -45,7 +45,7 @@ pub fn find<'bytes>(bytes: &'bytes [u8], name: &str) -> Result<Option<&'bytes [u
 /// Returns the bytes without the custom sections `name` at the top level. Errors: malformed bytes.
 pub fn without(bytes: &[u8], name: &str) -> Result<Vec<u8>, Error> {
     let kept = sections(bytes)?.into_iter().filter(|section| section.contents(name).is_none());
-    let mut rest = bytes[..HEADER].to_vec();
+    let mut rest = bytes[..HEADER_BYTES].to_vec();
     kept.for_each(|section| rest.extend_from_slice(&bytes[section.whole]));
     Ok(rest)
 }
@@ -56,15 +56,15 @@ pub fn append(bytes: &mut Vec<u8>, name: &str, contents: &[u8]) {
 }
 
 /// Returns the sections at the top level in order. Errors: no header of WebAssembly, a section that is cut off, or more
-/// than [`MOST`] sections.
+/// than [`MAX_SECTIONS`] sections.
 fn sections(bytes: &[u8]) -> Result<Vec<Section<'_>>, Error> {
-    if bytes.len() < HEADER || !bytes.starts_with(b"\0asm") {
+    if bytes.len() < HEADER_BYTES || !bytes.starts_with(b"\0asm") {
         return Err(Error::not_component("it does not begin like WebAssembly"));
     }
     let mut sections = Vec::new();
-    let mut reader = BinaryReader::new(&bytes[HEADER..], HEADER);
+    let mut reader = BinaryReader::new(&bytes[HEADER_BYTES..], HEADER_BYTES);
     while !reader.eof() {
-        if sections.len() == MOST {
+        if sections.len() == MAX_SECTIONS {
             return Err(Error::not_component("it has too many sections"));
         }
         sections.push(read_section(&mut reader)?);

@@ -24,7 +24,7 @@ pub struct SettingError {
 
 /// Makes the error for a key that is no setting of the method. The hint has the nearest setting, if there is one, and all
 /// of them.
-fn unknown(manifest: &Manifest, name: &str) -> SettingError {
+fn unknown_setting(manifest: &Manifest, name: &str) -> SettingError {
     let (method, known) = (&manifest.name, manifest.settings.iter().map(|setting| setting.name.as_str()));
     let known: Vec<&str> = known.collect();
     let guess = nearest(name, known.iter().copied()).map(|name| format!("did you mean `{name}`? "));
@@ -42,7 +42,7 @@ fn unknown(manifest: &Manifest, name: &str) -> SettingError {
 pub fn resolve_settings(manifest: &Manifest, given: &toml::Table) -> Result<Vec<(String, Value)>, SettingError> {
     let is_known = |name: &String| manifest.settings.iter().any(|setting| setting.name == *name);
     if let Some(name) = given.keys().find(|name| !is_known(name)) {
-        return Err(unknown(manifest, name));
+        return Err(unknown_setting(manifest, name));
     }
     let resolved = |setting: &Setting| {
         let value = resolve(&manifest.name, setting, given.get(&setting.name));
@@ -65,7 +65,7 @@ fn resolve(method: &str, setting: &Setting, given: Option<&toml::Value>) -> Resu
     };
     let value = given.clone().try_into();
     let value = value.map_err(|_| format!("of type {}, it must be {}", given.type_str(), kind_phrase(*kind)));
-    value.and_then(|value| fits(setting, value)).map_err(|problem| {
+    value.and_then(|value| convert_and_check(setting, value)).map_err(|problem| {
         let error = Explanation::new("config", format!("`{name}` is {problem}"));
         Box::new(error.with_why(format!("`{name}` of method `{method}`: {doc}")))
     })
@@ -74,7 +74,7 @@ fn resolve(method: &str, setting: &Setting, given: Option<&toml::Value>) -> Resu
 /// Converts a value to the setting's kind (integers become numbers where the setting takes those, and an empty list one of
 /// the setting's kind), and checks the range and choices, for a list those of each item, the number of items, and that a
 /// number is finite as `f32`. The error completes "`name` is …".
-pub(crate) fn fits(setting: &Setting, value: Value) -> Result<Value, String> {
+pub(crate) fn convert_and_check(setting: &Setting, value: Value) -> Result<Value, String> {
     let value = convert(setting.kind, value)?;
     let items: Vec<Value> = match &value {
         Value::Integers(items) => items.iter().copied().map(Value::Integer).collect(),
@@ -111,20 +111,20 @@ fn convert(kind: Kind, value: Value) -> Result<Value, String> {
         | (Kind::Texts, value @ Value::Texts(_)) => value,
         (Kind::Numbers, Value::Integers(items)) => Value::Numbers(items.into_iter().map(|item| item as f64).collect()),
         (Kind::Texts, Value::Integers(items)) if items.is_empty() => Value::Texts(Vec::new()),
-        (kind, other) => return Err(format!("{}, it must be {}", shown(&other), kind_phrase(kind))),
+        (kind, other) => return Err(format!("{}, it must be {}", format_value(&other), kind_phrase(kind))),
     })
 }
 
 /// Checks the range, the choices and the finiteness of a value that is no list. The error completes "`name` is …".
 fn check_item(setting: &Setting, value: &Value) -> Result<(), String> {
     let within = match value {
-        Value::Integer(number) => in_range(setting, *number as f64),
-        Value::Number(number) => number.is_finite() && in_range(setting, *number),
+        Value::Integer(number) => is_in_range(setting, *number as f64),
+        Value::Number(number) => number.is_finite() && is_in_range(setting, *number),
         Value::Text(text) => setting.choices.is_empty() || setting.choices.contains(text),
         _ => true,
     };
     match value {
-        _ if !within => Err(format!("{}, it must be {}", shown(value), item_range(setting))),
+        _ if !within => Err(format!("{}, it must be {}", format_value(value), item_range(setting))),
         // Methods compute with 32 bits; there it would be infinite, and its name lost.
         Value::Number(number) if !(*number as f32).is_finite() => {
             Err(format!("{number:e}, it must be a number that 32 bits hold, 3.4e38 at most"))
@@ -135,7 +135,7 @@ fn check_item(setting: &Setting, value: &Value) -> Result<(), String> {
 
 /// Whether a number is within all bounds that a setting has: `low` and `high` inclusive, `above` and `below` exclusive.
 /// True if it has none.
-fn in_range(setting: &Setting, value: f64) -> bool {
+fn is_in_range(setting: &Setting, value: f64) -> bool {
     setting.low.is_none_or(|low| value >= low)
         && setting.high.is_none_or(|high| value <= high)
         && setting.above.is_none_or(|above| value > above)
@@ -198,7 +198,7 @@ fn kind_phrase(kind: Kind) -> &'static str {
 }
 
 /// Formats a value for messages: a text between backticks with escapes, other values as in `run.toml`.
-fn shown(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::Text(text) => format!("`{}`", text.escape_debug()),
         other => other.to_string(),

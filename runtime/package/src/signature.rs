@@ -20,7 +20,7 @@ pub use key::{SecretKey, Signer};
 const COMMENT: &str = "signature of a tunebox package";
 
 /// The largest signature file that is read, in bytes: a real one has a few hundred.
-const LONGEST: usize = 2 << 10;
+const MAX_SIGNATURE_BYTES: usize = 2 << 10;
 
 /// What begins each line of comment in the form of minisign.
 const UNTRUSTED: &str = "untrusted comment: ";
@@ -84,7 +84,7 @@ impl Signed {
     /// NAME@VERSION key RW…`.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let malformed = |problem: &str| refuse("the signature cannot be read", problem, ASK_FOR_SIGNATURE);
-        if text.len() > LONGEST {
+        if text.len() > MAX_SIGNATURE_BYTES {
             return Err(malformed(&format!("it has {} bytes, a signature has a few hundred", text.len())));
         }
         let lines: Vec<&str> = text.lines().collect();
@@ -101,7 +101,7 @@ impl Signed {
             return Err(malformed("its third line does not begin with `trusted comment: `"));
         };
         // What signs files, mail or releases must never pass for a package's, whatever bytes it happens to cover.
-        let Some((title, signer)) = named(comment) else {
+        let Some((title, signer)) = parse_trusted_comment(comment) else {
             let comment = printable(comment, 80);
             let why = format!("its trusted comment is `{comment}`, a package's is `tunebox NAME@VERSION key RW…`");
             return Err(refuse("this signature was made for something else", why, ASK_FOR_SIGNATURE));
@@ -127,11 +127,11 @@ pub(crate) fn signer_of(bytes: &[u8], signature: Option<&str>) -> Option<String>
 /// Parses a trusted comment `tunebox NAME@VERSION key RW…`, with single spaces. Returns `NAME@VERSION` and the signer.
 /// `None` for any other comment: a name that no manifest may have, a version that is no semantic version, or a key that
 /// [`Signer::parse`] rejects.
-fn named(comment: &str) -> Option<(String, Signer)> {
+fn parse_trusted_comment(comment: &str) -> Option<(String, Signer)> {
     let words: Vec<&str> = comment.split(' ').collect();
     let ["tunebox", title, "key", key] = words[..] else { return None };
     let (name, version) = title.split_once('@')?;
-    crate::manifest::name("the package", name).ok()?;
+    crate::manifest::check_name("the package", name).ok()?;
     Version::parse(version).ok()?;
     Some((title.to_owned(), Signer::parse(key)?))
 }

@@ -10,11 +10,11 @@ use serde::Serialize;
 use serde_json::json;
 use tunebox_foundation::printable::printable;
 
-use crate::constants::LARGEST;
+use crate::constants::MAX_COMPONENT_BYTES;
 use crate::{Error, component, digest, read_manifest};
 
 /// The longest version, in bytes.
-const LONGEST_VERSION: usize = 64;
+const MAX_VERSION_BYTES: usize = 64;
 
 /// The content of the signed text. Its tag `kind` states what the text is, and the version of its format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -43,12 +43,12 @@ impl Statement {
     /// no component, those of [`read_manifest`], an import whose name is not printable ASCII, or a version that is no
     /// semantic version, has a part after `+`, or more than 64 bytes.
     pub fn of(bytes: &[u8]) -> Result<Self, Error> {
-        if bytes.len() as u64 > LARGEST {
-            let problem = format!("it has {} bytes, a package may have {LARGEST}", bytes.len());
+        if bytes.len() as u64 > MAX_COMPONENT_BYTES {
+            let problem = format!("it has {} bytes, a package may have {MAX_COMPONENT_BYTES}", bytes.len());
             return Err(Error::not_component(problem));
         }
         let manifest = read_manifest(bytes)?;
-        version(&manifest.version).map_err(Error::manifest)?;
+        parse_version(&manifest.version).map_err(Error::manifest)?;
         let mut imports = component::interfaces(bytes)?.imports;
         if let Some(import) = imports.iter().find(|import| !import.bytes().all(|byte| byte.is_ascii_graphic())) {
             let problem = format!("it imports `{}`, which is no name", printable(import, 80));
@@ -80,14 +80,14 @@ impl Statement {
 
 /// Parses the version of a package: a semantic version of at most 64 bytes without build metadata. The error completes
 /// a sentence about the package.
-pub(crate) fn version(text: &str) -> Result<Version, String> {
-    let version = Some(text).filter(|text| text.len() <= LONGEST_VERSION).and_then(|text| Version::parse(text).ok());
+pub(crate) fn parse_version(text: &str) -> Result<Version, String> {
+    let version = Some(text).filter(|text| text.len() <= MAX_VERSION_BYTES).and_then(|text| Version::parse(text).ok());
     match version {
         // What follows a `+` orders nothing, and registries take no such tag.
         Some(version) if version.build == BuildMetadata::EMPTY => Ok(version),
         Some(_) => Err(format!("the version `{text}` has a part after `+`, which no registry takes")),
         None => {
-            let shown = printable(text, LONGEST_VERSION);
+            let shown = printable(text, MAX_VERSION_BYTES);
             Err(format!("the version `{shown}` is not of the form `1.2.3` or `1.2.3-beta.4`"))
         }
     }

@@ -12,20 +12,20 @@ mod layout;
 
 use std::path::Path;
 
-pub(crate) use choice::order;
+pub(crate) use choice::compare_versions;
 pub(crate) use error::{ambiguous, no_package};
 use layout::{Access, Layout};
 use serde::Serialize;
 
 use crate::artifact::document::Descriptor;
 use crate::artifact::{LARGEST_DOCUMENT, MANIFEST, Parts};
-use crate::constants::{LARGEST, STORE_FOLDER};
+use crate::constants::{MAX_COMPONENT_BYTES, STORE_FOLDER};
 use crate::error::Reason;
 use crate::signature::signer_of;
 use crate::{Artifact, Error, digest, read_manifest};
 
 /// The most bytes that are read to list the packages of other tools in a folder, which have no labels in the index.
-const MOST_UNLABELED: u64 = 1 << 30;
+const MAX_UNLABELED_BYTES: u64 = 1 << 30;
 
 /// A package in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -86,7 +86,7 @@ impl Store {
     /// Errors: bytes that are no package, or a folder that cannot be locked or written.
     pub fn put(&self, artifact: &Artifact, source: &str) -> Result<Stored, Error> {
         let documents = artifact.manifest()?;
-        let stored = stored(artifact, source, documents.digest.clone())?;
+        let stored = describe_package(artifact, source, documents.digest.clone())?;
         let descriptor = Descriptor {
             annotations: Some(label::annotations(&stored)),
             ..Descriptor::of(MANIFEST, &documents.manifest)
@@ -94,10 +94,10 @@ impl Store {
 
         let _lock = self.layout.lock()?;
         for blob in [&artifact.wasm, &documents.configuration, &documents.manifest] {
-            self.layout.write(blob)?;
+            self.layout.write_blob(blob)?;
         }
-        let mut index = self.layout.index()?;
-        let former = index.remove(|entry| label::replaces(&stored, entry));
+        let mut index = self.layout.read_index()?;
+        let former = index.remove(|entry| label::can_replace(&stored, entry));
         index.manifests.push(descriptor);
         self.layout.write_index(&index)?;
         self.layout.delete_unneeded_blobs(&former, &index);
@@ -109,9 +109,9 @@ impl Store {
     /// has another name or version than the package itself.
     pub fn find(&self, wanted: Wanted<'_>) -> Result<(Stored, Artifact), Error> {
         let _lock = self.layout.lock_shared();
-        let chosen = choice::choose(&self.known()?, wanted, self.layout.shared_folder())?;
+        let chosen = choice::choose_package(&self.list_packages()?, wanted, self.layout.shared_folder())?;
         let artifact = self.load(&chosen)?;
-        let found = stored(&artifact, &chosen.source, chosen.manifest_digest.clone())?;
+        let found = describe_package(&artifact, &chosen.source, chosen.manifest_digest.clone())?;
         if (&found.name, &found.version) != (&chosen.name, &chosen.version) {
             return Err(error::mislabeled(&chosen.to_string(), &found.to_string(), self.layout.shared_folder()));
         }
@@ -122,15 +122,16 @@ impl Store {
     /// another tool whose bytes have changed.
     pub fn list(&self) -> Result<Vec<Stored>, Error> {
         let _lock = self.layout.lock_shared();
-        self.known()
+        self.list_packages()
     }
 
     /// Deletes a stored package, found by its manifest's digest and its source, and the files that only it needs.
     /// Errors: it is not in the store, or a folder that cannot be locked or written.
     pub fn remove(&self, stored: &Stored) -> Result<(), Error> {
         let _lock = self.layout.lock()?;
-        let mut index = self.layout.index()?;
-        let this = |entry: &Descriptor| entry.digest == stored.manifest_digest && label::source(entry) == stored.source;
+        let mut index = self.layout.read_index()?;
+        let this =
+            |entry: &Descriptor| entry.digest == stored.manifest_digest && label::entry_source(entry) == stored.source;
         let former = index.remove(this);
         if former.is_empty() {
             let wanted = Wanted { name: Some(&stored.name), version: Some(&stored.version), source: None };
@@ -141,33 +142,35 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the packages that the index lists, sorted by name, version and source. Reads at most [`MOST_UNLABELED`]
-    /// bytes of packages that other tools wrote.
-    fn known(&self) -> Result<Vec<Stored>, Error> {
-        self.known_within(MOST_UNLABELED)
+    /// Returns the packages that the index lists, sorted by name, version and source. Reads at most
+    /// [`MAX_UNLABELED_BYTES`] bytes of packages that other tools wrote.
+    fn list_packages(&self) -> Result<Vec<Stored>, Error> {
+        self.list_packages_within(MAX_UNLABELED_BYTES)
     }
 
     /// Returns the packages that the index lists, sorted by name, version and source. Entries that other tools wrote have no
     /// labels, so their packages are read; entries that are no tunebox package are left out. Errors: those packages have
     /// more than `left` bytes in all, or bytes that have changed.
-    fn known_within(&self, mut left: u64) -> Result<Vec<Stored>, Error> {
+    fn list_packages_within(&self, mut left: u64) -> Result<Vec<Stored>, Error> {
         let mut known = Vec::new();
-        for entry in &self.layout.index()?.manifests {
-            match label::read(entry) {
+        for entry in &self.layout.read_index()?.manifests {
+            match label::read_label(entry) {
                 Some(stored) => known.push(stored),
-                None => known.extend(self.foreign(entry, &mut left)?),
+                None => known.extend(self.read_unlabeled(entry, &mut left)?),
             }
         }
         known.sort_by(|left, right| {
             let by_name = left.name.cmp(&right.name);
-            by_name.then_with(|| order(&left.version, &right.version)).then_with(|| left.source.cmp(&right.source))
+            by_name
+                .then_with(|| compare_versions(&left.version, &right.version))
+                .then_with(|| left.source.cmp(&right.source))
         });
         Ok(known)
     }
 
     /// Reads a package that another tool wrote, to list it. Subtracts the bytes that it reads from `left`. `None` if
     /// the entry is no tunebox package. Errors: more bytes than `left`, or bytes that have changed.
-    fn foreign(&self, entry: &Descriptor, left: &mut u64) -> Result<Option<Stored>, Error> {
+    fn read_unlabeled(&self, entry: &Descriptor, left: &mut u64) -> Result<Option<Stored>, Error> {
         if entry.media_type != MANIFEST {
             return Ok(None);
         }
@@ -176,16 +179,18 @@ impl Store {
                 *left = rest;
                 Ok(())
             }
-            None => Err(self.layout.problem("its packages of other tools have more bytes than are read to list them")),
+            None => {
+                Err(self.layout.layout_error("its packages of other tools have more bytes than are read to list them"))
+            }
         };
         take(entry.size)?;
-        let manifest = self.layout.read("manifest", entry, LARGEST_DOCUMENT)?;
+        let manifest = self.layout.read_blob("manifest", entry, LARGEST_DOCUMENT)?;
         match Parts::read(&manifest, Some(&entry.media_type)) {
             Ok(parts) => {
                 take(parts.configuration.size + parts.layer.size)?;
-                let artifact = self.assemble(parts)?;
+                let artifact = self.read_parts(parts)?;
                 // A component that is no method belongs to another program.
-                Ok(stored(&artifact, "", entry.digest.clone()).ok())
+                Ok(describe_package(&artifact, "", entry.digest.clone()).ok())
             }
             Err(Error::Explained { reason: Reason::OtherKind, .. }) => Ok(None),
             Err(error) => Err(error),
@@ -195,19 +200,19 @@ impl Store {
     /// Reads the package that the index lists under this manifest digest, and hashes every byte. Errors: it is no
     /// longer in the index, or its bytes have changed.
     fn load(&self, stored: &Stored) -> Result<Artifact, Error> {
-        let index = self.layout.index()?;
+        let index = self.layout.read_index()?;
         let entry = index.manifests.iter().find(|entry| entry.digest == stored.manifest_digest);
         let gone = || format!("it is gone from the index, where {} was", stored.manifest_digest);
-        let entry = entry.ok_or_else(|| self.layout.damaged("manifest", self.layout.path(), gone()))?;
-        let manifest = self.layout.read("manifest", entry, LARGEST_DOCUMENT)?;
-        self.assemble(Parts::read(&manifest, Some(&entry.media_type))?)
+        let entry = entry.ok_or_else(|| self.layout.damaged_error("manifest", self.layout.path(), gone()))?;
+        let manifest = self.layout.read_blob("manifest", entry, LARGEST_DOCUMENT)?;
+        self.read_parts(Parts::read(&manifest, Some(&entry.media_type))?)
     }
 
     /// Reads the configuration and the component that `parts` names, and checks their sizes and digests. Errors: one of
     /// them is missing, too large or has changed, or those of [`Parts::assemble`].
-    fn assemble(&self, parts: Parts) -> Result<Artifact, Error> {
-        let configuration = self.layout.read("configuration", &parts.configuration, LARGEST_DOCUMENT)?;
-        let wasm = self.layout.read("package", &parts.layer, LARGEST)?;
+    fn read_parts(&self, parts: Parts) -> Result<Artifact, Error> {
+        let configuration = self.layout.read_blob("configuration", &parts.configuration, LARGEST_DOCUMENT)?;
+        let wasm = self.layout.read_blob("package", &parts.layer, MAX_COMPONENT_BYTES)?;
         parts.assemble(&configuration, wasm)
     }
 }
@@ -222,7 +227,7 @@ impl std::fmt::Display for Stored {
 
 /// Describes a package by its bytes, `source` and the digest of its OCI manifest. A signature that does not verify
 /// counts as none. Errors: those of [`read_manifest`].
-fn stored(artifact: &Artifact, source: &str, manifest_digest: String) -> Result<Stored, Error> {
+fn describe_package(artifact: &Artifact, source: &str, manifest_digest: String) -> Result<Stored, Error> {
     let manifest = read_manifest(&artifact.wasm)?;
     Ok(Stored {
         name: manifest.name,

@@ -53,8 +53,8 @@ impl Template {
     /// A name of another form than a manifest's, one that the language's tools or a file system reserve, or one that a
     /// built-in has; no such built-in to start from; any built-in for a method in Python.
     pub fn new(name: &str, language: Language, start: Start<'_>) -> Result<Self, Error> {
-        name::check(name, language)?;
-        Ok(Self { name: name.to_owned(), files: files_of(name, language, start)? })
+        name::check_name(name, language)?;
+        Ok(Self { name: name.to_owned(), files: method_files(name, language, start)? })
     }
 
     /// Adds a file by its path in the folder, or replaces the one of that path. Writes nothing to disk.
@@ -80,11 +80,11 @@ impl Template {
         let folder = parent.join(&self.name);
         if folder.symlink_metadata().is_ok() {
             let hint = "another name, or `--here` in a folder that has none of the files";
-            return Err(exists(&folder, hint).into());
+            return Err(file_exists_error(&folder, hint).into());
         }
         let draft = self.draft(parent)?;
-        more(&drafted(&draft))?;
-        fs::rename(drafted(&draft), &folder).map_err(Error::file("created", &folder))?;
+        more(&files_folder(&draft))?;
+        fs::rename(files_folder(&draft), &folder).map_err(Error::file("created", &folder))?;
         Ok(folder)
     }
 
@@ -101,16 +101,16 @@ impl Template {
         let entries: Vec<&str> = self.entries();
         if let Some(path) = entries.iter().map(|entry| folder.join(entry)).find(|path| path.symlink_metadata().is_ok())
         {
-            return Err(exists(&path, "move it away, or leave `--here` out for a new folder").into());
+            return Err(file_exists_error(&path, "move it away, or leave `--here` out for a new folder").into());
         }
         let draft = self.draft(folder)?;
         more(folder)?;
         for (done, entry) in entries.iter().enumerate() {
             let place = folder.join(entry);
-            if let Err(error) = fs::rename(drafted(&draft).join(entry), &place) {
+            if let Err(error) = fs::rename(files_folder(&draft).join(entry), &place) {
                 for earlier in &entries[..done] {
                     // Back into the draft, which is removed with all that is in it.
-                    let _ = fs::rename(folder.join(earlier), drafted(&draft).join(earlier));
+                    let _ = fs::rename(folder.join(earlier), files_folder(&draft).join(earlier));
                 }
                 return Err(Error::file("created", place)(error).into());
             }
@@ -118,13 +118,13 @@ impl Template {
         Ok(())
     }
 
-    /// Writes all files to the subfolder [`drafted`] of a temporary folder in `beside`, which is deleted when the
+    /// Writes all files to the subfolder [`files_folder`] of a temporary folder in `beside`, which is deleted when the
     /// result is dropped.
     fn draft(&self, beside: &Path) -> Result<TempDir, Error> {
         let draft = tempfile::Builder::new().prefix(".new-").tempdir_in(beside);
         let draft = draft.map_err(Error::file("written to", beside))?;
         for (path, contents) in &self.files {
-            files::write(&drafted(&draft).join(path), contents)?;
+            files::write(&files_folder(&draft).join(path), contents)?;
         }
         Ok(draft)
     }
@@ -138,30 +138,32 @@ impl Template {
 }
 
 /// The error for a file or folder that is in the way of the new files.
-fn exists(path: &Path, hint: &str) -> Error {
+fn file_exists_error(path: &Path, hint: &str) -> Error {
     let error =
         Explanation::new("new", format!("`{}` exists", path.display())).with_kept("all of it: nothing was written");
     error.with_why("nothing that exists is replaced").with_hint(hint).into()
 }
 
 /// Returns the folder inside a draft that holds the files. Unlike the draft, it has the permissions of any new folder.
-fn drafted(draft: &TempDir) -> PathBuf {
+fn files_folder(draft: &TempDir) -> PathBuf {
     draft.path().join("folder")
 }
 
 /// Returns the files of a method called `name`: the template of a shape in the language, or the source of a built-in, and
 /// below `.tunebox` what the program carries, the SDK or the files for editors. Errors: no such built-in, or a built-in for a
 /// method in Python, since the built-in methods are in Rust.
-fn files_of(name: &str, language: Language, start: Start<'_>) -> Result<Files, Error> {
+fn method_files(name: &str, language: Language, start: Start<'_>) -> Result<Files, Error> {
     let (folder, source, place, carried) = match language {
         Language::Rust => ("rust/", "lib.rs", "src/lib.rs".to_owned(), sources::files()),
-        Language::Python => ("python/", "method.py", format!("src/{}.py", name::module(name)), files_for_editors()),
+        Language::Python => {
+            ("python/", "method.py", format!("src/{}.py", name::python_module(name)), files_for_editors())
+        }
     };
-    let mut files = named(folder, name);
+    let mut files = fill_template(folder, name);
     match (language, start) {
         (_, Start::Shape(shape)) => {
             fill_page(&mut files, shape);
-            files.insert(place, file(&format!("shapes/{shape}/{source}")).into());
+            files.insert(place, template_file(&format!("shapes/{shape}/{source}")).into());
         }
         (Language::Rust, Start::Like(like)) => like::rewrite(&mut files, name, like)?,
         (Language::Python, Start::Like(like)) => {
@@ -176,7 +178,7 @@ fn files_of(name: &str, language: Language, start: Start<'_>) -> Result<Files, E
 
 /// Puts the loss and the tables of a shape's page into the template's README, in place of `{loss}` and `{tables}`.
 fn fill_page(files: &mut Files, shape: &str) {
-    let (loss, tables) = file(&format!("shapes/{shape}/page.md")).split_once("\n\n").unwrap_or_default();
+    let (loss, tables) = template_file(&format!("shapes/{shape}/page.md")).split_once("\n\n").unwrap_or_default();
     if let Some(page) = files.get_mut("README.md") {
         let text = String::from_utf8_lossy(page).replace("{loss}", loss).replace("{tables}", tables.trim_end());
         *page = text.into_bytes();
@@ -184,7 +186,7 @@ fn fill_page(files: &mut Files, shape: &str) {
 }
 
 /// The text of a file of the templates; empty if there is none, or it is not UTF-8.
-fn file(path: &str) -> &'static str {
+fn template_file(path: &str) -> &'static str {
     let found = FILES.iter().find(|(known, _)| *known == path);
     found.and_then(|(_, bytes)| std::str::from_utf8(bytes).ok()).unwrap_or_default()
 }
@@ -192,9 +194,9 @@ fn file(path: &str) -> &'static str {
 /// Returns the files of the template whose paths begin with `prefix`, without it. In paths and contents, `blank.py`
 /// becomes the file of the module; in contents, every other `blank`, also inside a word, becomes `name`. The file
 /// `gitignore` becomes `.gitignore`.
-fn named(prefix: &str, name: &str) -> Files {
+fn fill_template(prefix: &str, name: &str) -> Files {
     let files = FILES.iter().filter_map(|(path, bytes)| Some((path.strip_prefix(prefix)?, bytes)));
-    let module = |text: &str| text.replace(&format!("{PLACEHOLDER}.py"), &format!("{}.py", name::module(name)));
+    let module = |text: &str| text.replace(&format!("{PLACEHOLDER}.py"), &format!("{}.py", name::python_module(name)));
     let renamed = files.map(|(path, bytes)| {
         // With its dot it would hide files of the template itself.
         let path = if path == "gitignore" { ".gitignore" } else { path };

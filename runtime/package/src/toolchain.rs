@@ -51,7 +51,7 @@ impl Toolchain {
             Library::Installed => "installed",
             Library::FromSource => "built from source",
         };
-        let linker = self.linker.as_ref().map(|linker| format!(", linked by {}", linker_release(linker)));
+        let linker = self.linker.as_ref().map(|linker| format!(", linked by {}", linker_version(linker)));
         format!("rustc {}, {TARGET}, standard library {library}{}", self.release, linker.unwrap_or_default())
     }
 }
@@ -62,7 +62,7 @@ pub fn find() -> Result<Toolchain, Error> {
     if let Some(toolchain) = all().into_iter().next() {
         return Ok(toolchain);
     }
-    let compilers: Vec<_> = candidates().iter().filter_map(|(_, rustc)| release(rustc)).collect();
+    let compilers: Vec<_> = cargo_and_rustc_pairs().iter().filter_map(|(_, rustc)| rustc_version(rustc)).collect();
     if compilers.is_empty() {
         let error = Explanation::new("build", "no Rust on this machine")
             .with_why("`cargo` is not on the path, and a method is compiled by it");
@@ -82,7 +82,7 @@ pub(crate) fn no_target(why: &str, hint: &str) -> Error {
 /// Returns every toolchain on this machine that can compile methods: first those with an installed library, then those
 /// that build it from source. Runs the compilers to ask them.
 pub fn all() -> Vec<Toolchain> {
-    let candidates = candidates();
+    let candidates = cargo_and_rustc_pairs();
     let installed = candidates.iter().filter_map(|(cargo, rustc)| describe(cargo, rustc, Library::Installed));
     let from_source = candidates.iter().filter_map(|(cargo, rustc)| describe(cargo, rustc, Library::FromSource));
     installed.chain(from_source).collect()
@@ -99,12 +99,12 @@ pub fn report() -> Vec<String> {
 /// Describes the toolchain of a cargo and a rustc that gets the standard library in the way `library`. `None` if the
 /// library, or its source, is not installed, or if no linker is found. Runs rustc.
 fn describe(cargo: &Path, rustc: &Path, library: Library) -> Option<Toolchain> {
-    let (release, sysroot) = (release(rustc)?, PathBuf::from(answer(rustc, &["--print", "sysroot"])?));
+    let (release, sysroot) = (rustc_version(rustc)?, PathBuf::from(first_output_line(rustc, &["--print", "sysroot"])?));
     let linker = match library {
         Library::Installed => has_library(&sysroot.join("lib/rustlib").join(TARGET).join("lib")).then_some(None)?,
         Library::FromSource => {
             sysroot.join("lib/rustlib/src/rust/library/Cargo.lock").is_file().then_some(())?;
-            if own_linker(&sysroot).is_some() { None } else { Some(foreign_linker()?) }
+            if find_bundled_linker(&sysroot).is_some() { None } else { Some(find_other_linker()?) }
         }
     };
     Some(Toolchain { cargo: cargo.into(), rustc: rustc.into(), release, library, sysroot, linker })
@@ -121,29 +121,29 @@ fn has_library(folder: &Path) -> bool {
 }
 
 /// Finds the `rust-lld` in a toolchain's own folder. `None` if it has none.
-fn own_linker(sysroot: &Path) -> Option<PathBuf> {
+fn find_bundled_linker(sysroot: &Path) -> Option<PathBuf> {
     let hosts = sysroot.join("lib/rustlib").read_dir().ok()?;
     hosts.flatten().map(|host| host.path().join("bin").join("rust-lld")).find(|linker| linker.is_file())
 }
 
 /// Finds a linker for a toolchain without one: `rust-lld` of another toolchain, else `rust-lld` or `wasm-ld` on `PATH`.
-fn foreign_linker() -> Option<PathBuf> {
-    let carried = candidates().into_iter().find_map(|(_, rustc)| {
-        let sysroot = answer(&rustc, &["--print", "sysroot"])?;
-        own_linker(Path::new(&sysroot))
+fn find_other_linker() -> Option<PathBuf> {
+    let carried = cargo_and_rustc_pairs().into_iter().find_map(|(_, rustc)| {
+        let sysroot = first_output_line(&rustc, &["--print", "sysroot"])?;
+        find_bundled_linker(Path::new(&sysroot))
     });
-    carried.or_else(|| ["rust-lld", "wasm-ld"].into_iter().find_map(on_path))
+    carried.or_else(|| ["rust-lld", "wasm-ld"].into_iter().find_map(find_on_path))
 }
 
 /// Returns the pairs of cargo and rustc in the folders of `PATH`, in its order, and in `/usr/bin`. A folder without
 /// both is left out, and so is a cargo that was found before.
-fn candidates() -> Vec<(PathBuf, PathBuf)> {
+fn cargo_and_rustc_pairs() -> Vec<(PathBuf, PathBuf)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/bin")]);
     let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
     for folder in folders {
         let pair = (folder.join("cargo"), folder.join("rustc"));
-        let known = found.iter().any(|(cargo, _)| same_file(cargo, &pair.0));
+        let known = found.iter().any(|(cargo, _)| is_same_program(cargo, &pair.0));
         if pair.0.is_file() && pair.1.is_file() && !known {
             found.push(pair);
         }
@@ -152,7 +152,7 @@ fn candidates() -> Vec<(PathBuf, PathBuf)> {
 }
 
 /// Finds a program on `PATH`. `None` if it is not there.
-fn on_path(name: &str) -> Option<PathBuf> {
+fn find_on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     find_program(name, std::env::split_paths(&path))
 }
@@ -164,15 +164,15 @@ pub(crate) fn find_program(name: &str, folders: impl IntoIterator<Item = PathBuf
 
 /// Whether two paths lead to the same file and end in the same name. Programs of rustup are one file under several
 /// names.
-fn same_file(left: &Path, right: &Path) -> bool {
+fn is_same_program(left: &Path, right: &Path) -> bool {
     matches!((left.canonicalize(), right.canonicalize()), (Ok(left), Ok(right)) if left == right)
         && left.file_name() == right.file_name()
 }
 
 /// Returns the version that rustc states, such as `1.95.0 (59807616e 2026-04-14)`, without what a distribution adds
 /// behind it. `None` if it cannot be run or prints no line that begins with `rustc `.
-fn release(rustc: &Path) -> Option<String> {
-    let line = answer(rustc, &["--version"])?;
+fn rustc_version(rustc: &Path) -> Option<String> {
+    let line = first_output_line(rustc, &["--version"])?;
     let words = line.strip_prefix("rustc ")?;
     // A distribution adds how it was built, which changes no bytes.
     let end = words.find(')').map_or(words.len(), |end| end + 1);
@@ -181,15 +181,16 @@ fn release(rustc: &Path) -> Option<String> {
 
 /// Runs a linker and returns the version that it states, up to the first `(`, such as `LLD 14.0.6`; `an unknown linker`
 /// if it states none.
-fn linker_release(linker: &Path) -> String {
-    let line = answer(linker, &["-flavor", "wasm", "--version"]).or_else(|| answer(linker, &["--version"]));
+fn linker_version(linker: &Path) -> String {
+    let line = first_output_line(linker, &["-flavor", "wasm", "--version"])
+        .or_else(|| first_output_line(linker, &["--version"]));
     let line = line.unwrap_or_else(|| "an unknown linker".to_owned());
     line.split_once('(').map_or(line.as_str(), |(release, _)| release).trim().to_owned()
 }
 
 /// Runs a program and returns the first line that it prints, trimmed. `None` if it cannot be run, fails or prints no
 /// UTF-8.
-pub(crate) fn answer(program: &Path, arguments: &[&str]) -> Option<String> {
+pub(crate) fn first_output_line(program: &Path, arguments: &[&str]) -> Option<String> {
     let output = command(program).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     (output.status.success()).then(|| text.lines().next().unwrap_or_default().trim().to_owned())
@@ -201,7 +202,7 @@ pub(crate) fn answer(program: &Path, arguments: &[&str]) -> Option<String> {
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
-        if is_of_an_outer_cargo(&name) {
+        if is_set_by_outer_cargo(&name) {
             command.env_remove(name);
         }
     }
@@ -209,7 +210,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 }
 
 /// Whether [`command`] removes an environment variable, because it would change what a nested cargo builds.
-fn is_of_an_outer_cargo(name: &OsString) -> bool {
+fn is_set_by_outer_cargo(name: &OsString) -> bool {
     let name = name.to_string_lossy();
     let exact = ["CARGO", "RUSTC", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"];
     let families =
@@ -230,9 +231,9 @@ mod tests {
 
     #[test]
     fn flags_of_an_outer_cargo_do_not_reach_the_inner_one() {
-        assert!(is_of_an_outer_cargo(&"CARGO_PROFILE_RELEASE_LTO".into()));
-        assert!(is_of_an_outer_cargo(&"RUSTFLAGS".into()));
-        assert!(!is_of_an_outer_cargo(&"CARGO_HOME".into()));
-        assert!(!is_of_an_outer_cargo(&"CARGO_TARGET_DIR".into()));
+        assert!(is_set_by_outer_cargo(&"CARGO_PROFILE_RELEASE_LTO".into()));
+        assert!(is_set_by_outer_cargo(&"RUSTFLAGS".into()));
+        assert!(!is_set_by_outer_cargo(&"CARGO_HOME".into()));
+        assert!(!is_set_by_outer_cargo(&"CARGO_TARGET_DIR".into()));
     }
 }

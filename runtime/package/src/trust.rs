@@ -22,7 +22,7 @@ use tunebox_foundation::environment;
 use tunebox_foundation::paths::simplify;
 
 use crate::artifact::Artifact;
-use crate::file_lock::{PATIENCE, lock_folders};
+use crate::file_lock::{LOCK_TIMEOUT, lock_folders};
 use crate::signature::Signer;
 use crate::statement::Statement;
 use crate::{Error, digest, files, home};
@@ -125,7 +125,8 @@ impl Trust {
     /// organization has given to `signer`.
     fn others(&self, signer: Option<&str>) -> impl Iterator<Item = &Publisher> {
         let is_signer = move |one: &Publisher| Some(one.key.as_str()) == signer;
-        let follows = move |one: &Publisher| self.keyring.named(&one.prefix).iter().any(|(_, known)| is_signer(known));
+        let follows =
+            move |one: &Publisher| self.keyring.publishers_for(&one.prefix).iter().any(|(_, known)| is_signer(known));
         let all = self.publishers.entries().chain(self.keyring.entries()).map(|(_, one)| one);
         all.filter(move |one| !is_signer(one) && !follows(one))
     }
@@ -133,7 +134,7 @@ impl Trust {
     /// Whether the organization's list names signers for this publisher's prefix, and this publisher's key is not among
     /// them.
     fn is_overruled(&self, one: &Publisher) -> bool {
-        let named = self.keyring.named(&one.prefix);
+        let named = self.keyring.publishers_for(&one.prefix);
         !named.is_empty() && named.iter().all(|(_, known)| known.key != one.key)
     }
 
@@ -167,20 +168,20 @@ impl Trust {
             return install();
         }
         home::create(&self.home)?;
-        let _locks = lock_folders([&self.home, &self.project], PATIENCE)?;
+        let _locks = lock_folders([&self.home, &self.project], LOCK_TIMEOUT)?;
         let mut publishers = Publishers::read(&self.publishers.path)?;
         let mut lock = Lock::of_project(&self.project)?;
         for pending in self.pending {
             let locked = &pending.locked;
             let unchanged = check_unchanged(&pending, &lock, &publishers);
             unchanged.map_err(|error| locate(error, &locked.title(), &locked.source))?;
-            pending.publisher.iter().for_each(|publisher| publishers.put(publisher));
-            lock.put(pending.locked);
+            pending.publisher.iter().for_each(|publisher| publishers.insert_publisher(publisher));
+            lock.insert_package(pending.locked);
         }
         let (known, pinned) = (publishers.to_text()?, lock.to_text()?);
         let installed = install()?;
-        files::update(&publishers.path, known.as_bytes())?;
-        files::update(&lock.path, pinned.as_bytes())?;
+        files::replace_if_changed(&publishers.path, known.as_bytes())?;
+        files::replace_if_changed(&lock.path, pinned.as_bytes())?;
         Ok(installed)
     }
 

@@ -15,7 +15,7 @@ use crate::Error;
 const TEXT_BYTES: usize = 10_000;
 
 /// The time limit for decoding a component: even small ones can be made to take hours.
-const LONGEST: Duration = Duration::from_secs(5);
+const DECODE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns a component's imports and exports as WIT text, without doc comments. In each line, control characters are
 /// escaped, and what follows about 10,000 bytes is cut. Decodes on a thread of its own. Errors: bytes that are no component,
@@ -26,7 +26,7 @@ pub fn wit(bytes: &[u8]) -> Result<String, Error> {
     }
     // The reader is made for components that a tool wrote and may panic over others.
     let bytes = bytes.to_vec();
-    match quietly(|| bounded::run_with_timeout(LONGEST, move || text(&bytes))) {
+    match run_without_panic_output(|| bounded::run_with_timeout(DECODE_TIMEOUT, move || decode_wit(&bytes))) {
         Ok(Ok(text)) => Ok(text.lines().map(|line| printable(line, TEXT_BYTES) + "\n").collect()),
         Ok(Err(problem)) => Err(Error::not_component(printable(&problem, TEXT_BYTES))),
         Err(late) if late.kind() == ErrorKind::TimedOut => {
@@ -38,7 +38,7 @@ pub fn wit(bytes: &[u8]) -> Result<String, Error> {
 
 /// Decodes a component and prints its packages as WIT, without doc comments. May panic on components that no tool
 /// wrote.
-fn text(bytes: &[u8]) -> Result<String, String> {
+fn decode_wit(bytes: &[u8]) -> Result<String, String> {
     let decoded = wit_component::decode(bytes).map_err(|error| format!("{error:#}"))?;
     let (resolve, main) = (decoded.resolve(), decoded.package());
     let others: Vec<_> = resolve.packages.iter().map(|(id, _)| id).filter(|id| *id != main).collect();
@@ -51,7 +51,7 @@ fn text(bytes: &[u8]) -> Result<String, String> {
 
 /// Runs `work`, whose threads may panic, and returns its result. A panic's message is not printed: the process-wide panic
 /// hook is replaced meanwhile.
-fn quietly<R>(work: impl FnOnce() -> R) -> R {
+fn run_without_panic_output<R>(work: impl FnOnce() -> R) -> R {
     let loud = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let result = work();

@@ -20,7 +20,7 @@ pub const SCHEMA: u32 = 2;
 pub const WASM: &str = "wasm";
 
 /// The algorithm in front of a digest.
-const ALGORITHM: &str = "sha256:";
+const DIGEST_PREFIX: &str = "sha256:";
 
 /// An OCI descriptor: the media type, digest and size of some bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ impl Descriptor {
     /// the error. Errors: another algorithm, or not 64 lower-case hexadecimal digits.
     pub fn hexadecimal(&self, what: &str) -> Result<&str, Error> {
         self.digest
-            .strip_prefix(ALGORITHM)
+            .strip_prefix(DIGEST_PREFIX)
             .filter(|text| is_sha256(text))
             .ok_or_else(|| malformed(what, &format!("its digest is `{}`, not a SHA-256", self.digest)))
     }
@@ -124,7 +124,7 @@ pub struct Component {
 /// Returns the SHA-256 of bytes as `sha256:` and 64 lower-case hexadecimal digits.
 #[must_use]
 pub fn digest_of(bytes: &[u8]) -> String {
-    format!("{ALGORITHM}{}", sha256(bytes))
+    format!("{DIGEST_PREFIX}{}", sha256(bytes))
 }
 
 /// Parses JSON into one of the types of this module. Fields that the type does not have are ignored, except in types

@@ -6,7 +6,7 @@ use tunebox_foundation::printable::printable;
 
 use crate::Error;
 use crate::error::Reason;
-use crate::trust::refusal::{KEPT, refuse};
+use crate::trust::refusal::{NOTHING_CHANGED, refuse};
 
 /// The error for a part whose media type is `found` and not `wanted`, that of a package. Its reason is
 /// [`Reason::OtherKind`].
@@ -55,5 +55,5 @@ const PULL_AGAIN: &str = "`tunebox pull` it again; if it repeats, tell the publi
 /// installed or run, and the hint to check the name.
 fn unusable(what: String, why: impl Into<String>) -> Explanation {
     let hint = "check the name; `tunebox push` and `wkg` write packages in the form that is read here";
-    Explanation::new("package", what).with_why(why).with_kept(KEPT).with_hint(hint)
+    Explanation::new("package", what).with_why(why).with_kept(NOTHING_CHANGED).with_hint(hint)
 }

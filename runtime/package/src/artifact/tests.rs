@@ -87,7 +87,7 @@ fn sizes_and_digests_that_do_not_agree_are_matters_of_trust() {
 
 #[test]
 fn a_package_that_says_to_be_huge_is_refused_by_its_manifest_alone() {
-    let error = refusal(|manifest| manifest["layers"][0]["size"] = (LARGEST + 1).into());
+    let error = refusal(|manifest| manifest["layers"][0]["size"] = (MAX_COMPONENT_BYTES + 1).into());
     assert_eq!(error, "the package is too large for a package");
     let error = refusal(|manifest| manifest["layers"][0]["size"] = (-1).into());
     assert_eq!(error, "the manifest of this package cannot be used");

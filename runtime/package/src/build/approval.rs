@@ -9,11 +9,11 @@ use crate::{Error, digest, home};
 
 /// The folder of the records of method folders, in the folder of [`home::home`]. A record is an empty file, named by the
 /// SHA-256 of the method folder's resolved path.
-const BUILT: &str = "built";
+const BUILT_FOLDER: &str = "built";
 
 /// The folder of the records of run files, in the folder of [`home::home`]. A record is an empty file, named by the SHA-256
 /// of a text with what the run file asks for.
-const ACCEPTED: &str = "accepted";
+const ACCEPTED_FOLDER: &str = "accepted";
 
 /// Marks a folder as one whose code this user lets run, by building it or creating it here. Returns true if it was not
 /// marked before. The mark is an empty file in the folder `built` of [`home::home`], named by the SHA-256 of the marked
@@ -26,7 +26,7 @@ pub fn record(folder: &Path) -> Result<bool, Error> {
 /// folder was not marked before. Errors: no such folder, or a `home` that other users may change.
 fn record_in(home: &Path, folder: &Path) -> Result<bool, Error> {
     let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
-    note(&home.join(BUILT), folder.as_os_str().as_encoded_bytes())
+    create_record(&home.join(BUILT_FOLDER), folder.as_os_str().as_encoded_bytes())
 }
 
 /// Whether [`record`] has marked the folder at this resolved path. False if the folder does not exist or the marks
@@ -34,29 +34,29 @@ fn record_in(home: &Path, folder: &Path) -> Result<bool, Error> {
 #[must_use]
 pub fn is_recorded(folder: &Path) -> bool {
     let found = || Some((home::home().ok()?, folder.canonicalize().ok()?));
-    found().is_some_and(|(home, folder)| is_noted(&home.join(BUILT), folder.as_os_str().as_encoded_bytes()))
+    found().is_some_and(|(home, folder)| has_record(&home.join(BUILT_FOLDER), folder.as_os_str().as_encoded_bytes()))
 }
 
 /// Records that this user accepts `requests`, a text with what a run file asks for: creates an empty file in the folder
 /// `accepted` of [`home::home`], named by the SHA-256 of the text. A file that exists already is no error. Errors: a
 /// file that cannot be written, or those of [`home::home`].
 pub fn accept(requests: &str) -> Result<(), Error> {
-    note(&home::home()?.join(ACCEPTED), requests.as_bytes()).map(drop)
+    create_record(&home::home()?.join(ACCEPTED_FOLDER), requests.as_bytes()).map(drop)
 }
 
 /// Whether [`accept`] has recorded exactly this text. Errors: those of [`home::home`].
 pub fn is_accepted(requests: &str) -> Result<bool, Error> {
-    Ok(is_noted(&home::home()?.join(ACCEPTED), requests.as_bytes()))
+    Ok(has_record(&home::home()?.join(ACCEPTED_FOLDER), requests.as_bytes()))
 }
 
-/// Whether the folder `notes` has the record that [`note`] creates for these bytes.
-fn is_noted(notes: &Path, bytes: &[u8]) -> bool {
+/// Whether the folder `notes` has the record that [`create_record`] creates for these bytes.
+fn has_record(notes: &Path, bytes: &[u8]) -> bool {
     notes.join(digest::sha256(bytes)).is_file()
 }
 
 /// Creates an empty file in the folder `notes`, named by the SHA-256 of the bytes. Creates the folder too if it is missing.
 /// Returns true if the file did not exist. Errors: a folder that other users may change, or that cannot be written.
-fn note(notes: &Path, bytes: &[u8]) -> Result<bool, Error> {
+fn create_record(notes: &Path, bytes: &[u8]) -> Result<bool, Error> {
     home::create(notes)?;
     let path = notes.join(digest::sha256(bytes));
     match File::create_new(&path) {

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::diagnosis::{Warning, explain, warnings};
 use super::failure::{build_error, no_package};
-use super::messages::{cargo_in, compiled, list, messages, run, text};
+use super::messages::{cargo_in, compiled_crate, list_items, parse_messages, run, text_field};
 use super::sdk::write_sdk;
 use super::{Event, Options, Watch, wait_for_build};
 use crate::constants::TARGET;
@@ -75,7 +75,7 @@ pub(super) fn build(
     let job = Job { folder, toolchain, options };
     let package = job.describe()?;
     // Two folders that share a target folder share the module's path: no other build may start before we have read the file.
-    let _turn = take_turn(&package.target, watch)?;
+    let _turn = lock_target(&package.target, watch)?;
     let empty =
         options.clean.then(tempfile::tempdir).transpose().map_err(Error::file("written to", &std::env::temp_dir()))?;
     let target = empty.as_ref().map_or_else(|| package.target.join("guest"), |folder| folder.path().to_owned());
@@ -87,7 +87,7 @@ pub(super) fn build(
 /// Takes the exclusive build lock of a target folder, the file `guest.lock` in it. Waits for other builds for up to 15
 /// minutes; `watch` gets one event if it waits. Creates folder and file if missing. Dropping the returned file releases the
 /// lock.
-fn take_turn(target: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
+fn lock_target(target: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     files::create_folder(target)?;
     let path = target.join("guest.lock");
     let file = File::create(&path).map_err(Error::file("created", &path))?;
@@ -99,22 +99,27 @@ impl Job<'_> {
     /// `Cargo.toml` is not that of a package.
     fn describe(&self) -> Result<Package, Error> {
         let manifest = self.folder.join("Cargo.toml");
-        let output = self.cargo()?.args(["metadata", "--no-deps", "--format-version", "1"]).output();
-        let output = self.succeeded(self.folder, output)?;
+        let output = self.cargo_command()?.args(["metadata", "--no-deps", "--format-version", "1"]).output();
+        let output = self.require_success(self.folder, output)?;
         let problem = |problem: &str| no_package(self.folder, problem);
         let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| problem(&error.to_string()))?;
         let manifest = manifest.canonicalize().map_err(Error::file("found", &manifest))?;
-        let here =
-            |package: &&Value| text(package, "manifest_path").is_some_and(|path| same(Path::new(path), &manifest));
-        let package = list(&metadata, "packages").find(here).ok_or_else(|| problem("it names no package"))?;
+        let here = |package: &&Value| {
+            text_field(package, "manifest_path").is_some_and(|path| is_same_path(Path::new(path), &manifest))
+        };
+        let package = list_items(&metadata, "packages").find(here).ok_or_else(|| problem("it names no package"))?;
 
-        let path =
-            |key| text(&metadata, key).map(PathBuf::from).ok_or_else(|| problem("cargo does not say where it builds"));
+        let path = |key| {
+            text_field(&metadata, key).map(PathBuf::from).ok_or_else(|| problem("cargo does not say where it builds"))
+        };
         Ok(Package {
-            name: text(package, "name").unwrap_or_default().to_owned(),
+            name: text_field(package, "name").unwrap_or_default().to_owned(),
             root: path("workspace_root")?,
             target: path("target_directory")?,
-            paths: list(package, "dependencies").filter_map(|found| text(found, "path")).map(PathBuf::from).collect(),
+            paths: list_items(package, "dependencies")
+                .filter_map(|found| text_field(found, "path"))
+                .map(PathBuf::from)
+                .collect(),
         })
     }
 
@@ -127,7 +132,7 @@ impl Job<'_> {
         target: &Path,
         watch: &mut Watch<'_>,
     ) -> Result<(PathBuf, Vec<Warning>), Error> {
-        let mut cargo = self.cargo()?;
+        let mut cargo = self.cargo_command()?;
         cargo.args(["rustc", "--lib", "--profile", "method", "--target", TARGET, "--message-format", "json"]);
         let detail = if self.options.debug { NAMED } else { STRIPPED };
         cargo.args(PROFILE.iter().chain(&detail).flat_map(|entry| ["--config", *entry]));
@@ -135,19 +140,19 @@ impl Job<'_> {
             cargo.arg("-Zbuild-std=std,panic_abort").env("RUSTC_BOOTSTRAP", "1");
         }
         cargo.env("CARGO_TARGET_DIR", target);
-        cargo.env("CARGO_ENCODED_RUSTFLAGS", self.flags(package)).env("CARGO_INCREMENTAL", "0");
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", self.rust_flags(package)).env("CARGO_INCREMENTAL", "0");
         if let Some(linker) = &self.toolchain.linker {
             cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
         }
-        cargo.arg("--").arg(remap(&package.root, "."));
+        cargo.arg("--").arg(remap_flag(&package.root, "."));
         let own = package.name.replace('-', "_");
         let output = run(&mut cargo, &mut |message| {
-            if let Some(name) = compiled(message).filter(|name| *name != own) {
+            if let Some(name) = compiled_crate(message).filter(|name| *name != own) {
                 watch(Event::Compiled(name));
             }
         });
-        let output = self.succeeded(&package.root, output)?;
-        let module = artifact(&output.stdout, &own);
+        let output = self.require_success(&package.root, output)?;
+        let module = find_artifact(&output.stdout, &own);
         let module = module.ok_or_else(|| {
             let what = format!("`{}` compiles, but to no WebAssembly module", self.folder.display());
             build_error(what, "`Cargo.toml` needs `[lib]` with `crate-type = [\"cdylib\"]`")
@@ -162,31 +167,31 @@ impl Job<'_> {
     /// Cargo compiles the standard library and the SDK again wherever these flags differ. So they leave out the method's
     /// workspace, which [`Job::compile`] adds for the method's own crate only. With [`Options::debug`] they include it if a
     /// path dependency lies in it, because the line tables of that crate name it.
-    fn flags(&self, package: &Package) -> OsString {
+    fn rust_flags(&self, package: &Package) -> OsString {
         let sdk = package.root.join(sources::FOLDER);
         let elsewhere = package.paths.iter().filter(|path| !path.starts_with(&sdk));
         let named = self.options.debug && package.paths.iter().any(|path| path.starts_with(&package.root));
-        let mut flags: Vec<OsString> = named.then(|| remap(&package.root, ".")).into_iter().collect();
-        flags.extend(elsewhere.map(|path| remap(path, "tunebox")));
+        let mut flags: Vec<OsString> = named.then(|| remap_flag(&package.root, ".")).into_iter().collect();
+        flags.extend(elsewhere.map(|path| remap_flag(path, "tunebox")));
         // Cargo names it from the workspace's root on, as it names the SDK in its own repository.
-        flags.push(remap(&Path::new(sources::FOLDER).join("sdk"), "sdk"));
-        flags.extend(sources().iter().map(|path| remap(path, "dependencies")));
+        flags.push(remap_flag(&Path::new(sources::FOLDER).join("sdk"), "sdk"));
+        flags.extend(dependency_folders().iter().map(|path| remap_flag(path, "dependencies")));
         let library = self.toolchain.sysroot.join("lib/rustlib/src/rust");
-        flags.extend(library.canonicalize().ok().map(|path| remap(&path, "rust")));
-        flags.push(remap(&library, "rust"));
+        flags.extend(library.canonicalize().ok().map(|path| remap_flag(&path, "rust")));
+        flags.push(remap_flag(&library, "rust"));
         flags.join(OsStr::new("\u{1f}"))
     }
 
     /// Prepares, but does not run, a call of the toolchain's cargo in the method's folder: with the toolchain's compiler,
     /// with the folder of its cargo first on `PATH`, without variables of an outer cargo, and without a network if the
     /// options say so. Errors: no such folder.
-    fn cargo(&self) -> Result<Command, Error> {
+    fn cargo_command(&self) -> Result<Command, Error> {
         cargo_in(self.folder, self.toolchain, self.options.offline)
     }
 
     /// Returns cargo's output if its exit status is success. Errors: cargo did not start, or the error that [`explain`]
     /// makes of its messages. `root` is the root of the workspace, from which the compiler names files.
-    fn succeeded(&self, root: &Path, output: std::io::Result<Output>) -> Result<Output, Error> {
+    fn require_success(&self, root: &Path, output: std::io::Result<Output>) -> Result<Output, Error> {
         let output = output.map_err(Error::file("started", &self.toolchain.cargo))?;
         if output.status.success() { Ok(output) } else { Err(explain(self.folder, root, &output)) }
     }
@@ -194,7 +199,7 @@ impl Job<'_> {
 
 /// Returns the flag `--remap-path-prefix=PATH=NAME`, by which the compiler writes `name` in place of `path` where a path
 /// begins with it.
-fn remap(path: &Path, name: &str) -> OsString {
+fn remap_flag(path: &Path, name: &str) -> OsString {
     let mut flag = OsString::from("--remap-path-prefix=");
     flag.extend([path.as_os_str(), OsStr::new("="), OsStr::new(name)]);
     flag
@@ -202,7 +207,7 @@ fn remap(path: &Path, name: &str) -> OsString {
 
 /// Returns the folders where cargo unpacks dependencies, sorted: each one in `registry/src`, and `git/checkouts`, below
 /// `CARGO_HOME` or `~/.cargo`. Empty if there is no home folder.
-fn sources() -> Vec<PathBuf> {
+fn dependency_folders() -> Vec<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let Some(home) = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))) else { return Vec::new() };
     let entries = home.join("registry/src").read_dir().into_iter().flatten().flatten();
@@ -212,20 +217,20 @@ fn sources() -> Vec<PathBuf> {
     folders
 }
 
-/// Finds the first `.wasm` file of the library `library` in cargo's output `told`, one JSON message a line. `library`
+/// Finds the first `.wasm` file of the library `library` in cargo's `output`, one JSON message a line. `library`
 /// is the crate's name with underscores. `None` if cargo made no such file.
-fn artifact(told: &[u8], library: &str) -> Option<PathBuf> {
-    messages(told)
-        .filter(|message| text(message, "reason") == Some("compiler-artifact"))
-        .filter(|message| text(message, "manifest_path").is_some())
-        .filter(|message| message.get("target").and_then(|target| text(target, "name")) == Some(library))
+fn find_artifact(output: &[u8], library: &str) -> Option<PathBuf> {
+    parse_messages(output)
+        .filter(|message| text_field(message, "reason") == Some("compiler-artifact"))
+        .filter(|message| text_field(message, "manifest_path").is_some())
+        .filter(|message| message.get("target").and_then(|target| text_field(target, "name")) == Some(library))
         .flat_map(|message| {
-            list(&message, "filenames").filter_map(|file| file.as_str().map(PathBuf::from)).collect::<Vec<_>>()
+            list_items(&message, "filenames").filter_map(|file| file.as_str().map(PathBuf::from)).collect::<Vec<_>>()
         })
         .find(|file| file.extension().is_some_and(|extension| extension == "wasm"))
 }
 
 /// Whether `path` resolves to `resolved`, a canonical path. False if `path` does not exist.
-fn same(path: &Path, resolved: &Path) -> bool {
+fn is_same_path(path: &Path, resolved: &Path) -> bool {
     path.canonicalize().is_ok_and(|path| path == resolved)
 }

@@ -10,27 +10,27 @@ use crate::{Error, World, manifest, read_manifest, section};
 
 /// Wraps a core module into a component that holds the module's manifest and `record` in custom sections at its top
 /// level, not in the module. Errors: the module has no section with a manifest (the crate has no `method!`), does not
-/// encode as a valid component, or those of [`seal`].
+/// encode as a valid component, or those of [`add_sections`].
 pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, Error> {
     let Some(text) = section::find(module, manifest::SECTION)? else { return Err(no_method()) };
     let plain = section::without(module, manifest::SECTION)?;
-    let bytes = encode(&plain).map_err(|problem| {
+    let bytes = encode_component(&plain).map_err(|problem| {
         let hint = "build it against the SDK of this version of tunebox";
         build_error_because("the compiled method does not fit the contract", problem, hint)
     })?;
-    seal(bytes, text, record)
+    add_sections(bytes, text, record)
 }
 
 /// Appends the manifest `text` and the build record to a component as custom sections, and checks the result. The
 /// returned value has no warnings. Errors: those of [`read_manifest`], an import whose name does not begin with
 /// `tunebox:method/` (for a verifier: any import), or no export of `tunebox:method/training`, for a verifier
 /// `tunebox:method/verify`, in any version.
-pub(super) fn seal(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<Compiled, Error> {
+pub(super) fn add_sections(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<Compiled, Error> {
     section::append(&mut bytes, manifest::SECTION, text);
     let record = serde_json::to_vec(record).map_err(|error| Error::manifest(error.to_string()))?;
     section::append(&mut bytes, record::SECTION, &record);
 
-    let (manifest, found) = (read_manifest(&bytes).map_err(declared)?, interfaces(&bytes)?);
+    let (manifest, found) = (read_manifest(&bytes).map_err(explain_manifest_error)?, interfaces(&bytes)?);
     let (allowed, wanted) = match manifest.world {
         World::Method => (Some("tunebox:method/"), "tunebox:method/training@"),
         World::Verifier => (None, "tunebox:method/verify@"),
@@ -61,7 +61,7 @@ fn foreign_import(import: &str) -> Error {
 
 /// Turns an [`Error::Manifest`] into one that tells the method's author where the manifest is declared. Other errors
 /// are returned unchanged.
-pub(super) fn declared(error: Error) -> Error {
+pub(super) fn explain_manifest_error(error: Error) -> Error {
     match error {
         Error::Manifest { problem } => unusable_manifest(&problem),
         other => other,
@@ -69,7 +69,7 @@ pub(super) fn declared(error: Error) -> Error {
 }
 
 /// Encodes a core module as a component and validates it. The error is a message with all its causes.
-fn encode(module: &[u8]) -> Result<Vec<u8>, String> {
+fn encode_component(module: &[u8]) -> Result<Vec<u8>, String> {
     let encoder = ComponentEncoder::default().validate(true).module(module);
     encoder.and_then(|mut encoder| encoder.encode()).map_err(|error| format!("{error:#}"))
 }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_manifest_that_breaks_a_rule_is_no_reason_to_build_once_more() {
         let record = Record { toolchain: String::new(), source: String::new(), debug: false };
-        let error = seal(b"\0asm\x0d\0\x01\0".to_vec(), b"{}", &record).unwrap_err();
+        let error = add_sections(b"\0asm\x0d\0\x01\0".to_vec(), b"{}", &record).unwrap_err();
         assert!(error.to_string().starts_with("the method's manifest is not usable: "), "{error}");
         let hint = error.hint().unwrap();
         assert!(hint.contains("`#[setting(…)]`") && !hint.contains("tunebox build"), "{hint}");

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tunebox_foundation::explain::Explanation;
 
 use super::failure::{build_error, build_error_because, no_library};
-use super::messages::{list, messages, text};
+use super::messages::{list_items, parse_messages, text_field};
 use crate::Error;
 use crate::error::Reason;
 use crate::sources::FOLDER;
@@ -19,16 +19,16 @@ pub use warning::Warning;
 pub(super) use warning::warnings;
 
 /// How many of the compiler's errors are shown.
-const SHOWN: usize = 5;
+const MAX_SHOWN_ERRORS: usize = 5;
 
 /// What cargo writes before the name of a dependency that it cannot fetch.
-const NAMED: [&str; 3] = ["failed to get `", "failed to download `", "no matching package named `"];
+const DEPENDENCY_MARKERS: [&str; 3] = ["failed to get `", "failed to download `", "no matching package named `"];
 
 /// What the compiler writes before a location such as `src/lib.rs:4:9`, at the beginning of a line.
-const ARROWS: [&str; 2] = ["--> ", "::: "];
+const LOCATION_MARKERS: [&str; 2] = ["--> ", "::: "];
 
 /// Parts of what cargo writes if it cannot reach a registry, or may not because of `--offline`.
-const OFFLINE: [&str; 7] = [
+const OFFLINE_MARKERS: [&str; 7] = [
     "failed to download",
     "failed to get `",
     "no matching package named `",
@@ -39,37 +39,37 @@ const OFFLINE: [&str; 7] = [
 ];
 
 /// Turns the output of a failed cargo into an error. Shows the compiler's errors if there are any. Else recognizes, by
-/// cargo's words, a workspace that does not list this folder and a dependency that cannot be fetched ([`OFFLINE`]); any
-/// other failure shows cargo's error on one line. A missing standard library of the target has its own error, whether
-/// the compiler (in its first error) or cargo reports it. The compiler names files from the workspace's `root`; the
-/// error names them from `folder`.
+/// cargo's words, a workspace that does not list this folder and a dependency that cannot be fetched
+/// ([`OFFLINE_MARKERS`]); any other failure shows cargo's error on one line. A missing standard library of the target
+/// has its own error, whether the compiler (in its first error) or cargo reports it. The compiler names files from the
+/// workspace's `root`; the error names them from `folder`.
 pub(super) fn explain(folder: &Path, root: &Path, output: &Output) -> Error {
     let words = String::from_utf8_lossy(&output.stderr);
-    let errors: Vec<Value> = messages(&output.stdout).filter_map(of_compiler).collect();
+    let errors: Vec<Value> = parse_messages(&output.stdout).filter_map(take_compiler_error).collect();
     let has = |texts: &[&str]| texts.iter().any(|text| words.contains(text));
-    match errors.first().and_then(|first| text(first, "message")) {
+    match errors.first().and_then(|first| text_field(first, "message")) {
         Some(message) if is_missing_library(message) => no_library(),
-        Some(message) => refused(message, &errors, &Places::of(folder, root)),
+        Some(message) => compile_error(message, &errors, &Places::new(folder, root)),
         None if is_missing_library(&words) => no_library(),
         None if has(&["believes it's in a workspace"]) => {
             let hint = "add an empty `[workspace]` table to its `Cargo.toml`, or list it in that workspace";
             build_error(format!("the workspace around `{}` does not list it", folder.display()), hint)
         }
-        None if has(&OFFLINE) => not_fetched(dependency(&words), &last_words(&words)),
+        None if has(&OFFLINE_MARKERS) => not_fetched(unfetched_dependency(&words), &error_in_output(&words)),
         None => {
             let shown = folder.display();
             let hint = format!("`cargo check` in `{shown}` shows all of it");
-            build_error_because(format!("cargo cannot build `{shown}`"), last_words(&words), hint)
+            build_error_because(format!("cargo cannot build `{shown}`"), error_in_output(&words), hint)
         }
     }
 }
 
 /// Takes the compiler's message out of a JSON message of cargo. `None` if it is not of level `error`, or only counts
 /// the errors before it (`aborting due to …`).
-fn of_compiler(mut told: Value) -> Option<Value> {
-    let message = told.get_mut("message")?.take();
-    let counts = text(&message, "message")?.starts_with("aborting due to");
-    (text(&message, "level") == Some("error") && !counts).then_some(message)
+fn take_compiler_error(mut cargo_message: Value) -> Option<Value> {
+    let message = cargo_message.get_mut("message")?.take();
+    let counts = text_field(&message, "message")?.starts_with("aborting due to");
+    (text_field(&message, "level") == Some("error") && !counts).then_some(message)
 }
 
 /// Whether a message says that the compiler has no standard library for the target: it contains "can't find crate for"
@@ -89,10 +89,11 @@ fn not_fetched(name: Option<String>, problem: &str) -> Error {
     Reason::NotFetched.error(error)
 }
 
-/// Finds the name of the dependency that cargo cannot get in what it printed: what follows one of [`NAMED`], up to a
-/// backtick or a space. `None` if none of them is there, or if the name is empty or has a slash, as a URL.
-fn dependency(words: &str) -> Option<String> {
-    let rest = NAMED.iter().find_map(|before| words.split_once(before)).map(|(_, rest)| rest)?;
+/// Finds the name of the dependency that cargo cannot get in what it printed: what follows one of
+/// [`DEPENDENCY_MARKERS`], up to a backtick or a space. `None` if none of them is there, or if the name is empty or has
+/// a slash, as a URL.
+fn unfetched_dependency(words: &str) -> Option<String> {
+    let rest = DEPENDENCY_MARKERS.iter().find_map(|before| words.split_once(before)).map(|(_, rest)| rest)?;
     let name = rest.split(['`', ' ']).next()?;
     (!name.is_empty() && !name.contains('/')).then(|| name.to_owned())
 }
@@ -101,32 +102,33 @@ fn dependency(words: &str) -> Option<String> {
 /// location is the first error's. The output has up to five errors as the compiler renders them, the first without the
 /// lines of `message`, and how many there are if more than one. The hint names `rustc --explain` for the distinct codes of
 /// these errors; no hint without codes.
-fn refused(message: &str, errors: &[Value], places: &Places) -> Error {
-    let shown = || errors.iter().take(SHOWN);
-    let mut output: Vec<String> = shown().map(|error| places.in_text(text(error, "rendered").unwrap_or(""))).collect();
+fn compile_error(message: &str, errors: &[Value], places: &Places) -> Error {
+    let shown = || errors.iter().take(MAX_SHOWN_ERRORS);
+    let mut output: Vec<String> =
+        shown().map(|error| places.translate_text(text_field(error, "rendered").unwrap_or(""))).collect();
     if let Some(first) = output.first_mut() {
         *first = first.lines().skip(message.lines().count()).collect::<Vec<_>>().join("\n");
     }
-    match (errors.len(), errors.len().saturating_sub(SHOWN)) {
+    match (errors.len(), errors.len().saturating_sub(MAX_SHOWN_ERRORS)) {
         (1, _) => {}
         (all, 0) => output.push(format!("{all} errors")),
         (all, more) => output.push(format!("… and {more} more: {all} errors")),
     }
     output.retain(|part| !part.is_empty());
 
-    let mut codes: Vec<String> = shown().filter_map(code).map(str::to_owned).collect();
+    let mut codes: Vec<String> = shown().filter_map(error_code).map(str::to_owned).collect();
     codes.sort();
     codes.dedup();
     let commands: Vec<String> = codes.iter().map(|code| format!("`rustc --explain {code}`")).collect();
     let hint = (!commands.is_empty()).then(|| format!("{}: what such an error means", commands.join(", ")));
-    let what = headline(message, errors.first().and_then(code));
-    let location = errors.first().and_then(|error| place(error, places));
+    let what = headline(message, errors.first().and_then(error_code));
+    let location = errors.first().and_then(|error| error_location(error, places));
     Explanation { location, output: Some(output.join("\n\n")), hint, ..Explanation::new("build", what) }.into()
 }
 
 /// Returns the code of a compiler message, such as `E0308`, or `None` if it has none.
-fn code(error: &Value) -> Option<&str> {
-    text(error.get("code")?, "code")
+fn error_code(error: &Value) -> Option<&str> {
+    text_field(error.get("code")?, "code")
 }
 
 /// Adds a code in brackets to the first line of a message. Without a code the message stays as it is.
@@ -138,10 +140,10 @@ fn headline(message: &str, code: Option<&str>) -> String {
 
 /// Returns the place of a compiler message as `file:line:column`, from the method's folder, with 0 for a missing
 /// number. `None` if it has no primary span or that names no file.
-fn place(error: &Value, places: &Places) -> Option<String> {
-    let span = list(error, "spans").find(|span| span.get("is_primary") == Some(&Value::Bool(true)))?;
+fn error_location(error: &Value, places: &Places) -> Option<String> {
+    let span = list_items(error, "spans").find(|span| span.get("is_primary") == Some(&Value::Bool(true)))?;
     let number = |key: &str| span.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let file = places.of_file(text(span, "file_name")?);
+    let file = places.translate_path(text_field(span, "file_name")?);
     Some(format!("{file}:{}:{}", number("line_start"), number("column_start")))
 }
 
@@ -158,7 +160,7 @@ struct Places {
 impl Places {
     /// Computes the paths between a method's folder and the workspace's `root`. If the folder is not below the root, or one
     /// of them does not exist, paths are translated as if the two were one folder.
-    fn of(folder: &Path, root: &Path) -> Self {
+    fn new(folder: &Path, root: &Path) -> Self {
         let way = folder.canonicalize().ok().zip(root.canonicalize().ok());
         let way = way.and_then(|(folder, root)| folder.strip_prefix(root).map(Path::to_owned).ok()).unwrap_or_default();
         let down: String = way.iter().map(|part| format!("{}/", part.display())).collect();
@@ -169,7 +171,7 @@ impl Places {
     /// folder's part, even if there is no such file; another existing file gets `../` in front. The compiler names a file of
     /// the SDK by its path in the SDK's own repository: a file that exists only below `.tunebox` gets that folder in front.
     /// Any other path is returned unchanged.
-    fn of_file(&self, named: &str) -> String {
+    fn translate_path(&self, named: &str) -> String {
         let supplied = format!("{FOLDER}/{named}");
         match named.strip_prefix(&self.down) {
             Some(inside) if self.root.join(named).is_file() || !self.down.is_empty() => inside.to_owned(),
@@ -181,25 +183,26 @@ impl Places {
 
     /// Translates the paths in a rendered compiler message into paths from the method's folder, and removes white space
     /// at its end.
-    fn in_text(&self, rendered: &str) -> String {
-        let lines = rendered.trim_end().lines().map(|line| self.in_line(line).unwrap_or_else(|| line.to_owned()));
+    fn translate_text(&self, rendered: &str) -> String {
+        let lines =
+            rendered.trim_end().lines().map(|line| self.translate_line(line).unwrap_or_else(|| line.to_owned()));
         lines.collect::<Vec<_>>().join("\n")
     }
 
     /// Translates the path in a line such as `--> src/lib.rs:4:9`. `None` if the line does not begin, after white
-    /// space, with one of [`ARROWS`] and a path with line and column.
-    fn in_line(&self, line: &str) -> Option<String> {
+    /// space, with one of [`LOCATION_MARKERS`] and a path with line and column.
+    fn translate_line(&self, line: &str) -> Option<String> {
         let begun = line.trim_start();
-        let place = ARROWS.iter().find_map(|arrow| begun.strip_prefix(arrow))?;
+        let place = LOCATION_MARKERS.iter().find_map(|arrow| begun.strip_prefix(arrow))?;
         let file = place.rsplitn(3, ':').nth(2)?;
         let before = &line[..line.len() - place.len()];
-        Some(format!("{before}{}{}", self.of_file(file), &place[file.len()..]))
+        Some(format!("{before}{}{}", self.translate_path(file), &place[file.len()..]))
     }
 }
 
 /// Returns the error in a program's output as one line: up to four lines from the first that begins with `error` (else
 /// the last line), joined by `: `, without `Caused by:` and without `error: ` in front.
-fn last_words(words: &str) -> String {
+fn error_in_output(words: &str) -> String {
     let lines: Vec<&str> = words.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let start = lines.iter().position(|line| line.starts_with("error")).unwrap_or(lines.len().saturating_sub(1));
     let tail: Vec<&str> = lines[start..].iter().filter(|line| **line != "Caused by:").take(4).copied().collect();

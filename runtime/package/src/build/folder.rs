@@ -10,13 +10,13 @@ use crate::constants::PYPROJECT;
 use crate::files;
 
 /// The most other folders that an error lists.
-const NAMED: usize = 5;
+const MAX_LISTED: usize = 5;
 
 /// Fails unless the folder holds a method: `Cargo.toml` or `pyproject.toml`, and the folder `src`. If there is no such
 /// folder, the error suggests the method folder beside it with the most similar name. Else it lists up to five methods in
 /// the folder, or beside it if there is none in it.
 pub fn expect_method(folder: &Path) -> Result<(), Error> {
-    if holds_method(folder) {
+    if has_method(folder) {
         return Ok(());
     }
     let is_folder = folder.is_dir();
@@ -25,7 +25,7 @@ pub fn expect_method(folder: &Path) -> Result<(), Error> {
         others = methods_in(files::parent(folder));
     }
     let meant = if is_folder { None } else { most_similar(folder, &others) };
-    others.truncate(NAMED);
+    others.truncate(MAX_LISTED);
     let hint = match meant {
         Some(meant) => format!("did you mean `{}`?", meant.display()),
         None if others.is_empty() => "`tunebox new NAME` begins one".to_owned(),
@@ -42,7 +42,7 @@ pub fn expect_method(folder: &Path) -> Result<(), Error> {
 }
 
 /// Whether a folder has `Cargo.toml` or `pyproject.toml`, and a folder `src`.
-fn holds_method(folder: &Path) -> bool {
+fn has_method(folder: &Path) -> bool {
     let is_file = |name: &str| folder.join(name).is_file();
     (is_file("Cargo.toml") || is_file(PYPROJECT)) && folder.join("src").is_dir()
 }
@@ -50,7 +50,7 @@ fn holds_method(folder: &Path) -> bool {
 /// Returns the folders directly in `folder` that hold a method, sorted by path. Empty if `folder` cannot be read.
 pub(crate) fn methods_in(folder: &Path) -> Vec<PathBuf> {
     let entries = folder.read_dir().into_iter().flatten().flatten();
-    let found = entries.map(|entry| simplify(&entry.path())).filter(|path| holds_method(path));
+    let found = entries.map(|entry| simplify(&entry.path())).filter(|path| has_method(path));
     let mut found: Vec<PathBuf> = found.collect();
     found.sort();
     found

@@ -10,7 +10,7 @@ use crate::Error;
 use crate::toolchain::{Toolchain, command};
 
 /// The environment variable that tells cargo to use no network, whatever its subcommand.
-const OFFLINE: &str = "CARGO_NET_OFFLINE";
+const OFFLINE_VARIABLE: &str = "CARGO_NET_OFFLINE";
 
 /// Prepares, but does not run, a call of the toolchain's cargo in a folder: with the toolchain's compiler in `RUSTC`, with
 /// the folder of its cargo first on `PATH`, and without the variables that an outer cargo set. `offline` forbids the use of
@@ -25,22 +25,22 @@ pub fn cargo_in(folder: &Path, toolchain: &Toolchain, offline: bool) -> Result<C
     }
     cargo.env("RUSTC", &toolchain.rustc).current_dir(folder);
     if offline {
-        cargo.env(OFFLINE, "true");
+        cargo.env(OFFLINE_VARIABLE, "true");
     }
     Ok(cargo)
 }
 
-/// Runs cargo to its end, without input, and calls `heard` with each JSON message on standard output as it comes.
+/// Runs cargo to its end, without input, and calls `on_message` with each JSON message on standard output as it comes.
 /// Returns the exit status and both streams in full. Errors: cargo does not start or cannot be read from; a status of
 /// failure is no error here.
-pub(super) fn run(cargo: &mut Command, heard: &mut dyn FnMut(&Value)) -> io::Result<Output> {
+pub(super) fn run(cargo: &mut Command, on_message: &mut dyn FnMut(&Value)) -> io::Result<Output> {
     // Standard error goes to a file: cargo blocks when a pipe that is not being read is full.
     let mut words = tempfile::tempfile()?;
     let mut child = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(words.try_clone()?).spawn()?;
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    for line in child.stdout.take().into_iter().flat_map(|told| BufReader::new(told).split(b'\n')) {
+    for line in child.stdout.take().into_iter().flat_map(|pipe| BufReader::new(pipe).split(b'\n')) {
         let line = line?;
-        messages(&line).for_each(|message| heard(&message));
+        parse_messages(&line).for_each(|message| on_message(&message));
         stdout.extend(line);
         stdout.push(b'\n');
     }
@@ -51,27 +51,27 @@ pub(super) fn run(cargo: &mut Command, heard: &mut dyn FnMut(&Value)) -> io::Res
 }
 
 /// Iterates over cargo's JSON messages, one a line. Lines that are not JSON are skipped.
-pub(super) fn messages(output: &[u8]) -> impl Iterator<Item = Value> {
+pub(super) fn parse_messages(output: &[u8]) -> impl Iterator<Item = Value> {
     output.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
 }
 
 /// Returns the name of the crate that a message of cargo reports as just compiled. `None` for other messages, for
 /// crates that were up to date, and for build scripts.
-pub(super) fn compiled(message: &Value) -> Option<&str> {
+pub(super) fn compiled_crate(message: &Value) -> Option<&str> {
     let target = message.get("target")?;
-    let is_script = list(target, "kind").any(|kind| kind == "custom-build");
+    let is_script = list_items(target, "kind").any(|kind| kind == "custom-build");
     let was_there = message.get("fresh")?.as_bool()?;
-    let counts = text(message, "reason") == Some("compiler-artifact") && !was_there && !is_script;
-    if counts { text(target, "name") } else { None }
+    let counts = text_field(message, "reason") == Some("compiler-artifact") && !was_there && !is_script;
+    if counts { text_field(target, "name") } else { None }
 }
 
 /// Returns the string that a JSON object has under `key`, or `None` if there is no string.
-pub(super) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+pub(super) fn text_field<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
 }
 
 /// Iterates over the array that a JSON object has under `key`; over nothing if there is no array.
-pub(super) fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn list_items<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
@@ -81,15 +81,15 @@ mod tests {
 
     #[test]
     fn messages_are_heard_one_by_one_and_both_streams_are_kept() {
-        let mut heard = Vec::new();
+        let mut reasons = Vec::new();
         let script = r#"echo '{"reason":"a"}'; echo no message; echo words >&2; echo '{"reason":"b"}'; exit 3"#;
         let output = run(Command::new("sh").args(["-c", script]), &mut |message| {
-            heard.extend(text(message, "reason").map(str::to_owned));
+            reasons.extend(text_field(message, "reason").map(str::to_owned));
         });
         let output = output.unwrap();
-        assert_eq!(heard, ["a", "b"]);
+        assert_eq!(reasons, ["a", "b"]);
         assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(3), &b"words\n"[..]));
-        assert_eq!(messages(&output.stdout).count(), 2);
+        assert_eq!(parse_messages(&output.stdout).count(), 2);
     }
 
     #[test]
@@ -99,7 +99,10 @@ mod tests {
                 "reason": "compiler-artifact", "target": { "kind": [kind], "name": "syn" }, "fresh": fresh,
             })
         };
-        assert_eq!(compiled(&message("lib", false)), Some("syn"));
-        assert_eq!((compiled(&message("lib", true)), compiled(&message("custom-build", false))), (None, None));
+        assert_eq!(compiled_crate(&message("lib", false)), Some("syn"));
+        assert_eq!(
+            (compiled_crate(&message("lib", true)), compiled_crate(&message("custom-build", false))),
+            (None, None)
+        );
     }
 }

@@ -21,12 +21,12 @@ use crate::{Error, sources};
 
 pub use crate::constants::PYPROJECT as PROJECT;
 pub use crate::digest::is_python;
-use tools::find;
+use tools::find_tools;
 pub use tools::{Tools, find_on_path};
 pub use twin::Twin;
 pub use types::{Types, check_types};
 
-pub(crate) use editors::files as files_for_editors;
+pub(crate) use editors::editor_files as files_for_editors;
 pub(super) use project::component_name;
 
 /// The files of `sdk/python` as (path, contents): the package `tunebox`, the modules of a native process, the stubs for
@@ -34,16 +34,16 @@ pub(super) use project::component_name;
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python.rs"));
 
 /// The WIT file with the worlds, which list what a component may import.
-const WORLD: &str = "world.wit";
+const WORLD_FILE: &str = "world.wit";
 
 /// Iterates over the WIT files that define the interface between methods and the host, as (file name, contents).
-fn contract() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+fn contract_files() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     sources::files().iter().filter_map(|(path, bytes)| Some((path.strip_prefix("sdk/rust/wit/")?, bytes.as_slice())))
 }
 
 /// Iterates over the modules of the Python package `tunebox`, as (path, contents), with paths such as
 /// `tunebox/describe.py`. Type stubs are left out.
-fn modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+fn package_modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     FILES.iter().copied().filter(|(path, _)| path.ends_with(".py") && path.starts_with("tunebox/"))
 }
 
@@ -60,13 +60,13 @@ fn native_modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
 /// breaks a rule. What `mypy` finds are warnings; `watch` gets an event if it checks nothing.
 pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
     editors::write_editor_files(folder, watch)?;
-    let tools = find(folder)?;
+    let tools = find_tools(folder)?;
     let project = project::read(folder)?;
     let record = Record { toolchain: tools.release.clone(), source: crate::digest::source(folder)?, debug: false };
 
     let place = workspace::create_workspace(folder, &project.module())?;
     let described = describe::describe(&tools.python, &place, &project.module())?;
-    place.narrow(&described.interfaces)?;
+    place.limit_imports(&described.interfaces)?;
     let warnings = match check_types(folder) {
         Types::Checked(warnings) => warnings,
         Types::NotChecked(reason) => {
@@ -75,7 +75,7 @@ pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, 
         }
     };
     let bytes = tools.componentize(&place, folder)?;
-    let compiled = componentize::seal(bytes, &project.manifest(described.manifest)?, &record)?;
+    let compiled = componentize::add_sections(bytes, &project.manifest(described.manifest)?, &record)?;
     Ok(Compiled { warnings, ..compiled })
 }
 
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn every_file_of_the_contract_and_of_the_package_travels() {
-        let contract: Vec<String> = contract().map(|(name, _)| name.to_owned()).collect();
-        let modules: Vec<String> = modules().map(|(name, _)| name.replacen("tunebox/", "", 1)).collect();
+        let contract: Vec<String> = contract_files().map(|(name, _)| name.to_owned()).collect();
+        let modules: Vec<String> = package_modules().map(|(name, _)| name.replacen("tunebox/", "", 1)).collect();
         assert!(modules.contains(&"contract.py".to_owned()));
         let modules: Vec<String> = modules.into_iter().filter(|name| name != "contract.py").collect();
         let native: Vec<String> = native_modules().map(|(name, _)| name.to_owned()).collect();

@@ -1,6 +1,6 @@
 use tunebox_foundation::explain::{Exit, Explain};
 
-use super::rules::MOST_ENTRIES;
+use super::rules::MAX_ENTRIES;
 use super::*;
 
 fn manifest(edit: impl FnOnce(&mut serde_json::Value)) -> Result<Manifest, Error> {
@@ -120,7 +120,7 @@ fn what_is_no_released_version_of_the_contract_is_refused() {
 #[test]
 fn more_settings_than_the_cap_are_refused() {
     let many = |json: &mut serde_json::Value| {
-        let settings: Vec<_> = (0..=MOST_ENTRIES)
+        let settings: Vec<_> = (0..=MAX_ENTRIES)
             .map(|index| serde_json::json!({ "name": format!("s{index}"), "doc": "d", "kind": "boolean" }))
             .collect();
         json["settings"] = settings.into();
@@ -130,6 +130,6 @@ fn more_settings_than_the_cap_are_refused() {
 
 #[test]
 fn a_manifest_nested_without_end_is_an_error() {
-    let deep = "[".repeat(MOST_BYTES);
+    let deep = "[".repeat(MAX_BYTES);
     assert!(parse(deep.as_bytes()).is_err());
 }

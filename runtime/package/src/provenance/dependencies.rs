@@ -53,7 +53,7 @@ struct Locked {
 
 impl Locked {
     /// Whether `entry`, of the `dependencies` of another crate, names this crate.
-    fn is_meant(&self, entry: &str) -> bool {
+    fn is_named_by(&self, entry: &str) -> bool {
         let mut words = entry.splitn(3, ' ');
         let source = |word: &str| Some(word.trim_matches(['(', ')'])) == self.source.as_deref();
         words.next() == Some(self.name.as_str())
@@ -65,7 +65,7 @@ impl Locked {
 /// Lists the direct and indirect dependencies of a method, sorted, from the `Cargo.lock` of its folder or of the
 /// nearest folder above it that lists the method: a crate with the manifest's name and version, from a folder. Errors:
 /// no `Cargo.lock` does, or one on the way cannot be read or parsed.
-pub(super) fn crates(folder: &Path, manifest: &Manifest) -> Result<BTreeSet<Component>, Error> {
+pub(super) fn list_crates(folder: &Path, manifest: &Manifest) -> Result<BTreeSet<Component>, Error> {
     let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
     for path in folder.ancestors().map(|folder| folder.join("Cargo.lock")).filter(|path| path.is_file()) {
         let lock: Lock =
@@ -75,18 +75,18 @@ pub(super) fn crates(folder: &Path, manifest: &Manifest) -> Result<BTreeSet<Comp
                 && locked.source.is_none()
         };
         if let Some(own) = lock.package.iter().position(is_own) {
-            return Ok(reached(&lock.package, own));
+            return Ok(dependencies_of(&lock.package, own));
         }
     }
     Err(Error::provenance("there is no `Cargo.lock` that lists the method in its present version"))
 }
 
 /// Returns the crates that `packages[own]` depends on, directly or not, without itself.
-fn reached(packages: &[Locked], own: usize) -> BTreeSet<Component> {
+fn dependencies_of(packages: &[Locked], own: usize) -> BTreeSet<Component> {
     let (mut seen, mut next) = (BTreeSet::from([own]), vec![own]);
     while let Some(locked) = next.pop().and_then(|index| packages.get(index)) {
         for entry in &locked.dependencies {
-            let meant = packages.iter().enumerate().filter(|(_, other)| other.is_meant(entry));
+            let meant = packages.iter().enumerate().filter(|(_, other)| other.is_named_by(entry));
             next.extend(meant.map(|(index, _)| index).filter(|index| seen.insert(*index)));
         }
     }
@@ -112,11 +112,11 @@ fn component(locked: &Locked) -> Component {
 /// Lists the packages that are installed in the `.venv` of a method's folder, by the names of their `NAME-VERSION.dist-info`
 /// folders, with `NAME` in lower case and hyphens for underscores. Empty without a `.venv`. Only these packages can get into
 /// a component. Errors: a folder that cannot be read.
-pub(super) fn python_packages(folder: &Path) -> Result<BTreeSet<Component>, Error> {
+pub(super) fn list_python_packages(folder: &Path) -> Result<BTreeSet<Component>, Error> {
     let mut found = BTreeSet::new();
     let library = folder.join(".venv").join("lib");
-    for python in entries(&library)? {
-        for name in entries(&library.join(python).join("site-packages"))? {
+    for python in file_names(&library)? {
+        for name in file_names(&library.join(python).join("site-packages"))? {
             let Some((name, version)) = name.strip_suffix(".dist-info").and_then(|name| name.split_once('-')) else {
                 continue;
             };
@@ -129,7 +129,7 @@ pub(super) fn python_packages(folder: &Path) -> Result<BTreeSet<Component>, Erro
 }
 
 /// Returns the names in a folder; none if there is no such folder.
-fn entries(folder: &Path) -> Result<Vec<String>, Error> {
+fn file_names(folder: &Path) -> Result<Vec<String>, Error> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }

@@ -3,7 +3,7 @@ use std::path::Path;
 
 use super::*;
 use crate::manifest;
-use crate::pack::{pack, same_component};
+use crate::pack::{is_same_component, pack};
 use crate::signature::{SecretKey, Signed, sign};
 use crate::statement::Statement;
 use crate::statement::tests::package;
@@ -104,7 +104,7 @@ fn packing_keeps_it_and_the_signature_covers_it() {
     let packed = pack(&attached, Some("# Calm\n")).unwrap();
     assert_eq!(pack(&packed, None).unwrap(), packed);
     assert_eq!(read(&packed).unwrap(), read(&attached).unwrap());
-    assert!(same_component(&packed, &built()), "it is no part of the component");
+    assert!(is_same_component(&packed, &built()), "it is no part of the component");
 
     let path = place.path().join("me.key");
     SecretKey::generate(&path, None).unwrap();
@@ -137,9 +137,9 @@ fn a_hostile_document_is_refused_or_safe_to_show() {
     assert_eq!(said.toolchain, "a\\u{1b}[2J\\u{202e}");
     let raw = sbom(&with(&wrapped("a\u{202e}", "[]"))).unwrap().unwrap();
     assert!(!raw.contains('\u{202e}'), "{raw}");
-    assert!(read(&with(&wrapped(&"x".repeat(40_000), "[]"))).unwrap().unwrap().toolchain.len() <= LONGEST_TEXT + 4);
+    assert!(read(&with(&wrapped(&"x".repeat(40_000), "[]"))).unwrap().unwrap().toolchain.len() <= MAX_SHOWN_BYTES + 4);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    for text in ["", "{}", "null", &wrapped("a", &deep), &wrapped("a", "3"), &" ".repeat(LONGEST + 1)] {
+    for text in ["", "{}", "null", &wrapped("a", &deep), &wrapped("a", "3"), &" ".repeat(MAX_DOCUMENT_BYTES + 1)] {
         let error = read(&with(text)).unwrap_err().to_string();
         assert!(error.starts_with("the list of what the package was built from is not usable: "), "{error}");
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tunebox_foundation::explain::Explanation;
 
-use crate::registry::{Location, no_version, spelt_as_host};
+use crate::registry::{Location, is_like_host, no_version};
 use crate::store::{self, Store, Stored, Wanted};
 use crate::trust::{Lock, Locked, Source};
 use crate::{Artifact, Error, home};
@@ -21,22 +21,22 @@ fn not_pulled(location: &str, is_pinned: bool) -> Error {
 /// Parses `registry.example/namespace/name:1.2.3`, with `@` in place of `:` as well; the version may be missing. `None`
 /// if the text is something else, such as a path. A text with a version counts if the part before the first slash merely
 /// looks like a host; one without a version must be a valid name in a registry.
-pub(super) fn registry_name(text: &str) -> Option<Source> {
+pub(super) fn parse_registry_name(text: &str) -> Option<Source> {
     let (host, _) = text.split_once('/')?;
     let source = Source::parse(text);
     let is_meant = match &source.tag {
         None => Location::parse(text).is_ok_and(|place| !place.is_folder()),
         // What is no host, though it is spelt like one, was never pulled from; it is no path either.
-        Some(version) => spelt_as_host(host) && !source.package().is_empty() && !version.is_empty(),
+        Some(version) => is_like_host(host) && !source.package().is_empty() && !version.is_empty(),
     };
     (is_meant && !source.is_local).then_some(source)
 }
 
 /// Finds the package of this source and version in the store. Errors: it was not pulled, or the source has no version;
 /// the error then names the highest one in the store.
-pub(super) fn find(source: &Source) -> Result<Stored, Error> {
+pub(super) fn find_pulled(source: &Source) -> Result<Stored, Error> {
     let (place, version) = (source.name.as_str(), source.tag.as_deref());
-    let found = look(Wanted { name: Some(source.package()), version, source: Some(place) });
+    let found = search_store(Wanted { name: Some(source.package()), version, source: Some(place) });
     let Some(version) = version else {
         let highest = found.ok().map(|stored| format!("{place}:{}", stored.version));
         return Err(no_version(place, highest));
@@ -56,19 +56,19 @@ pub(super) fn is_versioned(text: &str) -> bool {
 
 /// Finds the package that `NAME@VERSION` names in the store. Errors: packages of several sources, or none of that
 /// version.
-pub(super) fn versioned(text: &str) -> Result<Stored, Error> {
+pub(super) fn find_versioned(text: &str) -> Result<Stored, Error> {
     let (name, version) = text.split_once('@').unwrap_or((text, ""));
-    look(Wanted { name: Some(name), version: Some(version), source: None })
+    search_store(Wanted { name: Some(name), version: Some(version), source: None })
 }
 
 /// Finds the package that a bare name means in a project: the one that `tunebox.lock` pins, else the highest version in
 /// the store. `None` if there is no package of that name. Errors: the pinned package was not pulled, packages of
 /// several sources, or a lock that cannot be read.
-pub(super) fn named(name: &str, project: &Path) -> Result<Option<Stored>, Error> {
+pub(super) fn find_by_name(name: &str, project: &Path) -> Result<Option<Stored>, Error> {
     if let Some(locked) = Lock::of_project(project)?.find(name) {
-        return pinned(locked).map(Some);
+        return find_pinned(locked).map(Some);
     }
-    match look(Wanted { name: Some(name), version: None, source: None }) {
+    match search_store(Wanted { name: Some(name), version: None, source: None }) {
         Err(error) if error.is_no_package() => Ok(None),
         found => found.map(Some),
     }
@@ -77,19 +77,19 @@ pub(super) fn named(name: &str, project: &Path) -> Result<Option<Stored>, Error>
 /// Finds the package that a lock entry pins: the same name, version, bytes and signer, if possible from the same
 /// source. If the store has no such package, returns one of the same name and version; the caller compares its bytes
 /// and signer with the lock. Errors: no package of that name and version.
-fn pinned(locked: &Locked) -> Result<Stored, Error> {
-    if let Some(pinned) = choose(packages()?, locked) {
+fn find_pinned(locked: &Locked) -> Result<Stored, Error> {
+    if let Some(pinned) = choose_pinned(list_packages()?, locked) {
         return Ok(pinned);
     }
-    match look(Wanted { name: Some(&locked.name), version: Some(&locked.version), source: None }) {
-        Err(error) if error.is_no_package() => Err(not_pulled(&locked.place(), true)),
+    match search_store(Wanted { name: Some(&locked.name), version: Some(&locked.version), source: None }) {
+        Err(error) if error.is_no_package() => Err(not_pulled(&locked.location(), true)),
         found => found,
     }
 }
 
 /// Returns the package with the name, version, digest and signer of a lock entry: the one from the same source, else
 /// the first one. `None` if there is none.
-fn choose(mut stored: Vec<Stored>, locked: &Locked) -> Option<Stored> {
+fn choose_pinned(mut stored: Vec<Stored>, locked: &Locked) -> Option<Stored> {
     stored.retain(|one| {
         let found = (&one.name, &one.version, &one.digest, &one.signer);
         found == (&locked.name, &locked.version, &locked.sha256, &locked.signer)
@@ -100,7 +100,7 @@ fn choose(mut stored: Vec<Stored>, locked: &Locked) -> Option<Stored> {
 
 /// Returns the packages in the store; empty if there is no home folder. Creates the store if only it is missing.
 /// Errors: a store that cannot be created or read.
-pub(super) fn packages() -> Result<Vec<Stored>, Error> {
+pub(super) fn list_packages() -> Result<Vec<Stored>, Error> {
     home::existing()?.map_or_else(|| Ok(Vec::new()), |home| Store::open(&home)?.list())
 }
 
@@ -114,7 +114,7 @@ pub(super) fn read(stored: &Stored) -> Result<Artifact, Error> {
 
 /// Finds a package in the store. Without a home folder, creates none, and there is no package; creates the store if
 /// only it is missing. Errors: no package fits, several do, or the package's bytes have changed.
-fn look(wanted: Wanted<'_>) -> Result<Stored, Error> {
+fn search_store(wanted: Wanted<'_>) -> Result<Stored, Error> {
     if let Some(home) = home::existing()? {
         return Ok(Store::open(&home)?.find(wanted)?.0);
     }
@@ -137,20 +137,20 @@ mod tests {
             ("10.1:5000/me/calm:1.2.3", "10.1:5000/me/calm", Some("1.2.3")),
             ("Registry.example/me/calm", "registry.example/me/calm", None),
         ] {
-            let read = registry_name(text).unwrap();
+            let read = parse_registry_name(text).unwrap();
             assert_eq!((read.name.as_str(), read.package(), read.tag.as_deref()), (source, "calm", version), "{text}");
         }
         let versioned = ["./me/calm:1.2.3", "../calm:1", "/calm:1", "me/calm:1", "registry.example/calm", "calm:1"];
         let others =
             ["me/my/calm", "./registry.example/me/calm", "v1.0/me/calm", "a.b/Me/calm", "a.b/../calm", "a.b/c//d"];
         for text in [versioned, others].concat() {
-            assert_eq!(registry_name(text), None, "{text}");
+            assert_eq!(parse_registry_name(text), None, "{text}");
         }
     }
 
     #[test]
     fn a_name_in_a_registry_without_its_version_is_no_path() {
-        let error = find(&registry_name("registry.example/nobody/calm").unwrap()).unwrap_err();
+        let error = find_pulled(&parse_registry_name("registry.example/nobody/calm").unwrap()).unwrap_err();
         assert_eq!(error.to_string(), "`registry.example/nobody/calm` names no version");
         assert!(error.hint().unwrap().contains("`registry.example/nobody/calm:0.1.0`"), "{:?}", error.hint());
     }
@@ -176,7 +176,7 @@ mod tests {
             let [name, version, interface, highest] = ["calm", "0.1.0", "0.1.0", "0.2.0"].map(str::to_owned);
             let (source, sha256, signer) = (source.to_owned(), sha256.to_owned(), Some("RW".to_owned()));
             let locked = Locked { name, version, source, sha256, signer, interface, highest };
-            choose(of_name.clone(), &locked).map(|one| one.source)
+            choose_pinned(of_name.clone(), &locked).map(|one| one.source)
         };
         assert_eq!(chosen("r.example/me/calm", "digest of 0.1.0").unwrap(), "r.example/me/calm");
         assert_eq!(chosen("/mnt/stick", "digest of 0.1.0").unwrap(), "/other", "the same, signed by the same");
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_was_not_pulled_is_told_with_the_command_that_pulls_it() {
-        let error = find(&registry_name("registry.example/nobody/calm:1.2.3").unwrap()).unwrap_err();
+        let error = find_pulled(&parse_registry_name("registry.example/nobody/calm:1.2.3").unwrap()).unwrap_err();
         assert!(error.to_string().ends_with("was not pulled yet"), "{error}");
         assert_eq!(error.hint().unwrap(), "`tunebox pull registry.example/nobody/calm:1.2.3`");
     }

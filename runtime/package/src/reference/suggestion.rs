@@ -24,7 +24,7 @@ pub(super) fn suggest(text: &str, base: &Path, built_in: &[Builtin]) -> Result<O
     if paths::resolve(base).file_name().is_some_and(|name| name == text) && build::expect_method(base).is_ok() {
         return Ok(Some(".".to_owned()));
     }
-    let (packages, folders) = (stored::packages()?, build::methods_in(base));
+    let (packages, folders) = (stored::list_packages()?, build::methods_in(base));
     let folders = folders.iter().filter_map(|folder| folder.file_name()?.to_str());
     let own: Vec<&str> = packages.iter().map(|package| package.name.as_str()).chain(folders).collect();
     let all = || own.iter().copied().chain(built_in.iter().map(|method| method.name));

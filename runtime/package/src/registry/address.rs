@@ -40,7 +40,7 @@ impl Address {
     }
 
     /// Returns the address on the same host with `path`, which may hold a query, in place of its path and query.
-    pub(super) fn at(&self, path: &str) -> Self {
+    pub(super) fn with_path(&self, path: &str) -> Self {
         Self { path: path.to_owned(), ..self.clone() }
     }
 
@@ -62,13 +62,13 @@ impl Address {
     }
 
     /// Returns this address with parameters added to its query, their values percent-encoded.
-    pub(super) fn with(&self, parameters: &[(&str, &str)]) -> Self {
+    pub(super) fn with_query(&self, parameters: &[(&str, &str)]) -> Self {
         let between = if self.path.contains('?') { '&' } else { '?' };
-        self.at(&format!("{}{between}{}", self.path, form(parameters)))
+        self.with_path(&format!("{}{between}{}", self.path, encode_form(parameters)))
     }
 
     /// Whether two addresses have the same scheme, host and port. The scheme's default port may be written or left out.
-    pub(super) fn same_host(&self, other: &Self) -> bool {
+    pub(super) fn has_host_of(&self, other: &Self) -> bool {
         self.secure == other.secure && self.full_authority() == other.full_authority()
     }
 
@@ -93,7 +93,7 @@ impl fmt::Display for Address {
 }
 
 /// Encodes parameters as `name=value&name=value`. Values are percent-encoded, names are not.
-pub(super) fn form(parameters: &[(&str, &str)]) -> String {
+pub(super) fn encode_form(parameters: &[(&str, &str)]) -> String {
     let encoded = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
     // Names are ours, and plain words.
     let pairs = parameters.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_parameter_is_written_so_that_nothing_in_it_is_read_as_another() {
         let address = Address::parse("https://registry.example/token?a=1").unwrap();
-        let with = address.with(&[("scope", "repository:me/calm:pull,push&x=1")]);
+        let with = address.with_query(&[("scope", "repository:me/calm:pull,push&x=1")]);
         assert_eq!(
             with.to_string(),
             "https://registry.example/token?a=1&scope=repository%3Ame%2Fcalm%3Apull%2Cpush%26x%3D1"
@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn a_host_is_the_same_with_and_without_its_usual_port() {
         let root = |text, secure| Address::root(text, secure);
-        assert!(root("r.example", true).same_host(&root("R.example:443", true)));
-        assert!(!root("r.example", true).same_host(&root("r.example", false)));
-        assert!(!root("r.example:1", true).same_host(&root("r.example:2", true)));
+        assert!(root("r.example", true).has_host_of(&root("R.example:443", true)));
+        assert!(!root("r.example", true).has_host_of(&root("r.example", false)));
+        assert!(!root("r.example:1", true).has_host_of(&root("r.example:2", true)));
     }
 }

@@ -17,8 +17,8 @@ use ureq::{Agent, AsSendBody, Body, SendBody};
 
 use super::Progress;
 use super::address::Address;
-use super::agent::{PATIENCE, agent};
-use super::error::{bad_status, broken, explain, insecure, no_answer, unauthorized};
+use super::agent::{NETWORK_TIMEOUT, create_agent};
+use super::error::{bad_status, broken_connection, explain, insecure_redirect, no_answer, unauthorized};
 use super::host::is_loopback;
 use super::location::{Location, Remote};
 use super::login::Login;
@@ -26,11 +26,11 @@ use crate::Error;
 use crate::trust::refusal::locate;
 
 /// The most redirects of one request that are followed.
-const MOST_REDIRECTS: usize = 8;
+const MAX_REDIRECTS: usize = 8;
 /// The largest response other than a blob, in bytes: a manifest, an error, a token or a list of tags.
-const LARGEST_ANSWER: u64 = 1 << 20;
+const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 /// The lowest speed, in bytes per second, that the time limit of a request and its response allows for.
-const SLOWEST: u64 = 16 << 10;
+const MIN_BYTES_PER_SECOND: u64 = 16 << 10;
 
 /// A connection to a registry, for one repository.
 pub(super) struct Connection {
@@ -49,7 +49,7 @@ pub(super) struct Connection {
     plain_http: bool,
     writes: bool,
     /// The time limit for a request and response without bytes.
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// An HTTP request that a [`Connection`] sends.
@@ -68,8 +68,8 @@ pub(super) struct HttpRequest<'a> {
 
 impl HttpRequest<'_> {
     /// Makes a request without a body, with time for a response of 1 MiB.
-    pub(super) fn plain(method: Method, address: Address) -> Self {
-        Self { method, address, accept: None, body: None, expected_response_bytes: LARGEST_ANSWER, progress: None }
+    pub(super) fn without_body(method: Method, address: Address) -> Self {
+        Self { method, address, accept: None, body: None, expected_response_bytes: MAX_RESPONSE_BYTES, progress: None }
     }
 }
 
@@ -89,19 +89,19 @@ impl Connection {
             repository: remote.repository.clone(),
             place: place.to_string(),
             root: Address::root(&remote.authority, !plain),
-            agent: agent(place.certificates.as_deref(), is_here)?,
+            agent: create_agent(place.certificates.as_deref(), is_here)?,
             logins: place.logins.clone(),
             login: None,
             authorization: None,
             plain_http: place.plain_http,
             writes,
-            patience: PATIENCE,
+            timeout: NETWORK_TIMEOUT,
         })
     }
 
     /// Returns the address of a path in the package's repository: `/v2/<repository>/<path>`.
     pub(super) fn address(&self, path: &str) -> Address {
-        self.root.at(&format!("/v2/{}/{path}", self.repository))
+        self.root.with_path(&format!("/v2/{}/{path}", self.repository))
     }
 
     /// Adds the place of this package to the location of an [`Error::Explained`]: `PLACE`, or `LOCATION from PLACE` if
@@ -116,8 +116,8 @@ impl Connection {
     /// many.
     pub(super) fn send(&mut self, mut request: HttpRequest<'_>) -> Result<Response<Body>, Error> {
         let (mut address, mut logged_in) = (request.address.clone(), false);
-        for _ in 0..=MOST_REDIRECTS {
-            let own = address.same_host(&self.root);
+        for _ in 0..=MAX_REDIRECTS {
+            let own = address.has_host_of(&self.root);
             let response = self.send_once(&mut request, &address, own)?;
             if response.status() == StatusCode::UNAUTHORIZED && own && !logged_in {
                 logged_in = true;
@@ -135,32 +135,36 @@ impl Connection {
 
     /// Sends a request, with login and redirects. Errors: no answer, or the registry's refusal if the status is not
     /// among `good`.
-    pub(super) fn expect(&mut self, request: HttpRequest<'_>, good: &[StatusCode]) -> Result<Response<Body>, Error> {
+    pub(super) fn send_expecting(
+        &mut self,
+        request: HttpRequest<'_>,
+        good: &[StatusCode],
+    ) -> Result<Response<Body>, Error> {
         let response = self.send(request)?;
-        if good.contains(&response.status()) { Ok(response) } else { Err(self.refusal(response)) }
+        if good.contains(&response.status()) { Ok(response) } else { Err(self.status_error(response)) }
     }
 
     /// Reads the body of a response. Errors: it breaks off, or has more than 1 MiB.
-    pub(super) fn text(&self, response: Response<Body>) -> Result<Vec<u8>, Error> {
-        let text = response.into_body().into_with_config().limit(LARGEST_ANSWER).read_to_vec();
-        text.map_err(|error| self.no_answer(&self.root, error))
+    pub(super) fn read_body(&self, response: Response<Body>) -> Result<Vec<u8>, Error> {
+        let text = response.into_body().into_with_config().limit(MAX_RESPONSE_BYTES).read_to_vec();
+        text.map_err(|error| self.request_error(&self.root, error))
     }
 
     /// Turns a failure of the HTTP client into the error for a request to this address without an answer.
-    pub(super) fn no_answer(&self, address: &Address, error: ureq::Error) -> Error {
+    pub(super) fn request_error(&self, address: &Address, error: ureq::Error) -> Error {
         no_answer(&address.authority, address.secure, &error)
     }
 
     /// Turns a response with an unexpected status into an error, with the registry's own message and the `Retry-After`
     /// seconds, if it sends them. Status 401 becomes the error for a missing or rejected login; its body is not read.
-    pub(super) fn refusal(&self, response: Response<Body>) -> Error {
+    pub(super) fn status_error(&self, response: Response<Body>) -> Error {
         let status = response.status();
         if status == StatusCode::UNAUTHORIZED {
             return unauthorized(&self.place, &self.registry, self.login.as_ref());
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         // An answer that cannot be read says nothing; its number is enough.
-        let said = self.text(response).ok().and_then(|text| said(&text));
+        let said = self.read_body(response).ok().and_then(|text| registry_message(&text));
         bad_status(&self.place, &self.registry, status.as_u16(), said, wait)
     }
 
@@ -180,18 +184,22 @@ impl Connection {
             let builder = builder.header(CONTENT_LENGTH, bytes.len()).header(CONTENT_TYPE, media_type);
             let total = request.expected_response_bytes + bytes.len() as u64;
             let advance = |sent| request.progress.iter_mut().for_each(|progress| progress.advance(sent));
-            self.run(builder.body(SendBody::from_reader(&mut Watched { bytes, advance })), total)
+            self.send_with_time_limit(builder.body(SendBody::from_reader(&mut Watched { bytes, advance })), total)
         } else {
-            self.run(builder.body(()), request.expected_response_bytes)
+            self.send_with_time_limit(builder.body(()), request.expected_response_bytes)
         };
-        answer.map_err(|error| self.no_answer(address, error))
+        answer.map_err(|error| self.request_error(address, error))
     }
 
     /// Sends a request with a time limit for request and answer together: the time for `bytes` bytes at 16 KiB a second,
-    /// added to [`PATIENCE`]. A server that takes or sends a byte now and then would otherwise never end.
-    fn run<Sent: AsSendBody>(&self, request: Prepared<Sent>, bytes: u64) -> Result<Response<Body>, ureq::Error> {
-        let patience = self.patience + Duration::from_secs(bytes / SLOWEST);
-        self.agent.run(self.agent.configure_request(request?).timeout_global(Some(patience)).build())
+    /// added to [`NETWORK_TIMEOUT`]. A server that takes or sends a byte now and then would otherwise never end.
+    fn send_with_time_limit<Sent: AsSendBody>(
+        &self,
+        request: Prepared<Sent>,
+        bytes: u64,
+    ) -> Result<Response<Body>, ureq::Error> {
+        let timeout = self.timeout + Duration::from_secs(bytes / MIN_BYTES_PER_SECOND);
+        self.agent.run(self.agent.configure_request(request?).timeout_global(Some(timeout)).build())
     }
 
     /// Returns the address that a response redirects to, or `None` if it is no redirect. Statuses 301 to 303 count only for
@@ -209,19 +217,23 @@ impl Connection {
             _ => false,
         };
         let Some(location) = response.headers().get(LOCATION).filter(|_| leads) else { return Ok(None) };
-        self.follow(from, location.to_str().unwrap_or_default()).map(Some)
+        self.resolve_redirect(from, location.to_str().unwrap_or_default()).map(Some)
     }
 
     /// Resolves the value of a `Location` header relative to `from`. Errors: the result is no `http` or `https` address, or
     /// is unencrypted where that is not allowed. `http` is allowed only if the registry itself is reached by `http`, and
     /// then only to this machine, or to any host if the location allows plain HTTP.
-    pub(super) fn follow(&self, from: &Address, location: &str) -> Result<Address, Error> {
-        let nowhere =
-            || broken(&self.registry, format!("it leads to `{}`, which is no address", printable(location, 120)));
+    pub(super) fn resolve_redirect(&self, from: &Address, location: &str) -> Result<Address, Error> {
+        let nowhere = || {
+            broken_connection(
+                &self.registry,
+                format!("it leads to `{}`, which is no address", printable(location, 120)),
+            )
+        };
         let next = from.join(location).ok_or_else(nowhere)?;
         // An address without encryption is only for a registry without it, on this machine or where a person said so.
         let may_reach = next.secure || (!self.root.secure && (next.is_loopback() || self.plain_http));
-        if may_reach { Ok(next) } else { Err(insecure(&self.registry, &printable(&next.authority, 120))) }
+        if may_reach { Ok(next) } else { Err(insecure_redirect(&self.registry, &printable(&next.authority, 120))) }
     }
 }
 
@@ -245,7 +257,7 @@ impl<Bytes: Read, Advance: FnMut(u64)> Read for Watched<Bytes, Advance> {
 
 /// Returns the message, else the code, of the first error in a registry's JSON answer, with control characters escaped and
 /// cut to about 200 bytes. `None` if there is none.
-fn said(text: &[u8]) -> Option<String> {
+fn registry_message(text: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(text).ok()?;
     let word = |path| answer.pointer(path)?.as_str();
     let words = word("/errors/0/message").filter(|message| !message.is_empty()).or(word("/errors/0/code"))?;
@@ -273,12 +285,12 @@ mod tests {
             });
             let Kind::Remote(remote) = &place.kind else { unreachable!("it is no folder") };
             let mut connection = Connection::new(&place, remote, true).unwrap();
-            connection.patience = Duration::from_millis(200);
+            connection.timeout = Duration::from_millis(200);
             let body = Some((b"a package".as_slice(), "application/octet-stream"));
             let request = HttpRequest {
                 body,
                 expected_response_bytes: 0,
-                ..HttpRequest::plain(Method::PUT, connection.address("blobs/uploads/"))
+                ..HttpRequest::without_body(Method::PUT, connection.address("blobs/uploads/"))
             };
             let error = connection.send(request).unwrap_err();
             assert!(error.to_string().ends_with("does not answer in time"), "{error:?}");
@@ -302,13 +314,13 @@ mod tests {
         });
         let Kind::Remote(remote) = &place.kind else { unreachable!("it is no folder") };
         let mut connection = Connection::new(&place, remote, false).unwrap();
-        connection.patience = Duration::from_millis(200);
+        connection.timeout = Duration::from_millis(200);
         let request = HttpRequest {
             expected_response_bytes: 0,
-            ..HttpRequest::plain(Method::GET, connection.address("tags/list"))
+            ..HttpRequest::without_body(Method::GET, connection.address("tags/list"))
         };
         let answer = connection.send(request).unwrap();
-        let error = connection.text(answer).unwrap_err();
+        let error = connection.read_body(answer).unwrap_err();
         assert!(error.to_string().ends_with("does not answer in time"), "{error:?}");
         dripping.join().unwrap();
     }

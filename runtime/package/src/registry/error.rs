@@ -11,7 +11,7 @@ use crate::Error;
 use crate::error::Reason;
 
 /// How many versions a message lists.
-const MOST_LISTED: usize = 8;
+const MAX_LISTED: usize = 8;
 
 const TRY_AGAIN: &str = "try again; if it repeats, check the connection and the registry";
 const OWN_AUTHORITY: &str = "`SSL_CERT_FILE` names the certificates of an authority of your own";
@@ -43,8 +43,8 @@ pub(super) fn not_found(place: &str, source: &str, there: &[String], nearest: Op
     let why = if there.is_empty() {
         "nothing of that name is there, or only for those who are logged in".into()
     } else {
-        let shown: Vec<_> = there.iter().rev().take(MOST_LISTED).map(String::as_str).collect();
-        let more = if there.len() > MOST_LISTED { " and older ones" } else { "" };
+        let shown: Vec<_> = there.iter().rev().take(MAX_LISTED).map(String::as_str).collect();
+        let more = if there.len() > MAX_LISTED { " and older ones" } else { "" };
         format!("there are: {}{more}", shown.join(", "))
     };
     explain(format!("there is no `{place}`"), hint).with_why(why).into()
@@ -94,7 +94,7 @@ pub(super) fn unauthorized(place: &str, registry: &str, login: Option<&Login>) -
 }
 
 /// The error for a redirect to the host `to` without encryption, where that is not allowed.
-pub(super) fn insecure(registry: &str, to: &str) -> Error {
+pub(super) fn insecure_redirect(registry: &str, to: &str) -> Error {
     let error = explain(format!("`{registry}` leads to `{to}`, without encryption"), "tell its operator");
     error.with_why("what is asked in secret must not be asked in the open").into()
 }
@@ -108,7 +108,7 @@ pub(super) fn truncated(what: &str, place: &str, wanted: u64, found: u64) -> Err
 }
 
 /// The error for a connection that ended, or an answer that breaks the protocol; `problem` says which.
-pub(super) fn broken(registry: &str, problem: impl Into<String>) -> Error {
+pub(super) fn broken_connection(registry: &str, problem: impl Into<String>) -> Error {
     let what = format!("the connection to `{registry}` broke");
     Reason::Unreachable.error(explain(what, TRY_AGAIN).with_why(problem))
 }
@@ -140,13 +140,13 @@ pub(super) fn no_answer(registry: &str, secure: bool, error: &ureq::Error) -> Er
                 | ErrorKind::ConnectionAborted
                 | ErrorKind::BrokenPipe,
             ),
-        ) => broken(registry, "it ended in the middle"),
+        ) => broken_connection(registry, "it ended in the middle"),
         // The system has no error kind for an unknown host, so the name is resolved once more.
-        (Http::HostNotFound | Http::Io(_), _) if kind.is_none() || !resolves(registry) => {
+        (Http::HostNotFound | Http::Io(_), _) if kind.is_none() || !can_resolve(registry) => {
             let hint = "check the name of the registry and the connection; a folder that is called so begins with `./`";
             explain(format!("there is no `{registry}` to be found"), hint).into()
         }
-        _ => broken(registry, problem),
+        _ => broken_connection(registry, problem),
     }
 }
 
@@ -157,7 +157,7 @@ fn not_encrypted(registry: &str, problem: String) -> Error {
 }
 
 /// Whether the name of a host, with or without a port, resolves to an address. Asks the system's resolver.
-fn resolves(authority: &str) -> bool {
+fn can_resolve(authority: &str) -> bool {
     let port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let whole = if port { authority.to_owned() } else { format!("{authority}:443") };
     whole.to_socket_addrs().is_ok()

@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 /// The longest name of a host, in bytes.
-const LONGEST: usize = 253;
+const MAX_HOST_BYTES: usize = 253;
 
 /// The default ports with and without encryption, which a normalized name leaves out. Who controls one of them on a host
 /// controls the other, so both mean the same registry as far as trust is concerned.
-const USUAL_PORTS: [u16; 2] = [443, 80];
+const DEFAULT_PORTS: [u16; 2] = [443, 80];
 
 /// Docker Hub: its normalized name, all its names, and the host that answers requests.
 const DOCKER_HUB: &str = "docker.io";
@@ -36,8 +36,8 @@ impl Host {
                 (format!("[{}]", address.parse::<Ipv6Addr>().ok()?), port)
             }
             None => match text.split_once(':') {
-                Some((host, port)) => (name(host)?, Some(port)),
-                None => (name(&text)?, None),
+                Some((host, port)) => (normalize_name(host)?, Some(port)),
+                None => (normalize_name(&text)?, None),
             },
         };
         // Another spelling, such as `0443` or `+1`, is no port, and neither is 0.
@@ -50,27 +50,27 @@ impl Host {
         if !alone && port.is_none() {
             return None;
         }
-        let usual = alone && port.is_some_and(|port| USUAL_PORTS.contains(&port));
+        let usual = alone && port.is_some_and(|port| DEFAULT_PORTS.contains(&port));
         let hub = DOCKER_HUB_NAMES.contains(&host.as_str());
         let (called, answers) = if hub { (DOCKER_HUB, DOCKER_HUB_HOST) } else { (host.as_str(), host.as_str()) };
-        Some(Self { name: at(called, port.filter(|_| !usual)), authority: at(answers, port) })
+        Some(Self { name: join_port(called, port.filter(|_| !usual)), authority: join_port(answers, port) })
     }
 }
 
 /// Returns the one name by which a registry is compared, in the store, the lock, and among publishers and logins: lower
 /// case, without the ports 443 and 80, and `docker.io` for all names of Docker Hub. `None` if the text is no host.
-pub(crate) fn canonical(text: &str) -> Option<String> {
+pub(crate) fn canonical_name(text: &str) -> Option<String> {
     Host::parse(text).map(|host| host.name)
 }
 
 /// Whether a text looks like a host, valid or not: it has a dot or colon and does not begin with a dot, or is
 /// `localhost`. A text that begins so is never a path, even if such a path exists.
-pub(crate) fn spelt_as_host(text: &str) -> bool {
+pub(crate) fn is_like_host(text: &str) -> bool {
     (text.contains(['.', ':']) && !text.starts_with('.')) || text.eq_ignore_ascii_case("localhost")
 }
 
 /// Whether a text begins like a path, relative or absolute: with a slash of either kind, also after one or two dots.
-pub(crate) fn spelt_as_path(text: &str) -> bool {
+pub(crate) fn is_like_path(text: &str) -> bool {
     let rest = text.strip_prefix("..").or_else(|| text.strip_prefix('.')).unwrap_or(text);
     rest.starts_with(['/', '\\']) || Path::new(text).is_absolute()
 }
@@ -88,11 +88,11 @@ pub(super) fn is_loopback(authority: &str) -> bool {
 /// Checks the name of a host, or an IPv4 address of four decimal numbers, and removes a dot at its end. A name has at
 /// most 253 bytes: parts of ASCII letters, digits and hyphens, not beginning with a hyphen, joined by dots. `None` if
 /// the text is neither. Other spellings of an IPv4 address are rejected.
-fn name(text: &str) -> Option<String> {
+fn normalize_name(text: &str) -> Option<String> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let letters = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     let good = |part: &str| !part.is_empty() && !part.starts_with('-') && letters(part);
-    if text.len() > LONGEST || !text.split('.').all(good) {
+    if text.len() > MAX_HOST_BYTES || !text.split('.').all(good) {
         return None;
     }
     // What ends in a number is an address, for which systems know more spellings than one.
@@ -102,7 +102,7 @@ fn name(text: &str) -> Option<String> {
 }
 
 /// Joins a host and a port with a colon; without a port, returns the host.
-fn at(host: &str, port: Option<u16>) -> String {
+fn join_port(host: &str, port: Option<u16>) -> String {
     port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
@@ -123,9 +123,9 @@ mod tests {
             ("r:80", &["r:80"]),
         ] {
             for spelling in spellings {
-                assert_eq!(canonical(spelling).as_deref(), Some(name), "{spelling}");
+                assert_eq!(canonical_name(spelling).as_deref(), Some(name), "{spelling}");
             }
-            assert_eq!(canonical(name).as_deref(), Some(name));
+            assert_eq!(canonical_name(name).as_deref(), Some(name));
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
         let ports = ["r:", "ghcr.io:0443", "ghcr.io:0", "ghcr.io:65536", "ghcr.io:+1", "[::1]5000", "a:1:2"];
         let others = ["", "me", "stick", "..", "a..b", ".a.b", "-a.b", "a_b.c", "a.b@c", "ghcr.", "[::1", "[x]:1"];
         for text in [&numbers[..], &ports, &others].concat() {
-            assert_eq!(canonical(text), None, "{text}");
+            assert_eq!(canonical_name(text), None, "{text}");
         }
     }
 

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::paths::resolve;
 
-use super::host::{Host, spelt_as_host, spelt_as_path};
+use super::host::{Host, is_like_host, is_like_path};
 use crate::Error;
 
 /// The longest version in bytes: registries allow no longer tag.
-const LONGEST_TAG: usize = 128;
+const MAX_TAG_BYTES: usize = 128;
 
 /// The longest `namespace/name` in bytes: registries allow no longer one.
-const LONGEST_REPOSITORY: usize = 255;
+const MAX_REPOSITORY_BYTES: usize = 255;
 
 /// Where a package is, and how to get there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Location {
         let last = rest.rfind('/').ok_or("it has no namespace between registry and name")?;
         let (name, version) = split_version(&rest[last + 1..])?;
         let repository = rest[..last + 1 + name.len()].to_owned();
-        if repository.len() > LONGEST_REPOSITORY || !repository.split('/').all(is_component) {
+        if repository.len() > MAX_REPOSITORY_BYTES || !repository.split('/').all(is_component) {
             return Err(format!("`{repository}` is not made of lower-case words with `/` between them"));
         }
         Ok(Self::new(Kind::Remote(Remote { registry, authority, repository }), Some(name), version))
@@ -150,7 +150,7 @@ impl fmt::Display for Location {
 /// `//` exists.
 fn is_path(text: &str) -> bool {
     let folder = text.split("//").next().unwrap_or_default();
-    spelt_as_path(text) || (!is_meant_for_registry(text) && Path::new(folder).is_dir())
+    is_like_path(text) || (!is_meant_for_registry(text) && Path::new(folder).is_dir())
 }
 
 /// Whether a text begins with what looks like a host, followed by a namespace or by a version. False if it has two
@@ -159,7 +159,7 @@ fn is_meant_for_registry(text: &str) -> bool {
     let Some((host, rest)) = text.split_once('/') else { return false };
     // Two slashes stand behind a folder, or in an address of the web.
     let slashes = text.contains("//") && !text.contains("://");
-    spelt_as_host(host) && !slashes && (rest.contains('/') || text.contains([':', '@']))
+    is_like_host(host) && !slashes && (rest.contains('/') || text.contains([':', '@']))
 }
 
 /// Whether a text is a valid part of a repository's name: lower-case letters and digits, with dots, underscores and
@@ -180,7 +180,7 @@ fn split_version(text: &str) -> Result<(&str, Option<&str>), String> {
         return Err("a package is named by its version, not by its digest".into());
     }
     let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
-    let good = version.len() <= LONGEST_TAG && version.bytes().all(letters) && !version.is_empty();
+    let good = version.len() <= MAX_TAG_BYTES && version.bytes().all(letters) && !version.is_empty();
     let good = good && !version.starts_with(['.', '-', '+']);
     if good { Ok((name, Some(version))) } else { Err(format!("`{version}` is no version")) }
 }

@@ -13,18 +13,18 @@ use tunebox_foundation::bounded;
 use ureq::http::HeaderMap;
 use ureq::http::header::WWW_AUTHENTICATE;
 
-use super::agent::PATIENCE;
-use super::host::canonical;
+use super::agent::NETWORK_TIMEOUT;
+use super::host::canonical_name;
 
 /// The most bytes of a Docker configuration.
-const LARGEST_FILE: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The only registry whose logins Docker stores under other names than its own, and those names.
 const DOCKER_HUB: &str = "docker.io";
 const DOCKER_HUB_KEYS: [&str; 3] = ["https://index.docker.io/v1/", DOCKER_HUB, "registry.hub.docker.com"];
 
 /// The default ports, which the key of a login may have and a normalized name has not.
-const USUAL_PORTS: [&str; 2] = ["443", "80"];
+const DEFAULT_PORTS: [&str; 2] = ["443", "80"];
 
 /// The kind of login that a registry demands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Challenge {
         if !scheme.eq_ignore_ascii_case("bearer") {
             return None;
         }
-        let parameters = parameters(rest);
+        let parameters = parse_parameters(rest);
         let find = |name: &str| {
             let found = parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
             found.map(|(_, value)| value.clone())
@@ -77,7 +77,7 @@ impl Challenge {
 
 /// Parses `name="value",name=value` into pairs of name and value. A comma or an escaped quote inside quotes belongs to
 /// the value.
-fn parameters(text: &str) -> Vec<(String, String)> {
+fn parse_parameters(text: &str) -> Vec<(String, String)> {
     let (mut pairs, mut is_quoted) = (vec![String::new()], false);
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
@@ -102,7 +102,7 @@ pub(super) fn token_header(answer: &[u8]) -> Option<String> {
 }
 
 /// Returns the `Authorization` header of a name and a password.
-pub(super) fn basic(name: &str, password: &str) -> String {
+pub(super) fn basic_header(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }
 
@@ -126,27 +126,28 @@ impl Login {
     /// credential helpers that the file names. Returns `Nobody` if there is no login, and `Unusable` with the reason if
     /// the file or a helper fails.
     pub(super) fn find(registry: &str, file: Option<&Path>) -> Self {
-        let Some(file) = file.map(Path::to_owned).or_else(usual_file) else { return Self::Nobody };
-        let text = match bounded::read(&file, LARGEST_FILE) {
+        let Some(file) = file.map(Path::to_owned).or_else(docker_config_file) else { return Self::Nobody };
+        let text = match bounded::read(&file, MAX_FILE_BYTES) {
             Ok(text) => text,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Self::Nobody;
             }
             Err(error) => return Self::Unusable(format!("`{}` cannot be read: {error}", file.display())),
         };
-        let mut found = keys(registry).into_iter().map(|key| Self::read(&text, &key, &file));
+        let mut found = login_keys(registry).into_iter().map(|key| Self::read(&text, &key, &file));
         found.find(|login| !matches!(login, Self::Nobody)).unwrap_or(Self::Nobody)
     }
 
-    /// Runs [`find`](Self::find) on a new thread and returns its result, or `Unusable` if it takes longer than [`PATIENCE`],
-    /// because a credential helper does not end. The thread is not stopped then.
+    /// Runs [`find`](Self::find) on a new thread and returns its result, or `Unusable` if it takes longer than
+    /// [`NETWORK_TIMEOUT`], because a credential helper does not end. The thread is not stopped then.
     pub(super) fn find_in_time(registry: &str, file: Option<&Path>) -> Self {
         let (sender, found) = mpsc::channel();
         let (registry, file) = (registry.to_owned(), file.map(Path::to_owned));
         // A helper that does not end keeps this thread until the program ends.
         thread::spawn(move || sender.send(Self::find(&registry, file.as_deref())));
-        let late = |_| Self::Unusable(format!("the helper for logins did not end within {} s", PATIENCE.as_secs()));
-        found.recv_timeout(PATIENCE).unwrap_or_else(late)
+        let late =
+            |_| Self::Unusable(format!("the helper for logins did not end within {} s", NETWORK_TIMEOUT.as_secs()));
+        found.recv_timeout(NETWORK_TIMEOUT).unwrap_or_else(late)
     }
 
     /// Finds the login under `key` in the text of a Docker configuration. May run a credential helper, whose output no
@@ -180,18 +181,18 @@ impl Login {
 
 /// Returns the keys under which a Docker configuration may hold the login for a registry: its name, and its name with a
 /// default port, since `docker login` stores what was typed.
-fn keys(registry: &str) -> Vec<String> {
+fn login_keys(registry: &str) -> Vec<String> {
     if registry == DOCKER_HUB {
         return DOCKER_HUB_KEYS.map(str::to_owned).into();
     }
-    let with_port = USUAL_PORTS.map(|port| format!("{registry}:{port}"));
-    let same = with_port.into_iter().filter(|name| canonical(name).as_deref() == Some(registry));
+    let with_port = DEFAULT_PORTS.map(|port| format!("{registry}:{port}"));
+    let same = with_port.into_iter().filter(|name| canonical_name(name).as_deref() == Some(registry));
     std::iter::once(registry.to_owned()).chain(same).collect()
 }
 
 /// Returns the path of Docker's `config.json`, in `DOCKER_CONFIG` or `~/.docker`. `None` if there is no home folder.
 /// The file need not exist.
-fn usual_file() -> Option<PathBuf> {
+fn docker_config_file() -> Option<PathBuf> {
     let folder = std::env::var_os("DOCKER_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = folder.or_else(|| Some(std::env::home_dir()?.join(".docker")))?;
     Some(folder.join("config.json"))
@@ -228,7 +229,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.json");
         text.into_iter().for_each(|text| fs::write(&file, text).unwrap());
-        Login::find(&canonical(written).unwrap(), Some(&file))
+        Login::find(&canonical_name(written).unwrap(), Some(&file))
     }
 
     #[test]

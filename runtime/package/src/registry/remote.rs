@@ -10,12 +10,12 @@ use ureq::http::{HeaderName, Method, Response, StatusCode};
 use super::connection::{Connection, HttpRequest, Watched};
 use super::error::{no_version, not_found, truncated};
 use super::location::Location;
-use super::{Progress, Silent, check_same};
+use super::{Progress, Silent, check_existing_version};
 use crate::Error;
 use crate::artifact::document::{Descriptor, digest_of};
-use crate::artifact::{Artifact, Documents, LARGEST_DOCUMENT, MANIFEST, Parts, error, fits};
+use crate::artifact::{Artifact, Documents, LARGEST_DOCUMENT, MANIFEST, Parts, check_size, error};
 use crate::signature::signer_of;
-use crate::store::order;
+use crate::store::compare_versions;
 use tunebox_foundation::nearest::nearest;
 
 /// The media types of manifests to accept: that of packages, and those of container images, so that an error can say that
@@ -34,19 +34,19 @@ pub(super) fn pull(
     progress: &mut dyn Progress,
 ) -> Result<(Artifact, String), Error> {
     let Some(tag) = place.tag() else {
-        let highest = tags(connection).pop().map(|tag| format!("{}:{tag}", place.source()));
+        let highest = list_tags(connection).pop().map(|tag| format!("{}:{tag}", place.source()));
         return Err(no_version(&place.to_string(), highest));
     };
-    let Some((manifest, media_type)) = manifest(connection, &tag)? else {
-        let there = tags(connection);
+    let Some((manifest, media_type)) = download_manifest(connection, &tag)? else {
+        let there = list_tags(connection);
         let nearest = nearest(&tag, there.iter().map(String::as_str));
         return Err(not_found(&place.to_string(), &place.source(), &there, nearest));
     };
     let parts = Parts::read(&manifest, media_type.as_deref()).map_err(|error| connection.locate(error))?;
 
-    let configuration = blob(connection, "configuration", &parts.configuration, &mut Silent)?;
-    progress.start(&title(place), parts.layer.size);
-    let wasm = blob(connection, "package", &parts.layer, progress)?;
+    let configuration = download_blob(connection, "configuration", &parts.configuration, &mut Silent)?;
+    progress.start(&progress_title(place), parts.layer.size);
+    let wasm = download_blob(connection, "package", &parts.layer, progress)?;
     let artifact = parts.assemble(&configuration, wasm).map_err(|error| connection.locate(error))?;
     Ok((artifact, digest_of(&manifest)))
 }
@@ -61,30 +61,30 @@ pub(super) fn push(
 ) -> Result<String, Error> {
     let documents = artifact.manifest()?;
     let tag = place.tag().unwrap_or_default();
-    if let Some((there, media_type)) = manifest(connection, &tag)? {
+    if let Some((there, media_type)) = download_manifest(connection, &tag)? {
         let parts =
             Parts::read(&there, media_type.as_deref()).ok().filter(|parts| parts.layer.digest == documents.layer);
         let signature = parts.as_ref().and_then(|parts| parts.signature.as_deref());
         let signer = signer_of(&artifact.wasm, signature);
-        check_same(&place.to_string(), artifact, parts.is_some(), signer.as_deref())?;
+        check_existing_version(&place.to_string(), artifact, parts.is_some(), signer.as_deref())?;
     }
-    progress.start(&title(place), artifact.wasm.len() as u64);
-    upload(connection, &artifact.wasm, progress)?;
-    upload(connection, &documents.configuration, &mut Silent)?;
-    name(connection, &tag, &documents)?;
+    progress.start(&progress_title(place), artifact.wasm.len() as u64);
+    upload_blob(connection, &artifact.wasm, progress)?;
+    upload_blob(connection, &documents.configuration, &mut Silent)?;
+    upload_manifest(connection, &tag, &documents)?;
     Ok(documents.digest)
 }
 
 /// Uploads the manifest under a tag, which makes the package visible. Errors: the registry rejects it, or reports another
 /// digest for the manifest.
-fn name(connection: &mut Connection, tag: &str, documents: &Documents) -> Result<(), Error> {
+fn upload_manifest(connection: &mut Connection, tag: &str, documents: &Documents) -> Result<(), Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let request = HttpRequest {
         body: Some((documents.manifest.as_slice(), MANIFEST)),
-        ..HttpRequest::plain(Method::PUT, address)
+        ..HttpRequest::without_body(Method::PUT, address)
     };
-    let response = connection.expect(request, &[StatusCode::CREATED, StatusCode::OK])?;
-    if let Some(found) = header(&response, &MANIFEST_DIGEST).filter(|found| *found != documents.digest) {
+    let response = connection.send_expecting(request, &[StatusCode::CREATED, StatusCode::OK])?;
+    if let Some(found) = header_value(&response, &MANIFEST_DIGEST).filter(|found| *found != documents.digest) {
         return Err(connection.locate(error::wrong_digest("manifest", &documents.digest, &found)));
     }
     Ok(())
@@ -95,28 +95,28 @@ type Served = (Vec<u8>, Option<String>);
 
 /// Downloads the manifest of a tag. Returns it with its `Content-Type`, or `None` if there is no such tag. Errors: more
 /// than 1 MiB, or bytes that differ from the SHA-256 that the registry reports, if it reports one.
-fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Served>, Error> {
+fn download_manifest(connection: &mut Connection, tag: &str) -> Result<Option<Served>, Error> {
     let address = connection.address(&format!("manifests/{tag}"));
-    let request = HttpRequest { accept: Some(MANIFESTS), ..HttpRequest::plain(Method::GET, address) };
-    let response = connection.expect(request, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
+    let request = HttpRequest { accept: Some(MANIFESTS), ..HttpRequest::without_body(Method::GET, address) };
+    let response = connection.send_expecting(request, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
     if response.status() == StatusCode::NOT_FOUND {
         return Ok(None);
     }
-    let said = header(&response, &MANIFEST_DIGEST).filter(|digest| digest.starts_with("sha256:"));
-    let media_type = header(&response, &CONTENT_TYPE);
-    let size: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    fits("manifest", size.unwrap_or_default(), LARGEST_DOCUMENT).map_err(|error| connection.locate(error))?;
-    let bytes = connection.text(response)?;
+    let said = header_value(&response, &MANIFEST_DIGEST).filter(|digest| digest.starts_with("sha256:"));
+    let media_type = header_value(&response, &CONTENT_TYPE);
+    let size: Option<u64> = header_value(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    check_size("manifest", size.unwrap_or_default(), LARGEST_DOCUMENT).map_err(|error| connection.locate(error))?;
+    let bytes = connection.read_body(response)?;
     let found = digest_of(&bytes);
     match said.filter(|said| *said != found) {
-        Some(said) => Err(connection.locate(error::wrong_digest("manifest", &said, &found))),
+        Some(registry_message) => Err(connection.locate(error::wrong_digest("manifest", &registry_message, &found))),
         None => Ok(Some((bytes, media_type))),
     }
 }
 
 /// Downloads the blob `wanted` and checks its size and digest. `what` names the blob in errors; `progress` receives the
 /// number of bytes of each read. Errors: no such blob, a download that ends early, or another size or digest.
-fn blob(
+fn download_blob(
     connection: &mut Connection,
     what: &'static str,
     wanted: &Descriptor,
@@ -124,9 +124,9 @@ fn blob(
 ) -> Result<Vec<u8>, Error> {
     let address = connection.address(&format!("blobs/{}", wanted.digest));
     let request =
-        HttpRequest { expected_response_bytes: wanted.size, ..HttpRequest::plain(Method::GET, address.clone()) };
-    let response = connection.expect(request, &[StatusCode::OK])?;
-    let length: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
+        HttpRequest { expected_response_bytes: wanted.size, ..HttpRequest::without_body(Method::GET, address.clone()) };
+    let response = connection.send_expecting(request, &[StatusCode::OK])?;
+    let length: Option<u64> = header_value(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     if let Some(found) = length.filter(|length| *length != wanted.size) {
         return Err(connection.locate(error::wrong_size(what, wanted.size, found)));
     }
@@ -135,7 +135,7 @@ fn blob(
     let reader = response.into_body().into_reader().take(wanted.size + 1);
     match (Watched { bytes: reader, advance: |came| progress.advance(came) }).read_to_end(&mut bytes) {
         Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
-            return Err(connection.no_answer(&address, error.into()));
+            return Err(connection.request_error(&address, error.into()));
         }
         _ => {}
     }
@@ -149,10 +149,10 @@ fn blob(
 
 /// Uploads a blob, unless the registry has it already. In both cases `progress` receives the number of all its bytes.
 /// Errors: no answer, or a status other than those of a successful upload.
-fn upload(connection: &mut Connection, bytes: &[u8], progress: &mut dyn Progress) -> Result<(), Error> {
+fn upload_blob(connection: &mut Connection, bytes: &[u8], progress: &mut dyn Progress) -> Result<(), Error> {
     let digest = digest_of(bytes);
-    let request = HttpRequest::plain(Method::HEAD, connection.address(&format!("blobs/{digest}")));
-    let there = connection.expect(request, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
+    let request = HttpRequest::without_body(Method::HEAD, connection.address(&format!("blobs/{digest}")));
+    let there = connection.send_expecting(request, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
     if there.status() == StatusCode::OK {
         progress.advance(bytes.len() as u64);
         return Ok(());
@@ -160,24 +160,24 @@ fn upload(connection: &mut Connection, bytes: &[u8], progress: &mut dyn Progress
 
     let from = connection.address("blobs/uploads/");
     let request =
-        HttpRequest { body: Some((b"".as_slice(), BINARY)), ..HttpRequest::plain(Method::POST, from.clone()) };
-    let response = connection.expect(request, &[StatusCode::ACCEPTED])?;
-    let location = header(&response, &LOCATION).unwrap_or_default();
-    let address = connection.follow(&from, &location)?.with(&[("digest", &digest)]);
+        HttpRequest { body: Some((b"".as_slice(), BINARY)), ..HttpRequest::without_body(Method::POST, from.clone()) };
+    let response = connection.send_expecting(request, &[StatusCode::ACCEPTED])?;
+    let location = header_value(&response, &LOCATION).unwrap_or_default();
+    let address = connection.resolve_redirect(&from, &location)?.with_query(&[("digest", &digest)]);
     let request = HttpRequest {
         body: Some((bytes, BINARY)),
         progress: Some(progress),
-        ..HttpRequest::plain(Method::PUT, address)
+        ..HttpRequest::without_body(Method::PUT, address)
     };
-    connection.expect(request, &[StatusCode::CREATED]).map(|_| ())
+    connection.send_expecting(request, &[StatusCode::CREATED]).map(|_| ())
 }
 
 /// Returns the tags of the repository, the highest version last, for messages. Leaves out tags that are longer than 128
 /// bytes, begin with `sha256-`, or have other characters than ASCII letters, digits, `.`, `_` and `-`. Empty if the
 /// registry gives no list.
-fn tags(connection: &mut Connection) -> Vec<String> {
-    let request = HttpRequest::plain(Method::GET, connection.address("tags/list"));
-    let answer = connection.expect(request, &[StatusCode::OK]).and_then(|answer| connection.text(answer));
+fn list_tags(connection: &mut Connection) -> Vec<String> {
+    let request = HttpRequest::without_body(Method::GET, connection.address("tags/list"));
+    let answer = connection.send_expecting(request, &[StatusCode::OK]).and_then(|answer| connection.read_body(answer));
     let read = |text: Vec<u8>| {
         let mut answer: Value = serde_json::from_slice(&text).ok()?;
         serde_json::from_value(answer.get_mut("tags")?.take()).ok()
@@ -185,16 +185,16 @@ fn tags(connection: &mut Connection) -> Vec<String> {
     let mut tags: Vec<String> = answer.ok().and_then(read).unwrap_or_default();
     let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     tags.retain(|tag| tag.len() <= 128 && tag.bytes().all(letters) && !tag.starts_with("sha256-"));
-    tags.sort_by(|left, right| order(left, right));
+    tags.sort_by(|left, right| compare_versions(left, right));
     tags
 }
 
 /// Returns `name:version`, as the progress of a transfer shows it.
-fn title(place: &Location) -> String {
+fn progress_title(place: &Location) -> String {
     format!("{}:{}", place.name.as_deref().unwrap_or_default(), place.version.as_deref().unwrap_or_default())
 }
 
 /// Returns the value of a response's header. `None` if it is missing or not visible ASCII.
-fn header(response: &Response<Body>, name: &HeaderName) -> Option<String> {
+fn header_value(response: &Response<Body>, name: &HeaderName) -> Option<String> {
     response.headers().get(name)?.to_str().ok().map(str::to_owned)
 }

@@ -12,14 +12,14 @@ use tunebox_foundation::explain::Explanation;
 use crate::{Error, files};
 
 /// The number of characters of a public key.
-const KEY: usize = 56;
+const KEY_CHARACTERS: usize = 56;
 
 /// How the second line of a secret key's file begins when a password protects it, and when none does.
 const PROTECTED: &str = "RWRTY0Iy";
 const UNPROTECTED: &str = "RWQAAEIy";
 
 /// The largest key file that is read, in bytes.
-const LONGEST: u64 = 4 << 10;
+const MAX_KEY_FILE_BYTES: u64 = 4 << 10;
 
 /// A signer: its public key, and the key's number, which is shown to people.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ pub struct Signer {
 impl Signer {
     /// Parses a public key of minisign, `RW…`. `None` for anything else, also for other spellings of a valid key.
     pub fn parse(key: &str) -> Option<Self> {
-        let plain = key.len() == KEY && key.bytes().all(|byte| byte.is_ascii_graphic());
+        let plain = key.len() == KEY_CHARACTERS && key.bytes().all(|byte| byte.is_ascii_graphic());
         // The one library knows the kinds of keys, the other shows their numbers.
         minisign_verify::PublicKey::from_base64(Some(key).filter(|_| plain)?).ok()?;
         let signer = Self::of(&Public::from_base64(key).ok()?);
@@ -61,7 +61,7 @@ fn key_error(what: impl Into<String>, why: impl Into<String>, hint: impl Into<St
 }
 
 /// The error for a path where a new key's file should be written, and a file exists already.
-fn exists(path: &Path) -> Error {
+fn file_exists_error(path: &Path) -> Error {
     let what = format!("there is a file `{}` already", path.display());
     let why = "an overwritten key is lost, and the trust in it too";
     key_error(what, why, "give another file, or move that one away")
@@ -87,7 +87,7 @@ impl SecretKey {
     pub fn generate(path: &Path, password: Option<&str>) -> Result<Signer, Error> {
         let beside = path.with_added_extension("pub");
         if let Some(taken) = [path, &beside].into_iter().find(|path| path.symlink_metadata().is_ok()) {
-            return Err(exists(taken));
+            return Err(file_exists_error(taken));
         }
         let library = |error: minisign::PError| library_error("make a key", &error);
         let pair = match password {
@@ -118,7 +118,7 @@ impl SecretKey {
             let hint = "`tunebox key FILE` makes a pair of keys; the one without `.pub` is secret";
             key_error(format!("`{shown}` is not the file of a secret key"), problem, hint)
         };
-        let bytes = bounded::read(path, LONGEST).map_err(Error::file("read", path))?;
+        let bytes = bounded::read(path, MAX_KEY_FILE_BYTES).map_err(Error::file("read", path))?;
         let text = String::from_utf8(bytes).map_err(|_| not_key("it is no text"))?;
         let second = text.lines().nth(1).unwrap_or_default();
         let protected = second.starts_with(PROTECTED);
@@ -170,9 +170,9 @@ impl SecretKey {
 
 /// Writes a new file atomically, with the permissions `mode`. Errors: the path exists already, or cannot be written.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
-    match files::draft(path, text.as_bytes(), mode)?.persist_noclobber(path) {
+    match files::write_temporary(path, text.as_bytes(), mode)?.persist_noclobber(path) {
         Ok(_) => Ok(()),
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(path)),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(file_exists_error(path)),
         Err(error) => Err(Error::file("written", path)(error.error)),
     }
 }

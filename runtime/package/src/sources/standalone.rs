@@ -5,15 +5,15 @@
 use toml::{Table, Value};
 
 /// The tables of a `Cargo.toml` that matter only inside the repository.
-const INSIDE: [&str; 5] = ["lints", "dev-dependencies", "test", "bench", "example"];
+const REPOSITORY_TABLES: [&str; 5] = ["lints", "dev-dependencies", "test", "bench", "example"];
 
 /// Returns the text of a `Cargo.toml` without the workspace: what it inherits from the table `workspace` is filled in,
-/// the tables of [`INSIDE`] are removed, and build scripts and automatic targets are turned off. `folder` is the path
-/// of the manifest's folder from the workspace's root, from which `path` entries are rewritten. What the workspace does
-/// not declare stays as it is. A text that cannot be parsed counts as empty.
+/// the tables of [`REPOSITORY_TABLES`] are removed, and build scripts and automatic targets are turned off. `folder` is
+/// the path of the manifest's folder from the workspace's root, from which `path` entries are rewritten. What the
+/// workspace does not declare stays as it is. A text that cannot be parsed counts as empty.
 pub(super) fn standalone(text: &str, workspace: &Table, folder: &str) -> String {
     let mut manifest: Table = text.parse().unwrap_or_default();
-    manifest.retain(|name, _| !INSIDE.contains(&name));
+    manifest.retain(|name, _| !REPOSITORY_TABLES.contains(&name));
     if let (Some(Value::Table(own)), Some(Value::Table(shared))) =
         (manifest.get_mut("package"), workspace.get("package"))
     {

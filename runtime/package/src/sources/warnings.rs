@@ -8,14 +8,14 @@ use crate::digest::files_below;
 use crate::files;
 
 /// The source text of a call that reports a metric by a literal name; `add_` may stand before it.
-const CALL: &str = "metric(\"";
+const METRIC_CALL: &str = "metric(\"";
 
 /// Finds lines below `src` that report a metric whose name is not in `declared`. Returns pairs of place, as
 /// `src/lib.rs:12`, and name. Comments and tests are not searched.
 pub fn undeclared(folder: &Path, declared: &[String]) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    for (place, code) in lines(folder) {
-        let names = reported(&code).filter(|name| !declared.iter().any(|known| known == name));
+    for (place, code) in source_lines(folder) {
+        let names = reported_metrics(&code).filter(|name| !declared.iter().any(|known| known == name));
         found.extend(names.map(|name| (place.clone(), name.to_owned())));
     }
     found
@@ -23,38 +23,41 @@ pub fn undeclared(folder: &Path, declared: &[String]) -> Vec<(String, String)> {
 
 /// Iterates over the names in the calls `metric("…")` and `add_metric("…")` of a line. Methods and other functions with
 /// such an ending do not count.
-fn reported(code: &str) -> impl Iterator<Item = &str> {
-    let calls = code.match_indices(CALL).filter(|(at, _)| {
+fn reported_metrics(code: &str) -> impl Iterator<Item = &str> {
+    let calls = code.match_indices(METRIC_CALL).filter(|(at, _)| {
         let before = code[..*at].trim_end_matches("add_");
         !before.ends_with(|letter: char| letter.is_alphanumeric() || "_.".contains(letter))
     });
-    calls.filter_map(|(at, _)| code[at + CALL.len()..].split_once('"').map(|(name, _)| name))
+    calls.filter_map(|(at, _)| code[at + METRIC_CALL.len()..].split_once('"').map(|(name, _)| name))
 }
 
 /// The macros that print.
-const MACROS: [&str; 5] = ["println!", "print!", "eprintln!", "eprint!", "dbg!"];
+const PRINT_MACROS: [&str; 5] = ["println!", "print!", "eprintln!", "eprint!", "dbg!"];
 
 /// Finds lines below `src` that print, with `println!`, `dbg!` and the like. Returns their places, as `src/lib.rs:12`.
 /// Comments and tests are not searched.
 pub fn prints(folder: &Path) -> Vec<String> {
-    lines(folder).into_iter().filter(|(_, code)| is_printing(code)).map(|(place, _)| place).collect()
+    source_lines(folder).into_iter().filter(|(_, code)| is_printing(code)).map(|(place, _)| place).collect()
 }
 
-/// Whether a line of code calls one of [`MACROS`].
+/// Whether a line of code calls one of [`PRINT_MACROS`].
 fn is_printing(code: &str) -> bool {
     let begins_a_word = |at: usize| !code[..at].ends_with(|letter: char| letter.is_alphanumeric() || letter == '_');
-    MACROS.iter().any(|name| code.match_indices(name).any(|(at, _)| begins_a_word(at)))
+    PRINT_MACROS.iter().any(|name| code.match_indices(name).any(|(at, _)| begins_a_word(at)))
 }
 
 /// Returns the lines in the Rust files below `src`, in the order of their paths: the line's place, as `src/lib.rs:12`,
 /// and its code without comments. Leaves out tests, which run natively: folders `tests` and files `tests.rs`. What
 /// cannot be read counts as empty.
-fn lines(folder: &Path) -> Vec<(String, String)> {
+fn source_lines(folder: &Path) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     for path in files_below(folder, Path::new("src"), "tests").unwrap_or_default() {
         if path.extension().is_some_and(|ending| ending == "rs") && !path.ends_with("tests.rs") {
             let text = files::read_text(&folder.join(&path)).unwrap_or_default();
-            lines.extend(code(&text).map(|(number, code)| (format!("{}:{number}", path.display()), code.to_owned())));
+            lines.extend(
+                lines_before_tests(&text)
+                    .map(|(number, code)| (format!("{}:{number}", path.display()), code.to_owned())),
+            );
         }
     }
     lines
@@ -62,7 +65,7 @@ fn lines(folder: &Path) -> Vec<(String, String)> {
 
 /// Iterates over the lines of a file before its first test module: the line's number, from 1, and its text before `//`.
 /// A test module begins with a line `#[cfg(test)]` before one that ends with `{`; all lines from there on are left out.
-fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+fn lines_before_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let begins_tests = |(line, next): (&str, &str)| line.trim() == "#[cfg(test)]" && next.trim_end().ends_with('{');
     let end = text.lines().zip(text.lines().skip(1)).position(begins_tests).unwrap_or(usize::MAX);
     let numbered = text.lines().take(end).enumerate();

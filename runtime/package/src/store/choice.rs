@@ -13,18 +13,18 @@ use tunebox_foundation::nearest::nearest;
 /// Returns the package that fits `wanted`; the highest version if `wanted` names none. `known` must be sorted by name,
 /// version and source. `folder` is the folder of the packages, or `None` for this user's own store. Copies of one
 /// package from several paths count as one. Errors: none fits, or several of different names or sources do.
-pub(super) fn choose(known: &[Stored], wanted: Wanted<'_>, folder: Option<&Path>) -> Result<Stored, Error> {
+pub(super) fn choose_package(known: &[Stored], wanted: Wanted<'_>, folder: Option<&Path>) -> Result<Stored, Error> {
     let fits = |wanted: Option<&str>, value: &str| wanted.is_none_or(|wanted| wanted == value);
     let named = |stored: &&Stored| fits(wanted.name, &stored.name) && fits(wanted.source, &stored.source);
     let of_name: Vec<&Stored> = known.iter().filter(named).collect();
     let fitting: Vec<&Stored> = of_name.iter().copied().filter(|one| fits(wanted.version, &one.version)).collect();
 
-    let candidates = without_copies(newest(&fitting));
+    let candidates = without_copies(highest_versions(&fitting));
     let name = wanted.name.unwrap_or_default();
     if candidates.len() > 1 {
         // In a folder the names alone tell them apart, in the store the versions may.
         let there = if folder.is_some() { candidates } else { fitting };
-        return Err(ambiguous(name, &written(&there, folder), folder));
+        return Err(ambiguous(name, &format_packages(&there, folder), folder));
     }
     if let Some(chosen) = candidates.first() {
         return Ok((*chosen).clone());
@@ -32,15 +32,15 @@ pub(super) fn choose(known: &[Stored], wanted: Wanted<'_>, folder: Option<&Path>
     let names: BTreeSet<_> = known.iter().map(|stored| stored.name.as_str()).collect();
     let others = names.into_iter().filter(|known| *known != name);
     let there = match folder {
-        Some(_) if of_name.is_empty() => written(&newest(&known.iter().collect::<Vec<_>>()), folder),
-        _ => written(&of_name, folder),
+        Some(_) if of_name.is_empty() => format_packages(&highest_versions(&known.iter().collect::<Vec<_>>()), folder),
+        _ => format_packages(&of_name, folder),
     };
     Err(no_package(wanted, nearest(name, others), &there, folder))
 }
 
 /// Returns the highest version for each pair of name and source, out of packages sorted by version. The result is sorted by
 /// name and source.
-fn newest<'a>(ordered: &[&'a Stored]) -> Vec<&'a Stored> {
+fn highest_versions<'a>(ordered: &[&'a Stored]) -> Vec<&'a Stored> {
     let highest: BTreeMap<_, _> = ordered.iter().map(|one| ((&one.name, &one.source), *one)).collect();
     highest.into_values().collect()
 }
@@ -69,7 +69,7 @@ fn are_copies(left: &Stored, right: &Stored) -> bool {
 
 /// Formats packages for messages: `NAME:VERSION` in a folder, `NAME@VERSION from SOURCE` in this user's store, which
 /// `folder` is `None` for.
-fn written(packages: &[&Stored], folder: Option<&Path>) -> Vec<String> {
+fn format_packages(packages: &[&Stored], folder: Option<&Path>) -> Vec<String> {
     let write = |one: &&Stored| match folder {
         Some(_) => format!("{}:{}", one.name, one.version),
         None => one.to_string(),
@@ -78,7 +78,7 @@ fn written(packages: &[&Stored], folder: Option<&Path>) -> Vec<String> {
 }
 
 /// Compares two versions. A text that is no version comes before all that are; equal versions are compared as text.
-pub(crate) fn order(left: &str, right: &str) -> std::cmp::Ordering {
+pub(crate) fn compare_versions(left: &str, right: &str) -> std::cmp::Ordering {
     let read = |text: &str| Version::parse(text).ok();
     read(left).cmp(&read(right)).then_with(|| left.cmp(right))
 }

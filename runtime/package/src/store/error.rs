@@ -9,7 +9,7 @@ use crate::Error;
 use crate::error::Reason;
 
 /// How many packages a message lists.
-const MOST_LISTED: usize = 12;
+const MAX_LISTED: usize = 12;
 
 /// The error for a package that is not in the store or folder. `there` lists the packages of the wanted name, or all of
 /// a folder that has none of it; `nearest` is a name that resembles the wanted one; `folder` is `None` for this user's
@@ -23,29 +23,29 @@ pub(crate) fn no_package(wanted: Wanted<'_>, nearest: Option<&str>, there: &[Str
     let begin = if folder.is_some() { "there are" } else { "here are" };
     let hint = match (nearest, folder) {
         (Some(nearest), _) => format!("did you mean `{nearest}`?"),
-        (None, Some(folder)) => name_one(folder, there),
+        (None, Some(folder)) => name_package_hint(folder, there),
         (None, None) => {
             "`tunebox list` shows what is here, `tunebox pull` fetches, as in `registry.example/me/calm:0.1.0`".into()
         }
     };
-    let what = format!("there is no package {package}{}", place(folder));
-    let why = (!there.is_empty()).then(|| format!("{begin}: {}", listed(there, ", ")));
+    let what = format!("there is no package {package}{}", folder_phrase(folder));
+    let why = (!there.is_empty()).then(|| format!("{begin}: {}", join_listed(there, ", ")));
     Reason::NoPackage.error(Explanation { why, ..Explanation::new("package", what).with_hint(hint) })
 }
 
 /// The error for a search that several packages match, which `there` lists. `name` is the wanted name, empty if none was
 /// given; `folder` is `None` for this user's own store.
 pub(crate) fn ambiguous(name: &str, there: &[String], folder: Option<&Path>) -> Error {
-    let place = place(folder);
+    let place = folder_phrase(folder);
     let what = match name {
         "" => format!("there are several packages {place}"),
         name => format!("`{name}` is the name of several packages {place}"),
     };
     let hint = folder.map_or_else(
         || "say which: its version, its whole name with the registry, or a path that begins with `./`".to_owned(),
-        |folder| name_one(folder, there),
+        |folder| name_package_hint(folder, there),
     );
-    let why = format!("it could be {}", listed(there, " or "));
+    let why = format!("it could be {}", join_listed(there, " or "));
     Explanation::new("package", what).with_why(why).with_hint(hint).into()
 }
 
@@ -85,21 +85,21 @@ fn untrusted(error: Explanation, folder: Option<&Path>) -> Error {
 }
 
 /// Returns "in `FOLDER`", or "here" for this user's own store.
-fn place(folder: Option<&Path>) -> String {
+fn folder_phrase(folder: Option<&Path>) -> String {
     folder.map_or_else(|| "here".to_owned(), |folder| format!("in `{}`", folder.display()))
 }
 
 /// Joins the first packages of a list with `between`, and adds how many more there are.
-fn listed(there: &[String], between: &str) -> String {
-    let shown = there[..there.len().min(MOST_LISTED)].join(between);
-    match there.len().saturating_sub(MOST_LISTED) {
+fn join_listed(there: &[String], between: &str) -> String {
+    let shown = there[..there.len().min(MAX_LISTED)].join(between);
+    match there.len().saturating_sub(MAX_LISTED) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
 }
 
 /// Returns the hint how to name a package of a folder, or how to put one there if `there` is empty.
-fn name_one(folder: &Path, there: &[String]) -> String {
+fn name_package_hint(folder: &Path, there: &[String]) -> String {
     let folder = folder.display();
     match there.last() {
         Some(one) => format!("name one of them, as in `tunebox pull {folder}//{one}`"),

@@ -29,7 +29,7 @@ pub(super) fn annotations(stored: &Stored) -> BTreeMap<String, String> {
 /// Reads a package's description from its entry in the index. `None` if another tool wrote the entry: if name, version,
 /// digest or size is missing or not readable. A source or signer that is missing counts as none. A value with a
 /// character that [`is_unprintable`] counts as missing.
-pub(super) fn read(entry: &Descriptor) -> Option<Stored> {
+pub(super) fn read_label(entry: &Descriptor) -> Option<Stored> {
     let text = |name| {
         let text = entry.annotation(name)?;
         (!text.chars().any(is_unprintable)).then(|| text.to_owned())
@@ -46,14 +46,14 @@ pub(super) fn read(entry: &Descriptor) -> Option<Stored> {
 }
 
 /// Returns where the package of an entry came from; empty if the entry does not say.
-pub(super) fn source(entry: &Descriptor) -> &str {
+pub(super) fn entry_source(entry: &Descriptor) -> &str {
     entry.annotation(SOURCE).unwrap_or_default()
 }
 
 /// Whether storing `new` replaces an entry: both have the same source, and the same name and version or the same
 /// manifest.
-pub(super) fn replaces(new: &Stored, entry: &Descriptor) -> bool {
-    if source(entry) != new.source {
+pub(super) fn can_replace(new: &Stored, entry: &Descriptor) -> bool {
+    if entry_source(entry) != new.source {
         return false;
     }
     let said = |name| entry.annotation(name);

@@ -17,23 +17,23 @@ use tunebox_foundation::explain::Explain;
 use super::error::{damaged, not_layout};
 use crate::Error;
 use crate::artifact::document::{Descriptor, ImageManifest, SCHEMA, read};
-use crate::artifact::{LARGEST_DOCUMENT, MANIFEST, fits};
+use crate::artifact::{LARGEST_DOCUMENT, MANIFEST, check_size};
 use crate::digest::sha256;
-use crate::file_lock::{PATIENCE, lock_exclusive, wait_for_lock};
-use crate::files::{self, UNFINISHED, replace};
+use crate::file_lock::{LOCK_TIMEOUT, lock_exclusive, wait_for_lock};
+use crate::files::{self, TEMPORARY_PREFIX, replace};
 
-const MARK: &str = "oci-layout";
-const INDEX: &str = "index.json";
-const BLOBS: &str = "blobs";
-const LOCK: &str = "index.lock";
+const MARK_FILE: &str = "oci-layout";
+const INDEX_FILE: &str = "index.json";
+const BLOB_FOLDER: &str = "blobs";
+const LOCK_FILE: &str = "index.lock";
 
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
-const LARGEST_INDEX: u64 = 16 << 20;
+const MAX_INDEX_BYTES: u64 = 16 << 20;
 /// The most entries of an index.
-const MOST_ENTRIES: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 /// How long a reader waits for a writer, before it reads without the lock.
-const PATIENCE_TO_READ: Duration = Duration::from_secs(10);
+const READ_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The permissions of `index.json` and `oci-layout` (`READABLE`), and of blobs (`READ_ONLY`): all users may read them.
 const READABLE: u32 = 0o644;
@@ -87,22 +87,25 @@ pub(super) struct Layout {
     folder: PathBuf,
     access: Access,
     /// How long to wait for a lock that another process holds.
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 impl Layout {
     /// Opens an existing layout. Errors: no such folder, no `oci-layout` in it, or one whose version does not begin
     /// with `1.`.
     pub(super) fn open(folder: &Path, access: Access) -> Result<Self, Error> {
-        let layout = Self::at(folder, access);
-        let Some(text) = layout.small(MARK)? else {
-            let problem =
-                if folder.exists() { format!("there is no `{MARK}` in it") } else { "there is no such folder".into() };
-            return Err(layout.problem(problem));
+        let layout = Self::new(folder, access);
+        let Some(text) = layout.read_small_file(MARK_FILE)? else {
+            let problem = if folder.exists() {
+                format!("there is no `{MARK_FILE}` in it")
+            } else {
+                "there is no such folder".into()
+            };
+            return Err(layout.layout_error(problem));
         };
-        let mark: Mark = read(MARK, &text).map_err(|error| layout.problem(error.to_string()))?;
+        let mark: Mark = read(MARK_FILE, &text).map_err(|error| layout.layout_error(error.to_string()))?;
         if !mark.image_layout_version.starts_with("1.") {
-            return Err(layout.problem("its layout is of a later version than 1"));
+            return Err(layout.layout_error("its layout is of a later version than 1"));
         }
         Ok(layout)
     }
@@ -111,19 +114,19 @@ impl Layout {
     /// becomes one, and so does one with other files. Errors: a folder with `index.json` or `blobs`, but no
     /// `oci-layout`; one that cannot be created, written or locked; or those of [`open`](Self::open).
     pub(super) fn create(folder: &Path, access: Access) -> Result<Self, Error> {
-        let layout = Self::at(folder, access);
+        let layout = Self::new(folder, access);
         match access {
             Access::Private => files::create_private_folder(folder)?,
             Access::Shared => files::create_folder(folder)?,
         }
-        if !folder.join(MARK).exists() {
+        if !folder.join(MARK_FILE).exists() {
             let _lock = layout.lock()?;
             // Another process may have made it meanwhile.
-            if !folder.join(MARK).exists() {
-                if let Some(taken) = [INDEX, BLOBS].into_iter().find(|name| folder.join(name).exists()) {
-                    return Err(layout.problem(format!("there is a `{taken}` in it, but no `{MARK}`")));
+            if !folder.join(MARK_FILE).exists() {
+                if let Some(taken) = [INDEX_FILE, BLOB_FOLDER].into_iter().find(|name| folder.join(name).exists()) {
+                    return Err(layout.layout_error(format!("there is a `{taken}` in it, but no `{MARK_FILE}`")));
                 }
-                replace(&folder.join(MARK), b"{\n  \"imageLayoutVersion\": \"1.0.0\"\n}", READABLE)?;
+                replace(&folder.join(MARK_FILE), b"{\n  \"imageLayoutVersion\": \"1.0.0\"\n}", READABLE)?;
                 layout.write_index(&Index::empty())?;
             }
         }
@@ -131,8 +134,8 @@ impl Layout {
     }
 
     /// Makes a layout value for a folder, without looking at the folder.
-    fn at(folder: &Path, access: Access) -> Self {
-        Self { folder: folder.to_owned(), access, patience: PATIENCE }
+    fn new(folder: &Path, access: Access) -> Self {
+        Self { folder: folder.to_owned(), access, timeout: LOCK_TIMEOUT }
     }
 
     /// Returns the layout's folder.
@@ -147,19 +150,19 @@ impl Layout {
 
     /// Takes the exclusive lock for writing, and deletes temporary files that killed writers left. Dropping the
     /// returned file releases the lock. Errors: a disk that cannot be written, a lock that is no ordinary file, or
-    /// another process that keeps it for longer than `patience`, by default 60 s.
+    /// another process that keeps it for longer than `timeout`, by default 60 s.
     pub(super) fn lock(&self) -> Result<File, Error> {
-        let path = self.folder.join(LOCK);
+        let path = self.folder.join(LOCK_FILE);
         if fs::symlink_metadata(&path).is_ok_and(|about| !about.is_file()) {
             let error = std::io::Error::other("it is no ordinary file");
             return Err(Error::file("locked", &path)(error));
         }
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file =
-            lock_exclusive(open.map_err(Error::file("written", &path))?, &path, Instant::now() + self.patience, || {})?;
-        for folder in [self.folder.clone(), self.blobs()] {
+            lock_exclusive(open.map_err(Error::file("written", &path))?, &path, Instant::now() + self.timeout, || {})?;
+        for folder in [self.folder.clone(), self.blob_folder()] {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+                if entry.file_name().to_string_lossy().starts_with(TEMPORARY_PREFIX) {
                     // One that stays does no harm.
                     fs::remove_file(entry.path()).ok();
                 }
@@ -172,24 +175,24 @@ impl Layout {
     /// missing, is no ordinary file, cannot be opened, or is held by a writer for more than 10 s. Reading without it is
     /// safe, since all bytes are hashed, but a file may be gone.
     pub(super) fn lock_shared(&self) -> Option<File> {
-        let path = self.folder.join(LOCK);
+        let path = self.folder.join(LOCK_FILE);
         let ordinary = fs::symlink_metadata(&path).is_ok_and(|about| about.is_file());
         let file = ordinary.then(|| File::open(path))?.ok()?;
-        let end = Instant::now() + self.patience.min(PATIENCE_TO_READ);
+        let end = Instant::now() + self.timeout.min(READ_LOCK_TIMEOUT);
         matches!(wait_for_lock(&file, File::try_lock_shared, end), Ok(true)).then_some(file)
     }
 
     /// Reads and checks `index.json`; an empty index if there is none. Errors: malformed JSON, a `schemaVersion` other
     /// than 2, more than 10,000 entries or 16 MiB.
-    pub(super) fn index(&self) -> Result<Index, Error> {
-        match self.small(INDEX)? {
+    pub(super) fn read_index(&self) -> Result<Index, Error> {
+        match self.read_small_file(INDEX_FILE)? {
             Some(text) => {
                 let broken = |error: Error| {
-                    self.problem(format!("`{INDEX}` cannot be used: {}", error.why().unwrap_or_default()))
+                    self.layout_error(format!("`{INDEX_FILE}` cannot be used: {}", error.why().unwrap_or_default()))
                 };
-                let index: Index = read(INDEX, &text).map_err(broken)?;
+                let index: Index = read(INDEX_FILE, &text).map_err(broken)?;
                 if index.schema_version != SCHEMA {
-                    return Err(self.problem("its index has another form"));
+                    return Err(self.layout_error("its index has another form"));
                 }
                 self.check_count(&index)?;
                 Ok(index)
@@ -202,33 +205,33 @@ impl Layout {
     /// cannot be written.
     pub(super) fn write_index(&self, index: &Index) -> Result<(), Error> {
         self.check_count(index)?;
-        replace(&self.folder.join(INDEX), format!("{:#}", json!(index)).as_bytes(), READABLE)
+        replace(&self.folder.join(INDEX_FILE), format!("{:#}", json!(index)).as_bytes(), READABLE)
     }
 
-    /// Fails if an index has more than [`MOST_ENTRIES`] entries.
+    /// Fails if an index has more than [`MAX_ENTRIES`] entries.
     fn check_count(&self, index: &Index) -> Result<(), Error> {
         match index.manifests.len() {
-            ..=MOST_ENTRIES => Ok(()),
-            count => Err(self.problem(format!("its index has {count} entries, {MOST_ENTRIES} may be in one"))),
+            ..=MAX_ENTRIES => Ok(()),
+            count => Err(self.layout_error(format!("its index has {count} entries, {MAX_ENTRIES} may be in one"))),
         }
     }
 
     /// Reads the blob that a descriptor names, of at most `limit` bytes, and checks its size and digest. `what` names
     /// it in errors. Errors: it is missing, has changed, or is too large.
-    pub(super) fn read(&self, what: &str, entry: &Descriptor, limit: u64) -> Result<Vec<u8>, Error> {
-        fits(what, entry.size, limit)?;
-        let path = self.blobs().join(entry.hexadecimal(what)?);
+    pub(super) fn read_blob(&self, what: &str, entry: &Descriptor, limit: u64) -> Result<Vec<u8>, Error> {
+        check_size(what, entry.size, limit)?;
+        let path = self.blob_folder().join(entry.hexadecimal(what)?);
         let bytes = bounded::read(&path, limit).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => self.damaged(what, &path, "the file is missing"),
+            ErrorKind::NotFound => self.damaged_error(what, &path, "the file is missing"),
             _ => Error::file("read", &path)(error),
         })?;
-        entry.check(what, &bytes).map_err(|error| self.damaged(what, &path, error.why().unwrap_or_default()))?;
+        entry.check(what, &bytes).map_err(|error| self.damaged_error(what, &path, error.why().unwrap_or_default()))?;
         Ok(bytes)
     }
 
     /// Stores bytes as a blob, named by their digest. Does nothing if it is there unaltered. The lock must be held.
-    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
-        let folder = self.blobs();
+    pub(super) fn write_blob(&self, bytes: &[u8]) -> Result<(), Error> {
+        let folder = self.blob_folder();
         files::create_folder(&folder)?;
         let path = folder.join(sha256(bytes));
         // A torn or edited file is replaced, not trusted by its name.
@@ -239,38 +242,38 @@ impl Layout {
     /// entry of `index` is damaged or no image manifest. A file that cannot be deleted stays. The lock must be held, and
     /// `index` must be written already.
     pub(super) fn delete_unneeded_blobs(&self, former: &[Descriptor], index: &Index) {
-        let needed: Option<Vec<_>> = index.manifests.iter().map(|entry| self.references(entry)).collect();
+        let needed: Option<Vec<_>> = index.manifests.iter().map(|entry| self.referenced_blobs(entry)).collect();
         // Who cannot be asked may need anything: then it all stays.
         let Some(needed) = needed else { return };
         let needed: BTreeSet<String> = needed.into_iter().flatten().collect();
-        let gone = former.iter().filter_map(|entry| self.references(entry)).flatten();
+        let gone = former.iter().filter_map(|entry| self.referenced_blobs(entry)).flatten();
         for name in gone.filter(|name| !needed.contains(name)) {
             // A file that stays costs room, nothing else.
-            fs::remove_file(self.blobs().join(name)).ok();
+            fs::remove_file(self.blob_folder().join(name)).ok();
         }
     }
 
     /// Returns the blobs that an entry needs, by the hexadecimal digits of their digests: its manifest, configuration
     /// and layers. `None` if the entry is no image manifest, or is damaged.
-    fn references(&self, entry: &Descriptor) -> Option<Vec<String>> {
+    fn referenced_blobs(&self, entry: &Descriptor) -> Option<Vec<String>> {
         if entry.media_type != MANIFEST {
             return None;
         }
-        let bytes = self.read("manifest", entry, LARGEST_DOCUMENT).ok()?;
+        let bytes = self.read_blob("manifest", entry, LARGEST_DOCUMENT).ok()?;
         let manifest: ImageManifest = read("manifest", &bytes).ok()?;
         let all = [entry, &manifest.config].into_iter().chain(&manifest.layers);
         all.map(|part| part.hexadecimal("manifest").ok().map(str::to_owned)).collect()
     }
 
     /// Returns the folder of the blobs, `blobs/sha256` in the layout.
-    fn blobs(&self) -> PathBuf {
-        self.folder.join(BLOBS).join("sha256")
+    fn blob_folder(&self) -> PathBuf {
+        self.folder.join(BLOB_FOLDER).join("sha256")
     }
 
     /// Reads a file at the top of the layout, of at most 16 MiB. `None` if there is none.
-    fn small(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+    fn read_small_file(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let path = self.folder.join(name);
-        match bounded::read(&path, LARGEST_INDEX) {
+        match bounded::read(&path, MAX_INDEX_BYTES) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(Error::file("read", &path)(error)),
@@ -278,12 +281,12 @@ impl Layout {
     }
 
     /// The error for a folder that is no image layout; `problem` says why.
-    pub(super) fn problem(&self, problem: impl Into<String>) -> Error {
+    pub(super) fn layout_error(&self, problem: impl Into<String>) -> Error {
         not_layout(&self.folder, problem)
     }
 
     /// The error for a file that is missing or has other bytes than were stored. `part` is the part of the package.
-    pub(super) fn damaged(&self, part: &str, path: &Path, why: impl Into<String>) -> Error {
+    pub(super) fn damaged_error(&self, part: &str, path: &Path, why: impl Into<String>) -> Error {
         damaged(part, path, why, self.shared_folder())
     }
 }

@@ -83,7 +83,7 @@ fn one_package_from_two_paths_is_one_package() {
     };
     let chosen = |other: Stored| {
         let known = [stored("/a", "one", None), other];
-        choice::choose(&known, Wanted { name: Some("lora"), ..Wanted::default() }, None).map(|one| one.source)
+        choice::choose_package(&known, Wanted { name: Some("lora"), ..Wanted::default() }, None).map(|one| one.source)
     };
     assert_eq!(chosen(stored("/b", "one", Some("RW"))).unwrap(), "/b", "the signed one");
     assert!(chosen(stored("/b", "other", None)).is_err());
@@ -236,8 +236,8 @@ fn a_folder_that_would_take_long_to_look_through_is_refused() {
     let mut document: serde_json::Value = serde_json::from_slice(&fs::read(&index).unwrap()).unwrap();
     document["manifests"][0]["annotations"] = serde_json::Value::Null;
     fs::write(&index, document.to_string()).unwrap();
-    assert_eq!(store.known_within(1 << 20).unwrap().len(), 1);
-    let [_, why, _] = told(store.known_within(10_000).unwrap_err());
+    assert_eq!(store.list_packages_within(1 << 20).unwrap().len(), 1);
+    let [_, why, _] = told(store.list_packages_within(10_000).unwrap_err());
     assert!(why.contains("more bytes than are read"), "{why}");
 
     let one = document["manifests"][0].clone();
@@ -251,7 +251,7 @@ fn a_folder_that_would_take_long_to_look_through_is_refused() {
 fn a_lock_that_is_held_stops_writers_after_a_while_and_no_readers() {
     let (home, mut store) = store();
     store.put(&package("lora", "0.1.0"), "").unwrap();
-    store.layout.patience = std::time::Duration::from_millis(20);
+    store.layout.timeout = std::time::Duration::from_millis(20);
     let lock = home.path().join("store/index.lock");
     let held = fs::File::options().write(true).open(&lock).unwrap();
     held.lock().unwrap();

@@ -22,21 +22,21 @@ const VERIFIER: &str = include_str!("verifier.md");
 const SELF_CONTAINED: [&str; 3] = ["supervised", "preference", "unpaired"];
 
 /// Replaces source, README, description and dependencies of a template's `files` by those of the built-in method or
-/// verifier `like`, under the new name. Adds `tests/bench.rs` if [`test()`] gives one, and removes `Cargo.lock` if there
-/// are dependencies beside the SDK. Errors: no such built-in.
+/// verifier `like`, under the new name. Adds `tests/bench.rs` if [`bench_test`] gives one, and removes `Cargo.lock` if
+/// there are dependencies beside the SDK. Errors: no such built-in.
 pub(super) fn rewrite(files: &mut Files, name: &str, like: &str) -> Result<(), Error> {
-    let source = find(like)?;
-    let manifest: Table = text(source, "Cargo.toml").parse().unwrap_or_default();
+    let source = find_source(like)?;
+    let manifest: Table = source_text(source, "Cargo.toml").parse().unwrap_or_default();
     let template = files.remove("README.md").unwrap_or_default();
     // What is true of every folder stays.
     let template = String::from_utf8_lossy(&template);
-    let page = page(source, name) + template.find(EVERY_FOLDER).map_or("", |start| &template[start..]);
+    let page = readme_text(source, name) + template.find(EVERY_FOLDER).map_or("", |start| &template[start..]);
     files.retain(|path, _| !path.starts_with("src/"));
     let own = source.files.iter().filter(|(path, _)| path.starts_with("src/"));
     files.extend(own.map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())));
     files.insert("README.md".to_owned(), page.into_bytes());
 
-    let others = dependencies(&manifest);
+    let others = dependency_lines(&manifest);
     if !others.is_empty() {
         // The template's names the SDK alone. The first build makes one that fits.
         files.remove("Cargo.lock");
@@ -50,13 +50,13 @@ pub(super) fn rewrite(files: &mut Files, name: &str, like: &str) -> Result<(), E
             .replace(SDK, &format!("{SDK}{others}"))
             .into_bytes();
     }
-    files.extend(test(source, name).map(|text| ("tests/bench.rs".to_owned(), text.into_bytes())));
+    files.extend(bench_test(source, name).map(|text| ("tests/bench.rs".to_owned(), text.into_bytes())));
     Ok(())
 }
 
 /// Returns the source of the built-in method or verifier `like`. Errors: there is none; the hint has the nearest name,
 /// or lists all of them.
-fn find(like: &str) -> Result<&'static Source, Error> {
+fn find_source(like: &str) -> Result<&'static Source, Error> {
     let all = sources::of_builtins();
     if let Some(found) = all.iter().find(|source| source.name == like) {
         return Ok(found);
@@ -70,14 +70,14 @@ fn find(like: &str) -> Result<&'static Source, Error> {
 }
 
 /// Returns the text of a file of a source; empty if there is no such file, or it is not UTF-8.
-fn text(source: &Source, file: &str) -> &'static str {
+fn source_text(source: &Source, file: &str) -> &'static str {
     let found = source.files.iter().find(|(path, _)| *path == file);
     found.and_then(|(_, bytes)| std::str::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
 /// Returns the lines of `Cargo.toml` for the dependencies in `manifest` beside the SDK, at the versions of the
 /// repository's workspace. Leaves out those that the workspace does not declare.
-fn dependencies(manifest: &Table) -> String {
+fn dependency_lines(manifest: &Table) -> String {
     let all = manifest.get("dependencies").and_then(Value::as_table).into_iter().flatten();
     let others = all.filter(|(name, _)| *name != sources::CRATE);
     others.filter_map(|(name, _)| Some(format!("{name} = {}\n", sources::dependency(name)?))).collect()
@@ -85,11 +85,11 @@ fn dependencies(manifest: &Table) -> String {
 
 /// Returns the README of the new method without the part about its folder: the built-in's README under the new name,
 /// or, since verifiers have none, a text that shows how to try a verifier.
-fn page(source: &Source, name: &str) -> String {
+fn readme_text(source: &Source, name: &str) -> String {
     // The line by which a run file names a method.
     let used = |name: &str| format!("use = \"{name}\"");
     let began = format!("It began as a copy of the built-in `{}`.", source.name);
-    match text(source, "README.md").split_once('\n') {
+    match source_text(source, "README.md").split_once('\n') {
         Some((_, rest)) => format!("# {name}\n\n{began}\n{}\n", rest.replace(&used(source.name), &used(name))),
         None => format!("# {name}\n\n{began}\n\n{}\n", VERIFIER.replace("NAME", name)),
     }
@@ -97,9 +97,9 @@ fn page(source: &Source, name: &str) -> String {
 
 /// Returns the source of a test that runs three steps of the method on the SDK's bench. `None` for verifiers, for
 /// methods of a data shape outside of [`SELF_CONTAINED`], and for a source without `method! {`.
-fn test(source: &Source, name: &str) -> Option<String> {
+fn bench_test(source: &Source, name: &str) -> Option<String> {
     let shape = read_manifest(builtin::find(source.name)?.bytes).ok()?.shape;
-    let (_, declared) = text(source, "src/lib.rs").split_once("method! {")?;
+    let (_, declared) = source_text(source, "src/lib.rs").split_once("method! {")?;
     let method = declared.split(',').next().map(str::trim).filter(|_| SELF_CONTAINED.contains(&shape.as_str()))?;
     let library = name.replace('-', "_");
     Some(format!(

@@ -15,21 +15,21 @@ pub enum Language {
 }
 
 /// The most letters of a name.
-const LONGEST: usize = 64;
+const MAX_LETTERS: usize = 64;
 
 const ANOTHER_NAME: &str = "another name, such as `calm-dpo`";
 
 /// Names that some file systems reserve.
-const KEPT: &str = "aux con nul prn";
+const RESERVED: &str = "aux con nul prn";
 
 /// Names that rustc or cargo reserve, and `tunebox`, the crate of the SDK.
-const KEPT_IN_RUST: &str = "abstract alloc as async await become box break build const continue core crate deps do dyn \
-    else enum examples extern false final fn for gen if impl in incremental let loop macro match mod move mut override \
-    priv proc-macro pub ref return self static std struct super test trait true try tunebox type typeof union unsafe \
-    unsized use virtual where while yield";
+const RESERVED_IN_RUST: &str = "abstract alloc as async await become box break build const continue core crate deps do \
+    dyn else enum examples extern false final fn for gen if impl in incremental let loop macro match mod move mut \
+    override priv proc-macro pub ref return self static std struct super test trait true try tunebox type typeof union \
+    unsafe unsized use virtual where while yield";
 
 /// Modules of Python's standard library (3.11 to 3.14), and those that stand beside a method's own in its component.
-const KEPT_IN_PYTHON: &str = "abc aifc annotationlib antigravity argparse array ast asynchat asyncio asyncore \
+const RESERVED_IN_PYTHON: &str = "abc aifc annotationlib antigravity argparse array ast asynchat asyncio asyncore \
     atexit audioop base64 bdb binascii bisect builtins bz2 calendar cgi cgitb chunk cmath cmd code codecs codeop \
     collections colorsys compileall compression concurrent configparser contextlib contextvars copy copyreg crypt \
     csv ctypes curses dataclasses datetime dbm decimal difflib dis distutils doctest email encodings ensurepip enum \
@@ -46,20 +46,20 @@ const KEPT_IN_PYTHON: &str = "abc aifc annotationlib antigravity argparse array 
     turtle turtledemo types typing unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg \
     winsound wit_world wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
 
-/// Fails if a name is not of the form that [`tidied`] gives, if the tools of `language` or a file system reserve it, or
-/// if a built-in method or verifier has it. For a name of the wrong form, the error suggests what [`tidied`] makes of
-/// it, if that is free.
-pub(super) fn check(name: &str, language: Language) -> Result<(), Error> {
+/// Fails if a name is not of the form that [`normalize_name`] gives, if the tools of `language` or a file system
+/// reserve it, or if a built-in method or verifier has it. For a name of the wrong form, the error suggests what
+/// [`normalize_name`] makes of it, if that is free.
+pub(super) fn check_name(name: &str, language: Language) -> Result<(), Error> {
     let refused = |name: &str| Explanation::new("new", format!("a method cannot be called `{name}`"));
-    let good = tidied(name);
+    let good = normalize_name(name);
     if good.as_deref() != Some(name) {
-        let name: String = name.escape_debug().take(LONGEST).collect();
-        let nearest = good.filter(|good| !is_kept(good, language) && !is_taken(good));
+        let name: String = name.escape_debug().take(MAX_LETTERS).collect();
+        let nearest = good.filter(|good| !is_reserved(good, language) && !is_taken(good));
         let hint = nearest.map_or_else(|| ANOTHER_NAME.to_owned(), |nearest| format!("`tunebox new {nearest}`"));
         let why = "names are lower-case words joined by hyphens, as in `calm-dpo`";
         return Err(refused(&name).with_why(why).with_hint(hint).into());
     }
-    if is_kept(name, language) {
+    if is_reserved(name, language) {
         let why = match language {
             Language::Rust => "the compiler, cargo or a file system keeps that word for itself",
             Language::Python => "a module of Python or tunebox has that name, or a file system keeps it for itself",
@@ -75,18 +75,18 @@ pub(super) fn check(name: &str, language: Language) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the language's tools ([`KEPT_IN_RUST`], or [`KEPT_IN_PYTHON`] for the module's name) or a file system
-/// ([`KEPT`]) reserve this name.
-fn is_kept(name: &str, language: Language) -> bool {
+/// Whether the language's tools ([`RESERVED_IN_RUST`], or [`RESERVED_IN_PYTHON`] for the module's name) or a file
+/// system ([`RESERVED`]) reserve this name.
+fn is_reserved(name: &str, language: Language) -> bool {
     let (words, own) = match language {
-        Language::Rust => (KEPT_IN_RUST, name.to_owned()),
-        Language::Python => (KEPT_IN_PYTHON, module(name)),
+        Language::Rust => (RESERVED_IN_RUST, name.to_owned()),
+        Language::Python => (RESERVED_IN_PYTHON, python_module(name)),
     };
-    words.split_whitespace().any(|word| word == own) || KEPT.split_whitespace().any(|word| word == name)
+    words.split_whitespace().any(|word| word == own) || RESERVED.split_whitespace().any(|word| word == name)
 }
 
 /// Returns the name of the Python module for a method: its name with underscores in place of hyphens.
-pub(super) fn module(name: &str) -> String {
+pub(super) fn python_module(name: &str) -> String {
     name.replace('-', "_")
 }
 
@@ -97,10 +97,10 @@ fn is_taken(name: &str) -> bool {
 
 /// Turns a text into a name: lower-case words joined by single hyphens, at most 64 letters, beginning with a letter. A
 /// capital after a lower-case letter begins a new word. `None` if nothing is left.
-fn tidied(name: &str) -> Option<String> {
+fn normalize_name(name: &str) -> Option<String> {
     let plain = name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-").to_kebab_case();
     let begun = plain.trim_start_matches(|letter: char| !letter.is_ascii_lowercase());
-    let tidy = begun[..begun.len().min(LONGEST)].trim_end_matches('-');
+    let tidy = begun[..begun.len().min(MAX_LETTERS)].trim_end_matches('-');
     (!tidy.is_empty()).then(|| tidy.to_owned())
 }
 
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn nearest(name: &str) -> Option<String> {
-        let error = check(name, Language::Rust).unwrap_err();
+        let error = check_name(name, Language::Rust).unwrap_err();
         assert!(error.why().unwrap().starts_with("names are lower-case words"), "{name}: {error:?}");
         let hint = error.hint().unwrap();
         hint.strip_prefix("`tunebox new ").and_then(|rest| rest.strip_suffix('`')).map(str::to_owned)
@@ -121,7 +121,7 @@ mod tests {
     fn names_of_lower_case_words_are_good() {
         for name in ["calm", "calm-dpo", "a1", "x-2-y"] {
             for language in [Language::Rust, Language::Python] {
-                assert!(check(name, language).is_ok(), "{name}");
+                assert!(check_name(name, language).is_ok(), "{name}");
             }
         }
     }
@@ -136,13 +136,13 @@ mod tests {
         assert_eq!(nearest("ÄÖ"), None);
         assert_eq!(nearest(""), None);
         assert_eq!(nearest("DPO"), None, "the good name would be the built-in one's");
-        assert_eq!(nearest(&"a".repeat(100)).unwrap().len(), LONGEST);
+        assert_eq!(nearest(&"a".repeat(100)).unwrap().len(), MAX_LETTERS);
     }
 
     #[test]
     fn words_that_mean_something_else_are_refused() {
         let kept =
-            |name, language| check(name, language).is_err_and(|error| error.why().unwrap().contains("for itself"));
+            |name, language| check_name(name, language).is_err_and(|error| error.why().unwrap().contains("for itself"));
         for (name, in_rust, in_python) in [
             ("loop", true, false),
             ("proc-macro", true, false),
@@ -155,7 +155,7 @@ mod tests {
             assert_eq!(found, (in_rust, in_python), "{name}");
         }
         for name in ["dpo", "number"] {
-            assert_eq!(check(name, Language::Rust).unwrap_err().to_string(), format!("`{name}` is built in"));
+            assert_eq!(check_name(name, Language::Rust).unwrap_err().to_string(), format!("`{name}` is built in"));
         }
     }
 }

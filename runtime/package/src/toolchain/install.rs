@@ -2,13 +2,13 @@
 
 use tunebox_foundation::explain::Explanation;
 
-use super::{Toolchain, command, find, on_path};
+use super::{Toolchain, command, find, find_on_path};
 use crate::Error;
 
 /// Adds the target to a Rust of rustup.
-const RUSTUP: &str = "rustup target add wasm32-unknown-unknown";
+const RUSTUP_COMMAND: &str = "rustup target add wasm32-unknown-unknown";
 /// Installs Debian's Rust with the source of its standard library, and a linker for it.
-const APT: [&str; 2] =
+const APT_COMMANDS: [&str; 2] =
     ["apt-get update", "apt-get install --yes --no-install-recommends rustc-web cargo-web rust-web-src lld"];
 
 /// The result of [`install`].
@@ -28,8 +28,8 @@ pub fn install() -> Result<Installed, Error> {
         return Ok(Installed { toolchain, commands: Vec::new() });
     }
     let mut tried = Vec::new();
-    for way in [&[RUSTUP][..], &APT] {
-        tried.extend(way.iter().map(|command| (*command, run(command))));
+    for way in [&[RUSTUP_COMMAND][..], &APT_COMMANDS] {
+        tried.extend(way.iter().map(|command| (*command, run_command_line(command))));
         if let Ok(toolchain) = find() {
             let commands = tried.into_iter().map(|(command, _)| command.to_owned()).collect();
             return Ok(Installed { toolchain, commands });
@@ -38,15 +38,15 @@ pub fn install() -> Result<Installed, Error> {
     let why: Vec<_> = tried.iter().map(|(command, answer)| format!("`{command}`: {answer}")).collect();
     let error = Explanation::new("build", "cannot install a WebAssembly target for Rust").with_why(why.join("; "));
     let location = tried.pop().map(|(command, _)| command.to_owned());
-    let hint = format!("`{RUSTUP}`, or as root `{}`", APT[1]);
+    let hint = format!("`{RUSTUP_COMMAND}`, or as root `{}`", APT_COMMANDS[1]);
     Err(Explanation { location, ..error.with_hint(hint) }.into())
 }
 
 /// Runs a command line, split at spaces, without a shell, and waits for its end. Returns a phrase about it: `done`, the last
 /// line of its error output if it fails, or why it could not be run.
-fn run(line: &str) -> String {
+fn run_command_line(line: &str) -> String {
     let mut words = line.split(' ');
-    let Some(program) = words.next().and_then(on_path) else { return "there is no such program here".to_owned() };
+    let Some(program) = words.next().and_then(find_on_path) else { return "there is no such program here".to_owned() };
     let output = command(program).args(words).env("DEBIAN_FRONTEND", "noninteractive").output();
     match output {
         Err(error) => error.to_string(),

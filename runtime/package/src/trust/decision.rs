@@ -5,7 +5,7 @@ use std::path::Path;
 use super::lock::{self, Locked};
 use super::publishers::{Publisher, signers_of};
 use super::refusal::refuse;
-use super::resemblance::alike;
+use super::resemblance::is_lookalike;
 use super::source::Source;
 use super::{Admitted, KEYRING, Mode, Pending, Trust, question};
 use crate::artifact::Artifact;
@@ -61,7 +61,7 @@ impl Trust {
         source: Source,
         mode: Mode<'_>,
     ) -> Result<Admitted, Error> {
-        if !source.names(&statement) {
+        if !source.is_matched_by(&statement) {
             return Err(refuse(
                 "the registry gave another package than was asked for",
                 format!("`{}` was asked for, and a package says itself what it is", source.asked),
@@ -94,7 +94,7 @@ impl Trust {
                 return Err(question.refuse());
             }
         }
-        Ok(self.remember(candidate, known))
+        Ok(self.record_package(candidate, known))
     }
 
     /// Returns what is known of a package's signer. Errors: another signer is known or pinned for the name, or a
@@ -114,9 +114,9 @@ impl Trust {
                 "ask the publisher to sign it: `tunebox pack --sign KEY`, then `tunebox push`",
             ));
         };
-        let known = self.signers(&source.path(&statement.name));
+        let known = self.signers_for(&source.path(&statement.name));
         match (known.iter().find(|(_, known)| known.key == signer.key), known.first()) {
-            (Some((file, publisher)), _) => held.map(|()| self.known_as(file, publisher)),
+            (Some((file, publisher)), _) => held.map(|()| self.known_signer(file, publisher)),
             (None, Some((file, before))) => {
                 held.map_err(|error| before.add_removal(error, file))?;
                 Err(before.refuse_other(signer, file))
@@ -127,8 +127,8 @@ impl Trust {
 
     /// Returns the signers who are known for `path`, each with the file that names it. If the organization's list names
     /// any, only those; else those that were accepted on this machine.
-    fn signers(&self, path: &str) -> Vec<(&Path, &Publisher)> {
-        let named = self.keyring.named(path);
+    fn signers_for(&self, path: &str) -> Vec<(&Path, &Publisher)> {
+        let named = self.keyring.publishers_for(path);
         if named.is_empty() { signers_of(self.publishers.entries(), path) } else { named }
     }
 
@@ -140,12 +140,12 @@ impl Trust {
         let has = |one: &Publisher| one.packages.contains(&candidate.statement.name);
         let free = candidate.source.is_local && !self.others(candidate.key()).any(has);
         let entry = self.publishers().find(|(_, known)| free && candidate.key() == Some(known.key.as_str()));
-        entry.map_or(Known::No, |(file, publisher)| self.known_as(file, publisher))
+        entry.map_or(Known::No, |(file, publisher)| self.known_signer(file, publisher))
     }
 
     /// Returns the entry to record for a signer that `file` names: its own entry if that is this machine's file. A signer
     /// of an organization's list is marked as listed, so that it is accepted only as long as the list names it.
-    fn known_as(&self, file: &Path, publisher: &Publisher) -> Known {
+    fn known_signer(&self, file: &Path, publisher: &Publisher) -> Known {
         let publisher = publisher.clone();
         Known::As(if *file == self.publishers.path {
             publisher
@@ -165,8 +165,8 @@ impl Trust {
             Err(refuse(format!("its name looks like `{like}`"), why, format!("did you mean `{like}`?")))
         };
         let mut inside = builtin::list().iter().chain(builtin::verifiers());
-        let same = inside.clone().any(|built| built.name == name && pack::same_component(built.bytes, wasm));
-        if !same && let Some(built) = inside.find(|built| built.name == name || alike(built.name, name)) {
+        let same = inside.clone().any(|built| built.name == name && pack::is_same_component(built.bytes, wasm));
+        if !same && let Some(built) = inside.find(|built| built.name == name || is_lookalike(built.name, name)) {
             return refused(built.name, "built into tunebox".into());
         }
         if !matches!(known, Known::No) && self.lock.find(name).is_some_and(|locked| locked.signer.as_deref() == signer)
@@ -175,12 +175,12 @@ impl Trust {
             return Ok(());
         }
         let locked =
-            self.lock.list.iter().find(|locked| alike(&locked.name, name) && locked.signer.as_deref() != signer);
+            self.lock.list.iter().find(|locked| is_lookalike(&locked.name, name) && locked.signer.as_deref() != signer);
         if let Some(locked) = locked {
             return refused(&locked.name, format!("a package of {} in {}", locked.source, lock::FILE));
         }
         for publisher in self.others(signer) {
-            if let Some(like) = publisher.packages.iter().find(|package| alike(package, name)) {
+            if let Some(like) = publisher.packages.iter().find(|package| is_lookalike(package, name)) {
                 return refused(like, format!("a package of the publisher `{}`", publisher.prefix));
             }
         }
@@ -236,7 +236,7 @@ impl Trust {
     /// Adds a package and its signer to the lock and the publishers in memory, and to the list that
     /// [`commit`](Self::commit) writes. A signer that was not known is recorded with the present day and the source that was
     /// asked for. Returns what was admitted, with the version that the lock pinned before if it was another one.
-    fn remember(&mut self, candidate: Candidate, known: Known) -> Admitted {
+    fn record_package(&mut self, candidate: Candidate, known: Known) -> Admitted {
         let Candidate { statement, source, signer } = candidate;
         let Statement { name, version, sha256, interface, .. } = &statement;
         let previous = self.lock.find(name).map(|locked| locked.version.clone()).filter(|previous| previous != version);
@@ -263,9 +263,9 @@ impl Trust {
             highest: version.clone(),
         };
         if let Some(publisher) = &publisher {
-            self.publishers.put(publisher);
+            self.publishers.insert_publisher(publisher);
         }
-        self.lock.put(locked.clone());
+        self.lock.insert_package(locked.clone());
         self.pending.push(Pending { locked, publisher });
         Admitted { statement, signer, first_seen, previous }
     }

@@ -19,23 +19,23 @@ use crate::Error;
 const SCHEMA: u32 = 1;
 
 /// The longest source and the longest prefix, in bytes.
-pub(super) const LONGEST_NAME: usize = 4096;
+pub(super) const MAX_NAME_BYTES: usize = 4096;
 
 /// The largest file that is read, in bytes.
-const LONGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// How much of a wrong line an error shows, in bytes.
-const SHOWN: usize = 160;
+const SHOWN_BYTES: usize = 160;
 
 /// Makes the explanation for a trust file (`tunebox.lock` or a list of publishers) that cannot be used. Its location is the
 /// path alone: the caller adds line and column if they are known.
 fn unusable(path: &Path, problem: &str, hint: &str) -> Explanation {
-    let explanation = Explanation::new("trust", printable(problem, 400)).with_location(show(path));
+    let explanation = Explanation::new("trust", printable(problem, 400)).with_location(format_path(path));
     explanation.with_kept("nothing was installed and nothing ran").with_hint(hint)
 }
 
 /// Formats a path for messages, with control characters escaped.
-fn show(path: &Path) -> String {
+fn format_path(path: &Path) -> String {
     printable(&path.to_string_lossy(), 400)
 }
 
@@ -101,7 +101,7 @@ impl<T: Entry> TrustFile<T> {
     /// Reads and checks the entries of a file of at most 1 MiB; none if there is no such file. Errors: a file that
     /// cannot be read, or those of [`parse`](Self::parse).
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
-        match bounded::read_text(path, LONGEST) {
+        match bounded::read_text(path, MAX_FILE_BYTES) {
             Ok(text) => Self::parse(path, &text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self { path: path.into(), list: Vec::new() }),
             Err(error) => Err(Error::file("read", path)(error)),
@@ -115,8 +115,8 @@ impl<T: Entry> TrustFile<T> {
         let path = path.as_ref();
         let wrong = |span: Option<Range<usize>>, problem: &str| {
             let whole = unusable(path, problem, T::HINT);
-            let Some(snippet) = span.map(|span| snippet(text, &span)) else { return Error::from(whole) };
-            let location = format!("{}:{}:{}", show(path), snippet.line, snippet.column);
+            let Some(snippet) = span.map(|span| source_snippet(text, &span)) else { return Error::from(whole) };
+            let location = format!("{}:{}:{}", format_path(path), snippet.line, snippet.column);
             whole.with_location(location).with_snippet(snippet).into()
         };
         let file: File<T> = toml::from_str(text).map_err(|error| {
@@ -149,8 +149,8 @@ impl<T: Entry> TrustFile<T> {
             let entry = toml::to_string(entry).map_err(|error| wrong(&error.to_string()))?;
             text.push_str(&format!("\n[[{}]]\n{entry}", T::TABLE));
         }
-        if text.len() as u64 > LONGEST {
-            return Err(wrong(&format!("it would have more than {LONGEST} bytes")));
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return Err(wrong(&format!("it would have more than {MAX_FILE_BYTES} bytes")));
         }
         match Self::parse(&self.path, &text) {
             Ok(_) => Ok(text),
@@ -161,20 +161,20 @@ impl<T: Entry> TrustFile<T> {
 
 /// Returns the line in which a byte range begins, for an error. Column and width are 0 if the line is cut or
 /// escaped when shown: it then no longer has the columns of the file.
-fn snippet(text: &str, span: &Range<usize>) -> Snippet {
+fn source_snippet(text: &str, span: &Range<usize>) -> Snippet {
     let whole = Snippet::of(text, span);
-    let shown = printable(&whole.text, SHOWN);
-    if shown == whole.text && whole.column <= SHOWN {
+    let shown = printable(&whole.text, SHOWN_BYTES);
+    if shown == whole.text && whole.column <= SHOWN_BYTES {
         return whole;
     }
     Snippet { text: shown, column: 0, width: 0, ..whole }
 }
 
-/// Fails unless a text is not empty, has at most [`LONGEST_NAME`] bytes and no character that [`is_unprintable`]. The
+/// Fails unless a text is not empty, has at most [`MAX_NAME_BYTES`] bytes and no character that [`is_unprintable`]. The
 /// error names it `what`.
 pub(super) fn check_plain(what: &str, text: &str) -> Result<(), String> {
-    if text.is_empty() || text.len() > LONGEST_NAME || text.chars().any(is_unprintable) {
-        return Err(format!("`{what}` is empty, longer than {LONGEST_NAME} bytes, or holds a control character"));
+    if text.is_empty() || text.len() > MAX_NAME_BYTES || text.chars().any(is_unprintable) {
+        return Err(format!("`{what}` is empty, longer than {MAX_NAME_BYTES} bytes, or holds a control character"));
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use super::refusal::{GET_AGAIN, refuse, refuse_key, shorten};
 use super::source::Source;
 use crate::Error;
 use crate::digest::is_sha256;
-use crate::statement::version;
+use crate::statement::parse_version;
 
 /// The file's name in a project's folder.
 pub(super) const FILE: &str = "tunebox.lock";
@@ -59,7 +59,7 @@ impl Lock {
     }
 
     /// Adds a pinned package, or replaces the one of the same name. The list stays sorted by name.
-    pub(super) fn put(&mut self, new: Locked) {
+    pub(super) fn insert_package(&mut self, new: Locked) {
         match self.list.binary_search_by(|locked| locked.name.cmp(&new.name)) {
             Ok(at) => self.list[at] = new,
             Err(at) => self.list.insert(at, new),
@@ -75,7 +75,7 @@ impl Locked {
 
     /// Returns the location from which `tunebox pull` fetches this package: `registry/namespace/name:VERSION`, or
     /// `FOLDER//NAME:VERSION` if it came from a path.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         let Self { name, version, source, .. } = self;
         if Source::parse(source).is_local {
             format!("{source}//{name}:{version}")
@@ -148,14 +148,14 @@ impl Entry for Locked {
     /// version, interface and `highest`; or if `highest` is below `version`. Changes nothing.
     fn check(&mut self) -> Result<(), InvalidValue> {
         check_package_name(&self.name).map_err(InvalidValue::at("name"))?;
-        let used = version(&self.version).map_err(InvalidValue::at("version"))?;
+        let used = parse_version(&self.version).map_err(InvalidValue::at("version"))?;
         check_plain("source", &self.source).map_err(InvalidValue::at("source"))?;
         if !is_sha256(&self.sha256) {
             return Err(InvalidValue::at("sha256")("`sha256` is not 64 hexadecimal digits in lower case".into()));
         }
         self.signer.iter().try_for_each(|signer| check_key("signer", signer)).map_err(InvalidValue::at("signer"))?;
-        version(&self.interface).map_err(InvalidValue::at("interface"))?;
-        let highest = version(&self.highest).map_err(InvalidValue::at("highest"))?;
+        parse_version(&self.interface).map_err(InvalidValue::at("interface"))?;
+        let highest = parse_version(&self.highest).map_err(InvalidValue::at("highest"))?;
         if highest >= used {
             return Ok(());
         }

@@ -20,8 +20,8 @@ pub fn check_path_package(
     only_locked: bool,
 ) -> Result<(), Error> {
     let (listed, lock) = (Publishers::of_organization(keyring)?, Lock::of_project(project)?);
-    let held =
-        check_listed(package, &listed).and_then(|()| hold(package, lock.find(&package.manifest.name), only_locked));
+    let held = check_listed(package, &listed)
+        .and_then(|()| check_against_lock(package, lock.find(&package.manifest.name), only_locked));
     let title = format!("{}@{}", package.manifest.name, package.manifest.version);
     held.map_err(|error| locate(error, &title, &package.origin))
 }
@@ -30,14 +30,14 @@ pub fn check_path_package(
 /// without a signature passes.
 fn check_listed(package: &Package, listed: &Publishers) -> Result<(), Error> {
     let Some(signer) = &package.signer else { return Ok(()) };
-    let named = listed.named(&format!("{LOCAL}{}", package.manifest.name));
+    let named = listed.publishers_for(&format!("{LOCAL}{}", package.manifest.name));
     let other = named.first().filter(|_| named.iter().all(|(_, known)| known.key != signer.key));
     other.map_or(Ok(()), |(file, before)| Err(before.refuse_other(signer, file)))
 }
 
 /// Checks a package against the lock's entry of its name. The pinned bytes pass. Errors: other bytes with another
 /// signer or none, with the pinned version, or with an older one; if `only_locked`, any other bytes, or no entry.
-fn hold(package: &Package, locked: Option<&Locked>, only_locked: bool) -> Result<(), Error> {
+fn check_against_lock(package: &Package, locked: Option<&Locked>, only_locked: bool) -> Result<(), Error> {
     match locked {
         Some(locked) if locked.sha256 == package.digest => return Ok(()),
         Some(locked) => {

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::document::{Entry, InvalidValue, LONGEST_NAME, TrustFile, check_plain};
+use super::document::{Entry, InvalidValue, MAX_NAME_BYTES, TrustFile, check_plain};
 use super::refusal::refuse_key;
 use super::source::LOCAL;
 use crate::Error;
-use crate::registry::canonical;
+use crate::registry::canonical_name;
 use crate::signature::Signer;
 
 /// The file's name in the home folder.
@@ -46,7 +46,7 @@ impl Publisher {
     pub(super) fn refuse_other(&self, now: &Signer, file: &Path) -> Error {
         let since = self.first_seen.as_ref().map(|day| format!(" since {day}")).unwrap_or_default();
         let known = format!("`{}` is known{since} by", self.prefix);
-        refuse_key(&now.key, &self.key, &known, &self.removal(file))
+        refuse_key(&now.key, &self.key, &known, &self.removal_hint(file))
     }
 
     /// Adds to the hint of an error that this publisher's entry must be taken out of `file` as well. Does nothing to
@@ -55,13 +55,13 @@ impl Publisher {
         if let Error::Explained { source, .. } = &mut error
             && let Some(hint) = &mut source.hint
         {
-            *hint += &format!(" and {}", self.removal(file));
+            *hint += &format!(" and {}", self.removal_hint(file));
         }
         error
     }
 
     /// Returns the end of the hint that tells to take this publisher's entry out of a file.
-    fn removal(&self, file: &Path) -> String {
+    fn removal_hint(&self, file: &Path) -> String {
         format!("`{}` out of {}", self.prefix, file.display())
     }
 }
@@ -78,7 +78,7 @@ impl Publishers {
 
     /// Returns the publishers in this list for `path`, `registry/namespace/name` or `local:NAME`, each with the list's
     /// file. For `local:NAME`, publishers with a package of that name in any registry count as well.
-    pub(super) fn named(&self, path: &str) -> Vec<(&Path, &Publisher)> {
+    pub(super) fn publishers_for(&self, path: &str) -> Vec<(&Path, &Publisher)> {
         let mut named = signers_of(self.entries(), path);
         if let Some(package) = path.strip_prefix(LOCAL) {
             let has = |one: &Publisher| !one.listed && one.packages.iter().any(|known| known == package);
@@ -94,7 +94,7 @@ impl Publishers {
 
     /// Adds a publisher, or merges it into the entry with the same prefix and key: the entry gets its packages too, and
     /// an entry that was only listed becomes an accepted one if `new` is.
-    pub(super) fn put(&mut self, new: &Publisher) {
+    pub(super) fn insert_publisher(&mut self, new: &Publisher) {
         merge(&mut self.list, new);
     }
 }
@@ -122,14 +122,14 @@ pub(super) type Listed<'a> = (&'a Path, &'a Publisher);
 /// Returns the publishers whose prefix covers `path`: only those with the longest such prefix, of which there may be
 /// several keys. Publishers that were only listed do not count.
 pub(super) fn signers_of<'a>(all: impl Iterator<Item = Listed<'a>>, path: &str) -> Vec<Listed<'a>> {
-    let covering = |publisher: &Publisher| !publisher.listed && covers(&publisher.prefix, path);
+    let covering = |publisher: &Publisher| !publisher.listed && is_prefix_of(&publisher.prefix, path);
     let matching: Vec<_> = all.filter(|(_, publisher)| covering(publisher)).collect();
     let longest = matching.iter().map(|(_, publisher)| publisher.prefix.len()).max();
     matching.into_iter().filter(|(_, publisher)| Some(publisher.prefix.len()) == longest).collect()
 }
 
 /// Whether `path` is `prefix`, or lies below it after a slash.
-fn covers(prefix: &str, path: &str) -> bool {
+fn is_prefix_of(prefix: &str, path: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
@@ -139,12 +139,12 @@ impl Entry for Publisher {
     const TABLE: &'static str = "publisher";
     const HINT: &'static str = "correct it, or take the entry out: its signer is then asked about again";
 
-    /// Fails unless every value has its form: a prefix as [`prefix`] parses it, a public key, a day as in `2026-11-22`,
-    /// a source that [`check_plain`] passes, and packages' names. Brings the prefix into the form that is compared, and
-    /// sorts the package names without repetition.
+    /// Fails unless every value has its form: a prefix as [`normalize_prefix`] parses it, a public key, a day as in
+    /// `2026-11-22`, a source that [`check_plain`] passes, and packages' names. Brings the prefix into the form that is
+    /// compared, and sorts the package names without repetition.
     fn check(&mut self) -> Result<(), InvalidValue> {
         // One registry may be written in several ways, and is one prefix.
-        self.prefix = prefix(&self.prefix).map_err(InvalidValue::at("prefix"))?;
+        self.prefix = normalize_prefix(&self.prefix).map_err(InvalidValue::at("prefix"))?;
         check_key("key", &self.key).map_err(InvalidValue::at("key"))?;
         self.first_seen.iter().try_for_each(|day| check_day(day)).map_err(InvalidValue::at("first-seen"))?;
         self.source.iter().try_for_each(|source| check_plain("source", source)).map_err(InvalidValue::at("source"))?;
@@ -167,7 +167,7 @@ impl Entry for Publisher {
 /// Returns a prefix in the form in which prefixes are compared, its registry under its one name: `registry`,
 /// `registry/namespace` or `local:NAME`. Parts of a namespace are lower-case letters, digits, `-`, `.` and `_`. The
 /// error, for a message, says which form is wanted.
-fn prefix(text: &str) -> Result<String, String> {
+fn normalize_prefix(text: &str) -> Result<String, String> {
     if let Some(name) = text.strip_prefix(LOCAL) {
         return check_package_name(name).map(|()| text.to_owned());
     }
@@ -176,9 +176,9 @@ fn prefix(text: &str) -> Result<String, String> {
         !part.is_empty() && part.bytes().all(sign)
     };
     let (host, namespace) = text.split_once('/').map_or((text, None), |(host, rest)| (host, Some(rest)));
-    let registry = canonical(host).filter(|_| namespace.is_none_or(|namespace| namespace.split('/').all(part)));
+    let registry = canonical_name(host).filter(|_| namespace.is_none_or(|namespace| namespace.split('/').all(part)));
     let prefix = registry.map(|registry| namespace.map_or(registry.clone(), |rest| format!("{registry}/{rest}")));
-    prefix.filter(|prefix| prefix.len() <= LONGEST_NAME).ok_or_else(|| {
+    prefix.filter(|prefix| prefix.len() <= MAX_NAME_BYTES).ok_or_else(|| {
         "`prefix` is not of the form `registry.example/namespace` in lower case, without a version".into()
     })
 }
@@ -203,5 +203,5 @@ pub(super) fn check_key(what: &str, text: &str) -> Result<(), String> {
 /// letter. The error is for a message.
 pub(super) fn check_package_name(text: &str) -> Result<(), String> {
     let problem = "this is not the name of a package: lower-case words joined by hyphens";
-    crate::manifest::name("a package", text).map_err(|_| problem.into())
+    crate::manifest::check_name("a package", text).map_err(|_| problem.into())
 }

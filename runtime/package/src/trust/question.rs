@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::decision::Candidate;
 use super::publishers::Publisher;
 use super::refusal::{explain, refuse};
-use super::resemblance::alike;
+use super::resemblance::is_lookalike;
 use super::source::Source;
 use super::{Locked, Trust, lock};
 use crate::Error;
@@ -100,7 +100,7 @@ impl Trust {
         let has = |other: &&Publisher| other.packages.iter().any(|package| package == name);
         // One prefix may have had several keys, and is named once.
         let known: BTreeSet<&str> = others().filter(has).map(|other| other.prefix.as_str()).collect();
-        let like = others().map(|other| other.prefix.as_str()).filter(|other| resembles(other, prefix));
+        let like = others().map(|other| other.prefix.as_str()).filter(|other| is_similar_prefix(other, prefix));
         let like: BTreeSet<&str> = like.collect();
         let known = known.iter().map(|other| format!("`{name}` is known as a package of `{other}`"));
         let like = like.iter().map(|other| format!("`{prefix}` looks like `{other}`, for which another key signs"));
@@ -109,10 +109,10 @@ impl Trust {
 }
 
 /// Whether two prefixes are of the same registry, and the first parts of their namespaces look alike.
-fn resembles(left: &str, right: &str) -> bool {
+fn is_similar_prefix(left: &str, right: &str) -> bool {
     let owner = |rest: &str| rest.split('/').next().unwrap_or_default().to_owned();
     match (left.split_once('/'), right.split_once('/')) {
-        (Some((here, left)), Some((there, right))) => here == there && alike(&owner(left), &owner(right)),
+        (Some((here, left)), Some((there, right))) => here == there && is_lookalike(&owner(left), &owner(right)),
         _ => false,
     }
 }

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::error::Reason;
 
 /// What every refusal says was left unchanged.
-pub(crate) const KEPT: &str = "nothing was installed and nothing ran";
+pub(crate) const NOTHING_CHANGED: &str = "nothing was installed and nothing ran";
 
 /// The hint against bytes that were altered.
 pub(crate) const GET_AGAIN: &str = "get it again; if it repeats, tell the publisher";
@@ -19,7 +19,7 @@ pub(crate) fn refuse(what: impl Into<String>, why: impl Into<String>, hint: impl
 /// Makes the explanation of a refusal from what is wrong, why, and what to do. It says that nothing was installed or
 /// run.
 pub(crate) fn explain(what: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Explanation {
-    Explanation::new("trust", what).with_why(why).with_kept(KEPT).with_hint(hint)
+    Explanation::new("trust", what).with_why(why).with_kept(NOTHING_CHANGED).with_hint(hint)
 }
 
 /// Turns the error of bytes that are no package into a refusal. An error that ends with the sandbox's exit code, such
@@ -28,7 +28,7 @@ pub(crate) fn refuse_unreadable(error: &Error) -> Error {
     // Another version of the contract and precompiled code are no question of trust: they keep their hint and exit code.
     let is_sandbox = error.exit() == Exit::Sandbox;
     let hint = if is_sandbox { error.hint() } else { Some(GET_AGAIN.to_owned()) };
-    let what = Explanation::new("trust", error.to_string()).with_kept(KEPT);
+    let what = Explanation::new("trust", error.to_string()).with_kept(NOTHING_CHANGED);
     let reason = if is_sandbox { Reason::Sandbox } else { Reason::Untrusted };
     reason.error(Explanation { why: error.why(), hint, ..what })
 }

@@ -2,8 +2,8 @@
 
 use tunebox_foundation::printable::printable;
 
-use super::document::LONGEST_NAME;
-use crate::registry::{canonical, spelt_as_path};
+use super::document::MAX_NAME_BYTES;
+use crate::registry::{canonical_name, is_like_path};
 use crate::statement::Statement;
 
 /// Where a package came from.
@@ -27,7 +27,7 @@ impl Source {
         let folder = text.strip_prefix("oci:").unwrap_or(text);
         if is_path(folder) {
             // An escape at the end may be a few bytes longer than what it was cut to.
-            let path = printable(folder, LONGEST_NAME - 64);
+            let path = printable(folder, MAX_NAME_BYTES - 64);
             return Self { is_local: true, name: path.clone(), asked: path, tag: None };
         }
         let last = text.rfind('/').map_or(0, |slash| slash + 1);
@@ -35,7 +35,7 @@ impl Source {
             Some((name, tag)) => (&text[..last + name.len()], Some(tag.to_owned())),
             None => (text, None),
         };
-        Self { is_local: false, name: repository(name), asked: text.to_owned(), tag }
+        Self { is_local: false, name: normalize_repository(name), asked: text.to_owned(), tag }
     }
 
     /// Returns the last part of the source; for a name in a registry that is the package's name.
@@ -61,16 +61,16 @@ impl Source {
 
     /// Whether a statement has the name, and the version if there is one, that was asked for of a registry. Always true
     /// for a path.
-    pub(crate) fn names(&self, statement: &Statement) -> bool {
+    pub(crate) fn is_matched_by(&self, statement: &Statement) -> bool {
         let fits = |tag: &String| *tag == statement.version;
         self.is_local || (self.package() == statement.name && self.tag.as_ref().is_none_or(fits))
     }
 }
 
 /// Returns a name in a registry in the form in which names are compared: lower case, the registry under its one name.
-fn repository(text: &str) -> String {
+fn normalize_repository(text: &str) -> String {
     let text = text.to_ascii_lowercase();
-    let known = text.split_once('/').and_then(|(host, rest)| Some(format!("{}/{rest}", canonical(host)?)));
+    let known = text.split_once('/').and_then(|(host, rest)| Some(format!("{}/{rest}", canonical_name(host)?)));
     known.unwrap_or(text)
 }
 
@@ -79,7 +79,7 @@ pub(super) const LOCAL: &str = "local:";
 
 /// Whether a text is plainly a path: it begins like one, or is the bare name of a `.wasm` file.
 fn is_path(text: &str) -> bool {
-    spelt_as_path(text) || (text.ends_with(".wasm") && !text.contains('/'))
+    is_like_path(text) || (text.ends_with(".wasm") && !text.contains('/'))
 }
 
 #[cfg(test)]
@@ -111,9 +111,9 @@ mod tests {
 
     #[test]
     fn a_path_is_a_text_that_can_be_kept() {
-        let path = format!("./{}\n{}", "a".repeat(90), "\u{1b}".repeat(2 * LONGEST_NAME));
+        let path = format!("./{}\n{}", "a".repeat(90), "\u{1b}".repeat(2 * MAX_NAME_BYTES));
         let source = Source::parse(&path);
-        assert!(source.is_local && source.name.len() <= LONGEST_NAME, "{}", source.name.len());
+        assert!(source.is_local && source.name.len() <= MAX_NAME_BYTES, "{}", source.name.len());
         assert!(!source.name.chars().any(char::is_control));
     }
 

@@ -31,25 +31,25 @@ pub fn serve_test(test: UnitTest) -> Result<(), Error> {
     let mut notifier = method.notifier().map_err(disconnected)?;
     let folder = files::temporary_folder(&std::env::temp_dir(), "tunebox-bench-")?;
     let request = TestRequest::parse(&wanted)?;
-    let state = request.state()?;
+    let state = request.saved_state()?;
     let (mut runner, opening) = Runner::start(request.plan(method, folder.path())?)?;
     if let Some(state) = state {
         runner.session.load_state(&state)?;
     }
     let mut reports = vec![opening];
     loop {
-        notifier.report(&report(&mut runner, &reports)).map_err(disconnected)?;
+        notifier.report(&format_report(&mut runner, &reports)).map_err(disconnected)?;
         let (order, between) = runner.session.wait()?;
         let Some(order) = order else { return Ok(()) };
         // Reports between two calls count to the next call.
         reports = vec![between];
-        reports.extend(call(&mut runner, &order)?);
+        reports.extend(run_order(&mut runner, &order)?);
     }
 }
 
 /// Executes one order of the test: `step`, a step of the run with its update; `finish`; or `save-state`, whose bytes are
 /// dropped. Returns a report for each call of `step` or `finish`, none for `save-state`. Fails on another order.
-fn call(runner: &mut Runner, order: &str) -> Result<Vec<StepReport>, Error> {
+fn run_order(runner: &mut Runner, order: &str) -> Result<Vec<StepReport>, Error> {
     match order {
         "step" => runner.update(),
         "finish" => Ok(vec![runner.finish()?]),
@@ -57,14 +57,14 @@ fn call(runner: &mut Runner, order: &str) -> Result<Vec<StepReport>, Error> {
         "save-state" => Ok(runner.session.save_state().map(|_| Vec::new())?),
         other => {
             let what = format!("there is no order `{}`", printable(other, 64));
-            Err(impossible(what, "it is `step`, `finish` or `save-state`"))
+            Err(request_error(what, "it is `step`, `finish` or `save-state`"))
         }
     }
 }
 
 /// Formats the number of finished steps, the metrics and log lines of `reports`, the last gradient norm and the learning
 /// rate as a JSON object for the test. Metrics of several reports are combined as in a window.
-fn report(runner: &mut Runner, reports: &[StepReport]) -> String {
+fn format_report(runner: &mut Runner, reports: &[StepReport]) -> String {
     let mut tally = Tally::default();
     reports.iter().for_each(|report| tally.add(&report.metrics));
     let metrics: Map<String, Value> =
@@ -104,18 +104,18 @@ impl TestRequest {
     /// records or their width is 0.
     fn parse(text: &str) -> Result<Self, Error> {
         let request: Self = serde_json::from_str(text)
-            .map_err(|error| impossible(error.to_string(), "build the method against this version's SDK"))?;
+            .map_err(|error| request_error(error.to_string(), "build the method against this version's SDK"))?;
         if request.records.as_ref().is_some_and(Vec::is_empty) || request.rows == Some(0) || request.width == Some(0) {
-            return Err(impossible("there is no record to learn from", "give it at least one, of one token"));
+            return Err(request_error("there is no record to learn from", "give it at least one, of one token"));
         }
         Ok(request)
     }
 
     /// The saved state that the method starts from, decoded; `None` if the request has none. Fails if it is not
     /// hexadecimal.
-    fn state(&self) -> Result<Option<Vec<u8>>, Error> {
+    fn saved_state(&self) -> Result<Option<Vec<u8>>, Error> {
         let Some(digits) = &self.state else { return Ok(None) };
-        let unreadable = || impossible("the state is not in hexadecimal digits", "give what `save_state` gave");
+        let unreadable = || request_error("the state is not in hexadecimal digits", "give what `save_state` gave");
         Ok(Some(from_hexadecimal(digits).ok_or_else(unreadable)?))
     }
 
@@ -145,7 +145,7 @@ impl TestRequest {
             "method.use=native".into(),
             "method.grants=[\"weights\", \"text\"]".into(),
             format!("train.seed={}", self.seed),
-            format!("train.batch={}", self.batch()),
+            format!("train.batch={}", self.batch_size()),
             format!("train.steps={PLANNED_STEPS}"),
             "train.schedule=constant".into(),
             format!("run.folder={}", path(folder)),
@@ -154,37 +154,38 @@ impl TestRequest {
         if !self.sample {
             overrides.push("model.initialize=random".into());
         }
-        let settings = self.settings.iter().map(|(name, value)| assignment(&format!("method.{name}"), value));
-        let further = self.set.iter().map(|(key, value)| assignment(key, value));
+        let settings = self.settings.iter().map(|(name, value)| format_assignment(&format!("method.{name}"), value));
+        let further = self.set.iter().map(|(key, value)| format_assignment(key, value));
         overrides.extend(settings.chain(further).collect::<Result<Vec<_>, _>>()?);
         let mut settings = RunSettings::from_overrides(&overrides)?;
-        let (records, sequence) = (self.rows() as usize, self.width.unwrap_or(16) as usize);
+        let (records, sequence) = (self.random_rows() as usize, self.width.unwrap_or(16) as usize);
         settings.random = self.records.is_none().then_some(RandomRecords { records, sequence, seed: self.seed });
         Ok(settings)
     }
 
     /// Number of records in a micro-batch, chosen such that one update has all records: all of them, divided by
     /// `train.accumulation` and rounded up.
-    fn batch(&self) -> u64 {
-        let records = self.records.as_ref().map_or_else(|| u64::from(self.rows()), |records| records.len() as u64);
+    fn batch_size(&self) -> u64 {
+        let records =
+            self.records.as_ref().map_or_else(|| u64::from(self.random_rows()), |records| records.len() as u64);
         let parts = self.set.get("train.accumulation").and_then(Value::as_u64).unwrap_or(1).max(1);
         records.div_ceil(parts)
     }
 
     /// Number of random records that the request asks for; 4 if it does not say.
-    fn rows(&self) -> u32 {
+    fn random_rows(&self) -> u32 {
         self.rows.unwrap_or(4)
     }
 }
 
 /// The error about a unit test's request that cannot be met. `why` is the cause, `hint` what to do.
-fn impossible(why: impl Into<String>, hint: &str) -> Error {
+fn request_error(why: impl Into<String>, hint: &str) -> Error {
     Explanation::new("test", "the bench cannot do what the test wants").with_why(why).with_hint(hint).into()
 }
 
 /// Formats a key and its JSON value as a `--set` argument. Fails for a value that TOML cannot express, such as null.
-fn assignment(key: &str, value: &Value) -> Result<String, Error> {
-    let unwritable = |_| impossible(format!("`{key}` is `{value}`, which no setting can be"), "leave it out");
+fn format_assignment(key: &str, value: &Value) -> Result<String, Error> {
+    let unwritable = |_| request_error(format!("`{key}` is `{value}`, which no setting can be"), "leave it out");
     Ok(format!("{key}={}", toml::Value::try_from(value).map_err(unwritable)?))
 }
 
@@ -225,6 +226,6 @@ mod tests {
         let why = |text: &str| TestRequest::parse(text).unwrap_err().why().unwrap();
         assert!(why(r#"{"sizes": 3}"#).contains("`sizes`"));
         assert!(why(r#"{"records": []}"#).contains("no record"));
-        assert!(TestRequest::parse(r#"{"state": "0g"}"#).unwrap().state().is_err());
+        assert!(TestRequest::parse(r#"{"state": "0g"}"#).unwrap().saved_state().is_err());
     }
 }

@@ -17,7 +17,7 @@ fn a_build_without_a_network_tells_cargo_so() {
     let told = |offline: bool| {
         let options = Options { offline, ..Options::default() };
         let job = Job { folder: Path::new("."), toolchain: &toolchain, options: &options };
-        let cargo = job.cargo().unwrap();
+        let cargo = job.cargo_command().unwrap();
         cargo.get_envs().any(|(name, value)| name == "CARGO_NET_OFFLINE" && value == Some("true".as_ref()))
     };
     assert_eq!([told(true), told(false)], [true, false]);

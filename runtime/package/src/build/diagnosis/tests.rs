@@ -49,7 +49,11 @@ fn errors_are_counted_and_those_beyond_a_few_only_counted() {
         explained(&lines.join("\n"), "").explanation().output.unwrap()
     };
     assert!(many(1).ends_with("a:1:1"), "{}", many(1));
-    assert!(many(SHOWN).ends_with("a:1:1\n\n5 errors") && many(SHOWN).contains("no 4"), "{}", many(SHOWN));
+    assert!(
+        many(MAX_SHOWN_ERRORS).ends_with("a:1:1\n\n5 errors") && many(MAX_SHOWN_ERRORS).contains("no 4"),
+        "{}",
+        many(MAX_SHOWN_ERRORS)
+    );
     assert!(many(9).ends_with("\n\n… and 4 more: 9 errors") && !many(9).contains("no 5"), "{}", many(9));
 }
 

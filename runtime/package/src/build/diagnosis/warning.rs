@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Places, code, headline, place};
-use crate::build::messages::{messages, text};
+use super::{Places, error_code, error_location, headline};
+use crate::build::messages::{parse_messages, text_field};
 
 /// A warning of the compiler.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,31 +18,31 @@ pub struct Warning {
     pub output: String,
 }
 
-/// Returns the compiler's warnings about the package in `folder` from cargo's output `told`; cargo repeats them if
+/// Returns the compiler's warnings about the package in `folder` from cargo's `output`; cargo repeats them if
 /// nothing was compiled again. Warnings about other crates, such as the SDK, are left out. Paths are translated from
 /// the workspace's `root` to `folder`. Empty if the folder has no `Cargo.toml`.
-pub(crate) fn warnings(folder: &Path, root: &Path, told: &[u8]) -> Vec<Warning> {
+pub(crate) fn warnings(folder: &Path, root: &Path, output: &[u8]) -> Vec<Warning> {
     let Ok(manifest) = folder.join("Cargo.toml").canonicalize() else { return Vec::new() };
-    let is_own = |told: &Value| {
-        text(told, "manifest_path")
+    let is_own = |message: &Value| {
+        text_field(message, "manifest_path")
             .is_some_and(|path| Path::new(path).canonicalize().is_ok_and(|path| path == manifest))
     };
-    let places = Places::of(folder, root);
-    let own = messages(told).filter(is_own).filter_map(|told| warning(told.get("message")?, &places));
+    let places = Places::new(folder, root);
+    let own = parse_messages(output).filter(is_own).filter_map(|message| warning(message.get("message")?, &places));
     own.collect()
 }
 
 /// Turns a compiler message into a [`Warning`]. `None` if it has another level, or only counts the warnings before it
 /// (`1 warning emitted`).
 fn warning(message: &Value, places: &Places) -> Option<Warning> {
-    let first = text(message, "message")?;
-    let place = place(message, places);
+    let first = text_field(message, "message")?;
+    let place = error_location(message, places);
     let counts = place.is_none() && first.ends_with(" emitted");
-    if counts || text(message, "level") != Some("warning") {
+    if counts || text_field(message, "level") != Some("warning") {
         return None;
     }
-    let output = places.in_text(text(message, "rendered").unwrap_or(first));
-    Some(Warning { message: headline(first, code(message)), place, output })
+    let output = places.translate_text(text_field(message, "rendered").unwrap_or(first));
+    Some(Warning { message: headline(first, error_code(message)), place, output })
 }
 
 #[cfg(test)]

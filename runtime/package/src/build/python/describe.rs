@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tunebox_foundation::explain::{Explanation, Snippet};
 
-use super::tools::{not_made, python_command};
+use super::tools::{componentize_error, python_command};
 use super::workspace::{SOURCE, Workspace};
 use crate::{Error, files};
 
@@ -41,7 +41,7 @@ struct Fault {
 /// the manifest entries and interfaces that it declares. The source runs. Errors: a fault in the source, with its line, or
 /// no JSON as the last line of the output; the error then has the last line of the error output.
 pub(super) fn describe(python: &Path, place: &Workspace, module: &str) -> Result<Described, Error> {
-    let source = place.part(SOURCE);
+    let source = place.subfolder(SOURCE);
     let mut command = python_command(python, place, &[])?;
     command.args(["-m", "tunebox.describe", module]).arg(source);
     let output = command.output().map_err(Error::file("started", python))?;
@@ -52,7 +52,7 @@ pub(super) fn describe(python: &Path, place: &Workspace, module: &str) -> Result
         Some(Answer::Fault { fault }) => Err(fault.into_error(place)),
         None => {
             let problem = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("no answer").to_owned();
-            Err(not_made(&problem))
+            Err(componentize_error(&problem))
         }
     }
 }
@@ -62,7 +62,7 @@ impl Fault {
     /// source line, counted from 1, is shown if the file is below `src/` and has that line.
     fn into_error(self, place: &Workspace) -> Error {
         let Self { message, file, line, column } = self;
-        let inside = file.strip_prefix("src/").map(|inside| place.part(SOURCE).join(inside));
+        let inside = file.strip_prefix("src/").map(|inside| place.subfolder(SOURCE).join(inside));
         let text = inside.and_then(|path| files::read_text(&path).ok());
         let text = text.and_then(|text| text.lines().nth(line.checked_sub(1)?).map(str::to_owned));
         let snippet = text.map(|text| Snippet { line, text, column, width: 1, note: None });

@@ -14,13 +14,14 @@ use crate::sources::{self, Files};
 use crate::{Error, files};
 
 /// The folder of the files for editors, in the folder [`sources::FOLDER`].
-pub(super) const PLACE: &str = "python";
+pub(super) const EDITOR_FOLDER: &str = "python";
 
 /// Returns the package `tunebox`, its stubs and its README by their paths in [`sources::FOLDER`], such as
 /// `python/README.md`.
-pub(crate) fn files() -> &'static Files {
-    static EDITOR_FILES: LazyLock<Files> =
-        LazyLock::new(|| FILES.iter().map(|(name, bytes)| (format!("{PLACE}/{name}"), bytes.to_vec())).collect());
+pub(crate) fn editor_files() -> &'static Files {
+    static EDITOR_FILES: LazyLock<Files> = LazyLock::new(|| {
+        FILES.iter().map(|(name, bytes)| (format!("{EDITOR_FOLDER}/{name}"), bytes.to_vec())).collect()
+    });
     &EDITOR_FILES
 }
 
@@ -30,9 +31,9 @@ pub(crate) fn files() -> &'static Files {
 /// is not released within 15 minutes.
 pub(super) fn write_editor_files(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     let path = folder.join(PYPROJECT);
-    let place = format!("{}/{PLACE}", sources::FOLDER);
+    let place = format!("{}/{EDITOR_FOLDER}", sources::FOLDER);
     let looks_there = files::read_text(&path).is_ok_and(|text| text.contains(&place));
-    if looks_there { write_locked(folder, files(), &path, watch) } else { Ok(()) }
+    if looks_there { write_locked(folder, editor_files(), &path, watch) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -69,7 +70,7 @@ mod tests {
         let page = folder.path().join(sources::FOLDER).join("python/README.md");
         for _ in 0..2 {
             write_editor_files(folder.path(), &mut |_| {}).unwrap();
-            assert_eq!(fs::read(&page).unwrap(), files()["python/README.md"]);
+            assert_eq!(fs::read(&page).unwrap(), editor_files()["python/README.md"]);
             fs::write(&page, "of an earlier version").unwrap();
         }
     }

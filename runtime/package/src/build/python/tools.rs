@@ -8,16 +8,16 @@ use tunebox_foundation::explain::Explanation;
 use super::workspace::{CONTRACT, EMPTY_ENVIRONMENT, ENTRY, NATIVE, PACKAGE, SOURCE, Workspace};
 use crate::Error;
 use crate::error::Reason;
-use crate::toolchain::{answer, command, find_program};
+use crate::toolchain::{command, find_program, first_output_line};
 
 /// The lowest version of Python that can read the generated bindings.
-const LEAST: (u32, u32) = (3, 11);
+const MIN_PYTHON: (u32, u32) = (3, 11);
 
 /// The program that makes components from Python.
-const COMPONENTIZE: &str = "componentize-py";
+const COMPONENTIZE_PROGRAM: &str = "componentize-py";
 
 /// The folder of a method's own virtual environment.
-const ENVIRONMENT: &str = ".venv";
+const VENV_FOLDER: &str = ".venv";
 
 /// The programs that build components from Python.
 #[derive(Debug, Clone)]
@@ -32,62 +32,64 @@ pub struct Tools {
 
 /// Finds `componentize-py` and Python for a method's folder: in its `.venv/bin`, else on `PATH`. Runs both with
 /// `--version`. Errors: one of them is missing or fails, or Python is older than 3.11.
-pub(super) fn find(folder: &Path) -> Result<Tools, Error> {
-    among(own_programs(folder))
+pub(super) fn find_tools(folder: &Path) -> Result<Tools, Error> {
+    find_tools_in(program_folders(folder))
 }
 
 /// Finds `componentize-py` and Python on `PATH` alone, so that no program of a method's folder runs. Runs both with
 /// `--version`. Errors: one of them is missing, or Python is older than 3.11.
 pub fn find_on_path() -> Result<Tools, Error> {
-    among(on_path())
+    find_tools_in(path_folders())
 }
 
-/// Finds the Python that [`find`] finds, also where there is no `componentize-py`. Runs it with `--version`. Errors: it is
-/// missing or older than 3.11.
+/// Finds the Python that [`find_tools`] finds, also where there is no `componentize-py`. Runs it with `--version`.
+/// Errors: it is missing or older than 3.11.
 pub(super) fn find_python(folder: &Path) -> Result<PathBuf, Error> {
-    let folders = own_programs(folder);
-    python_among(beside(find_program(COMPONENTIZE, folders.clone()).as_deref(), folders))
+    let folders = program_folders(folder);
+    find_python_in(prepend_folder_of(find_program(COMPONENTIZE_PROGRAM, folders.clone()).as_deref(), folders))
 }
 
 /// The folders with programs for a method's folder: that of its `.venv`, then those of `PATH`.
-fn own_programs(folder: &Path) -> Vec<PathBuf> {
-    let own = folder.join(ENVIRONMENT);
+fn program_folders(folder: &Path) -> Vec<PathBuf> {
+    let own = folder.join(VENV_FOLDER);
     let own = own.canonicalize().unwrap_or(own);
-    [vec![own.join("bin")], on_path()].concat()
+    [vec![own.join("bin")], path_folders()].concat()
 }
 
 /// The folders of `PATH`.
-fn on_path() -> Vec<PathBuf> {
+fn path_folders() -> Vec<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
 }
 
 /// Puts the folder of a program before other folders.
-fn beside(program: Option<&Path>, folders: Vec<PathBuf>) -> Vec<PathBuf> {
+fn prepend_folder_of(program: Option<&Path>, folders: Vec<PathBuf>) -> Vec<PathBuf> {
     program.and_then(Path::parent).map(Path::to_owned).into_iter().chain(folders).collect()
 }
 
 /// Finds `componentize-py` in these folders, and Python beside it, else in the same folders. Runs both with
 /// `--version`. Errors: one of them is missing, or Python is older than 3.11.
-fn among(folders: Vec<PathBuf>) -> Result<Tools, Error> {
-    let componentize = find_program(COMPONENTIZE, folders.clone()).ok_or_else(no_compiler)?;
-    let release = stated_release(&componentize).ok_or_else(no_compiler)?;
-    let python = python_among(beside(Some(&componentize), folders))?;
+fn find_tools_in(folders: Vec<PathBuf>) -> Result<Tools, Error> {
+    let componentize = find_program(COMPONENTIZE_PROGRAM, folders.clone()).ok_or_else(no_compiler)?;
+    let release = version_line(&componentize).ok_or_else(no_compiler)?;
+    let python = find_python_in(prepend_folder_of(Some(&componentize), folders))?;
     Ok(Tools { componentize, python, release })
 }
 
 /// Finds the first Python in these folders. Runs it with `--version`. Errors: there is none, or it is older than 3.11.
-fn python_among(folders: Vec<PathBuf>) -> Result<PathBuf, Error> {
+fn find_python_in(folders: Vec<PathBuf>) -> Result<PathBuf, Error> {
     let none = |found: Option<String>| {
-        let (needed, found) =
-            (format!("Python {}.{} or later", LEAST.0, LEAST.1), found.map(|found| format!("here is {found}, and ")));
+        let (needed, found) = (
+            format!("Python {}.{} or later", MIN_PYTHON.0, MIN_PYTHON.1),
+            found.map(|found| format!("here is {found}, and ")),
+        );
         let why = format!("{}the method is read by Python", found.unwrap_or_default());
         let error = Explanation::new("build", format!("no {needed} on this machine")).with_why(why);
         Error::from(error.with_hint(format!("install {needed}")))
     };
     let python = ["python3", "python"].into_iter().find_map(|name| find_program(name, folders.clone()));
     let python = python.ok_or_else(|| none(None))?;
-    let found = stated_release(&python);
-    if found.as_deref().and_then(version).is_none_or(|version| version < LEAST) {
+    let found = version_line(&python);
+    if found.as_deref().and_then(parse_version).is_none_or(|version| version < MIN_PYTHON) {
         return Err(none(found));
     }
     Ok(python)
@@ -99,21 +101,21 @@ impl Tools {
     /// or fails.
     pub(super) fn componentize(&self, place: &Workspace, folder: &Path) -> Result<Vec<u8>, Error> {
         let output = place.path().join("method.wasm");
-        let mut command = self.componentizer(place);
-        command.arg("componentize").arg("-p").arg(place.part(SOURCE)).arg("-p").arg(place.part(PACKAGE));
+        let mut command = self.componentize_command(place);
+        command.arg("componentize").arg("-p").arg(place.subfolder(SOURCE)).arg("-p").arg(place.subfolder(PACKAGE));
         command.arg("--stub-wasi").arg("-o").arg(&output).arg(ENTRY);
         // Without one, every package of this machine would get in.
-        let own = folder.join(ENVIRONMENT);
-        command.env("VIRTUAL_ENV", if own.is_dir() { own } else { place.part(EMPTY_ENVIRONMENT) });
+        let own = folder.join(VENV_FOLDER);
+        command.env("VIRTUAL_ENV", if own.is_dir() { own } else { place.subfolder(EMPTY_ENVIRONMENT) });
         run(&mut command, &self.componentize)?;
         std::fs::read(&output).map_err(Error::file("read", output))
     }
 
     /// Prepares a call of `componentize-py` in the workspace, for the world `method` of the workspace's contract and
     /// without the variables `PYTHONPATH` and `PYTHONHOME`. Does not run it.
-    fn componentizer(&self, place: &Workspace) -> Command {
+    fn componentize_command(&self, place: &Workspace) -> Command {
         let mut command = command(&self.componentize);
-        command.arg("-q").arg("-d").arg(place.part(CONTRACT)).args(["-w", "method"]).current_dir(place.path());
+        command.arg("-q").arg("-d").arg(place.subfolder(CONTRACT)).args(["-w", "method"]).current_dir(place.path());
         command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
         command
     }
@@ -122,8 +124,9 @@ impl Tools {
 /// Prepares a run of Python in the workspace, with the package `tunebox`, the modules of a native process and the folders
 /// `more` on its path. No bytecode is written. Errors: a folder whose name cannot be on a path.
 pub(super) fn python_command(python: &Path, place: &Workspace, more: &[PathBuf]) -> Result<Command, Error> {
-    let folders = [place.part(PACKAGE), place.part(NATIVE)];
-    let path = std::env::join_paths(folders.iter().chain(more)).map_err(|error| not_made(&error.to_string()))?;
+    let folders = [place.subfolder(PACKAGE), place.subfolder(NATIVE)];
+    let path =
+        std::env::join_paths(folders.iter().chain(more)).map_err(|error| componentize_error(&error.to_string()))?;
     let mut command = command(python);
     command.arg("-B").current_dir(place.path());
     command.env("PYTHONPATH", path).env("PYTHONUTF8", "1").env_remove("PYTHONHOME");
@@ -131,26 +134,26 @@ pub(super) fn python_command(python: &Path, place: &Workspace, more: &[PathBuf])
 }
 
 /// Runs `command` and returns its output. `program` is its path, for the error if it does not start. Errors: it does not
-/// start, or it exits with a failure; the error then has a line of its error output, chosen by [`last_words`].
+/// start, or it exits with a failure; the error then has a line of its error output, chosen by [`error_in_output`].
 fn run(command: &mut Command, program: &Path) -> Result<Output, Error> {
     let output = command.output().map_err(Error::file("started", program))?;
     if output.status.success() {
         return Ok(output);
     }
-    Err(not_made(last_words(&String::from_utf8_lossy(&output.stderr))))
+    Err(componentize_error(error_in_output(&String::from_utf8_lossy(&output.stderr))))
 }
 
 /// Returns the error in a program's output, trimmed: the last line such as `TypeError: …`, whose text before the first
 /// colon ends with `Error`; else the first line that is not empty, else the phrase `it says nothing`.
-fn last_words(words: &str) -> &str {
+fn error_in_output(words: &str) -> &str {
     let lines = || words.lines().map(str::trim).filter(|line| !line.is_empty());
     let named = |line: &&str| line.split_once(": ").is_some_and(|(kind, _)| kind.ends_with("Error"));
     lines().rfind(named).or_else(|| lines().next()).unwrap_or("it says nothing")
 }
 
 /// Returns the first line that a program prints for `--version`. `None` if it cannot be run, fails or prints nothing.
-fn stated_release(program: &Path) -> Option<String> {
-    answer(program, &["--version"]).filter(|line| !line.is_empty())
+fn version_line(program: &Path) -> Option<String> {
+    first_output_line(program, &["--version"]).filter(|line| !line.is_empty())
 }
 
 /// The error for a machine without `componentize-py`.
@@ -162,14 +165,14 @@ fn no_compiler() -> Error {
 }
 
 /// The error for a method that `componentize-py` or Python fails on; `problem` is what they say.
-pub(super) fn not_made(problem: &str) -> Error {
+pub(super) fn componentize_error(problem: &str) -> Error {
     let error = Explanation::new("build", "`componentize-py` makes no component of this method").with_why(problem);
     let hint = "a module that a method imports must be pure Python: one with compiled parts does not load there";
     error.with_hint(hint).into()
 }
 
 /// Parses the major and minor version in a line such as `Python 3.11.2`. `None` for any other line.
-fn version(line: &str) -> Option<(u32, u32)> {
+fn parse_version(line: &str) -> Option<(u32, u32)> {
     let mut numbers = line.strip_prefix("Python ")?.split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
@@ -180,16 +183,16 @@ mod tests {
 
     #[test]
     fn a_version_of_python_is_two_numbers() {
-        assert_eq!(version("Python 3.11.2"), Some((3, 11)));
-        assert_eq!(version("Python 3.14.0rc1"), Some((3, 14)));
-        assert_eq!(version("pypy"), None);
+        assert_eq!(parse_version("Python 3.11.2"), Some((3, 11)));
+        assert_eq!(parse_version("Python 3.14.0rc1"), Some((3, 14)));
+        assert_eq!(parse_version("pypy"), None);
     }
 
     #[test]
     fn the_error_is_the_last_line_of_a_traceback_or_the_first_of_other_words() {
         let traceback =
             "Caused by:\n  Traceback (most recent call last):\n  ModuleNotFoundError: No module named 'a'\n";
-        assert_eq!(last_words(traceback), "ModuleNotFoundError: No module named 'a'");
-        assert_eq!(last_words("cannot open wit\nCaused by:\n  nothing\n"), "cannot open wit");
+        assert_eq!(error_in_output(traceback), "ModuleNotFoundError: No module named 'a'");
+        assert_eq!(error_in_output("cannot open wit\nCaused by:\n  nothing\n"), "cannot open wit");
     }
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::Watch;
-use super::super::componentize::declared;
+use super::super::componentize::explain_manifest_error;
 use super::tools::{find_python, python_command};
 use super::workspace::{SOURCE, Workspace, create_workspace};
 use super::{describe, editors, project};
-use crate::toolchain::answer;
+use crate::toolchain::first_output_line;
 use crate::{Error, Manifest, digest, manifest};
 
 /// The source of a method in Python at one moment, and the programs that run it as a process without a sandbox.
@@ -40,7 +40,7 @@ impl Twin {
         let place = create_workspace(folder, &project.module())?;
         let described = describe::describe(&python, &place, &project.module())?;
         let bytes = project.manifest(described.manifest)?;
-        let manifest = manifest::parse(&bytes).map_err(declared)?;
+        let manifest = manifest::parse(&bytes).map_err(explain_manifest_error)?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
         let (module, interfaces) = (project.module(), described.interfaces.into_iter().collect());
@@ -50,7 +50,7 @@ impl Twin {
     /// Prepares the process of the method, which serves the host whose socket the environment variable `TUNEBOX_TWIN` names.
     pub fn process(&self) -> Result<Command, Error> {
         let mut command = self.python(&[])?;
-        command.args(["-m", "tunebox_native", &self.module]).arg(self.place.part(SOURCE)).arg(&self.text);
+        command.args(["-m", "tunebox_native", &self.module]).arg(self.place.subfolder(SOURCE)).arg(&self.text);
         Ok(command)
     }
 
@@ -66,7 +66,7 @@ impl Twin {
         };
         let Some(place) = ["tests", "."].into_iter().find(|place| has_tests(place)) else { return Ok(None) };
         let mut command = self.python(&[self.folder.join("src")])?;
-        if answer(&self.python, &["-c", "import pytest"]).is_some() {
+        if first_output_line(&self.python, &["-c", "import pytest"]).is_some() {
             command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", place]);
         } else {
             command.args(["-m", "unittest", "discover", "-s", place]);

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use super::super::Warning;
-use super::tools::find;
+use super::tools::find_tools;
 use super::{FILES, editors};
 use crate::toolchain::{command, find_program};
 use crate::{Error, files, sources};
@@ -29,7 +29,7 @@ pub fn check_types(folder: &Path) -> Types {
 /// Runs `mypy` as [`check_types`] does. Errors: no `componentize-py` or Python, a temporary folder that cannot be written, a
 /// `mypy` that does not start.
 fn run_mypy(folder: &Path) -> Result<Types, Error> {
-    let tools = find(folder)?;
+    let tools = find_tools(folder)?;
     let beside: Vec<PathBuf> = tools.componentize.parent().map(Path::to_owned).into_iter().collect();
     let Some(mypy) = find_program("mypy", beside) else {
         let hint = "no `mypy` beside `componentize-py`; `pip install mypy` in the same environment adds it";
@@ -44,7 +44,7 @@ fn run_mypy(folder: &Path) -> Result<Types, Error> {
     let output = command.output().map_err(Error::file("started", &mypy))?;
     let told = String::from_utf8_lossy(&output.stdout);
     match output.status.code() {
-        Some(0 | 1) => Ok(Types::Checked(warnings(&told))),
+        Some(0 | 1) => Ok(Types::Checked(parse_warnings(&told))),
         _ => {
             let complaint = String::from_utf8_lossy(&output.stderr);
             let last = complaint.lines().chain(told.lines()).rfind(|line| !line.trim().is_empty());
@@ -58,11 +58,11 @@ fn run_mypy(folder: &Path) -> Result<Types, Error> {
 /// where the files are written. Errors: a folder that cannot be written.
 fn search_folders(folder: &Path, temporary: &Path) -> Result<(PathBuf, PathBuf), Error> {
     let own = folder.join(sources::FOLDER);
-    if sources::has_files(folder, editors::files()) {
+    if sources::has_files(folder, editors::editor_files()) {
         let own = own.canonicalize().map_err(Error::file("read", &own))?;
-        return Ok((own.join(editors::PLACE), own.join("mypy")));
+        return Ok((own.join(editors::EDITOR_FOLDER), own.join("mypy")));
     }
-    let known = temporary.join(editors::PLACE);
+    let known = temporary.join(editors::EDITOR_FOLDER);
     for (name, bytes) in FILES {
         files::write(&known.join(name), bytes)?;
     }
@@ -70,9 +70,9 @@ fn search_folders(folder: &Path, temporary: &Path) -> Result<(PathBuf, PathBuf),
 }
 
 /// Parses the lines `src/calm.py:12:9: error: …` of `mypy`; a line `note:` of the same place belongs to the error before it.
-fn warnings(told: &str) -> Vec<Warning> {
+fn parse_warnings(output: &str) -> Vec<Warning> {
     let mut found: Vec<Warning> = Vec::new();
-    for line in told.lines() {
+    for line in output.lines() {
         if let Some((place, message)) = line.split_once(": error: ") {
             let (message, place) = (message.trim().to_owned(), Some(place.replace('\\', "/")));
             found.push(Warning { message, place, output: line.to_owned() });
@@ -91,11 +91,11 @@ mod tests {
     fn an_error_of_mypy_is_a_warning_with_its_place_and_its_notes() {
         let told = "src/calm.py:7:14: error: Argument 1 has type \"float\"  [arg-type]\nsrc/calm.py:7: note: See there\n\
                     src/calm.py:9:5: error: Name \"a\" is not defined  [name-defined]\n";
-        let found = warnings(told);
+        let found = parse_warnings(told);
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].place.as_deref(), Some("src/calm.py:7:14"));
         assert_eq!(found[0].message, "Argument 1 has type \"float\"  [arg-type]");
         assert!(found[0].output.ends_with("note: See there"), "{:?}", found[0]);
-        assert!(warnings("Success: no issues found\n").is_empty());
+        assert!(parse_warnings("Success: no issues found\n").is_empty());
     }
 }

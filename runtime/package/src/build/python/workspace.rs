@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 use super::super::failure::no_package;
-use super::{WORLD, contract, modules, native_modules};
+use super::{WORLD_FILE, contract_files, native_modules, package_modules};
 use crate::Error;
 use crate::digest::{COMPILED_PYTHON, files_below, is_of_editor};
 use crate::files::{self, create_folder, write};
@@ -31,7 +31,7 @@ pub(super) const NATIVE: &str = "native";
 pub(super) const EMPTY_ENVIRONMENT: &str = "environment";
 
 /// The modification time of every copy, from the Unix epoch: the first second of 1980, which every file system can store.
-const STAMP: Duration = Duration::from_secs(315_532_800);
+const MODIFICATION_TIME: Duration = Duration::from_secs(315_532_800);
 
 /// The temporary folder of one build; deleted when dropped.
 pub(super) struct Workspace {
@@ -45,22 +45,25 @@ impl Workspace {
     }
 
     /// Returns the path of a folder in the workspace, by a name of this module such as [`CONTRACT`].
-    pub(super) fn part(&self, name: &str) -> PathBuf {
+    pub(super) fn subfolder(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
     /// Rewrites the workspace's `world.wit` from the contract, so that the world `method` imports only these
     /// interfaces. Other worlds keep their imports. Errors: the file cannot be written.
-    pub(super) fn narrow(&self, interfaces: &BTreeSet<String>) -> Result<(), Error> {
-        let text = contract().find(|(name, _)| *name == WORLD).map_or(&b""[..], |(_, text)| text);
-        write(&self.part(CONTRACT).join(WORLD), narrowed(&String::from_utf8_lossy(text), interfaces).as_bytes())
+    pub(super) fn limit_imports(&self, interfaces: &BTreeSet<String>) -> Result<(), Error> {
+        let text = contract_files().find(|(name, _)| *name == WORLD_FILE).map_or(&b""[..], |(_, text)| text);
+        write(
+            &self.subfolder(CONTRACT).join(WORLD_FILE),
+            world_with_imports(&String::from_utf8_lossy(text), interfaces).as_bytes(),
+        )
     }
 }
 
 /// Creates a temporary folder with copies of the method's `src`, the package `tunebox`, the modules of a native process and
 /// the contract, with the entry module that loads `module`, and with an empty virtual environment. Leaves out `__pycache__`
-/// and the files of [`is_of_editor`]. Sources and package get the modification time [`STAMP`]. Errors: `src` has neither
-/// `<module>.py` nor `<module>/__init__.py`, or a file cannot be read or written.
+/// and the files of [`is_of_editor`]. Sources and package get the modification time [`MODIFICATION_TIME`]. Errors:
+/// `src` has neither `<module>.py` nor `<module>/__init__.py`, or a file cannot be read or written.
 pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace, Error> {
     let place = tempfile::tempdir().map_err(Error::file("created", std::env::temp_dir()))?;
     let place = Workspace { folder: place };
@@ -71,29 +74,29 @@ pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace,
     }
     let files = files_below(&source, Path::new(""), COMPILED_PYTHON)?;
     for file in files.iter().filter(|file| !is_of_editor(file)) {
-        write(&place.part(SOURCE).join(file), &files::read(&source.join(file))?)?;
+        write(&place.subfolder(SOURCE).join(file), &files::read(&source.join(file))?)?;
     }
-    for (name, text) in contract() {
-        write(&place.part(CONTRACT).join(name), text)?;
+    for (name, text) in contract_files() {
+        write(&place.subfolder(CONTRACT).join(name), text)?;
     }
-    for (name, text) in modules() {
-        write(&place.part(PACKAGE).join(name), text)?;
+    for (name, text) in package_modules() {
+        write(&place.subfolder(PACKAGE).join(name), text)?;
     }
     for (name, text) in native_modules() {
-        write(&place.part(NATIVE).join(name), text)?;
+        write(&place.subfolder(NATIVE).join(name), text)?;
     }
     let entry = format!("from tunebox.component import Training, load\n\nload(\"{module}\")\n");
-    write(&place.part(PACKAGE).join(ENTRY).with_extension("py"), entry.as_bytes())?;
-    create_folder(&place.part(EMPTY_ENVIRONMENT).join("lib").join("site-packages"))?;
-    for tree in [place.part(SOURCE), place.part(PACKAGE)] {
-        stamp(&tree)?;
+    write(&place.subfolder(PACKAGE).join(ENTRY).with_extension("py"), entry.as_bytes())?;
+    create_folder(&place.subfolder(EMPTY_ENVIRONMENT).join("lib").join("site-packages"))?;
+    for tree in [place.subfolder(SOURCE), place.subfolder(PACKAGE)] {
+        set_modification_times(&tree)?;
     }
     Ok(place)
 }
 
 /// Returns `text`, the content of `world.wit`, without the lines `import NAME;` of the world `method` whose name is not in
 /// `interfaces`. Lines of other worlds stay.
-fn narrowed(text: &str, interfaces: &BTreeSet<String>) -> String {
+fn world_with_imports(text: &str, interfaces: &BTreeSet<String>) -> String {
     let mut inside = false;
     let kept = text.lines().filter(|line| {
         inside = line.starts_with("world method ") || (inside && !line.starts_with('}'));
@@ -103,16 +106,16 @@ fn narrowed(text: &str, interfaces: &BTreeSet<String>) -> String {
     kept.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Sets the modification time of a folder and of everything below it to [`STAMP`], the innermost first. A folder that
-/// the system does not let change keeps its time.
-fn stamp(path: &Path) -> Result<(), Error> {
+/// Sets the modification time of a folder and of everything below it to [`MODIFICATION_TIME`], the innermost first. A
+/// folder that the system does not let change keeps its time.
+fn set_modification_times(path: &Path) -> Result<(), Error> {
     if path.is_dir() {
         for entry in fs::read_dir(path).map_err(Error::file("read", path))? {
-            stamp(&entry.map_err(Error::file("read", path))?.path())?;
+            set_modification_times(&entry.map_err(Error::file("read", path))?.path())?;
         }
     }
     let file = if path.is_dir() { File::open(path) } else { File::options().write(true).open(path) };
-    match file.and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH + STAMP)) {
+    match file.and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH + MODIFICATION_TIME)) {
         // Not every system lets a folder be opened; its own time then stays.
         Err(error) if !path.is_dir() => Err(Error::file("written", path)(error)),
         _ => Ok(()),
@@ -129,7 +132,7 @@ mod tests {
                     import text;\n}\n";
         let wanted =
             "world method {\n  import types;\n\n  export training;\n}\n\nworld verifier {\n  import text;\n}\n";
-        assert_eq!(narrowed(text, &BTreeSet::from(["types".to_owned()])), wanted);
+        assert_eq!(world_with_imports(text, &BTreeSet::from(["types".to_owned()])), wanted);
     }
 
     #[test]
@@ -140,10 +143,10 @@ mod tests {
         // A lock of Emacs leads nowhere.
         std::os::unix::fs::symlink("somebody@here.1", folder.path().join("src/.#calm.py")).unwrap();
         let place = create_workspace(folder.path(), "calm").unwrap();
-        let time = fs::metadata(place.part(SOURCE).join("calm.py")).unwrap().modified().unwrap();
-        assert_eq!(time, SystemTime::UNIX_EPOCH + STAMP);
-        assert!(!place.part(SOURCE).join("__pycache__").exists());
-        assert!(place.part(PACKAGE).join("tunebox_entry.py").is_file());
+        let time = fs::metadata(place.subfolder(SOURCE).join("calm.py")).unwrap().modified().unwrap();
+        assert_eq!(time, SystemTime::UNIX_EPOCH + MODIFICATION_TIME);
+        assert!(!place.subfolder(SOURCE).join("__pycache__").exists());
+        assert!(place.subfolder(PACKAGE).join("tunebox_entry.py").is_file());
         assert!(create_workspace(folder.path(), "storm").is_err());
     }
 }

@@ -4,11 +4,11 @@ use ureq::Body;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use ureq::http::{Request, Response, StatusCode};
 
-use super::{Connection, LARGEST_ANSWER};
+use super::{Connection, MAX_RESPONSE_BYTES};
 use crate::Error;
-use crate::registry::address::{Address, form};
-use crate::registry::error::{broken, unauthorized};
-use crate::registry::login::{Bearer, Challenge, Login, basic, token_header};
+use crate::registry::address::{Address, encode_form};
+use crate::registry::error::{broken_connection, unauthorized};
+use crate::registry::login::{Bearer, Challenge, Login, basic_header, token_header};
 
 /// The media type of a form.
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -21,16 +21,16 @@ impl Connection {
     pub(super) fn log_in(&mut self, response: &Response<Body>) -> Result<(), Error> {
         let challenge = Challenge::read(response.headers());
         let realm = match &challenge {
-            Some(Challenge::Bearer(bearer)) => Some(self.follow(&self.root, &bearer.realm)?),
+            Some(Challenge::Bearer(bearer)) => Some(self.resolve_redirect(&self.root, &bearer.realm)?),
             _ => None,
         };
         let find = || Login::find_in_time(&self.registry, self.logins.as_deref());
         // In the open anybody on the way could ask for a login, and read it.
-        let open = std::iter::once(&self.root).chain(&realm).any(in_the_open);
+        let open = std::iter::once(&self.root).chain(&realm).any(is_exposed);
         let login = if open { Login::Withheld } else { self.login.take().unwrap_or_else(find) };
         let authorization = match (&challenge, &realm, &login) {
-            (Some(Challenge::Basic), _, Login::Password(name, password)) => Ok(Some(basic(name, password))),
-            (Some(Challenge::Bearer(bearer)), Some(realm), login) => self.token(realm, bearer, login),
+            (Some(Challenge::Basic), _, Login::Password(name, password)) => Ok(Some(basic_header(name, password))),
+            (Some(Challenge::Bearer(bearer)), Some(realm), login) => self.fetch_token(realm, bearer, login),
             _ => Ok(None),
         };
         self.login = Some(login);
@@ -46,7 +46,7 @@ impl Connection {
     /// for the scope pull and push, others for the scope that the registry names, else pull. Without a login, the request is
     /// anonymous. `None` if the server rejects the login (status 400, 401 or 403). Errors: no answer, any other status than
     /// 200, or an answer without a token.
-    fn token(&self, realm: &Address, bearer: &Bearer, login: &Login) -> Result<Option<String>, Error> {
+    fn fetch_token(&self, realm: &Address, bearer: &Bearer, login: &Login) -> Result<Option<String>, Error> {
         // Reading is asked for first and writing later, so a token for writing must be good for both.
         let everything = format!("repository:{}:pull,push", self.repository);
         let reading = format!("repository:{}:pull", self.repository);
@@ -60,30 +60,30 @@ impl Connection {
                     [("client_id", "tunebox"), ("grant_type", "refresh_token"), ("refresh_token", token.as_str())];
                 parameters.extend(refresh);
                 let request = Request::post(realm.to_string()).header(CONTENT_TYPE, FORM);
-                self.run(request.body(form(&parameters)), LARGEST_ANSWER)
+                self.send_with_time_limit(request.body(encode_form(&parameters)), MAX_RESPONSE_BYTES)
             }
             login => {
-                let mut request = Request::get(realm.with(&parameters).to_string());
+                let mut request = Request::get(realm.with_query(&parameters).to_string());
                 if let Login::Password(name, password) = login {
-                    request = request.header(AUTHORIZATION, basic(name, password));
+                    request = request.header(AUTHORIZATION, basic_header(name, password));
                 }
-                self.run(request.body(()), LARGEST_ANSWER)
+                self.send_with_time_limit(request.body(()), MAX_RESPONSE_BYTES)
             }
         };
-        let answer = answer.map_err(|error| self.no_answer(realm, error))?;
+        let answer = answer.map_err(|error| self.request_error(realm, error))?;
         match answer.status() {
             StatusCode::OK => {
-                let token = token_header(&self.text(answer)?);
+                let token = token_header(&self.read_body(answer)?);
                 let problem = || format!("{} gives no token", realm.authority);
-                token.map(Some).ok_or_else(|| broken(&self.registry, problem()))
+                token.map(Some).ok_or_else(|| broken_connection(&self.registry, problem()))
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST => Ok(None),
-            _ => Err(self.refusal(answer)),
+            _ => Err(self.status_error(answer)),
         }
     }
 }
 
 /// Whether others on the network path can read requests to an address: it is unencrypted and not on this machine.
-fn in_the_open(address: &Address) -> bool {
+fn is_exposed(address: &Address) -> bool {
     !address.secure && !address.is_loopback()
 }
