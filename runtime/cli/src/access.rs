@@ -29,14 +29,18 @@ pub(crate) struct Access {
 
 impl Access {
     /// Creates the access of a command that reads these files and folders and writes nothing.
-    pub(crate) fn reading(read: Vec<PathBuf>) -> Self {
+    pub(crate) fn read_only(read: Vec<PathBuf>) -> Self {
         Self { read, ..Self::default() }
     }
 
     /// Prepares the run of these settings. In the child, lists the files that the run reads. In the parent, lists none, but
     /// fetches the model and compiles method and verifiers. Returns `None` after that if the run computes on an
     /// accelerator. Errors: a model that cannot be fetched, or a component that is refused.
-    pub(crate) fn of_run(terminal: Terminal, settings: &RunSettings, global: &Global) -> Result<Option<Self>, Failure> {
+    pub(crate) fn prepare_run(
+        terminal: Terminal,
+        settings: &RunSettings,
+        global: &Global,
+    ) -> Result<Option<Self>, Failure> {
         let mut access = Self::default();
         if global.supervised {
             access.read = readable(settings);

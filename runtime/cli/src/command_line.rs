@@ -28,15 +28,15 @@ pub(crate) fn parse() -> CommandLine {
             Terminal { json: false, quiet: false, verbose: false }.print_line(format!("\n{}", escape(&settings)));
             std::process::exit(0);
         }
-        with_set_tip(error, &words).exit()
+        add_set_tip(error, &words).exit()
     })
 }
 
 /// Describes the settings of the method that a command line names with `--method`, for its help. Returns a message if
 /// the method has no settings or cannot be read, and `None` without `--method`.
 fn settings_help(words: &[String]) -> Option<String> {
-    let method = value_of(words, "--method")?;
-    let base = Path::new(value_of(words, "-C").unwrap_or("."));
+    let method = flag_value(words, "--method")?;
+    let base = Path::new(flag_value(words, "-C").unwrap_or("."));
     Some(match Reference::parse(method, base).and_then(|reference| reference.open()) {
         Ok(package) if package.manifest.settings.is_empty() => format!("`{method}` has no settings"),
         Ok(package) => {
@@ -50,7 +50,7 @@ fn settings_help(words: &[String]) -> Option<String> {
 
 /// Returns the value of a flag on a command line: what follows the first `flag=`, else the word after `flag`, unless that
 /// word begins with `-`. `None` if there is neither.
-fn value_of<'a>(words: &'a [String], flag: &str) -> Option<&'a str> {
+fn flag_value<'a>(words: &'a [String], flag: &str) -> Option<&'a str> {
     let joined = words.iter().find_map(|word| word.strip_prefix(flag)?.strip_prefix('='));
     let next = words.iter().skip_while(|word| *word != flag).nth(1);
     joined.or(next.map(String::as_str).filter(|word| !word.starts_with('-')))
@@ -59,14 +59,14 @@ fn value_of<'a>(words: &'a [String], flag: &str) -> Option<&'a str> {
 /// Replaces clap's suggestion in the error of an unknown flag by how `--set` sets the run file key whose last part is
 /// the flag's name, with the flag's value if one is given. Returns any other error unchanged, and so the error of a
 /// command without `--set` or of a flag that is no key.
-fn with_set_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
+fn add_set_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
     let flag = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag.clone(),
         _ => return error,
     };
     let has_set = words.iter().any(|word| COMMANDS_WITH_SET.contains(&word.as_str()));
     let Some(key) = flag.strip_prefix("--").filter(|_| has_set).and_then(find_key) else { return error };
-    let value = value_of(words, &flag).unwrap_or("…");
+    let value = flag_value(words, &flag).unwrap_or("…");
     error.remove(ContextKind::SuggestedArg);
     let tip = format!("it is a key of the run file: '--set {key}={value}'");
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
@@ -85,7 +85,7 @@ mod tests {
     fn a_flag_that_is_a_key_of_the_run_file_gets_a_tip_about_set() {
         let error = |words: &str| {
             let words = split(words);
-            with_set_tip(CommandLine::try_parse_from(&words).unwrap_err(), &words).to_string()
+            add_set_tip(CommandLine::try_parse_from(&words).unwrap_err(), &words).to_string()
         };
         let tip = "tip: it is a key of the run file: '--set train.steps=5'";
         assert!(error("tunebox train --sample --steps 5").contains(tip));

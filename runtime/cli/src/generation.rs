@@ -16,7 +16,7 @@ pub(crate) fn encode_chat(policy: &Policy, messages: &[Message]) -> Result<Vec<u
 }
 
 /// Converts the command-line options to sampling parameters, with the defaults for parameters that no option sets.
-pub(crate) fn sampling(options: &SamplingOptions) -> Sampling {
+pub(crate) fn sampling_parameters(options: &SamplingOptions) -> Sampling {
     Sampling {
         temperature: options.temperature,
         top_k: options.top_k as usize,

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         tunebox_compute::allocator::keep_freed_pages();
     }
     let terminal = global.terminal;
-    match run(command, terminal, &global) {
+    match run_command(command, terminal, &global) {
         Ok(code) => code,
         Err(failure) => {
             failure.show(terminal);
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
 /// Runs a command and returns its exit code: in a child process if the command reads untrusted files
 /// ([`Command::is_supervised`]), else in this process. First changes to the folder of `-C`. With `--supervised` this process
 /// is that child: it prepares the command, confines itself, and runs the command.
-fn run(command: Command, terminal: Terminal, global: &Global) -> Result<ExitCode, Failure> {
+fn run_command(command: Command, terminal: Terminal, global: &Global) -> Result<ExitCode, Failure> {
     // A child is in that folder already.
     if let Some(folder) = global.folder.as_ref().filter(|_| !global.supervised) {
         std::env::set_current_dir(folder).map_err(FileError::at("used", folder))?;

@@ -74,7 +74,7 @@ impl LoadedModel {
 
 impl ModelOptions {
     /// The MODEL argument as a path if it is an existing folder, else `None`.
-    pub(crate) fn folder(&self) -> Option<&Path> {
+    pub(crate) fn existing_folder(&self) -> Option<&Path> {
         Some(Path::new(&self.path)).filter(|path| path.is_dir())
     }
 
@@ -82,7 +82,7 @@ impl ModelOptions {
     /// to none for a model on this machine); `None` if the command computes on an accelerator.
     pub(crate) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
         let quiet = Terminal { json: false, quiet: true, verbose: false };
-        let (base, adapter) = self.resolve(quiet)?;
+        let (base, adapter) = self.find_base_and_adapter(quiet)?;
         let mut read = Vec::new();
         // The index of a model on this machine is not read in the parent.
         if global.supervised || !Path::new(&base).exists() {
@@ -90,20 +90,20 @@ impl ModelOptions {
             let given = [Some(Path::new(&self.path)), self.adapter.as_deref(), adapter.as_deref()];
             read = given.into_iter().flatten().chain([source.path()]).flat_map(model_files).collect();
         }
-        Ok(Some(Access::reading(read)).filter(|_| computes_on_cpu(&self.device)))
+        Ok(Some(Access::read_only(read)).filter(|_| computes_on_cpu(&self.device)))
     }
 
     /// Loads the base model and, unless `--base` is given, applies the adapter and the weight edits of a checkpoint. Shows
     /// the base precision and the checkpoint in use where the user did not name them. Limits the memory of the process while
     /// a model for the CPU is read.
     pub(crate) fn load(&self, terminal: Terminal, global: &Global) -> Result<LoadedModel, Failure> {
-        let (base, adapter) = self.resolve(terminal)?;
+        let (base, adapter) = self.find_base_and_adapter(terminal)?;
         let device = device::parse(&self.device)?;
         if let Some(text) = device::auto_fallback_reason(&self.device) {
             terminal.warn(text);
         }
         let source = find_model(&base, None, global.offline)?;
-        let base_precision = self.precision(terminal, adapter.as_deref())?;
+        let base_precision = self.base_precision(terminal, adapter.as_deref())?;
         // Until the model is loaded: its files decide what that takes, and the user what follows.
         let limit = device.is_cpu().then(|| MemoryLimit::set(reading_memory(source.bytes(), 0))).transpose();
         let _limit = limit.map_err(FileError::at("used", source.path()))?;
@@ -128,7 +128,7 @@ impl ModelOptions {
     /// Returns the base model's name and the adapter's folder, `None` without an adapter. The MODEL argument may be an
     /// adapter or a run: it then takes precedence over `--adapter`, and its `adapter_config.json` names the base. In all
     /// cases `--base-model` takes precedence as the base. Shows a checkpoint that is used in place of a finished run.
-    fn resolve(&self, terminal: Terminal) -> Result<(String, Option<PathBuf>), Failure> {
+    fn find_base_and_adapter(&self, terminal: Terminal) -> Result<(String, Option<PathBuf>), Failure> {
         let Some(adapter) = find_adapter(terminal, Path::new(&self.path))? else {
             let base = self.base_model.clone().unwrap_or_else(|| self.path.clone());
             let Some(named) = &self.adapter else { return Ok((base, None)) };
@@ -136,13 +136,13 @@ impl ModelOptions {
             let adapter = find_adapter(terminal, named)?.unwrap_or_else(|| named.clone());
             return Ok((base, Some(adapter)));
         };
-        let base = self.base_model.clone().map_or_else(|| base_model_of(&adapter), Ok)?;
+        let base = self.base_model.clone().map_or_else(|| read_base_name(&adapter), Ok)?;
         Ok((base, Some(adapter)))
     }
 
     /// The precision to load the base model in: `--base-precision`, else that of the run that trained the adapter, else
     /// as stored. Reports when nf4 comes from the run.
-    fn precision(&self, terminal: Terminal, adapter: Option<&Path>) -> Result<Base, Failure> {
+    fn base_precision(&self, terminal: Terminal, adapter: Option<&Path>) -> Result<Base, Failure> {
         if let Some(base) = self.base_precision {
             return Ok(base);
         }
@@ -175,7 +175,7 @@ struct NamedBase {
 
 /// Reads the base model's name from an adapter's `adapter_config.json`. Fails if the file is missing, is larger than 1
 /// MiB, is not JSON, or names no base model.
-fn base_model_of(adapter: &Path) -> Result<String, Failure> {
+fn read_base_name(adapter: &Path) -> Result<String, Failure> {
     let path = adapter.join("adapter_config.json");
     let text = bounded::read_text(&path, MAX_CONFIG_BYTES).map_err(FileError::at("used", &path))?;
     let named: NamedBase = serde_json::from_str(&text).map_err(|error| {
@@ -200,7 +200,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("adapter_config.json");
         std::fs::File::create(path).unwrap().set_len(MAX_CONFIG_BYTES + 1).unwrap();
-        let why = base_model_of(folder.path()).unwrap_err().explanation.why.unwrap();
+        let why = read_base_name(folder.path()).unwrap_err().explanation.why.unwrap();
         assert_eq!(why, "it has 1048577 bytes; at most 1048576 are read");
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn worker_program(in_process: bool) -> Result<Option<Program>, Failur
 
 /// Returns the configuration for compiling methods: a child process compiles those that are not built in, and the
 /// compiled code is cached in the user's cache folder. Fails if the path of this program is unknown.
-pub(crate) fn compiling() -> Result<Compiling, Failure> {
+pub(crate) fn compile_settings() -> Result<Compiling, Failure> {
     let (cache, program) = (code_cache::folder("compiled"), this_program("compile-component")?);
     Ok(Compiling { cache, program: Some(program), ..Compiling::default() })
 }
@@ -34,7 +34,7 @@ fn this_program(command: &str) -> Result<Program, Failure> {
 }
 
 /// Two interrupt signals within this time count as one Ctrl-C: the terminal sends one, and the parent passes on another.
-const ONE_INTERRUPT: Duration = Duration::from_millis(200);
+const INTERRUPT_WINDOW: Duration = Duration::from_millis(200);
 
 /// Installs the handler of Ctrl-C and returns the flag that the first Ctrl-C sets to true. A second one, more than 200 ms
 /// after the first, ends the process with exit code 130. Fails if the process has a handler already.
@@ -43,7 +43,7 @@ pub(crate) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let (flag, mut first) = (Arc::clone(&stop), None);
     ctrlc::set_handler(move || {
         flag.store(true, Ordering::SeqCst);
-        if first.get_or_insert_with(Instant::now).elapsed() > ONE_INTERRUPT {
+        if first.get_or_insert_with(Instant::now).elapsed() > INTERRUPT_WINDOW {
             std::process::exit(Exit::Interrupted as i32);
         }
     })

@@ -32,9 +32,9 @@ impl SteeringOptions {
         self.steer.is_some()
     }
 
-    /// Adds the files that [`apply`](Self::apply) reads to the access of a command. `None` stays `None`; without `--steer`,
-    /// the access stays as it is.
-    pub(crate) fn extend(&self, access: Option<Access>) -> Option<Access> {
+    /// Adds the files that [`add_vectors`](Self::add_vectors) reads to the access of a command. `None` stays `None`;
+    /// without `--steer`, the access stays as it is.
+    pub(crate) fn add_files(&self, access: Option<Access>) -> Option<Access> {
         let read = self.steer.iter().flat_map(|path| model_files(path));
         access.map(|access| Access { read: access.read.into_iter().chain(read).collect(), ..access })
     }
@@ -42,7 +42,7 @@ impl SteeringOptions {
     /// Adds the vectors of `--steer` to the policy, scaled by `--coefficient` (else the file's scale, else 1), at the layers
     /// of `--layers` (else all). Warns if the vectors were trained on another base precision. Does nothing without
     /// `--steer`. Errors: a file that cannot be read, or vectors that do not fit the model.
-    pub(crate) fn apply(&self, terminal: Terminal, policy: &mut Policy) -> Result<(), Failure> {
+    pub(crate) fn add_vectors(&self, terminal: Terminal, policy: &mut Policy) -> Result<(), Failure> {
         let Some(path) = &self.steer else { return Ok(()) };
         let vectors = Vectors::load(path)?;
         if let Some(warning) = precision_warning(path, policy.precision().base())? {

@@ -22,10 +22,10 @@ use crate::access::Access;
 use crate::terminal::{Failure, Terminal};
 
 /// The option that marks the child; `Global` declares it.
-const MARK: &str = "--supervised";
+const SUPERVISED_FLAG: &str = "--supervised";
 
 /// The environment variables of a child that say how to write to a terminal and where temporary files go.
-const VARIABLES: [&str; 12] = [
+const INHERITED_VARIABLES: [&str; 12] = [
     "TERM",
     "COLORTERM",
     "NO_COLOR",
@@ -41,13 +41,13 @@ const VARIABLES: [&str; 12] = [
 ];
 
 /// The signals that the parent waits for.
-fn signals() -> SigSet {
+fn awaited_signals() -> SigSet {
     SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])
 }
 
 /// Blocks the signals that [`supervise`] waits for, in this thread and those that it starts.
 pub(crate) fn block_signals() -> io::Result<()> {
-    Ok(signals().thread_block()?)
+    Ok(awaited_signals().thread_block()?)
 }
 
 /// Runs the command line of this process in a child, and returns the child's exit code. If a signal ended the child,
@@ -59,7 +59,7 @@ pub(crate) fn block_signals() -> io::Result<()> {
 /// that the command line has it, as its parent has fetched the model. Without `access`, the child inherits the environment.
 pub(crate) fn supervise(terminal: Terminal, access: Option<&Access>, is_offline: bool) -> ExitCode {
     let program = Program::this().map(|program| match access {
-        Some(access) => confined(&program, access, is_offline),
+        Some(access) => confined_command(&program, access, is_offline),
         None => program.inheriting(),
     });
     let folders = access.map_or(&[][..], |access| access.write.as_slice());
@@ -81,7 +81,7 @@ pub(crate) fn supervise(terminal: Terminal, access: Option<&Access>, is_offline:
             (None, Some(signal @ (Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGPIPE))) => {
                 return ExitCode::from(128 + signal as u8);
             }
-            _ => explain_death(status),
+            _ => signal_failure(status),
         },
         Err(failure) => failure,
     };
@@ -92,10 +92,10 @@ pub(crate) fn supervise(terminal: Terminal, access: Option<&Access>, is_offline:
 /// Prepares the command of a child with only the environment variables that it needs. `TUNEBOX_CACHE` names the folder in
 /// which the parent put compiled components, if it compiled any, and `TMPDIR` the folder `access.scratch`, if there is one.
 /// Adds `--offline` unless `is_offline`, since the command line then has it.
-fn confined(program: &Program, access: &Access, is_offline: bool) -> Command {
+fn confined_command(program: &Program, access: &Access, is_offline: bool) -> Command {
     let mut command = program.alone();
     command.envs(environment::child_variables());
-    command.envs(VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.envs(INHERITED_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     if let Some(cache) = access.code.as_ref().and_then(|code| code.folder.as_deref()).and_then(Path::parent) {
         command.env("TUNEBOX_CACHE", cache);
     }
@@ -109,8 +109,8 @@ fn confined(program: &Program, access: &Access, is_offline: bool) -> Command {
 /// child gets it twice; see `stop_on_interrupt`.
 fn run_child(mut program: Command) -> io::Result<ProcessStatus> {
     block_signals()?;
-    let signals = signals();
-    let mut child = program.arg(MARK).args(std::env::args_os().skip(1)).spawn()?;
+    let signals = awaited_signals();
+    let mut child = program.arg(SUPERVISED_FLAG).args(std::env::args_os().skip(1)).spawn()?;
     loop {
         let signal = signals.wait()?;
         if let Some(status) = child.try_wait()? {
@@ -118,7 +118,7 @@ fn run_child(mut program: Command) -> io::Result<ProcessStatus> {
         }
         let passed = match signal {
             Signal::SIGCHLD => {
-                stop_with(&child);
+                stop_like_child(&child);
                 None
             }
             Signal::SIGINT => Some(rustix::process::Signal::INT),
@@ -133,7 +133,7 @@ fn run_child(mut program: Command) -> io::Result<ProcessStatus> {
 }
 
 /// Stops this process if the child stopped itself at Ctrl-Z, as a line editor does: a confined child cannot stop its parent.
-fn stop_with(child: &Child) {
+fn stop_like_child(child: &Child) {
     let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
     // Fails if the child has just ended, which the next signal tells.
     let stopped = waitid(WaitId::Pid(Pid::from_child(child)), options).ok().flatten();
@@ -143,7 +143,7 @@ fn stop_with(child: &Child) {
 }
 
 /// The failure for a child that a signal ended.
-fn explain_death(status: ProcessStatus) -> Failure {
+fn signal_failure(status: ProcessStatus) -> Failure {
     let what = format!("the process of this command {}", child::ending(status));
     let why =
         "it took more memory than it may, or a file of the model or of the data broke it; nothing else was harmed";
@@ -164,7 +164,7 @@ pub(crate) fn prepare_child() -> Result<(), Failure> {
         rustix::thread::set_no_new_privs(true)?;
         confinement::limit_to_free_memory()
     };
-    prepare().map_err(|error| refused(&error))
+    prepare().map_err(|error| setup_failure(&error))
 }
 
 /// Denies this process everything but `access`, if that is given, and starts the watchdog, which ends the process with exit
@@ -182,11 +182,11 @@ pub(crate) fn confine_child(terminal: Terminal, access: Option<&Access>) -> Resu
             std::process::exit(failure.exit as i32);
         })
     };
-    confine().map_err(|error| refused(&error))
+    confine().map_err(|error| setup_failure(&error))
 }
 
 /// The failure for a system that does not let this process be set up.
-fn refused(error: &io::Error) -> Failure {
+fn setup_failure(error: &io::Error) -> Failure {
     Failure::usage(format!("the process of this command cannot be set up: {error}"), "start the command again")
 }
 

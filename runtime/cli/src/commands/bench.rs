@@ -27,7 +27,7 @@ pub(crate) struct Bench {
     /// Measure only this part: `training`, steps with their memory and their fraction of the matrix product speed;
     /// `scoring` of rows without training; `generation` by greedy decoding; `start-up`, the time to open the model and to
     /// compile and instantiate the method; `overhead`, the time of the steps spent in the sandbox. Can be repeated
-    #[arg(long, value_parser = one_of(PARTS), value_delimiter = ',')]
+    #[arg(long, value_parser = one_of(PHASES), value_delimiter = ',')]
     only: Vec<Phase>,
     /// Method to train with
     #[arg(long, default_value = "lora")]
@@ -71,7 +71,7 @@ pub(crate) struct Bench {
 }
 
 /// The parts of the benchmark by name.
-const PARTS: [(&str, Phase); 5] = [
+const PHASES: [(&str, Phase); 5] = [
     ("training", Phase::Training),
     ("scoring", Phase::Scoring),
     ("generation", Phase::Generation),
@@ -100,7 +100,7 @@ impl Bench {
         }
         // Each part resets the peak of memory that it reports.
         let write = vec![temp_dir(), "/proc/self/clear_refs".into()];
-        let access = Access { write, scratch, ..Access::reading(read) };
+        let access = Access { write, scratch, ..Access::read_only(read) };
         Ok(Some(access).filter(|_| computes_on_cpu(&self.device)))
     }
 

@@ -9,7 +9,7 @@ use tunebox_training::sample::is_sample;
 
 use crate::access::Access;
 use crate::arguments::{Global, SamplingOptions};
-use crate::generation::{complete, encode_chat, sampling};
+use crate::generation::{complete, encode_chat, sampling_parameters};
 use crate::model::{LoadedModel, ModelOptions};
 use crate::steering::SteeringOptions;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
@@ -27,12 +27,12 @@ pub(crate) struct Chat {
     sampling: SamplingOptions,
 }
 
-const HELP: &str = "/compare   answer the last question again, with and without the adapter\n\
+const CHAT_HELP: &str = "/compare   answer the last question again, with and without the adapter\n\
                     /new       start a new conversation\n\
                     /exit      quit (or Ctrl-D)";
 
 /// Shown with a model that was trained on the sample.
-const SINGLE_QUESTIONS: &str =
+const SINGLE_QUESTIONS_NOTE: &str =
     "The sample has single questions only; type `/new` before the next question, or the answer may be poor.";
 
 /// A model and the messages exchanged with it.
@@ -50,19 +50,19 @@ impl Chat {
     /// Fetches the model and returns the files that the command reads, marked as a command that edits lines of a terminal.
     /// `None` if it computes on an accelerator.
     pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
-        let access = self.steering.extend(self.model.prepare(global)?);
+        let access = self.steering.add_files(self.model.prepare(global)?);
         Ok(access.map(|access| Access { edits_lines: true, ..access }))
     }
 
     /// Loads the model and reads lines from the terminal until `/exit`, Ctrl-D or Ctrl-C.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut loaded = self.model.load(terminal, global)?;
-        self.steering.apply(terminal, &mut loaded.policy)?;
+        self.steering.add_vectors(terminal, &mut loaded.policy)?;
         let opening: Vec<Message> = self.system.iter().map(|system| Message::new("system", system)).collect();
         let mut conversation = Conversation {
             is_changed: loaded.has_adapter || self.steering.is_set(),
             loaded,
-            sampling: sampling(&self.sampling),
+            sampling: sampling_parameters(&self.sampling),
             messages: opening.clone(),
             opening,
         };
@@ -71,8 +71,8 @@ impl Chat {
         };
         let mut editor = DefaultEditor::new().map_err(unreadable)?;
         terminal.message("Type a message, or `/help` for the commands.");
-        if self.model.folder().is_some_and(is_sample) {
-            terminal.message(SINGLE_QUESTIONS);
+        if self.model.existing_folder().is_some_and(is_sample) {
+            terminal.message(SINGLE_QUESTIONS_NOTE);
         }
         loop {
             match editor.readline("> ") {
@@ -96,10 +96,10 @@ impl Conversation {
         match line {
             "" => {}
             "/exit" | "/quit" => return Ok(false),
-            "/help" => terminal.message(HELP),
+            "/help" => terminal.message(CHAT_HELP),
             "/new" => self.messages.clone_from(&self.opening),
             "/compare" => self.compare(terminal)?,
-            _ if line.starts_with('/') => terminal.message(format!("`{line}` is not a command\n{HELP}")),
+            _ if line.starts_with('/') => terminal.message(format!("`{line}` is not a command\n{CHAT_HELP}")),
             question => self.answer(terminal, question)?,
         }
         Ok(true)

@@ -17,7 +17,7 @@ use crate::arguments::Global;
 use crate::package::build::show_types;
 use crate::package::describe::{expect_no_run, train_built_command, train_command};
 use crate::package::trust::TrustOptions;
-use crate::processes::compiling;
+use crate::processes::compile_settings;
 use crate::run::plan::show_plan;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::bytes;
@@ -42,41 +42,41 @@ impl Check {
     /// that the command reads. `None` for a run on an accelerator, and for a method: the check compiles it in a child
     /// process, and reads no model.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
-        if !self.is_of_run() {
+        if !self.is_run_file() {
             return Ok(None);
         }
-        let mut settings = self.settings(global)?;
+        let mut settings = self.read_settings(global)?;
         find_existing_run(&mut settings)?;
         if !global.supervised {
             self.trust.check_run(terminal, &settings)?;
         }
-        let access = Access::of_run(terminal, &settings, global)?;
+        let access = Access::prepare_run(terminal, &settings, global)?;
         let own = [self.subject.clone(), PathBuf::from(&settings.file.run.folder)];
         Ok(access.map(|access| Access { read: access.read.into_iter().chain(own).collect(), ..access }))
     }
 
     /// Whether the argument is a run file, by its extension `toml`; else it names a method. Does not look for the file.
-    fn is_of_run(&self) -> bool {
+    fn is_run_file(&self) -> bool {
         self.subject.extension().is_some_and(|extension| extension == "toml")
     }
 
     /// Reads the settings of the run file with the overrides of `--set`.
-    fn settings(&self, global: &Global) -> Result<RunSettings, Failure> {
+    fn read_settings(&self, global: &Global) -> Result<RunSettings, Failure> {
         let mut settings = RunSettings::load(&self.subject, &self.set)?;
         settings.offline = global.offline;
-        settings.compiling = compiling()?;
+        settings.compiling = compile_settings()?;
         Ok(settings)
     }
 
     /// Checks a run file if the argument ends in `.toml`, else a method.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        if self.is_of_run() { self.check_run(terminal, global) } else { self.check_method(terminal) }
+        if self.is_run_file() { self.check_run(terminal, global) } else { self.check_method(terminal) }
     }
 
     /// Limits the memory of this process, plans the run without a step, and shows plan, precision and estimated memory. If
     /// the named run exists, shows a note and plans a new run. Exit code 1 if `--fit` is given and the memory does not fit.
     fn check_run(&self, terminal: Terminal, global: &Global) -> CommandResult {
-        let mut settings = self.settings(global)?;
+        let mut settings = self.read_settings(global)?;
         let existing = find_existing_run(&mut settings)?;
         if let Some(run) = &existing {
             let (name, state) = (&run.name, if run.finished { "is finished" } else { "has begun" });
@@ -89,7 +89,7 @@ impl Check {
         show_plan(terminal, &plan);
         let precision = plan.run.summary.precision.iter().map(|(name, precision)| format!("{name} {precision}"));
         terminal.status("Precision", precision.collect::<Vec<_>>().join(", "));
-        let fits = show_fit(terminal, &plan, free);
+        let fits = show_memory_fit(terminal, &plan, free);
         if self.fit && !fits {
             return Ok(ExitStatus::Code(Exit::No));
         }
@@ -106,7 +106,7 @@ impl Check {
         let found = Reference::parse(&self.subject.to_string_lossy(), Path::new("."))?;
         self.trust.check_package(terminal, &found)?;
         let code = CodeOptions { count_instructions: limits.step_instructions > 0, ..CodeOptions::default() };
-        let compiling = Compiling { limits: limits.clone(), code, ..compiling()? };
+        let compiling = Compiling { limits: limits.clone(), code, ..compile_settings()? };
         let engine = Engine::with(compiling)?.for_untrusted(!matches!(found, Reference::Builtin(_)));
         let package = open_package(&found, Path::new("."))?;
         let method = engine.admit(&package.bytes, &package.manifest.name, &Grants::default(), &limits)?;
@@ -147,7 +147,7 @@ fn find_existing_run(settings: &mut RunSettings) -> Result<Option<Listed>, tuneb
 
 /// Shows the estimated memory beside the `free` bytes, and, if it does not fit, settings that need less. Returns true
 /// if it fits. Returns true and shows nothing if the free memory is unknown.
-fn show_fit(terminal: Terminal, plan: &Plan, free: Option<u64>) -> bool {
+fn show_memory_fit(terminal: Terminal, plan: &Plan, free: Option<u64>) -> bool {
     let Some(free) = free else { return true };
     let needed = plan.run.summary.memory.total();
     let fits = needed <= free;

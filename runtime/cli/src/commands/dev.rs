@@ -18,7 +18,7 @@ use tunebox_training::configuration::ENDLESS;
 
 use crate::arguments::{Global, RunOptions};
 use crate::package::build::BUILD_WARNING;
-use crate::processes::{compiling, stop_on_interrupt};
+use crate::processes::{compile_settings, stop_on_interrupt};
 use crate::run::summary::show_summary;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use session::Session;
@@ -76,7 +76,7 @@ impl Dev {
         stop: &AtomicBool,
     ) -> CommandResult {
         session.remember_run_file();
-        let mut settings = self.settings(session.is_learning())?;
+        let mut settings = self.read_settings(session.is_learning())?;
         settings.offline = offline;
         settings.resume = self.options.resume && !has_trained;
         let exists = |name: &String| Path::new(&settings.file.run.folder).join(name).exists();
@@ -98,8 +98,8 @@ impl Dev {
     /// from `--model` and `--data` if one is given, else from the sample; with the folder as method and the options on top.
     /// A run name in the file is dropped. If `is_learning` (the method imports `learn`), the run is endless unless `--set`
     /// gives steps or epochs; else the steps of the file stay. Epochs of `--set` remove the steps of the file.
-    fn settings(&self, is_learning: bool) -> Result<RunSettings, Failure> {
-        let overrides = self.options.overrides(Some(self.method().display().to_string()), None);
+    fn read_settings(&self, is_learning: bool) -> Result<RunSettings, Failure> {
+        let overrides = self.options.overrides(Some(self.method_folder().display().to_string()), None);
         let file = self.run_file().filter(|path| self.run.is_some() || path.is_file());
         let mut settings = match file {
             Some(path) => RunSettings::load(&path, &overrides)?,
@@ -109,7 +109,7 @@ impl Dev {
             None => RunSettings::sample(&overrides)?,
         };
         settings.authoring = true;
-        settings.compiling = compiling()?;
+        settings.compiling = compile_settings()?;
         settings.compiling.code.source_lines = true;
         if !settings.is_override("run.name") {
             settings.file.run.name = None;
@@ -124,7 +124,7 @@ impl Dev {
 
     /// Returns the method folder as a path that cannot be mistaken for the name of a built-in method: `dpo` becomes `./dpo`.
     /// A path that begins with `.`, `..` or `/` stays as it is.
-    fn method(&self) -> PathBuf {
+    fn method_folder(&self) -> PathBuf {
         match self.folder.components().next() {
             Some(Component::Normal(_)) => Path::new(".").join(&self.folder),
             _ => self.folder.clone(),
@@ -156,7 +156,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_str().unwrap();
         std::fs::write(folder.path().join("run.toml"), RUN_FILE).unwrap();
-        let file = |words: &[&str], learns| dev(&[&[path], words].concat()).settings(learns).unwrap().file;
+        let file = |words: &[&str], learns| dev(&[&[path], words].concat()).read_settings(learns).unwrap().file;
 
         let own = file(&[], true);
         assert_eq!((own.train.batch, own.train.steps, own.run.name), (3, Some(ENDLESS), None));
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_folder_is_never_taken_for_a_built_in_method() {
-        assert_eq!(dev(&["dpo"]).method(), Path::new("./dpo"));
-        assert_eq!(dev(&[]).method(), Path::new("."));
+        assert_eq!(dev(&["dpo"]).method_folder(), Path::new("./dpo"));
+        assert_eq!(dev(&[]).method_folder(), Path::new("."));
     }
 }

@@ -14,21 +14,21 @@ use tunebox_training::{Evaluation, EvaluationSettings, Figure, RunSettings, comp
 use crate::access::{Access, compile_run};
 use crate::arguments::{Global, SamplingOptions};
 use crate::evaluation::{emit_evaluation, evaluation_table, format_figure};
-use crate::generation::sampling;
+use crate::generation::sampling_parameters;
 use crate::model::ModelOptions;
 use crate::package::trust::TrustOptions;
-use crate::processes::compiling;
+use crate::processes::compile_settings;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::counted;
 
 /// Explains the figures in the long help.
-const FIGURES: &str = "Figures of answers: `loss`, negative log-likelihood per target token; `perplexity`, its \
+const FIGURES_HELP: &str = "Figures of answers: `loss`, negative log-likelihood per target token; `perplexity`, its \
     exponential; `accuracy`, fraction of target tokens that are the most likely ones. Figures of pairs, chosen minus \
     rejected: `margin`, log-probability per target token; `reward-margin`, log-probability of the whole answer minus that \
     of the base model; `accuracy` and `reward-accuracy`, fraction of pairs with a positive margin.";
 
 #[derive(Debug, Args)]
-#[command(after_long_help = FIGURES)]
+#[command(after_long_help = FIGURES_HELP)]
 pub(crate) struct Eval {
     #[command(flatten)]
     model: ModelOptions,
@@ -74,7 +74,7 @@ impl Eval {
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         files::open(&self.data)?;
         let quiet = Terminal { json: false, quiet: true, verbose: false };
-        let rewards = self.rewards(quiet)?;
+        let rewards = self.reward_settings(quiet)?;
         if let Some(settings) = rewards.as_ref().filter(|_| !global.supervised && self.rewards.is_some()) {
             self.trust.check_run(terminal, settings)?;
         }
@@ -97,10 +97,10 @@ impl Eval {
         let settings = EvaluationSettings {
             length: self.max_length as usize,
             batch: self.batch as usize,
-            sampling: Sampling { completions: self.completions as usize, ..sampling(&self.sampling) },
+            sampling: Sampling { completions: self.completions as usize, ..sampling_parameters(&self.sampling) },
         };
         let adapted = loaded.has_adapter.then_some(&loaded.policy);
-        let rewards = self.rewards(terminal)?;
+        let rewards = self.reward_settings(terminal)?;
         let result = evaluate(&base, adapted, &self.data, &settings, rewards.as_ref())?;
         emit_evaluation(terminal, &self.data, &result);
         terminal.status("Evaluated", format!("{}, each {}", counted(result.records as u64, "record"), result.shape));
@@ -113,14 +113,14 @@ impl Eval {
     /// Reads the settings of the run whose verifiers judge completions: from the file of `--rewards`, else from `run.toml`
     /// in the folder of the model. `None` without either, and, with a warning, if that `run.toml` names a verifier that is
     /// not built in or asks for more than the defaults.
-    fn rewards(&self, terminal: Terminal) -> Result<Option<RunSettings>, Failure> {
-        let own = || self.model.folder().map(|folder| folder.join("run.toml")).filter(|path| path.is_file());
+    fn reward_settings(&self, terminal: Terminal) -> Result<Option<RunSettings>, Failure> {
+        let own = || self.model.existing_folder().map(|folder| folder.join("run.toml")).filter(|path| path.is_file());
         let settings = match &self.rewards {
             Some(file) => Some(RunSettings::load(file, &[])?),
-            None => own().map(|file| load_own_rewards(terminal, &file)).transpose()?.flatten(),
+            None => own().map(|file| load_run_rewards(terminal, &file)).transpose()?.flatten(),
         };
         let Some(mut settings) = settings else { return Ok(None) };
-        settings.compiling = compiling()?;
+        settings.compiling = compile_settings()?;
         Ok(Some(settings))
     }
 
@@ -148,7 +148,7 @@ impl Eval {
 /// Loads the run file of a run's folder for its verifiers. Returns `None`, with a warning, if a verifier is not built in, or
 /// if the file asks for more than the defaults and this was not accepted before: such a file is used only if the user names
 /// it with `--rewards`. Never asks.
-fn load_own_rewards(terminal: Terminal, file: &Path) -> Result<Option<RunSettings>, Failure> {
+fn load_run_rewards(terminal: Terminal, file: &Path) -> Result<Option<RunSettings>, Failure> {
     let settings = RunSettings::load(file, &[])?;
     let foreign = settings.file.verifier.iter().find(|verifier| builtin::find_verifier(&verifier.r#use).is_none());
     let why = match foreign {
@@ -183,7 +183,7 @@ mod tests {
             let list: String = list.iter().map(|name| format!("[[verifier]]\nuse = \"{name}\"\n")).collect();
             let text = format!("[model]\npath = \"m\"\n[data]\npath = \"d.jsonl\"\n[method]\nuse = \"rlvr\"\n{list}");
             std::fs::write(&file, text).unwrap();
-            load_own_rewards(quiet, &file).ok().unwrap().map(|settings| settings.file.verifier.len())
+            load_run_rewards(quiet, &file).ok().unwrap().map(|settings| settings.file.verifier.len())
         };
         assert_eq!(verifiers(&["number", "exact"]), Some(2));
         assert_eq!(verifiers(&["number", "./number.wasm"]), None);

@@ -6,7 +6,7 @@ use tunebox_model::chat::Message;
 
 use crate::access::Access;
 use crate::arguments::{Global, SamplingOptions};
-use crate::generation::{complete, encode_chat, sampling};
+use crate::generation::{complete, encode_chat, sampling_parameters};
 use crate::model::ModelOptions;
 use crate::steering::SteeringOptions;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
@@ -29,7 +29,7 @@ pub(crate) struct Generate {
 impl Generate {
     /// Fetches the model and returns the files that the command reads; `None` if it computes on an accelerator.
     pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
-        Ok(self.steering.extend(self.model.prepare(global)?))
+        Ok(self.steering.add_files(self.model.prepare(global)?))
     }
 
     /// Prints the completion while it is generated, or with `--json` one object with ids and log-probabilities. The
@@ -37,13 +37,13 @@ impl Generate {
     /// template.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut policy = self.model.load(terminal, global)?.policy;
-        self.steering.apply(terminal, &mut policy)?;
+        self.steering.add_vectors(terminal, &mut policy)?;
         let prompt = if self.raw || policy.model().template.is_none() {
             policy.model().tokenizer()?.encode(&self.prompt, true)?
         } else {
             encode_chat(&policy, &[Message::new("user", &self.prompt)])?
         };
-        let (completion, text) = complete(&policy, &prompt, &sampling(&self.sampling), &mut |piece| {
+        let (completion, text) = complete(&policy, &prompt, &sampling_parameters(&self.sampling), &mut |piece| {
             if !terminal.json {
                 terminal.print_model_text(piece);
             }

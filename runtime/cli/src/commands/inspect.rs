@@ -16,7 +16,7 @@ use tunebox_training::package_files;
 
 use crate::access::Access;
 use crate::package::describe::{
-    describe_settings, expect_no_run, provenance_text, publisher, signer_text, train_command,
+    describe_settings, expect_no_run, find_publisher, provenance_text, signer_text, train_command,
 };
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal, escape};
 use tunebox_foundation::format::bytes;
@@ -37,7 +37,7 @@ pub(crate) struct Inspect {
 }
 
 /// What each interface lets a method do.
-const MEANINGS: &[(&str, &str)] = &[
+const INTERFACE_MEANINGS: &[(&str, &str)] = &[
     ("types", "type definitions only"),
     ("run", "read the step number, report declared metrics, write a limited number of log lines"),
     ("tensor", "compute on tensors through handles; read back a limited number of values per step"),
@@ -59,7 +59,7 @@ impl Inspect {
         expect_no_run(Path::new(&self.package))?;
         let package = Reference::parse(&self.package, Path::new("."))?;
         let lock = PathBuf::from("tunebox.lock");
-        Ok(Some(Access::reading(package_files(&package).into_iter().chain([lock]).collect())))
+        Ok(Some(Access::read_only(package_files(&package).into_iter().chain([lock]).collect())))
     }
 
     /// Prints the description, or the WIT text with `--wit`, the CycloneDX document with `--sbom`, the README with
@@ -83,11 +83,11 @@ impl Inspect {
         if self.readme {
             return print_readme(terminal, &package);
         }
-        let (parts, publisher) = (sizes(&package.bytes)?, publisher(&package)?);
+        let (parts, publisher) = (sizes(&package.bytes)?, find_publisher(&package)?);
         if !terminal.json {
             let signed = signer_text(&package, publisher.as_ref());
             let made = provenance.as_ref().map_or("none".to_owned(), provenance_text);
-            terminal.print_line(escape(&describe(&package, &imports, [&signed, &made], &parts)));
+            terminal.print_line(escape(&describe_package(&package, &imports, [&signed, &made], &parts)));
         }
         terminal.event(json!({
             "name": package.manifest.name, "version": package.manifest.version, "origin": package.origin,
@@ -97,7 +97,7 @@ impl Inspect {
             "provenance": provenance, "manifest": package.manifest, "limits": Limits::default(), "costs": COSTS,
             "rings": Ring::list(),
         }));
-        let later = later_version(&package)?;
+        let later = required_later_version(&package)?;
         if let Some(later) = &later {
             terminal.note(format!("tunebox.lock has {later}: a run refuses older versions"));
         }
@@ -144,14 +144,14 @@ fn next_command(package: &Package, imports: &[String], name: &str) -> String {
 /// Finds the version that `tunebox.lock` of the present folder requires if it is later than the package's, as
 /// `NAME@VERSION`. `None` if it is not, for packages that are not from the store, or if the user has no tunebox folder
 /// yet.
-fn later_version(package: &Package) -> Result<Option<String>, Failure> {
+fn required_later_version(package: &Package) -> Result<Option<String>, Failure> {
     let (Some(home), Some(_)) = (existing()?, &package.source) else { return Ok(None) };
-    Ok(later_in(Trust::open(&home, Path::new("."))?.lock(), &package.manifest))
+    Ok(later_version_in(Trust::open(&home, Path::new("."))?.lock(), &package.manifest))
 }
 
 /// Returns the highest version of the manifest's package that the lock has seen if the manifest's version is older, as
 /// `NAME@VERSION`. `None` if it is not older, or if the lock does not pin a package of this name.
-fn later_in(lock: &Lock, manifest: &Manifest) -> Option<String> {
+fn later_version_in(lock: &Lock, manifest: &Manifest) -> Option<String> {
     let version = lock.find(&manifest.name)?.later_than(&manifest.version)?;
     Some(format!("{}@{version}", manifest.name))
 }
@@ -159,7 +159,7 @@ fn later_in(lock: &Lock, manifest: &Manifest) -> Option<String> {
 /// Formats the description of a package: its manifest, who signed it (`signed`) and how it was made (`made`), the sizes of
 /// its `parts`, what each import permits, its settings and the default limits. Metrics and confinement are left out for a
 /// verifier.
-fn describe(package: &Package, imports: &[String], [signed, made]: [&str; 2], parts: &[Part]) -> String {
+fn describe_package(package: &Package, imports: &[String], [signed, made]: [&str; 2], parts: &[Part]) -> String {
     let manifest = &package.manifest;
     let mut lines = vec![format!("{} {}  {}", manifest.name, manifest.version, manifest.description)];
     let mut row = |name: &str, value: String| lines.push(format!("{name:>11}  {value}"));
@@ -170,7 +170,7 @@ fn describe(package: &Package, imports: &[String], [signed, made]: [&str; 2], pa
     row("signed", signed.to_owned());
     row("provenance", made.to_owned());
     row("from", package.origin.clone());
-    row("size", format!("{}: {}", bytes(package.bytes.len() as u64), section_sizes(parts)));
+    row("size", format!("{}: {}", bytes(package.bytes.len() as u64), format_sections(parts)));
     row("digest", format!("sha256:{}", package.digest));
     if let Ok(Some(text)) = readme(&package.bytes) {
         row("readme", format!("{} lines of its author; `--readme` prints them", text.lines().count()));
@@ -187,8 +187,10 @@ fn describe(package: &Package, imports: &[String], [signed, made]: [&str; 2], pa
     });
     for import in imports {
         let name = interface_of(import).unwrap_or(import);
-        let meaning =
-            MEANINGS.iter().find(|(known, _)| *known == name).map_or("UNKNOWN: no run grants it", |(_, words)| words);
+        let meaning = INTERFACE_MEANINGS
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or("UNKNOWN: no run grants it", |(_, words)| words);
         lines.push(format!("{:>11}  {meaning}", printable(name, 64)));
     }
     lines.push("             Cannot open files, reach the network, or read a clock or the environment.".into());
@@ -201,7 +203,7 @@ fn describe(package: &Package, imports: &[String], [signed, made]: [&str; 2], pa
         lines.extend(describe_settings("\nSettings:", manifest));
     }
     lines.push("\nDefault limits; `[limits]` of a run file changes them:".into());
-    lines.extend(limits_list(manifest.world));
+    lines.extend(format_limits(manifest.world));
     lines.join("\n")
 }
 
@@ -209,7 +211,7 @@ fn describe(package: &Package, imports: &[String], [signed, made]: [&str; 2], pa
 const MAX_SECTIONS: usize = 4;
 
 /// Lists the first [`MAX_SECTIONS`] sections with their sizes, and the total size of the others.
-fn section_sizes(parts: &[Part]) -> String {
+fn format_sections(parts: &[Part]) -> String {
     let (shown, rest) = parts.split_at(parts.len().min(MAX_SECTIONS));
     let mut cells: Vec<String> = shown.iter().map(|part| format!("{} {}", part.name, bytes(part.bytes))).collect();
     if !rest.is_empty() {
@@ -220,7 +222,7 @@ fn section_sizes(parts: &[Part]) -> String {
 
 /// Lists the default limits with their units, one line each: for a verifier those whose names begin with `verifier-`, for a
 /// method all others.
-fn limits_list(world: World) -> impl Iterator<Item = String> {
+fn format_limits(world: World) -> impl Iterator<Item = String> {
     let entries = Limits::default().entries();
     let own = entries.filter(move |(limit, _)| limit.name.starts_with("verifier-") != world.is_method());
     own.map(|(limit, value)| format!("  {:>24}  {}", limit.name, limit.unit.show(&value)))
@@ -239,9 +241,9 @@ mod tests {
              sha256 = \"{digest}\"\ninterface = \"0.2.0\"\nhighest = \"{seen}\"\n"
         );
         let lock = Lock::parse("tunebox.lock", &text).unwrap();
-        let later = later_in(&lock, &package.manifest).unwrap();
+        let later = later_version_in(&lock, &package.manifest).unwrap();
         assert_eq!(next_command(&package, &[], &later), "tunebox train --sample --method lora@9.0.0");
         package.manifest.version = seen.to_owned();
-        assert_eq!(later_in(&lock, &package.manifest), None);
+        assert_eq!(later_version_in(&lock, &package.manifest), None);
     }
 }

@@ -82,17 +82,17 @@ fn print_packages(terminal: Terminal, stored: &[Stored]) {
 /// Prints a table of runs: name, method, model, number of steps and state.
 fn print_runs(terminal: Terminal, runs: &[Listed]) {
     print_table(terminal, "Runs", runs, |run| {
-        let steps = steps(run);
+        let steps = planned_steps(run);
         let mut object = json!(run);
         object["event"] = "run".into();
         object["steps"] = steps.into();
         let steps = steps.map_or_else(|| "endless".to_owned(), |steps| counted(steps, "step"));
-        (vec![run.name.clone(), run.method.clone(), format!("on {}", run.model), steps, state(run)], object)
+        (vec![run.name.clone(), run.method.clone(), format!("on {}", run.model), steps, format_state(run)], object)
     });
 }
 
 /// Says whether a run is finished, running or stopped, and the step of its last checkpoint unless it is finished.
-fn state(run: &Listed) -> String {
+fn format_state(run: &Listed) -> String {
     if run.finished {
         return "finished".to_owned();
     }
@@ -104,7 +104,7 @@ fn state(run: &Listed) -> String {
 }
 
 /// Returns the planned number of steps of a run; `None` if it is endless.
-fn steps(run: &Listed) -> Option<u64> {
+fn planned_steps(run: &Listed) -> Option<u64> {
     Some(run.steps).filter(|steps| *steps != u64::from(ENDLESS))
 }
 
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_running_run_is_not_called_stopped() {
         let run = |finished, running, checkpoint| {
-            state(&Listed { running, checkpoint, ..listed("calm-1", Path::new("runs"), finished, 0) })
+            format_state(&Listed { running, checkpoint, ..listed("calm-1", Path::new("runs"), finished, 0) })
         };
         assert_eq!(run(false, true, Some(1200)), "running, saved at step 1,200");
         assert_eq!(run(false, false, None), "stopped, nothing saved");
@@ -188,6 +188,6 @@ mod tests {
     #[test]
     fn an_endless_run_has_no_number_of_steps() {
         let run = |steps| Listed { steps, ..listed("calm-1", Path::new("runs"), false, 0) };
-        assert_eq!((steps(&run(7)), steps(&run(u64::from(ENDLESS)))), (Some(7), None));
+        assert_eq!((planned_steps(&run(7)), planned_steps(&run(u64::from(ENDLESS)))), (Some(7), None));
     }
 }

@@ -15,7 +15,7 @@ use crate::package::describe::train_command;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 /// Where the sample is unpacked in a method folder.
-const SAMPLE: &str = "runs/.sample";
+const SAMPLE_FOLDER: &str = "runs/.sample";
 
 /// The end of the run file of a method in Python.
 const PYTHON_LIMITS: &str = "\n# A component in Python contains an interpreter, so it needs larger limits than the \
@@ -53,7 +53,7 @@ impl New {
                 Start::Shape(shape) => sample::run_file_of_shape(shape),
             };
             let limits = if self.language == Language::Python { PYTHON_LIMITS } else { "" };
-            let text = run_file(&self.name, sample_run_file.unwrap_or(sample::RUN_FILE), start);
+            let text = rewrite_run_file(&self.name, sample_run_file.unwrap_or(sample::RUN_FILE), start);
             template.add("run.toml", format!("{text}{limits}"));
         }
         let present = Path::new(".");
@@ -110,7 +110,7 @@ impl New {
 /// Rewrites the run file `sample` for the method `name`: replaces its leading comments, sets the method to `.`, and
 /// lets model, data and validation name the unpacked files. Leaves out the settings and grants of the sample's method unless
 /// the new one starts with its source.
-fn run_file(name: &str, sample: &str, start: Start<'_>) -> String {
+fn rewrite_run_file(name: &str, sample: &str, start: Start<'_>) -> String {
     let mut text = format!(
         "# `{name}` on the bundled tiny model and data; replace them by your own.\n\
          # `tunebox train --sample` restores those files if they are missing.\n"
@@ -121,7 +121,7 @@ fn run_file(name: &str, sample: &str, start: Start<'_>) -> String {
             table = line;
         }
         match line.split_once(" = \"") {
-            Some((key @ ("path" | "validation"), file)) => text += &format!("{key} = \"{SAMPLE}/{file}"),
+            Some((key @ ("path" | "validation"), file)) => text += &format!("{key} = \"{SAMPLE_FOLDER}/{file}"),
             Some(("use", _)) if table == "[method]" => text += "use = \".\"",
             _ if table == "[method]" && line.contains(" = ") && matches!(start, Start::Shape(_)) => continue,
             _ => text += line,
@@ -143,7 +143,7 @@ mod tests {
         sample::unpack(&folder.path().join(RUNS_FOLDER)).unwrap();
         let files = builtin::list().iter().filter_map(|method| sample::run_file_of(method.name));
         for file in files.chain([sample::RUN_FILE]) {
-            let text = run_file("calm", file, Start::Like("lora")) + PYTHON_LIMITS;
+            let text = rewrite_run_file("calm", file, Start::Like("lora")) + PYTHON_LIMITS;
             let settings = RunSettings::from_text("run.toml", &text, folder.path().to_owned(), &[]).unwrap();
             let (model, data) = (&settings.file.model.path, &settings.file.data);
             assert!(settings.path("model.path", model).join("config.json").is_file(), "{text}");
@@ -160,9 +160,9 @@ mod tests {
         for (shape, data) in [("supervised", "lora"), ("preference", "cpo"), ("prompts", "grpo"), ("contrast", "steer")]
         {
             let sample = sample::run_file_of_shape(shape).unwrap_or(sample::RUN_FILE);
-            let text = run_file("calm", sample, Start::Shape(shape));
+            let text = rewrite_run_file("calm", sample, Start::Shape(shape));
             let settings = RunSettings::from_text("run.toml", &text, ".".into(), &[]).unwrap();
-            assert_eq!(settings.file.data.path, format!("{SAMPLE}/{data}.jsonl"));
+            assert_eq!(settings.file.data.path, format!("{SAMPLE_FOLDER}/{data}.jsonl"));
             assert!(settings.file.method.settings.is_empty() && settings.file.method.grants.is_empty(), "{text}");
         }
     }

@@ -22,7 +22,7 @@ use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::bytes;
 
 /// The files of a method folder that say what the method does, and go into the package.
-const DESCRIBED: [&str; 3] = ["Cargo.toml", "pyproject.toml", "README.md"];
+const DESCRIPTION_FILES: [&str; 3] = ["Cargo.toml", "pyproject.toml", "README.md"];
 
 #[derive(Debug, Args)]
 #[command(after_long_help = BUILD_WARNING)]
@@ -52,7 +52,7 @@ impl Pack {
             true => attach(&method.bytes, &self.folder)?.into(),
             false => method.bytes,
         };
-        let packed = pack(&component, self.read_page()?.as_deref())?;
+        let packed = pack(&component, self.read_readme()?.as_deref())?;
         let statement = Statement::of(&packed)?;
         let path = match &self.out {
             Some(path) => path.clone(),
@@ -85,7 +85,7 @@ impl Pack {
     /// Fails if a file of the method folder that says what the method does still has the words of the template. Does nothing
     /// for a component file.
     fn expect_description(&self) -> Result<(), Failure> {
-        for name in DESCRIBED {
+        for name in DESCRIPTION_FILES {
             let path = simplify(&self.folder.join(name));
             let Ok(text) = bounded::read_text(&path, LARGEST_DOCUMENT) else { continue };
             let Some(start) = text.find(DESCRIPTION) else { continue };
@@ -139,7 +139,7 @@ impl Pack {
 
     /// Reads `README.md` of the method folder, which becomes part of the package. `None` if there is no such file.
     /// Fails if it is larger than 1 MiB or not UTF-8; packing has a lower limit.
-    fn read_page(&self) -> Result<Option<String>, Failure> {
+    fn read_readme(&self) -> Result<Option<String>, Failure> {
         let path = self.folder.join("README.md");
         if !path.is_file() {
             return Ok(None);

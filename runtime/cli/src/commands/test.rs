@@ -25,7 +25,7 @@ use twin_process::{NativeTwin, TwinProcess, run_tests};
 use crate::arguments::Global;
 use crate::package::build::{BUILD_WARNING, build_method, show_compiler_warnings, show_source_warnings};
 use crate::package::describe::train_built_command;
-use crate::processes::compiling;
+use crate::processes::compile_settings;
 use crate::terminal::progress::step_bar;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
@@ -75,7 +75,7 @@ impl Test {
         let (twin, tests) = match toolchain {
             Some(toolchain) => {
                 let native = NativeBuild { toolchain, folder: self.folder.clone(), offline, quiet: terminal.quiet };
-                let (executable, tests) = (native.build_tests()?, native.tests()?);
+                let (executable, tests) = (native.build_tests()?, native.test_command()?);
                 (NativeTwin::Rust(native, executable), Some(tests))
             }
             None => {
@@ -91,7 +91,7 @@ impl Test {
         if !passed || !built.manifest.world.is_method() {
             return Ok(show_own_tests(terminal, &built.manifest.name, passed));
         }
-        let settings = self.settings(global, &built, place.path())?;
+        let settings = self.sample_settings(global, &built, place.path())?;
         let next = train_built_command(
             &self.folder,
             self.out.is_some(),
@@ -104,18 +104,18 @@ impl Test {
 
     /// Returns the settings of the sample run that component and twin both carry out, with its files under `place` and the
     /// limits that the method needs.
-    fn settings(&self, global: &Global, built: &Built, place: &Path) -> Result<RunSettings, Failure> {
-        let set = [self.limits(built.bytes.len())?, self.set.clone()].concat();
+    fn sample_settings(&self, global: &Global, built: &Built, place: &Path) -> Result<RunSettings, Failure> {
+        let set = [self.limit_overrides(built.bytes.len())?, self.set.clone()].concat();
         let mut settings = twin::sample(&built.path, &built.imports, self.steps, place, &set)?;
         settings.offline = global.offline;
-        settings.compiling = compiling()?;
+        settings.compiling = compile_settings()?;
         settings.compiling.code.source_lines = true;
         Ok(settings)
     }
 
     /// The `--set` arguments with the limits of the folder's `run.toml`, raised without a question where a component of
     /// `size` bytes needs more: the user who runs its tests is its author.
-    fn limits(&self, size: usize) -> Result<Vec<String>, Failure> {
+    fn limit_overrides(&self, size: usize) -> Result<Vec<String>, Failure> {
         let mut limits = RunSettings::limits_of_method(&Reference::written(&self.folder), &[])?;
         if limits.component_bytes < size {
             (limits.component_bytes, limits.compile_seconds) = (size, Limits::INTERPRETER_SECONDS);
@@ -127,7 +127,7 @@ impl Test {
     /// debugger command instead of starting the twin. `next` is the command to suggest if both agree. A difference is a
     /// failure with exit code 1.
     fn compare(&self, terminal: Terminal, native: &NativeTwin, settings: RunSettings, next: &str) -> CommandResult {
-        let listener = TwinListener::open().map_err(|error| unreachable_twin(&error))?;
+        let listener = TwinListener::open().map_err(|error| connection_failure(&error))?;
         terminal.status("Comparing", format!("component and {}, on the sample", native.name()));
         let mut process = if self.debug {
             show_debugger_command(terminal, &native.debugger_command(&listener)?);
@@ -149,7 +149,7 @@ impl Test {
     fn wait_for_twin(&self, listener: &TwinListener, mut process: Option<&mut TwinProcess>) -> Result<Twin, Failure> {
         let (coming, call) = if self.debug { (None, None) } else { (Some(CONNECT_TIMEOUT), Some(CALL_TIMEOUT)) };
         let ended = || process.as_mut().is_some_and(|process| process.has_ended());
-        let problem = match listener.wait(coming, call, ended).map_err(|error| unreachable_twin(&error))? {
+        let problem = match listener.wait(coming, call, ended).map_err(|error| connection_failure(&error))? {
             Arrival::Connected(twin) => return Ok(twin),
             Arrival::TimedOut => "it was started and did not connect",
             Arrival::Cancelled => "its test process ended without connecting",
@@ -162,7 +162,7 @@ impl Test {
 }
 
 /// Creates the failure for an I/O error of the connection to the twin.
-fn unreachable_twin(error: &std::io::Error) -> Failure {
+fn connection_failure(error: &std::io::Error) -> Failure {
     let explanation = Explanation::new("test", "the native twin cannot be reached").with_why(error.to_string());
     Failure::new(explanation, Exit::Usage)
 }

@@ -12,7 +12,7 @@ use tunebox_training::{RunSettings, execute, plan};
 
 use crate::access::Access;
 use crate::arguments::{Global, RunOptions};
-use crate::processes::{compiling, stop_on_interrupt, worker_program};
+use crate::processes::{compile_settings, stop_on_interrupt, worker_program};
 use crate::run::display::RunDisplay;
 use crate::run::plan::{find_rings, show_plan};
 use crate::run::summary::{SampleReport, show_summary};
@@ -57,7 +57,7 @@ impl Train {
     /// process, also fetches the model and compiles the components, and returns the files that the run reaches. `None` for a
     /// run in a worker, on an accelerator or with a profile.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
-        let settings = self.settings(global.offline)?;
+        let settings = self.read_settings(global.offline)?;
         if !global.supervised {
             self.options.trust.check_run(terminal, &settings)?;
         }
@@ -65,7 +65,7 @@ impl Train {
             return Ok(None);
         }
         let write = vec![PathBuf::from(&settings.file.run.folder)];
-        let access = Access::of_run(terminal, &settings, global)?;
+        let access = Access::prepare_run(terminal, &settings, global)?;
         Ok(access.map(|mut access| {
             access.read.extend(self.run.clone());
             Access { write, ..access }
@@ -75,7 +75,7 @@ impl Train {
     /// Checks the signers, unless [`prepare`](Self::prepare) did, then plans (`--dry-run`) or carries out the run, in a
     /// worker unless `--in-process` or `--guest-profile` is given. Writes the profile of a failed run too.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        let mut settings = self.settings(global.offline)?;
+        let mut settings = self.read_settings(global.offline)?;
         if !self.is_in_process() {
             self.options.trust.check_run(terminal, &settings)?;
         }
@@ -103,13 +103,13 @@ impl Train {
 
     /// Reads the settings from the run file, from the sample (`--sample`), or from `--model` and `--data` alone; the
     /// other options override them. Fails if none of these is given, or if the run file is a folder.
-    fn settings(&self, offline: bool) -> Result<RunSettings, Failure> {
+    fn read_settings(&self, offline: bool) -> Result<RunSettings, Failure> {
         let options = &self.options;
         let is_bare = self.run.is_none() && !options.sample;
         let method = self.method.clone().or_else(|| is_bare.then(|| "lora".to_owned()));
         let overrides = options.overrides(method, self.precision.clone());
         let mut settings = match &self.run {
-            Some(path) if path.is_dir() => return Err(no_run_file(path)),
+            Some(path) if path.is_dir() => return Err(folder_failure(path)),
             Some(path) => RunSettings::load(path, &overrides)?,
             None if options.sample => RunSettings::sample(&overrides)?,
             None if options.model.is_none() || options.data.is_none() => {
@@ -122,7 +122,7 @@ impl Train {
         };
         settings.resume = options.resume;
         settings.offline = offline;
-        settings.compiling = compiling()?;
+        settings.compiling = compile_settings()?;
         Ok(settings)
     }
 }
@@ -137,7 +137,7 @@ fn show_own_limits(terminal: Terminal, settings: &RunSettings) {
 
 /// Creates the failure for a folder given instead of a run file. Its hint is the command for the run file or the method
 /// in that folder.
-fn no_run_file(folder: &Path) -> Failure {
+fn folder_failure(folder: &Path) -> Failure {
     let path = paths::simplify(folder);
     let holds = |name: &str| folder.join(name).is_file();
     let hint = if holds("run.toml") {
@@ -151,7 +151,7 @@ fn no_run_file(folder: &Path) -> Failure {
 }
 
 /// The viewer of profiles. It reads the file in the browser and uploads nothing.
-const VIEWER: &str = "https://profiler.firefox.com";
+const VIEWER_URL: &str = "https://profiler.firefox.com";
 
 /// The profile of `--guest-profile FILE`: the time spent in the method, for the Firefox Profiler.
 #[derive(Debug)]
@@ -196,7 +196,7 @@ impl GuestProfile {
         if recorded.left_out > 0 {
             text += &format!("; {} more were dropped", grouped(recorded.left_out as u64));
         }
-        terminal.status("Profile", format!("{text}\nopen it at {VIEWER}"));
+        terminal.status("Profile", format!("{text}\nopen it at {VIEWER_URL}"));
         terminal.event(json!({
             "event": "profile", "path": self.path, "samples": recorded.samples, "calls": recorded.calls,
             "left-out": recorded.left_out,

@@ -22,7 +22,7 @@ use tunebox_training::{
 use crate::access::{Access, compile_run, computes_on_cpu};
 use crate::arguments::Global;
 use crate::package::trust::TrustOptions;
-use crate::processes::{compiling, stop_on_interrupt, worker_program};
+use crate::processes::{compile_settings, stop_on_interrupt, worker_program};
 use crate::run::summary::chat_command;
 use crate::terminal::progress::step_bar;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
@@ -59,7 +59,7 @@ impl Verify {
         // The child cannot create that folder. The check of the signer says if it cannot be used.
         let _ = home();
         let own = [PathBuf::from("tunebox.lock")].into_iter().chain(self.signer.iter().map(PathBuf::from));
-        Ok(Some(Access::reading(package_files(&package).into_iter().chain(own).collect())))
+        Ok(Some(Access::read_only(package_files(&package).into_iter().chain(own).collect())))
     }
 
     /// Prepares the comparison of a run: asks whether to accept what its run file requests, fetches the model, and compiles
@@ -72,12 +72,12 @@ impl Verify {
             return Ok(None);
         }
         if !global.supervised {
-            TrustOptions::answering(self.yes).check_run_file(terminal, &settings, false)?;
+            TrustOptions::with_yes(self.yes).check_run_file(terminal, &settings, false)?;
         }
         if (self.replay && !self.in_process) || !computes_on_cpu(&settings.file.train.device) {
             return Ok(None);
         }
-        (settings.offline, settings.compiling) = (global.offline, compiling()?);
+        (settings.offline, settings.compiling) = (global.offline, compile_settings()?);
         let mut access = Access::default();
         if global.supervised {
             access.read = readable(&settings);
@@ -93,13 +93,13 @@ impl Verify {
         if self.replay && global.supervised {
             access.write.push(temp_dir());
         } else if self.replay {
-            access.scratch = Some(temporary_folder(&self.folder_around()?, ".replay-")?);
+            access.scratch = Some(temporary_folder(&self.parent_folder()?, ".replay-")?);
         }
         Ok(Some(access))
     }
 
     /// Returns the absolute path of the folder that the run's folder lies in.
-    fn folder_around(&self) -> Result<PathBuf, Failure> {
+    fn parent_folder(&self) -> Result<PathBuf, Failure> {
         let run = std::path::absolute(&self.subject).map_err(FileError::at("used", &self.subject))?;
         Ok(run.parent().unwrap_or(&run).to_owned())
     }
@@ -119,7 +119,7 @@ impl Verify {
             let what = format!("`{subject}` is not a package; `--signer` is for packages");
             return Err(Failure::usage(what, "leave it out, or name a package: `NAME@VERSION`, or a `.wasm` file"));
         }
-        let verification = verify(&self.subject, &self.set, global.offline, compiling()?)?;
+        let verification = verify(&self.subject, &self.set, global.offline, compile_settings()?)?;
         let changed = show_comparison(terminal, &verification);
         if changed > 0 {
             return Ok(show_changes(terminal, &verification, changed));
@@ -131,7 +131,7 @@ impl Verify {
         let worker = worker_program(self.in_process)?;
         let mut progress = ReplayProgress { terminal, bar: None };
         // The child has a temporary folder for that, beside the run.
-        let above = if self.in_process { temp_dir() } else { self.folder_around()? };
+        let above = if self.in_process { temp_dir() } else { self.parent_folder()? };
         let replay = verification.replay(&above, worker.as_ref(), &mut progress, &stop)?;
         drop(progress);
         Ok(match replay {

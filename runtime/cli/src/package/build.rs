@@ -23,7 +23,7 @@ pub(crate) const BUILD_WARNING: &str = "Building runs code of the folder on this
 const MAX_WARNINGS: usize = 5;
 
 /// The project files of method folders, one for each language.
-const MANIFESTS: [&str; 2] = ["Cargo.toml", PROJECT];
+const PROJECT_FILES: [&str; 2] = ["Cargo.toml", PROJECT];
 
 /// Builds the component of a method folder, or wraps a core module if `folder` is a file. Shows the crates being
 /// compiled and whether another build is waited for, but not the compiler's warnings, which it returns. Refuses a run
@@ -120,7 +120,7 @@ fn refuse_run_file(path: &Path) -> Result<(), Failure> {
     }
     let path = simplify(path);
     let folder = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let is_manifest = MANIFESTS.iter().any(|name| path.ends_with(name));
+    let is_manifest = PROJECT_FILES.iter().any(|name| path.ends_with(name));
     let is_method = expect_method(folder).is_ok();
     let (file, folder) = (path.display(), folder.display());
     let hint = if is_manifest {
@@ -143,7 +143,7 @@ mod tests {
     fn a_manifest_instead_of_its_folder_is_refused_with_the_folder() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().display();
-        for name in MANIFESTS {
+        for name in PROJECT_FILES {
             let path = place.path().join(name);
             std::fs::write(&path, "").unwrap();
             let hint = refuse_run_file(&path).unwrap_err().explanation.hint.unwrap();

@@ -78,7 +78,7 @@ pub(crate) fn train_built_command(
 /// Finds the trusted publisher whose key signed a package; of several with this key, the one first seen earliest, and one
 /// without a day before all others. `None` if the package is unsigned, the key is unknown, or this user has no tunebox
 /// folder yet. Errors: a list of publishers or a `tunebox.lock` of the present folder that cannot be read.
-pub(crate) fn publisher(package: &Package) -> Result<Option<Publisher>, Failure> {
+pub(crate) fn find_publisher(package: &Package) -> Result<Option<Publisher>, Failure> {
     let (Some(home), Some(signer)) = (existing()?, &package.signer) else { return Ok(None) };
     let trust = Trust::open(&home, Path::new("."))?;
     let known = trust.publishers().map(|(_, publisher)| publisher).filter(|publisher| publisher.key == signer.key);

@@ -40,14 +40,14 @@ impl TrustOptions {
         project: &Path,
     ) -> Result<(Trust, Admitted), Failure> {
         let mut trust = Trust::open(&home()?, project)?;
-        let mut ask = |question: &Question| self.accepts(terminal, question);
+        let mut ask = |question: &Question| self.confirm_signer(terminal, question);
         let mode = if self.locked { Mode::Locked } else { Mode::Ask(&mut ask) };
         let admitted = trust.admit(artifact, source, mode)?;
         Ok((trust, admitted))
     }
 
     /// Makes the options of a command that has `--yes` (`yes`) and no `--locked`.
-    pub(crate) fn answering(yes: bool) -> Self {
+    pub(crate) fn with_yes(yes: bool) -> Self {
         Self { yes, locked: false }
     }
 
@@ -81,7 +81,7 @@ impl TrustOptions {
     /// if something is not accepted.
     pub(crate) fn check_run(self, terminal: Terminal, settings: &RunSettings) -> Result<(), Failure> {
         self.check_run_file(terminal, settings, true)?;
-        let mut ask = |question: &Question| self.accepts(terminal, question);
+        let mut ask = |question: &Question| self.confirm_signer(terminal, question);
         // The plan reports references that are not found, with their location in the run file.
         let found: Vec<Reference> = settings.references().into_iter().flatten().collect();
         Ok(admit_packages(&found, settings.project(), if self.locked { None } else { Some(&mut ask) })?)
@@ -92,7 +92,7 @@ impl TrustOptions {
     /// accepts only a package that is built in or in that lock, and asks and saves nothing. Fails if the package is not
     /// accepted.
     pub(crate) fn check_package(self, terminal: Terminal, package: &Reference) -> Result<(), Failure> {
-        let mut ask = |question: &Question| self.accepts(terminal, question);
+        let mut ask = |question: &Question| self.confirm_signer(terminal, question);
         let found = std::slice::from_ref(package);
         Ok(admit_packages(found, Path::new("."), if self.locked { None } else { Some(&mut ask) })?)
     }
@@ -100,7 +100,7 @@ impl TrustOptions {
     /// Decides the question whether to accept a signer, or the replacement of an unsigned pin. With `--yes`: true unless
     /// there are doubts. Else shows package, key, imports and doubts and asks on the terminal; false if no question can be
     /// asked.
-    fn accepts(self, terminal: Terminal, question: &Question) -> bool {
+    fn confirm_signer(self, terminal: Terminal, question: &Question) -> bool {
         if self.yes {
             return question.doubts.is_empty();
         }
@@ -149,7 +149,7 @@ mod tests {
         };
         let terminal = Terminal { json: false, quiet: true, verbose: false };
         let yes = TrustOptions { yes: true, locked: false };
-        assert!(yes.accepts(terminal, &question(&[])));
-        assert!(!yes.accepts(terminal, &question(&["the name is another publisher's"])));
+        assert!(yes.confirm_signer(terminal, &question(&[])));
+        assert!(!yes.confirm_signer(terminal, &question(&["the name is another publisher's"])));
     }
 }

@@ -86,7 +86,8 @@ impl RunDisplay {
         }
         let tokens_per_second = self.tokens / self.seconds.max(1e-9);
         (self.tokens, self.seconds) = (0.0, 0.0);
-        let (head, row) = (table_head(event, self.is_training), table_row(event, tokens_per_second, self.is_training));
+        let (head, row) =
+            (format_table_head(event, self.is_training), format_table_row(event, tokens_per_second, self.is_training));
         let is_new = head != self.head;
         self.head.clone_from(&head);
         self.write_above(|| {
@@ -162,22 +163,22 @@ const MAX_COLUMNS: usize = 4;
 
 /// Iterates over the first [`MAX_COLUMNS`] metrics of a step as (name, value, column width). The width is that of the name
 /// and two more, and at least 10 characters.
-fn columns(event: &StepEvent) -> impl Iterator<Item = (&str, f64, usize)> {
+fn metric_columns(event: &StepEvent) -> impl Iterator<Item = (&str, f64, usize)> {
     event.metrics.iter().take(MAX_COLUMNS).map(|(name, value)| (name.as_str(), *value, name.chars().count().max(8) + 2))
 }
 
 /// Formats the column heads of the table of steps. Without `is_training` there are no columns for gradient and rate.
-fn table_head(event: &StepEvent, is_training: bool) -> String {
-    let names: String = columns(event).map(|(name, _, width)| format!("{name:>width$}")).collect();
+fn format_table_head(event: &StepEvent, is_training: bool) -> String {
+    let names: String = metric_columns(event).map(|(name, _, width)| format!("{name:>width$}")).collect();
     let training = if is_training { format!("{:>11}{:>11}", "gradient", "rate") } else { String::new() };
     format!("{:>8}{names}{training}{:>11}{:>11}", "step", "tokens/s", "peak")
 }
 
 /// Formats one step as a row of the table, with the given speed. Without `is_training` the columns for gradient and
 /// rate are left out.
-fn table_row(event: &StepEvent, tokens_per_second: f64, is_training: bool) -> String {
+fn format_table_row(event: &StepEvent, tokens_per_second: f64, is_training: bool) -> String {
     let values: String =
-        columns(event).map(|(_, value, width)| format!("{:>width$}", number(value, 4, width - 1))).collect();
+        metric_columns(event).map(|(_, value, width)| format!("{:>width$}", number(value, 4, width - 1))).collect();
     let gradient = number(event.gradient_norm, 3, 10);
     let training = if is_training { format!("{gradient:>11}{:>11.2e}", event.rate) } else { String::new() };
     let peak = event.peak.map_or_else(String::new, bytes);
@@ -205,7 +206,7 @@ mod tests {
             skipped: 0,
             peak: None,
         };
-        let row = table_row(&event, 10.0, true);
+        let row = format_table_row(&event, 10.0, true);
         let cells: Vec<_> = row.split_whitespace().collect();
         assert_eq!(cells, ["1", "5.00e29", "-1.23e5", "1.23e9", "1.00e-3", "10"]);
     }

@@ -141,12 +141,12 @@ fn training_text(plan: &PlanSummary) -> String {
 }
 
 /// Schedules whose rate does not depend on the number of steps of the run.
-const WITHOUT_END: [&str; 3] = ["constant", "constant-with-warmup", "inverse-sqrt"];
+const SCHEDULES_WITHOUT_END: [&str; 3] = ["constant", "constant-with-warmup", "inverse-sqrt"];
 
 /// Formats the schedule of the learning rate. Says for a run without an end that a schedule which ends with the run stays
 /// where it begins.
 fn schedule_text(schedule: &str, steps: u64) -> String {
-    if steps != u64::from(ENDLESS) || WITHOUT_END.contains(&schedule) {
+    if steps != u64::from(ENDLESS) || SCHEDULES_WITHOUT_END.contains(&schedule) {
         return schedule.to_owned();
     }
     format!("{schedule} to step {}, in effect constant", grouped(steps))

@@ -18,13 +18,13 @@ use tunebox_training::{EvaluationSettings, RunSettings, Summary, base_precision,
 
 use crate::evaluation::{emit_evaluation, evaluation_table};
 use crate::generation::{complete, encode_chat};
-use crate::processes::compiling;
+use crate::processes::compile_settings;
 use crate::steering::default_coefficient;
 use crate::terminal::shell::quote;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 /// The warning after a run that wrote nothing to load.
-const NO_ARTIFACT: &str =
+const NO_ARTIFACT_WARNING: &str =
     "no adapter was written: no step made an update; `backward(&loss)?` in the method's `step` asks for one";
 
 /// Shows how a run ended and emits a `finished` or `stopped` event. After a finished run with `sample`, also shows the
@@ -78,7 +78,7 @@ fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleRe
         .collect();
     terminal.status("Wrote", format!("{}  {}", summary.folder.display(), files.join(", ")));
     if !has_file(summary, "safetensors") {
-        terminal.warn(NO_ARTIFACT);
+        terminal.warn(NO_ARTIFACT_WARNING);
         return Ok(ExitStatus::Success);
     }
     if let Some(sample) = sample {
@@ -176,9 +176,9 @@ impl SampleReport {
         let after = self.open_results(folder, precision)?;
         show_answers(terminal, &question, &base, &after)?;
         let Some(data) = &self.validation else { return Ok(()) };
-        let settings = EvaluationSettings { length: 1024, batch: 16, sampling: sampling() };
+        let settings = EvaluationSettings { length: 1024, batch: 16, sampling: greedy_sampling() };
         let mut rewards = RunSettings::load(&folder.join("run.toml"), &[])?;
-        rewards.compiling = compiling()?;
+        rewards.compiling = compile_settings()?;
         let result = evaluate(&base, after.last().map(|(_, policy)| policy), data, &settings, Some(&rewards))?;
         terminal.status("Held out", format!("{}, each {}", counted(result.records as u64, "record"), result.shape));
         if result.figures.iter().any(|figure| figure.name == "margin") {
@@ -221,7 +221,7 @@ fn open_policy(model: &Path, adapter: Option<&Path>, precision: Base) -> Result<
 }
 
 /// The sampling parameters of the report: greedy decoding of at most 48 tokens.
-fn sampling() -> Sampling {
+fn greedy_sampling() -> Sampling {
     Sampling { temperature: 0.0, max_tokens: 48, ..Sampling::default() }
 }
 
@@ -233,7 +233,7 @@ fn show_answers(terminal: Terminal, question: &str, base: &Policy, after: &[Labe
     let policies = after.iter().map(|(name, policy)| (name.as_str(), policy));
     for (name, policy) in std::iter::once(("before", base)).chain(policies) {
         let prompt = encode_chat(policy, &[Message::new("user", question)])?;
-        let (_, text) = complete(policy, &prompt, &sampling(), &mut |_| {})?;
+        let (_, text) = complete(policy, &prompt, &greedy_sampling(), &mut |_| {})?;
         terminal.status(name, text.trim());
         answers.push(json!({ "by": name, "answer": text.trim() }));
     }

@@ -112,7 +112,7 @@ fn a_child_does_what_its_command_needs() {
 #[expect(clippy::print_stderr, reason = "the parent reads what was refused there")]
 fn child() {
     let words = std::env::var("COMMAND").unwrap();
-    let line = ["tunebox", MARK, "--offline"].into_iter().chain(words.split(' '));
+    let line = ["tunebox", SUPERVISED_FLAG, "--offline"].into_iter().chain(words.split(' '));
     let CommandLine { global, command } = CommandLine::parse_from(line);
     let terminal = Terminal { json: false, quiet: true, verbose: false };
     let prepared = prepare_child()

@@ -48,7 +48,7 @@ impl Failure {
     }
 
     /// Copies the explanation with every character escaped that acts on a terminal. File names and parser messages may
-    /// hold any bytes. The source line of the snippet stays as it is; [`window`] replaces its characters.
+    /// hold any bytes. The source line of the snippet stays as it is; [`cut_line`] replaces its characters.
     fn escaped(&self) -> Explanation {
         let mut explanation = Explanation::clone(&self.explanation);
         explanation.what = escape(&explanation.what);
@@ -66,11 +66,11 @@ impl Failure {
     /// `verbose` is true or the method was built with line numbers.
     pub(crate) fn text(&self, verbose: bool) -> String {
         let e = self.escaped();
-        let (red, bold, blue) = (color(AnsiColor::Red), Style::new().bold(), color(AnsiColor::Blue));
+        let (red, bold, blue) = (bold(AnsiColor::Red), Style::new().bold(), bold(AnsiColor::Blue));
         let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", e.category, e.what);
         match &e.output {
             Some(output) => text += &format!("{output}\n"),
-            None => text += &location(e.location.as_deref(), e.snippet.as_ref()),
+            None => text += &format_location(e.location.as_deref(), e.snippet.as_ref()),
         }
         for (label, line) in [("why: ", &e.why), ("kept:", &e.kept), ("hint:", &e.hint)] {
             if let Some(line) = line {
@@ -107,24 +107,24 @@ impl Failure {
 }
 
 /// A bold style in this color.
-fn color(color: AnsiColor) -> Style {
+fn bold(color: AnsiColor) -> Style {
     Style::new().bold().fg_color(Some(color.into()))
 }
 
 /// Formats the line `--> path:line:column` and the excerpt of the source under it. Each is left out if it is `None`.
-fn location(place: Option<&str>, snippet: Option<&Snippet>) -> String {
-    let blue = color(AnsiColor::Blue);
+fn format_location(place: Option<&str>, snippet: Option<&Snippet>) -> String {
+    let blue = bold(AnsiColor::Blue);
     let width = snippet.map_or(0, |snippet| snippet.line.to_string().len());
     let place = place.map_or(String::new(), |place| format!("{:width$} {blue}-->{blue:#} {place}\n", ""));
-    place + &snippet.map_or(String::new(), |snippet| excerpt(snippet, width))
+    place + &snippet.map_or(String::new(), |snippet| format_excerpt(snippet, width))
 }
 
 /// Formats a source line with its number, and carets with the note under the wrong part; no carets if the column is 0.
 /// `width` is the number of characters of the line number.
-fn excerpt(snippet: &Snippet, width: usize) -> String {
-    let (blue, red) = (color(AnsiColor::Blue), color(AnsiColor::Red));
+fn format_excerpt(snippet: &Snippet, width: usize) -> String {
+    let (blue, red) = (bold(AnsiColor::Blue), bold(AnsiColor::Red));
     let bar = format!("{:width$} {blue}|{blue:#}", "");
-    let (line, offset) = window(&snippet.text, snippet.column);
+    let (line, offset) = cut_line(&snippet.text, snippet.column);
     let mut text = format!("{bar}\n{blue}{:width$} |{blue:#} {line}\n", snippet.line);
     if snippet.column > 0 {
         let carets = "^".repeat(snippet.width.clamp(1, 80));
@@ -138,7 +138,7 @@ fn excerpt(snippet: &Snippet, width: usize) -> String {
 
 /// Cuts at most 100 characters of a line around `column` (from 1) and marks cut ends with `…`. Returns the text and the
 /// column's offset in it, from 0. Replaces each tab or unprintable character by one character, so carets stay aligned.
-fn window(line: &str, column: usize) -> (String, usize) {
+fn cut_line(line: &str, column: usize) -> (String, usize) {
     let at = column.saturating_sub(1);
     let first = at.saturating_sub(60);
     let replace = |character: char| match character {
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn replaced_characters_keep_the_carets_aligned() {
-        assert_eq!(window("\ta\u{202e}\u{1b}X", 5), (" a\u{fffd}\u{fffd}X".to_owned(), 4));
+        assert_eq!(cut_line("\ta\u{202e}\u{1b}X", 5), (" a\u{fffd}\u{fffd}X".to_owned(), 4));
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_long_line_is_cut_around_the_column() {
         let line = format!("{}X{}", "a".repeat(300), "b".repeat(300));
-        let (shown, offset) = window(&line, 301);
+        let (shown, offset) = cut_line(&line, 301);
         assert_eq!(shown.chars().nth(offset), Some('X'));
         assert!(shown.chars().count() <= 102);
     }

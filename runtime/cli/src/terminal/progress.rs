@@ -13,17 +13,17 @@ pub(crate) fn step_bar(terminal: Terminal, label: &'static str, total: Option<u6
         Some(_) => "  {prefix} {bar:30} {percent:>3} %  {pos}/{len}  {eta} left",
         None => "  {prefix} {spinner} {pos}",
     };
-    bar(terminal, total, template).with_prefix(label)
+    create_bar(terminal, total, template).with_prefix(label)
 }
 
 /// Creates a spinner that counts compiled crates. Its message is the name of the crate compiled last.
 pub(crate) fn crate_counter(terminal: Terminal) -> ProgressBar {
-    bar(terminal, None, "  {spinner} compiling the SDK and its dependencies, once: {pos}, {msg}")
+    create_bar(terminal, None, "  {spinner} compiling the SDK and its dependencies, once: {pos}, {msg}")
 }
 
 /// Creates a progress bar with this template, or a spinner if `length` is `None`. Dropping it clears it. Returns a
 /// hidden bar unless the terminal is interactive.
-fn bar(terminal: Terminal, length: Option<u64>, template: &str) -> ProgressBar {
+fn create_bar(terminal: Terminal, length: Option<u64>, template: &str) -> ProgressBar {
     if !terminal.is_interactive() {
         return ProgressBar::hidden();
     }
@@ -52,7 +52,7 @@ impl Progress for TransferProgress {
     fn start(&mut self, what: &str, total: u64) {
         let template = "  {prefix} {bar:30} {percent:>3} %  {bytes}/{total_bytes}  {eta} left";
         self.bar.finish_and_clear();
-        self.bar = bar(self.terminal, Some(total), template).with_prefix(escape(what));
+        self.bar = create_bar(self.terminal, Some(total), template).with_prefix(escape(what));
     }
 
     fn advance(&mut self, bytes: u64) {

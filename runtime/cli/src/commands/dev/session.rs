@@ -97,7 +97,7 @@ impl Session {
                 }
                 Change::RunFile(_) => {}
                 change => {
-                    if self.handle_or_wait(change).is_some() {
+                    if self.handle_change_during_run(change).is_some() {
                         return true;
                     }
                 }
@@ -111,7 +111,7 @@ impl Session {
     fn wait_for_version(&mut self, stop: &AtomicBool) -> Option<Version> {
         loop {
             let change = self.next_change(stop)?;
-            if let Some(version) = self.handle_or_wait(change) {
+            if let Some(version) = self.handle_change_during_run(change) {
                 return Some(version);
             }
         }
@@ -135,9 +135,9 @@ impl Session {
 
     /// Shows a change; after a failed build also that a fix is waited for, without waiting here. Returns the version of the
     /// method if the change is a successful build, else `None`.
-    fn handle_or_wait(&mut self, change: Change) -> Option<Version> {
+    fn handle_change_during_run(&mut self, change: Change) -> Option<Version> {
         let has_failed = matches!(&change, Change::Built(result, _) if result.is_err());
-        let version = self.handle(change);
+        let version = self.handle_change(change);
         if has_failed {
             self.show_waiting("for a change of the source that fixes it; Ctrl-C ends");
         }
@@ -181,7 +181,7 @@ impl Session {
 
     /// Shows a change. Returns the version of the method if the change is a successful build, else `None`. A successful build
     /// sets `learns`, a failed one sets it to `None`. Shows nothing for a run file with the content that the present run uses.
-    fn handle(&mut self, change: Change) -> Option<Version> {
+    fn handle_change(&mut self, change: Change) -> Option<Version> {
         match change {
             Change::Source => self.status("Building", &self.folder.display().to_string()),
             Change::Waiting(lock) => {
@@ -257,7 +257,7 @@ impl Observer for Session {
     fn next_version(&mut self, present: &[u8]) -> Option<Version> {
         let mut newest = None;
         while let Ok(change) = self.changes.try_recv() {
-            newest = self.handle(change).or(newest);
+            newest = self.handle_change(change).or(newest);
         }
         let newest = newest?;
         if matches!(&newest, Version::Component(bytes) if is_same(present, bytes)) {

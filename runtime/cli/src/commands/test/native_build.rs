@@ -14,10 +14,10 @@ use super::twin_process::write_stderr;
 use crate::terminal::Failure;
 
 /// The test that `method!` adds, which is the twin.
-const TEST: &str = "tunebox_twin";
+const TWIN_TEST: &str = "tunebox_twin";
 
 /// Arguments of the test executable: run only the twin, with its output.
-const ARGUMENTS: [&str; 3] = [TEST, "--nocapture", "--test-threads=1"];
+const TEST_ARGUMENTS: [&str; 3] = [TWIN_TEST, "--nocapture", "--test-threads=1"];
 
 /// A method folder and how to compile it.
 pub(super) struct NativeBuild {
@@ -31,29 +31,29 @@ impl NativeBuild {
     /// Compiles the tests of the method with cargo and returns the path of the library's test executable. Fails if they
     /// do not compile or the package has no library with tests.
     pub(super) fn build_tests(&self) -> Result<PathBuf, Failure> {
-        let mut cargo = self.cargo(&["test", "--no-run", "--message-format", "json-render-diagnostics"])?;
-        let output = self.run(&mut cargo)?;
+        let mut cargo = self.cargo_command(&["test", "--no-run", "--message-format", "json-render-diagnostics"])?;
+        let output = self.run_cargo(&mut cargo)?;
         if !output.status.success() {
-            return Err(self.failure("the tests of the method do not compile", "see cargo's errors above"));
+            return Err(self.build_failure("the tests of the method do not compile", "see cargo's errors above"));
         }
-        let here = self.root()?.join("Cargo.toml");
+        let here = self.absolute_folder()?.join("Cargo.toml");
         let messages = output.stdout.split(|byte| *byte == b'\n');
         let found = messages
             .filter_map(|line| serde_json::from_slice(line).ok())
-            .find_map(|message| library_tests(&message, &here));
+            .find_map(|message| library_test_executable(&message, &here));
         found.ok_or_else(|| {
-            self.failure("the method has no tests", "`Cargo.toml` has no library, or one with `test = false`")
+            self.build_failure("the method has no tests", "`Cargo.toml` has no library, or one with `test = false`")
         })
     }
 
     /// Prepares the method's own tests, by cargo.
-    pub(super) fn tests(&self) -> Result<Command, Failure> {
-        self.cargo(&["test"])
+    pub(super) fn test_command(&self) -> Result<Command, Failure> {
+        self.cargo_command(&["test"])
     }
 
     /// Runs cargo to its end and returns its output and status; a failed status is not an error. Its messages go to
     /// stderr, with `--quiet` only if it fails.
-    fn run(&self, cargo: &mut Command) -> Result<Output, Failure> {
+    fn run_cargo(&self, cargo: &mut Command) -> Result<Output, Failure> {
         cargo.stderr(if self.quiet { Stdio::piped() } else { Stdio::inherit() });
         let output = cargo.output().map_err(FileError::at("used", &self.toolchain.cargo))?;
         if !output.status.success() {
@@ -65,25 +65,25 @@ impl NativeBuild {
     /// Prepares the test executable as the native twin, in the method folder.
     pub(super) fn twin_command(&self, executable: &Path) -> Result<Command, Failure> {
         let mut twin = command(executable);
-        twin.args(ARGUMENTS).current_dir(self.root()?);
+        twin.args(TEST_ARGUMENTS).current_dir(self.absolute_folder()?);
         Ok(twin)
     }
 
     /// Prepares a cargo command for the method folder, without input and without the environment variable that would
     /// make its tests connect to a listener of this process's parent.
-    fn cargo(&self, arguments: &[&str]) -> Result<Command, Failure> {
+    fn cargo_command(&self, arguments: &[&str]) -> Result<Command, Failure> {
         let mut cargo = cargo_in(&self.folder, &self.toolchain, self.offline)?;
         cargo.args(arguments).stdin(Stdio::null()).env_remove(ADDRESS);
         Ok(cargo)
     }
 
     /// The absolute path of the method folder.
-    fn root(&self) -> Result<PathBuf, Failure> {
+    fn absolute_folder(&self) -> Result<PathBuf, Failure> {
         Ok(self.folder.canonicalize().map_err(FileError::at("used", &self.folder))?)
     }
 
     /// Creates a build failure of the method folder with a reason and a hint how to run cargo: exit code 2.
-    fn failure(&self, what: &str, why: &str) -> Failure {
+    fn build_failure(&self, what: &str, why: &str) -> Failure {
         let explanation =
             Explanation::new("build", what).with_location(self.folder.display().to_string()).with_why(why);
         let hint = format!("`cargo test --manifest-path {}/Cargo.toml` shows all of it", self.folder.display());
@@ -93,7 +93,7 @@ impl NativeBuild {
 
 /// Returns the executable in a JSON message of cargo if it holds the tests of the library of the package at `manifest`,
 /// else `None`.
-fn library_tests(message: &Value, manifest: &Path) -> Option<PathBuf> {
+fn library_test_executable(message: &Value, manifest: &Path) -> Option<PathBuf> {
     let text = |value: &Value, key: &str| value.get(key)?.as_str().map(PathBuf::from);
     let kinds = message.get("target")?.get("kind")?.as_array()?;
     let library = kinds.iter().filter_map(Value::as_str).any(|kind| kind.ends_with("lib"));
@@ -118,10 +118,10 @@ mod tests {
                 "reason": "compiler-artifact", "manifest_path": manifest, "executable": "/target/calm-1",
                 "target": { "kind": [kind] }, "profile": { "test": test },
             });
-            library_tests(&message, &manifest.canonicalize().unwrap_or_default())
+            library_test_executable(&message, &manifest.canonicalize().unwrap_or_default())
         };
         assert_eq!(found("cdylib", true, &manifest), Some(PathBuf::from("/target/calm-1")));
         assert_eq!((found("cdylib", false, &manifest), found("test", true, &manifest)), (None, None));
-        assert_eq!(library_tests(&json!({ "reason": "build-finished" }), &manifest), None);
+        assert_eq!(library_test_executable(&json!({ "reason": "build-finished" }), &manifest), None);
     }
 }

@@ -16,7 +16,7 @@ use crate::terminal::Failure;
 use crate::terminal::shell::quote;
 
 /// The environment variable with the path of this program, for tests that start `tunebox host`.
-const PROGRAM: &str = "TUNEBOX";
+const PROGRAM_VARIABLE: &str = "TUNEBOX";
 
 /// Time a twin has to exit before it is killed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ impl NativeTwin {
     /// Starts the twin, which connects to the listener. Its output is discarded unless `verbose`; errors are shown unless
     /// `quiet`.
     pub(super) fn start(&self, listener: &TwinListener, quiet: bool, verbose: bool) -> Result<TwinProcess, Failure> {
-        let mut twin = self.command()?;
+        let mut twin = self.process_command()?;
         twin.stdin(Stdio::null()).stdout(if verbose { Stdio::from(io::stderr()) } else { Stdio::null() });
         if quiet {
             twin.stderr(Stdio::null());
@@ -54,7 +54,7 @@ impl NativeTwin {
     /// The shell command that starts the twin under a debugger, gdb or pdb, with the path of the listener's socket, in the
     /// method folder.
     pub(super) fn debugger_command(&self, listener: &TwinListener) -> Result<String, Failure> {
-        let twin = self.command()?;
+        let twin = self.process_command()?;
         let debugger: &[&str] = match self {
             Self::Rust(..) => &["gdb", "--args"],
             Self::Python(_) => &[],
@@ -73,7 +73,7 @@ impl NativeTwin {
     }
 
     /// Prepares the process, in the method folder.
-    fn command(&self) -> Result<Command, Failure> {
+    fn process_command(&self) -> Result<Command, Failure> {
         match self {
             Self::Rust(build, executable) => build.twin_command(executable),
             Self::Python(twin) => Ok(twin.process()?),
@@ -111,7 +111,7 @@ pub(crate) fn start_process(twin: &python::Twin) -> io::Result<Twin> {
 /// tests that start a host. Returns whether all passed. What they print goes to stderr: with `quiet` only if one fails.
 pub(super) fn run_tests(mut tests: Command, quiet: bool) -> Result<bool, Failure> {
     if let Ok(program) = std::env::current_exe() {
-        tests.env(PROGRAM, program);
+        tests.env(PROGRAM_VARIABLE, program);
     }
     // The output of tests is not data of this program.
     let stream = || if quiet { Stdio::piped() } else { Stdio::from(io::stderr()) };

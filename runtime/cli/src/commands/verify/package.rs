@@ -11,7 +11,7 @@ use tunebox_package::signature::Signer;
 use tunebox_package::trust::{Mode, Trust};
 use tunebox_package::{Artifact, Error, Package, Reference, bounded, provenance};
 
-use crate::package::describe::{import_names, provenance_text, publisher, signer_text, train_command};
+use crate::package::describe::{find_publisher, import_names, provenance_text, signer_text, train_command};
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 /// Largest public key file that is read, in bytes.
@@ -60,7 +60,7 @@ pub(super) fn verify_package(terminal: Terminal, found: &Reference, wanted: Opti
     if let Some(wanted) = wanted {
         check_signer(&package, wanted)?;
     }
-    let known = publisher(&package)?;
+    let known = find_publisher(&package)?;
     let provenance = provenance::read(&package.bytes)?;
     let (name, digest) = (&package.manifest.name, &package.digest);
     let verb = if doubt.is_none() { "Verified" } else { "Unverified" };
